@@ -1,0 +1,3 @@
+//! Workloads, runs over them, and what is measured.
+
+pub mod workload;

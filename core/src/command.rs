@@ -1,0 +1,204 @@
+//! Everything that can change a cell.
+//!
+//! A cell is a state machine: the same commands in the same order give the same state, wherever
+//! they are applied. So time comes in with the command, and so does identity.
+
+use crate::amounts::{Amounts, KindId};
+use crate::ids::{JobId, MachineId, SchedulerId, TaskId, Version};
+use crate::job::Job;
+use crate::machine::{Machine, Overcommit};
+use crate::text::Text;
+use crate::transaction::{Commit, Transaction, TransactionError};
+use serde::{Deserialize, Serialize};
+
+/// A change that is asked of the cell.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub enum Command {
+    /// Gives a scheduler an id; the same name gets the same id again.
+    RegisterScheduler {
+        /// Its name.
+        name: Text,
+    },
+    /// Adds a machine.
+    RegisterMachine(Machine),
+    /// Changes what a machine has and is like. Its tasks stay, even where they exceed the new
+    /// capacity; nothing more is placed until it fits again.
+    UpdateMachine {
+        /// Which machine.
+        id: MachineId,
+        /// What it now is. The name must be the same.
+        machine: Machine,
+    },
+    /// Stops or resumes placing tasks on a machine. Its tasks stay.
+    DrainMachine {
+        /// Which machine.
+        id: MachineId,
+        /// Whether it is to take no new tasks.
+        draining: bool,
+    },
+    /// Takes a machine away. Its tasks become pending.
+    RemoveMachine {
+        /// Which machine.
+        id: MachineId,
+    },
+    /// Notes what a machine's tasks really use.
+    ReportLoad {
+        /// Which machine.
+        id: MachineId,
+        /// What is in use.
+        load: Amounts,
+    },
+    /// Adds a job; its tasks are pending.
+    SubmitJob(Job),
+    /// Changes how many tasks a group wants. New tasks are pending; a group that shrinks loses
+    /// its pending tasks first, then its newest.
+    ResizeGroup {
+        /// Which job.
+        job: JobId,
+        /// The group's name.
+        group: Text,
+        /// How many tasks it now wants.
+        count: u32,
+    },
+    /// Ends a job and all its tasks.
+    KillJob {
+        /// Which job.
+        job: JobId,
+    },
+    /// Tells what became of a placed task.
+    ReportTask {
+        /// Which task.
+        task: TaskId,
+        /// The machine that reports; a report from one that the task has left is refused.
+        machine: MachineId,
+        /// What happened.
+        report: TaskReport,
+    },
+    /// Limits what a tenant's tasks may claim together; `None` lifts the limit.
+    SetQuota {
+        /// Which tenant.
+        tenant: Text,
+        /// The most of each registered kind; a kind that is not named has 0.
+        limit: Option<Amounts>,
+    },
+    /// Replaces the cell's policy.
+    SetPolicy(Policy),
+    /// Judges a transaction and takes what holds.
+    Commit(Transaction),
+    /// Says what time it is, and forgets what has been over for long enough (see
+    /// [`Policy::keep_ended_ms`]).
+    Expire {
+        /// Milliseconds since any fixed moment. A time before the last one counts as the last.
+        now_ms: u64,
+    },
+}
+
+/// What became of a task.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum TaskReport {
+    /// It runs.
+    Started,
+    /// It came to its end.
+    Finished,
+    /// It failed; it is pending again while it has restarts left.
+    Failed,
+    /// Nobody knows; it is pending again.
+    Lost,
+}
+
+/// What holds for the whole cell.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Policy {
+    /// The most that a machine's overcommit may be, per kind. Machines that ask for more get this
+    /// much. Kinds that are not compressible stay at 100.
+    pub overcommit_max: Overcommit,
+    /// How long a job that has ended is remembered, in milliseconds of [`Command::Expire`].
+    pub keep_ended_ms: u64,
+}
+
+/// What a command did.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub enum Outcome {
+    /// A scheduler has this id, and should number its next transaction from here on.
+    Scheduler {
+        /// Its id.
+        id: SchedulerId,
+        /// A number above all that it has used.
+        next_transaction: u64,
+    },
+    /// A machine has this id.
+    Machine(MachineId),
+    /// A job has this id.
+    Job(JobId),
+    /// The transaction was judged.
+    Commit(Commit),
+    /// It was done; the cell is at this version.
+    Done(Version),
+}
+
+/// Why a command was refused. It changed nothing.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
+#[non_exhaustive]
+pub enum Rejection {
+    /// Choose another name, or look up what holds it.
+    #[error("{0:?} exists already")]
+    NameTaken(Text),
+    /// A name must have 1 to 512 bytes and no control characters.
+    #[error("{0:?} is not a name: 1 to 512 bytes without control characters are")]
+    BadName(Text),
+    /// The machine was removed, or never was.
+    #[error("there is no machine {0}")]
+    UnknownMachine(MachineId),
+    /// The machine's name cannot change: remove it and register the new one.
+    #[error("the machine is called {is:?}, not {given:?}")]
+    OtherName {
+        /// What it is called.
+        is: Text,
+        /// What the command called it.
+        given: Text,
+    },
+    /// The job has ended long ago, or never was.
+    #[error("there is no job {0}")]
+    UnknownJob(JobId),
+    /// The job has no such group.
+    #[error("job {job} has no group {group:?}")]
+    UnknownGroup {
+        /// Which job.
+        job: JobId,
+        /// What was asked for.
+        group: Text,
+    },
+    /// The job has no such task.
+    #[error("there is no task {0}")]
+    UnknownTask(TaskId),
+    /// The report is late: the task has moved or ended.
+    #[error("task {0} is not on machine {1}")]
+    TaskNotThere(TaskId, MachineId),
+    /// Use a registered kind and at most 2^50 of it.
+    #[error("{what}: kind {} is not registered, or its amount exceeds 2^50", kind.0)]
+    BadAmount {
+        /// Whose amount.
+        what: Text,
+        /// Of which kind.
+        kind: KindId,
+    },
+    /// Ask for less: a list or a count is beyond its bound.
+    #[error("{what}: {given}, at most {max} allowed")]
+    TooMany {
+        /// What there is too much of.
+        what: Text,
+        /// How many.
+        given: u64,
+        /// How many are allowed.
+        max: u64,
+    },
+    /// A job needs at least one group with at least one task, and each group a name of its own.
+    #[error("{0}")]
+    BadJob(Text),
+    /// The transaction was not judged.
+    #[error(transparent)]
+    Transaction(#[from] TransactionError),
+}

@@ -1,0 +1,145 @@
+//! Names for things that are counted.
+//!
+//! Each kind of thing has a type of its own, so that a version is never compared with a sequence
+//! number nor a job mistaken for a machine.
+
+use serde::{Deserialize, Serialize};
+use std::fmt;
+
+/// Defines an id: a number with a type of its own, ordered, hashable and printed with a prefix.
+macro_rules! define_id {
+    ($(#[$doc:meta])* $name:ident($inner:ty), $prefix:literal) => {
+        $(#[$doc])*
+        #[derive(
+            Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
+        )]
+        #[serde(transparent)]
+        pub struct $name(pub $inner);
+
+        impl fmt::Display for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                write!(f, concat!($prefix, "{}"), self.0)
+            }
+        }
+    };
+}
+
+define_id!(
+    /// A job. The cell numbers jobs as they are submitted, from 0, and never uses a number twice.
+    JobId(u64),
+    "j"
+);
+define_id!(
+    /// A scheduler that may commit. The cell numbers schedulers as they register.
+    SchedulerId(u32),
+    "s"
+);
+define_id!(
+    /// Counts the changes of the cell: every command that changes anything raises it by one.
+    Version(u64),
+    "v"
+);
+define_id!(
+    /// Counts the changes of one machine. A transaction raises it by one on each machine that it
+    /// touches, however many claims it has there; a refused transaction does not raise it.
+    SequenceNumber(u64),
+    "#"
+);
+define_id!(
+    /// Who may displace whom: a task can be evicted only for one of higher precedence. It does not
+    /// order a queue.
+    Precedence(i32),
+    "p"
+);
+
+impl Version {
+    /// The version after this one.
+    #[must_use]
+    pub fn next(self) -> Version {
+        Version(self.0 + 1)
+    }
+}
+
+impl SequenceNumber {
+    /// The sequence number after this one.
+    #[must_use]
+    pub fn next(self) -> SequenceNumber {
+        SequenceNumber(self.0 + 1)
+    }
+}
+
+/// A machine of the cell: the row that it has in every column, and which tenant of that row it is.
+///
+/// Rows are used again after a machine is removed, so that columns stay dense in a cell whose
+/// machines come and go; the incarnation tells a claim that was decided for the old machine from
+/// one for the new.
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
+)]
+pub struct MachineId {
+    /// The row.
+    pub slot: u32,
+    /// How many machines had this row before.
+    pub incarnation: u32,
+}
+
+impl MachineId {
+    /// The first machine in a row: what a cell from which no machine was ever removed has.
+    #[must_use]
+    pub fn first(slot: u32) -> MachineId {
+        MachineId { slot, incarnation: 0 }
+    }
+
+    /// The row as an index.
+    #[must_use]
+    pub fn row(self) -> usize {
+        self.slot as usize
+    }
+}
+
+impl fmt::Display for MachineId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.incarnation {
+            0 => write!(f, "m{}", self.slot),
+            n => write!(f, "m{}.{n}", self.slot),
+        }
+    }
+}
+
+/// A task: its job, and its number in the job. Numbers are given from 0 over all groups, in the
+/// order in which the tasks came to be, and are never used twice.
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
+)]
+pub struct TaskId {
+    /// The job.
+    pub job: JobId,
+    /// Which task of the job.
+    pub index: u32,
+}
+
+impl fmt::Display for TaskId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", self.job, self.index)
+    }
+}
+
+/// A transaction: who sent it, and the sender's own count.
+///
+/// A scheduler numbers its transactions upwards and never uses a number for two different
+/// transactions; a retry keeps its number and gets the first answer again.
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
+)]
+pub struct TransactionId {
+    /// Who sent it.
+    pub scheduler: SchedulerId,
+    /// The sender's count.
+    pub number: u64,
+}
+
+impl fmt::Display for TransactionId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{}", self.scheduler, self.number)
+    }
+}

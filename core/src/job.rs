@@ -1,0 +1,288 @@
+//! A job: groups of identical tasks, and the rules for where they may run.
+
+use crate::amounts::Amounts;
+use crate::ids::{MachineId, Precedence};
+use crate::machine::{Labels, Toleration, TopologyLevel};
+use crate::selector::{MachineSelector, TaskSelector};
+use crate::text::Text;
+use serde::{Deserialize, Serialize};
+
+/// What a job is to its owner.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum JobKind {
+    /// It runs until it is stopped, and is to stay up.
+    Service,
+    /// It runs to its end.
+    Batch,
+}
+
+/// A wish to run tasks.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Job {
+    /// Its name; no two jobs of a cell share one while both are known.
+    pub name: Text,
+    /// Who pays: quotas count by tenant.
+    pub tenant: Text,
+    /// The name of the scheduler that is to place it. Schedulers take the jobs of their name.
+    pub scheduler: Text,
+    /// Whom its tasks may displace.
+    pub precedence: Precedence,
+    /// Service or batch.
+    pub kind: JobKind,
+    /// Its tasks.
+    pub groups: Vec<TaskGroup>,
+    /// A gang: no task of the job is placed unless so many of them are (over all groups).
+    pub gang_min: Option<u32>,
+    /// How long a task is expected to run, in milliseconds, if anyone knows.
+    pub run_ms_expected: Option<u64>,
+}
+
+impl Job {
+    /// A batch job of one group for the scheduler `default`, with precedence 0.
+    pub fn batch(name: impl Into<Text>, group: TaskGroup) -> Job {
+        Job {
+            name: name.into(),
+            tenant: "default".into(),
+            scheduler: "default".into(),
+            precedence: Precedence(0),
+            kind: JobKind::Batch,
+            groups: vec![group],
+            gang_min: None,
+            run_ms_expected: None,
+        }
+    }
+
+    /// How many tasks all groups ask for.
+    #[must_use]
+    pub fn task_count(&self) -> u64 {
+        self.groups.iter().map(|group| u64::from(group.count)).sum()
+    }
+}
+
+/// Identical tasks of a job.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TaskGroup {
+    /// Its name, of its own among the job's groups.
+    pub name: Text,
+    /// How many tasks it wants.
+    pub count: u32,
+    /// What each task claims.
+    pub request: Amounts,
+    /// Accelerator cards that each task needs. They are counted in `request` too.
+    pub cards: Option<CardRequest>,
+    /// What rules of other jobs select these tasks by.
+    pub labels: Labels,
+    /// How often a task that fails is started again before it counts as failed.
+    pub restarts: u32,
+    /// Where its tasks may run.
+    pub rules: PlacementRules,
+}
+
+impl TaskGroup {
+    /// `count` tasks with this request and no rules.
+    #[must_use]
+    pub fn new(count: u32, request: Amounts) -> TaskGroup {
+        TaskGroup {
+            name: "main".into(),
+            count,
+            request,
+            cards: None,
+            labels: Labels::default(),
+            restarts: 0,
+            rules: PlacementRules::default(),
+        }
+    }
+}
+
+/// Cards that one task needs, all on its machine.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct CardRequest {
+    /// How many.
+    pub count: u8,
+    /// How much of each, in thousandths: 1000 is a whole card.
+    pub milli_each: u16,
+}
+
+/// Where the tasks of a group may run, and where they would rather.
+///
+/// All but the preferences and the spread of [`WhenUnsatisfiable::ScheduleAnyway`] are *hard*:
+/// the cell refuses a claim that breaks them, whichever scheduler made it.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PlacementRules {
+    /// Which machines.
+    pub affinity: Affinity,
+    /// Which taints the tasks put up with.
+    pub tolerations: Vec<Toleration>,
+    /// How the tasks stand to other tasks.
+    pub tasks: Vec<TaskRule>,
+    /// Ports that each task has to itself on its machine.
+    pub ports: Vec<Port>,
+}
+
+/// Which machines a task must have, and which it would rather have.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Affinity {
+    /// The machine must match one of these, if this is given.
+    pub required: Option<Vec<MachineSelector>>,
+    /// Machines that match these are better.
+    pub preferred: Vec<Preferred>,
+}
+
+/// A preference for machines.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Preferred {
+    /// How much a match counts, 1 to 100.
+    pub weight: u32,
+    /// Which machines.
+    pub machines: MachineSelector,
+}
+
+/// How a task stands to other tasks.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum TaskRule {
+    /// No selected task runs in the same domain, neither before nor after this one.
+    AntiAffinity {
+        /// From which tasks.
+        from: TaskSelector,
+        /// How far away they must be.
+        level: TopologyLevel,
+    },
+    /// A selected task runs in the same domain already; or none runs anywhere, and this task is
+    /// one of those selected.
+    Affinity {
+        /// With which tasks.
+        with: TaskSelector,
+        /// How near they must be.
+        level: TopologyLevel,
+    },
+    /// A domain holds at most so many selected tasks, this one included.
+    MaxPerDomain {
+        /// Which tasks are counted.
+        of: TaskSelector,
+        /// What a domain is.
+        level: TopologyLevel,
+        /// How many.
+        count: u32,
+    },
+    /// A domain holds at most this share of the group's tasks, but may always hold one.
+    MaxShare {
+        /// What a domain is.
+        level: TopologyLevel,
+        /// The share in percent of the group's count, rounded down.
+        percent: u8,
+    },
+    /// The selected tasks are spread evenly over the domains.
+    Spread(Spread),
+}
+
+/// An even spread over domains. (Kubernetes' topology spread constraint.)
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Spread {
+    /// Which tasks are counted.
+    pub of: TaskSelector,
+    /// What a domain is. Domains count if a machine in them meets the group's required affinity.
+    pub level: TopologyLevel,
+    /// By how many tasks, this one included, a domain may exceed the emptiest one.
+    pub skew_max: u32,
+    /// With fewer domains than this the emptiest one counts as empty; 0 or 1 asks nothing.
+    pub domains_min: u32,
+    /// Whether the spread is a rule or a wish.
+    pub when: WhenUnsatisfiable,
+}
+
+/// What to do with a task whose spread cannot be had.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum WhenUnsatisfiable {
+    /// Leave it pending.
+    DoNotSchedule,
+    /// Place it where it disturbs the spread least.
+    ScheduleAnyway,
+}
+
+/// The protocol of a port.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "UPPERCASE")]
+pub enum Protocol {
+    /// TCP.
+    Tcp,
+    /// UDP.
+    Udp,
+    /// SCTP.
+    Sctp,
+}
+
+/// A port of a machine that one task has to itself.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct Port {
+    /// On which address; `None` is every address of the machine.
+    pub address: Option<Text>,
+    /// The protocol.
+    pub protocol: Protocol,
+    /// The number.
+    pub number: u16,
+}
+
+impl Port {
+    /// This TCP port on every address.
+    #[must_use]
+    pub fn tcp(number: u16) -> Port {
+        Port { address: None, protocol: Protocol::Tcp, number }
+    }
+
+    /// Whether two tasks on one machine could not both have these.
+    #[must_use]
+    pub fn collides(&self, other: &Port) -> bool {
+        self.number == other.number
+            && self.protocol == other.protocol
+            && (self.address.is_none() || other.address.is_none() || self.address == other.address)
+    }
+}
+
+/// Where a task is in its life.
+///
+/// ```text
+///            commit          started          finished, failed
+/// Pending ──────────▶ Placed ───────▶ Running ───────────────▶ Finished | Failed
+///    ▲  ▲               │                │
+///    │  └── evicted, released, lost, failed with restarts left
+///    └── killed (from any state before the end) ──▶ Killed
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum TaskState {
+    /// It waits for a machine.
+    Pending,
+    /// A commit gave it a machine.
+    Placed(MachineId),
+    /// Its machine reported that it runs.
+    Running(MachineId),
+    /// It came to its end.
+    Finished,
+    /// It failed more often than it may.
+    Failed,
+    /// Its job was killed or shrunk.
+    Killed,
+}
+
+impl TaskState {
+    /// The machine that it has.
+    #[must_use]
+    pub fn machine(self) -> Option<MachineId> {
+        match self {
+            TaskState::Placed(machine) | TaskState::Running(machine) => Some(machine),
+            TaskState::Pending | TaskState::Finished | TaskState::Failed | TaskState::Killed => {
+                None
+            }
+        }
+    }
+
+    /// Whether nothing will happen to it any more.
+    #[must_use]
+    pub fn ended(self) -> bool {
+        matches!(self, TaskState::Finished | TaskState::Failed | TaskState::Killed)
+    }
+}

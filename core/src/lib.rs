@@ -1,0 +1,55 @@
+//! The words of Omega: what a cell is made of, and what one may ask of it.
+//!
+//! ```text
+//!   Machine ──┐                        ┌── Job ── TaskGroup ── rules
+//!             ├── Amounts, Kinds ──────┤
+//!             │   (cpu, memory, ...)   │
+//!             └────── Claim ───────────┘   "task T on machine M"
+//!                       │
+//!                 Transaction  ──commit──▶  Commit { committed | conflicts }
+//! ```
+//!
+//! Types only: no state and no behaviour beyond their own invariants. A scheduler, a server and a
+//! simulator share them, and nothing else.
+//!
+//! ```
+//! use omega_core::{Amounts, KindId};
+//!
+//! let request = Amounts::new([500, 2 << 30]); // half a core, 2 GiB
+//! let free = Amounts::new([4000, 16 << 30]);
+//! assert!(request.fits_in(&free));
+//! assert_eq!(request.get(KindId::CPU), 500);
+//! ```
+//!
+//! In reading order: [`ids`], [`amounts`], [`machine`], [`selector`], [`job`], [`transaction`],
+//! [`command`], [`limits`].
+
+pub mod amounts;
+pub mod command;
+pub mod ids;
+pub mod job;
+pub mod limits;
+pub mod machine;
+pub mod selector;
+pub mod text;
+pub mod transaction;
+
+pub use amounts::{Amounts, KindId, Kinds, KindsError, ResourceKind, Unit};
+pub use command::{Command, Outcome, Policy, Rejection, TaskReport};
+pub use ids::{
+    JobId, MachineId, Precedence, SchedulerId, SequenceNumber, TaskId, TransactionId, Version,
+};
+pub use job::{
+    Affinity, CardRequest, Job, JobKind, PlacementRules, Port, Preferred, Protocol, Spread,
+    TaskGroup, TaskRule, TaskState, WhenUnsatisfiable,
+};
+pub use machine::{
+    CardSet, Labels, Machine, Overcommit, Taint, TaintEffect, Toleration, TolerationOperator,
+    TopologyLevel,
+};
+pub use selector::{LabelSelector, MachineSelector, Operator, Requirement, TaskSelector, Tenants};
+pub use text::Text;
+pub use transaction::{
+    Claim, Commit, Conflict, ConflictCheck, Granularity, Item, Reason, Transaction,
+    TransactionError,
+};

@@ -1,0 +1,52 @@
+//! Every bound of the cell, with the reason for its value.
+//!
+//! What comes from outside is checked against these before it touches any state.
+
+/// Resource kinds in a cell. Kubernetes nodes with huge pages and several accelerators have ten.
+pub const KINDS_MAX: usize = 16;
+
+/// The largest amount of one resource on one machine or in one request: 2^50, a pebibyte in bytes.
+/// With it a sum over 8,192 tasks or machines still fits in 63 bits, and every amount is exact in a
+/// double-precision number, which the vectorised scores use.
+pub const AMOUNT_MAX: u64 = 1 << 50;
+
+/// Machines in a cell: ten times the largest cell that Borg reports.
+pub const MACHINES_MAX: usize = 1 << 20;
+
+/// Accelerator cards in one machine; a set of them is a 32-bit mask.
+pub const CARDS_MAX: u8 = 32;
+
+/// What one accelerator card offers, in thousandths of a card.
+pub const CARD_MILLI: u32 = 1000;
+
+/// Tasks in one job over its life.
+pub const TASKS_PER_JOB_MAX: u32 = 1 << 20;
+
+/// Task groups in one job.
+pub const GROUPS_PER_JOB_MAX: usize = 256;
+
+/// Rules, ports or terms in one list of a task group.
+pub const RULES_PER_GROUP_MAX: usize = 64;
+
+/// Schedulers that may ever register in a cell.
+pub const SCHEDULERS_MAX: usize = 4096;
+
+/// Claims, releases and evictions in one transaction, together. A batch of identical tasks is
+/// placed in one transaction; beyond this the lock would be held for milliseconds.
+pub const TRANSACTION_ITEMS_MAX: usize = 10_000;
+
+/// Answers remembered per scheduler, so that a retry gets the answer of the first try.
+pub const ANSWERS_PER_SCHEDULER: usize = 1024;
+
+/// Changes that the cell remembers for deltas. A view that is further behind gets a snapshot: at
+/// this many changes a snapshot of a large cell is the cheaper of the two.
+pub const CHANGES_MAX: usize = 1 << 18;
+
+/// Labels on one machine or one task group.
+pub const LABELS_MAX: usize = 256;
+
+/// Bytes in a name, a label's key or its value.
+pub const TEXT_BYTES_MAX: usize = 512;
+
+/// The largest overcommit factor of a compressible kind, in percent.
+pub const OVERCOMMIT_PERCENT_MAX: u32 = 1000;

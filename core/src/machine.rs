@@ -1,0 +1,318 @@
+//! A machine: what it has, and what it is like.
+
+use crate::amounts::{Amounts, KindId};
+use crate::limits::{CARD_MILLI, CARDS_MAX};
+use crate::text::Text;
+use serde::{Deserialize, Serialize};
+use smallvec::SmallVec;
+use std::fmt;
+use std::sync::Arc;
+
+/// Labels: keys with values, sorted by key.
+///
+/// Shared, because the machines of a rack, or the tasks of a job, carry the same set.
+///
+/// Invariant: strictly ascending keys.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Labels(Option<Arc<[(Text, Text)]>>);
+
+impl Labels {
+    /// Labels from pairs; of two with the same key the later one counts.
+    pub fn new<K: Into<Text>, V: Into<Text>>(pairs: impl IntoIterator<Item = (K, V)>) -> Labels {
+        let mut sorted: Vec<(Text, Text)> = Vec::new();
+        for (key, value) in pairs {
+            let (key, value) = (key.into(), value.into());
+            match sorted.binary_search_by(|(k, _)| k.cmp(&key)) {
+                Ok(i) => sorted[i].1 = value,
+                Err(i) => sorted.insert(i, (key, value)),
+            }
+        }
+        Labels((!sorted.is_empty()).then(|| sorted.into()))
+    }
+
+    /// The value under a key.
+    #[must_use]
+    pub fn get(&self, key: &str) -> Option<&Text> {
+        let pairs = self.pairs();
+        pairs.binary_search_by(|(k, _)| (**k).cmp(key)).ok().map(|i| &pairs[i].1)
+    }
+
+    /// Keys and values, ascending by key.
+    pub fn iter(&self) -> impl Iterator<Item = (&Text, &Text)> {
+        self.pairs().iter().map(|(key, value)| (key, value))
+    }
+
+    /// How many labels there are.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.pairs().len()
+    }
+
+    /// Whether there are none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.pairs().is_empty()
+    }
+
+    /// Whether the keys are strictly ascending: labels that came over a wire may not be.
+    #[must_use]
+    pub fn is_sorted(&self) -> bool {
+        self.pairs().windows(2).all(|pair| pair[0].0 < pair[1].0)
+    }
+
+    fn pairs(&self) -> &[(Text, Text)] {
+        self.0.as_deref().unwrap_or(&[])
+    }
+}
+
+impl<K: Into<Text>, V: Into<Text>> FromIterator<(K, V)> for Labels {
+    fn from_iter<I: IntoIterator<Item = (K, V)>>(pairs: I) -> Labels {
+        Labels::new(pairs)
+    }
+}
+
+/// What a taint does to a task that does not tolerate it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum TaintEffect {
+    /// The task is not placed here.
+    NoSchedule,
+    /// The task is rather placed elsewhere.
+    PreferNoSchedule,
+    /// The task is not placed here, and one that runs here is to leave.
+    NoExecute,
+}
+
+/// A mark on a machine that keeps off every task that does not tolerate it.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct Taint {
+    /// Its key.
+    pub key: Text,
+    /// Its value; may be empty.
+    pub value: Text,
+    /// What it does.
+    pub effect: TaintEffect,
+}
+
+/// How a toleration compares values.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum TolerationOperator {
+    /// The taint's value equals the toleration's.
+    Equal,
+    /// Any value.
+    Exists,
+}
+
+/// Which taints a task puts up with.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct Toleration {
+    /// The taint's key; `None` (with `Exists`) tolerates every key.
+    pub key: Option<Text>,
+    /// How values are compared.
+    pub operator: TolerationOperator,
+    /// The value for `Equal`.
+    pub value: Text,
+    /// The effect that is tolerated; `None` is every effect.
+    pub effect: Option<TaintEffect>,
+}
+
+impl Toleration {
+    /// Whether this toleration covers the taint. (The rule of Kubernetes' `ToleratesTaint`.)
+    #[must_use]
+    pub fn covers(&self, taint: &Taint) -> bool {
+        if self.effect.is_some_and(|effect| effect != taint.effect) {
+            return false;
+        }
+        match (&self.key, self.operator) {
+            (Some(key), _) if *key != taint.key => false,
+            (None, TolerationOperator::Equal) => false,
+            (_, TolerationOperator::Exists) => true,
+            (_, TolerationOperator::Equal) => self.value == taint.value,
+        }
+    }
+}
+
+/// A level of the cell's topology, such as a rack or a zone.
+///
+/// A level is named by the label that holds each machine's place at it, so a cell has as many
+/// levels as its operator labels. Machines without the label have no place at that level.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum TopologyLevel {
+    /// Each machine is a domain of its own.
+    Machine,
+    /// Machines with the same value of this label share a domain.
+    Label(Text),
+}
+
+impl fmt::Display for TopologyLevel {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            TopologyLevel::Machine => f.write_str("machine"),
+            TopologyLevel::Label(key) => f.write_str(key),
+        }
+    }
+}
+
+/// By how much more than its capacity a machine may be claimed, per kind, in percent of the
+/// capacity. A kind that is not named has 100.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Overcommit(SmallVec<[u32; 4]>);
+
+impl Overcommit {
+    /// Claims up to the capacity and no further.
+    #[must_use]
+    pub fn none() -> Overcommit {
+        Overcommit::default()
+    }
+
+    /// The same with one kind set. 0 is taken as 100.
+    #[must_use]
+    pub fn with(mut self, kind: KindId, percent: u32) -> Overcommit {
+        if self.0.len() <= kind.index() {
+            self.0.resize(kind.index() + 1, 100);
+        }
+        self.0[kind.index()] = if percent == 0 { 100 } else { percent };
+        self
+    }
+
+    /// The factor of one kind in percent.
+    #[must_use]
+    pub fn percent(&self, kind: KindId) -> u32 {
+        self.0.get(kind.index()).copied().filter(|percent| *percent > 0).unwrap_or(100)
+    }
+
+    /// Every kind whose factor is not 100.
+    pub fn iter(&self) -> impl Iterator<Item = (KindId, u32)> + '_ {
+        (0..).map(KindId).zip(self.0.iter().copied()).filter(|(_, percent)| *percent != 100)
+    }
+}
+
+/// A set of accelerator cards of one machine: bit `i` is card `i`.
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
+)]
+#[serde(transparent)]
+pub struct CardSet(pub u32);
+
+impl CardSet {
+    /// How many cards are in the set.
+    #[must_use]
+    pub fn count(self) -> u32 {
+        self.0.count_ones()
+    }
+
+    /// Whether no card is in the set.
+    #[must_use]
+    pub fn is_empty(self) -> bool {
+        self.0 == 0
+    }
+
+    /// The cards, ascending.
+    pub fn iter(self) -> impl Iterator<Item = usize> {
+        (0..32).filter(move |card| self.0 & (1 << card) != 0)
+    }
+
+    /// The set with one card more.
+    #[must_use]
+    pub fn with(self, card: usize) -> CardSet {
+        CardSet(self.0 | 1 << card)
+    }
+}
+
+/// One computer of the cell, as its operator describes it.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Machine {
+    /// Its name; no two machines of a cell share one.
+    pub name: Text,
+    /// What it has to give.
+    pub capacity: Amounts,
+    /// By how much more than its capacity it may be claimed.
+    pub overcommit: Overcommit,
+    /// What it is like, and where it stands (see [`TopologyLevel`]).
+    pub labels: Labels,
+    /// What it keeps off.
+    pub taints: Vec<Taint>,
+    /// Names of images that it already holds.
+    pub images: Vec<Text>,
+    /// How many accelerator cards it has, each of [`CARD_MILLI`] thousandths.
+    pub cards: u8,
+}
+
+impl Machine {
+    /// A machine of this name and capacity, without labels, taints, images or cards.
+    pub fn new(name: impl Into<Text>, capacity: Amounts) -> Machine {
+        Machine {
+            name: name.into(),
+            capacity,
+            overcommit: Overcommit::none(),
+            labels: Labels::default(),
+            taints: Vec::new(),
+            images: Vec::new(),
+            cards: 0,
+        }
+    }
+
+    /// The same with `count` cards, and as much of the kind `gpu` as they have together.
+    #[must_use]
+    pub fn with_cards(mut self, gpu: KindId, count: u8) -> Machine {
+        self.cards = count.min(CARDS_MAX);
+        self.capacity.set(gpu, u64::from(self.cards) * u64::from(CARD_MILLI));
+        self
+    }
+
+    /// How much of a kind tasks may claim here: capacity times overcommit.
+    #[must_use]
+    pub fn claimable(&self, kind: KindId) -> u64 {
+        // At most 2^50 x 1000, so the product fits.
+        self.capacity.get(kind) * u64::from(self.overcommit.percent(kind)) / 100
+    }
+
+    /// The machine's domain at a level that a label names; `None` without the label.
+    #[must_use]
+    pub fn domain(&self, level: &TopologyLevel) -> Option<&Text> {
+        match level {
+            TopologyLevel::Machine => Some(&self.name),
+            TopologyLevel::Label(key) => self.labels.get(key),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn labels_are_sorted_and_the_last_value_counts() {
+        let labels = Labels::new([("b", "1"), ("a", "2"), ("b", "3")]);
+        assert_eq!(labels.len(), 2);
+        assert_eq!(labels.get("b").map(|v| &**v), Some("3"));
+        assert!(labels.is_sorted());
+        assert_eq!(Labels::new([("", ""); 0]), Labels::default());
+    }
+
+    #[test]
+    fn a_toleration_without_a_key_needs_exists() {
+        let taint = Taint { key: "k".into(), value: "v".into(), effect: TaintEffect::NoSchedule };
+        let toleration = |key: Option<&str>, operator| Toleration {
+            key: key.map(Into::into),
+            operator,
+            value: "v".into(),
+            effect: None,
+        };
+        assert!(toleration(None, TolerationOperator::Exists).covers(&taint));
+        assert!(!toleration(None, TolerationOperator::Equal).covers(&taint));
+        assert!(toleration(Some("k"), TolerationOperator::Equal).covers(&taint));
+        assert!(!toleration(Some("other"), TolerationOperator::Exists).covers(&taint));
+    }
+
+    #[test]
+    fn claimable_is_capacity_times_overcommit() {
+        let mut machine = Machine::new("a", Amounts::new([1000, 64]));
+        machine.overcommit = Overcommit::none().with(KindId::CPU, 150);
+        assert_eq!(machine.claimable(KindId::CPU), 1500);
+        assert_eq!(machine.claimable(KindId::MEMORY), 64);
+    }
+}

@@ -1,0 +1,178 @@
+//! How jobs point at machines and at each other's tasks: by labels.
+
+use crate::machine::{Labels, Machine};
+use crate::text::Text;
+use serde::{Deserialize, Serialize};
+
+/// What a requirement asks of a label's value.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Operator {
+    /// It is one of the values.
+    In,
+    /// It is none of the values, or the label is absent.
+    NotIn,
+    /// The label is there.
+    Exists,
+    /// The label is absent.
+    DoesNotExist,
+    /// It is an integer above the one value.
+    Gt,
+    /// It is an integer below the one value.
+    Lt,
+}
+
+/// One condition on one label.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct Requirement {
+    /// The label's key.
+    pub key: Text,
+    /// What is asked of its value.
+    pub operator: Operator,
+    /// What it is compared with.
+    pub values: Vec<Text>,
+}
+
+impl Requirement {
+    /// That the label has this value.
+    pub fn equals(key: impl Into<Text>, value: impl Into<Text>) -> Requirement {
+        Requirement { key: key.into(), operator: Operator::In, values: vec![value.into()] }
+    }
+
+    /// Whether a label with this value (`None`: absent) meets the requirement.
+    #[must_use]
+    pub fn accepts(&self, value: Option<&str>) -> bool {
+        let named = |value: &str| self.values.iter().any(|v| **v == *value);
+        match (self.operator, value) {
+            (Operator::In, Some(value)) => named(value),
+            (Operator::NotIn, Some(value)) => !named(value),
+            (Operator::Exists, Some(_)) => true,
+            (Operator::NotIn | Operator::DoesNotExist, None) => true,
+            (Operator::Gt, Some(value)) => self.compares(value, |a, b| a > b),
+            (Operator::Lt, Some(value)) => self.compares(value, |a, b| a < b),
+            (Operator::DoesNotExist, Some(_))
+            | (Operator::In | Operator::Exists | Operator::Gt | Operator::Lt, None) => false,
+        }
+    }
+
+    /// Compares as integers; what is no integer, or not exactly one bound, never compares.
+    fn compares(&self, value: &str, test: fn(i64, i64) -> bool) -> bool {
+        match (value.parse(), self.values.as_slice()) {
+            (Ok(value), [bound]) => bound.parse().is_ok_and(|bound| test(value, bound)),
+            _ => false,
+        }
+    }
+}
+
+/// Labels that meet every requirement; without requirements, all labels.
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct LabelSelector {
+    /// The requirements.
+    pub requirements: Vec<Requirement>,
+}
+
+impl LabelSelector {
+    /// Whether these labels meet every requirement.
+    #[must_use]
+    pub fn matches(&self, labels: &Labels) -> bool {
+        self.requirements.iter().all(|r| r.accepts(labels.get(&r.key).map(|value| &**value)))
+    }
+}
+
+/// Machines whose labels and name meet every requirement. A selector that requires nothing
+/// matches no machine, as an empty node selector term of Kubernetes does.
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct MachineSelector {
+    /// What is required of the labels.
+    pub labels: Vec<Requirement>,
+    /// What is required of the machine's name; the requirements' keys do not count.
+    pub names: Vec<Requirement>,
+}
+
+impl MachineSelector {
+    /// Machines with this label.
+    pub fn label(key: impl Into<Text>, value: impl Into<Text>) -> MachineSelector {
+        MachineSelector { labels: vec![Requirement::equals(key, value)], names: Vec::new() }
+    }
+
+    /// Whether this machine meets every requirement.
+    #[must_use]
+    pub fn matches(&self, machine: &Machine) -> bool {
+        if self.labels.is_empty() && self.names.is_empty() {
+            return false;
+        }
+        let label = |r: &Requirement| r.accepts(machine.labels.get(&r.key).map(|value| &**value));
+        self.labels.iter().all(label) && self.names.iter().all(|r| r.accepts(Some(&machine.name)))
+    }
+}
+
+/// Whose tasks a selector looks at.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Tenants {
+    /// Those of the tenant of the job that carries the rule.
+    Own,
+    /// Everyone's.
+    Any,
+    /// Those of these tenants.
+    Named(Vec<Text>),
+}
+
+/// Tasks that a rule looks at.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum TaskSelector {
+    /// The tasks of the group that carries the rule.
+    SameGroup,
+    /// The tasks of the job that carries the rule.
+    SameJob,
+    /// Tasks with labels, of any job.
+    Labels {
+        /// Whose tasks.
+        tenants: Tenants,
+        /// What their labels must be.
+        labels: LabelSelector,
+    },
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::amounts::Amounts;
+
+    #[test]
+    fn operators_answer_for_present_and_absent_labels() {
+        use Operator::*;
+        let cases = [
+            // operator, values, label, answer
+            (In, vec!["a", "b"], Some("b"), true),
+            (In, vec!["a"], None, false),
+            (NotIn, vec!["a"], Some("b"), true),
+            (NotIn, vec!["a"], Some("a"), false),
+            (NotIn, vec!["a"], None, true),
+            (Exists, vec![], Some(""), true),
+            (Exists, vec![], None, false),
+            (DoesNotExist, vec![], None, true),
+            (DoesNotExist, vec![], Some("x"), false),
+            (Gt, vec!["5"], Some("6"), true),
+            (Gt, vec!["5"], Some("5"), false),
+            (Gt, vec!["5"], Some("six"), false),
+            (Gt, vec!["5", "6"], Some("9"), false),
+            (Lt, vec!["5"], Some("-1"), true),
+            (Lt, vec!["5"], None, false),
+        ];
+        for (operator, values, label, answer) in cases {
+            let values = values.into_iter().map(Into::into).collect();
+            let requirement = Requirement { key: "k".into(), operator, values };
+            assert_eq!(requirement.accepts(label), answer, "{requirement:?} {label:?}");
+        }
+    }
+
+    #[test]
+    fn a_machine_selector_that_requires_nothing_matches_nothing() {
+        let machine = Machine::new("a", Amounts::zero());
+        assert!(!MachineSelector::default().matches(&machine));
+        let by_name = MachineSelector { labels: vec![], names: vec![Requirement::equals("", "a")] };
+        assert!(by_name.matches(&machine));
+    }
+}

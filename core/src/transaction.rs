@@ -1,0 +1,225 @@
+//! What a scheduler asks of the cell, and what the cell answers.
+//!
+//! A refused claim is an answer, not an error: with optimistic concurrency it is the normal price
+//! of deciding in parallel, and the answer says why and how far to sync before trying again.
+
+use crate::amounts::KindId;
+use crate::ids::{MachineId, SequenceNumber, TaskId, TransactionId, Version};
+use crate::machine::CardSet;
+use serde::{Deserialize, Serialize};
+
+/// A wish to give a task its part of a machine.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Claim {
+    /// Which task. What it needs is in its job.
+    pub task: TaskId,
+    /// On which machine.
+    pub machine: MachineId,
+    /// The machine's sequence number in the view that the claim was decided on.
+    pub seen: SequenceNumber,
+    /// The accelerator cards to use. Empty: the cell takes the fullest that fit.
+    pub cards: CardSet,
+}
+
+/// What happens to the rest of a transaction if a part of it conflicts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Granularity {
+    /// The rest is taken.
+    Incremental,
+    /// Nothing is taken.
+    AllOrNothing,
+}
+
+/// When a claim conflicts with what others did since the view was synced.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum ConflictCheck {
+    /// If it does not fit any more (fine).
+    ResourceFit,
+    /// If its machine changed at all (coarse): then the scores that led to it may be stale.
+    SequenceNumber,
+}
+
+/// Claims that a scheduler submits together, with what must make room for them.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Transaction {
+    /// Its id: a retry with the same id gets the same answer and does nothing twice.
+    pub id: TransactionId,
+    /// The version of the view that it was decided on.
+    pub base: Version,
+    /// All or nothing, or what still holds.
+    pub granularity: Granularity,
+    /// What a conflict is.
+    pub check: ConflictCheck,
+    /// Placed tasks that give up their machines, and become pending. They come first, so that one
+    /// transaction can move a task.
+    pub releases: Vec<TaskId>,
+    /// Tasks of lower precedence that make room, and become pending. They leave only if a claim
+    /// of this transaction takes the machine that they were on.
+    pub evictions: Vec<TaskId>,
+    /// What is to be placed, in order: each is judged after those before it.
+    pub claims: Vec<Claim>,
+}
+
+impl Transaction {
+    /// A transaction of claims alone, incremental, checked by resource fit.
+    #[must_use]
+    pub fn new(id: TransactionId, base: Version, claims: Vec<Claim>) -> Transaction {
+        Transaction {
+            id,
+            base,
+            granularity: Granularity::Incremental,
+            check: ConflictCheck::ResourceFit,
+            releases: Vec::new(),
+            evictions: Vec::new(),
+            claims,
+        }
+    }
+
+    /// How many claims, releases and evictions there are.
+    #[must_use]
+    pub fn items(&self) -> usize {
+        self.claims.len() + self.releases.len() + self.evictions.len()
+    }
+}
+
+/// Why a part of a transaction was refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+#[non_exhaustive]
+pub enum Reason {
+    /// The machine has too little left of this kind.
+    NoRoom(KindId),
+    /// No cards of the machine have enough left, or not those that were asked for.
+    NoCards,
+    /// The machine changed since the view was synced (sequence-number check only).
+    MachineChanged,
+    /// The machine was removed, or never was.
+    MachineGone,
+    /// The machine takes no new tasks.
+    MachineDraining,
+    /// The machine does not meet the required affinity.
+    AffinityUnmet,
+    /// The machine has a taint that the task does not tolerate.
+    Tainted,
+    /// Another task on the machine has the port.
+    PortTaken,
+    /// An anti-affinity, of this task or of one that runs, forbids the domain.
+    AntiAffinity,
+    /// No task that this one must run near runs in the domain.
+    TaskAffinityUnmet,
+    /// The domain would exceed the emptiest by more than the allowed skew.
+    Skew,
+    /// The domain holds as many tasks as it may.
+    DomainFull,
+    /// The machine has no place at the level that a rule speaks of.
+    NoDomain,
+    /// The tenant's quota of this kind is used up.
+    QuotaExceeded(KindId),
+    /// There is no such task.
+    UnknownTask,
+    /// The task has a machine already.
+    TaskPlaced,
+    /// The task has ended, or its job was killed.
+    TaskEnded,
+    /// The task to be released or evicted has no machine.
+    TaskNotPlaced,
+    /// The task to be evicted is not of lower precedence than a claim on its machine.
+    PrecedenceTooLow,
+    /// No claim took the machine that this task was to be evicted from.
+    EvictionUnused,
+    /// Fewer tasks of the job would run than its gang needs.
+    GangIncomplete,
+    /// Another part of an all-or-nothing transaction conflicts.
+    OthersConflict,
+}
+
+/// A part of a transaction, by its position in its list.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Item {
+    /// One of the releases.
+    Release(u32),
+    /// One of the evictions.
+    Eviction(u32),
+    /// One of the claims.
+    Claim(u32),
+}
+
+/// A part of a transaction that was refused, and why.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Conflict {
+    /// Which part.
+    pub item: Item,
+    /// Why.
+    pub reason: Reason,
+}
+
+/// The answer to a transaction.
+///
+/// Invariant: `conflicts` is strictly ascending by item; every item of the transaction that is
+/// not in it was taken.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Commit {
+    /// The version to sync to: it holds what was taken, and all that conflicted with the rest.
+    pub version: Version,
+    /// What was refused.
+    pub conflicts: Vec<Conflict>,
+}
+
+impl Commit {
+    /// Why a claim was refused, or `None` if it was taken.
+    #[must_use]
+    pub fn conflict_of_claim(&self, index: usize) -> Option<Reason> {
+        self.conflict_of(Item::Claim(index as u32))
+    }
+
+    /// Why a part was refused, or `None` if it was taken.
+    #[must_use]
+    pub fn conflict_of(&self, item: Item) -> Option<Reason> {
+        let found = self.conflicts.binary_search_by(|conflict| conflict.item.cmp(&item));
+        found.ok().map(|i| self.conflicts[i].reason)
+    }
+
+    /// Whether everything was taken.
+    #[must_use]
+    pub fn is_complete(&self) -> bool {
+        self.conflicts.is_empty()
+    }
+}
+
+/// Why a transaction was not judged at all.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
+#[serde(rename_all = "kebab-case")]
+#[non_exhaustive]
+pub enum TransactionError {
+    /// Put something into it.
+    #[error("the transaction is empty")]
+    Empty,
+    /// Split it.
+    #[error("the transaction has {items} items, at most {max} are allowed")]
+    TooManyItems {
+        /// How many it has.
+        items: usize,
+        /// How many it may have.
+        max: usize,
+    },
+    /// The view belongs to another cell, or to a lost one: start from a fresh snapshot.
+    #[error("the transaction was decided at {base}, but the cell is at {version}")]
+    BaseFromFuture {
+        /// The transaction's base.
+        base: Version,
+        /// The cell's version.
+        version: Version,
+    },
+    /// Register first.
+    #[error("no scheduler {0} is registered")]
+    UnknownScheduler(crate::ids::SchedulerId),
+    /// The answer of this id is forgotten; whether it was taken is seen by syncing the tasks.
+    #[error("the answer to transaction {0} is no longer known")]
+    AnswerExpired(TransactionId),
+    /// Two different transactions carry one id: count upwards.
+    #[error("transaction {0} was sent before with other content")]
+    IdReused(TransactionId),
+}
