@@ -1,1 +1,74 @@
-//! Placeholder.
+//! The cell state: who runs where, and who may.
+//!
+//! ```text
+//!    scheduler                                   cell
+//!   ┌───────────┐      sync (delta)        ┌───────────────┐
+//!   │   View    │ ◀─────────────────────── │     Cell      │
+//!   │ (columns) │                          │ (the master)  │
+//!   │  decide   │      commit              │     judge     │
+//!   │  + judge  │ ───────────────────────▶ │               │
+//!   └───────────┘ ◀── taken | conflicts ── └───────────────┘
+//! ```
+//!
+//! [`Cell`] is a deterministic state machine; [`SharedCell`] shares it between the threads of a
+//! process; [`View`] is a scheduler's private copy in columns, brought up to date by [`Delta`].
+//! The master and the views judge by the same code.
+//!
+//! ```
+//! use omega_cellstate::{Cell, CellHandle, SharedCell, View};
+//! use omega_core::{Amounts, Command, Job, Kinds, Machine, TaskGroup, TaskId, JobId};
+//!
+//! let cell = SharedCell::new(Cell::new(Kinds::standard()));
+//! cell.apply(Command::RegisterMachine(Machine::new("a", Amounts::new([4000, 8 << 30]))))?;
+//! cell.apply(Command::SubmitJob(Job::batch("hello", TaskGroup::new(1, Amounts::new([500])))))?;
+//!
+//! let (me, number) = cell.register("mine".into())?;
+//! let mut view = View::new(me, number);
+//! view.sync(&cell)?;
+//! let machine = view.machine_by_name("a").expect("it was registered");
+//! let job = cell.read(|c| c.job(JobId(0)).cloned()).expect("it was submitted");
+//! let group = view.compile(JobId(0), &job, 0);
+//! view.claim(TaskId { job: JobId(0), index: 0 }, machine, group).expect("it fits");
+//! let txn = view.take_transaction();
+//! let commit = cell.commit(&txn)?;
+//! view.settle(&txn, &commit);
+//! assert!(commit.is_complete());
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! In reading order: `cell.rs`, `commit.rs`, `judge.rs`, `rules.rs`, `sets.rs`, `view/`,
+//! `delta.rs`, `handle.rs`, `shared.rs`, `audit.rs`.
+
+mod answers;
+mod audit;
+mod cards;
+mod cell;
+mod changes;
+mod commit;
+mod delta;
+mod facts;
+mod handle;
+mod hash;
+mod job_commands;
+mod jobs;
+mod judge;
+mod machine_commands;
+mod machines;
+mod map;
+mod rules;
+mod sets;
+mod shared;
+mod tenants;
+mod validate;
+mod view;
+
+pub use audit::AuditError;
+pub use cards::Cards;
+pub use cell::{Cell, MachineState};
+pub use delta::{Delta, Interest, JobDelta, MachineDelta};
+pub use facts::Need;
+pub use handle::{CellHandle, HandleError};
+pub use judge::MachineStatus;
+pub use sets::SetId;
+pub use shared::SharedCell;
+pub use view::{BLOCK, Block, GroupRef, View};

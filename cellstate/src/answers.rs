@@ -1,0 +1,105 @@
+//! The answers to past transactions, so that a retry does nothing twice.
+//!
+//! A scheduler whose connection broke cannot know whether its transaction was taken. It sends the
+//! same transaction again; if the first one was judged, its answer comes again. The table is part
+//! of the cell's state, so a new leader answers as the old one would have.
+
+use omega_core::limits::ANSWERS_PER_SCHEDULER;
+use omega_core::{
+    Claim, Commit, ConflictCheck, Granularity, TaskId, Transaction, TransactionError,
+};
+use xxhash_rust::xxh3::xxh3_64;
+
+#[derive(Clone, Debug, Hash)]
+struct Answer {
+    number: u64,
+    digest: u64,
+    version: u64,
+    conflicts: Box<[omega_core::Conflict]>,
+}
+
+/// The last answers to one scheduler, in a ring by transaction number.
+#[derive(Clone, Debug, Default, Hash)]
+pub(crate) struct Answers {
+    ring: Vec<Option<Answer>>,
+    /// One above the highest number seen.
+    pub(crate) next: u64,
+}
+
+impl Answers {
+    /// The answer that this transaction got before.
+    ///
+    /// # Errors
+    /// If its number was used for another one, or is too old to know.
+    pub(crate) fn find(
+        &self,
+        txn: &Transaction,
+        digest: u64,
+    ) -> Result<Option<Commit>, TransactionError> {
+        let number = txn.id.number;
+        if number >= self.next {
+            return Ok(None);
+        }
+        if number + (ANSWERS_PER_SCHEDULER as u64) < self.next {
+            return Err(TransactionError::AnswerExpired(txn.id));
+        }
+        match self.ring.get(index(number)).and_then(Option::as_ref) {
+            Some(answer) if answer.number == number && answer.digest == digest => {
+                Ok(Some(Commit {
+                    version: omega_core::Version(answer.version),
+                    conflicts: answer.conflicts.to_vec(),
+                }))
+            }
+            Some(answer) if answer.number == number => Err(TransactionError::IdReused(txn.id)),
+            // A number that was skipped may still come.
+            _ => Ok(None),
+        }
+    }
+
+    /// Remembers an answer.
+    pub(crate) fn insert(&mut self, number: u64, digest: u64, commit: &Commit) {
+        let index = index(number);
+        if self.ring.len() <= index {
+            self.ring.resize_with(index + 1, || None);
+        }
+        self.ring[index] = Some(Answer {
+            number,
+            digest,
+            version: commit.version.0,
+            conflicts: commit.conflicts.as_slice().into(),
+        });
+        self.next = self.next.max(number + 1);
+    }
+}
+
+fn index(number: u64) -> usize {
+    (number % ANSWERS_PER_SCHEDULER as u64) as usize
+}
+
+/// Tells two transactions of one id apart. `scratch` is reused between calls.
+pub(crate) fn digest(txn: &Transaction, scratch: &mut Vec<u8>) -> u64 {
+    scratch.clear();
+    let head = [
+        txn.base.0,
+        u64::from(txn.granularity == Granularity::AllOrNothing),
+        u64::from(txn.check == ConflictCheck::SequenceNumber),
+        txn.releases.len() as u64,
+        txn.evictions.len() as u64,
+    ];
+    put(scratch, &head);
+    for TaskId { job, index } in txn.releases.iter().chain(&txn.evictions) {
+        put(scratch, &[job.0, u64::from(*index)]);
+    }
+    for Claim { task, machine, seen, cards } in &txn.claims {
+        let packed = u64::from(machine.slot) << 32 | u64::from(machine.incarnation);
+        let small = u64::from(task.index) << 32 | u64::from(cards.0);
+        put(scratch, &[task.job.0, small, packed, seen.0]);
+    }
+    xxh3_64(scratch)
+}
+
+fn put(bytes: &mut Vec<u8>, words: &[u64]) {
+    for word in words {
+        bytes.extend_from_slice(&word.to_le_bytes());
+    }
+}

@@ -1,0 +1,236 @@
+//! A recount of everything that is kept as a running sum.
+//!
+//! Any build can run it at any version. It trusts only the states of the tasks and the
+//! descriptions of machines and jobs, and derives the rest anew.
+
+use crate::cards::Cards;
+use crate::cell::Cell;
+use crate::judge::MachineStatus;
+use crate::machines::claimable;
+use crate::map::FastMap;
+use crate::rules::{Count, TrackerId};
+use omega_core::{MachineId, TaskId, Text, Version};
+
+/// What a recount found wrong. The cell must not be used any further.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum AuditError {
+    /// Free amounts differ from capacity minus claims.
+    #[error("machine {machine}: {found:?} free, but {expected:?} by recount")]
+    Free {
+        /// Which machine.
+        machine: MachineId,
+        /// What the cell says.
+        found: Vec<i64>,
+        /// What the recount says.
+        expected: Vec<i64>,
+    },
+    /// Less than nothing is free of something that never shrank.
+    #[error("machine {0} has less than nothing free and was never shrunk")]
+    Overcommitted(MachineId),
+    /// The machine's list of tasks is not that of the tasks placed there.
+    #[error("machine {0} lists other tasks than are placed on it")]
+    TaskList(MachineId),
+    /// A task is on a machine that is not there.
+    #[error("task {0} is on machine {1}, which is not there")]
+    NoMachine(TaskId, MachineId),
+    /// Card shares differ.
+    #[error("machine {0}: its cards differ from a recount")]
+    Cards(MachineId),
+    /// A job's counts differ.
+    #[error("job {0}: its counts of placed and living tasks differ from a recount")]
+    JobCounts(omega_core::JobId),
+    /// A tenant's use differs.
+    #[error("tenant {0:?}: its use differs from a recount")]
+    Tenant(Text),
+    /// A rule's counters differ.
+    #[error("rule counters differ from a recount")]
+    Rules,
+    /// A set of machines holds other machines than match it.
+    #[error("a set of machines differs from a recount")]
+    Sets,
+}
+
+/// What is counted anew.
+struct Recount {
+    free: Vec<Vec<i64>>,
+    cards: Vec<Option<Cards>>,
+    tasks: Vec<Vec<TaskId>>,
+    tenants: Vec<Vec<i64>>,
+    counts: FastMap<(TrackerId, u32), Count>,
+}
+
+impl Cell {
+    /// Recounts everything. `Ok` is the version that was found right.
+    ///
+    /// # Errors
+    /// The first thing that is wrong, in the order of the fields above.
+    pub fn audit(&self) -> Result<Version, AuditError> {
+        let recount = self.recount()?;
+        self.audit_machines(&recount)?;
+        for (tenant, used) in self.tenants.iter().zip(&recount.tenants) {
+            if tenant.used != *used {
+                return Err(AuditError::Tenant(tenant.name.clone()));
+            }
+        }
+        self.audit_rules(&recount)?;
+        self.audit_sets()?;
+        Ok(self.version)
+    }
+
+    fn recount(&self) -> Result<Recount, AuditError> {
+        let rows = self.machines.row_count();
+        let described = |slot: usize| self.facts.machines[slot].as_deref();
+        let empty = vec![0; self.kinds.count()];
+        let mut recount = Recount {
+            free: (0..rows)
+                .map(|slot| match described(slot) {
+                    Some(machine) => claimable(machine, &self.kinds, &self.policy),
+                    None => empty.clone(),
+                })
+                .collect(),
+            cards: (0..rows)
+                .map(|slot| described(slot).filter(|m| m.cards > 0).map(|m| Cards::new(m.cards)))
+                .collect(),
+            tasks: vec![Vec::new(); rows],
+            tenants: vec![empty.clone(); self.tenants.iter().count()],
+            counts: FastMap::default(),
+        };
+        for (id, job) in self.jobs.iter() {
+            let placed = job.tasks.iter().filter(|task| task.state.machine().is_some()).count();
+            let alive = job.tasks.iter().filter(|task| !task.state.ended()).count();
+            if (placed, alive) != (job.placed as usize, job.alive as usize) {
+                return Err(AuditError::JobCounts(id));
+            }
+            for (task, index) in job.tasks.iter().zip(0..) {
+                if let Some(machine) = task.state.machine() {
+                    let id = TaskId { job: id, index };
+                    self.recount_task((id, job), task, machine, &mut recount)?;
+                }
+            }
+        }
+        Ok(recount)
+    }
+
+    fn recount_task(
+        &self,
+        (id, job): (TaskId, &crate::jobs::JobRecord),
+        task: &crate::jobs::TaskRecord,
+        machine: MachineId,
+        recount: &mut Recount,
+    ) -> Result<(), AuditError> {
+        if self.machines.get(machine).is_none() {
+            return Err(AuditError::NoMachine(id, machine));
+        }
+        let row = machine.row();
+        let need = job.need(task);
+        recount.tasks[row].push(id);
+        for (kind, request) in need.request.iter().enumerate() {
+            recount.free[row][kind] -= request;
+            recount.tenants[job.tenant as usize][kind] += request;
+        }
+        if let Some(request) = need.cards {
+            match &mut recount.cards[row] {
+                Some(cards)
+                    if task
+                        .cards
+                        .iter()
+                        .all(|c| cards.left().get(c) >= Some(&request.milli_each)) =>
+                {
+                    cards.take(request, task.cards);
+                }
+                _ => return Err(AuditError::Cards(machine)),
+            }
+        }
+        if let Some(rules) = &need.rules {
+            let mut count = |tracker: TrackerId, matched, holders| {
+                let Some(domain) = self.facts.rules.domain_of(tracker, row) else { return };
+                let count = recount.counts.entry((tracker, domain)).or_default();
+                count.matched += matched;
+                count.holders += holders;
+            };
+            rules.matched.iter().for_each(|tracker| count(*tracker, 1, 0));
+            rules.held.iter().for_each(|tracker| count(*tracker, 0, 1));
+        }
+        Ok(())
+    }
+
+    fn audit_machines(&self, recount: &Recount) -> Result<(), AuditError> {
+        for slot in 0..self.machines.row_count() {
+            let id = self.machines.id(slot);
+            let expected = &recount.free[slot];
+            let found = self.machines.free(slot);
+            if found != expected {
+                let (found, expected) = (found.to_vec(), expected.clone());
+                return Err(AuditError::Free { machine: id, found, expected });
+            }
+            let row = self.machines.row(slot);
+            let mut listed = row.tasks.clone();
+            let mut placed = recount.tasks[slot].clone();
+            listed.sort_unstable();
+            placed.sort_unstable();
+            if listed != placed || (row.status == MachineStatus::Absent && !listed.is_empty()) {
+                return Err(AuditError::TaskList(id));
+            }
+            if self.machines.cards(slot).copied() != recount.cards[slot] {
+                return Err(AuditError::Cards(id));
+            }
+        }
+        Ok(())
+    }
+
+    /// Like [`Cell::audit`], and that no machine is claimed beyond what is claimable: for cells
+    /// whose machines and policy never shrank.
+    ///
+    /// # Errors
+    /// As [`Cell::audit`], or the first overcommitted machine.
+    pub fn audit_no_overcommit(&self) -> Result<Version, AuditError> {
+        let version = self.audit()?;
+        for slot in 0..self.machines.row_count() {
+            if self.machines.free(slot).iter().any(|free| *free < 0) {
+                return Err(AuditError::Overcommitted(self.machines.id(slot)));
+            }
+        }
+        Ok(version)
+    }
+
+    fn audit_rules(&self, recount: &Recount) -> Result<(), AuditError> {
+        let mut seen = 0;
+        for id in self.facts.rules.ids() {
+            for (domain, count) in self.facts.rules.raw_counts(id) {
+                seen += 1;
+                if recount.counts.get(&(id, domain)) != Some(&count) {
+                    return Err(AuditError::Rules);
+                }
+            }
+            self.audit_members(id)?;
+        }
+        if seen == recount.counts.len() { Ok(()) } else { Err(AuditError::Rules) }
+    }
+
+    /// Every living group that a tracker matches knows of it, and no other.
+    fn audit_members(&self, tracker: TrackerId) -> Result<(), AuditError> {
+        let Some(key) = self.facts.rules.key(tracker) else { return Err(AuditError::Rules) };
+        for (id, job) in self.jobs.iter() {
+            for (index, group) in job.groups.iter().enumerate() {
+                let matches = key.matches(crate::facts::member(id, &job.spec, index));
+                let rules = group.need.rules.as_ref();
+                if rules.is_some_and(|rules| rules.matched.contains(&tracker)) != matches {
+                    return Err(AuditError::Rules);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn audit_sets(&self) -> Result<(), AuditError> {
+        for (key, id) in self.facts.sets.iter() {
+            for (slot, machine) in self.facts.machines.iter().enumerate() {
+                let accepted = machine.as_ref().is_some_and(|machine| key.accepts(machine));
+                if self.facts.sets.contains(id, slot) != accepted {
+                    return Err(AuditError::Sets);
+                }
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,375 @@
+//! The cell: a deterministic state machine over machines, jobs and placements.
+//!
+//! ```text
+//!                    ┌────────────────────────── Cell ───────────────────────────┐
+//!   Command ──apply──▶ machines   jobs, tasks   tenants   facts (sets, rules)    │
+//!                    │     ▲            ▲          ▲          ▲                  │
+//!   Outcome ◀────────│     └── take / give back ───┴──────────┘                  │
+//!                    │  version, change logs ──────────────────▶ Delta ──▶ views │
+//!                    └───────────────────────────────────────────────────────────┘
+//! ```
+//!
+//! The outcome is a function of the state and the command alone, and so is the new state: no
+//! clock, no chance, no hash order. A refused command leaves no trace. What each command does is
+//! in `omega_core::Command`; the files beside this one hold one family of commands each:
+//! `machine_commands.rs`, `job_commands.rs`, `commit.rs`.
+//!
+//! What always holds, and [`Cell::audit`] checks:
+//! 1. per machine and kind, what is free equals what is claimable minus what its tasks claim;
+//! 2. nothing was claimed beyond what was free at the time (it can only fall below zero when a
+//!    machine shrinks);
+//! 3. a task is on at most one machine, and that machine lists it once;
+//! 4. rule counters, card shares and tenants' use equal a recount;
+//! 5. versions and sequence numbers only grow.
+
+use crate::answers::Answers;
+use crate::changes::ChangeLog;
+use crate::commit::Scratch;
+use crate::facts::Facts;
+use crate::jobs::{JobRecord, Jobs, OwnerId, TaskRecord};
+use crate::judge::MachineStatus;
+use crate::machines::{Machines, Part};
+use crate::map::FastMap;
+use crate::rules::{Domain, TrackerId};
+use crate::tenants::Tenants;
+use crate::validate;
+use omega_core::limits::{CHANGES_MAX, SCHEDULERS_MAX};
+use omega_core::{
+    CardSet, Command, Job, JobId, Kinds, Machine, MachineId, Outcome, Policy, Rejection,
+    SchedulerId, SequenceNumber, TaskId, TaskState, Text, Version,
+};
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+/// A change that is no change of a machine's amounts alone. What is now so is looked up when a
+/// delta is made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Change {
+    /// A machine came, was described anew, began or ended draining, or went.
+    Machine(u32),
+    Job(JobId, OwnerId),
+    Task(TaskId, OwnerId),
+    Tracker(TrackerId),
+    Count(TrackerId, Domain),
+}
+
+/// A scheduler that may commit.
+#[derive(Clone, Debug)]
+pub(crate) struct Registered {
+    pub(crate) name: Text,
+    pub(crate) answers: Answers,
+}
+
+/// The cell state. See the head of the file.
+#[derive(Clone, Debug)]
+pub struct Cell {
+    pub(crate) kinds: Kinds,
+    pub(crate) policy: Policy,
+    pub(crate) version: Version,
+    pub(crate) now_ms: u64,
+    pub(crate) machines: Machines,
+    pub(crate) facts: Facts,
+    pub(crate) jobs: Jobs,
+    pub(crate) job_names: FastMap<Text, JobId>,
+    pub(crate) tenants: Tenants,
+    pub(crate) owners: FastMap<Text, OwnerId>,
+    pub(crate) schedulers: Vec<Registered>,
+    /// Jobs that have ended, oldest first, with the time at which the cell noticed.
+    pub(crate) ended: VecDeque<(JobId, Option<u64>)>,
+    /// Rows whose amounts changed.
+    pub(crate) row_log: ChangeLog<u32>,
+    /// All other changes.
+    pub(crate) log: ChangeLog<Change>,
+    pub(crate) scratch: Scratch,
+}
+
+impl Cell {
+    /// An empty cell with these resource kinds.
+    #[must_use]
+    pub fn new(kinds: Kinds) -> Cell {
+        Cell::with_change_limit(kinds, CHANGES_MAX)
+    }
+
+    /// The same, remembering only so many changes for deltas.
+    #[must_use]
+    pub fn with_change_limit(kinds: Kinds, changes: usize) -> Cell {
+        let count = kinds.count();
+        Cell {
+            kinds,
+            policy: Policy::default(),
+            version: Version(0),
+            now_ms: 0,
+            machines: Machines::new(count),
+            facts: Facts::default(),
+            jobs: Jobs::default(),
+            job_names: FastMap::default(),
+            tenants: Tenants::new(count),
+            owners: FastMap::default(),
+            schedulers: Vec::new(),
+            ended: VecDeque::new(),
+            row_log: ChangeLog::new(Version(0), changes),
+            log: ChangeLog::new(Version(0), changes),
+            scratch: Scratch::default(),
+        }
+    }
+
+    /// Applies a command.
+    ///
+    /// # Errors
+    /// If the command asks for something that makes no sense here; then nothing changed.
+    pub fn apply(&mut self, command: Command) -> Result<Outcome, Rejection> {
+        match command {
+            Command::RegisterScheduler { name } => self.register_scheduler(name),
+            Command::RegisterMachine(machine) => self.register_machine(machine),
+            Command::UpdateMachine { id, machine } => self.update_machine(id, machine),
+            Command::DrainMachine { id, draining } => self.drain_machine(id, draining),
+            Command::RemoveMachine { id } => self.remove_machine(id),
+            Command::ReportLoad { id, load } => self.report_load(id, load),
+            Command::SubmitJob(job) => self.submit_job(job),
+            Command::ResizeGroup { job, group, count } => self.resize_group(job, &group, count),
+            Command::KillJob { job } => self.kill_job(job),
+            Command::ReportTask { task, machine, report } => {
+                self.report_task(task, machine, report)
+            }
+            Command::SetQuota { tenant, limit } => self.set_quota(&tenant, limit),
+            Command::SetPolicy(policy) => Ok(self.set_policy(policy)),
+            Command::Commit(txn) => Ok(Outcome::Commit(self.commit(&txn)?)),
+            Command::Expire { now_ms } => Ok(self.expire(now_ms)),
+            _ => unreachable!("every command of this version is handled above"),
+        }
+    }
+
+    fn register_scheduler(&mut self, name: Text) -> Result<Outcome, Rejection> {
+        validate::name(&name)?;
+        let known = self.schedulers.iter().position(|scheduler| scheduler.name == name);
+        let index = match known {
+            Some(index) => index,
+            None if self.schedulers.len() >= SCHEDULERS_MAX => {
+                return Err(validate::too_many("schedulers", SCHEDULERS_MAX + 1, SCHEDULERS_MAX));
+            }
+            None => {
+                self.begin();
+                self.schedulers.push(Registered { name, answers: Answers::default() });
+                self.schedulers.len() - 1
+            }
+        };
+        let next_transaction = self.schedulers[index].answers.next;
+        Ok(Outcome::Scheduler { id: SchedulerId(index as u32), next_transaction })
+    }
+
+    fn set_quota(
+        &mut self,
+        tenant: &Text,
+        limit: Option<omega_core::Amounts>,
+    ) -> Result<Outcome, Rejection> {
+        validate::name(tenant)?;
+        if let Some(limit) = &limit {
+            validate::quota(tenant, limit, &self.kinds)?;
+        }
+        let version = self.begin();
+        self.tenants.set_limit(tenant, limit);
+        Ok(Outcome::Done(version))
+    }
+
+    // --- What the families of commands share ---------------------------------------------------
+
+    /// Opens the next version.
+    pub(crate) fn begin(&mut self) -> Version {
+        self.version = self.version.next();
+        self.row_log.open_version();
+        self.log.open_version();
+        self.version
+    }
+
+    /// Notes that a machine changed in this version. Once per machine and command.
+    pub(crate) fn touch(&mut self, slot: usize) {
+        let row = self.machines.row_mut(slot);
+        row.sequence = row.sequence.next();
+        self.row_log.push(slot as u32);
+    }
+
+    /// Gives a pending task its part of a machine, which the judge has allowed.
+    pub(crate) fn place(parts: Parts<'_>, id: TaskId, machine: MachineId, cards: CardSet) {
+        let Parts { job, machines, tenants, facts } = parts;
+        let task = &mut job.tasks[id.index as usize];
+        task.state = TaskState::Placed(machine);
+        task.cards = cards;
+        let need = &job.groups[usize::from(task.group)].need;
+        job.placed += 1;
+        let part = Part { request: &need.request, cards: need.cards, chosen: cards };
+        machines.take(machine.row(), id, part);
+        tenants.count(job.tenant, &need.request, 1);
+        if let Some(rules) = &need.rules {
+            facts.rules.count_task(rules, machine.row(), 1);
+        }
+    }
+
+    /// Takes a placed task off its machine and gives it another state.
+    pub(crate) fn unplace(parts: Parts<'_>, id: TaskId, state: TaskState) {
+        let Parts { job, machines, tenants, facts } = parts;
+        let task = &mut job.tasks[id.index as usize];
+        let Some(machine) = task.state.machine() else { return };
+        let chosen = std::mem::take(&mut task.cards);
+        task.state = state;
+        let need = &job.groups[usize::from(task.group)].need;
+        job.placed -= 1;
+        let part = Part { request: &need.request, cards: need.cards, chosen };
+        machines.give_back(machine.row(), id, part);
+        tenants.count(job.tenant, &need.request, -1);
+        if let Some(rules) = &need.rules {
+            facts.rules.count_task(rules, machine.row(), -1);
+        }
+    }
+
+    /// Notes a task's new state, and the counters that it moved, in this version's changes.
+    pub(crate) fn log_task(&mut self, id: TaskId, owner: OwnerId, slot: Option<usize>) {
+        self.log.push(Change::Task(id, owner));
+        let Some(slot) = slot else { return };
+        let Some((job, task)) = self.jobs.task(id) else { return };
+        let Some(group) = job.groups.get(usize::from(task.group)) else { return };
+        let Some(rules) = &group.need.rules else { return };
+        for tracker in rules.matched.iter().chain(&rules.held) {
+            if let Some(domain) = self.facts.rules.domain_of(*tracker, slot) {
+                self.log.push(Change::Count(*tracker, domain));
+            }
+        }
+    }
+
+    /// The parts of the cell that placing a task of this job touches.
+    pub(crate) fn parts(&mut self, job: JobId) -> Option<Parts<'_>> {
+        Some(Parts {
+            job: self.jobs.get_mut(job)?,
+            machines: &mut self.machines,
+            tenants: &mut self.tenants,
+            facts: &mut self.facts,
+        })
+    }
+}
+
+/// What placing a task touches.
+pub(crate) struct Parts<'a> {
+    pub(crate) job: &'a mut JobRecord,
+    pub(crate) machines: &'a mut Machines,
+    pub(crate) tenants: &'a mut Tenants,
+    pub(crate) facts: &'a mut Facts,
+}
+
+/// A machine and its state, as [`Cell::machine`] shows it.
+#[derive(Clone, Debug)]
+pub struct MachineState<'a> {
+    /// Its id.
+    pub id: MachineId,
+    /// What it is.
+    pub machine: &'a Arc<Machine>,
+    /// Whether it takes tasks.
+    pub status: MachineStatus,
+    /// Its sequence number.
+    pub sequence: SequenceNumber,
+    /// What may still be claimed of each kind; below zero on a machine that shrank.
+    pub free: &'a [i64],
+    /// What may be claimed of each kind in all.
+    pub claimable: Vec<i64>,
+    /// What is left in each card, in thousandths.
+    pub cards_left: &'a [u16],
+    /// The last reported load.
+    pub load: Option<&'a omega_core::Amounts>,
+    /// Its tasks, in no order.
+    pub tasks: &'a [TaskId],
+}
+
+/// Looking at the cell.
+impl Cell {
+    /// The cell's version.
+    #[must_use]
+    pub fn version(&self) -> Version {
+        self.version
+    }
+
+    /// The cell's resource kinds.
+    #[must_use]
+    pub fn kinds(&self) -> &Kinds {
+        &self.kinds
+    }
+
+    /// The cell's policy.
+    #[must_use]
+    pub fn policy(&self) -> &Policy {
+        &self.policy
+    }
+
+    /// The machine of this name.
+    #[must_use]
+    pub fn machine_by_name(&self, name: &str) -> Option<MachineId> {
+        self.machines.by_name(name)
+    }
+
+    /// A machine, if it is there.
+    #[must_use]
+    pub fn machine(&self, id: MachineId) -> Option<MachineState<'_>> {
+        let row = self.machines.get(id)?;
+        let machine = self.facts.machines[id.row()].as_ref()?;
+        Some(MachineState {
+            id,
+            machine,
+            status: row.status,
+            sequence: row.sequence,
+            free: self.machines.free(id.row()),
+            claimable: crate::machines::claimable(machine, &self.kinds, &self.policy),
+            cards_left: self.machines.cards(id.row()).map_or(&[], |cards| cards.left()),
+            load: self.machines.load(id.row()),
+            tasks: &row.tasks,
+        })
+    }
+
+    /// Every machine, ascending by row.
+    pub fn machines(&self) -> impl Iterator<Item = MachineState<'_>> {
+        (0..self.machines.row_count()).filter_map(|slot| self.machine(self.machines.id(slot)))
+    }
+
+    /// The job of this name.
+    #[must_use]
+    pub fn job_by_name(&self, name: &str) -> Option<JobId> {
+        self.job_names.get(name).copied()
+    }
+
+    /// A job, if it is known.
+    #[must_use]
+    pub fn job(&self, id: JobId) -> Option<&Arc<Job>> {
+        self.jobs.get(id).map(|record| &record.spec)
+    }
+
+    /// Every known job, ascending.
+    pub fn jobs(&self) -> impl Iterator<Item = (JobId, &Arc<Job>)> {
+        self.jobs.iter().map(|(id, record)| (id, &record.spec))
+    }
+
+    /// The state of a task, if its job is known.
+    #[must_use]
+    pub fn task(&self, id: TaskId) -> Option<TaskState> {
+        self.jobs.task(id).map(|(_, task)| task.state)
+    }
+
+    /// The cards that a task has.
+    #[must_use]
+    pub fn task_cards(&self, id: TaskId) -> Option<CardSet> {
+        self.jobs.task(id).map(|(_, task)| task.cards)
+    }
+
+    /// The name of a task's group.
+    #[must_use]
+    pub fn task_group(&self, id: TaskId) -> Option<usize> {
+        self.jobs.task(id).map(|(_, task)| usize::from(task.group))
+    }
+
+    /// The states of a job's tasks, by number.
+    pub fn tasks(&self, job: JobId) -> impl Iterator<Item = (TaskId, TaskState)> + '_ {
+        let tasks: &[TaskRecord] = self.jobs.get(job).map_or(&[], |record| &record.tasks);
+        tasks.iter().zip(0..).map(move |(task, index)| (TaskId { job, index }, task.state))
+    }
+
+    /// What a tenant's tasks claim together, by kind.
+    #[must_use]
+    pub fn tenant_used(&self, name: &str) -> Option<&[i64]> {
+        self.tenants.get(name).map(|tenant| tenant.used.as_slice())
+    }
+}

@@ -1,0 +1,303 @@
+//! How a transaction is judged: what still holds is taken, what conflicts is refused.
+//!
+//! ```text
+//!   releases ─▶ evictions ─▶ claims in order      each judged after those before it
+//!        └──────────┴────────────┴──▶ steps       done to amounts and counters at once
+//!                     │
+//!           gang too small? eviction unused?      then undo all steps, refuse those, judge anew
+//!           all-or-nothing and a conflict?        then undo all steps
+//!                     │
+//!                  finish                         one version, one sequence number a machine
+//! ```
+//!
+//! Sequence numbers, the version and the change lists move only in `finish`. So the sequence
+//! check compares with the machine as it was *before* the transaction while room is compared with
+//! the running tally; and a refused gang leaves no trace at all.
+
+use crate::answers;
+use crate::cell::{Cell, Parts};
+use crate::jobs::{OwnerId, TaskRecord};
+use crate::judge::judge;
+use crate::map::FastMap;
+use omega_core::limits::TRANSACTION_ITEMS_MAX;
+use omega_core::transaction::Item;
+use omega_core::{
+    Claim, Commit, Conflict, ConflictCheck, Granularity, Precedence, Reason, TaskId, TaskState,
+    Transaction, TransactionError,
+};
+
+/// After so many rounds of refusing gangs and evictions, what is left of them is refused together:
+/// each round takes as long as the transaction has items, and one more could always follow.
+const ROUNDS_MAX: usize = 4;
+
+/// A change that was made for a transaction, and can be undone.
+#[derive(Clone, Copy, Debug)]
+enum Step {
+    Placed { task: TaskId, slot: u32, owner: OwnerId },
+    Removed { task: TaskId, slot: u32, owner: OwnerId, before: TaskRecord },
+}
+
+impl Step {
+    fn slot(&self) -> u32 {
+        match self {
+            Step::Placed { slot, .. } | Step::Removed { slot, .. } => *slot,
+        }
+    }
+}
+
+/// What one commit needs and the next can use again.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Scratch {
+    steps: Vec<Step>,
+    conflicts: Vec<Conflict>,
+    touched: Vec<u32>,
+    bytes: Vec<u8>,
+    gangs: bool,
+}
+
+impl Scratch {
+    /// Where the tasks that were removed had been.
+    fn machines_before(&self) -> FastMap<TaskId, u32> {
+        let removed = |step: &Step| match step {
+            Step::Removed { task, slot, .. } => Some((*task, *slot)),
+            Step::Placed { .. } => None,
+        };
+        self.steps.iter().filter_map(removed).collect()
+    }
+}
+
+impl Cell {
+    /// Judges a transaction and takes what holds.
+    ///
+    /// # Errors
+    /// If the transaction makes no sense; conflicts are no errors.
+    pub fn commit(&mut self, txn: &Transaction) -> Result<Commit, TransactionError> {
+        self.check_form(txn)?;
+        let mut scratch = std::mem::take(&mut self.scratch);
+        let digest = answers::digest(txn, &mut scratch.bytes);
+        let scheduler = txn.id.scheduler.0 as usize;
+        let known = self.schedulers[scheduler].answers.find(txn, digest);
+        if !matches!(known, Ok(None)) {
+            self.scratch = scratch;
+            return known.map(|answer| answer.expect("Ok(None) was excluded"));
+        }
+        if txn.base > self.version {
+            self.scratch = scratch;
+            let version = self.version;
+            return Err(TransactionError::BaseFromFuture { base: txn.base, version });
+        }
+        self.judge_all(txn, &mut scratch);
+        if !scratch.steps.is_empty() {
+            self.finish(&mut scratch);
+        }
+        let commit = Commit { version: self.version, conflicts: scratch.conflicts.clone() };
+        self.schedulers[scheduler].answers.insert(txn.id.number, digest, &commit);
+        self.scratch = scratch;
+        Ok(commit)
+    }
+
+    fn check_form(&self, txn: &Transaction) -> Result<(), TransactionError> {
+        let items = txn.items();
+        if items == 0 {
+            return Err(TransactionError::Empty);
+        }
+        if items > TRANSACTION_ITEMS_MAX {
+            return Err(TransactionError::TooManyItems { items, max: TRANSACTION_ITEMS_MAX });
+        }
+        if txn.id.scheduler.0 as usize >= self.schedulers.len() {
+            return Err(TransactionError::UnknownScheduler(txn.id.scheduler));
+        }
+        Ok(())
+    }
+
+    /// Judges until no gang and no eviction must be refused any more.
+    fn judge_all(&mut self, txn: &Transaction, scratch: &mut Scratch) {
+        let mut refused = Vec::new();
+        for round in 0.. {
+            self.judge_items(txn, &refused, scratch);
+            let mut late = match txn.evictions.is_empty() && !scratch.gangs {
+                true => Vec::new(),
+                false => self.late_conflicts(txn, scratch, round >= ROUNDS_MAX),
+            };
+            if late.is_empty() {
+                break;
+            }
+            self.undo(scratch);
+            refused.append(&mut late);
+            refused.sort_unstable_by_key(|conflict| conflict.item);
+        }
+        if txn.granularity == Granularity::AllOrNothing && !scratch.conflicts.is_empty() {
+            self.undo(scratch);
+            refuse_others(txn, &mut scratch.conflicts);
+        }
+    }
+
+    /// Judges each item once, in order, but for those that are refused already.
+    fn judge_items(&mut self, txn: &Transaction, refused: &[Conflict], scratch: &mut Scratch) {
+        scratch.steps.clear();
+        scratch.conflicts.clear();
+        scratch.gangs = false;
+        let early = |item: Item| {
+            let found = refused.binary_search_by(|conflict| conflict.item.cmp(&item));
+            found.ok().map(|i| refused[i].reason)
+        };
+        for (task, i) in txn.releases.iter().zip(0..) {
+            self.remove(*task, Item::Release(i), early(Item::Release(i)), scratch);
+        }
+        for (task, i) in txn.evictions.iter().zip(0..) {
+            self.remove(*task, Item::Eviction(i), early(Item::Eviction(i)), scratch);
+        }
+        for (claim, i) in txn.claims.iter().zip(0..) {
+            let item = Item::Claim(i);
+            let judged = match early(item) {
+                Some(reason) => Err(reason),
+                None => self.claim(claim, txn.check, scratch),
+            };
+            match judged {
+                Ok(step) => scratch.steps.push(step),
+                Err(reason) => scratch.conflicts.push(Conflict { item, reason }),
+            }
+        }
+    }
+
+    /// Takes a task off its machine, for a release or an eviction.
+    fn remove(&mut self, task: TaskId, item: Item, early: Option<Reason>, scratch: &mut Scratch) {
+        let judged = match (early, self.parts(task.job)) {
+            (Some(reason), _) => Err(reason),
+            (None, None) => Err(Reason::UnknownTask),
+            (None, Some(parts)) => remove_task(parts, task),
+        };
+        match judged {
+            Ok(step) => scratch.steps.push(step),
+            Err(reason) => scratch.conflicts.push(Conflict { item, reason }),
+        }
+    }
+
+    /// Judges one claim and takes it.
+    fn claim(
+        &mut self,
+        claim: &Claim,
+        check: ConflictCheck,
+        scratch: &mut Scratch,
+    ) -> Result<Step, Reason> {
+        let Cell { jobs, machines, facts, tenants, .. } = self;
+        let job = jobs.get_mut(claim.task.job).ok_or(Reason::UnknownTask)?;
+        let task = job.tasks.get(claim.task.index as usize).ok_or(Reason::UnknownTask)?;
+        match task.state {
+            TaskState::Pending => {}
+            state if state.ended() => return Err(Reason::TaskEnded),
+            _ => return Err(Reason::TaskPlaced),
+        }
+        let need = job.need(task);
+        let spot = machines.spot(claim.machine).ok_or(Reason::MachineGone)?;
+        if check == ConflictCheck::SequenceNumber
+            && spot.id == claim.machine
+            && machines.row(claim.machine.row()).sequence != claim.seen
+        {
+            return Err(Reason::MachineChanged);
+        }
+        let cards = judge(claim.machine, spot, need, facts, claim.cards)?;
+        tenants.judge(job.tenant, &need.request)?;
+        scratch.gangs |= job.spec.gang_min.is_some();
+        let owner = job.owner;
+        Cell::place(Parts { job, machines, tenants, facts }, claim.task, claim.machine, cards);
+        Ok(Step::Placed { task: claim.task, slot: claim.machine.slot, owner })
+    }
+
+    /// Gangs that stay too small, and evictions that made room for nobody. With `all`, every claim
+    /// of a gang and every eviction, whether or not it is one of those.
+    fn late_conflicts(&self, txn: &Transaction, scratch: &Scratch, all: bool) -> Vec<Conflict> {
+        let conflicts = &scratch.conflicts;
+        let taken = |item: Item| conflicts.binary_search_by(|c| c.item.cmp(&item)).is_err();
+        let mut late = Vec::new();
+        let mut strongest: FastMap<u32, Precedence> = FastMap::default();
+        for (claim, i) in txn.claims.iter().zip(0..).filter(|(_, i)| taken(Item::Claim(*i))) {
+            let Some(job) = self.jobs.get(claim.task.job) else { continue };
+            let precedence = job.spec.precedence;
+            let strongest = strongest.entry(claim.machine.slot).or_insert(precedence);
+            *strongest = precedence.max(*strongest);
+            if job.spec.gang_min.is_some_and(|min| all || job.placed < min) {
+                late.push(Conflict { item: Item::Claim(i), reason: Reason::GangIncomplete });
+            }
+        }
+        let machine_before = scratch.machines_before();
+        for (task, i) in txn.evictions.iter().zip(0..).filter(|(_, i)| taken(Item::Eviction(*i))) {
+            let slot = machine_before.get(task).copied().unwrap_or(u32::MAX);
+            let victim = self.jobs.get(task.job).map(|job| job.spec.precedence);
+            let reason = match (strongest.get(&slot), victim) {
+                (None, _) => Reason::EvictionUnused,
+                (Some(strongest), Some(victim)) if victim >= *strongest => Reason::PrecedenceTooLow,
+                _ if all => Reason::EvictionUnused,
+                _ => continue,
+            };
+            late.push(Conflict { item: Item::Eviction(i), reason });
+        }
+        late
+    }
+
+    /// Takes every step back, the last one first.
+    fn undo(&mut self, scratch: &mut Scratch) {
+        while let Some(step) = scratch.steps.pop() {
+            match step {
+                Step::Placed { task, .. } => {
+                    if let Some(parts) = self.parts(task.job) {
+                        Cell::unplace(parts, task, TaskState::Pending);
+                    }
+                }
+                Step::Removed { task, before, .. } => self.put_back(task, before),
+            }
+        }
+    }
+
+    fn put_back(&mut self, task: TaskId, before: TaskRecord) {
+        let Some(machine) = before.state.machine() else { return };
+        if let Some(parts) = self.parts(task.job) {
+            Cell::place(parts, task, machine, before.cards);
+        }
+        if let Some(job) = self.jobs.get_mut(task.job) {
+            job.tasks[task.index as usize] = before;
+        }
+    }
+
+    /// Makes the steps known: a version, a sequence number for each machine, the changes.
+    fn finish(&mut self, scratch: &mut Scratch) {
+        self.begin();
+        scratch.touched.clear();
+        for step in &scratch.steps {
+            scratch.touched.push(step.slot());
+            let (Step::Placed { task, slot, owner } | Step::Removed { task, slot, owner, .. }) =
+                *step;
+            self.log_task(task, owner, Some(slot as usize));
+        }
+        scratch.touched.sort_unstable();
+        scratch.touched.dedup();
+        for slot in &scratch.touched {
+            self.touch(*slot as usize);
+        }
+    }
+}
+
+/// Takes a task off its machine.
+fn remove_task(parts: Parts<'_>, id: TaskId) -> Result<Step, Reason> {
+    let record = *parts.job.tasks.get(id.index as usize).ok_or(Reason::UnknownTask)?;
+    if record.state.ended() {
+        return Err(Reason::TaskEnded);
+    }
+    let machine = record.state.machine().ok_or(Reason::TaskNotPlaced)?;
+    let owner = parts.job.owner;
+    Cell::unplace(parts, id, TaskState::Pending);
+    Ok(Step::Removed { task: id, slot: machine.slot, owner, before: record })
+}
+
+/// In an all-or-nothing transaction what did not conflict is refused because of what did.
+fn refuse_others(txn: &Transaction, conflicts: &mut Vec<Conflict>) {
+    let releases = (0..txn.releases.len() as u32).map(Item::Release);
+    let evictions = (0..txn.evictions.len() as u32).map(Item::Eviction);
+    let claims = (0..txn.claims.len() as u32).map(Item::Claim);
+    let own = std::mem::take(conflicts);
+    conflicts.extend(releases.chain(evictions).chain(claims).map(|item| {
+        let found = own.binary_search_by(|conflict| conflict.item.cmp(&item));
+        let reason = found.map_or(Reason::OthersConflict, |i| own[i].reason);
+        Conflict { item, reason }
+    }));
+}

@@ -1,0 +1,241 @@
+//! What changed between two versions, or everything there is.
+//!
+//! A view is private, so it must be brought up to date; and it must cost what changed, not what
+//! there is. The master walks its bounded change lists from the view's version and copies the
+//! present state of each row that they name. A row may be named twice: the copy is the same. When
+//! the list no longer reaches back, or names more rows than the cell has, everything is sent.
+//!
+//! A delta is a buffer that the reader keeps and passes in again: no allocation once it has grown.
+
+use crate::cards::Cards;
+use crate::cell::{Cell, Change};
+use crate::jobs::OwnerId;
+use crate::judge::MachineStatus;
+use crate::rules::{Count, DomainName, TrackerId, TrackerKey};
+use omega_core::{
+    Amounts, Job, JobId, Kinds, Machine, SequenceNumber, TaskId, TaskState, Text, Version,
+};
+use std::sync::Arc;
+
+/// Which jobs a reader wants to hear of. Machines and rules it always hears of.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Interest {
+    /// No jobs: only what can be claimed.
+    #[default]
+    Machines,
+    /// The jobs that name this scheduler.
+    JobsOf(Text),
+    /// Every job.
+    AllJobs,
+}
+
+/// A machine as a view needs it, apart from what is free.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MachineDelta {
+    /// The row.
+    pub slot: u32,
+    /// How many machines had the row before.
+    pub incarnation: u32,
+    /// Whether it takes tasks.
+    pub status: MachineStatus,
+    /// What it is; `None` if the row is empty.
+    pub machine: Option<Arc<Machine>>,
+}
+
+/// A job that came, was resized, or ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct JobDelta {
+    /// Which.
+    pub id: JobId,
+    /// What it now is; `None` once all its tasks have ended.
+    pub job: Option<Arc<Job>>,
+}
+
+/// What changed between two versions. See the head of the file.
+#[derive(Clone, Debug, Default)]
+pub struct Delta {
+    /// The version that it starts from.
+    pub from: Version,
+    /// The version that it leads to.
+    pub to: Version,
+    /// Whether it is everything, rather than what changed.
+    pub full: bool,
+    /// The cell's resource kinds; only in a full delta.
+    pub kinds: Option<Kinds>,
+    /// How many rows the cell has.
+    pub rows: usize,
+    /// Machines that came, changed or went.
+    pub machines: Vec<MachineDelta>,
+    /// Rows whose amounts changed.
+    pub slots: Vec<u32>,
+    /// Their sequence numbers.
+    pub sequences: Vec<SequenceNumber>,
+    /// What is free in them: for each row every kind, in order.
+    pub free: Vec<i64>,
+    /// Cards of those rows that have any.
+    pub cards: Vec<(u32, Cards)>,
+    /// Loads of those rows that reported one.
+    pub loads: Vec<(u32, Amounts)>,
+    /// Trackers that came (with a key) or went.
+    pub(crate) trackers: Vec<(TrackerId, Option<TrackerKey>)>,
+    /// Counters that changed.
+    pub(crate) counts: Vec<(TrackerId, DomainName, Count)>,
+    /// Jobs that came, changed or ended.
+    pub jobs: Vec<JobDelta>,
+    /// Tasks whose state changed; a task of a new job that is not here is pending.
+    pub tasks: Vec<(TaskId, TaskState)>,
+}
+
+impl Delta {
+    fn clear(&mut self) {
+        self.full = false;
+        self.kinds = None;
+        self.machines.clear();
+        self.slots.clear();
+        self.sequences.clear();
+        self.free.clear();
+        self.cards.clear();
+        self.loads.clear();
+        self.trackers.clear();
+        self.counts.clear();
+        self.jobs.clear();
+        self.tasks.clear();
+    }
+}
+
+impl Cell {
+    /// Fills `delta` with what leads from a version to the present one. A version that is unknown,
+    /// too old or from the future gets everything; so does `Version(0)`.
+    pub fn delta_since(&self, since: Version, interest: &Interest, delta: &mut Delta) {
+        delta.clear();
+        delta.from = since;
+        delta.to = self.version;
+        delta.rows = self.machines.row_count();
+        if since == self.version && since != Version(0) {
+            return;
+        }
+        let changes = match since {
+            Version(0) => None,
+            since if since > self.version => None,
+            since => self.row_log.count_since(since).zip(self.log.count_since(since)),
+        };
+        match changes {
+            Some((rows, _)) if rows <= self.machines.row_count().max(64) => {
+                self.write_changes(since, interest, delta);
+            }
+            _ => self.write_everything(interest, delta),
+        }
+    }
+
+    fn write_changes(&self, since: Version, interest: &Interest, delta: &mut Delta) {
+        for slot in self.row_log.since(since) {
+            self.write_row(*slot, delta);
+        }
+        let wants = self.wanted(interest);
+        for change in self.log.since(since) {
+            match *change {
+                Change::Machine(slot) => self.write_machine(slot, delta),
+                Change::Tracker(id) => self.write_tracker(id, delta),
+                Change::Count(id, domain) => {
+                    if let Some((name, count)) = self.facts.rules.named_count(id, domain) {
+                        delta.counts.push((id, name, count));
+                    }
+                }
+                Change::Job(id, owner) if wants.includes(owner) => self.write_job(id, delta),
+                Change::Task(id, owner) if wants.includes(owner) => {
+                    if let Some((_, task)) = self.jobs.task(id) {
+                        delta.tasks.push((id, task.state));
+                    }
+                }
+                Change::Job(..) | Change::Task(..) => {}
+            }
+        }
+    }
+
+    fn write_everything(&self, interest: &Interest, delta: &mut Delta) {
+        delta.full = true;
+        delta.from = Version(0);
+        delta.kinds = Some(self.kinds.clone());
+        for slot in 0..self.machines.row_count() as u32 {
+            self.write_machine(slot, delta);
+            self.write_row(slot, delta);
+        }
+        for id in self.facts.rules.ids() {
+            self.write_tracker(id, delta);
+        }
+        let wants = self.wanted(interest);
+        for (id, job) in self.jobs.iter() {
+            if job.alive == 0 || !wants.includes(job.owner) {
+                continue;
+            }
+            delta.jobs.push(JobDelta { id, job: Some(job.spec.clone()) });
+            let states = job.tasks.iter().zip(0..);
+            delta.tasks.extend(states.map(|(task, index)| (TaskId { job: id, index }, task.state)));
+        }
+    }
+
+    fn write_row(&self, slot: u32, delta: &mut Delta) {
+        let row = slot as usize;
+        delta.slots.push(slot);
+        delta.sequences.push(self.machines.row(row).sequence);
+        delta.free.extend_from_slice(self.machines.free(row));
+        if self.machines.has_cards()
+            && let Some(cards) = self.machines.cards(row)
+        {
+            delta.cards.push((slot, *cards));
+        }
+        if self.machines.has_loads()
+            && let Some(load) = self.machines.load(row)
+        {
+            delta.loads.push((slot, load.clone()));
+        }
+    }
+
+    fn write_machine(&self, slot: u32, delta: &mut Delta) {
+        let row = self.machines.row(slot as usize);
+        delta.machines.push(MachineDelta {
+            slot,
+            incarnation: row.incarnation,
+            status: row.status,
+            machine: self.facts.machines.get(slot as usize).cloned().flatten(),
+        });
+    }
+
+    fn write_tracker(&self, id: TrackerId, delta: &mut Delta) {
+        delta.trackers.push((id, self.facts.rules.key(id).cloned()));
+        let counts = self.facts.rules.counts(id);
+        delta.counts.extend(counts.map(|(domain, count)| (id, domain, count)));
+    }
+
+    fn write_job(&self, id: JobId, delta: &mut Delta) {
+        let job = self.jobs.get(id).filter(|job| job.alive > 0);
+        delta.jobs.push(JobDelta { id, job: job.map(|job| job.spec.clone()) });
+    }
+
+    fn wanted(&self, interest: &Interest) -> Wanted {
+        match interest {
+            Interest::Machines => Wanted::None,
+            Interest::AllJobs => Wanted::All,
+            Interest::JobsOf(name) => {
+                self.owners.get(name).map_or(Wanted::None, |owner| Wanted::Of(*owner))
+            }
+        }
+    }
+}
+
+#[derive(Clone, Copy)]
+enum Wanted {
+    None,
+    Of(OwnerId),
+    All,
+}
+
+impl Wanted {
+    fn includes(self, owner: OwnerId) -> bool {
+        match self {
+            Wanted::None => false,
+            Wanted::Of(wanted) => wanted == owner,
+            Wanted::All => true,
+        }
+    }
+}

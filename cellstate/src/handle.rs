@@ -1,0 +1,55 @@
+//! The one door between a scheduler and a cell.
+//!
+//! A scheduler reads by delta and writes by transaction, and cannot tell whether the cell is in
+//! its own process, replicated over the network, or simulated.
+
+use crate::delta::{Delta, Interest};
+use omega_core::{Commit, SchedulerId, Text, Transaction, TransactionError, Version};
+
+/// Why a cell did not answer.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum HandleError {
+    /// The transaction was not judged; the reason tells what to change.
+    #[error(transparent)]
+    Refused(#[from] TransactionError),
+    /// The cell cannot be reached now. Nothing was done; try again later.
+    #[error("the cell cannot be reached")]
+    Unavailable,
+    /// The connection broke after the transaction was sent: it may or may not have been taken.
+    /// Send it again with the same id, and the answer is the first one's.
+    #[error("the outcome of the transaction is unknown; send it again with the same id")]
+    Unknown,
+    /// The name was refused, or too many schedulers have registered.
+    #[error("the scheduler cannot register: {0}")]
+    NotRegistered(omega_core::Rejection),
+}
+
+/// A cell, as a scheduler sees it. Handles are cheap to clone or share; each scheduler has its own
+/// view.
+pub trait CellHandle: Send + Sync {
+    /// Registers a scheduler by name, or finds it again after a restart. The answer is its id and
+    /// a number for its next transaction.
+    ///
+    /// # Errors
+    /// If the cell cannot be reached or refuses the name.
+    fn register(&self, name: Text) -> Result<(SchedulerId, u64), HandleError>;
+
+    /// Fills `delta` with what changed since a version; everything since `Version(0)`. Called
+    /// before each decision, so it must cost what changed.
+    ///
+    /// # Errors
+    /// If the cell cannot be reached; then `delta` is left as it was.
+    fn sync(
+        &self,
+        since: Version,
+        interest: &Interest,
+        delta: &mut Delta,
+    ) -> Result<(), HandleError>;
+
+    /// Submits a transaction. When this returns `Ok`, what was taken is safe.
+    ///
+    /// # Errors
+    /// If the transaction was not judged, or nobody knows whether it was.
+    fn commit(&self, txn: &Transaction) -> Result<Commit, HandleError>;
+}

@@ -1,0 +1,296 @@
+//! Commands about jobs and what became of their tasks.
+
+use crate::cell::{Cell, Change};
+use crate::facts::{Trackers, member};
+use crate::jobs::{GroupRecord, JobRecord, OwnerId, TaskRecord};
+use crate::rules::{GroupRules, Tracked, TrackerId};
+use crate::validate;
+use omega_core::limits::TASKS_PER_JOB_MAX;
+use omega_core::{Job, JobId, MachineId, Outcome, Rejection, TaskId, TaskReport, TaskState, Text};
+use std::sync::Arc;
+
+impl Cell {
+    pub(crate) fn submit_job(&mut self, job: Job) -> Result<Outcome, Rejection> {
+        validate::job(&job, &self.kinds)?;
+        if self.job_names.contains_key(&job.name) {
+            return Err(Rejection::NameTaken(job.name));
+        }
+        self.begin();
+        let id = self.jobs.next_id();
+        let owner = self.intern_owner(&job.scheduler);
+        let tenant = self.tenants.intern(&job.tenant);
+        let kinds = self.kinds.count();
+        let mut groups = Vec::with_capacity(job.groups.len());
+        let mut made = Vec::new();
+        for index in 0..job.groups.len() {
+            let (need, new) = self.facts.compile((id, &job), index, kinds, Trackers::Make);
+            groups.push(GroupRecord { need });
+            made.extend(new);
+        }
+        let counts = job.groups.iter().enumerate();
+        let tasks: Vec<TaskRecord> = counts
+            .flat_map(|(i, group)| (0..group.count).map(move |_| TaskRecord::pending(i)))
+            .collect();
+        self.job_names.insert(job.name.clone(), id);
+        self.jobs.push(JobRecord {
+            spec: Arc::new(job),
+            owner,
+            tenant,
+            groups,
+            alive: tasks.len() as u32,
+            tasks,
+            placed: 0,
+        });
+        self.adopt_trackers(&made);
+        self.log.push(Change::Job(id, owner));
+        Ok(Outcome::Job(id))
+    }
+
+    /// Counts in new trackers what is placed already, and lets every group know those that it
+    /// matches: a rule holds against tasks that were there before it.
+    fn adopt_trackers(&mut self, made: &[TrackerId]) {
+        for tracker in made {
+            self.log.push(Change::Tracker(*tracker));
+            let Some(key) = self.facts.rules.key(*tracker).cloned() else { continue };
+            let jobs = match &key.tracked {
+                // Only the new job's own tasks.
+                Tracked::Group(job, _) | Tracked::Job(job) => vec![*job],
+                Tracked::Labels(..) | Tracked::Port(_) => self.jobs.ids(),
+            };
+            for id in jobs {
+                self.adopt_tracker(*tracker, id, |spec, group| {
+                    key.matches(member(id, spec, group))
+                });
+            }
+        }
+    }
+
+    fn adopt_tracker(
+        &mut self,
+        tracker: TrackerId,
+        id: JobId,
+        matches: impl Fn(&Job, usize) -> bool,
+    ) {
+        let Some(job) = self.jobs.get_mut(id) else { return };
+        for (index, group) in job.groups.iter_mut().enumerate() {
+            if !matches(&job.spec, index) {
+                continue;
+            }
+            let rules = group.need.rules.get_or_insert_with(|| Box::new(GroupRules::default()));
+            if let Err(at) = rules.matched.binary_search(&tracker) {
+                rules.matched.insert(at, tracker);
+            } else {
+                continue;
+            }
+            let placed = job.tasks.iter().filter(|task| usize::from(task.group) == index);
+            for machine in placed.filter_map(|task| task.state.machine()) {
+                self.facts.rules.add(tracker, machine.row(), 1, 0);
+            }
+        }
+    }
+
+    fn intern_owner(&mut self, name: &Text) -> OwnerId {
+        let next = OwnerId(self.owners.len() as u32);
+        *self.owners.entry(name.clone()).or_insert(next)
+    }
+
+    pub(crate) fn resize_group(
+        &mut self,
+        id: JobId,
+        name: &Text,
+        count: u32,
+    ) -> Result<Outcome, Rejection> {
+        let Some(job) = self.jobs.get(id).filter(|job| job.alive > 0) else {
+            return Err(Rejection::UnknownJob(id));
+        };
+        let Some(index) = job.spec.groups.iter().position(|group| group.name == *name) else {
+            return Err(Rejection::UnknownGroup { job: id, group: name.clone() });
+        };
+        let wanted = job.spec.groups[index].count;
+        let total = job.tasks.len() as u64 + u64::from(count.saturating_sub(wanted));
+        let others = job.spec.task_count() - u64::from(wanted) + u64::from(count);
+        if total.max(others) > u64::from(TASKS_PER_JOB_MAX) {
+            let max = u64::from(TASKS_PER_JOB_MAX);
+            return Err(Rejection::TooMany { what: "tasks of a job".into(), given: total, max });
+        }
+        if count == wanted {
+            return Ok(Outcome::Done(self.version));
+        }
+        let owner = job.owner;
+        let version = self.begin();
+        if count < wanted {
+            self.shrink_group(id, index, wanted - count);
+        }
+        if let Some(job) = self.jobs.get_mut(id) {
+            let more = count.saturating_sub(wanted);
+            job.tasks.extend((0..more).map(|_| TaskRecord::pending(index)));
+            job.alive += more;
+            Arc::make_mut(&mut job.spec).groups[index].count = count;
+        }
+        self.recompile(id, index);
+        self.log.push(Change::Job(id, owner));
+        self.end_if_over(id);
+        Ok(Outcome::Done(version))
+    }
+
+    /// Kills `count` tasks of a group: pending ones first, then the newest.
+    fn shrink_group(&mut self, id: JobId, index: usize, count: u32) {
+        let Some(job) = self.jobs.get(id) else { return };
+        let alive = job
+            .tasks
+            .iter()
+            .zip(0..)
+            .filter(|(task, _)| usize::from(task.group) == index && !task.state.ended());
+        let mut order: Vec<(bool, u32)> =
+            alive.map(|(task, number)| (task.state.machine().is_none(), number)).collect();
+        order.sort_unstable_by(|a, b| b.cmp(a));
+        for (_, number) in order.into_iter().take(count as usize) {
+            self.end_task(TaskId { job: id, index: number }, TaskState::Killed);
+        }
+    }
+
+    /// Compiles a group again whose count, and with it a share, changed.
+    fn recompile(&mut self, id: JobId, index: usize) {
+        let kinds = self.kinds.count();
+        let Some(job) = self.jobs.get_mut(id) else { return };
+        let spec = job.spec.clone();
+        let (need, _) = self.facts.compile((id, &spec), index, kinds, Trackers::Make);
+        let old = std::mem::replace(&mut job.groups[index].need, need);
+        // The same trackers were just acquired again, so none is forgotten here.
+        self.facts.release(&old, Trackers::Make);
+    }
+
+    pub(crate) fn kill_job(&mut self, id: JobId) -> Result<Outcome, Rejection> {
+        let Some(job) = self.jobs.get(id) else { return Err(Rejection::UnknownJob(id)) };
+        if job.alive == 0 {
+            return Ok(Outcome::Done(self.version));
+        }
+        let tasks = job.tasks.len() as u32;
+        let version = self.begin();
+        for index in 0..tasks {
+            self.end_task(TaskId { job: id, index }, TaskState::Killed);
+        }
+        self.end_if_over(id);
+        Ok(Outcome::Done(version))
+    }
+
+    pub(crate) fn report_task(
+        &mut self,
+        id: TaskId,
+        machine: MachineId,
+        report: TaskReport,
+    ) -> Result<Outcome, Rejection> {
+        let Some((job, task)) = self.jobs.task(id) else {
+            return Err(Rejection::UnknownTask(id));
+        };
+        if task.state.machine() != Some(machine) {
+            return Err(Rejection::TaskNotThere(id, machine));
+        }
+        let owner = job.owner;
+        let group = job.spec.groups.get(usize::from(task.group));
+        let restarts = group.map_or(0, |group| group.restarts);
+        let retry = u32::from(task.failures) < restarts;
+        let started = task.state == TaskState::Placed(machine);
+        match report {
+            TaskReport::Started if !started => return Ok(Outcome::Done(self.version)),
+            _ => self.begin(),
+        };
+        match report {
+            TaskReport::Started => {
+                if let Some(job) = self.jobs.get_mut(id.job) {
+                    job.tasks[id.index as usize].state = TaskState::Running(machine);
+                }
+                self.log_task(id, owner, None);
+            }
+            TaskReport::Finished => self.end_task(id, TaskState::Finished),
+            TaskReport::Failed if !retry => self.end_task(id, TaskState::Failed),
+            TaskReport::Failed | TaskReport::Lost => self.requeue_task(id, report),
+        }
+        self.end_if_over(id.job);
+        Ok(Outcome::Done(self.version))
+    }
+
+    /// Makes a placed task pending again.
+    fn requeue_task(&mut self, id: TaskId, report: TaskReport) {
+        let Some(parts) = self.parts(id.job) else { return };
+        let owner = parts.job.owner;
+        let task = &mut parts.job.tasks[id.index as usize];
+        let Some(machine) = task.state.machine() else { return };
+        task.failures += u16::from(report == TaskReport::Failed);
+        Cell::unplace(parts, id, TaskState::Pending);
+        self.log_task(id, owner, Some(machine.row()));
+        self.touch(machine.row());
+    }
+
+    /// Ends a task that has not ended, wherever it is.
+    fn end_task(&mut self, id: TaskId, state: TaskState) {
+        let Some(parts) = self.parts(id.job) else { return };
+        let owner = parts.job.owner;
+        let task = &mut parts.job.tasks[id.index as usize];
+        if task.state.ended() {
+            return;
+        }
+        parts.job.alive -= 1;
+        match task.state.machine() {
+            None => {
+                task.state = state;
+                self.log_task(id, owner, None);
+            }
+            Some(machine) => {
+                Cell::unplace(parts, id, state);
+                self.log_task(id, owner, Some(machine.row()));
+                self.touch(machine.row());
+            }
+        }
+    }
+
+    /// Lets go of what a job holds once all its tasks have ended.
+    fn end_if_over(&mut self, id: JobId) {
+        let Some(job) = self.jobs.get_mut(id) else { return };
+        if job.alive > 0 || job.groups.is_empty() {
+            return;
+        }
+        let owner = job.owner;
+        for group in std::mem::take(&mut job.groups) {
+            for (tracker, key) in self.facts.release(&group.need, Trackers::Make) {
+                self.log.push(Change::Tracker(tracker));
+                if key.tracked.job().is_none() {
+                    self.forget_tracker(tracker);
+                }
+            }
+        }
+        self.ended.push_back((id, None));
+        self.log.push(Change::Job(id, owner));
+    }
+
+    /// Takes a tracker that is gone out of the groups that it counted.
+    fn forget_tracker(&mut self, tracker: TrackerId) {
+        for id in self.jobs.ids() {
+            let Some(job) = self.jobs.get_mut(id) else { continue };
+            for group in &mut job.groups {
+                let Some(rules) = &mut group.need.rules else { continue };
+                rules.matched.retain(|other| *other != tracker);
+                if rules.is_empty() {
+                    group.need.rules = None;
+                }
+            }
+        }
+    }
+
+    pub(crate) fn expire(&mut self, now_ms: u64) -> Outcome {
+        self.now_ms = self.now_ms.max(now_ms);
+        let now = self.now_ms;
+        for (_, noticed) in self.ended.iter_mut().rev().take_while(|(_, at)| at.is_none()) {
+            *noticed = Some(now);
+        }
+        let keep = self.policy.keep_ended_ms;
+        let over = |noticed: Option<u64>| noticed.is_some_and(|at| at.saturating_add(keep) <= now);
+        while self.ended.front().is_some_and(|(_, noticed)| over(*noticed)) {
+            let Some((id, _)) = self.ended.pop_front() else { break };
+            if let Some(job) = self.jobs.remove(id) {
+                self.job_names.remove(&job.spec.name);
+            }
+        }
+        Outcome::Done(self.version)
+    }
+}

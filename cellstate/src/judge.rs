@@ -1,0 +1,75 @@
+//! The one judge: whether a task may have a part of a machine.
+//!
+//! The master asks it at commit, a view before it proposes, the simulator and the audit likewise.
+//! There is no second judge and there are no switches. Where a scheduler and the cell judge by
+//! two pieces of code, the scheduler can ask for ever what the cell refuses for ever.
+//!
+//! What the judge does not see, because it is not a matter of one machine, the commit judges:
+//! quotas, gangs, and whether the task may be placed at all.
+
+use crate::cards::Cards;
+use crate::facts::{Facts, Need};
+use omega_core::{CardSet, KindId, MachineId, Reason};
+
+/// Whether a row has a machine, and whether that takes tasks.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum MachineStatus {
+    /// No machine is in this row.
+    #[default]
+    Absent,
+    /// It takes tasks.
+    Schedulable,
+    /// It keeps its tasks and takes no new ones.
+    Draining,
+}
+
+/// One machine, as the judge sees it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Spot<'a> {
+    pub(crate) id: MachineId,
+    pub(crate) status: MachineStatus,
+    /// What may still be claimed of each kind; below zero on a machine that shrank.
+    pub(crate) free: &'a [i64],
+    pub(crate) cards: Option<&'a Cards>,
+}
+
+/// Judges a claim of one task on one machine. The answer is the cards that the task gets.
+///
+/// # Errors
+/// The first reason, in the order of the table in ARCHITECTURE.md.
+pub(crate) fn judge(
+    machine: MachineId,
+    spot: Spot<'_>,
+    need: &Need,
+    facts: &Facts,
+    wanted: CardSet,
+) -> Result<CardSet, Reason> {
+    match spot.status {
+        MachineStatus::Absent => return Err(Reason::MachineGone),
+        _ if spot.id != machine => return Err(Reason::MachineGone),
+        MachineStatus::Draining => return Err(Reason::MachineDraining),
+        MachineStatus::Schedulable => {}
+    }
+    let row = machine.row();
+    if need.affinity.is_some_and(|set| !facts.sets.contains(set, row)) {
+        return Err(Reason::AffinityUnmet);
+    }
+    if !facts.sets.contains(need.tolerated, row) {
+        return Err(Reason::Tainted);
+    }
+    for (kind, (free, request)) in spot.free.iter().zip(&need.request).enumerate() {
+        // A kind that is not asked for does not count, even where the machine has less than none.
+        if request > free && *request > 0 {
+            return Err(Reason::NoRoom(KindId(kind as u8)));
+        }
+    }
+    let cards = match (need.cards, spot.cards) {
+        (None, _) => CardSet::default(),
+        (Some(_), None) => return Err(Reason::NoCards),
+        (Some(request), Some(cards)) => cards.choose(request, wanted).ok_or(Reason::NoCards)?,
+    };
+    match &need.rules {
+        Some(rules) => facts.rules.judge(rules, row, &facts.sets).map(|()| cards),
+        None => Ok(cards),
+    }
+}

@@ -1,0 +1,149 @@
+//! Commands about machines, and the policy that bounds them.
+
+use crate::cards::Cards;
+use crate::cell::{Cell, Change};
+use crate::judge::MachineStatus;
+use crate::machines::claimable;
+use crate::validate;
+use omega_core::limits::MACHINES_MAX;
+use omega_core::{Amounts, Machine, MachineId, Outcome, Policy, Rejection, TaskId, TaskState};
+use std::sync::Arc;
+
+impl Cell {
+    pub(crate) fn register_machine(&mut self, machine: Machine) -> Result<Outcome, Rejection> {
+        validate::machine(&machine, &self.kinds)?;
+        if self.machines.by_name(&machine.name).is_some() {
+            return Err(Rejection::NameTaken(machine.name));
+        }
+        if self.machines.row_count() >= MACHINES_MAX {
+            return Err(validate::too_many("machines", MACHINES_MAX + 1, MACHINES_MAX));
+        }
+        self.begin();
+        let claimable = claimable(&machine, &self.kinds, &self.policy);
+        let id = self.machines.insert(&machine, &claimable);
+        self.facts.set_machine(id.row(), Some(Arc::new(machine)));
+        self.log.push(Change::Machine(id.slot));
+        self.row_log.push(id.slot);
+        Ok(Outcome::Machine(id))
+    }
+
+    pub(crate) fn update_machine(
+        &mut self,
+        id: MachineId,
+        machine: Machine,
+    ) -> Result<Outcome, Rejection> {
+        validate::machine(&machine, &self.kinds)?;
+        let old = self.known_machine(id)?;
+        if old.name != machine.name {
+            return Err(Rejection::OtherName { is: old.name.clone(), given: machine.name });
+        }
+        let tasks = self.machines.row(id.row()).tasks.clone();
+        if old.cards != machine.cards && self.any_with_cards(&tasks) {
+            let why = format!("machine {:?} has tasks on its cards: drain it first", machine.name);
+            return Err(Rejection::BadJob(why.into()));
+        }
+        let version = self.begin();
+        let before = claimable(&old, &self.kinds, &self.policy);
+        let after = claimable(&machine, &self.kinds, &self.policy);
+        self.machines.adjust(id.row(), &before, &after);
+        if old.cards != machine.cards {
+            let cards = (machine.cards > 0).then(|| Cards::new(machine.cards));
+            self.machines.set_cards(id.row(), cards);
+        }
+        // The machine may move to other domains, and its tasks' counters with it.
+        self.count_tasks(&tasks, id.row(), -1);
+        self.facts.set_machine(id.row(), Some(Arc::new(machine)));
+        self.count_tasks(&tasks, id.row(), 1);
+        self.log.push(Change::Machine(id.slot));
+        self.touch(id.row());
+        Ok(Outcome::Done(version))
+    }
+
+    pub(crate) fn drain_machine(
+        &mut self,
+        id: MachineId,
+        draining: bool,
+    ) -> Result<Outcome, Rejection> {
+        self.known_machine(id)?;
+        let status = if draining { MachineStatus::Draining } else { MachineStatus::Schedulable };
+        if self.machines.row(id.row()).status == status {
+            return Ok(Outcome::Done(self.version));
+        }
+        let version = self.begin();
+        self.machines.row_mut(id.row()).status = status;
+        self.log.push(Change::Machine(id.slot));
+        self.touch(id.row());
+        Ok(Outcome::Done(version))
+    }
+
+    pub(crate) fn remove_machine(&mut self, id: MachineId) -> Result<Outcome, Rejection> {
+        let machine = self.known_machine(id)?;
+        let version = self.begin();
+        let tasks = self.machines.row(id.row()).tasks.clone();
+        for task in tasks {
+            self.lose_task(task, id.row());
+        }
+        self.machines.remove(id.row(), &machine.name);
+        self.facts.set_machine(id.row(), None);
+        self.log.push(Change::Machine(id.slot));
+        self.row_log.push(id.slot);
+        Ok(Outcome::Done(version))
+    }
+
+    pub(crate) fn report_load(
+        &mut self,
+        id: MachineId,
+        load: Amounts,
+    ) -> Result<Outcome, Rejection> {
+        let machine = self.known_machine(id)?;
+        validate::load(&machine.name, &load, &self.kinds)?;
+        let version = self.begin();
+        self.machines.set_load(id.row(), load);
+        // What a machine uses is not what may be claimed of it: its sequence number stays.
+        self.row_log.push(id.slot);
+        Ok(Outcome::Done(version))
+    }
+
+    pub(crate) fn set_policy(&mut self, policy: Policy) -> Outcome {
+        let version = self.begin();
+        let old = std::mem::replace(&mut self.policy, policy);
+        for slot in 0..self.machines.row_count() {
+            let Some(machine) = self.facts.machines.get(slot).cloned().flatten() else { continue };
+            let before = claimable(&machine, &self.kinds, &old);
+            let after = claimable(&machine, &self.kinds, &self.policy);
+            if before != after {
+                self.machines.adjust(slot, &before, &after);
+                self.touch(slot);
+            }
+        }
+        Outcome::Done(version)
+    }
+
+    fn known_machine(&self, id: MachineId) -> Result<Arc<Machine>, Rejection> {
+        let known = self.machines.get(id).and(self.facts.machines.get(id.row()));
+        known.cloned().flatten().ok_or(Rejection::UnknownMachine(id))
+    }
+
+    fn any_with_cards(&self, tasks: &[TaskId]) -> bool {
+        tasks.iter().any(|id| self.jobs.task(*id).is_some_and(|(_, task)| !task.cards.is_empty()))
+    }
+
+    /// Makes a task pending whose machine goes away.
+    fn lose_task(&mut self, id: TaskId, slot: usize) {
+        let Some(parts) = self.parts(id.job) else { return };
+        let owner = parts.job.owner;
+        Cell::unplace(parts, id, TaskState::Pending);
+        self.log_task(id, owner, Some(slot));
+    }
+
+    /// Counts the tasks of a machine in the rules, or with `sign` -1 takes them out.
+    fn count_tasks(&mut self, tasks: &[TaskId], slot: usize, sign: i32) {
+        for id in tasks {
+            let Some((job, task)) = self.jobs.task(*id) else { continue };
+            let Some(rules) = &job.need(task).rules else { continue };
+            self.facts.rules.count_task(rules, slot, sign);
+            let owner = job.owner;
+            self.log_task(*id, owner, Some(slot));
+        }
+    }
+}

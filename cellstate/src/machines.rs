@@ -1,0 +1,216 @@
+//! The master's machines: what is left of each, and which tasks it has.
+//!
+//! Amounts are row-major, a machine's kinds side by side: a commit touches one machine at a time.
+//! (A view is laid out the other way, for scans: see `view.rs`.)
+
+use crate::cards::Cards;
+use crate::judge::{MachineStatus, Spot};
+use crate::map::FastMap;
+use omega_core::{
+    Amounts, CardRequest, CardSet, Kinds, Machine, MachineId, Overcommit, Policy, SequenceNumber,
+    TaskId, Text,
+};
+
+/// One machine's row, without its amounts.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Row {
+    pub(crate) sequence: SequenceNumber,
+    pub(crate) tasks: Vec<TaskId>,
+    pub(crate) incarnation: u32,
+    pub(crate) status: MachineStatus,
+}
+
+/// All machines, by row.
+#[derive(Clone, Debug)]
+pub(crate) struct Machines {
+    kinds: usize,
+    rows: Vec<Row>,
+    free: Vec<i64>,
+    cards: FastMap<u32, Cards>,
+    loads: FastMap<u32, Amounts>,
+    vacant: Vec<u32>,
+    by_name: FastMap<Text, u32>,
+}
+
+/// What is claimable of a machine under a policy: capacity times overcommit, where the kind is
+/// compressible and the policy allows it.
+pub(crate) fn claimable(machine: &Machine, kinds: &Kinds, policy: &Policy) -> Vec<i64> {
+    let factor = |kind, compressible| match compressible {
+        true => machine.overcommit.percent(kind).min(policy.overcommit_max.percent(kind)),
+        false => 100,
+    };
+    let bounded = kinds.iter().map(|(id, kind)| {
+        let capped = Overcommit::none().with(id, factor(id, kind.compressible));
+        (machine.capacity.get(id) * u64::from(capped.percent(id)) / 100) as i64
+    });
+    bounded.collect()
+}
+
+impl Machines {
+    pub(crate) fn new(kinds: usize) -> Machines {
+        Machines {
+            kinds,
+            rows: Vec::new(),
+            free: Vec::new(),
+            cards: FastMap::default(),
+            loads: FastMap::default(),
+            vacant: Vec::new(),
+            by_name: FastMap::default(),
+        }
+    }
+
+    /// How many rows there are, with and without a machine.
+    pub(crate) fn row_count(&self) -> usize {
+        self.rows.len()
+    }
+
+    /// The row of a machine, if the machine is there.
+    pub(crate) fn get(&self, id: MachineId) -> Option<&Row> {
+        let row = self.rows.get(id.row())?;
+        (row.status != MachineStatus::Absent && row.incarnation == id.incarnation).then_some(row)
+    }
+
+    /// A row by its number; empty rows have the status `Absent`.
+    pub(crate) fn row(&self, slot: usize) -> &Row {
+        &self.rows[slot]
+    }
+
+    pub(crate) fn row_mut(&mut self, slot: usize) -> &mut Row {
+        &mut self.rows[slot]
+    }
+
+    /// The id of the machine in a row.
+    pub(crate) fn id(&self, slot: usize) -> MachineId {
+        MachineId { slot: slot as u32, incarnation: self.rows[slot].incarnation }
+    }
+
+    /// The machine of this name.
+    pub(crate) fn by_name(&self, name: &str) -> Option<MachineId> {
+        self.by_name.get(name).map(|slot| self.id(*slot as usize))
+    }
+
+    /// What may still be claimed of a row, by kind.
+    pub(crate) fn free(&self, slot: usize) -> &[i64] {
+        &self.free[slot * self.kinds..][..self.kinds]
+    }
+
+    pub(crate) fn cards(&self, slot: usize) -> Option<&Cards> {
+        self.cards.get(&(slot as u32))
+    }
+
+    /// Whether any machine has cards.
+    pub(crate) fn has_cards(&self) -> bool {
+        !self.cards.is_empty()
+    }
+
+    /// Whether any machine has reported a load.
+    pub(crate) fn has_loads(&self) -> bool {
+        !self.loads.is_empty()
+    }
+
+    pub(crate) fn load(&self, slot: usize) -> Option<&Amounts> {
+        self.loads.get(&(slot as u32))
+    }
+
+    pub(crate) fn set_load(&mut self, slot: usize, load: Amounts) {
+        self.loads.insert(slot as u32, load);
+    }
+
+    /// A row as the judge sees it; `None` beyond the last row.
+    pub(crate) fn spot(&self, id: MachineId) -> Option<Spot<'_>> {
+        let row = self.rows.get(id.row())?;
+        Some(Spot {
+            id: self.id(id.row()),
+            status: row.status,
+            free: self.free(id.row()),
+            cards: if self.cards.is_empty() { None } else { self.cards(id.row()) },
+        })
+    }
+
+    /// Gives a new machine a row.
+    pub(crate) fn insert(&mut self, machine: &Machine, claimable: &[i64]) -> MachineId {
+        let slot = self.vacant.pop().unwrap_or_else(|| {
+            self.rows.push(Row::default());
+            self.free.resize(self.rows.len() * self.kinds, 0);
+            (self.rows.len() - 1) as u32
+        });
+        let row = &mut self.rows[slot as usize];
+        row.status = MachineStatus::Schedulable;
+        row.sequence = row.sequence.next();
+        self.free[slot as usize * self.kinds..][..self.kinds].copy_from_slice(claimable);
+        if machine.cards > 0 {
+            self.cards.insert(slot, Cards::new(machine.cards));
+        }
+        self.by_name.insert(machine.name.clone(), slot);
+        self.id(slot as usize)
+    }
+
+    /// Changes what may be claimed of a machine by a difference.
+    pub(crate) fn adjust(&mut self, slot: usize, old: &[i64], new: &[i64]) {
+        let free = &mut self.free[slot * self.kinds..][..self.kinds];
+        for (free, (old, new)) in free.iter_mut().zip(old.iter().zip(new)) {
+            *free += new - old;
+        }
+    }
+
+    /// Replaces the cards of a machine whose number of cards changed.
+    pub(crate) fn set_cards(&mut self, slot: usize, cards: Option<Cards>) {
+        match cards {
+            Some(cards) => self.cards.insert(slot as u32, cards),
+            None => self.cards.remove(&(slot as u32)),
+        };
+    }
+
+    /// Empties a row; its tasks must be gone.
+    pub(crate) fn remove(&mut self, slot: usize, name: &str) {
+        let row = &mut self.rows[slot];
+        debug_assert!(row.tasks.is_empty(), "the tasks of a removed machine were released");
+        row.status = MachineStatus::Absent;
+        row.incarnation += 1;
+        row.sequence = row.sequence.next();
+        self.free[slot * self.kinds..][..self.kinds].fill(0);
+        self.cards.remove(&(slot as u32));
+        self.loads.remove(&(slot as u32));
+        self.by_name.remove(name);
+        self.vacant.push(slot as u32);
+    }
+
+    /// Gives a task its part of a machine.
+    pub(crate) fn take(&mut self, slot: usize, task: TaskId, part: Part<'_>) {
+        let free = &mut self.free[slot * self.kinds..][..self.kinds];
+        for (free, request) in free.iter_mut().zip(part.request) {
+            *free -= request;
+        }
+        if let Some(request) = part.cards
+            && let Some(cards) = self.cards.get_mut(&(slot as u32))
+        {
+            cards.take(request, part.chosen);
+        }
+        self.rows[slot].tasks.push(task);
+    }
+
+    /// Takes a task's part back.
+    pub(crate) fn give_back(&mut self, slot: usize, task: TaskId, part: Part<'_>) {
+        let free = &mut self.free[slot * self.kinds..][..self.kinds];
+        for (free, request) in free.iter_mut().zip(part.request) {
+            *free += request;
+        }
+        if let Some(request) = part.cards
+            && let Some(cards) = self.cards.get_mut(&(slot as u32))
+        {
+            cards.give_back(request, part.chosen);
+        }
+        let tasks = &mut self.rows[slot].tasks;
+        // From the end: what came last is what an undo removes, and what preemption looks at.
+        let position = tasks.iter().rposition(|other| *other == task);
+        tasks.swap_remove(position.expect("a placed task is listed on its machine"));
+    }
+}
+
+/// What a task takes of a machine.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Part<'a> {
+    pub(crate) request: &'a [i64],
+    pub(crate) cards: Option<CardRequest>,
+    pub(crate) chosen: CardSet,
+}

@@ -1,0 +1,140 @@
+//! Which machines meet a requirement: one bit for each machine.
+//!
+//! Jobs name machines by labels and taints, which are strings; decisions ask about thousands of
+//! machines in a microsecond. So each distinct requirement is evaluated once for each machine,
+//! into a bitmap, and again only for a machine whose description changes. A decision is then an
+//! AND over words of 64 machines.
+
+use crate::map::FastMap;
+use omega_core::{Machine, MachineSelector, TaintEffect, Toleration};
+use std::sync::Arc;
+
+/// A set of machines, in the [`MachineSets`] that gave it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct SetId(u32);
+
+/// What the machines of a set have in common.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum SetKey {
+    /// They match one of these selectors.
+    Match(Vec<MachineSelector>),
+    /// Every taint of theirs that keeps tasks off is covered by one of these tolerations.
+    Tolerated(Vec<Toleration>),
+}
+
+impl SetKey {
+    /// Whether a machine belongs to the set.
+    #[must_use]
+    pub(crate) fn accepts(&self, machine: &Machine) -> bool {
+        match self {
+            SetKey::Match(selectors) => selectors.iter().any(|s| s.matches(machine)),
+            SetKey::Tolerated(tolerations) => machine
+                .taints
+                .iter()
+                .filter(|taint| taint.effect != TaintEffect::PreferNoSchedule)
+                .all(|taint| tolerations.iter().any(|t| t.covers(taint))),
+        }
+    }
+}
+
+#[derive(Clone, Debug)]
+struct Set {
+    key: SetKey,
+    users: u32,
+    words: Vec<u64>,
+}
+
+/// The sets in use, kept true as machines change.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct MachineSets {
+    /// One bit for each machine that is there.
+    present: Vec<u64>,
+    sets: Vec<Option<Set>>,
+    by_key: FastMap<SetKey, SetId>,
+}
+
+impl MachineSets {
+    /// The set of a key, made if it is new. Each call needs one [`MachineSets::release`].
+    pub(crate) fn acquire(&mut self, key: SetKey, machines: &[Option<Arc<Machine>>]) -> SetId {
+        if let Some(id) = self.by_key.get(&key) {
+            if let Some(set) = &mut self.sets[id.0 as usize] {
+                set.users += 1;
+            }
+            return *id;
+        }
+        let mut words = vec![0; machines.len().div_ceil(64)];
+        for (slot, machine) in machines.iter().enumerate() {
+            if machine.as_ref().is_some_and(|machine| key.accepts(machine)) {
+                words[slot / 64] |= 1 << (slot % 64);
+            }
+        }
+        let free = self.sets.iter().position(Option::is_none);
+        let index = free.unwrap_or_else(|| {
+            self.sets.push(None);
+            self.sets.len() - 1
+        });
+        let id = SetId(index as u32);
+        self.by_key.insert(key.clone(), id);
+        self.sets[index] = Some(Set { key, users: 1, words });
+        id
+    }
+
+    /// Gives a set back. Without users it is forgotten, and the answer is true.
+    pub(crate) fn release(&mut self, id: SetId) -> bool {
+        let entry = &mut self.sets[id.0 as usize];
+        let Some(set) = entry else { return false };
+        set.users -= 1;
+        if set.users > 0 {
+            return false;
+        }
+        self.by_key.remove(&set.key);
+        *entry = None;
+        true
+    }
+
+    /// The rows that have a machine, ascending.
+    pub(crate) fn present(&self) -> impl Iterator<Item = usize> + '_ {
+        let words = self.present.iter().enumerate();
+        words.flat_map(|(i, word)| {
+            (0..64).filter(move |b| word >> b & 1 == 1).map(move |b| i * 64 + b)
+        })
+    }
+
+    /// Notes that a machine came, changed or went.
+    pub(crate) fn set_machine(&mut self, slot: usize, machine: Option<&Machine>) {
+        set_bit(&mut self.present, slot, machine.is_some());
+        for set in self.sets.iter_mut().flatten() {
+            let accepted = machine.is_some_and(|machine| set.key.accepts(machine));
+            set_bit(&mut set.words, slot, accepted);
+        }
+    }
+
+    /// Whether the set holds the machine in this row.
+    pub(crate) fn contains(&self, id: SetId, slot: usize) -> bool {
+        self.word(id, slot / 64) >> (slot % 64) & 1 == 1
+    }
+
+    /// The bits of machines `64 * word ..`.
+    pub(crate) fn word(&self, id: SetId, word: usize) -> u64 {
+        let set = self.sets[id.0 as usize].as_ref();
+        set.and_then(|set| set.words.get(word)).copied().unwrap_or(0)
+    }
+
+    /// Every set in use with its bits, for the audit.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (&SetKey, SetId)> {
+        let sets = self.sets.iter().enumerate();
+        sets.filter_map(|(i, set)| Some((&set.as_ref()?.key, SetId(i as u32))))
+    }
+}
+
+/// Sets one bit of a bitmap that grows as needed.
+fn set_bit(words: &mut Vec<u64>, bit: usize, value: bool) {
+    if words.len() <= bit / 64 {
+        words.resize(bit / 64 + 1, 0);
+    }
+    let mask = 1 << (bit % 64);
+    match value {
+        true => words[bit / 64] |= mask,
+        false => words[bit / 64] &= !mask,
+    }
+}

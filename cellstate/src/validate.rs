@@ -1,0 +1,130 @@
+//! Whether what came from outside makes sense, before it touches any state.
+
+use omega_core::limits::{
+    CARD_MILLI, CARDS_MAX, GROUPS_PER_JOB_MAX, LABELS_MAX, OVERCOMMIT_PERCENT_MAX,
+    RULES_PER_GROUP_MAX, TASKS_PER_JOB_MAX, TEXT_BYTES_MAX,
+};
+use omega_core::{Amounts, Job, Kinds, Labels, Machine, Rejection, TaskGroup, Text};
+
+pub(crate) fn too_many(what: &str, given: usize, max: usize) -> Rejection {
+    Rejection::TooMany { what: what.into(), given: given as u64, max: max as u64 }
+}
+
+fn at_most(what: &str, given: usize, max: usize) -> Result<(), Rejection> {
+    if given > max { Err(too_many(what, given, max)) } else { Ok(()) }
+}
+
+/// A name: something to print, and nothing to trip a terminal or a log over.
+pub(crate) fn name(name: &Text) -> Result<(), Rejection> {
+    let good =
+        !name.is_empty() && name.len() <= TEXT_BYTES_MAX && !name.chars().any(|c| c.is_control());
+    if good { Ok(()) } else { Err(Rejection::BadName(name.clone())) }
+}
+
+fn labels(what: &str, labels: &Labels) -> Result<(), Rejection> {
+    at_most(&format!("labels of {what}"), labels.len(), LABELS_MAX)?;
+    if !labels.is_sorted() {
+        return Err(Rejection::BadJob(format!("the labels of {what} are not sorted").into()));
+    }
+    for (key, value) in labels.iter() {
+        name(key)?;
+        if value.len() > TEXT_BYTES_MAX || value.chars().any(char::is_control) {
+            return Err(Rejection::BadName(value.clone()));
+        }
+    }
+    Ok(())
+}
+
+fn amounts(what: &Text, amounts: &Amounts, kinds: &Kinds) -> Result<(), Rejection> {
+    match amounts.first_invalid(kinds) {
+        Some(kind) => Err(Rejection::BadAmount { what: what.clone(), kind }),
+        None => Ok(()),
+    }
+}
+
+/// A quota may exceed what one machine has: only its kinds are bounded, and its sums.
+pub(crate) fn quota(tenant: &Text, limit: &Amounts, kinds: &Kinds) -> Result<(), Rejection> {
+    let bad = |(kind, amount): (omega_core::KindId, u64)| {
+        (kind.index() >= kinds.count() || amount > i64::MAX as u64 / 2).then_some(kind)
+    };
+    match limit.iter().find_map(bad) {
+        Some(kind) => Err(Rejection::BadAmount { what: tenant.clone(), kind }),
+        None => Ok(()),
+    }
+}
+
+/// What a machine reports as used.
+pub(crate) fn load(name: &Text, load: &Amounts, kinds: &Kinds) -> Result<(), Rejection> {
+    amounts(name, load, kinds)
+}
+
+pub(crate) fn machine(machine: &Machine, kinds: &Kinds) -> Result<(), Rejection> {
+    name(&machine.name)?;
+    amounts(&machine.name, &machine.capacity, kinds)?;
+    labels(&machine.name, &machine.labels)?;
+    at_most("taints", machine.taints.len(), LABELS_MAX)?;
+    at_most("images", machine.images.len(), 16 * LABELS_MAX)?;
+    at_most("cards", usize::from(machine.cards), usize::from(CARDS_MAX))?;
+    for (kind, percent) in machine.overcommit.iter() {
+        if kind.index() >= kinds.count() {
+            return Err(Rejection::BadAmount { what: machine.name.clone(), kind });
+        }
+        at_most("percent of overcommit", percent as usize, OVERCOMMIT_PERCENT_MAX as usize)?;
+    }
+    Ok(())
+}
+
+pub(crate) fn job(job: &Job, kinds: &Kinds) -> Result<(), Rejection> {
+    for text in [&job.name, &job.tenant, &job.scheduler] {
+        name(text)?;
+    }
+    let bad = |why: String| Err(Rejection::BadJob(why.into()));
+    if job.groups.is_empty() {
+        return bad(format!("job {:?} has no task group", job.name));
+    }
+    at_most("task groups", job.groups.len(), GROUPS_PER_JOB_MAX)?;
+    if job.task_count() == 0 {
+        return bad(format!("job {:?} has no task", job.name));
+    }
+    if job.task_count() > u64::from(TASKS_PER_JOB_MAX) {
+        return Err(Rejection::TooMany {
+            what: "tasks of a job".into(),
+            given: job.task_count(),
+            max: u64::from(TASKS_PER_JOB_MAX),
+        });
+    }
+    for (i, group) in job.groups.iter().enumerate() {
+        if job.groups[..i].iter().any(|earlier| earlier.name == group.name) {
+            return bad(format!("job {:?} has two groups {:?}", job.name, group.name));
+        }
+        task_group(job, group, kinds)?;
+    }
+    match job.gang_min {
+        Some(min) if u64::from(min) > job.task_count() => {
+            bad(format!("job {:?} is a gang of {min} but has fewer tasks", job.name))
+        }
+        _ => Ok(()),
+    }
+}
+
+fn task_group(job: &Job, group: &TaskGroup, kinds: &Kinds) -> Result<(), Rejection> {
+    name(&group.name)?;
+    amounts(&job.name, &group.request, kinds)?;
+    labels(&group.name, &group.labels)?;
+    let rules = &group.rules;
+    at_most("rules of a group", rules.tasks.len(), RULES_PER_GROUP_MAX)?;
+    at_most("ports of a group", rules.ports.len(), RULES_PER_GROUP_MAX)?;
+    at_most("tolerations of a group", rules.tolerations.len(), RULES_PER_GROUP_MAX)?;
+    let required = rules.affinity.required.as_ref().map_or(0, Vec::len);
+    at_most("required selectors", required, RULES_PER_GROUP_MAX)?;
+    at_most("preferred selectors", rules.affinity.preferred.len(), RULES_PER_GROUP_MAX)?;
+    if let Some(cards) = group.cards {
+        at_most("cards of a task", usize::from(cards.count), usize::from(CARDS_MAX))?;
+        at_most("share of a card", usize::from(cards.milli_each), CARD_MILLI as usize)?;
+        if cards.count == 0 || cards.milli_each == 0 {
+            let why = format!("group {:?} asks for cards but for nothing of them", group.name);
+            return Err(Rejection::BadJob(why.into()));
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,107 @@
+//! Sixty-four machines of a view: what filters and scores look at.
+
+use super::{BLOCK, View};
+use crate::facts::Need;
+use crate::sets::SetId;
+use omega_core::{KindId, MachineId};
+
+/// A block of a view's machines. Words have one bit for each machine, the lowest for the first.
+#[derive(Clone, Copy, Debug)]
+pub struct Block<'a> {
+    view: &'a View,
+    index: usize,
+}
+
+impl<'a> Block<'a> {
+    pub(super) fn new(view: &'a View, index: usize) -> Block<'a> {
+        Block { view, index }
+    }
+
+    /// The view that it is part of.
+    #[must_use]
+    pub fn view(&self) -> &'a View {
+        self.view
+    }
+
+    /// Its position among the blocks.
+    #[must_use]
+    pub fn index(&self) -> usize {
+        self.index
+    }
+
+    /// The row of its first machine.
+    #[must_use]
+    pub fn first_row(&self) -> usize {
+        self.index * BLOCK
+    }
+
+    /// The id of one of its machines.
+    #[must_use]
+    pub fn machine_id(&self, lane: usize) -> MachineId {
+        self.view.machine_id(self.first_row() + lane)
+    }
+
+    /// What its machines have free of a kind.
+    #[must_use]
+    pub fn free(&self, kind: KindId) -> &'a [i64; BLOCK] {
+        self.view.columns.lane(self.index, kind.index())
+    }
+
+    /// One over what each machine's capacity of a kind is, 0 where it has none; `None` unless
+    /// [`View::keep_inverse`] was called.
+    #[must_use]
+    pub fn inverse_capacity(&self, kind: KindId) -> Option<&'a [f32; BLOCK]> {
+        let inverse = self.view.inverses.get(kind.index())?.as_ref()?;
+        inverse[self.first_row()..].first_chunk()
+    }
+
+    /// Machines that take tasks.
+    #[must_use]
+    pub fn schedulable(&self) -> u64 {
+        self.view.schedulable[self.index]
+    }
+
+    /// Machines of a set (see [`Need::affinity`], [`Need::tolerated`]).
+    #[must_use]
+    pub fn set(&self, set: SetId) -> u64 {
+        self.view.facts.sets.word(set, self.index)
+    }
+
+    /// Machines with room for a request.
+    #[must_use]
+    pub fn fits(&self, request: &[i64]) -> u64 {
+        self.view.columns.fit(self.index, request)
+    }
+
+    /// Of the machines in `among`, those whose cards have what is needed.
+    #[must_use]
+    pub fn cards_fit(&self, need: &Need, among: u64) -> u64 {
+        let Some(request) = need.cards else { return among };
+        filter_bits(among, |lane| {
+            let cards = self.view.cards(self.first_row() + lane);
+            cards.is_some_and(|cards| cards.choose(request, Default::default()).is_some())
+        })
+    }
+
+    /// Of the machines in `among`, those where no rule about other tasks forbids one of these.
+    #[must_use]
+    pub fn rules_allow(&self, need: &Need, among: u64) -> u64 {
+        let Some(rules) = &need.rules else { return among };
+        let facts = &self.view.facts;
+        filter_bits(among, |lane| {
+            facts.rules.judge(rules, self.first_row() + lane, &facts.sets).is_ok()
+        })
+    }
+}
+
+/// The bits of a word for which a test holds.
+fn filter_bits(word: u64, mut test: impl FnMut(usize) -> bool) -> u64 {
+    let mut left = word;
+    let mut kept = 0;
+    while left != 0 {
+        let lane = left.trailing_zeros() as usize;
+        left &= left - 1;
+        kept |= u64::from(test(lane)) << lane;
+    }
+    kept
+}

@@ -1,0 +1,209 @@
+//! What is free, laid out for scans: blocks of 64 machines, in each block one run per kind.
+//!
+//! ```text
+//!   block 0                              block 1
+//!   ┌ cpu ×64 ┬ memory ×64 ┬ disk ×64 ┐ ┌ cpu ×64 ┬ ...
+//! ```
+//!
+//! A block is the unit of every decision: its machines are tested together with vector
+//! instructions, and one bit each in a word tells the result. With the block goes the most that
+//! any of its machines has of each kind, and for every 64 blocks the most of those, so that a
+//! search for a rare fit skips what cannot fit. These bounds are never too low. They may be too
+//! high after claims, until a search that found nothing has them tightened.
+
+use pulp::Arch;
+
+/// Machines in a block, and bits in a word.
+pub const BLOCK: usize = 64;
+
+/// What is free of each kind, by blocks of rows.
+#[derive(Clone, Debug)]
+pub(crate) struct Columns {
+    kinds: usize,
+    rows: usize,
+    free: Vec<i64>,
+    block_most: Vec<i64>,
+    group_most: Vec<i64>,
+    arch: Arch,
+}
+
+impl Columns {
+    pub(crate) fn new(kinds: usize) -> Columns {
+        Columns {
+            kinds,
+            rows: 0,
+            free: Vec::new(),
+            block_most: Vec::new(),
+            group_most: Vec::new(),
+            arch: Arch::new(),
+        }
+    }
+
+    pub(crate) fn kinds(&self) -> usize {
+        self.kinds
+    }
+
+    pub(crate) fn blocks(&self) -> usize {
+        self.rows.div_ceil(BLOCK)
+    }
+
+    /// Makes room for `rows` rows.
+    pub(crate) fn grow(&mut self, rows: usize) {
+        if rows <= self.rows {
+            return;
+        }
+        self.rows = rows;
+        let blocks = self.blocks();
+        self.free.resize(blocks * self.kinds * BLOCK, 0);
+        self.block_most.resize(blocks * self.kinds, 0);
+        self.group_most.resize(blocks.div_ceil(BLOCK) * self.kinds, 0);
+    }
+
+    /// What the machines of a block have free of a kind.
+    pub(crate) fn lane(&self, block: usize, kind: usize) -> &[i64; BLOCK] {
+        let start = (block * self.kinds + kind) * BLOCK;
+        self.free[start..].first_chunk().expect("a block has 64 rows")
+    }
+
+    /// What a row has free of a kind.
+    pub(crate) fn get(&self, row: usize, kind: usize) -> i64 {
+        self.free[((row / BLOCK) * self.kinds + kind) * BLOCK + row % BLOCK]
+    }
+
+    /// Sets what a row has free.
+    pub(crate) fn set(&mut self, row: usize, free: &[i64]) {
+        let block = row / BLOCK;
+        let column = &mut self.free[block * self.kinds * BLOCK + row % BLOCK..];
+        for (kind, amount) in free.iter().enumerate() {
+            column[kind * BLOCK] = *amount;
+        }
+        self.raise(block, free.iter().copied());
+    }
+
+    /// Takes a request from what a row has free, or with `sign` 1 gives it back.
+    pub(crate) fn add(&mut self, row: usize, request: &[i64], sign: i64) {
+        let block = row / BLOCK;
+        let start = block * self.kinds * BLOCK + row % BLOCK;
+        for (kind, amount) in request.iter().enumerate() {
+            self.free[start + kind * BLOCK] += sign * amount;
+        }
+        if sign > 0 {
+            for kind in 0..request.len() {
+                let free = self.free[start + kind * BLOCK];
+                self.raise_one(block, kind, free);
+            }
+        }
+    }
+
+    fn raise(&mut self, block: usize, free: impl Iterator<Item = i64>) {
+        for (kind, amount) in free.enumerate() {
+            self.raise_one(block, kind, amount);
+        }
+    }
+
+    fn raise_one(&mut self, block: usize, kind: usize, amount: i64) {
+        let most = &mut self.block_most[block * self.kinds + kind];
+        if amount > *most {
+            *most = amount;
+            let group = &mut self.group_most[block / BLOCK * self.kinds + kind];
+            *group = amount.max(*group);
+        }
+    }
+
+    /// Whether a machine of this block may have room, as far as the bounds know.
+    pub(crate) fn block_may_fit(&self, block: usize, request: &[i64]) -> bool {
+        fits(&self.block_most[block * self.kinds..][..self.kinds], request)
+    }
+
+    /// The same for the 64 blocks from `64 * group`.
+    pub(crate) fn group_may_fit(&self, group: usize, request: &[i64]) -> bool {
+        fits(&self.group_most[group * self.kinds..][..self.kinds], request)
+    }
+
+    /// Makes the bounds of a block exact, after a scan that found nothing.
+    pub(crate) fn tighten_block(&mut self, block: usize) {
+        for kind in 0..self.kinds {
+            let most = self.lane(block, kind).iter().copied().max().unwrap_or(0);
+            self.block_most[block * self.kinds + kind] = most;
+        }
+    }
+
+    /// Makes the bounds of a group of blocks as low as those of its blocks.
+    pub(crate) fn tighten_group(&mut self, group: usize) {
+        let blocks = group * BLOCK..((group + 1) * BLOCK).min(self.blocks());
+        for kind in 0..self.kinds {
+            let most = blocks.clone().map(|block| self.block_most[block * self.kinds + kind]).max();
+            self.group_most[group * self.kinds + kind] = most.unwrap_or(0);
+        }
+    }
+
+    /// Which machines of a block have room: the judge's comparison, for 64 machines at once.
+    pub(crate) fn fit(&self, block: usize, request: &[i64]) -> u64 {
+        let base = block * self.kinds * BLOCK;
+        let lanes = &self.free[base..base + self.kinds * BLOCK];
+        self.arch.dispatch(|| fit_lanes(lanes, request))
+    }
+}
+
+fn fits(most: &[i64], request: &[i64]) -> bool {
+    most.iter().zip(request).all(|(most, request)| most >= request)
+}
+
+/// One bit for each row that has every requested amount. Kinds that are not requested are left
+/// out, as the judge leaves them out.
+#[inline(always)]
+fn fit_lanes(lanes: &[i64], request: &[i64]) -> u64 {
+    // The sign bit of an amount is set where some kind is short.
+    let mut short = [0i64; BLOCK];
+    for (lane, request) in lanes.chunks_exact(BLOCK).zip(request) {
+        if *request > 0 {
+            for (short, free) in short.iter_mut().zip(lane) {
+                *short |= free - request;
+            }
+        }
+    }
+    let mut word = 0u64;
+    for (bit, short) in short.iter().enumerate() {
+        word |= ((*short as u64) >> 63) << bit;
+    }
+    !word
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn fit_is_the_comparison_of_each_row() {
+        let mut columns = Columns::new(3);
+        columns.grow(130);
+        for row in 0..130 {
+            let row_i = row as i64;
+            columns.set(row, &[row_i % 7, 100 - row_i, -1]);
+        }
+        for request in [[3, 50, 0], [0, 0, 0], [7, 0, 0], [0, 101, 0], [1, 1, 1]] {
+            for block in 0..columns.blocks() {
+                let word = columns.fit(block, &request);
+                for lane in 0..BLOCK.min(130 - block * BLOCK) {
+                    let row = block * BLOCK + lane;
+                    let fits = (0..3).all(|k| request[k] <= 0 || columns.get(row, k) >= request[k]);
+                    assert_eq!(word >> lane & 1 == 1, fits, "row {row} request {request:?}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn bounds_are_never_too_low() {
+        let mut columns = Columns::new(2);
+        columns.grow(200);
+        columns.set(70, &[5, 9]);
+        assert!(columns.block_may_fit(1, &[5, 9]) && columns.group_may_fit(0, &[5, 9]));
+        columns.add(70, &[2, 2], -1);
+        columns.tighten_block(1);
+        columns.tighten_group(0);
+        assert!(!columns.block_may_fit(1, &[5, 9]) && !columns.group_may_fit(0, &[5, 9]));
+        columns.add(70, &[2, 2], 1);
+        assert!(columns.block_may_fit(1, &[5, 9]) && columns.group_may_fit(0, &[5, 9]));
+    }
+}

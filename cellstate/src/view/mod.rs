@@ -1,0 +1,606 @@
+//! A scheduler's private copy of the cell, in columns, with its own claims in it.
+//!
+//! Decisions are made here, without any lock. A view is brought up to date by deltas, at a cost
+//! that follows the number of changed machines. Claims that were not yet answered are taken off
+//! the view at once, so that one scheduler's next decision sees its last; they stay off through
+//! every sync until the answer comes.
+//!
+//! ```text
+//!   claim ─▶ open claims ──take_transaction──▶ in flight ──settle──▶ gone
+//!                │                                 │                  │ refused: given back
+//!                └──── off the view all along ─────┘                  │ taken: now part of the
+//!                                                                     │        cell, see below
+//! ```
+//!
+//! A claim that was taken stays off the view until the sync that brings its machine's new row,
+//! which happens with the commit's version; a commit whose version the view has already is in its
+//! rows, so its claims are given back like the refused.
+//!
+//! Memory per machine, with four kinds: 32 bytes free amounts, 8 sequence number, 8 description
+//! (shared with the master), 4 incarnation, and 4 for each kind that a score reads.
+
+mod block;
+mod columns;
+
+pub use block::Block;
+pub use columns::BLOCK;
+
+use crate::cards::Cards;
+use crate::delta::{Delta, Interest};
+use crate::facts::{Facts, Need, Trackers};
+use crate::handle::{CellHandle, HandleError};
+use crate::judge::{MachineStatus, Spot, judge};
+use crate::map::FastMap;
+use columns::Columns;
+use omega_core::{
+    Amounts, CardSet, Claim, Commit, ConflictCheck, Granularity, Job, JobId, Kinds, Machine,
+    MachineId, Reason, SchedulerId, SequenceNumber, TaskId, Transaction, TransactionId, Version,
+};
+use smallvec::SmallVec;
+use std::sync::Arc;
+
+/// A task group that a view has compiled: see [`View::compile`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct GroupRef(u32);
+
+#[derive(Debug)]
+struct Compiled {
+    id: JobId,
+    job: Arc<Job>,
+    index: usize,
+    need: Need,
+}
+
+/// A claim that was not yet answered.
+#[derive(Clone, Copy, Debug)]
+struct Open {
+    claim: Claim,
+    group: GroupRef,
+    cards: CardSet,
+}
+
+/// Claims that were submitted.
+#[derive(Debug)]
+struct InFlight {
+    number: u64,
+    claims: Vec<Open>,
+}
+
+/// A scheduler's private copy of the cell. See the head of the file.
+#[derive(Debug)]
+pub struct View {
+    scheduler: SchedulerId,
+    next_number: u64,
+    interest: Interest,
+    version: Version,
+    kinds: Kinds,
+    delta: Delta,
+    facts: Facts,
+    columns: Columns,
+    inverses: Vec<Option<Vec<f32>>>,
+    sequences: Vec<SequenceNumber>,
+    incarnations: Vec<u32>,
+    /// One bit for each machine that takes tasks.
+    schedulable: Vec<u64>,
+    draining: Vec<u64>,
+    cards: FastMap<u32, Cards>,
+    loads: FastMap<u32, Amounts>,
+    groups: Vec<Option<Compiled>>,
+    by_job: FastMap<JobId, SmallVec<[GroupRef; 2]>>,
+    rules_generation: u64,
+    open: Vec<Open>,
+    in_flight: Vec<InFlight>,
+    spare: Vec<Vec<Open>>,
+}
+
+impl View {
+    /// An empty view for a registered scheduler; the first sync fills it. `next_number` is the
+    /// number of its first transaction (see [`CellHandle::register`]).
+    #[must_use]
+    pub fn new(scheduler: SchedulerId, next_number: u64) -> View {
+        let kinds = Kinds::standard();
+        View {
+            scheduler,
+            next_number,
+            interest: Interest::Machines,
+            version: Version(0),
+            columns: Columns::new(kinds.count()),
+            inverses: vec![None; kinds.count()],
+            kinds,
+            delta: Delta::default(),
+            facts: Facts::default(),
+            sequences: Vec::new(),
+            incarnations: Vec::new(),
+            schedulable: Vec::new(),
+            draining: Vec::new(),
+            cards: FastMap::default(),
+            loads: FastMap::default(),
+            groups: Vec::new(),
+            by_job: FastMap::default(),
+            rules_generation: 0,
+            open: Vec::new(),
+            in_flight: Vec::new(),
+            spare: Vec::new(),
+        }
+    }
+
+    /// The same, hearing of jobs too.
+    #[must_use]
+    pub fn with_interest(mut self, interest: Interest) -> View {
+        self.interest = interest;
+        self
+    }
+
+    // --- Keeping up ----------------------------------------------------------------------------
+
+    /// Brings the view up to the cell's present version. [`View::delta`] then tells what changed.
+    ///
+    /// # Errors
+    /// If the cell cannot be reached; the view stays as it was.
+    pub fn sync(&mut self, cell: &(impl CellHandle + ?Sized)) -> Result<(), HandleError> {
+        let mut delta = std::mem::take(&mut self.delta);
+        let synced = cell.sync(self.version, &self.interest, &mut delta);
+        if synced.is_ok() {
+            self.apply(&delta);
+        }
+        self.delta = delta;
+        synced
+    }
+
+    /// What the last sync brought: jobs and tasks are not part of the view, and are found here.
+    #[must_use]
+    pub fn delta(&self) -> &Delta {
+        &self.delta
+    }
+
+    /// Applies a delta that starts at the view's version, or a full one.
+    ///
+    /// # Panics
+    /// If the delta starts elsewhere: then the view would be wrong for ever.
+    pub fn apply(&mut self, delta: &Delta) {
+        let unanswered = !self.open.is_empty() || !self.in_flight.is_empty();
+        if delta.full {
+            self.reset(delta);
+        } else {
+            assert_eq!(delta.from, self.version, "a delta starts where the view is");
+            if unanswered {
+                self.each_unanswered(1);
+            }
+        }
+        self.version = delta.to;
+        self.grow(delta.rows);
+        for machine in &delta.machines {
+            self.set_machine(machine);
+        }
+        let kinds = self.columns.kinds();
+        for (i, slot) in delta.slots.iter().enumerate() {
+            self.sequences[*slot as usize] = delta.sequences[i];
+            self.columns.set(*slot as usize, &delta.free[i * kinds..][..kinds]);
+        }
+        self.cards.extend(delta.cards.iter().copied());
+        self.loads.extend(delta.loads.iter().cloned());
+        self.apply_rules(delta);
+        if unanswered {
+            self.each_unanswered(-1);
+        }
+    }
+
+    fn apply_rules(&mut self, delta: &Delta) {
+        for (id, key) in &delta.trackers {
+            match key {
+                Some(key) if self.facts.rules.key(*id).is_none() => {
+                    self.facts.rules.insert(*id, key.clone(), &self.facts.machines);
+                }
+                Some(_) => {}
+                None => drop(self.facts.rules.remove(*id)),
+            }
+        }
+        for (id, domain, count) in &delta.counts {
+            self.facts.rules.set_count(*id, domain, *count);
+        }
+        if self.rules_generation != self.facts.rules.generation() {
+            self.rules_generation = self.facts.rules.generation();
+            self.find_matches();
+        }
+    }
+
+    /// Finds anew which trackers count the tasks of each compiled group.
+    fn find_matches(&mut self) {
+        for group in self.groups.iter_mut().flatten() {
+            let (need, _) = self.facts.compile(
+                (group.id, &group.job),
+                group.index,
+                self.columns.kinds(),
+                Trackers::Find,
+            );
+            self.facts.release(&group.need, Trackers::Find);
+            group.need = need;
+        }
+    }
+
+    /// Forgets all but the claims and the groups, whose sets are made anew.
+    fn reset(&mut self, delta: &Delta) {
+        if let Some(kinds) = &delta.kinds {
+            self.kinds = kinds.clone();
+        }
+        let scored: Vec<bool> = self.inverses.iter().map(Option::is_some).collect();
+        self.columns = Columns::new(self.kinds.count());
+        self.inverses = (0..self.kinds.count())
+            .map(|kind| scored.get(kind).is_some_and(|scored| *scored).then(Vec::new))
+            .collect();
+        self.facts = Facts::default();
+        self.sequences.clear();
+        self.incarnations.clear();
+        self.schedulable.clear();
+        self.draining.clear();
+        self.cards.clear();
+        self.loads.clear();
+        // The old sets are gone with the facts: compile without giving them back.
+        self.rules_generation = u64::MAX;
+        for group in self.groups.iter_mut().flatten() {
+            let count = self.kinds.count();
+            let job = (group.id, &*group.job);
+            (group.need, _) = self.facts.compile(job, group.index, count, Trackers::Find);
+        }
+    }
+
+    fn grow(&mut self, rows: usize) {
+        if rows <= self.sequences.len() {
+            return;
+        }
+        self.columns.grow(rows);
+        self.sequences.resize(rows, SequenceNumber(0));
+        self.incarnations.resize(rows, 0);
+        self.schedulable.resize(rows.div_ceil(BLOCK), 0);
+        self.draining.resize(rows.div_ceil(BLOCK), 0);
+        for inverse in self.inverses.iter_mut().flatten() {
+            inverse.resize(rows.next_multiple_of(BLOCK), 0.0);
+        }
+    }
+
+    fn set_machine(&mut self, delta: &crate::delta::MachineDelta) {
+        let row = delta.slot as usize;
+        self.incarnations[row] = delta.incarnation;
+        let bit = 1 << (row % BLOCK);
+        let set = |words: &mut Vec<u64>, on: bool| match on {
+            true => words[row / BLOCK] |= bit,
+            false => words[row / BLOCK] &= !bit,
+        };
+        set(&mut self.schedulable, delta.status == MachineStatus::Schedulable);
+        set(&mut self.draining, delta.status == MachineStatus::Draining);
+        for (kind, inverse) in (0..).map(omega_core::KindId).zip(&mut self.inverses) {
+            if let Some(inverse) = inverse {
+                inverse[row] = inverse_capacity(delta.machine.as_deref(), kind);
+            }
+        }
+        if delta.machine.as_ref().is_none_or(|machine| machine.cards == 0) {
+            self.cards.remove(&delta.slot);
+        }
+        if delta.machine.is_none() {
+            self.loads.remove(&delta.slot);
+        }
+        self.facts.set_machine(row, delta.machine.clone());
+    }
+
+    // --- What is known -------------------------------------------------------------------------
+
+    /// The version of the cell that the view shows.
+    #[must_use]
+    pub fn version(&self) -> Version {
+        self.version
+    }
+
+    /// The cell's resource kinds.
+    #[must_use]
+    pub fn kinds(&self) -> &Kinds {
+        &self.kinds
+    }
+
+    /// The scheduler whose view it is.
+    #[must_use]
+    pub fn scheduler(&self) -> SchedulerId {
+        self.scheduler
+    }
+
+    /// How many rows there are, with and without a machine.
+    #[must_use]
+    pub fn rows(&self) -> usize {
+        self.sequences.len()
+    }
+
+    /// How many blocks of rows there are.
+    #[must_use]
+    pub fn blocks(&self) -> usize {
+        self.columns.blocks()
+    }
+
+    /// A block of machines.
+    #[must_use]
+    pub fn block(&self, index: usize) -> Block<'_> {
+        Block::new(self, index)
+    }
+
+    /// The id of the machine in a row.
+    #[must_use]
+    pub fn machine_id(&self, row: usize) -> MachineId {
+        MachineId { slot: row as u32, incarnation: self.incarnations[row] }
+    }
+
+    /// What the machine in a row is.
+    #[must_use]
+    pub fn machine(&self, row: usize) -> Option<&Arc<Machine>> {
+        self.facts.machines.get(row)?.as_ref()
+    }
+
+    /// The machine of this name. Looks at every machine: for tests and tools.
+    #[must_use]
+    pub fn machine_by_name(&self, name: &str) -> Option<MachineId> {
+        let named = |m: &Option<Arc<Machine>>| m.as_ref().is_some_and(|m| *m.name == *name);
+        self.facts.machines.iter().position(named).map(|row| self.machine_id(row))
+    }
+
+    /// What a row has free of a kind, own claims taken off.
+    #[must_use]
+    pub fn free(&self, row: usize, kind: omega_core::KindId) -> i64 {
+        self.columns.get(row, kind.index())
+    }
+
+    /// A row's sequence number.
+    #[must_use]
+    pub fn sequence(&self, row: usize) -> SequenceNumber {
+        self.sequences[row]
+    }
+
+    /// What is left in the cards of a row; `None` if it has none.
+    #[must_use]
+    pub fn cards(&self, row: usize) -> Option<&Cards> {
+        self.cards.get(&(row as u32))
+    }
+
+    /// The last reported load of a row.
+    #[must_use]
+    pub fn load(&self, row: usize) -> Option<&Amounts> {
+        self.loads.get(&(row as u32))
+    }
+
+    /// Has the reciprocals of a kind's capacities ready, which scores of shares read.
+    pub fn keep_inverse(&mut self, kind: omega_core::KindId) {
+        let rows = self.rows().next_multiple_of(BLOCK);
+        let machines = &self.facts.machines;
+        let Some(inverse) = self.inverses.get_mut(kind.index()) else { return };
+        if inverse.is_none() {
+            let of = |row| inverse_capacity(machines.get(row).and_then(Option::as_deref), kind);
+            *inverse = Some((0..rows).map(of).collect());
+        }
+    }
+
+    /// Whether a block may have room for a request; `true` may be wrong, `false` is not.
+    #[must_use]
+    pub fn block_may_fit(&self, block: usize, request: &[i64]) -> bool {
+        self.columns.block_may_fit(block, request)
+    }
+
+    /// The same for the 64 blocks from `64 * group` on.
+    #[must_use]
+    pub fn blocks_may_fit(&self, group: usize, request: &[i64]) -> bool {
+        self.columns.group_may_fit(group, request)
+    }
+
+    /// Makes [`View::block_may_fit`] exact for a block in which nothing fitted.
+    pub fn tighten_block(&mut self, block: usize) {
+        self.columns.tighten_block(block);
+    }
+
+    /// Makes [`View::blocks_may_fit`] as exact as the blocks are.
+    pub fn tighten_blocks(&mut self, group: usize) {
+        self.columns.tighten_group(group);
+    }
+
+    // --- Deciding ------------------------------------------------------------------------------
+
+    /// Compiles a group of a job; the same group again costs a lookup. It stays until
+    /// [`View::forget_job`].
+    pub fn compile(&mut self, id: JobId, job: &Arc<Job>, index: usize) -> GroupRef {
+        let known = self.by_job.get(&id).into_iter().flatten();
+        for group in known {
+            let compiled = self.groups[group.0 as usize].as_ref();
+            if compiled.is_some_and(|c| c.index == index && Arc::ptr_eq(&c.job, job)) {
+                return *group;
+            }
+        }
+        let kinds = self.columns.kinds();
+        let (need, _) = self.facts.compile((id, job), index, kinds, Trackers::Find);
+        let compiled = Compiled { id, job: job.clone(), index, need };
+        let vacant = self.groups.iter().position(Option::is_none);
+        let slot = vacant.unwrap_or_else(|| {
+            self.groups.push(None);
+            self.groups.len() - 1
+        });
+        self.groups[slot] = Some(compiled);
+        let group = GroupRef(slot as u32);
+        self.by_job.entry(id).or_default().push(group);
+        group
+    }
+
+    /// Drops what was compiled for a job. Its claims must be settled.
+    pub fn forget_job(&mut self, id: JobId) {
+        for group in self.by_job.remove(&id).into_iter().flatten() {
+            if let Some(compiled) = self.groups[group.0 as usize].take() {
+                self.facts.release(&compiled.need, Trackers::Find);
+            }
+        }
+    }
+
+    /// What a compiled group needs.
+    ///
+    /// # Panics
+    /// If the group was forgotten.
+    #[must_use]
+    pub fn need(&self, group: GroupRef) -> &Need {
+        &self.compiled(group).need
+    }
+
+    /// The job of a compiled group, and the group's position in it.
+    ///
+    /// # Panics
+    /// If the group was forgotten.
+    #[must_use]
+    pub fn job(&self, group: GroupRef) -> (&Arc<Job>, usize) {
+        let compiled = self.compiled(group);
+        (&compiled.job, compiled.index)
+    }
+
+    fn compiled(&self, group: GroupRef) -> &Compiled {
+        self.groups[group.0 as usize].as_ref().expect("a group is used until its job is forgotten")
+    }
+
+    /// Asks the judge whether a task of this group may run on the machine in a row, as far as the
+    /// view knows. The answer is the cards that it would get.
+    ///
+    /// # Errors
+    /// The reason why not.
+    pub fn judge(&self, row: usize, group: GroupRef) -> Result<CardSet, Reason> {
+        if row >= self.rows() {
+            return Err(Reason::MachineGone);
+        }
+        self.judge_machine(self.machine_id(row), self.need(group))
+    }
+
+    fn judge_machine(&self, machine: MachineId, need: &Need) -> Result<CardSet, Reason> {
+        let row = machine.row();
+        let kinds = self.columns.kinds();
+        let free: SmallVec<[i64; 8]> = (0..kinds).map(|kind| self.columns.get(row, kind)).collect();
+        let bit = |words: &[u64]| words[row / BLOCK] >> (row % BLOCK) & 1 == 1;
+        let status = match (bit(&self.schedulable), bit(&self.draining)) {
+            (true, _) => MachineStatus::Schedulable,
+            (false, true) => MachineStatus::Draining,
+            (false, false) => MachineStatus::Absent,
+        };
+        let cards = if self.cards.is_empty() { None } else { self.cards(row) };
+        let spot = Spot { id: self.machine_id(row), status, free: &free, cards };
+        judge(machine, spot, need, &self.facts, CardSet::default())
+    }
+
+    /// Claims a part of a machine for a task, in the view; [`View::take_transaction`] submits it.
+    ///
+    /// # Errors
+    /// If the judge refuses: the cell would, too.
+    pub fn claim(
+        &mut self,
+        task: TaskId,
+        machine: MachineId,
+        group: GroupRef,
+    ) -> Result<(), Reason> {
+        if machine.row() >= self.rows() {
+            return Err(Reason::MachineGone);
+        }
+        let cards = self.judge_machine(machine, self.need(group))?;
+        let seen = self.sequences[machine.row()];
+        // The cell chooses the cards, by the same rule: asking for these would conflict for naught.
+        let claim = Claim { task, machine, seen, cards: CardSet::default() };
+        let open = Open { claim, group, cards };
+        self.count(&open, -1);
+        self.open.push(open);
+        Ok(())
+    }
+
+    /// How many claims wait for [`View::take_transaction`].
+    #[must_use]
+    pub fn open_claims(&self) -> usize {
+        self.open.len()
+    }
+
+    /// Gives back the last `count` claims that were not submitted.
+    pub fn drop_claims(&mut self, count: usize) {
+        for _ in 0..count {
+            let Some(open) = self.open.pop() else { return };
+            self.count(&open, 1);
+        }
+    }
+
+    /// Moves the claims into a transaction, incremental and checked by resource fit; change that
+    /// before sending it. None can be submitted twice.
+    pub fn take_transaction(&mut self) -> Transaction {
+        let number = self.next_number;
+        self.next_number += 1;
+        let spare = self.spare.pop().unwrap_or_default();
+        let claims = std::mem::replace(&mut self.open, spare);
+        let id = TransactionId { scheduler: self.scheduler, number };
+        let txn = Transaction {
+            id,
+            base: self.version,
+            granularity: Granularity::Incremental,
+            check: ConflictCheck::ResourceFit,
+            releases: Vec::new(),
+            evictions: Vec::new(),
+            claims: claims.iter().map(|open| open.claim).collect(),
+        };
+        self.in_flight.push(InFlight { number, claims });
+        txn
+    }
+
+    /// Takes note of the answer to a transaction.
+    pub fn settle(&mut self, txn: &Transaction, commit: &Commit) {
+        let already_seen = commit.version <= self.version;
+        self.end_flight(txn, |index| already_seen || commit.conflict_of_claim(index).is_some());
+    }
+
+    /// Gives all claims of a transaction back that was not judged.
+    pub fn abandon(&mut self, txn: &Transaction) {
+        self.end_flight(txn, |_| true);
+    }
+
+    fn end_flight(&mut self, txn: &Transaction, gives_back: impl Fn(usize) -> bool) {
+        let flight = self.in_flight.iter().position(|flight| flight.number == txn.id.number);
+        let Some(flight) = flight.map(|i| self.in_flight.swap_remove(i)) else { return };
+        let mut claims = flight.claims;
+        for (index, open) in claims.iter().enumerate() {
+            if gives_back(index) {
+                self.count(open, 1);
+            }
+        }
+        claims.clear();
+        self.spare.push(claims);
+    }
+
+    /// Gives every unanswered claim back to the columns (`sign` 1), or takes it off (-1).
+    fn each_unanswered(&mut self, sign: i64) {
+        let open = std::mem::take(&mut self.open);
+        let in_flight = std::mem::take(&mut self.in_flight);
+        for claim in in_flight.iter().flat_map(|flight| &flight.claims).chain(&open) {
+            self.count(claim, sign);
+        }
+        self.open = open;
+        self.in_flight = in_flight;
+    }
+
+    fn count(&mut self, open: &Open, sign: i64) {
+        let compiled = self.groups[open.group.0 as usize].as_ref();
+        let need = &compiled.expect("a group is used until its job is forgotten").need;
+        let row = open.claim.machine.row();
+        // The machine may have gone since.
+        if row >= self.sequences.len() || self.incarnations[row] != open.claim.machine.incarnation {
+            return;
+        }
+        self.columns.add(row, &need.request, sign);
+        if let Some(request) = need.cards
+            && let Some(cards) = self.cards.get_mut(&(row as u32))
+        {
+            if sign < 0 {
+                cards.take(request, open.cards)
+            } else {
+                cards.give_back(request, open.cards)
+            }
+        }
+        if let Some(rules) = &need.rules {
+            self.facts.rules.count_task(rules, row, -sign as i32);
+        }
+    }
+}
+
+fn inverse_capacity(machine: Option<&Machine>, kind: omega_core::KindId) -> f32 {
+    match machine.map_or(0, |machine| machine.capacity.get(kind)) {
+        0 => 0.0,
+        capacity => (1.0 / capacity as f64) as f32,
+    }
+}
