@@ -23,10 +23,31 @@ pub enum Interest {
     /// No jobs: only what can be claimed.
     #[default]
     Machines,
-    /// The jobs that name this scheduler.
-    JobsOf(Text),
+    /// The jobs that name this scheduler: all of them, or one worker's share.
+    JobsOf(Text, Share),
     /// Every job.
     AllJobs,
+}
+
+/// One of several equal parts of a scheduler's jobs, by job number: the workers of one scheduler
+/// divide its jobs without speaking to each other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Share {
+    /// Which part, from 0.
+    pub index: u32,
+    /// Of how many.
+    pub of: u32,
+}
+
+impl Share {
+    /// Everything.
+    pub const ALL: Share = Share { index: 0, of: 1 };
+
+    /// Whether a job is in this part.
+    #[must_use]
+    pub fn includes(self, job: JobId) -> bool {
+        self.of <= 1 || job.0 % u64::from(self.of) == u64::from(self.index)
+    }
 }
 
 /// A machine as a view needs it, apart from what is free.
@@ -141,8 +162,8 @@ impl Cell {
                         delta.counts.push((id, name, count));
                     }
                 }
-                Change::Job(id, owner) if wants.includes(owner) => self.write_job(id, delta),
-                Change::Task(id, owner) if wants.includes(owner) => {
+                Change::Job(id, owner) if wants.includes(owner, id) => self.write_job(id, delta),
+                Change::Task(id, owner) if wants.includes(owner, id.job) => {
                     if let Some((_, task)) = self.jobs.task(id) {
                         delta.tasks.push((id, task.state));
                     }
@@ -165,7 +186,7 @@ impl Cell {
         }
         let wants = self.wanted(interest);
         for (id, job) in self.jobs.iter() {
-            if job.alive == 0 || !wants.includes(job.owner) {
+            if job.alive == 0 || !wants.includes(job.owner, id) {
                 continue;
             }
             delta.jobs.push(JobDelta { id, job: Some(job.spec.clone()) });
@@ -216,8 +237,8 @@ impl Cell {
         match interest {
             Interest::Machines => Wanted::None,
             Interest::AllJobs => Wanted::All,
-            Interest::JobsOf(name) => {
-                self.owners.get(name).map_or(Wanted::None, |owner| Wanted::Of(*owner))
+            Interest::JobsOf(name, share) => {
+                self.owners.get(name).map_or(Wanted::None, |owner| Wanted::Of(*owner, *share))
             }
         }
     }
@@ -226,15 +247,15 @@ impl Cell {
 #[derive(Clone, Copy)]
 enum Wanted {
     None,
-    Of(OwnerId),
+    Of(OwnerId, Share),
     All,
 }
 
 impl Wanted {
-    fn includes(self, owner: OwnerId) -> bool {
+    fn includes(self, owner: OwnerId, job: JobId) -> bool {
         match self {
             Wanted::None => false,
-            Wanted::Of(wanted) => wanted == owner,
+            Wanted::Of(wanted, share) => wanted == owner && share.includes(job),
             Wanted::All => true,
         }
     }

@@ -22,6 +22,10 @@ pub struct Need {
     pub affinity: Option<SetId>,
     /// Machines whose taints it tolerates.
     pub tolerated: SetId,
+    /// Machines that it would rather have, each set with its weight. In views only.
+    pub preferred: SmallVec<[(u32, SetId); 2]>,
+    /// Machines without a taint that it would rather avoid. In views only.
+    pub unmarked: Option<SetId>,
     /// What the rules ask; `None` for a group that no rule concerns.
     pub(crate) rules: Option<Box<GroupRules>>,
 }
@@ -32,6 +36,12 @@ impl Need {
     #[must_use]
     pub fn has_rules(&self) -> bool {
         self.rules.is_some()
+    }
+
+    /// Whether it wishes to be spread.
+    #[must_use]
+    pub fn has_wishes(&self) -> bool {
+        self.rules.as_ref().is_some_and(|rules| !rules.wishes.is_empty())
     }
 }
 
@@ -75,6 +85,16 @@ impl Facts {
         let affinity = affinity.map(|s| self.sets.acquire(SetKey::Match(s), &self.machines));
         let mut tolerations = group.rules.tolerations.clone();
         tolerations.sort();
+        let mut preferred = SmallVec::new();
+        let mut unmarked = None;
+        if trackers == Trackers::Find {
+            for wish in &group.rules.affinity.preferred {
+                let key = SetKey::Match(vec![wish.machines.clone()]);
+                preferred.push((wish.weight, self.sets.acquire(key, &self.machines)));
+            }
+            let key = SetKey::Unmarked(tolerations.clone());
+            unmarked = Some(self.sets.acquire(key, &self.machines));
+        }
         let tolerated = self.sets.acquire(SetKey::Tolerated(tolerations), &self.machines);
         let mut request: SmallVec<[i64; 4]> =
             group.request.as_slice().iter().map(|amount| *amount as i64).collect();
@@ -84,7 +104,8 @@ impl Facts {
         let mut rules = self.compile_rules(member, group, affinity, (trackers, &mut made));
         rules.matched = self.rules.matching(member);
         let rules = (!rules.is_empty()).then(|| Box::new(rules));
-        (Need { request, cards: group.cards, affinity, tolerated, rules }, made)
+        let cards = group.cards;
+        (Need { request, cards, affinity, tolerated, preferred, unmarked, rules }, made)
     }
 
     fn compile_rules(
@@ -129,6 +150,9 @@ impl Facts {
                     let count = share.max(1) as u32;
                     rules.checks.push(Check::Max { tracker: id, count });
                 }
+                TaskRule::Spread(spread) if spread.when == WhenUnsatisfiable::ScheduleAnyway => {
+                    rules.wishes.push(id);
+                }
                 TaskRule::Spread(spread) => {
                     self.rules.watch_domains(level, affinity);
                     rules.checks.push(skew(spread, id, matches_self, affinity));
@@ -147,7 +171,9 @@ impl Facts {
         need: &Need,
         trackers: Trackers,
     ) -> Vec<(TrackerId, TrackerKey)> {
-        for set in need.affinity.into_iter().chain([need.tolerated]) {
+        let preferred = need.preferred.iter().map(|(_, set)| *set);
+        let sets = need.affinity.into_iter().chain([need.tolerated]).chain(need.unmarked);
+        for set in sets.chain(preferred) {
             if self.sets.release(set) {
                 self.rules.forget_set(set);
             }
@@ -155,7 +181,7 @@ impl Facts {
         let Some(rules) = need.rules.as_ref().filter(|_| trackers == Trackers::Make) else {
             return Vec::new();
         };
-        let used = rules.checks.iter().map(Check::tracker);
+        let used = rules.checks.iter().map(Check::tracker).chain(rules.wishes.iter().copied());
         used.filter_map(|id| Some((id, self.rules.release(id)?))).collect()
     }
 }
@@ -170,16 +196,14 @@ fn skew(spread: &Spread, tracker: TrackerId, matches_self: bool, set: Option<Set
     }
 }
 
-/// The tasks and the level that a hard rule looks at; `None` for a wish.
+/// The tasks and the level that a rule looks at.
 fn selector_and_level(rule: &TaskRule) -> Option<(&TaskSelector, &omega_core::TopologyLevel)> {
     match rule {
         TaskRule::AntiAffinity { from, level } => Some((from, level)),
         TaskRule::Affinity { with, level } => Some((with, level)),
         TaskRule::MaxPerDomain { of, level, .. } => Some((of, level)),
         TaskRule::MaxShare { level, .. } => Some((&TaskSelector::SameGroup, level)),
-        TaskRule::Spread(spread) if spread.when == WhenUnsatisfiable::DoNotSchedule => {
-            Some((&spread.of, &spread.level))
-        }
+        TaskRule::Spread(spread) => Some((&spread.of, &spread.level)),
         _ => None,
     }
 }

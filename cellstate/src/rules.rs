@@ -149,12 +149,14 @@ pub(crate) struct GroupRules {
     pub(crate) matched: Vec<TrackerId>,
     /// Trackers that these tasks hold.
     pub(crate) held: Vec<TrackerId>,
+    /// Trackers over whose domains these tasks would rather be spread.
+    pub(crate) wishes: Vec<TrackerId>,
 }
 
 impl GroupRules {
     /// Whether no rule concerns these tasks.
     pub(crate) fn is_empty(&self) -> bool {
-        self.checks.is_empty() && self.matched.is_empty() && self.held.is_empty()
+        self.checks.is_empty() && self.matched.is_empty() && self.wishes.is_empty()
     }
 }
 

@@ -20,6 +20,8 @@ pub(crate) enum SetKey {
     Match(Vec<MachineSelector>),
     /// Every taint of theirs that keeps tasks off is covered by one of these tolerations.
     Tolerated(Vec<Toleration>),
+    /// Every taint of theirs that asks tasks to stay away is covered by one of these tolerations.
+    Unmarked(Vec<Toleration>),
 }
 
 impl SetKey {
@@ -28,13 +30,20 @@ impl SetKey {
     pub(crate) fn accepts(&self, machine: &Machine) -> bool {
         match self {
             SetKey::Match(selectors) => selectors.iter().any(|s| s.matches(machine)),
-            SetKey::Tolerated(tolerations) => machine
-                .taints
-                .iter()
-                .filter(|taint| taint.effect != TaintEffect::PreferNoSchedule)
-                .all(|taint| tolerations.iter().any(|t| t.covers(taint))),
+            SetKey::Tolerated(tolerations) => {
+                covered(machine, tolerations, |effect| effect != TaintEffect::PreferNoSchedule)
+            }
+            SetKey::Unmarked(tolerations) => {
+                covered(machine, tolerations, |effect| effect == TaintEffect::PreferNoSchedule)
+            }
         }
     }
+}
+
+/// Whether each taint with such an effect is covered by a toleration.
+fn covered(machine: &Machine, by: &[Toleration], effect: fn(TaintEffect) -> bool) -> bool {
+    let taints = machine.taints.iter().filter(|taint| effect(taint.effect));
+    taints.into_iter().all(|taint| by.iter().any(|toleration| toleration.covers(taint)))
 }
 
 #[derive(Clone, Debug)]

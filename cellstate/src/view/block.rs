@@ -47,12 +47,27 @@ impl<'a> Block<'a> {
         self.view.columns.lane(self.index, kind.index())
     }
 
-    /// One over what each machine's capacity of a kind is, 0 where it has none; `None` unless
-    /// [`View::keep_inverse`] was called.
+    /// Which share of its capacity of a kind each machine would have left after a request, 0 to 1
+    /// (more where it is overcommitted); `None` unless [`View::keep_inverse`] was called.
     #[must_use]
-    pub fn inverse_capacity(&self, kind: KindId) -> Option<&'a [f32; BLOCK]> {
+    pub fn left_share(&self, kind: KindId, request: i64) -> Option<[f32; BLOCK]> {
         let inverse = self.view.inverses.get(kind.index())?.as_ref()?;
-        inverse[self.first_row()..].first_chunk()
+        let inverse = inverse[self.first_row()..].first_chunk()?;
+        Some(self.view.columns.left_share(self.index, kind.index(), request, inverse))
+    }
+
+    /// What the machine in a lane is.
+    #[must_use]
+    pub fn machine(&self, lane: usize) -> Option<&'a std::sync::Arc<omega_core::Machine>> {
+        self.view.machine(self.first_row() + lane)
+    }
+
+    /// How many tasks the group's wishes to be spread count in the machine's domains.
+    #[must_use]
+    pub fn wish_count(&self, need: &Need, lane: usize) -> u32 {
+        let wishes = need.rules.as_ref().map_or(&[][..], |rules| &rules.wishes);
+        let row = self.first_row() + lane;
+        wishes.iter().map(|id| self.view.facts.rules.count(*id, row).matched).sum()
     }
 
     /// Machines that take tasks.

@@ -70,14 +70,19 @@ impl Columns {
         self.free[((row / BLOCK) * self.kinds + kind) * BLOCK + row % BLOCK]
     }
 
-    /// Sets what a row has free.
-    pub(crate) fn set(&mut self, row: usize, free: &[i64]) {
+    /// Sets what a row has free. The answer is whether it has more of some kind than before.
+    pub(crate) fn set(&mut self, row: usize, free: &[i64]) -> bool {
         let block = row / BLOCK;
         let column = &mut self.free[block * self.kinds * BLOCK + row % BLOCK..];
+        let mut more = false;
         for (kind, amount) in free.iter().enumerate() {
+            more |= *amount > column[kind * BLOCK];
             column[kind * BLOCK] = *amount;
         }
-        self.raise(block, free.iter().copied());
+        if more {
+            self.raise(block, free.iter().copied());
+        }
+        more
     }
 
     /// Takes a request from what a row has free, or with `sign` 1 gives it back.
@@ -137,12 +142,39 @@ impl Columns {
         }
     }
 
+    /// What share of its capacity each machine of a block would have left of a kind; 0 where it
+    /// has too little.
+    pub(crate) fn left_share(
+        &self,
+        block: usize,
+        kind: usize,
+        request: i64,
+        inverse: &[f32; BLOCK],
+    ) -> [f32; BLOCK] {
+        let free = self.lane(block, kind);
+        self.arch.dispatch(|| share_lanes(free, request, inverse))
+    }
+
     /// Which machines of a block have room: the judge's comparison, for 64 machines at once.
     pub(crate) fn fit(&self, block: usize, request: &[i64]) -> u64 {
         let base = block * self.kinds * BLOCK;
         let lanes = &self.free[base..base + self.kinds * BLOCK];
         self.arch.dispatch(|| fit_lanes(lanes, request))
     }
+}
+
+/// The share of each machine's capacity that would be left.
+#[inline(always)]
+fn share_lanes(free: &[i64; BLOCK], request: i64, inverse: &[f32; BLOCK]) -> [f32; BLOCK] {
+    let mut shares = [0f32; BLOCK];
+    for ((share, free), inverse) in shares.iter_mut().zip(free).zip(inverse) {
+        // An amount below 2^52 becomes a double by its bits alone: without it the conversion of
+        // 64-bit integers would not be vectorised.
+        let left = (free - request).max(0) as u64;
+        let double = f64::from_bits(left | 0x4330_0000_0000_0000) - 4_503_599_627_370_496.0;
+        *share = (double * f64::from(*inverse)) as f32;
+    }
+    shares
 }
 
 fn fits(most: &[i64], request: &[i64]) -> bool {

@@ -88,6 +88,7 @@ pub struct View {
     groups: Vec<Option<Compiled>>,
     by_job: FastMap<JobId, SmallVec<[GroupRef; 2]>>,
     rules_generation: u64,
+    freed: u64,
     open: Vec<Open>,
     in_flight: Vec<InFlight>,
     spare: Vec<Vec<Open>>,
@@ -118,6 +119,7 @@ impl View {
             groups: Vec::new(),
             by_job: FastMap::default(),
             rules_generation: 0,
+            freed: 0,
             open: Vec::new(),
             in_flight: Vec::new(),
             spare: Vec::new(),
@@ -175,7 +177,8 @@ impl View {
         let kinds = self.columns.kinds();
         for (i, slot) in delta.slots.iter().enumerate() {
             self.sequences[*slot as usize] = delta.sequences[i];
-            self.columns.set(*slot as usize, &delta.free[i * kinds..][..kinds]);
+            let more = self.columns.set(*slot as usize, &delta.free[i * kinds..][..kinds]);
+            self.freed += u64::from(more);
         }
         self.cards.extend(delta.cards.iter().copied());
         self.loads.extend(delta.loads.iter().cloned());
@@ -280,6 +283,7 @@ impl View {
             self.loads.remove(&delta.slot);
         }
         self.facts.set_machine(row, delta.machine.clone());
+        self.freed += 1;
     }
 
     // --- What is known -------------------------------------------------------------------------
@@ -288,6 +292,12 @@ impl View {
     #[must_use]
     pub fn version(&self) -> Version {
         self.version
+    }
+
+    /// Rises whenever a sync brings a machine more room than it had: then what did not fit may.
+    #[must_use]
+    pub fn freed(&self) -> u64 {
+        self.freed
     }
 
     /// The cell's resource kinds.
