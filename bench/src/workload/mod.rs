@@ -6,6 +6,7 @@
 //! read but could not carry over stands in [`Workload::notes`], never dropped in silence.
 
 pub mod decimal;
+pub mod google2011;
 pub mod table;
 #[cfg(test)]
 mod testing;
