@@ -7,6 +7,7 @@
 
 pub mod decimal;
 pub mod google2011;
+pub mod omega_sim;
 pub mod openb;
 pub mod table;
 #[cfg(test)]
