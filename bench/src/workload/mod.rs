@@ -5,6 +5,7 @@
 //! either returns all of its input or one [`LoadError`] that names file, line and field; what it
 //! read but could not carry over stands in [`Workload::notes`], never dropped in silence.
 
+pub mod csv;
 pub mod decimal;
 pub mod google2011;
 pub mod omega_sim;
