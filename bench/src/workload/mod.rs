@@ -10,6 +10,7 @@ pub mod decimal;
 pub mod google2011;
 pub mod omega_sim;
 pub mod openb;
+pub mod synth;
 pub mod table;
 #[cfg(test)]
 mod testing;
