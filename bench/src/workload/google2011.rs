@@ -13,8 +13,8 @@
 //!   kinds are compressible, and machines may be claimed to 160 % and 200 %; with the production
 //!   tasks alone 145 % (of 141 needed) and 100 % will do.
 //! - **Time.** The trace's clock stands at 600 s when it begins. A task that runs at the start has
-//!   its run time counted from the clock's zero, so 600 s less remain. (Those whose run time is
-//!   shorter than that were restarted since: they keep it.)
+//!   its run time counted from the clock's zero, so 600 s less remain: nearly all of these run
+//!   times are longer than that. The few (2 %) that are shorter cannot be meant so, and are kept.
 //! - **Jobs.** Tasks of one trace job that arrive at different times, or have different priorities,
 //!   become several jobs, `ID.1`, `ID.2`, …; tasks of one job with different requests become groups.
 //! - **Service** is what the paper calls so: production (priority 9 and above) and scheduling class
@@ -78,7 +78,14 @@ pub fn load(dir: &Path, options: &GoogleOptions) -> Result<Workload, LoadError> 
             tasks.iter().filter(|task| task.priority >= PRODUCTION_PRIORITY).collect()
         }
     };
-    let mut notes = vec![format!("{} of {} tasks are replayed", replayed.len(), tasks.len())];
+    let mut notes = Vec::new();
+    if replayed.len() < tasks.len() {
+        notes.push(format!(
+            "{} of {} tasks are left out: they are not production",
+            tasks.len() - replayed.len(),
+            tasks.len()
+        ));
+    }
     let lost = replayed.iter().filter(|task| task.machine == Place::Unknown).count();
     if lost > 0 {
         notes.push(format!(
@@ -236,7 +243,7 @@ mod tests {
             panic!("{:?}", last.job.groups[0].rules)
         };
         assert!(labels.matches(&workload.arrivals[1].job.groups[0].labels));
-        assert!(workload.notes[1].starts_with("1 tasks ran"), "{:?}", workload.notes);
+        assert!(workload.notes[0].starts_with("1 tasks ran"), "{:?}", workload.notes);
 
         let times: Vec<u64> = workload.machine_events.iter().map(|event| event.at_ms).collect();
         assert_eq!(times, [50_000, 100_000]);
@@ -299,7 +306,7 @@ mod tests {
         assert_eq!(all.machines.len(), 12_477);
         // 132,982 run at the start, 13 of them on machines that are not listed.
         assert_eq!(counts(&all), [190_926, 132_969, 42_761]);
-        assert!(all.notes[1].starts_with("13 tasks"), "{:?}", all.notes);
+        assert!(all.notes[0].starts_with("13 tasks"), "{:?}", all.notes);
         assert!(fits(&all));
         assert!(all.arrivals.is_sorted_by_key(|arrival| arrival.at_ms));
         assert!(all.machine_events.is_sorted_by_key(|event| event.at_ms));
@@ -309,6 +316,8 @@ mod tests {
         let options = GoogleOptions { production: Production::OnlyProduction };
         let production = load(&dir, &options).unwrap();
         assert_eq!(counts(&production)[0], 56_344);
+        let note = "134582 of 190926 tasks are left out: they are not production";
+        assert_eq!(production.notes[0], note);
         assert!(fits(&production));
     }
 }
