@@ -2,7 +2,7 @@
 //!
 //! For whoever has no trace at hand, and for cells of any size. The machines have the trace's
 //! shapes in the trace's shares (Reiss et al., SoCC 2012), the jobs its distributions of sizes,
-//! requests and rules; see `jobs` for the numbers.
+//! requests and rules; see `drafts` for the numbers.
 //!
 //! The load is set, not left to chance: jobs are drawn until the work that falls into the span is
 //! the wanted share of what the cell could do in it. Service jobs that never end take about three
@@ -15,6 +15,7 @@
 //! processors do alike.
 
 mod dice;
+mod drafts;
 mod jobs;
 
 use crate::workload::Workload;
@@ -98,7 +99,9 @@ pub fn synthesize(options: &SynthOptions) -> Workload {
     };
     let mut dice = Dice::new(options.seed);
     let machines = machines(options.machines as usize, &mut dice);
-    let arrivals = jobs::arrivals(&machines, &options, &mut dice);
+    let drafts = drafts::draw(&machines, &options, &mut dice);
+    let mut writer = jobs::Writer::new(machines.len() as u64, &mut dice);
+    let arrivals = drafts.iter().map(|draft| writer.arrival(draft)).collect();
     let SynthOptions { machines: count, seed, span_hours, .. } = options;
     Workload {
         name: format!("synthetic, {count} machines, {span_hours} h, seed {seed}"),

@@ -18,6 +18,13 @@ pub(super) struct LogNormal {
     pub(super) deviation: f64,
 }
 
+impl LogNormal {
+    /// The value at so many standard deviations.
+    pub(super) fn at(self, deviations: f64) -> f64 {
+        exp2(self.mean + self.deviation * deviations)
+    }
+}
+
 pub(super) struct Dice(Pcg64);
 
 impl Dice {
@@ -53,12 +60,12 @@ impl Dice {
 
     /// The sum of twelve uniform numbers is as good as normal up to three standard deviations, and
     /// never beyond six.
-    fn normal(&mut self) -> f64 {
+    pub(super) fn normal(&mut self) -> f64 {
         (0..12).map(|_| self.unit()).sum::<f64>() - 6.0
     }
 
     pub(super) fn log_normal(&mut self, of: LogNormal) -> f64 {
-        exp2(of.mean + of.deviation * self.normal())
+        of.at(self.normal())
     }
 
     /// A value of a distribution given by quantiles from 0 to 1.
