@@ -58,6 +58,9 @@ struct Set {
 pub(crate) struct MachineSets {
     /// One bit for each machine that is there.
     present: Vec<u64>,
+    /// One bit for each machine with a `PreferNoSchedule` taint, and how many there are.
+    marked: Vec<u64>,
+    marked_count: u32,
     sets: Vec<Option<Set>>,
     by_key: FastMap<SetKey, SetId>,
 }
@@ -101,6 +104,11 @@ impl MachineSets {
         true
     }
 
+    /// How many machines have a `PreferNoSchedule` taint.
+    pub(crate) fn marked(&self) -> u32 {
+        self.marked_count
+    }
+
     /// The rows that have a machine, ascending.
     pub(crate) fn present(&self) -> impl Iterator<Item = usize> + '_ {
         let words = self.present.iter().enumerate();
@@ -112,6 +120,12 @@ impl MachineSets {
     /// Notes that a machine came, changed or went.
     pub(crate) fn set_machine(&mut self, slot: usize, machine: Option<&Machine>) {
         set_bit(&mut self.present, slot, machine.is_some());
+        let soft =
+            |machine: &Machine| !covered(machine, &[], |e| e == TaintEffect::PreferNoSchedule);
+        let marked = machine.is_some_and(soft);
+        let was = self.marked.get(slot / 64).is_some_and(|word| word >> (slot % 64) & 1 == 1);
+        set_bit(&mut self.marked, slot, marked);
+        self.marked_count = self.marked_count + u32::from(marked) - u32::from(was);
         for set in self.sets.iter_mut().flatten() {
             let accepted = machine.is_some_and(|machine| set.key.accepts(machine));
             set_bit(&mut set.words, slot, accepted);

@@ -5,8 +5,18 @@
 //! either returns all of its input or one [`LoadError`] that names file, line and field; what it
 //! read but could not carry over stands in [`Workload::notes`], never dropped in silence.
 
+pub mod csv;
+pub mod decimal;
+pub mod google2011;
+pub mod omega_sim;
+pub mod openb;
+pub mod synth;
+pub mod table;
+#[cfg(test)]
+mod testing;
+
 use omega_core::{Job, Kinds, Machine, Policy};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// A cell and what comes to it.
 #[derive(Clone, Debug)]
@@ -94,6 +104,13 @@ pub struct LoadError {
     pub field: Option<String>,
     /// What is wrong, and where it helps, what was expected.
     pub message: String,
+}
+
+impl LoadError {
+    /// An error of a file as a whole.
+    pub fn new(file: &Path, message: impl Into<String>) -> LoadError {
+        LoadError { file: file.to_path_buf(), line: None, field: None, message: message.into() }
+    }
 }
 
 impl std::fmt::Display for LoadError {

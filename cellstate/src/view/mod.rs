@@ -300,6 +300,12 @@ impl View {
         self.freed
     }
 
+    /// Whether some machine asks tasks to stay away, by a taint.
+    #[must_use]
+    pub fn any_marked(&self) -> bool {
+        self.facts.sets.marked() > 0
+    }
+
     /// The cell's resource kinds.
     #[must_use]
     pub fn kinds(&self) -> &Kinds {

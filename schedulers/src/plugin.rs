@@ -1,0 +1,221 @@
+//! What a plugin is: a filter says where tasks may run, a score how well they would.
+//!
+//! Plugins are *columnar*: they look at a block of 64 machines at once. A filter clears bits of a
+//! word, a score adds to a column of integers. That is what makes a decision cost a nanosecond
+//! per machine and not twenty. Whoever would rather write about one machine implements
+//! [`MachineFilter`] or [`MachineScore`] and wraps it in [`PerMachine`].
+
+use omega_cellstate::{BLOCK, Block, Need, View};
+use omega_core::{Job, KindId, Machine, MachineId, TaskGroup};
+use std::ops::BitOr;
+
+/// The score of a machine that could not be better, from one plugin. The worst is 0.
+pub const SCORE_MAX: i32 = 10_000;
+
+/// The tasks that a decision is about: those of one group are identical.
+#[derive(Clone, Copy, Debug)]
+pub struct Tasks<'a> {
+    /// The scheduler's view.
+    pub view: &'a View,
+    /// What each of them needs, compiled.
+    pub need: &'a Need,
+    /// Their job.
+    pub job: &'a Job,
+    /// Their group.
+    pub group: &'a TaskGroup,
+}
+
+/// Which facts a plugin's answer depends on. From this the search knows what a claim changes: a
+/// plugin that reads only the machine itself need not look at any other machine again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Reads(u8);
+
+impl Reads {
+    /// What the machine is: labels, taints, images, topology.
+    pub const DESCRIPTION: Reads = Reads(1);
+    /// What is free on it, and its cards.
+    pub const AMOUNTS: Reads = Reads(2);
+    /// Its reported load.
+    pub const LOAD: Reads = Reads(4);
+    /// What runs elsewhere: a claim on one machine changes the answer for others.
+    pub const OTHER_MACHINES: Reads = Reads(8);
+
+    /// Whether all of `other` is read.
+    #[must_use]
+    pub fn includes(self, other: Reads) -> bool {
+        self.0 & other.0 == other.0
+    }
+}
+
+impl BitOr for Reads {
+    type Output = Reads;
+
+    fn bitor(self, other: Reads) -> Reads {
+        Reads(self.0 | other.0)
+    }
+}
+
+/// Says on which machines tasks may run.
+///
+/// It may rely on being asked only about machines that the filters before it allowed, and on the
+/// view not changing during a call. It must answer from the view and its own settings alone, so
+/// that two runs with one seed are one run. It is called once per block and decision.
+pub trait Filter: Send + Sync {
+    /// A short name in snake case, for profiles and explanations.
+    fn name(&self) -> &'static str;
+
+    /// What its answer depends on.
+    fn reads(&self) -> Reads;
+
+    /// Whether it has anything to say about these tasks. Called once per decision; `false` saves
+    /// the calls for every block.
+    fn applies(&self, _tasks: &Tasks<'_>) -> bool {
+        true
+    }
+
+    /// Of the machines in `among`, those on which the tasks may run.
+    fn filter(&self, tasks: &Tasks<'_>, block: Block<'_>, among: u64) -> u64;
+}
+
+/// Says how well tasks would run on machines.
+///
+/// It may rely on what [`Filter`] may rely on, and on the machines in `among` being feasible.
+pub trait Score: Send + Sync {
+    /// A short name in snake case, for profiles.
+    fn name(&self) -> &'static str;
+
+    /// What its answer depends on.
+    fn reads(&self) -> Reads;
+
+    /// Whether it tells machines apart for these tasks. Called once per decision.
+    fn applies(&self, _tasks: &Tasks<'_>) -> bool {
+        true
+    }
+
+    /// Kinds of whose capacity it reads the share that is left: the view keeps their reciprocals.
+    fn shares(&self) -> &[KindId] {
+        &[]
+    }
+
+    /// Writes the score of each machine in `among`, from 0 to [`SCORE_MAX`]; what it writes
+    /// elsewhere does not count.
+    fn score(
+        &self,
+        tasks: &Tasks<'_>,
+        block: Block<'_>,
+        among: u64,
+        scores: &mut [i32; BLOCK],
+    );
+}
+
+/// One machine of a view, for plugins in the per-machine form.
+#[derive(Clone, Copy, Debug)]
+pub struct MachineRef<'a> {
+    block: Block<'a>,
+    lane: usize,
+}
+
+impl<'a> MachineRef<'a> {
+    /// Its id.
+    #[must_use]
+    pub fn id(&self) -> MachineId {
+        self.block.machine_id(self.lane)
+    }
+
+    /// What it is.
+    ///
+    /// # Panics
+    /// Never: plugins are asked only about machines that are there.
+    #[must_use]
+    pub fn machine(&self) -> &'a Machine {
+        self.block.machine(self.lane).expect("plugins are asked about machines that are there")
+    }
+
+    /// What may still be claimed of a kind.
+    #[must_use]
+    pub fn free(&self, kind: KindId) -> i64 {
+        self.block.free(kind)[self.lane]
+    }
+
+    /// What it last reported as used of a kind, if it reported.
+    #[must_use]
+    pub fn load(&self, kind: KindId) -> Option<u64> {
+        let load = self.block.view().load(self.block.first_row() + self.lane)?;
+        Some(load.get(kind))
+    }
+}
+
+/// A filter about one machine at a time. Wrap it in [`PerMachine`].
+pub trait MachineFilter: Send + Sync {
+    /// A short name in snake case.
+    fn name(&self) -> &'static str;
+
+    /// Whether the tasks may run on this machine.
+    fn allows(&self, tasks: &Tasks<'_>, machine: MachineRef<'_>) -> bool;
+}
+
+/// A score about one machine at a time. Wrap it in [`PerMachine`].
+pub trait MachineScore: Send + Sync {
+    /// A short name in snake case.
+    fn name(&self) -> &'static str;
+
+    /// How well the tasks would run on this machine, from 0 to [`SCORE_MAX`]; more counts as that.
+    fn score(&self, tasks: &Tasks<'_>, machine: MachineRef<'_>) -> i32;
+}
+
+/// Makes a columnar plugin of one in the per-machine form.
+#[derive(Clone, Copy, Debug)]
+pub struct PerMachine<T>(pub T);
+
+/// What a plugin in the per-machine form may have looked at: all of its machine.
+fn all_of_the_machine() -> Reads {
+    Reads::DESCRIPTION | Reads::AMOUNTS | Reads::LOAD
+}
+
+impl<T: MachineFilter> Filter for PerMachine<T> {
+    fn name(&self) -> &'static str {
+        self.0.name()
+    }
+
+    fn reads(&self) -> Reads {
+        all_of_the_machine()
+    }
+
+    fn filter(&self, tasks: &Tasks<'_>, block: Block<'_>, among: u64) -> u64 {
+        let allowed = |lane: &usize| self.0.allows(tasks, MachineRef { block, lane: *lane });
+        lanes(among).filter(allowed).fold(0, |word, lane| word | 1 << lane)
+    }
+}
+
+impl<T: MachineScore> Score for PerMachine<T> {
+    fn name(&self) -> &'static str {
+        self.0.name()
+    }
+
+    fn reads(&self) -> Reads {
+        all_of_the_machine()
+    }
+
+    fn score(
+        &self,
+        tasks: &Tasks<'_>,
+        block: Block<'_>,
+        among: u64,
+        scores: &mut [i32; BLOCK],
+    ) {
+        for lane in lanes(among) {
+            let score = self.0.score(tasks, MachineRef { block, lane });
+            scores[lane] = score.clamp(0, SCORE_MAX);
+        }
+    }
+}
+
+/// The positions of a word's set bits, ascending.
+pub fn lanes(word: u64) -> impl Iterator<Item = usize> {
+    let mut left = word;
+    std::iter::from_fn(move || {
+        let lane = (left != 0).then(|| left.trailing_zeros() as usize)?;
+        left &= left - 1;
+        Some(lane)
+    })
+}

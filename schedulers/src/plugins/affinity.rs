@@ -1,0 +1,57 @@
+//! Which machines a task must have, and which it would rather have.
+
+use crate::plugin::{Filter, Reads, SCORE_MAX, Score, Tasks, lanes};
+use omega_cellstate::{BLOCK, Block};
+
+/// Filter: the machine matches the required affinity.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct MachineAffinity;
+
+impl Filter for MachineAffinity {
+    fn name(&self) -> &'static str {
+        "machine_affinity"
+    }
+
+    fn reads(&self) -> Reads {
+        Reads::DESCRIPTION
+    }
+
+    fn applies(&self, tasks: &Tasks<'_>) -> bool {
+        tasks.need.affinity.is_some()
+    }
+
+    fn filter(&self, tasks: &Tasks<'_>, block: Block<'_>, among: u64) -> u64 {
+        tasks.need.affinity.map_or(among, |set| among & block.set(set))
+    }
+}
+
+/// Score: the weights of the preferences that the machine matches, of all that it could match.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct PreferredAffinity;
+
+impl Score for PreferredAffinity {
+    fn name(&self) -> &'static str {
+        "preferred_affinity"
+    }
+
+    fn reads(&self) -> Reads {
+        Reads::DESCRIPTION
+    }
+
+    fn applies(&self, tasks: &Tasks<'_>) -> bool {
+        !tasks.need.preferred.is_empty()
+    }
+
+    fn score(&self, tasks: &Tasks<'_>, block: Block<'_>, among: u64, scores: &mut [i32; BLOCK]) {
+        let total: u64 = tasks.need.preferred.iter().map(|(weight, _)| u64::from(*weight)).sum();
+        let mut matched = [0u64; BLOCK];
+        for (weight, set) in &tasks.need.preferred {
+            for lane in lanes(among & block.set(*set)) {
+                matched[lane] += u64::from(*weight);
+            }
+        }
+        for (score, matched) in scores.iter_mut().zip(matched) {
+            *score = (matched * SCORE_MAX as u64 / total.max(1)) as i32;
+        }
+    }
+}

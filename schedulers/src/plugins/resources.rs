@@ -1,0 +1,178 @@
+//! Room: whether a task fits, and what is left when it does.
+
+use crate::plugin::{Filter, Reads, SCORE_MAX, Score, Tasks};
+use omega_cellstate::{BLOCK, Block};
+use omega_core::KindId;
+
+/// Filter: the machine takes tasks.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Schedulable;
+
+impl Filter for Schedulable {
+    fn name(&self) -> &'static str {
+        "schedulable"
+    }
+
+    fn reads(&self) -> Reads {
+        Reads::DESCRIPTION
+    }
+
+    fn filter(&self, _tasks: &Tasks<'_>, block: Block<'_>, among: u64) -> u64 {
+        among & block.schedulable()
+    }
+}
+
+/// Filter: the machine has what the task requests of every kind, and the cards.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct ResourcesFit;
+
+impl Filter for ResourcesFit {
+    fn name(&self) -> &'static str {
+        "resources_fit"
+    }
+
+    fn reads(&self) -> Reads {
+        Reads::AMOUNTS
+    }
+
+    fn filter(&self, tasks: &Tasks<'_>, block: Block<'_>, among: u64) -> u64 {
+        let room = among & block.fits(&tasks.need.request);
+        if tasks.need.cards.is_none() { room } else { block.cards_fit(tasks.need, room) }
+    }
+}
+
+/// How a score weighs the kinds. The shares of the kinds are averaged by these weights.
+#[derive(Clone, Debug)]
+struct Weights {
+    kinds: Vec<KindId>,
+    weights: Vec<f32>,
+}
+
+impl Weights {
+    fn new(weights: &[(KindId, u32)]) -> Weights {
+        let sum: u32 = weights.iter().map(|(_, weight)| weight).sum();
+        Weights {
+            kinds: weights.iter().map(|(kind, _)| *kind).collect(),
+            weights: weights.iter().map(|(_, w)| *w as f32 / sum.max(1) as f32).collect(),
+        }
+    }
+
+    /// What would be left on average, from 0 to 1.
+    fn left(&self, tasks: &Tasks<'_>, block: Block<'_>) -> [f32; BLOCK] {
+        let mut average = [0f32; BLOCK];
+        for (kind, weight) in self.kinds.iter().zip(&self.weights) {
+            let request = tasks.need.request.get(kind.index()).copied().unwrap_or(0);
+            let Some(left) = block.left_share(*kind, request) else { continue };
+            for (average, left) in average.iter_mut().zip(left) {
+                *average += weight * left;
+            }
+        }
+        average
+    }
+}
+
+fn write(scores: &mut [i32; BLOCK], value: impl Fn(usize) -> f32) {
+    for (lane, score) in scores.iter_mut().enumerate() {
+        // Truncation of the same operations in the same order: equal on every machine.
+        *score = (value(lane).clamp(0.0, 1.0) * SCORE_MAX as f32) as i32;
+    }
+}
+
+/// Score: the more is left, the better. Spreads load; what services want.
+#[derive(Clone, Debug)]
+pub struct LeastAllocated(Weights);
+
+impl LeastAllocated {
+    /// With a weight for each kind that counts.
+    #[must_use]
+    pub fn new(weights: &[(KindId, u32)]) -> LeastAllocated {
+        LeastAllocated(Weights::new(weights))
+    }
+}
+
+impl Default for LeastAllocated {
+    fn default() -> LeastAllocated {
+        LeastAllocated::new(&[(KindId::CPU, 1), (KindId::MEMORY, 1)])
+    }
+}
+
+impl Score for LeastAllocated {
+    fn name(&self) -> &'static str {
+        "least_allocated"
+    }
+
+    fn reads(&self) -> Reads {
+        Reads::AMOUNTS | Reads::DESCRIPTION
+    }
+
+    fn shares(&self) -> &[KindId] {
+        &self.0.kinds
+    }
+
+    fn score(&self, tasks: &Tasks<'_>, block: Block<'_>, _: u64, scores: &mut [i32; BLOCK]) {
+        let left = self.0.left(tasks, block);
+        write(scores, |lane| left[lane]);
+    }
+}
+
+/// Score: the less is left, the better. Packs; what batch wants, so that large tasks find room.
+#[derive(Clone, Debug)]
+pub struct MostAllocated(Weights);
+
+impl MostAllocated {
+    /// With a weight for each kind that counts.
+    #[must_use]
+    pub fn new(weights: &[(KindId, u32)]) -> MostAllocated {
+        MostAllocated(Weights::new(weights))
+    }
+}
+
+impl Default for MostAllocated {
+    fn default() -> MostAllocated {
+        MostAllocated::new(&[(KindId::CPU, 1), (KindId::MEMORY, 1)])
+    }
+}
+
+impl Score for MostAllocated {
+    fn name(&self) -> &'static str {
+        "most_allocated"
+    }
+
+    fn reads(&self) -> Reads {
+        Reads::AMOUNTS | Reads::DESCRIPTION
+    }
+
+    fn shares(&self) -> &[KindId] {
+        &self.0.kinds
+    }
+
+    fn score(&self, tasks: &Tasks<'_>, block: Block<'_>, _: u64, scores: &mut [i32; BLOCK]) {
+        let left = self.0.left(tasks, block);
+        write(scores, |lane| 1.0 - left[lane]);
+    }
+}
+
+/// Score: processor and memory are left in equal shares, so that neither strands the other.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Balanced;
+
+impl Score for Balanced {
+    fn name(&self) -> &'static str {
+        "balanced"
+    }
+
+    fn reads(&self) -> Reads {
+        Reads::AMOUNTS | Reads::DESCRIPTION
+    }
+
+    fn shares(&self) -> &[KindId] {
+        &[KindId::CPU, KindId::MEMORY]
+    }
+
+    fn score(&self, tasks: &Tasks<'_>, block: Block<'_>, _: u64, scores: &mut [i32; BLOCK]) {
+        let request = |kind: KindId| tasks.need.request.get(kind.index()).copied().unwrap_or(0);
+        let left = |kind| block.left_share(kind, request(kind));
+        let (Some(cpu), Some(memory)) = (left(KindId::CPU), left(KindId::MEMORY)) else { return };
+        write(scores, |lane| 1.0 - (cpu[lane] - memory[lane]).abs());
+    }
+}

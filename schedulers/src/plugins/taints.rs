@@ -1,0 +1,47 @@
+//! Taints: machines that keep tasks off, or ask them to stay away.
+
+use crate::plugin::{Filter, Reads, SCORE_MAX, Score, Tasks};
+use omega_cellstate::{BLOCK, Block};
+
+/// Filter: the task tolerates every taint that keeps tasks off.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Taints;
+
+impl Filter for Taints {
+    fn name(&self) -> &'static str {
+        "taints"
+    }
+
+    fn reads(&self) -> Reads {
+        Reads::DESCRIPTION
+    }
+
+    fn filter(&self, tasks: &Tasks<'_>, block: Block<'_>, among: u64) -> u64 {
+        among & block.set(tasks.need.tolerated)
+    }
+}
+
+/// Score: machines without a `PreferNoSchedule` taint that the task does not tolerate.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct AvoidMarked;
+
+impl Score for AvoidMarked {
+    fn name(&self) -> &'static str {
+        "avoid_marked"
+    }
+
+    fn reads(&self) -> Reads {
+        Reads::DESCRIPTION
+    }
+
+    fn applies(&self, tasks: &Tasks<'_>) -> bool {
+        tasks.view.any_marked() && tasks.need.unmarked.is_some()
+    }
+
+    fn score(&self, tasks: &Tasks<'_>, block: Block<'_>, _: u64, scores: &mut [i32; BLOCK]) {
+        let unmarked = tasks.need.unmarked.map_or(u64::MAX, |set| block.set(set));
+        for (lane, score) in scores.iter_mut().enumerate() {
+            *score = SCORE_MAX * (unmarked >> lane & 1) as i32;
+        }
+    }
+}
