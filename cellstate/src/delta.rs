@@ -72,6 +72,17 @@ pub struct JobDelta {
     pub job: Option<Arc<Job>>,
 }
 
+/// A task whose state changed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TaskDelta {
+    /// Which.
+    pub id: TaskId,
+    /// The position of its group in its job.
+    pub group: u16,
+    /// Its state now.
+    pub state: TaskState,
+}
+
 /// What changed between two versions. See the head of the file.
 #[derive(Clone, Debug, Default)]
 pub struct Delta {
@@ -104,7 +115,7 @@ pub struct Delta {
     /// Jobs that came, changed or ended.
     pub jobs: Vec<JobDelta>,
     /// Tasks whose state changed; a task of a new job that is not here is pending.
-    pub tasks: Vec<(TaskId, TaskState)>,
+    pub tasks: Vec<TaskDelta>,
 }
 
 impl Delta {
@@ -165,7 +176,7 @@ impl Cell {
                 Change::Job(id, owner) if wants.includes(owner, id) => self.write_job(id, delta),
                 Change::Task(id, owner) if wants.includes(owner, id.job) => {
                     if let Some((_, task)) = self.jobs.task(id) {
-                        delta.tasks.push((id, task.state));
+                        delta.tasks.push(TaskDelta { id, group: task.group, state: task.state });
                     }
                 }
                 Change::Job(..) | Change::Task(..) => {}
@@ -191,7 +202,11 @@ impl Cell {
             }
             delta.jobs.push(JobDelta { id, job: Some(job.spec.clone()) });
             let states = job.tasks.iter().zip(0..);
-            delta.tasks.extend(states.map(|(task, index)| (TaskId { job: id, index }, task.state)));
+            delta.tasks.extend(states.map(|(task, index)| TaskDelta {
+                id: TaskId { job: id, index },
+                group: task.group,
+                state: task.state,
+            }));
         }
     }
 

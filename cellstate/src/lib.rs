@@ -65,7 +65,7 @@ mod view;
 pub use audit::AuditError;
 pub use cards::Cards;
 pub use cell::{Cell, MachineState};
-pub use delta::{Delta, Interest, JobDelta, MachineDelta, Share};
+pub use delta::{Delta, Interest, JobDelta, MachineDelta, Share, TaskDelta};
 pub use facts::Need;
 pub use handle::{CellHandle, HandleError};
 pub use judge::MachineStatus;

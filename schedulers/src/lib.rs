@@ -1,1 +1,65 @@
-//! Placeholder.
+//! Schedulers over any cell: plugins, search, batch placement, ready-made loops.
+//!
+//! ```text
+//!   Scheduler ── Queue ── jobs with pending tasks
+//!      │
+//!      ├── Profile ── Filter, Filter, ...  Score, Score, ...      columns of 64 machines
+//!      ├── Placer ── search (full, sampled, indexed) ── heap      one decision per group
+//!      └── View ◀── sync ── any CellHandle ◀── commit
+//! ```
+//!
+//! A scheduler of your own takes twenty lines: a cell, a profile with your plugin, a loop.
+//!
+//! ```
+//! use omega_cellstate::{Cell, SharedCell};
+//! use omega_core::{Amounts, Command, Job, KindId, Kinds, Machine, TaskGroup};
+//! use omega_schedulers::{
+//!     MachineRef, MachineScore, PerMachine, Profile, Scheduler, Settings, Tasks, Unobserved,
+//! };
+//!
+//! /// Prefers machines with little memory left.
+//! struct Snug;
+//! impl MachineScore for Snug {
+//!     fn name(&self) -> &'static str { "snug" }
+//!     fn score(&self, _: &Tasks<'_>, machine: MachineRef<'_>) -> i32 {
+//!         10_000 - (machine.free(KindId::MEMORY) >> 30) as i32
+//!     }
+//! }
+//!
+//! let cell = SharedCell::new(Cell::new(Kinds::standard()));
+//! for (name, gib) in [("large", 64), ("small", 8)] {
+//!     let capacity = Amounts::new([8000, gib << 30]);
+//!     cell.apply(Command::RegisterMachine(Machine::new(name, capacity)))?;
+//! }
+//! cell.apply(Command::SubmitJob(Job::batch("web", TaskGroup::new(3, Amounts::new([500])))))?;
+//! let profile = Profile::first_fit().with_score(PerMachine(Snug), 1);
+//! let mut scheduler = Scheduler::new(&cell, profile, Settings::new("default"))?;
+//! let step = scheduler.step(&cell, 0, &mut Unobserved)?;
+//! assert_eq!(step.placed, 3);
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! The library reads no clock and no chance: time comes in with [`Scheduler::step`], the seed with
+//! [`Settings`]. In reading order: [`plugin`], [`plugins`], [`profile`], [`search`], [`place`],
+//! [`queue`], [`scheduler`], [`pool`], [`explain`](mod@explain).
+
+pub mod explain;
+pub mod place;
+pub mod plugin;
+pub mod plugins;
+pub mod pool;
+pub mod profile;
+pub mod queue;
+pub mod scheduler;
+pub mod search;
+
+pub use explain::{Explanation, explain};
+pub use place::{Placement, Placer};
+pub use plugin::{
+    Filter, MachineFilter, MachineRef, MachineScore, PerMachine, Reads, SCORE_MAX, Score, Tasks,
+};
+pub use pool::{Clock, Pool, Worker};
+pub use profile::Profile;
+pub use queue::{Nanos, Queue};
+pub use scheduler::{Observer, Scheduler, Settings, Step, Unobserved};
+pub use search::{Home, Search};

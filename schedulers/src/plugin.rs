@@ -99,13 +99,7 @@ pub trait Score: Send + Sync {
 
     /// Writes the score of each machine in `among`, from 0 to [`SCORE_MAX`]; what it writes
     /// elsewhere does not count.
-    fn score(
-        &self,
-        tasks: &Tasks<'_>,
-        block: Block<'_>,
-        among: u64,
-        scores: &mut [i32; BLOCK],
-    );
+    fn score(&self, tasks: &Tasks<'_>, block: Block<'_>, among: u64, scores: &mut [i32; BLOCK]);
 }
 
 /// One machine of a view, for plugins in the per-machine form.
@@ -196,13 +190,7 @@ impl<T: MachineScore> Score for PerMachine<T> {
         all_of_the_machine()
     }
 
-    fn score(
-        &self,
-        tasks: &Tasks<'_>,
-        block: Block<'_>,
-        among: u64,
-        scores: &mut [i32; BLOCK],
-    ) {
+    fn score(&self, tasks: &Tasks<'_>, block: Block<'_>, among: u64, scores: &mut [i32; BLOCK]) {
         for lane in lanes(among) {
             let score = self.0.score(tasks, MachineRef { block, lane });
             scores[lane] = score.clamp(0, SCORE_MAX);

@@ -3,7 +3,7 @@
 use crate::plugin::{Filter, Score, Tasks};
 use crate::plugins::{
     AvoidMarked, Balanced, LeastAllocated, MachineAffinity, MostAllocated, PreferredAffinity,
-    ResourcesFit, Schedulable, SpreadWishes, TaskRules, Taints,
+    ResourcesFit, Schedulable, SpreadWishes, Taints, TaskRules,
 };
 use omega_cellstate::{BLOCK, Block, View};
 use smallvec::SmallVec;

@@ -34,7 +34,7 @@ pub(super) fn read(table: &mut Table, kinds: &Kinds) -> Result<Vec<Machine>, Loa
         }
         machine.labels = Labels::new(pairs);
         let taints = optional(&row, taints, |text| forms::list(text, forms::taint))?;
-        machine.taints = taints.unwrap_or_default();
+        machine.taints = taints.unwrap_or_default().into();
 
         let alike = match count {
             Some(column) => row.optional_integer(column, MACHINES_MAX as u64)?,

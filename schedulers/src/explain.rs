@@ -1,0 +1,73 @@
+//! Why a task finds no machine: how many machines each reason rules out.
+
+use crate::profile::Profile;
+use crate::search::tasks;
+use omega_cellstate::{BLOCK, GroupRef, View};
+use omega_core::{Kinds, Reason};
+
+/// Why the machines of a cell do not take a task.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Explanation {
+    /// How many machines there are.
+    pub machines: usize,
+    /// How many would take the task now.
+    pub feasible: usize,
+    /// How many the judge refuses for each reason, the most frequent first.
+    pub refused: Vec<(Reason, usize)>,
+    /// How many each filter of the profile beyond the judge's takes away.
+    pub filtered: Vec<(&'static str, usize)>,
+}
+
+/// Explains a group's chances on a view. It judges every machine, so it is for people, not for
+/// the scheduling loop.
+#[must_use]
+pub fn explain(view: &View, profile: &Profile, group: GroupRef) -> Explanation {
+    let mut explanation = Explanation::default();
+    let tasks = tasks(view, group);
+    for row in (0..view.rows()).filter(|row| view.machine(*row).is_some()) {
+        explanation.machines += 1;
+        if let Err(reason) = view.judge(row, group) {
+            add(&mut explanation.refused, reason);
+            continue;
+        }
+        let (block, bit) = (view.block(row / BLOCK), 1 << (row % BLOCK));
+        match profile.filters().find(|filter| filter.filter(&tasks, block, bit) == 0) {
+            Some(filter) => add(&mut explanation.filtered, filter.name()),
+            None => explanation.feasible += 1,
+        }
+    }
+    explanation.refused.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
+    explanation.filtered.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
+    explanation
+}
+
+fn add<T: PartialEq>(counts: &mut Vec<(T, usize)>, item: T) {
+    match counts.iter_mut().find(|(known, _)| *known == item) {
+        Some((_, count)) => *count += 1,
+        None => counts.push((item, 1)),
+    }
+}
+
+/// A reason in a few words for a person.
+#[must_use]
+pub fn describe(reason: Reason, kinds: &Kinds) -> String {
+    let kind = |id| kinds.get(id).map_or_else(|| format!("kind {id:?}"), |kind| kind.name.clone());
+    match reason {
+        Reason::NoRoom(id) => format!("too little {} left", kind(id)),
+        Reason::NoCards => "no accelerator card with enough left".to_owned(),
+        Reason::MachineChanged => "changed since it was seen".to_owned(),
+        Reason::MachineGone => "gone".to_owned(),
+        Reason::MachineDraining => "draining".to_owned(),
+        Reason::AffinityUnmet => "required labels missing".to_owned(),
+        Reason::Tainted => "taint not tolerated".to_owned(),
+        Reason::PortTaken => "port taken".to_owned(),
+        Reason::AntiAffinity => "anti-affinity to a task there".to_owned(),
+        Reason::TaskAffinityUnmet => "no task of its affinity there".to_owned(),
+        Reason::Skew => "spread would be uneven".to_owned(),
+        Reason::DomainFull => "domain holds as many tasks as it may".to_owned(),
+        Reason::NoDomain => "no place in the topology".to_owned(),
+        Reason::QuotaExceeded(id) => format!("quota of {} used up", kind(id)),
+        Reason::GangIncomplete => "gang incomplete".to_owned(),
+        other => format!("{other:?}"),
+    }
+}

@@ -1,0 +1,129 @@
+//! Placing tasks: one decision for all identical tasks of a group.
+//!
+//! The best machine for the second of two identical tasks is found among the same machines as for
+//! the first; only the machine that the first one took has changed. So a group of `n` tasks takes
+//! one search, and then a heap of the best `n` machines: take the best, claim it, score that one
+//! machine again. The result is the one that placing them one by one would have, task by task,
+//! because no machine outside the best `n` can be reached in `n` steps: each step changes one
+//! machine.
+//!
+//! That holds while a claim changes nothing but its own machine. Where a plugin reads what runs
+//! elsewhere (spread, affinity to tasks), every task has a search of its own.
+
+use crate::profile::Profile;
+use crate::search::{Candidate, Candidates, Home, Request, Search, search, tasks};
+use omega_cellstate::{BLOCK, GroupRef, View};
+use omega_core::TaskId;
+use rand::{Rng, RngExt};
+use std::collections::BinaryHeap;
+use std::collections::binary_heap::PeekMut;
+
+/// How a scheduler places.
+#[derive(Clone, Copy, Debug)]
+pub struct Placement {
+    /// How far to look.
+    pub search: Search,
+    /// Among how many of the best machines to choose at random, for single tasks: 1 takes the
+    /// best. Schedulers that all take the best collide.
+    pub near_best: u32,
+    /// Where to look first.
+    pub home: Home,
+}
+
+impl Default for Placement {
+    fn default() -> Placement {
+        Placement { search: Search::Adaptive, near_best: 1, home: Home::EVERYWHERE }
+    }
+}
+
+/// Places tasks on a view. Keep one: it reuses its buffers.
+#[derive(Debug, Default)]
+pub struct Placer {
+    candidates: Candidates,
+    heap: BinaryHeap<Candidate>,
+}
+
+impl Placer {
+    /// Claims a machine in the view for each of a group's tasks, as far as there is room. The
+    /// answer is how many of them, counted from the first, have one.
+    pub fn place(
+        &mut self,
+        view: &mut View,
+        (profile, how): (&Profile, Placement),
+        (group, tasks): (GroupRef, &[TaskId]),
+        rng: &mut impl Rng,
+    ) -> usize {
+        let request =
+            Request { profile, group, search: how.search, tasks: tasks.len(), home: how.home };
+        if tasks.len() == 1 || self.depends_on_others(view, profile, group) {
+            let one = Request { tasks: 1, ..request };
+            let placed = |task: &&TaskId| self.place_one(view, one, (**task, how.near_best), rng);
+            return tasks.iter().take_while(placed).count();
+        }
+        search(view, request, rng, &mut self.candidates);
+        self.place_batch(view, request, tasks)
+    }
+
+    fn depends_on_others(&self, view: &View, profile: &Profile, group: GroupRef) -> bool {
+        profile.active(&tasks(view, group)).reads_other_machines()
+    }
+
+    fn place_one(
+        &mut self,
+        view: &mut View,
+        request: Request<'_>,
+        (task, near_best): (TaskId, u32),
+        rng: &mut impl Rng,
+    ) -> bool {
+        search(view, request, rng, &mut self.candidates);
+        let found = &mut self.candidates.found;
+        let best = match near_best as usize {
+            0 | 1 => found.iter().max().copied(),
+            near if found.len() <= near => pick(found, rng),
+            near => {
+                found.select_nth_unstable_by(near - 1, |a, b| b.cmp(a));
+                pick(&found[..near], rng)
+            }
+        };
+        let Some(best) = best else { return false };
+        let machine = view.machine_id(best.row as usize);
+        let claimed = view.claim(task, machine, request.group);
+        debug_assert!(claimed.is_ok(), "the filters allowed what the judge refuses: {claimed:?}");
+        claimed.is_ok()
+    }
+
+    fn place_batch(&mut self, view: &mut View, request: Request<'_>, ids: &[TaskId]) -> usize {
+        let found = &mut self.candidates.found;
+        if found.len() > ids.len() {
+            found.select_nth_unstable_by(ids.len() - 1, |a, b| b.cmp(a));
+            found.truncate(ids.len());
+        }
+        self.heap.clear();
+        self.heap.extend(found.drain(..));
+        for (placed, task) in ids.iter().enumerate() {
+            let Some(mut best) = self.heap.peek_mut() else { return placed };
+            let row = best.row as usize;
+            let claimed = view.claim(*task, view.machine_id(row), request.group);
+            debug_assert!(claimed.is_ok(), "the filters allowed what the judge refuses");
+            match score_again(view, request, row) {
+                Some(score) if claimed.is_ok() => best.score = score,
+                _ => drop(PeekMut::pop(best)),
+            }
+        }
+        ids.len()
+    }
+}
+
+/// The score of a machine after a claim; `None` if no task more fits.
+fn score_again(view: &View, request: Request<'_>, row: usize) -> Option<i32> {
+    let tasks = tasks(view, request.group);
+    let active = request.profile.active(&tasks);
+    let block = view.block(row / BLOCK);
+    let bit = 1 << (row % BLOCK);
+    let feasible = active.feasible(&tasks, block, bit);
+    (feasible != 0).then(|| active.scores(&tasks, block, bit)[row % BLOCK])
+}
+
+fn pick(among: &[Candidate], rng: &mut impl Rng) -> Option<Candidate> {
+    if among.is_empty() { None } else { Some(among[rng.random_range(0..among.len())]) }
+}

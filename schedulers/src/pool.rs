@@ -1,0 +1,110 @@
+//! Schedulers on threads: one each, woken when there may be something to do.
+//!
+//! Each worker steps its own scheduler over the shared cell. The workers do not speak to each
+//! other: what they share is the cell. An idle worker sleeps on its channel, which wakes it early;
+//! closing the channels ends the pool.
+
+use crate::queue::Nanos;
+use crate::scheduler::{Observer, Scheduler};
+use crossbeam::channel::{Receiver, RecvTimeoutError, Sender, TrySendError, bounded};
+use omega_cellstate::{CellHandle, HandleError};
+use std::thread::{Scope, ScopedJoinHandle};
+use std::time::Duration;
+
+/// What the caller lends a pool: the time, since the library reads no clock.
+pub trait Clock: Send + Sync {
+    /// Nanoseconds since any fixed moment; never less than before.
+    fn now(&self) -> Nanos;
+}
+
+/// How long an idle worker sleeps unless it is woken: then it looks for changes that nobody told
+/// it of, and for jobs whose waiting is over.
+const IDLE: Duration = Duration::from_millis(1);
+
+/// Running workers. Dropping it, or [`Pool::stop`], ends them after their present step.
+#[derive(Debug)]
+pub struct Pool<'scope, O> {
+    workers: Vec<ScopedJoinHandle<'scope, Worker<O>>>,
+    wakers: Vec<Sender<()>>,
+}
+
+/// A worker that has ended: its scheduler and its observer.
+#[derive(Debug)]
+pub struct Worker<O> {
+    /// The scheduler, with its queue and view as they were last.
+    pub scheduler: Scheduler,
+    /// What it measured.
+    pub observer: O,
+    /// Why it ended early, if the cell stopped answering for good.
+    pub error: Option<HandleError>,
+}
+
+impl<'scope, O: Observer + Send + 'scope> Pool<'scope, O> {
+    /// Starts a thread for each scheduler.
+    pub fn start<'env, C: CellHandle + 'env>(
+        scope: &'scope Scope<'scope, 'env>,
+        cell: &'env C,
+        clock: &'env dyn Clock,
+        schedulers: Vec<(Scheduler, O)>,
+    ) -> Pool<'scope, O> {
+        let mut pool = Pool { workers: Vec::new(), wakers: Vec::new() };
+        for (scheduler, observer) in schedulers {
+            let (waker, sleep) = bounded(1);
+            let worker = Worker { scheduler, observer, error: None };
+            pool.wakers.push(waker);
+            pool.workers.push(scope.spawn(move || run(worker, cell, clock, &sleep)));
+        }
+        pool
+    }
+
+    /// Wakes the workers that sleep, because there are new jobs or new room.
+    pub fn wake(&self) {
+        for waker in &self.wakers {
+            // A full channel means that the worker is about to look anyway.
+            match waker.try_send(()) {
+                Ok(()) | Err(TrySendError::Full(()) | TrySendError::Disconnected(())) => {}
+            }
+        }
+    }
+
+    /// Ends the workers, and gives back what they had.
+    ///
+    /// # Panics
+    /// If a worker panicked.
+    pub fn stop(self) -> Vec<Worker<O>> {
+        drop(self.wakers);
+        let join = |worker: ScopedJoinHandle<'_, Worker<O>>| match worker.join() {
+            Ok(worker) => worker,
+            Err(panic) => std::panic::resume_unwind(panic),
+        };
+        self.workers.into_iter().map(join).collect()
+    }
+}
+
+fn run<O: Observer>(
+    mut worker: Worker<O>,
+    cell: &impl CellHandle,
+    clock: &dyn Clock,
+    sleep: &Receiver<()>,
+) -> Worker<O> {
+    loop {
+        let idle = match worker.scheduler.step(cell, clock.now(), &mut worker.observer) {
+            Ok(step) => step.idle,
+            Err(HandleError::Unavailable | HandleError::Unknown) => true,
+            Err(error) => {
+                worker.error = Some(error);
+                return worker;
+            }
+        };
+        let told = match idle {
+            true => sleep.recv_timeout(IDLE),
+            false => sleep.try_recv().map_err(|error| match error {
+                crossbeam::channel::TryRecvError::Empty => RecvTimeoutError::Timeout,
+                crossbeam::channel::TryRecvError::Disconnected => RecvTimeoutError::Disconnected,
+            }),
+        };
+        if told == Err(RecvTimeoutError::Disconnected) {
+            return worker;
+        }
+    }
+}

@@ -1,0 +1,382 @@
+//! A scheduler's jobs with pending tasks, and when each has its turn.
+//!
+//! ```text
+//!               more pending tasks                    a turn
+//!   new job ──▶ active ────────────────────────────────────▶ placed, or
+//!                 ▲  ▲                                        │
+//!                 │  └── time is up ── waiting ◀── conflict ──┤
+//!                 └─ room came free ── parked ◀ cooling ◀ no room┘
+//! ```
+//!
+//! Jobs of higher precedence go first, then older ones. What found no room waits until some
+//! machine has more room than before, and after each failure in vain a little longer, so that a
+//! job that cannot be placed costs less and less.
+
+use foldhash::fast::FixedState;
+use omega_cellstate::TaskDelta;
+use omega_core::{Job, JobId, Precedence, TaskId, TaskState};
+use std::cmp::Reverse;
+use std::collections::{BTreeSet, HashMap};
+use std::sync::Arc;
+
+/// Nanoseconds since any fixed moment, from the caller.
+pub type Nanos = u64;
+
+/// The first wait after a failure, and what it grows to by doubling: a millisecond is some
+/// thousand decisions of others; a second is what a person waits gladly.
+const BACKOFF_MIN: Nanos = 1_000_000;
+const BACKOFF_MAX: Nanos = 1_000_000_000;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum TaskMark {
+    Waiting,
+    Placed,
+    Ended,
+}
+
+/// Where a job stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Turn {
+    /// It has no pending tasks.
+    None,
+    Active,
+    /// Some of its tasks are in a transaction.
+    Deciding,
+    /// Not before this time.
+    Waiting(Nanos),
+    /// It found no room when the view's count of freed room was this; not before this time.
+    Cooling(Nanos, u64),
+    /// It found no room, and none came free since.
+    Parked,
+}
+
+/// A job that the queue knows.
+#[derive(Debug)]
+pub struct Entry {
+    /// What it is.
+    pub job: Arc<Job>,
+    marks: Vec<TaskMark>,
+    groups: Vec<u16>,
+    /// By group: pending tasks, the next one last. May hold tasks that are no longer pending.
+    pending: Vec<Vec<u32>>,
+    waiting: usize,
+    turn: Turn,
+    failures: u32,
+}
+
+/// How a job's turn ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// What was asked for was placed; if tasks are left, the next turn is at once.
+    More,
+    /// Claims were refused.
+    Conflict,
+    /// There was no room, when the view's count of freed room was this.
+    NoRoom {
+        /// See `View::freed`.
+        freed: u64,
+    },
+}
+
+type Key = (Reverse<Precedence>, JobId);
+
+/// The queue. See the head of the file.
+#[derive(Debug, Default)]
+pub struct Queue {
+    jobs: HashMap<JobId, Entry, FixedState>,
+    active: BTreeSet<Key>,
+    waiting: BTreeSet<(Nanos, JobId)>,
+    cooling: BTreeSet<(Nanos, JobId)>,
+    parked: BTreeSet<JobId>,
+    freed: u64,
+    tasks: usize,
+}
+
+impl Queue {
+    /// How many tasks are pending.
+    #[must_use]
+    pub fn pending_tasks(&self) -> usize {
+        self.tasks
+    }
+
+    /// How many jobs may be tried now.
+    #[must_use]
+    pub fn active_jobs(&self) -> usize {
+        self.active.len()
+    }
+
+    /// Whether every pending task waits for room to come free.
+    #[must_use]
+    pub fn only_unplaceable(&self) -> bool {
+        self.active.is_empty() && self.waiting.is_empty()
+    }
+
+    /// Jobs that found no room, with how many of their tasks are pending, ascending by id.
+    #[must_use]
+    pub fn unplaceable(&self) -> Vec<(JobId, usize)> {
+        let ids = self.cooling.iter().map(|(_, id)| id).chain(&self.parked);
+        let mut jobs: Vec<_> = ids.map(|id| (*id, self.jobs[id].waiting)).collect();
+        jobs.sort_unstable();
+        jobs
+    }
+
+    /// Forgets everything, before a full delta.
+    pub fn clear(&mut self) {
+        *self = Queue::default();
+    }
+
+    /// Adds a job whose tasks are all pending, or notes that a known one changed.
+    pub fn add_job(&mut self, id: JobId, job: Arc<Job>) {
+        if let Some(entry) = self.jobs.get_mut(&id) {
+            entry.job = job;
+            return;
+        }
+        let mut marks = Vec::new();
+        let mut pending = Vec::new();
+        let mut groups = Vec::new();
+        for (index, group) in job.groups.iter().enumerate() {
+            let first = marks.len() as u32;
+            marks.resize(marks.len() + group.count as usize, TaskMark::Waiting);
+            groups.resize(marks.len(), index as u16);
+            pending.push((first..first + group.count).rev().collect());
+        }
+        let waiting = marks.len();
+        self.tasks += waiting;
+        let entry = Entry { job, marks, groups, pending, waiting, turn: Turn::None, failures: 0 };
+        self.jobs.insert(id, entry);
+        self.set_turn(id, Turn::Active);
+    }
+
+    /// Drops a job that has ended.
+    pub fn remove_job(&mut self, id: JobId) {
+        self.set_turn(id, Turn::None);
+        if let Some(entry) = self.jobs.remove(&id) {
+            self.tasks -= entry.waiting;
+        }
+    }
+
+    /// Notes the state of a task.
+    pub fn set_task(&mut self, change: &TaskDelta) {
+        let task = change.id;
+        let Some(entry) = self.jobs.get_mut(&task.job) else { return };
+        let index = task.index as usize;
+        if entry.marks.len() <= index {
+            // Until their own change comes, tasks that the job grew by are not to be placed.
+            entry.marks.resize(index + 1, TaskMark::Placed);
+            entry.groups.resize(index + 1, 0);
+        }
+        entry.groups[index] = change.group;
+        let mark = match change.state {
+            TaskState::Pending => TaskMark::Waiting,
+            state if state.ended() => TaskMark::Ended,
+            _ => TaskMark::Placed,
+        };
+        let before = std::mem::replace(&mut entry.marks[index], mark);
+        match (before, mark) {
+            (TaskMark::Waiting, TaskMark::Waiting) => {}
+            (_, TaskMark::Waiting) => {
+                let group = usize::from(change.group);
+                if entry.pending.len() <= group {
+                    entry.pending.resize_with(group + 1, Vec::new);
+                }
+                entry.pending[group].push(task.index);
+                entry.waiting += 1;
+                self.tasks += 1;
+                if entry.turn == Turn::None {
+                    self.set_turn(task.job, Turn::Active);
+                }
+            }
+            (TaskMark::Waiting, _) => {
+                entry.waiting -= 1;
+                self.tasks -= 1;
+                if entry.waiting == 0 && entry.turn != Turn::Deciding {
+                    self.set_turn(task.job, Turn::None);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// The job whose turn it is, after waking those whose time has come or for which room came
+    /// free (`freed`: see `View::freed`).
+    pub fn next(&mut self, now: Nanos, freed: u64) -> Option<JobId> {
+        while let Some((_, id)) = self.waiting.first().filter(|(until, _)| *until <= now) {
+            let id = *id;
+            self.set_turn(id, Turn::Active);
+        }
+        while let Some((until, id)) = self.cooling.first().copied().filter(|c| c.0 <= now) {
+            let unchanged = self.jobs[&id].turn == Turn::Cooling(until, freed);
+            self.set_turn(id, if unchanged { Turn::Parked } else { Turn::Active });
+        }
+        if std::mem::replace(&mut self.freed, freed) != freed {
+            for id in std::mem::take(&mut self.parked) {
+                self.set_turn(id, Turn::Active);
+            }
+        }
+        self.active.first().map(|(_, id)| *id)
+    }
+
+    /// The job of an id.
+    #[must_use]
+    pub fn job(&self, id: JobId) -> Option<&Arc<Job>> {
+        self.jobs.get(&id).map(|entry| &entry.job)
+    }
+
+    /// Up to `limit` pending tasks of a group, in order, into `tasks`.
+    pub fn take(&mut self, id: JobId, group: usize, limit: usize, tasks: &mut Vec<TaskId>) {
+        tasks.clear();
+        let Some(entry) = self.jobs.get_mut(&id) else { return };
+        let Some(pending) = entry.pending.get_mut(group) else { return };
+        while tasks.len() < limit {
+            let Some(index) = pending.pop() else { break };
+            if entry.marks[index as usize] == TaskMark::Waiting {
+                tasks.push(TaskId { job: id, index });
+            }
+        }
+    }
+
+    /// Puts tasks back that were taken but not placed, to be taken first again.
+    pub fn put_back(&mut self, tasks: impl DoubleEndedIterator<Item = TaskId>) {
+        for task in tasks.rev() {
+            let Some(entry) = self.jobs.get_mut(&task.job) else { continue };
+            let index = task.index as usize;
+            if entry.marks.get(index) == Some(&TaskMark::Waiting) {
+                entry.pending[usize::from(entry.groups[index])].push(task.index);
+            }
+        }
+    }
+
+    /// Notes that a job's tasks go into a transaction: it has no turn until [`Queue::end`].
+    pub fn begin(&mut self, id: JobId) {
+        self.set_turn(id, Turn::Deciding);
+    }
+
+    /// Ends a job's turn, once its part of the transaction was answered.
+    pub fn end(&mut self, id: JobId, verdict: Verdict, now: Nanos) {
+        let Some(entry) = self.jobs.get_mut(&id) else { return };
+        let again = match verdict {
+            Verdict::More => Turn::Active,
+            Verdict::Conflict => {
+                entry.failures += 1;
+                // The first conflict is the price of optimism, and is tried again at once.
+                match entry.failures {
+                    1 => Turn::Active,
+                    n => Turn::Waiting(now + backoff(n - 2)),
+                }
+            }
+            Verdict::NoRoom { freed } => {
+                entry.failures += 1;
+                Turn::Cooling(now + backoff(entry.failures - 1), freed)
+            }
+        };
+        let turn = if entry.waiting > 0 { again } else { Turn::None };
+        self.set_turn(id, turn);
+    }
+
+    /// How many tasks of a job have a machine.
+    #[must_use]
+    pub fn placed_tasks(&self, id: JobId) -> usize {
+        let marks = self.jobs.get(&id).map_or(&[][..], |entry| &entry.marks);
+        marks.iter().filter(|mark| **mark == TaskMark::Placed).count()
+    }
+
+    /// Notes that a transaction with this task was taken.
+    pub fn placed(&mut self, task: TaskId) {
+        let Some(entry) = self.jobs.get_mut(&task.job) else { return };
+        let mark = &mut entry.marks[task.index as usize];
+        if *mark == TaskMark::Waiting {
+            *mark = TaskMark::Placed;
+            entry.waiting -= 1;
+            entry.failures = 0;
+            self.tasks -= 1;
+        }
+    }
+
+    fn set_turn(&mut self, id: JobId, turn: Turn) {
+        let Some(entry) = self.jobs.get_mut(&id) else { return };
+        let key = (Reverse(entry.job.precedence), id);
+        match std::mem::replace(&mut entry.turn, turn) {
+            Turn::None | Turn::Deciding => {}
+            Turn::Active => drop(self.active.remove(&key)),
+            Turn::Waiting(until) => drop(self.waiting.remove(&(until, id))),
+            Turn::Cooling(until, _) => drop(self.cooling.remove(&(until, id))),
+            Turn::Parked => drop(self.parked.remove(&id)),
+        }
+        match turn {
+            Turn::None | Turn::Deciding => {}
+            Turn::Active => drop(self.active.insert(key)),
+            Turn::Waiting(until) => drop(self.waiting.insert((until, id))),
+            Turn::Cooling(until, _) => drop(self.cooling.insert((until, id))),
+            Turn::Parked => drop(self.parked.insert(id)),
+        }
+    }
+}
+
+fn backoff(failures: u32) -> Nanos {
+    BACKOFF_MIN.saturating_mul(1 << failures.min(20)).min(BACKOFF_MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use omega_core::{Amounts, TaskGroup};
+
+    fn job(precedence: i32, count: u32) -> Arc<Job> {
+        let mut job = Job::batch(format!("p{precedence}"), TaskGroup::new(count, Amounts::zero()));
+        job.precedence = Precedence(precedence);
+        Arc::new(job)
+    }
+
+    #[test]
+    fn higher_precedence_goes_first_and_then_the_older() {
+        let mut queue = Queue::default();
+        queue.add_job(JobId(0), job(1, 1));
+        queue.add_job(JobId(1), job(5, 1));
+        queue.add_job(JobId(2), job(5, 1));
+        let mut order = Vec::new();
+        while let Some(id) = queue.next(0, 0) {
+            order.push(id.0);
+            queue.remove_job(id);
+        }
+        assert_eq!(order, [1, 2, 0]);
+    }
+
+    #[test]
+    fn what_found_no_room_waits_for_room_and_ever_longer() {
+        let mut queue = Queue::default();
+        queue.add_job(JobId(0), job(0, 2));
+        queue.begin(JobId(0));
+        assert_eq!(queue.next(0, 7), None, "it is being decided");
+        queue.end(JobId(0), Verdict::NoRoom { freed: 7 }, 0);
+        assert!(queue.only_unplaceable());
+        assert_eq!(queue.next(0, 8), None, "too early");
+        assert_eq!(queue.next(0, 7), None, "too early");
+        assert_eq!(queue.next(BACKOFF_MIN, 7), None, "nothing came free");
+        assert_eq!(queue.next(BACKOFF_MIN, 8), Some(JobId(0)));
+        queue.end(JobId(0), Verdict::NoRoom { freed: 8 }, 0);
+        assert_eq!(queue.next(BACKOFF_MIN, 9), None);
+        assert_eq!(queue.next(2 * BACKOFF_MIN, 9), Some(JobId(0)));
+    }
+
+    #[test]
+    fn tasks_that_were_placed_or_ended_are_not_taken() {
+        let mut queue = Queue::default();
+        queue.add_job(JobId(0), job(0, 4));
+        let task = |index| TaskId { job: JobId(0), index };
+        queue.set_task(&TaskDelta { id: task(1), group: 0, state: TaskState::Killed });
+        let mut tasks = Vec::new();
+        queue.take(JobId(0), 0, 2, &mut tasks);
+        assert_eq!(tasks, [task(0), task(2)]);
+        queue.placed(task(0));
+        queue.put_back([task(2)].into_iter());
+        queue.take(JobId(0), 0, 9, &mut tasks);
+        assert_eq!(tasks, [task(2), task(3)]);
+        assert_eq!(queue.pending_tasks(), 2);
+        queue.placed(task(2));
+        queue.placed(task(3));
+        queue.end(JobId(0), Verdict::More, 0);
+        assert_eq!((queue.pending_tasks(), queue.next(0, 0)), (0, None));
+        queue.set_task(&TaskDelta { id: task(0), group: 0, state: TaskState::Pending });
+        assert_eq!(queue.next(0, 0), Some(JobId(0)), "an evicted task is pending again");
+    }
+}
