@@ -1,3 +1,4 @@
 //! Workloads, runs over them, and what is measured.
 
+pub mod report;
 pub mod workload;

@@ -1,0 +1,129 @@
+//! What came out of a run, as one value: the table, the JSON file and the page show it.
+
+use serde::Serialize;
+
+/// The result of a run.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct RunReport {
+    /// What was run, in a few words.
+    pub name: String,
+    /// The seed of everything random in it.
+    pub seed: u64,
+    /// What of the input was not carried over, in sentences.
+    pub notes: Vec<String>,
+    /// How many machines the cell had at the end.
+    pub machines: usize,
+    /// How many jobs came.
+    pub jobs: usize,
+    /// How many tasks came.
+    pub tasks: usize,
+    /// Tasks that ran at the start and were placed before the schedulers began.
+    pub placed_at_start: usize,
+    /// Placements by the schedulers. A task that was lost and placed again counts twice.
+    pub placements: u64,
+    /// Tasks that came to their end.
+    pub finished: u64,
+    /// Tasks that wait at the end.
+    pub pending: usize,
+    /// Seconds from the first job to the end.
+    pub wall_s: f64,
+    /// Processor seconds of the whole process in that time, if the system tells.
+    pub cpu_s: Option<f64>,
+    /// Seconds of the workload's own time that passed.
+    pub workload_s: f64,
+    /// Placements divided by `wall_s`.
+    pub placements_per_s: f64,
+    /// Each scheduler.
+    pub schedulers: Vec<SchedulerReport>,
+    /// Each resource kind.
+    pub resources: Vec<ResourceReport>,
+    /// What was not placed and why, the most tasks first.
+    pub unplaced: Vec<Unplaced>,
+    /// The run over time, evenly spaced in the workload's time.
+    pub series: Vec<Sample>,
+    /// The machines at the end, by row.
+    pub heat: Vec<MachineHeat>,
+}
+
+/// What one scheduler did.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct SchedulerReport {
+    /// Its name.
+    pub name: String,
+    /// Tasks that it placed.
+    pub placements: u64,
+    /// Decisions: one per job and turn, whatever the number of tasks.
+    pub decisions: u64,
+    /// Transactions that it sent.
+    pub transactions: u64,
+    /// Claims in them.
+    pub claims: u64,
+    /// Claims that were refused.
+    pub conflicts: u64,
+    /// Refused claims by reason, the most frequent first.
+    pub conflict_reasons: Vec<(String, u64)>,
+    /// Median and 99th percentile of the time of a decision, in microseconds.
+    pub decision_us_p50: f64,
+    /// See above.
+    pub decision_us_p99: f64,
+    /// Seconds that it spent deciding.
+    pub deciding_s: f64,
+    /// Of those, the part whose claims were refused.
+    pub wasted_s: f64,
+}
+
+/// What became of one resource kind.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct ResourceReport {
+    /// Its name.
+    pub name: String,
+    /// What all machines have, as a person reads it.
+    pub capacity: String,
+    /// Claimed at the end, as a share of the capacity; above 1 where it is overcommitted.
+    pub used_at_end: f64,
+    /// The largest share that any sample saw.
+    pub used_at_peak: f64,
+}
+
+/// Tasks that were not placed for one reason.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct Unplaced {
+    /// The reason: what rules out most machines, in words.
+    pub reason: String,
+    /// How many jobs.
+    pub jobs: usize,
+    /// How many of their tasks.
+    pub tasks: usize,
+    /// One of the jobs.
+    pub example: String,
+}
+
+/// The cell at one moment.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct Sample {
+    /// Seconds of the workload's time.
+    pub workload_s: f64,
+    /// Seconds since the start.
+    pub wall_s: f64,
+    /// Tasks that wait.
+    pub pending: usize,
+    /// Tasks that have a machine.
+    pub running: usize,
+    /// Placements so far.
+    pub placements: u64,
+    /// Refused claims so far.
+    pub conflicts: u64,
+    /// Claimed share of the capacity, by resource kind.
+    pub used: Vec<f64>,
+}
+
+/// One machine at the end.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct MachineHeat {
+    /// Its name.
+    pub name: String,
+    /// Its zone, or whatever the cell groups machines by first; empty if nothing.
+    pub place: String,
+    /// Claimed share of its capacity, by resource kind; none where it has none.
+    pub used: Vec<Option<f64>>,
+}

@@ -1,0 +1,3 @@
+//! The `omega` command.
+
+fn main() {}
