@@ -108,7 +108,7 @@ pub struct CardRequest {
 ///
 /// All but the preferences and the spread of [`WhenUnsatisfiable::ScheduleAnyway`] are *hard*:
 /// the cell refuses a claim that breaks them, whichever scheduler made it.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct PlacementRules {
     /// Which machines.
     pub affinity: Affinity,

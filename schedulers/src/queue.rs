@@ -111,6 +111,22 @@ impl Queue {
         self.active.is_empty() && self.waiting.is_empty()
     }
 
+    /// How many tasks belong to jobs that found no room.
+    #[must_use]
+    pub fn unplaceable_tasks(&self) -> usize {
+        let ids = self.cooling.iter().map(|(_, id)| id).chain(&self.parked);
+        ids.map(|id| self.jobs[id].waiting).sum()
+    }
+
+    /// All jobs with pending tasks, and how many, ascending by id.
+    #[must_use]
+    pub fn waiting(&self) -> Vec<(JobId, usize)> {
+        let waiting = self.jobs.iter().filter(|(_, entry)| entry.waiting > 0);
+        let mut jobs: Vec<_> = waiting.map(|(id, entry)| (*id, entry.waiting)).collect();
+        jobs.sort_unstable();
+        jobs
+    }
+
     /// Jobs that found no room, with how many of their tasks are pending, ascending by id.
     #[must_use]
     pub fn unplaceable(&self) -> Vec<(JobId, usize)> {

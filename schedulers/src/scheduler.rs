@@ -20,7 +20,7 @@ use crate::search::{Home, Search};
 use omega_cellstate::{CellHandle, HandleError, Interest, Share, View};
 use omega_core::limits::TRANSACTION_ITEMS_MAX;
 use omega_core::{
-    Commit, ConflictCheck, Granularity, Job, JobId, Reason, TaskId, Text, Transaction,
+    Commit, ConflictCheck, Granularity, Job, JobId, Reason, TaskId, Text, Transaction, Version,
 };
 use rand::SeedableRng;
 use rand_pcg::Pcg64;
@@ -38,6 +38,9 @@ pub trait Observer {
 
     /// A transaction was answered.
     fn committed(&mut self, _txn: &Transaction, _commit: &Commit) {}
+
+    /// There is nothing to do as of this version: no job has its turn.
+    fn idle(&mut self, _version: Version, _queue: &Queue) {}
 }
 
 /// An observer that looks away.
@@ -194,6 +197,12 @@ impl Scheduler {
         &self.queue
     }
 
+    /// Its settings.
+    #[must_use]
+    pub fn settings(&self) -> &Settings {
+        &self.settings
+    }
+
     /// Why the tasks of a group of a job find no machine now.
     #[must_use]
     pub fn explain(&mut self, job: JobId, group: usize) -> Option<crate::explain::Explanation> {
@@ -219,6 +228,9 @@ impl Scheduler {
         self.decide(now, observer);
         if self.view.open_claims() == 0 {
             let idle = self.queue.active_jobs() == 0;
+            if idle {
+                observer.idle(self.view.version(), &self.queue);
+            }
             return Ok(Step { idle, ..Step::default() });
         }
         let mut txn = self.view.take_transaction();

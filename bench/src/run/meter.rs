@@ -1,0 +1,120 @@
+//! What a scheduler's thread measures, and what it tells the feeder.
+
+use crossbeam::channel::Sender;
+use hdrhistogram::Histogram;
+use omega_core::transaction::Item;
+use omega_core::{Commit, JobId, MachineId, Reason, TaskId, Transaction, Version};
+use omega_schedulers::{Observer, Queue};
+use std::collections::HashMap;
+use std::time::{Duration, Instant};
+
+/// What a worker tells the feeder.
+#[derive(Debug)]
+pub(crate) enum Message {
+    /// These tasks have machines.
+    Placed(Vec<(TaskId, MachineId)>),
+    /// A worker has tried all that there was at a version; so many of its tasks find no room.
+    Idle { worker: usize, version: Version, unplaceable: usize },
+}
+
+/// Measures one scheduler.
+#[derive(Debug)]
+pub(crate) struct Meter {
+    worker: usize,
+    messages: Sender<Message>,
+    pub(crate) decision_ns: Histogram<u64>,
+    pub(crate) decisions: u64,
+    pub(crate) placements: u64,
+    pub(crate) transactions: u64,
+    pub(crate) claims: u64,
+    pub(crate) conflicts: u64,
+    pub(crate) reasons: Vec<(Reason, u64)>,
+    /// Why claims of a job were refused last, if not for what others did in the meantime.
+    pub(crate) refused: HashMap<JobId, Reason>,
+    pub(crate) deciding: Duration,
+    pub(crate) wasted: Duration,
+    began: Instant,
+    /// Time spent deciding what is in the open transaction.
+    open: Duration,
+    told: Option<(Version, usize)>,
+}
+
+impl Meter {
+    pub(crate) fn new(worker: usize, messages: Sender<Message>) -> Meter {
+        // A nanosecond to a minute, to two digits: every valid argument.
+        let decision_ns = Histogram::new_with_bounds(1, 60_000_000_000, 2);
+        Meter {
+            worker,
+            messages,
+            decision_ns: decision_ns.expect("the bounds are valid"),
+            decisions: 0,
+            placements: 0,
+            transactions: 0,
+            claims: 0,
+            conflicts: 0,
+            reasons: Vec::new(),
+            refused: HashMap::new(),
+            deciding: Duration::ZERO,
+            wasted: Duration::ZERO,
+            began: Instant::now(),
+            open: Duration::ZERO,
+            told: None,
+        }
+    }
+
+    fn count_conflict(&mut self, job: JobId, reason: Reason) {
+        self.conflicts += 1;
+        match self.reasons.iter_mut().find(|(known, _)| *known == reason) {
+            Some((_, count)) => *count += 1,
+            None => self.reasons.push((reason, 1)),
+        }
+        if matches!(reason, Reason::QuotaExceeded(_) | Reason::GangIncomplete) {
+            self.refused.insert(job, reason);
+        }
+    }
+}
+
+impl Observer for Meter {
+    fn deciding(&mut self) {
+        self.began = Instant::now();
+    }
+
+    fn decided(&mut self, _job: JobId, _asked: usize, placed: usize) {
+        let took = self.began.elapsed();
+        self.decisions += 1;
+        self.deciding += took;
+        self.decision_ns.saturating_record(took.as_nanos() as u64);
+        if placed > 0 {
+            self.open += took;
+        }
+    }
+
+    fn committed(&mut self, txn: &Transaction, commit: &Commit) {
+        self.transactions += 1;
+        self.claims += txn.claims.len() as u64;
+        let mut conflicts = commit.conflicts.iter().peekable();
+        let mut placed = Vec::with_capacity(txn.claims.len());
+        for (claim, index) in txn.claims.iter().zip(0..) {
+            match conflicts.next_if(|conflict| conflict.item == Item::Claim(index)) {
+                Some(conflict) => self.count_conflict(claim.task.job, conflict.reason),
+                None => placed.push((claim.task, claim.machine)),
+            }
+        }
+        let refused = (txn.claims.len() - placed.len()) as f64 / txn.claims.len().max(1) as f64;
+        self.wasted += std::mem::take(&mut self.open).mul_f64(refused);
+        self.placements += placed.len() as u64;
+        self.told = None;
+        // The feeder is gone only once the run is over.
+        drop(self.messages.send(Message::Placed(placed)));
+    }
+
+    fn idle(&mut self, version: Version, queue: &Queue) {
+        let unplaceable: usize = queue.unplaceable_tasks();
+        if !queue.only_unplaceable() || self.told == Some((version, unplaceable)) {
+            return;
+        }
+        self.told = Some((version, unplaceable));
+        let message = Message::Idle { worker: self.worker, version, unplaceable };
+        drop(self.messages.send(message));
+    }
+}

@@ -1,0 +1,145 @@
+//! A run: real schedulers on threads place a workload on a real cell.
+//!
+//! ```text
+//!   arrivals, machine events ─┐                              ┌─ scheduler ─┐
+//!   ends of tasks ────────────┴─▶ feeder ─ commands ─▶ cell ◀┼─ scheduler ─┤
+//!        ▲                        (this thread)              └─ scheduler ─┘
+//!        └───────────────── placements, by channel ◀────────────────┘
+//! ```
+//!
+//! The schedulers run freely and in parallel; nothing is simulated but the passing of time and
+//! the tasks themselves. The feeder holds the workload's clock: it submits what arrives and ends
+//! what has run its time. As fast as possible, the clock jumps from event to event, and waits only
+//! while more tasks are pending than [`WINDOW`], so that the workload's order keeps its meaning.
+//! In trace time it follows the wall clock.
+
+mod clock;
+mod feeder;
+mod meter;
+mod outcome;
+
+use crate::report::RunReport;
+use crate::workload::Workload;
+use omega_core::{ConflictCheck, Granularity, Rejection, Text};
+use omega_schedulers::Search;
+
+/// How many tasks may be pending before the clock waits for the schedulers, as fast as possible.
+/// Enough that every scheduler has work, little enough to be a second or two of a real cell's
+/// arrivals.
+pub const WINDOW: usize = 4096;
+
+/// How fast the workload's time passes.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Pace {
+    /// As fast as the schedulers keep up.
+    Fastest,
+    /// So many seconds of the workload in one second.
+    Speed(f64),
+}
+
+/// How to run.
+#[derive(Clone, Debug)]
+pub struct RunOptions {
+    /// Schedulers for the jobs named `service`.
+    pub service_schedulers: u32,
+    /// Schedulers for the jobs named `batch`, each with a share of them.
+    pub batch_schedulers: u32,
+    /// Claims in one transaction.
+    pub claims_max: usize,
+    /// Whether a transaction is taken in parts.
+    pub granularity: Granularity,
+    /// What counts as a conflict.
+    pub check: ConflictCheck,
+    /// How far schedulers look.
+    pub search: Search,
+    /// How fast the workload's time passes.
+    pub pace: Pace,
+    /// The seed of the schedulers' choices.
+    pub seed: u64,
+}
+
+impl Default for RunOptions {
+    fn default() -> RunOptions {
+        RunOptions {
+            service_schedulers: 1,
+            batch_schedulers: 3,
+            claims_max: 100,
+            granularity: Granularity::Incremental,
+            check: ConflictCheck::ResourceFit,
+            search: Search::Adaptive,
+            pace: Pace::Fastest,
+            seed: 1,
+        }
+    }
+}
+
+/// How far a run is.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Progress {
+    /// Tasks that were submitted, of `tasks`.
+    pub submitted: u64,
+    /// Tasks that the whole workload has.
+    pub tasks: u64,
+    /// Placements so far.
+    pub placements: u64,
+    /// Tasks that wait.
+    pub pending: u64,
+}
+
+/// Why a workload could not be run.
+#[derive(Clone, Debug, thiserror::Error)]
+pub enum RunError {
+    /// The cell refused a machine.
+    #[error("machine {name:?}: {why}")]
+    Machine {
+        /// Its name.
+        name: Text,
+        /// Why.
+        why: Rejection,
+    },
+    /// The cell refused a job.
+    #[error("job {name:?}: {why}")]
+    Job {
+        /// Its name.
+        name: Text,
+        /// Why.
+        why: Rejection,
+    },
+    /// The cell did not answer a scheduler.
+    #[error("scheduler {name:?}: {why}")]
+    Scheduler {
+        /// Its name.
+        name: Text,
+        /// Why.
+        why: omega_cellstate::HandleError,
+    },
+    /// The recount at the end found the cell wrong: a defect of Omega.
+    #[error("the cell is wrong after the run, please report it: {0}")]
+    Audit(#[from] omega_cellstate::AuditError),
+}
+
+/// Runs a workload to its last arrival, and until the schedulers have tried all that came.
+///
+/// # Errors
+/// If the cell refuses a part of the workload.
+pub fn run(
+    workload: Workload,
+    options: &RunOptions,
+    progress: &mut dyn FnMut(Progress),
+) -> Result<RunReport, RunError> {
+    let mut feeder = feeder::Feeder::new(workload, options)?;
+    let cell = feeder.cell();
+    let clock = clock::WallClock::start();
+    let cpu_before = clock::process_cpu_s();
+    let schedulers = feeder.schedulers(options, &clock)?;
+    let workers = std::thread::scope(|scope| {
+        let pool = omega_schedulers::Pool::start(scope, &cell, &clock, schedulers);
+        let fed = feeder.feed(&pool, options.pace, &clock, progress);
+        let workers = pool.stop();
+        fed.map(|()| workers)
+    })?;
+    let wall_s = clock.seconds();
+    let cpu_s = cpu_before.zip(clock::process_cpu_s()).map(|(before, after)| after - before);
+    cell.read(|cell| cell.audit())?;
+    Ok(outcome::report(feeder, workers, options, (wall_s, cpu_s)))
+}

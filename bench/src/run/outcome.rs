@@ -1,0 +1,187 @@
+//! From a run's end to its report.
+
+use super::RunOptions;
+use super::feeder::Feeder;
+use super::meter::Meter;
+use crate::report::{MachineHeat, ResourceReport, RunReport, SchedulerReport, Unplaced};
+use omega_cellstate::{Cell, MachineState};
+use omega_core::{CardRequest, JobId, Kinds, PlacementRules, Reason};
+use omega_schedulers::Worker;
+use omega_schedulers::explain::describe;
+use std::collections::HashMap;
+
+/// Labels by which a heat map groups machines, the first that a machine has.
+const PLACES: [&str; 4] = ["zone", "topology.kubernetes.io/zone", "gpu-model", "platform"];
+
+/// The claimed share of the cell's capacity by kind, and how many tasks have a machine.
+pub(crate) fn used_shares(cell: &Cell) -> (Vec<f64>, usize) {
+    let count = cell.kinds().count();
+    let (mut used, mut capacity) = (vec![0i64; count], vec![0u64; count]);
+    let mut running = 0;
+    for machine in cell.machines() {
+        running += machine.tasks.len();
+        for (kind, _) in cell.kinds().iter() {
+            let i = kind.index();
+            used[i] += machine.claimable[i] - machine.free[i];
+            capacity[i] += machine.machine.capacity.get(kind);
+        }
+    }
+    let share = |(used, capacity): (&i64, &u64)| match capacity {
+        0 => 0.0,
+        capacity => *used as f64 / *capacity as f64,
+    };
+    (used.iter().zip(&capacity).map(share).collect(), running)
+}
+
+/// The report of a run that has ended.
+pub(crate) fn report(
+    feeder: Feeder,
+    mut workers: Vec<Worker<Meter>>,
+    options: &RunOptions,
+    (wall_s, cpu_s): (f64, Option<f64>),
+) -> RunReport {
+    let unplaced = unplaced(&feeder, &mut workers);
+    let kinds = feeder.cell.read(|cell| cell.kinds().clone());
+    let pending = feeder.pending();
+    RunReport {
+        seed: options.seed,
+        machines: feeder.cell.read(|cell| cell.machines().count()),
+        jobs: feeder.jobs,
+        tasks: feeder.tasks as usize,
+        placed_at_start: feeder.placed_at_start,
+        placements: feeder.placements,
+        finished: feeder.finished,
+        pending,
+        wall_s,
+        cpu_s,
+        workload_s: feeder.now_ms as f64 / 1000.0,
+        placements_per_s: feeder.placements as f64 / wall_s.max(1e-9),
+        schedulers: workers.iter().map(|worker| scheduler(worker, &kinds)).collect(),
+        resources: resources(&feeder, &kinds),
+        unplaced,
+        heat: feeder.cell.read(|cell| cell.machines().map(|m| heat(cell, &m)).collect()),
+        name: feeder.name,
+        notes: feeder.notes,
+        series: feeder.series,
+    }
+}
+
+fn scheduler(worker: &Worker<Meter>, kinds: &Kinds) -> SchedulerReport {
+    let meter = &worker.observer;
+    let mut reasons = meter.reasons.clone();
+    reasons.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
+    let quantile = |q| meter.decision_ns.value_at_quantile(q) as f64 / 1000.0;
+    SchedulerReport {
+        name: worker.scheduler.settings().name.to_string(),
+        placements: meter.placements,
+        decisions: meter.decisions,
+        transactions: meter.transactions,
+        claims: meter.claims,
+        conflicts: meter.conflicts,
+        conflict_reasons: reasons.into_iter().map(|(r, n)| (describe(r, kinds), n)).collect(),
+        decision_us_p50: quantile(0.5),
+        decision_us_p99: quantile(0.99),
+        deciding_s: meter.deciding.as_secs_f64(),
+        wasted_s: meter.wasted.as_secs_f64(),
+    }
+}
+
+fn resources(feeder: &Feeder, kinds: &Kinds) -> Vec<ResourceReport> {
+    let capacity = |kind| {
+        let amount = |m: MachineState<'_>| u128::from(m.machine.capacity.get(kind));
+        let sum: u128 = feeder.cell.read(|cell| cell.machines().map(amount).sum());
+        u64::try_from(sum).unwrap_or(u64::MAX)
+    };
+    let at_end = feeder.cell.read(used_shares).0;
+    let report = |(kind, spec): (omega_core::KindId, &omega_core::ResourceKind)| {
+        let total = capacity(kind);
+        let used = feeder.series.iter().filter_map(|sample| sample.used.get(kind.index()));
+        (total > 0).then(|| ResourceReport {
+            name: spec.name.clone(),
+            capacity: kinds.display(kind, total),
+            used_at_end: at_end[kind.index()],
+            used_at_peak: used.copied().fold(at_end[kind.index()], f64::max),
+        })
+    };
+    kinds.iter().filter_map(report).collect()
+}
+
+fn heat(cell: &Cell, state: &MachineState<'_>) -> MachineHeat {
+    let place = PLACES.iter().find_map(|label| state.machine.labels.get(label));
+    let used = |(kind, _): (omega_core::KindId, _)| match state.machine.capacity.get(kind) {
+        0 => None,
+        capacity => {
+            let i = kind.index();
+            Some((state.claimable[i] - state.free[i]) as f64 / capacity as f64)
+        }
+    };
+    MachineHeat {
+        name: state.machine.name.to_string(),
+        place: place.map_or_else(String::new, ToString::to_string),
+        used: cell.kinds().iter().map(used).collect(),
+    }
+}
+
+/// Groups that ask for the same are refused for the same reasons.
+type Need = (omega_core::Amounts, Option<CardRequest>, PlacementRules);
+
+/// What waits at the end, by what rules out most machines.
+fn unplaced(feeder: &Feeder, workers: &mut [Worker<Meter>]) -> Vec<Unplaced> {
+    let mut known: HashMap<Need, String> = HashMap::new();
+    let mut list: Vec<Unplaced> = Vec::new();
+    for worker in workers {
+        let mut waiting = worker.scheduler.queue().waiting();
+        waiting.retain(|(_, tasks)| *tasks > 0);
+        for (id, tasks) in waiting {
+            let Some(job) = feeder.cell.read(|cell| cell.job(id).cloned()) else { continue };
+            let reason = reason(feeder, worker, (id, &job), &mut known);
+            match list.iter_mut().find(|entry| entry.reason == reason) {
+                Some(entry) => {
+                    entry.jobs += 1;
+                    entry.tasks += tasks;
+                }
+                None => {
+                    list.push(Unplaced { reason, jobs: 1, tasks, example: job.name.to_string() })
+                }
+            }
+        }
+    }
+    list.sort_by(|a, b| b.tasks.cmp(&a.tasks).then_with(|| a.reason.cmp(&b.reason)));
+    list
+}
+
+fn reason(
+    feeder: &Feeder,
+    worker: &mut Worker<Meter>,
+    (id, job): (JobId, &omega_core::Job),
+    known: &mut HashMap<Need, String>,
+) -> String {
+    let kinds = feeder.cell.read(|cell| cell.kinds().clone());
+    if let Some(reason) = worker.observer.refused.get(&id) {
+        return describe(*reason, &kinds);
+    }
+    let pending = feeder.cell.read(|cell| {
+        let waits = |task: &(omega_core::TaskId, _)| task.1 == omega_core::TaskState::Pending;
+        cell.tasks(id).find(waits).and_then(|(task, _)| cell.task_group(task))
+    });
+    let index = pending.unwrap_or(0);
+    let group = &job.groups[index];
+    let alone = group.rules.tasks.is_empty() && group.rules.ports.is_empty();
+    let need = (group.request.clone(), group.cards, group.rules.clone());
+    if let Some(reason) = known.get(&need).filter(|_| alone && job.gang_min.is_none()) {
+        return reason.clone();
+    }
+    let Some(explanation) = worker.scheduler.explain(id, index) else {
+        return "not tried yet".to_owned();
+    };
+    let reason = match explanation.refused.first() {
+        _ if explanation.feasible > 0 && job.gang_min.is_some() => {
+            describe(Reason::GangIncomplete, &kinds)
+        }
+        _ if explanation.feasible > 0 => "room came free at the very end".to_owned(),
+        Some((reason, _)) => describe(*reason, &kinds),
+        None => "the cell has no machines".to_owned(),
+    };
+    known.insert(need, reason.clone());
+    reason
+}
