@@ -5,6 +5,8 @@
 //! either returns all of its input or one [`LoadError`] that names file, line and field; what it
 //! read but could not carry over stands in [`Workload::notes`], never dropped in silence.
 
+pub mod kube;
+
 use omega_core::{Job, Kinds, Machine, Policy};
 use std::path::PathBuf;
 
