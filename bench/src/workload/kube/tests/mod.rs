@@ -3,6 +3,7 @@
 mod bad;
 mod cluster;
 mod oracle;
+mod rules;
 
 use super::load;
 use crate::workload::Workload;
@@ -13,9 +14,8 @@ use std::sync::atomic::{AtomicU32, Ordering};
 fn file(content: &[u8]) -> PathBuf {
     static NUMBER: AtomicU32 = AtomicU32::new(0);
     let number = NUMBER.fetch_add(1, Ordering::Relaxed);
-    let folder = std::env::temp_dir().join(format!("omega-kube-{}", std::process::id()));
-    std::fs::create_dir_all(&folder).unwrap();
-    let file = folder.join(format!("{number}.json"));
+    let name = format!("omega-kube-{}-{number}.json", std::process::id());
+    let file = std::env::temp_dir().join(name);
     std::fs::write(&file, content).unwrap();
     file
 }
@@ -48,4 +48,9 @@ fn node(name: &str) -> String {
 /// A pod of this name with this content of its spec.
 fn pod(name: &str, spec: &str) -> String {
     format!(r#"{{"kind":"Pod","metadata":{{"name":"{name}"}},"spec":{{{spec}}}}}"#)
+}
+
+/// The workload of three nodes and a pod with this spec.
+fn one(spec: &str) -> Workload {
+    read(list(&[&node("a"), &node("b"), &node("c"), &pod("p", spec)])).unwrap()
 }
