@@ -8,6 +8,7 @@
 pub mod csv;
 pub mod decimal;
 pub mod google2011;
+pub mod kube;
 pub mod omega_sim;
 pub mod openb;
 pub mod synth;

@@ -1,0 +1,241 @@
+//! The part of Kubernetes' objects that placement depends on, under their own names.
+//!
+//! Every other field is skipped. What is absent or `null` is empty, as the API server takes it.
+
+use super::quantity::Quantity;
+use serde::{Deserialize, Deserializer};
+use std::collections::BTreeMap;
+
+/// Amounts by resource name.
+pub(super) type Resources = BTreeMap<String, Quantity>;
+
+/// `null` as the default.
+fn or_default<'de, D, T>(deserializer: D) -> Result<T, D::Error>
+where
+    D: Deserializer<'de>,
+    T: Deserialize<'de> + Default,
+{
+    Ok(Option::deserialize(deserializer)?.unwrap_or_default())
+}
+
+/// Declares objects whose fields may all be absent or `null`.
+macro_rules! objects {
+    ($($(#[$doc:meta])* $object:ident { $($name:literal $field:ident: $type:ty,)* })*) => {$(
+        $(#[$doc])*
+        #[derive(Debug, Default, Deserialize)]
+        #[serde(default, expecting = "an object")]
+        pub(super) struct $object {
+            $(
+                #[serde(rename = $name, deserialize_with = "or_default")]
+                pub(super) $field: $type,
+            )*
+        }
+    )*};
+}
+
+objects! {
+    /// What every object has.
+    Metadata {
+        "name" name: String,
+        "namespace" namespace: String,
+        "labels" labels: BTreeMap<String, String>,
+        "ownerReferences" owners: Vec<Owner>,
+        "deletionTimestamp" deleted: Option<String>,
+    }
+    /// Who made an object.
+    Owner {
+        "kind" kind: String,
+        "name" name: String,
+        "controller" controller: bool,
+    }
+    Namespace {
+        "metadata" metadata: Metadata,
+    }
+    Node {
+        "metadata" metadata: Metadata,
+        "spec" spec: NodeSpec,
+        "status" status: NodeStatus,
+    }
+    NodeSpec {
+        "unschedulable" unschedulable: bool,
+        "taints" taints: Vec<Taint>,
+    }
+    Taint {
+        "key" key: String,
+        "value" value: String,
+        "effect" effect: Effect,
+    }
+    NodeStatus {
+        "allocatable" allocatable: Resources,
+        "capacity" capacity: Resources,
+        "images" images: Vec<Image>,
+    }
+    Image {
+        "names" names: Vec<String>,
+    }
+    Pod {
+        "metadata" metadata: Metadata,
+        "spec" spec: PodSpec,
+        "status" status: PodStatus,
+    }
+    PodStatus {
+        "phase" phase: String,
+    }
+    PodSpec {
+        "nodeName" node_name: String,
+        "priority" priority: i32,
+        "preemptionPolicy" preemption_policy: String,
+        "schedulerName" scheduler_name: String,
+        "restartPolicy" restart_policy: String,
+        "runtimeClassName" runtime_class: String,
+        "hostNetwork" host_network: bool,
+        "containers" containers: Vec<Container>,
+        "initContainers" init_containers: Vec<Container>,
+        "resources" resources: Requirements,
+        "overhead" overhead: Resources,
+        "nodeSelector" node_selector: BTreeMap<String, String>,
+        "affinity" affinity: Affinity,
+        "tolerations" tolerations: Vec<Toleration>,
+        "topologySpreadConstraints" spreads: Vec<SpreadConstraint>,
+        "volumes" volumes: Vec<BTreeMap<String, serde::de::IgnoredAny>>,
+        "schedulingGates" gates: Vec<serde::de::IgnoredAny>,
+        "resourceClaims" claims: Vec<serde::de::IgnoredAny>,
+        "schedulingGroup" scheduling_group: Option<serde::de::IgnoredAny>,
+        "workloadRef" workload: Option<serde::de::IgnoredAny>,
+    }
+    Container {
+        "resources" resources: Requirements,
+        "restartPolicy" restart_policy: String,
+        "ports" ports: Vec<ContainerPort>,
+    }
+    Requirements {
+        "requests" requests: Resources,
+        "limits" limits: Resources,
+    }
+    ContainerPort {
+        "containerPort" container_port: u16,
+        "hostPort" host_port: u16,
+        "hostIP" host_ip: String,
+        "protocol" protocol: Protocol,
+    }
+    Toleration {
+        "key" key: String,
+        "operator" operator: TolerationOperator,
+        "value" value: String,
+        "effect" effect: ToleratedEffect,
+    }
+    SpreadConstraint {
+        "maxSkew" skew_max: u32,
+        "minDomains" domains_min: u32,
+        "topologyKey" topology_key: String,
+        "whenUnsatisfiable" when: WhenUnsatisfiable,
+        "labelSelector" selector: Option<LabelSelector>,
+        "matchLabelKeys" match_label_keys: Vec<String>,
+        "nodeAffinityPolicy" node_affinity_policy: String,
+        "nodeTaintsPolicy" node_taints_policy: String,
+    }
+    Affinity {
+        "nodeAffinity" node: NodeAffinity,
+        "podAffinity" pod: PodAffinity,
+        "podAntiAffinity" anti: PodAffinity,
+    }
+    NodeAffinity {
+        "requiredDuringSchedulingIgnoredDuringExecution" required: Option<NodeSelector>,
+        "preferredDuringSchedulingIgnoredDuringExecution" preferred: Vec<PreferredTerm>,
+    }
+    NodeSelector {
+        "nodeSelectorTerms" terms: Vec<NodeSelectorTerm>,
+    }
+    PreferredTerm {
+        "weight" weight: u32,
+        "preference" preference: NodeSelectorTerm,
+    }
+    NodeSelectorTerm {
+        "matchExpressions" expressions: Vec<Expression>,
+        "matchFields" fields: Vec<Expression>,
+    }
+    /// Of a node selector, or of a label selector; in those the API server refuses `Gt` and `Lt`.
+    Expression {
+        "key" key: String,
+        "operator" operator: Operator,
+        "values" values: Vec<String>,
+    }
+    PodAffinity {
+        "requiredDuringSchedulingIgnoredDuringExecution" required: Vec<PodAffinityTerm>,
+        "preferredDuringSchedulingIgnoredDuringExecution" preferred: Vec<serde::de::IgnoredAny>,
+    }
+    PodAffinityTerm {
+        "labelSelector" selector: Option<LabelSelector>,
+        "namespaces" namespaces: Vec<String>,
+        "namespaceSelector" namespace_selector: Option<LabelSelector>,
+        "topologyKey" topology_key: String,
+        "matchLabelKeys" match_label_keys: Vec<String>,
+        "mismatchLabelKeys" mismatch_label_keys: Vec<String>,
+    }
+    LabelSelector {
+        "matchLabels" labels: BTreeMap<String, String>,
+        "matchExpressions" expressions: Vec<Expression>,
+    }
+}
+
+/// The effect of a taint.
+#[derive(Clone, Copy, Debug, Default, Deserialize)]
+pub(super) enum Effect {
+    #[default]
+    NoSchedule,
+    PreferNoSchedule,
+    NoExecute,
+}
+
+/// The effect that a toleration is for.
+#[derive(Clone, Copy, Debug, Default, Deserialize)]
+pub(super) enum ToleratedEffect {
+    #[default]
+    #[serde(rename = "")]
+    Any,
+    NoSchedule,
+    PreferNoSchedule,
+    NoExecute,
+}
+
+/// How an expression compares.
+#[derive(Clone, Copy, Debug, Default, Deserialize)]
+pub(super) enum Operator {
+    #[default]
+    In,
+    NotIn,
+    Exists,
+    DoesNotExist,
+    Gt,
+    Lt,
+}
+
+/// How a toleration compares; `Gt` and `Lt` compare numbers.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+pub(super) enum TolerationOperator {
+    #[default]
+    #[serde(alias = "")]
+    Equal,
+    Exists,
+    Gt,
+    Lt,
+}
+
+/// The protocol of a port.
+#[derive(Clone, Copy, Debug, Default, Deserialize)]
+#[serde(rename_all = "UPPERCASE")]
+pub(super) enum Protocol {
+    #[default]
+    #[serde(alias = "")]
+    Tcp,
+    Udp,
+    Sctp,
+}
+
+/// What to do with a pod that cannot be spread.
+#[derive(Clone, Copy, Debug, Default, Deserialize)]
+pub(super) enum WhenUnsatisfiable {
+    #[default]
+    DoNotSchedule,
+    ScheduleAnyway,
+}

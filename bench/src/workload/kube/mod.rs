@@ -1,0 +1,202 @@
+//! A Kubernetes cluster as a workload: what `kubectl get nodes,pods -A -o json` prints.
+//!
+//! ```text
+//!  file ──input──▶ nodes ──node──────────────▶ machines
+//!                  pods ──pod──▶ fate ─┐
+//!                       ──request──────┼─jobs─▶ jobs, with the tasks that run already
+//!                       ──rules────────┘
+//! ```
+//!
+//! Everything is there at the start. What a pod asks for and we do not understand is a note with a
+//! count, so that a user can judge how far the answer holds for this cluster.
+//!
+//! In reading order: `input`, `api`, `quantity`, `kinds`, `node`, `pod`, `request`, `selector`,
+//! `rules`, `jobs`, `notes`.
+
+mod api;
+mod input;
+mod jobs;
+mod kinds;
+mod node;
+mod notes;
+mod pod;
+mod quantity;
+mod request;
+mod rules;
+mod selector;
+
+#[cfg(test)]
+mod tests;
+
+use self::api::{Namespace, Node, Pod, Resources};
+use self::input::{Fault, Input, Place};
+use self::jobs::PodTask;
+use self::kinds::{Chosen, KindTable};
+use self::node::Topology;
+use self::notes::{Notes, plural};
+use self::pod::Fate;
+use self::rules::Surroundings;
+use self::selector::Namespaces;
+use crate::workload::{LoadError, Workload};
+use omega_core::{Machine, Policy, TaintEffect, Toleration, TolerationOperator};
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+
+/// Reads a cluster file: a `List` of Nodes and Pods, or several; gzip is accepted.
+///
+/// Namespaces in it are used where a rule selects them by their labels.
+///
+/// # Errors
+/// If the file cannot be read, is no such list, or says what the API server would refuse.
+pub fn load(file: &Path) -> Result<Workload, LoadError> {
+    let read = || workload(input::parse(&input::read_text(file)?)?);
+    let workload = read().map_err(|fault| fault.of(file))?;
+    let name = file.file_name().unwrap_or(file.as_os_str()).to_string_lossy();
+    Ok(Workload { name: format!("Kubernetes cluster of {name}"), ..workload })
+}
+
+/// A pod that becomes a task, with what it asks for.
+struct LivePod<'a> {
+    pod: &'a Pod,
+    machine: Option<u32>,
+    request: Resources,
+}
+
+/// The workload of what a file holds.
+fn workload(input: Input) -> Result<Workload, Fault> {
+    let mut notes = Notes::default();
+    for (kind, count) in &input.others {
+        notes.sentence(format!("items of kind {kind} are not understood: {count}"));
+    }
+    let positions = positions(&input.nodes)?;
+    let pods = live_pods(&input.pods, &positions, &mut notes)?;
+    let kinds = kinds(&input.nodes, &pods, &mut notes)?;
+    let mut machines: Vec<Machine> = Vec::new();
+    for (_, node) in &input.nodes {
+        let (machine, remarks) = node::machine(node, &kinds);
+        notes.node(remarks);
+        machines.push(machine);
+    }
+    let around = Surroundings {
+        topology: Topology::of(&machines),
+        namespaces: namespaces(&input.namespaces, &pods),
+    };
+    let tasks = pods.into_iter().map(|pod| task(pod, &kinds, &around, &machines, &mut notes));
+    let arrivals = jobs::arrivals(tasks.collect());
+    Ok(Workload {
+        name: String::new(),
+        kinds: kinds.into_kinds(),
+        policy: Policy::default(),
+        machines,
+        machine_events: Vec::new(),
+        arrivals,
+        notes: notes.into_sentences(),
+    })
+}
+
+/// The nodes' positions by name.
+fn positions(nodes: &[(Place, Node)]) -> Result<BTreeMap<&str, u32>, Fault> {
+    if nodes.is_empty() {
+        let message = "has no Node; expected what `kubectl get nodes,pods -A -o json` prints";
+        return Err(Fault::file(message));
+    }
+    let mut positions = BTreeMap::new();
+    for ((place, node), position) in nodes.iter().zip(0..) {
+        let name = node.metadata.name.as_str();
+        if positions.insert(name, position).is_some() {
+            return Err(place.fault("metadata.name", format!("the node {name:?} is there twice")));
+        }
+    }
+    Ok(positions)
+}
+
+/// The pods that become tasks.
+fn live_pods<'a>(
+    pods: &'a [(Place, Pod)],
+    positions: &BTreeMap<&str, u32>,
+    notes: &mut Notes,
+) -> Result<Vec<LivePod<'a>>, Fault> {
+    let mut names = BTreeSet::new();
+    let mut live = Vec::new();
+    for (place, pod) in pods {
+        let name = (pod::namespace(pod), pod.metadata.name.as_str());
+        if !names.insert(name) {
+            let message = format!("the pod \"{}/{}\" is there twice", name.0, name.1);
+            return Err(place.fault("metadata.name", message));
+        }
+        let machine = match pod::fate(pod, positions) {
+            Fate::Runs(machine) => Some(machine),
+            Fate::Waits => None,
+            Fate::LeftOut(remark) => {
+                notes.pod([remark]);
+                continue;
+            }
+        };
+        live.push(LivePod { pod, machine, request: request::pod_request(&pod.spec) });
+    }
+    if pods.is_empty() {
+        notes.sentence("the file has no pods (kubectl get nodes,pods -A)");
+    }
+    Ok(live)
+}
+
+/// The cell's kinds.
+fn kinds(
+    nodes: &[(Place, Node)],
+    pods: &[LivePod<'_>],
+    notes: &mut Notes,
+) -> Result<KindTable, Fault> {
+    let capacities = nodes.iter().map(|(_, node)| node::capacity(node));
+    let Chosen { table, left_out } =
+        KindTable::choose(capacities, pods.iter().map(|pod| &pod.request))?;
+    if !left_out.is_empty() {
+        notes.sentence(format!(
+            "{} that no pod asks for left out, for want of room: {}",
+            plural(left_out.len() as u64, "resource kind"),
+            left_out.join(", ")
+        ));
+    }
+    Ok(table)
+}
+
+/// The namespaces of the file and of its pods.
+fn namespaces(objects: &[Namespace], pods: &[LivePod<'_>]) -> Namespaces {
+    Namespaces::new(objects, pods.iter().map(|pod| pod::namespace(pod.pod)))
+}
+
+/// The task that a pod is.
+fn task<'a>(
+    live: LivePod<'a>,
+    kinds: &KindTable,
+    around: &Surroundings,
+    machines: &[Machine],
+    notes: &mut Notes,
+) -> PodTask<'a> {
+    let LivePod { pod, machine, request } = live;
+    let (request, capped) = kinds.request(&request);
+    let (mut rules, mut remarks) = rules::rules(pod, around);
+    remarks.extend(pod::remarks(pod));
+    remarks.extend(capped);
+    let own = machine.and_then(|position| machines.get(position as usize));
+    let granted = own.map(|own| missing(&rules.tolerations, own)).unwrap_or_default();
+    if !granted.is_empty() {
+        remarks.insert("runs where it does not tolerate a taint, which it now does");
+        rules.tolerations.extend(granted);
+    }
+    notes.pod(remarks);
+    PodTask { pod, request, rules, machine }
+}
+
+/// What a pod must tolerate to stay where it runs. A `NoSchedule` taint that came after the pod
+/// leaves it in peace; without this, its claim would be refused.
+fn missing(tolerations: &[Toleration], machine: &Machine) -> Vec<Toleration> {
+    let hard = machine.taints.iter().filter(|taint| taint.effect == TaintEffect::NoSchedule);
+    let kept_off = hard.filter(|taint| !tolerations.iter().any(|known| known.covers(taint)));
+    let granted = kept_off.map(|taint| Toleration {
+        key: Some(taint.key.clone()),
+        operator: TolerationOperator::Equal,
+        value: taint.value.clone(),
+        effect: Some(taint.effect),
+    });
+    granted.collect()
+}

@@ -1,0 +1,54 @@
+//! What was read and could not be carried over: one sentence per kind of thing, with a count.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Kinds of things that one object has and that are not carried over. Each counts once.
+pub(super) type Remarks = BTreeSet<&'static str>;
+
+/// Counts objects by remark.
+#[derive(Debug, Default)]
+pub(super) struct Notes {
+    pods: BTreeMap<&'static str, u64>,
+    nodes: BTreeMap<&'static str, u64>,
+    sentences: Vec<String>,
+}
+
+impl Notes {
+    /// Counts what was remarked about one pod.
+    pub(super) fn pod(&mut self, remarks: impl IntoIterator<Item = &'static str>) {
+        for remark in remarks {
+            *self.pods.entry(remark).or_default() += 1;
+        }
+    }
+
+    /// Counts what was remarked about one node.
+    pub(super) fn node(&mut self, remarks: impl IntoIterator<Item = &'static str>) {
+        for remark in remarks {
+            *self.nodes.entry(remark).or_default() += 1;
+        }
+    }
+
+    /// Adds a note that counts nothing.
+    pub(super) fn sentence(&mut self, sentence: impl Into<String>) {
+        self.sentences.push(sentence.into());
+    }
+
+    /// The notes as a user reads them: sentences first, then counts of nodes and of pods.
+    pub(super) fn into_sentences(self) -> Vec<String> {
+        let counted = |counts: BTreeMap<&'static str, u64>, thing: &'static str| {
+            counts.into_iter().map(move |(what, count)| format!("{what}: {}", plural(count, thing)))
+        };
+        let mut sentences = self.sentences;
+        sentences.extend(counted(self.nodes, "node"));
+        sentences.extend(counted(self.pods, "pod"));
+        sentences
+    }
+}
+
+/// `1 pod`, `2 pods`.
+pub(super) fn plural(count: u64, thing: &str) -> String {
+    match count {
+        1 => format!("1 {thing}"),
+        _ => format!("{count} {thing}s"),
+    }
+}

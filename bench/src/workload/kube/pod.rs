@@ -1,0 +1,83 @@
+//! What becomes of a pod: whether it is a task, where it runs, and what of it is not carried over.
+
+use super::api::{Pod, PodSpec};
+use super::notes::Remarks;
+use std::collections::BTreeMap;
+
+/// What a pod is to the cell.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Fate {
+    /// A task that runs on the machine of this position.
+    Runs(u32),
+    /// A task that waits for a machine.
+    Waits,
+    /// No task, for this reason.
+    LeftOut(&'static str),
+}
+
+/// What becomes of a pod in a cell of these machines.
+pub(super) fn fate(pod: &Pod, machines: &BTreeMap<&str, u32>) -> Fate {
+    let spec = &pod.spec;
+    if matches!(pod.status.phase.as_str(), "Succeeded" | "Failed") {
+        return Fate::LeftOut("has finished, left out");
+    }
+    if !spec.node_name.is_empty() {
+        return match machines.get(spec.node_name.as_str()) {
+            Some(machine) => Fate::Runs(*machine),
+            None => Fate::LeftOut("runs on a node that is not in the file, left out"),
+        };
+    }
+    if pod.metadata.deleted.is_some() {
+        return Fate::LeftOut("is being deleted before it ran, left out");
+    }
+    if !spec.gates.is_empty() {
+        return Fate::LeftOut("is held back by scheduling gates, left out");
+    }
+    Fate::Waits
+}
+
+/// The pod's namespace.
+pub(super) fn namespace(pod: &Pod) -> &str {
+    match pod.metadata.namespace.as_str() {
+        "" => "default",
+        namespace => namespace,
+    }
+}
+
+/// What a pod has that nothing in a job stands for, but its rules, which have remarks of their own.
+pub(super) fn remarks(pod: &Pod) -> Remarks {
+    let spec = &pod.spec;
+    let owned_by = |kind: &str| pod.metadata.owners.iter().any(|owner| owner.kind == kind);
+    let volume = |sources: &[&str]| has_volume(spec, sources);
+    let other_scheduler = !matches!(spec.scheduler_name.as_str(), "" | "default-scheduler");
+    let all = [
+        (volume(&CLAIMS), "a persistent volume claim is not understood"),
+        (volume(&DISKS), "a volume on a cloud's disk is not understood"),
+        (!spec.claims.is_empty(), "a resource claim is not understood"),
+        (
+            spec.scheduling_group.is_some() || spec.workload.is_some(),
+            "a group of pods that start together is not understood",
+        ),
+        (
+            !spec.runtime_class.is_empty(),
+            "of a runtime class only what stands in the pod itself is understood",
+        ),
+        (spec.preemption_policy == "Never", "preemptionPolicy Never is not understood"),
+        (other_scheduler, "names a scheduler of its own, which is not understood"),
+        (pod.metadata.deleted.is_some(), "is being deleted, but counts until it is gone"),
+        (owned_by("DaemonSet"), "of a DaemonSet: no pod is added for a machine that joins later"),
+    ];
+    all.into_iter().filter(|(has, _)| *has).map(|(_, remark)| remark).collect()
+}
+
+/// Sources of volumes whose place depends on other objects.
+const CLAIMS: [&str; 2] = ["persistentVolumeClaim", "ephemeral"];
+
+/// Sources of volumes that few machines can reach, or few pods can share.
+const DISKS: [&str; 6] =
+    ["awsElasticBlockStore", "azureDisk", "cinder", "gcePersistentDisk", "iscsi", "rbd"];
+
+/// Whether the pod has a volume from one of these sources.
+fn has_volume(spec: &PodSpec, sources: &[&str]) -> bool {
+    spec.volumes.iter().any(|volume| sources.iter().any(|source| volume.contains_key(*source)))
+}

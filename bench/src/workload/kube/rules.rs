@@ -1,0 +1,191 @@
+//! A pod's wishes as placement rules, and which of them are not understood.
+
+use super::api::{
+    NodeAffinity, Pod, PodAffinityTerm, PodSpec, SpreadConstraint, ToleratedEffect,
+    TolerationOperator as TolerationOp, WhenUnsatisfiable as When,
+};
+use super::node::Topology;
+use super::notes::Remarks;
+use super::request::is_sidecar;
+use super::selector::{Namespaces, labels_or_nothing, machines, narrow, required_machines};
+use omega_core::{
+    Affinity, LabelSelector, Operator, PlacementRules, Port, Preferred, Protocol, Spread,
+    TaintEffect, TaskRule, TaskSelector, Tenants, Toleration, TolerationOperator,
+    WhenUnsatisfiable,
+};
+use std::collections::BTreeMap;
+
+/// What rules refer to besides the pod.
+pub(super) struct Surroundings {
+    pub(super) topology: Topology,
+    pub(super) namespaces: Namespaces,
+}
+
+/// The rules of a pod, and remarks on what they leave out.
+pub(super) fn rules(pod: &Pod, around: &Surroundings) -> (PlacementRules, Remarks) {
+    let spec = &pod.spec;
+    let mut remarks = Remarks::new();
+    let mut tasks = Vec::new();
+    for constraint in &spec.spreads {
+        tasks.extend(spread(constraint, pod, around, &mut remarks));
+    }
+    tasks.extend(neighbours(pod, around, &mut remarks));
+    if !spec.affinity.pod.preferred.is_empty() {
+        remarks.insert("preferred pod affinity is not understood");
+    }
+    if !spec.affinity.anti.preferred.is_empty() {
+        remarks.insert("preferred pod anti-affinity is not understood");
+    }
+    let rules = PlacementRules {
+        affinity: affinity(&spec.node_selector, &spec.affinity.node, &mut remarks),
+        tolerations: tolerations(spec, &mut remarks),
+        tasks,
+        ports: ports(spec),
+    };
+    (rules, remarks)
+}
+
+/// Which machines the pod must have, and would rather have.
+fn affinity(
+    plain: &BTreeMap<String, String>,
+    affinity: &NodeAffinity,
+    remarks: &mut Remarks,
+) -> Affinity {
+    let required = affinity.required.iter().flat_map(|required| &required.terms);
+    let all = required.chain(affinity.preferred.iter().map(|preferred| &preferred.preference));
+    if all.flat_map(|term| &term.fields).any(|field| field.key != "metadata.name") {
+        remarks.insert("a matchFields key other than metadata.name is read as metadata.name");
+    }
+    let preferred = affinity.preferred.iter().map(|preferred| Preferred {
+        weight: preferred.weight,
+        machines: machines(&preferred.preference),
+    });
+    Affinity {
+        required: required_machines(plain, affinity.required.as_ref()),
+        preferred: preferred.collect(),
+    }
+}
+
+/// The pod's tolerations, but those that compare numbers.
+fn tolerations(spec: &PodSpec, remarks: &mut Remarks) -> Vec<Toleration> {
+    let mut tolerations = Vec::new();
+    for toleration in &spec.tolerations {
+        let operator = match toleration.operator {
+            TolerationOp::Equal => TolerationOperator::Equal,
+            TolerationOp::Exists => TolerationOperator::Exists,
+            TolerationOp::Gt | TolerationOp::Lt => {
+                remarks.insert("a toleration with operator Gt or Lt is not understood");
+                continue;
+            }
+        };
+        tolerations.push(Toleration {
+            key: (!toleration.key.is_empty()).then(|| toleration.key.as_str().into()),
+            operator,
+            value: toleration.value.as_str().into(),
+            effect: match toleration.effect {
+                ToleratedEffect::Any => None,
+                ToleratedEffect::NoSchedule => Some(TaintEffect::NoSchedule),
+                ToleratedEffect::PreferNoSchedule => Some(TaintEffect::PreferNoSchedule),
+                ToleratedEffect::NoExecute => Some(TaintEffect::NoExecute),
+            },
+        });
+    }
+    tolerations
+}
+
+/// The ports of the machine that the pod's containers and sidecars have to themselves. On the
+/// machine's own network every port of a container is one.
+fn ports(spec: &PodSpec) -> Vec<Port> {
+    let sidecars = spec.init_containers.iter().filter(|container| is_sidecar(container));
+    let mut ports: Vec<Port> = Vec::new();
+    for port in spec.containers.iter().chain(sidecars).flat_map(|container| &container.ports) {
+        let number = match port.host_port {
+            0 if spec.host_network => port.container_port,
+            number => number,
+        };
+        let port = Port {
+            address: match port.host_ip.as_str() {
+                "" | "0.0.0.0" | "::" => None,
+                address => Some(address.into()),
+            },
+            protocol: match port.protocol {
+                super::api::Protocol::Tcp => Protocol::Tcp,
+                super::api::Protocol::Udp => Protocol::Udp,
+                super::api::Protocol::Sctp => Protocol::Sctp,
+            },
+            number,
+        };
+        if number != 0 && !ports.contains(&port) {
+            ports.push(port);
+        }
+    }
+    ports
+}
+
+/// A topology spread constraint; `None` if Kubernetes counts no pod by it either.
+fn spread(
+    constraint: &SpreadConstraint,
+    pod: &Pod,
+    around: &Surroundings,
+    remarks: &mut Remarks,
+) -> Option<TaskRule> {
+    let mut selector = labels_or_nothing(constraint.selector.as_ref());
+    if constraint.selector.is_some() {
+        narrow(&mut selector, &constraint.match_label_keys, Operator::In, &pod.metadata.labels);
+    }
+    if constraint.selector.is_none() || selector.requirements.is_empty() {
+        remarks.insert("a topology spread without a label selector counts no pod, left out");
+        return None;
+    }
+    if !matches!(constraint.node_affinity_policy.as_str(), "" | "Honor") {
+        remarks.insert("nodeAffinityPolicy of a topology spread is taken as Honor");
+    }
+    if !matches!(constraint.node_taints_policy.as_str(), "" | "Ignore") {
+        remarks.insert("nodeTaintsPolicy of a topology spread is taken as Ignore");
+    }
+    Some(TaskRule::Spread(Spread {
+        of: TaskSelector::Labels { tenants: Tenants::Own, labels: selector },
+        level: around.topology.level(&constraint.topology_key),
+        skew_max: constraint.skew_max.max(1),
+        domains_min: constraint.domains_min,
+        when: match constraint.when {
+            When::DoNotSchedule => WhenUnsatisfiable::DoNotSchedule,
+            When::ScheduleAnyway => WhenUnsatisfiable::ScheduleAnyway,
+        },
+    }))
+}
+
+/// Which pods this one must run near, and which it must keep away from.
+fn neighbours(pod: &Pod, around: &Surroundings, remarks: &mut Remarks) -> Vec<TaskRule> {
+    let mut rules = Vec::new();
+    for term in &pod.spec.affinity.pod.required {
+        if term.selector.is_none() {
+            remarks.insert("a pod affinity without a label selector matches no pod, so it stays");
+        }
+        let (with, level) = (selected(term, pod, around, remarks), &term.topology_key);
+        rules.push(TaskRule::Affinity { with, level: around.topology.level(level) });
+    }
+    for term in &pod.spec.affinity.anti.required {
+        if term.selector.is_none() {
+            remarks.insert("a pod anti-affinity without a label selector matches no pod, left out");
+            continue;
+        }
+        let (from, level) = (selected(term, pod, around, remarks), &term.topology_key);
+        rules.push(TaskRule::AntiAffinity { from, level: around.topology.level(level) });
+    }
+    rules
+}
+
+/// The pods that a term looks at.
+fn selected(
+    term: &PodAffinityTerm,
+    pod: &Pod,
+    around: &Surroundings,
+    remarks: &mut Remarks,
+) -> TaskSelector {
+    let own = &pod.metadata.labels;
+    let mut labels: LabelSelector = labels_or_nothing(term.selector.as_ref());
+    narrow(&mut labels, &term.match_label_keys, Operator::In, own);
+    narrow(&mut labels, &term.mismatch_label_keys, Operator::NotIn, own);
+    TaskSelector::Labels { tenants: around.namespaces.tenants(term, remarks), labels }
+}

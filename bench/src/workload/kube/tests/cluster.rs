@@ -1,0 +1,236 @@
+//! Small clusters, and the example that the documentation shows.
+
+use super::{list, node, one, pod, read};
+use crate::workload::{Arrival, RunTime, Workload};
+use omega_core::{Amounts, JobKind, KindId, Precedence};
+use std::io::Write;
+use std::path::Path;
+
+/// A job in one line: its name, scheduler, precedence, and each group's machines, `-` if pending.
+fn describe(arrival: &Arrival) -> String {
+    let job = &arrival.job;
+    let mut line = format!("{} {} {}", job.name, job.scheduler, job.precedence);
+    let mut first = 0;
+    for group in &job.groups {
+        let machine = |task: u32| arrival.placed.iter().find(|(number, _)| *number == task);
+        let tasks = (first..first + group.count).map(|task| match machine(task) {
+            Some((_, machine)) => machine.to_string(),
+            None => "-".to_owned(),
+        });
+        line += &format!(" [{}]", tasks.collect::<Vec<_>>().join(" "));
+        first += group.count;
+    }
+    line
+}
+
+fn jobs(workload: &Workload) -> Vec<String> {
+    workload.arrivals.iter().map(describe).collect()
+}
+
+#[test]
+fn the_example_of_the_documentation() {
+    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("examples/cluster.json");
+    let workload = super::load(&file).unwrap();
+    assert_eq!(workload.name, "Kubernetes cluster of cluster.json");
+    assert_eq!(workload.machines.len(), 6);
+    let kinds: Vec<&str> = workload.kinds.iter().map(|(_, kind)| kind.name.as_str()).collect();
+    assert_eq!(kinds, ["cpu", "memory", "disk", "pods", "nvidia.com/gpu"]);
+    assert_eq!(
+        jobs(&workload),
+        [
+            "kube-system/node-agent service p2000001000 [0] [1] [2] [3] [4] [5]",
+            "shop/web-6d4cf56db6 service p0 [0 1 2 4 -]",
+            "shop/cache service p1000 [3] [0 -]",
+            "shop/gateway-5c8b7d9f4 service p1000 [1 4]",
+            "ml/train batch p0 [5 -]",
+            "ml/notebook service p0 [-]",
+            "shop/report-29384220 batch p0 [-]",
+        ]
+    );
+    assert_eq!(
+        workload.notes,
+        [
+            "a persistent volume claim is not understood: 3 pods",
+            "has finished, left out: 1 pod",
+            "of a DaemonSet: no pod is added for a machine that joins later: 6 pods",
+            "preferred pod anti-affinity is not understood: 2 pods",
+            "runs where it does not tolerate a taint, which it now does: 1 pod",
+        ]
+    );
+    // The init container needs more processor time than the container, which needs more memory.
+    let web = &workload.arrivals[1].job.groups[0];
+    assert_eq!(web.request, Amounts::new([2000, 2 << 30, 0, 1]));
+    let largest = workload.machines.iter().map(|m| m.capacity.get(KindId::CPU)).max();
+    assert!(largest < Some(workload.arrivals[5].job.groups[0].request.get(KindId::CPU)));
+}
+
+#[test]
+fn a_compressed_file_a_stream_and_an_array_say_the_same() {
+    let nodes = list(&[&node("a"), &node("b")]);
+    let pods = r#"{"kind":"PodList","items":[{"metadata":{"name":"p"}}]}"#;
+    let stream = format!("\u{feff}{nodes}\n{pods}\n");
+    let mut gzip = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+    gzip.write_all(stream.as_bytes()).unwrap();
+    let array = format!("[{nodes},{pods}]");
+    for content in [stream.into_bytes(), gzip.finish().unwrap(), array.into_bytes()] {
+        let workload = read(content).unwrap();
+        assert_eq!(workload.machines.len(), 2);
+        assert_eq!(jobs(&workload), ["default/p service p0 [-]"]);
+        assert_eq!(workload.notes, [""; 0]);
+    }
+}
+
+#[test]
+fn a_node_is_a_machine() {
+    let node = r#"{"kind":"Node","metadata":{"name":"a","labels":{"zone":"z"}},
+        "spec":{"unschedulable":true,"taints":[{"key":"k","value":"v","effect":"NoExecute"}]},
+        "status":{"capacity":{"cpu":"3500m","memory":"1.5Gi","ephemeral-storage":"1e9","pods":110,
+        "hugepages-2Mi":"4Mi","example.com/none":"0"},"images":[{"names":["x:1","x@sha"]}]}}"#;
+    let workload = read(list(&[node, super::node("b").as_str()])).unwrap();
+    let machine = &workload.machines[0];
+    assert_eq!(&*machine.name, "a");
+    assert_eq!(machine.capacity, Amounts::new([3500, 3 << 29, 1_000_000_000, 110, 4 << 20]));
+    assert_eq!(workload.kinds.count(), 5);
+    assert_eq!(workload.kinds.display(KindId(4), 4 << 20), "4.0 MiB");
+    assert_eq!(machine.labels.get("zone").map(|zone| &**zone), Some("z"));
+    let taints: Vec<String> =
+        machine.taints.iter().map(|t| format!("{}={}:{:?}", t.key, t.value, t.effect)).collect();
+    assert_eq!(taints, ["k=v:NoExecute", "node.kubernetes.io/unschedulable=:NoSchedule"]);
+    assert_eq!(machine.images.len(), 2);
+    assert_eq!(workload.notes, ["the file has no pods (kubectl get nodes,pods -A)"]);
+}
+
+#[test]
+fn resources_that_nobody_asks_for_make_room_first() {
+    let kinds: Vec<String> = (0..13).map(|i| format!(r#""example.com/r{i:02}":"1""#)).collect();
+    let node = format!(
+        r#"{{"kind":"Node","metadata":{{"name":"a"}},"status":{{"allocatable":{{{}}}}}}}"#,
+        kinds.join(",")
+    );
+    let asks = r#""containers":[{"resources":{"limits":{"example.com/r12":"1"}}}]"#;
+    let workload = read(list(&[&node, &pod("p", asks)])).unwrap();
+    assert_eq!(workload.kinds.count(), 16);
+    assert_eq!(workload.kinds.by_name("example.com/r12"), Some(KindId(4)));
+    assert_eq!(workload.arrivals[0].job.groups[0].request, Amounts::new([0, 0, 0, 1, 1]));
+    assert_eq!(
+        workload.notes,
+        ["1 resource kind that no pod asks for left out, for want of room: example.com/r11"]
+    );
+}
+
+#[test]
+fn amounts_beyond_the_largest_are_capped() {
+    let workload = one(r#""overhead":{"memory":"2Pi"}"#);
+    let request = &workload.arrivals[0].job.groups[0].request;
+    assert_eq!(request.get(KindId::MEMORY), 1 << 50);
+    assert_eq!(workload.notes, ["an amount above 2^50 is taken as 2^50: 1 pod"]);
+}
+
+#[test]
+fn what_is_not_understood_is_noted_once_per_kind() {
+    let odd = r#""volumes":[{"name":"v","persistentVolumeClaim":{"claimName":"c"}},
+        {"name":"h","hostPath":{"path":"/"}},{"name":"d","rbd":{}}],"resourceClaims":[{"name":"r"}],
+        "runtimeClassName":"sandbox","preemptionPolicy":"Never","schedulerName":"mine",
+        "schedulingGroup":{"podGroupName":"g"},"affinity":{"podAffinity":{
+        "preferredDuringSchedulingIgnoredDuringExecution":[{"weight":1},{"weight":2}]}}"#;
+    let items = [node("a"), pod("p", odd), pod("q", odd)];
+    let service = r#"{"kind":"Service","metadata":{"name":"s"}}"#;
+    let items: Vec<&str> = items.iter().map(String::as_str).chain([service]).collect();
+    assert_eq!(
+        read(list(&items)).unwrap().notes,
+        [
+            "items of kind Service are not understood: 1",
+            "a group of pods that start together is not understood: 2 pods",
+            "a persistent volume claim is not understood: 2 pods",
+            "a resource claim is not understood: 2 pods",
+            "a volume on a cloud's disk is not understood: 2 pods",
+            "names a scheduler of its own, which is not understood: 2 pods",
+            "of a runtime class only what stands in the pod itself is understood: 2 pods",
+            "preemptionPolicy Never is not understood: 2 pods",
+            "preferred pod affinity is not understood: 2 pods",
+        ]
+    );
+}
+
+/// A pod with this metadata and this spec.
+fn owned(metadata: &str, spec: &str) -> String {
+    format!(r#"{{"kind":"Pod","metadata":{{{metadata}}},"spec":{{{spec}}}}}"#)
+}
+
+#[test]
+fn a_cluster_of_three_nodes() {
+    let owner = |name: &str, kind: &str, labels: &str| {
+        format!(
+            r#""name":"{name}","namespace":"n","labels":{{{labels}}},"ownerReferences":
+            [{{"kind":"{kind}","name":"o","controller":true}}]"#
+        )
+    };
+    let hash = r#""app":"x","pod-template-hash":"1""#;
+    let seen = r#""affinity":{"podAntiAffinity":{"requiredDuringSchedulingIgnoredDuringExecution":
+        [{"topologyKey":"kubernetes.io/hostname","labelSelector":{"matchLabels":
+        {"apps.kubernetes.io/pod-index":"1"}}}]}}"#;
+    let items = [
+        node("a"),
+        node("b"),
+        node("c"),
+        owned(&owner("web-1", "ReplicaSet", hash), r#""nodeName":"b","priority":7"#),
+        owned(&owner("web-2", "ReplicaSet", hash), r#""priority":7"#),
+        owned(&owner("set-0", "StatefulSet", r#""apps.kubernetes.io/pod-index":"0""#), ""),
+        owned(&owner("set-1", "StatefulSet", r#""apps.kubernetes.io/pod-index":"1""#), ""),
+        owned(&owner("job-1", "Job", ""), r#""nodeName":"c""#),
+        owned(&owner("static", "Node", ""), r#""nodeName":"a""#),
+        owned(&owner("ray", "RayCluster", ""), r#""restartPolicy":"Never""#),
+        owned(r#""name":"gated""#, r#""schedulingGates":[{"name":"g"}]"#),
+        owned(r#""name":"far""#, r#""nodeName":"elsewhere""#),
+        owned(r#""name":"gone","deletionTimestamp":"2030-01-01T00:00:00Z""#, ""),
+        r#"{"kind":"Pod","metadata":{"name":"done"},"status":{"phase":"Failed"}}"#.to_owned(),
+        owned(r#""name":"alone""#, seen),
+    ];
+    let items: Vec<&str> = items.iter().map(String::as_str).collect();
+    let workload = read(list(&items)).unwrap();
+    assert_eq!(
+        jobs(&workload),
+        [
+            "n/o service p7 [1 -]",
+            "n/o#2 service p0 [-] [-]",
+            "n/o#3 batch p0 [2]",
+            "n/static service p0 [0]",
+            "n/o#4 batch p0 [-]",
+            "default/alone service p0 [-]",
+        ]
+    );
+    let web = &workload.arrivals[0];
+    assert_eq!(web.job.kind, JobKind::Service);
+    assert_eq!(web.job.precedence, Precedence(7));
+    assert_eq!(&*web.job.tenant, "n");
+    assert_eq!((web.at_ms, web.run.clone()), (0, RunTime::Forever));
+    assert_eq!(web.job.groups[0].labels, omega_core::Labels::new([("app", "x")]));
+    assert_eq!(
+        workload.notes,
+        [
+            "has finished, left out: 1 pod",
+            "is being deleted before it ran, left out: 1 pod",
+            "is held back by scheduling gates, left out: 1 pod",
+            "runs on a node that is not in the file, left out: 1 pod",
+        ]
+    );
+}
+
+#[test]
+fn a_job_of_too_many_groups_goes_on_in_another() {
+    let nodes = [node("a")];
+    let pods = (0..257).map(|i| {
+        owned(
+            &format!(
+                r#""name":"p{i}","ownerReferences":[{{"kind":"Job","name":"j","controller":true}}]"#
+            ),
+            &format!(r#""nodeSelector":{{"k":"{i}"}}"#),
+        )
+    });
+    let items: Vec<String> = nodes.into_iter().chain(pods).collect();
+    let items: Vec<&str> = items.iter().map(String::as_str).collect();
+    let workload = read(list(&items)).unwrap();
+    let counts: Vec<(&str, usize)> =
+        workload.arrivals.iter().map(|a| (&*a.job.name, a.job.groups.len())).collect();
+    assert_eq!(counts, [("default/j", 256), ("default/j#2", 1)]);
+}
