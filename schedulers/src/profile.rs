@@ -2,8 +2,8 @@
 
 use crate::plugin::{Filter, Score, Tasks};
 use crate::plugins::{
-    AvoidMarked, Balanced, LeastAllocated, MachineAffinity, MostAllocated, PreferredAffinity,
-    ResourcesFit, Schedulable, SpreadWishes, Taints, TaskRules,
+    AvoidMarked, Balanced, LeastAllocated, MachineAffinity, MostAllocated, PackedCards,
+    PreferredAffinity, ResourcesFit, Schedulable, SpreadWishes, Taints, TaskRules,
 };
 use omega_cellstate::{BLOCK, Block, View};
 use smallvec::SmallVec;
@@ -47,6 +47,7 @@ impl Profile {
         Profile::first_fit()
             .with_score(LeastAllocated::default(), 1)
             .with_score(Balanced, 1)
+            .with_score(PackedCards, 4)
             .with_score(PreferredAffinity, 2)
             .with_score(SpreadWishes, 2)
             .with_score(AvoidMarked, 3)
@@ -57,6 +58,7 @@ impl Profile {
     pub fn batch() -> Profile {
         Profile::first_fit()
             .with_score(MostAllocated::default(), 1)
+            .with_score(PackedCards, 4)
             .with_score(PreferredAffinity, 2)
             .with_score(SpreadWishes, 2)
             .with_score(AvoidMarked, 3)

@@ -30,8 +30,16 @@ const BACKOFF_MAX: Nanos = 1_000_000_000;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum TaskMark {
     Waiting,
+    /// In a transaction that was not answered yet. It still counts as waiting.
+    Taken,
     Placed,
     Ended,
+}
+
+impl TaskMark {
+    fn is_pending(self) -> bool {
+        matches!(self, TaskMark::Waiting | TaskMark::Taken)
+    }
 }
 
 /// Where a job stands.
@@ -187,9 +195,12 @@ impl Queue {
             state if state.ended() => TaskMark::Ended,
             _ => TaskMark::Placed,
         };
-        let before = std::mem::replace(&mut entry.marks[index], mark);
+        let before = entry.marks[index];
+        if before.is_pending() && mark == TaskMark::Waiting {
+            return;
+        }
+        entry.marks[index] = mark;
         match (before, mark) {
-            (TaskMark::Waiting, TaskMark::Waiting) => {}
             (_, TaskMark::Waiting) => {
                 let group = usize::from(change.group);
                 if entry.pending.len() <= group {
@@ -202,7 +213,7 @@ impl Queue {
                     self.set_turn(task.job, Turn::Active);
                 }
             }
-            (TaskMark::Waiting, _) => {
+            (before, _) if before.is_pending() => {
                 entry.waiting -= 1;
                 self.tasks -= 1;
                 if entry.waiting == 0 && entry.turn != Turn::Deciding {
@@ -245,7 +256,10 @@ impl Queue {
         let Some(pending) = entry.pending.get_mut(group) else { return };
         while tasks.len() < limit {
             let Some(index) = pending.pop() else { break };
-            if entry.marks[index as usize] == TaskMark::Waiting {
+            // A task may be listed twice: once from before it was placed by someone else.
+            let mark = &mut entry.marks[index as usize];
+            if *mark == TaskMark::Waiting {
+                *mark = TaskMark::Taken;
                 tasks.push(TaskId { job: id, index });
             }
         }
@@ -256,7 +270,8 @@ impl Queue {
         for task in tasks.rev() {
             let Some(entry) = self.jobs.get_mut(&task.job) else { continue };
             let index = task.index as usize;
-            if entry.marks.get(index) == Some(&TaskMark::Waiting) {
+            if entry.marks.get(index) == Some(&TaskMark::Taken) {
+                entry.marks[index] = TaskMark::Waiting;
                 entry.pending[usize::from(entry.groups[index])].push(task.index);
             }
         }
@@ -300,7 +315,7 @@ impl Queue {
     pub fn placed(&mut self, task: TaskId) {
         let Some(entry) = self.jobs.get_mut(&task.job) else { return };
         let mark = &mut entry.marks[task.index as usize];
-        if *mark == TaskMark::Waiting {
+        if mark.is_pending() {
             *mark = TaskMark::Placed;
             entry.waiting -= 1;
             entry.failures = 0;

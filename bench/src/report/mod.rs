@@ -23,6 +23,8 @@ pub struct RunReport {
     pub placements: u64,
     /// Tasks that came to their end.
     pub finished: u64,
+    /// Tasks that became pending again because their machine left.
+    pub lost: u64,
     /// Tasks that wait at the end.
     pub pending: usize,
     /// Seconds from the first job to the end.

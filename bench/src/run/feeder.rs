@@ -9,12 +9,13 @@ use crossbeam::channel::{Receiver, RecvTimeoutError, Sender, unbounded};
 use omega_cellstate::{Cell, CellHandle, SharedCell};
 use omega_core::limits::TRANSACTION_ITEMS_MAX;
 use omega_core::{
-    CardSet, Claim, Command, JobId, MachineId, Outcome, SequenceNumber, TaskId, TaskReport, Text,
-    Transaction, TransactionId, Version,
+    CardSet, Claim, Command, JobId, MachineId, Outcome, SchedulerId, SequenceNumber, TaskId,
+    TaskReport, Text, Transaction, TransactionId, Version,
 };
 use omega_schedulers::{Pool, Profile, Scheduler, Settings};
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
+use std::ops::RangeFrom;
 use std::time::Duration;
 
 /// How many samples a run takes over the workload's time.
@@ -33,6 +34,9 @@ pub(crate) struct Feeder {
     pub(crate) placed_at_start: usize,
     pub(crate) placements: u64,
     pub(crate) finished: u64,
+    /// Tasks that became pending again because their machine left.
+    pub(crate) lost: u64,
+    conflicts: u64,
     pub(crate) series: Vec<Sample>,
     pub(crate) now_ms: u64,
     submitted: u64,
@@ -82,6 +86,8 @@ impl Feeder {
             placed_at_start: 0,
             placements: 0,
             finished: 0,
+            lost: 0,
+            conflicts: 0,
             series: Vec::new(),
             now_ms: 0,
             submitted: 0,
@@ -154,28 +160,49 @@ impl Feeder {
                 cards: CardSet::default(),
             }));
         }
-        let mut refused = 0;
+        // A task may need another one near it that comes later in the list: claim again what was
+        // refused, as long as that gets anywhere.
+        let mut left = usize::MAX;
+        while claims.len() < left {
+            left = claims.len();
+            claims = self.claim(id, &mut numbers, claims)?;
+        }
+        if left > 0 {
+            let tasks = if left == 1 { "task that ran" } else { "tasks that ran" };
+            self.notes.push(format!(
+                "{left} {tasks} at the start may not be there by the cell's rules: placed anew"
+            ));
+        }
+        Ok(())
+    }
+
+    /// Claims machines for what runs at the start. The answer is the claims that were refused.
+    fn claim(
+        &mut self,
+        scheduler: SchedulerId,
+        numbers: &mut RangeFrom<u64>,
+        claims: Vec<Claim>,
+    ) -> Result<Vec<Claim>, RunError> {
+        let mut refused = Vec::new();
         for part in claims.chunks(TRANSACTION_ITEMS_MAX) {
             let number = numbers.next().unwrap_or_default();
-            let id = TransactionId { scheduler: id, number };
+            let id = TransactionId { scheduler, number };
             let txn = Transaction::new(id, self.cell.read(Cell::version), part.to_vec());
             let commit = self
                 .cell
                 .commit(&txn)
                 .map_err(|why| RunError::Scheduler { name: "start".into(), why })?;
-            refused += commit.conflicts.len();
-            let taken =
-                part.iter().zip(0..).filter(|(_, i)| commit.conflict_of_claim(*i).is_none());
-            let placed: Vec<_> = taken.map(|(claim, _)| (claim.task, claim.machine)).collect();
+            let mut placed = Vec::with_capacity(part.len());
+            for (claim, index) in part.iter().zip(0..) {
+                match commit.conflict_of_claim(index) {
+                    None => placed.push((claim.task, claim.machine)),
+                    Some(_) => refused.push(*claim),
+                }
+            }
             self.placed_at_start += placed.len();
             self.schedule_ends(placed);
         }
-        if refused > 0 {
-            self.notes.push(format!(
-                "{refused} tasks that ran at the start do not fit there by the cell's rules; they wait"
-            ));
-        }
-        Ok(())
+        Ok(refused)
     }
 
     fn submit(&mut self, arrival: Arrival) -> Result<JobId, RunError> {
@@ -300,11 +327,9 @@ impl Feeder {
             }
             MachineChange::Remove(name) => match by_name(&name) {
                 Some(id) => {
-                    // Its tasks are pending again: they count as placed once more later.
                     let tasks =
                         self.cell.read(|cell| cell.machine(id).map_or(0, |m| m.tasks.len()));
-                    self.submitted += tasks as u64;
-                    self.tasks += tasks as u64;
+                    self.lost += tasks as u64;
                     (name, Command::RemoveMachine { id })
                 }
                 None => return Ok(()),
@@ -331,9 +356,10 @@ impl Feeder {
 
     fn note(&mut self, message: Message) {
         match message {
-            Message::Placed(tasks) => {
-                self.placements += tasks.len() as u64;
-                self.schedule_ends(tasks);
+            Message::Committed { placed, refused } => {
+                self.placements += placed.len() as u64;
+                self.conflicts += refused as u64;
+                self.schedule_ends(placed);
             }
             Message::Idle { worker, version, unplaceable } => {
                 self.idle[worker] = (version, unplaceable);
@@ -359,7 +385,7 @@ impl Feeder {
     /// Tasks that have no machine.
     pub(crate) fn pending(&self) -> usize {
         let placed = self.placements + self.placed_at_start as u64;
-        self.submitted.saturating_sub(placed) as usize
+        (self.submitted + self.lost).saturating_sub(placed) as usize
     }
 
     /// Tasks that have no machine and may yet find one.
@@ -386,7 +412,7 @@ impl Feeder {
             pending: self.pending(),
             running,
             placements: self.placements,
-            conflicts: 0,
+            conflicts: self.conflicts,
             used,
         });
     }

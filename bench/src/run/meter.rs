@@ -11,8 +11,8 @@ use std::time::{Duration, Instant};
 /// What a worker tells the feeder.
 #[derive(Debug)]
 pub(crate) enum Message {
-    /// These tasks have machines.
-    Placed(Vec<(TaskId, MachineId)>),
+    /// A transaction was answered: these tasks have machines, so many claims were refused.
+    Committed { placed: Vec<(TaskId, MachineId)>, refused: usize },
     /// A worker has tried all that there was at a version; so many of its tasks find no room.
     Idle { worker: usize, version: Version, unplaceable: usize },
 }
@@ -100,12 +100,13 @@ impl Observer for Meter {
                 None => placed.push((claim.task, claim.machine)),
             }
         }
-        let refused = (txn.claims.len() - placed.len()) as f64 / txn.claims.len().max(1) as f64;
-        self.wasted += std::mem::take(&mut self.open).mul_f64(refused);
+        let refused = txn.claims.len() - placed.len();
+        let share = refused as f64 / txn.claims.len().max(1) as f64;
+        self.wasted += std::mem::take(&mut self.open).mul_f64(share);
         self.placements += placed.len() as u64;
         self.told = None;
         // The feeder is gone only once the run is over.
-        drop(self.messages.send(Message::Placed(placed)));
+        drop(self.messages.send(Message::Committed { placed, refused }));
     }
 
     fn idle(&mut self, version: Version, queue: &Queue) {

@@ -51,6 +51,7 @@ pub(crate) fn report(
         placed_at_start: feeder.placed_at_start,
         placements: feeder.placements,
         finished: feeder.finished,
+        lost: feeder.lost,
         pending,
         wall_s,
         cpu_s,

@@ -300,6 +300,12 @@ impl View {
         self.freed
     }
 
+    /// Whether some machine has accelerator cards.
+    #[must_use]
+    pub fn any_cards(&self) -> bool {
+        !self.cards.is_empty()
+    }
+
     /// Whether some machine asks tasks to stay away, by a taint.
     #[must_use]
     pub fn any_marked(&self) -> bool {

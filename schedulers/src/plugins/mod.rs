@@ -9,6 +9,8 @@ mod rules;
 mod taints;
 
 pub use affinity::{MachineAffinity, PreferredAffinity};
-pub use resources::{Balanced, LeastAllocated, MostAllocated, ResourcesFit, Schedulable};
+pub use resources::{
+    Balanced, LeastAllocated, MostAllocated, PackedCards, ResourcesFit, Schedulable,
+};
 pub use rules::{SpreadWishes, TaskRules};
 pub use taints::{AvoidMarked, Taints};

@@ -1,8 +1,9 @@
 //! Room: whether a task fits, and what is left when it does.
 
-use crate::plugin::{Filter, Reads, SCORE_MAX, Score, Tasks};
+use crate::plugin::{Filter, Reads, SCORE_MAX, Score, Tasks, lanes};
 use omega_cellstate::{BLOCK, Block};
 use omega_core::KindId;
+use omega_core::limits::{CARD_MILLI, CARDS_MAX};
 
 /// Filter: the machine takes tasks.
 #[derive(Clone, Copy, Debug, Default)]
@@ -149,6 +150,40 @@ impl Score for MostAllocated {
     fn score(&self, tasks: &Tasks<'_>, block: Block<'_>, _: u64, scores: &mut [i32; BLOCK]) {
         let left = self.0.left(tasks, block);
         write(scores, |lane| 1.0 - left[lane]);
+    }
+}
+
+/// Score: tasks that need cards go where few are left, and all others where there are none, so
+/// that whole machines stay free for tasks that need many.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct PackedCards;
+
+impl Score for PackedCards {
+    fn name(&self) -> &'static str {
+        "packed_cards"
+    }
+
+    fn reads(&self) -> Reads {
+        Reads::AMOUNTS
+    }
+
+    fn applies(&self, tasks: &Tasks<'_>) -> bool {
+        tasks.view.any_cards()
+    }
+
+    fn score(&self, tasks: &Tasks<'_>, block: Block<'_>, among: u64, scores: &mut [i32; BLOCK]) {
+        for lane in lanes(among) {
+            let cards = block.view().cards(block.first_row() + lane);
+            scores[lane] = match (tasks.need.cards, cards) {
+                (_, None) => SCORE_MAX,
+                (None, Some(_)) => 0,
+                (Some(_), Some(cards)) => {
+                    let left: u32 = cards.left().iter().map(|left| u32::from(*left)).sum();
+                    let all = CARD_MILLI * u32::from(CARDS_MAX);
+                    SCORE_MAX - (left * SCORE_MAX as u32 / all) as i32
+                }
+            };
+        }
     }
 }
 

@@ -27,7 +27,7 @@ pub(super) fn machine(node: &Node, kinds: &KindTable) -> (Machine, Remarks) {
     }
     let mut machine = Machine::new(node.metadata.name.as_str(), capacity);
     machine.labels = node.metadata.labels.iter().map(|(k, v)| (k.as_str(), v.as_str())).collect();
-    machine.taints = taints(node);
+    machine.taints = taints(node).into();
     let images = node.status.images.iter().flat_map(|image| &image.names);
     machine.images = images.map(|name| name.as_str().into()).collect();
     (machine, remarks)

@@ -1,0 +1,39 @@
+//! The progress bar of a run, on standard error and only on a terminal.
+
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use omega_bench::run::Progress;
+
+/// A bar that follows a run.
+pub(crate) struct Bar(ProgressBar);
+
+impl Bar {
+    /// A bar that is not shown where standard error is no terminal, or if `quiet`.
+    pub(crate) fn new(quiet: bool) -> Bar {
+        let target = if quiet {
+            ProgressDrawTarget::hidden()
+        } else {
+            ProgressDrawTarget::stderr_with_hz(10)
+        };
+        let bar = ProgressBar::with_draw_target(Some(0), target);
+        let style = "placing {bar:40} {human_pos} of {human_len} tasks, {msg} waiting, {eta} left";
+        if let Ok(style) = ProgressStyle::with_template(style) {
+            bar.set_style(style);
+        }
+        Bar(bar)
+    }
+
+    /// Shows how far the run is.
+    pub(crate) fn show(&self, progress: Progress) {
+        if self.0.is_hidden() {
+            return;
+        }
+        self.0.set_length(progress.tasks);
+        self.0.set_position(progress.submitted.saturating_sub(progress.pending));
+        self.0.set_message(progress.pending.to_string());
+    }
+
+    /// Takes the bar off the terminal.
+    pub(crate) fn clear(self) {
+        self.0.finish_and_clear();
+    }
+}

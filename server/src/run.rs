@@ -1,0 +1,226 @@
+//! `omega run`: which workload, how to run it, where the result goes.
+
+use crate::progress::Bar;
+use clap::{Args, ValueEnum};
+use omega_bench::report::{self, RunReport};
+use omega_bench::run::{Pace, RunError, RunOptions};
+use omega_bench::workload::{LoadError, Workload, csv, google2011, kube, omega_sim, openb, synth};
+use omega_core::{ConflictCheck, Granularity};
+use omega_schedulers::Search;
+use std::path::{Path, PathBuf};
+
+/// Where a workload comes from, and how it is run. Without an input, a synthetic cell and a day
+/// of work for it, after the published statistics of a large cluster.
+#[derive(Debug, Args)]
+pub(crate) struct RunArgs {
+    #[command(flatten)]
+    input: InputArgs,
+    #[command(flatten)]
+    how: HowArgs,
+    #[command(flatten)]
+    output: OutputArgs,
+}
+
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Input")]
+struct InputArgs {
+    /// Replay a published trace; --data names the folder of its files.
+    #[arg(long, value_enum, requires = "data", group = "source")]
+    trace: Option<Trace>,
+    /// The folder of the trace.
+    #[arg(long, value_name = "DIR", requires = "trace")]
+    data: Option<PathBuf>,
+    /// Which part of the trace: for openb a task list (default, cpu050, gpuspec33, ...), for
+    /// omega-sim a cell (M, L, L4).
+    #[arg(long, value_name = "NAME", alias = "list", requires = "trace")]
+    cell: Option<String>,
+    /// Only production tasks, without the overcommit that the others need (google2011).
+    #[arg(long, requires = "trace")]
+    production: bool,
+    /// Place what `kubectl get nodes,pods -A -o json` printed into this file.
+    #[arg(long, value_name = "FILE", group = "source")]
+    cluster: Option<PathBuf>,
+    /// Read machines from a table; docs/inputs.md has the columns.
+    #[arg(long = "machines", value_name = "FILE.csv", requires = "jobs_file", group = "source")]
+    machines_file: Option<PathBuf>,
+    /// Read jobs from a table; docs/inputs.md has the columns.
+    #[arg(long = "jobs", value_name = "FILE.csv", requires = "machines_file")]
+    jobs_file: Option<PathBuf>,
+    /// How many machines the synthetic cell has.
+    #[arg(long, value_name = "N", default_value_t = 10_000, conflicts_with = "source",
+          value_parser = clap::value_parser!(u32).range(10..=1_000_000))]
+    synthetic: u32,
+    /// How many hours of work the synthetic workload has.
+    #[arg(long, value_name = "N", default_value_t = 24, conflicts_with = "source",
+          value_parser = clap::value_parser!(u32).range(1..=168))]
+    hours: u32,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum Trace {
+    /// The Google cell of May 2011: 12,477 machines, 190,926 tasks.
+    #[value(name = "google2011")]
+    Google2011,
+    /// Alibaba's GPU cluster of 2023: 1,523 machines, 8,152 tasks.
+    Openb,
+    /// Job lists made for the Omega paper's simulator.
+    OmegaSim,
+}
+
+#[derive(Debug, Args)]
+#[command(next_help_heading = "How to run")]
+struct HowArgs {
+    /// Schedulers for service jobs.
+    #[arg(long, value_name = "N", default_value_t = 1,
+          value_parser = clap::value_parser!(u32).range(1..=64))]
+    service: u32,
+    /// Schedulers for batch jobs; each takes a share of them.
+    #[arg(long, value_name = "N", default_value_t = 3,
+          value_parser = clap::value_parser!(u32).range(1..=64))]
+    batch: u32,
+    /// Claims in one transaction.
+    #[arg(long, value_name = "N", default_value_t = 100,
+          value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    claims: u32,
+    /// How far a scheduler looks for machines.
+    #[arg(long, value_enum, default_value = "adaptive")]
+    search: SearchArg,
+    /// Refuse a whole transaction if a part of it conflicts.
+    #[arg(long)]
+    all_or_nothing: bool,
+    /// Take it for a conflict if a claim's machine changed at all, even if the claim still fits.
+    #[arg(long)]
+    sequence_check: bool,
+    /// Let N seconds of the workload pass in one second, instead of as fast as possible.
+    #[arg(long, value_name = "N", value_parser = speed)]
+    speed: Option<f64>,
+    /// The seed of everything random.
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    seed: u64,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum SearchArg {
+    /// At every machine of a small cell, at some of a large one.
+    Adaptive,
+    /// At every machine.
+    Full,
+    /// From a random machine on, until 64 fit.
+    Sampled,
+    /// The same, skipping machines that cannot fit.
+    Indexed,
+}
+
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Output")]
+struct OutputArgs {
+    /// Write the whole result as JSON.
+    #[arg(long, value_name = "FILE")]
+    json: Option<PathBuf>,
+    /// Write the result as a page with plots and a heat map.
+    #[arg(long, value_name = "FILE.html")]
+    report: Option<PathBuf>,
+    /// Show no progress.
+    #[arg(long, short)]
+    quiet: bool,
+}
+
+fn speed(text: &str) -> Result<f64, String> {
+    match text.parse::<f64>() {
+        Ok(speed) if speed.is_finite() && speed > 0.0 => Ok(speed),
+        _ => Err("a number above 0, such as 1 or 60".to_owned()),
+    }
+}
+
+/// Why `omega run` failed. One line for the user.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum Error {
+    #[error(transparent)]
+    Load(#[from] LoadError),
+    #[error("{input}: {why}")]
+    Run { input: String, why: RunError },
+    #[error("{}: cannot write: {why}", file.display())]
+    Write { file: PathBuf, why: std::io::Error },
+}
+
+pub(crate) fn run(args: &RunArgs) -> Result<(), Error> {
+    // A result that cannot be written is better known before the run than after it.
+    for file in [&args.output.json, &args.output.report].into_iter().flatten() {
+        write(file, "")?;
+    }
+    let workload = load(&args.input, args.how.seed)?;
+    let input = workload.name.clone();
+    let bar = Bar::new(args.output.quiet);
+    let run = omega_bench::run::run(workload, &options(&args.how), &mut |p| bar.show(p));
+    bar.clear();
+    let result = run.map_err(|why| Error::Run { input, why })?;
+    print!("{}", report::table::render(&result));
+    show(&args.output, &result)
+}
+
+fn show(output: &OutputArgs, result: &RunReport) -> Result<(), Error> {
+    if let Some(file) = &output.json {
+        write(file, &report::json(result))?;
+    }
+    if let Some(file) = &output.report {
+        write(file, &report::page::render(result))?;
+    }
+    Ok(())
+}
+
+fn write(file: &Path, text: &str) -> Result<(), Error> {
+    std::fs::write(file, text).map_err(|why| Error::Write { file: file.to_owned(), why })
+}
+
+fn load(input: &InputArgs, seed: u64) -> Result<Workload, LoadError> {
+    if let Some(file) = &input.cluster {
+        return kube::load(file);
+    }
+    if let (Some(machines), Some(jobs)) = (&input.machines_file, &input.jobs_file) {
+        return csv::load(machines, jobs);
+    }
+    let (Some(trace), Some(data)) = (input.trace, &input.data) else {
+        return Ok(synth::synthesize(&synth::SynthOptions {
+            machines: input.synthetic,
+            span_hours: input.hours,
+            seed,
+            ..synth::SynthOptions::default()
+        }));
+    };
+    let part = |default: &'static str| input.cell.as_deref().unwrap_or(default);
+    match trace {
+        Trace::Google2011 => {
+            let production = match input.production {
+                true => google2011::Production::OnlyProduction,
+                false => google2011::Production::All,
+            };
+            google2011::load(data, &google2011::GoogleOptions { production })
+        }
+        Trace::Openb => openb::load(data, part("default")),
+        Trace::OmegaSim => omega_sim::load(data, part("M")),
+    }
+}
+
+fn options(how: &HowArgs) -> RunOptions {
+    RunOptions {
+        service_schedulers: how.service,
+        batch_schedulers: how.batch,
+        claims_max: how.claims as usize,
+        granularity: match how.all_or_nothing {
+            true => Granularity::AllOrNothing,
+            false => Granularity::Incremental,
+        },
+        check: match how.sequence_check {
+            true => ConflictCheck::SequenceNumber,
+            false => ConflictCheck::ResourceFit,
+        },
+        search: match how.search {
+            SearchArg::Adaptive => Search::Adaptive,
+            SearchArg::Full => Search::Full,
+            SearchArg::Sampled => Search::Sampled { feasible: 64 },
+            SearchArg::Indexed => Search::Indexed { feasible: 64 },
+        },
+        pace: how.speed.map_or(Pace::Fastest, Pace::Speed),
+        seed: how.seed,
+    }
+}
