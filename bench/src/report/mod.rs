@@ -1,6 +1,24 @@
 //! What came out of a run, as one value: the table, the JSON file and the page show it.
+//!
+//! [`table`] is for the terminal, [`json`] for programs, [`page`] for the eye. All three are text
+//! made of a [`RunReport`] alone; `docs/report.md` describes its fields for readers of the file.
 
 use serde::Serialize;
+use std::collections::BTreeMap;
+
+pub mod page;
+pub mod table;
+
+mod axis;
+mod grid;
+mod heat;
+mod html;
+mod lists;
+mod number;
+mod plot;
+#[cfg(test)]
+mod testing;
+mod text;
 
 /// The result of a run.
 #[derive(Clone, Debug, Default, Serialize)]
@@ -126,4 +144,42 @@ pub struct MachineHeat {
     pub place: String,
     /// Claimed share of its capacity, by resource kind; none where it has none.
     pub used: Vec<Option<f64>>,
+}
+
+impl RunReport {
+    /// What all schedulers did together. Quantiles are zero: those of several do not add up.
+    #[must_use]
+    pub fn all_schedulers(&self) -> SchedulerReport {
+        let mut all = SchedulerReport { name: "all".to_string(), ..Default::default() };
+        let mut reasons: BTreeMap<&str, u64> = BTreeMap::new();
+        for scheduler in &self.schedulers {
+            all.placements += scheduler.placements;
+            all.decisions += scheduler.decisions;
+            all.transactions += scheduler.transactions;
+            all.claims += scheduler.claims;
+            all.conflicts += scheduler.conflicts;
+            all.deciding_s += scheduler.deciding_s;
+            all.wasted_s += scheduler.wasted_s;
+            for (reason, claims) in &scheduler.conflict_reasons {
+                *reasons.entry(reason).or_default() += claims;
+            }
+        }
+        all.conflict_reasons =
+            reasons.into_iter().map(|(reason, claims)| (reason.to_string(), claims)).collect();
+        // The sort is stable: reasons of the same weight stay in the order of their names.
+        all.conflict_reasons.sort_by_key(|(_, claims)| std::cmp::Reverse(*claims));
+        all
+    }
+}
+
+/// The report as indented JSON, with a line break at its end. `docs/report.md` describes it.
+///
+/// # Panics
+/// Never: every key is text, and nothing is written but to memory.
+#[must_use]
+pub fn json(report: &RunReport) -> String {
+    let mut text = serde_json::to_string_pretty(report)
+        .expect("a report holds only what JSON has, and memory takes all that is written");
+    text.push('\n');
+    text
 }
