@@ -1,6 +1,6 @@
 //! Axes: where the ticks stand, and what is written beside them.
 
-use super::number::{percent, short};
+use super::number::{amount, short};
 
 /// What the numbers of a plot are.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -34,7 +34,7 @@ impl Axis {
         let steps = (max / step - 1e-9).ceil().max(1.0);
         let high = steps * step;
         let label = |value: f64| match unit {
-            Unit::Share => percent(value).replace(".0 %", " %"),
+            Unit::Share => format!("{} %", amount(value * 100.0)),
             Unit::Count | Unit::Amount => short(value),
         };
         let ticks = (0..=steps as usize)

@@ -8,7 +8,7 @@ pub(super) const CELLS_MAX: usize = 20_000;
 /// The blocks that one map shows. With more places, all machines stand in one block.
 const BLOCKS_MAX: usize = 48;
 /// The pixels that the map may use on a wide screen.
-const AREA: (usize, usize) = (1_136, 480);
+const AREA: (usize, usize) = (1_128, 480);
 /// The pixels between two blocks, and the cells of a block's side at least.
 const GAP: usize = 24;
 const COLUMNS_MIN: usize = 8;

@@ -6,9 +6,9 @@
 //! A row of cells of one colour is one dashed line: the map of 12,500 machines is 100 kB.
 
 use super::grid::{Block, Grid};
-use super::html::{escape, section};
+use super::html::{label, section};
 use super::number::{NOTHING, count, percent, plural, wide};
-use super::text::clip;
+use super::text::{clean, clip};
 use super::{MachineHeat, RunReport};
 use serde::Serialize;
 
@@ -26,14 +26,13 @@ const KINDS_MAX: usize = 8;
 /// What the script shows at the pointer, in the order of the map.
 #[derive(Debug, Default, Serialize)]
 pub(super) struct Readings {
+    /// The name of each cell's machine, or of its first and last.
     names: Vec<String>,
     kinds: Vec<String>,
-    /// By kind, thousandths of the capacity; below zero if there is none.
+    /// By kind and cell, thousandths of the capacity; below zero if there is none.
     used: Vec<Vec<i64>>,
-    /// Machines in a cell.
-    share: usize,
     columns: usize,
-    /// The place of each block and its first machine.
+    /// The place of each block and its first cell.
     blocks: Vec<(String, usize)>,
 }
 
@@ -51,7 +50,7 @@ pub(super) fn render(report: &RunReport) -> (String, Readings) {
     let mut panels = String::new();
     for kind in 0..kinds {
         let checked = if kind == 0 { " checked" } else { "" };
-        let name = escape(&report.resources[kind].name);
+        let name = label(&report.resources[kind].name);
         tabs.push_str(&format!(
             "<input type=\"radio\" name=\"kind\" id=\"kind{kind}\"{checked}>\
              <label for=\"kind{kind}\">{name}</label>"
@@ -111,7 +110,7 @@ fn legend(heat: &[MachineHeat], kind: usize) -> String {
     let entries: String = (0..shown).map(entry).collect();
     format!(
         "<div class=\"scale\"><ul>{entries}</ul>\
-         <p class=\"unit\">claimed, up to … % of the capacity; machines above</p></div>"
+         <p class=\"unit\">claimed, up to … % of the capacity; above, how many machines</p></div>"
     )
 }
 
@@ -136,11 +135,11 @@ fn block_map(
     } else if block.place.is_empty() {
         "no place".to_string()
     } else {
-        escape(&block.place)
+        label(&block.place)
     };
     format!(
         "<figure class=\"block\"><figcaption><b title=\"{name}\">{name}</b> \
-         <span>{}, {} claimed</span></figcaption>\
+         <span>{}, mean {}</span></figcaption>\
          <svg data-block=\"{index}\" width=\"{}\" viewBox=\"0 0 {} {rows}\" aria-hidden=\"true\">\
          {paths}</svg></figure>",
         plural(wide(block.machines.len()), "machine"),
@@ -187,29 +186,35 @@ fn mean(shares: &[Option<f64>]) -> Option<f64> {
     (there > 0).then(|| shares.iter().flatten().sum::<f64>() / there as f64)
 }
 
-/// The names and shares of all machines in the order of the map.
+/// The names and shares of all cells in the order of the map.
 fn readings(report: &RunReport, grid: &Grid, kinds: usize) -> Readings {
-    let machines = || grid.blocks.iter().flat_map(|block| &block.machines);
-    let thousandths =
-        |share: Option<f64>| share.map_or(-1, |share| (share * 1_000.0).round() as i64);
-    let mut first = 0;
-    Readings {
-        names: machines().map(|&m| clip(&report.heat[m].name, NAME_CHARS_MAX)).collect(),
-        kinds: report.resources[..kinds].iter().map(|resource| resource.name.clone()).collect(),
-        used: (0..kinds)
-            .map(|kind| machines().map(|&m| thousandths(used(&report.heat[m], kind))).collect())
-            .collect(),
-        share: grid.share,
+    let mut readings = Readings {
+        kinds: report.resources[..kinds].iter().map(|resource| clean(&resource.name)).collect(),
+        used: vec![Vec::new(); kinds],
         columns: grid.columns,
-        blocks: grid
-            .blocks
-            .iter()
-            .map(|block| {
-                let entry = (block.place.clone(), first);
-                first += block.machines.len();
-                entry
-            })
-            .collect(),
+        ..Readings::default()
+    };
+    for block in &grid.blocks {
+        readings.blocks.push((clean(&block.place), readings.names.len()));
+        for cell in block.machines.chunks(grid.share) {
+            readings.names.push(cell_name(report, cell));
+            for (kind, column) in readings.used.iter_mut().enumerate() {
+                let shares: Vec<Option<f64>> =
+                    cell.iter().map(|&machine| used(&report.heat[machine], kind)).collect();
+                column.push(mean(&shares).map_or(-1, |share| (share * 1_000.0).round() as i64));
+            }
+        }
+    }
+    readings
+}
+
+/// The name of a cell's machine, or of its first and last.
+fn cell_name(report: &RunReport, cell: &[usize]) -> String {
+    let name = |&machine: &usize| clip(&clean(&report.heat[machine].name), NAME_CHARS_MAX);
+    match cell {
+        [] => String::new(),
+        [only] => name(only),
+        [first, .., last] => format!("{} … {}", name(first), name(last)),
     }
 }
 

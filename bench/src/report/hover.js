@@ -48,19 +48,13 @@
   }
 
   const share = (thousandths) => thousandths < 0 ? 'none' : (thousandths / 10).toFixed(1) + ' %';
-  const describe = (block, cell) => {
+  const describe = (block, inBlock) => {
     const [place, first] = heat.blocks[block];
     const end = block + 1 < heat.blocks.length ? heat.blocks[block + 1][1] : heat.names.length;
-    const from = first + cell * heat.share;
-    const to = Math.min(from + heat.share, end);
-    if (from >= to) return null;
-    const names = to - from === 1 ? heat.names[from] : heat.names[from] + ' … ' + heat.names[to - 1];
-    const lines = heat.kinds.map((kind, index) => {
-      const there = heat.used[index].slice(from, to).filter((value) => value >= 0);
-      const mean = there.length ? there.reduce((a, b) => a + b) / there.length : -1;
-      return kind + ': ' + share(mean);
-    });
-    return [names, ...(place ? [place] : []), ...lines].join('\n');
+    const cell = first + inBlock;
+    if (cell >= end) return null;
+    const lines = heat.kinds.map((kind, index) => kind + ': ' + share(heat.used[index][cell]));
+    return [heat.names[cell], ...(place ? [place] : []), ...lines].join('\n');
   };
   const hide = () => { tip.hidden = true; };
   for (const map of document.querySelectorAll('svg[data-block]')) {

@@ -1,7 +1,10 @@
 //! Text inside a page. Names come from files that anyone may have written: none becomes markup.
 
-use super::text::clean;
+use super::text::{clean, clip};
 use serde::Serialize;
+
+/// The characters of a label: two lines of a narrow screen.
+const LABEL_CHARS_MAX: usize = 64;
 
 /// The text for an element or a quoted attribute.
 pub(super) fn escape(text: &str) -> String {
@@ -17,6 +20,11 @@ pub(super) fn escape(text: &str) -> String {
         }
     }
     safe
+}
+
+/// A name, escaped, of a length that a label has room for. The JSON file has the whole name.
+pub(super) fn label(name: &str) -> String {
+    escape(&clip(name, LABEL_CHARS_MAX))
 }
 
 /// The value as JSON inside a `<script>`. Nothing in it can end the script, for it holds no `<`:

@@ -3,7 +3,7 @@
 //! Each cell repeats its column's name in an attribute: on a narrow screen the style sheet turns
 //! rows into cards and shows it there.
 
-use super::html::{escape, section};
+use super::html::{escape, label, section};
 use super::number::{NOTHING, count, duration, percent, percent_of, plural, wide};
 use super::{ResourceReport, RunReport, SchedulerReport, Unplaced};
 
@@ -28,9 +28,9 @@ const SCHEDULER_COLUMNS: [Column; 10] = [
     ("Refused for", "words"),
 ];
 const RESOURCE_COLUMNS: [Column; 4] =
-    [("Resource", "name"), ("Capacity", "number"), ("At the end", "bar"), ("Peak", "bar")];
+    [("Resource", "name"), ("Capacity", "amount"), ("At the end", "meter"), ("Peak", "meter")];
 const UNPLACED_COLUMNS: [Column; 4] =
-    [("Reason", "name"), ("Tasks", "bar"), ("Jobs", "number"), ("One of the jobs", "words")];
+    [("Reason", "name"), ("Tasks", "meter"), ("Jobs", "number"), ("One of the jobs", "words")];
 
 /// What each scheduler did.
 pub(super) fn schedulers(report: &RunReport) -> String {
@@ -57,7 +57,7 @@ pub(super) fn schedulers(report: &RunReport) -> String {
 fn scheduler_row(scheduler: &SchedulerReport, [p50, p99]: [String; 2], tag: &str) -> String {
     let shown = scheduler.conflict_reasons.iter().take(CONFLICT_REASONS_MAX);
     let mut reasons: Vec<String> =
-        shown.map(|(reason, claims)| format!("{} ({})", escape(reason), count(*claims))).collect();
+        shown.map(|(reason, claims)| format!("{} ({})", label(reason), count(*claims))).collect();
     match scheduler.conflict_reasons.len().saturating_sub(CONFLICT_REASONS_MAX) {
         0 => {}
         more => reasons.push(format!("{more} more")),
@@ -65,7 +65,7 @@ fn scheduler_row(scheduler: &SchedulerReport, [p50, p99]: [String; 2], tag: &str
     let refused = percent_of(scheduler.conflicts as f64, scheduler.claims as f64);
     let wasted = percent_of(scheduler.wasted_s, scheduler.deciding_s);
     let cells = [
-        escape(&scheduler.name),
+        label(&scheduler.name),
         count(scheduler.placements),
         count(scheduler.decisions),
         p50,
@@ -98,8 +98,8 @@ fn resource_row(resource: &ResourceReport, most: f64) -> String {
         bar(&percent(share), share / most, class)
     };
     let cells = [
-        escape(&resource.name),
-        escape(&resource.capacity),
+        label(&resource.name),
+        label(&resource.capacity),
         share(resource.used_at_end),
         share(resource.used_at_peak),
     ];

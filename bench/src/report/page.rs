@@ -12,6 +12,7 @@
 
 use super::html::{escape, script_data};
 use super::number::{NOTHING, amount, count, duration, percent, percent_of, plural, wide};
+use super::text::clip;
 use super::{RunReport, heat, lists, plot};
 use serde::Serialize;
 
@@ -90,7 +91,10 @@ fn key_figures(report: &RunReport) -> String {
         .max_by(|a, b| a.used_at_end.total_cmp(&b.used_at_end));
     let (used, fullest) = fullest.map_or((NOTHING.to_string(), String::new()), |resource| {
         let peak = percent(resource.used_at_peak);
-        (percent(resource.used_at_end), format!("{} at the end, peak {peak}", resource.name))
+        (
+            percent(resource.used_at_end),
+            format!("{} at the end, peak {peak}", clip(&resource.name, 32)),
+        )
     });
     let refused = percent_of(all.conflicts as f64, all.claims as f64);
     let wasted = percent_of(all.wasted_s, all.deciding_s);

@@ -4,7 +4,7 @@
 //! they keep their size on a narrow screen.
 
 use super::axis::{Axis, Unit};
-use super::html::{escape, section};
+use super::html::{label, section};
 use super::number::{NOTHING, amount, count, duration, percent};
 use super::{RunReport, Sample};
 use serde::Serialize;
@@ -227,16 +227,16 @@ fn legend_entry(index: usize, line: &Line, plot: &Plot) -> String {
         "<span class=\"key l{}\"><svg viewBox=\"0 0 18 4\" aria-hidden=\"true\">\
          <path d=\"M0 2H18\"/></svg>{} <b>{last}</b></span>",
         index % COLOURS,
-        escape(&line.name),
+        label(&line.name),
     )
 }
 
 /// The labels of an axis, each at its place from the side that is named.
 fn labels(axis: &Axis, side: &str) -> String {
-    let label = |(at, text): &(f64, String)| {
+    let tick = |(at, text): &(f64, String)| {
         format!("<span style=\"{side}:{:.2}%\">{text}</span>", at * 100.0)
     };
-    axis.ticks.iter().map(label).collect()
+    axis.ticks.iter().map(tick).collect()
 }
 
 /// A thin line at each tick, a strong one where everything is claimed.

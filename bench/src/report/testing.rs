@@ -139,11 +139,13 @@ fn unplaced(pending: usize) -> Vec<Unplaced> {
         ("memory: the largest free machine has 61 GiB of the 96 GiB", 0.22, "index-build-7"),
         ("no machine has the label disk=nvme in zone-d", 0.08, "cache-3"),
     ];
+    let mut left = pending;
     let unplaced = |(reason, share, example): (&str, f64, &str)| {
-        let tasks = (pending as f64 * share) as usize;
+        let tasks = ((pending as f64 * share).ceil() as usize).min(left);
+        left -= tasks;
         Unplaced { reason: reason.into(), jobs: tasks / 8 + 1, tasks, example: example.into() }
     };
-    reasons.map(unplaced).to_vec()
+    reasons.map(unplaced).into_iter().filter(|entry| entry.tasks > 0).collect()
 }
 
 /// A small report with a hostile and endless name wherever a name may be.
@@ -162,6 +164,7 @@ pub(super) fn hostile() -> RunReport {
     report.resources[2].capacity = evil.into();
     report.resources[2].used_at_end = 1.3;
     report.resources[1].used_at_end = f64::NAN;
+    report.unplaced = unplaced(700);
     report.unplaced[0].reason = evil.into();
     report.unplaced[1].example = long.clone();
     for (index, machine) in report.heat.iter_mut().enumerate() {
