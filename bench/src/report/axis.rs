@@ -27,7 +27,12 @@ pub(super) struct Axis {
 impl Axis {
     /// From zero to a round number that is not less than `max`.
     pub(super) fn of_values(max: f64, unit: Unit) -> Axis {
-        let max = if max.is_finite() && max > 0.0 { max } else { 1.0 };
+        // A line that stays at zero needs an axis too.
+        let max = match unit {
+            _ if max.is_finite() && max > 0.0 => max,
+            Unit::Share => 0.01,
+            Unit::Count | Unit::Amount => 1.0,
+        };
         let least = if unit == Unit::Count { 1.0 } else { 0.0 };
         // Four steps leave room between labels in the lowest plot there is.
         let step = round_step(max / 4.0).max(least);
@@ -47,7 +52,7 @@ impl Axis {
     pub(super) fn of_time(from: f64, to: f64) -> Axis {
         let span = (to - from).max(0.0);
         let (unit, seconds, steps): (_, _, &[f64]) = match span {
-            s if s >= 3.0 * 86_400.0 => ("days", 86_400.0, &[0.5, 1.0, 2.0, 5.0, 7.0, 14.0, 28.0]),
+            s if s >= 3.0 * 86_400.0 => ("days", 86_400.0, &[0.5, 1.0, 2.0, 5.0, 7.0]),
             s if s >= 3.0 * 3_600.0 => ("hours", 3_600.0, &[0.5, 1.0, 2.0, 3.0, 6.0, 12.0]),
             s if s >= 180.0 => ("minutes", 60.0, &[0.5, 1.0, 2.0, 5.0, 10.0, 15.0, 30.0]),
             _ => ("seconds", 1.0, &[]),
@@ -59,11 +64,16 @@ impl Axis {
             .find(|&step| step >= rough)
             .unwrap_or_else(|| round_step(rough.max(1e-6)))
             * seconds;
-        let (low, high) = if span > 0.0 { (from, to) } else { (from, from + step) };
+        if span == 0.0 {
+            // One moment stands in the middle.
+            let ticks = vec![(0.5, short(from / seconds))];
+            return Axis { low: from - step, high: from + step, ticks, unit };
+        }
+        let (low, high) = (from, to);
         let first = (low / step - 1e-9).ceil();
         let ticks = (0..12)
             .map(|index| (first + f64::from(index)) * step)
-            .take_while(|&at| span > 0.0 && at <= high + step * 1e-9)
+            .take_while(|&at| at <= high + step * 1e-9)
             .map(|at| ((at - low) / (high - low), short(at / seconds)))
             .collect();
         Axis { low, high, ticks, unit }
@@ -99,6 +109,7 @@ mod tests {
             (0.031, Unit::Share, "0 % | 1 % | 2 % | 3 % | 4 %"),
             (3.0, Unit::Count, "0 | 1 | 2 | 3"),
             (0.0, Unit::Count, "0 | 1"),
+            (0.0, Unit::Share, "0 % | 0.25 % | 0.5 % | 0.75 % | 1 %"),
             (f64::NAN, Unit::Amount, "0 | 0.25 | 0.5 | 0.75 | 1"),
             (151_000.0, Unit::Count, "0 | 50k | 100k | 150k | 200k"),
         ] {
@@ -113,7 +124,8 @@ mod tests {
             (3_600.0, "0 | 10 | 20 | 30 | 40 | 50 | 60", "minutes"),
             (86_400.0, "0 | 6 | 12 | 18 | 24", "hours"),
             (29.0 * 86_400.0, "0 | 5 | 10 | 15 | 20 | 25", "days"),
-            (0.0, "", "seconds"),
+            (99.0 * 86_400.0, "0 | 20 | 40 | 60 | 80", "days"),
+            (0.0, "0", "seconds"),
         ] {
             let axis = Axis::of_time(0.0, to);
             assert_eq!((labels(&axis).as_str(), axis.unit), (text, unit));

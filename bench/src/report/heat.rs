@@ -89,7 +89,8 @@ fn legend(heat: &[MachineHeat], kind: usize) -> String {
     for machine in heat {
         machines[shade(used(machine, kind))] += 1;
     }
-    let most = machines.iter().copied().max().unwrap_or(0).max(1);
+    // Most machines may have none of a rare resource: that bar is cut, so that others can be seen.
+    let most = machines[..SHADE_NONE].iter().copied().max().unwrap_or(0).max(1);
     let entry = |index: usize| {
         let (name, meaning) = match index {
             0 => ("0".to_string(), "with nothing claimed".to_string()),
@@ -98,7 +99,7 @@ fn legend(heat: &[MachineHeat], kind: usize) -> String {
             tenth => (format!("{}", tenth * 10), format!("up to {} % claimed", tenth * 10)),
         };
         let number = machines[index];
-        let height = 100.0 * number as f64 / most as f64;
+        let height = 100.0 * number.min(most) as f64 / most as f64;
         let amount = if number == 0 { String::new() } else { count(wide(number)) };
         format!(
             "<li title=\"{} {meaning}\"><span class=\"bar\"><b>{amount}</b>\

@@ -111,7 +111,7 @@ pub(super) fn unplaced(report: &RunReport) -> String {
     let title = "Not placed";
     if report.unplaced.is_empty() {
         let text = match report.pending {
-            0 => "Every task that came found a machine.".to_string(),
+            0 => "No task waits at the end.".to_string(),
             tasks => format!("{} at the end, no reason known.", waiting(tasks)),
         };
         return section(title, &format!("<p class=\"none\">{text}</p>\n"));

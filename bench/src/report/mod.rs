@@ -183,3 +183,52 @@ pub fn json(report: &RunReport) -> String {
     text.push('\n');
     text
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_file_is_json_whatever_the_numbers_are() {
+        let mut report = testing::hostile();
+        report.wall_s = f64::NAN;
+        let value: serde_json::Value = serde_json::from_str(&json(&report)).unwrap();
+        assert!(value["wall_s"].is_null(), "JSON has no such number");
+        assert_eq!(value["name"], report.name.as_str());
+        assert_eq!(value["series"].as_array().unwrap().len(), report.series.len());
+    }
+
+    #[test]
+    fn every_field_of_the_file_is_in_the_docs() {
+        fn names(value: &serde_json::Value, found: &mut Vec<String>) {
+            for (name, inner) in value.as_object().into_iter().flatten() {
+                found.push(name.clone());
+                names(inner, found);
+            }
+            value.as_array().into_iter().flatten().for_each(|inner| names(inner, found));
+        }
+        let docs = include_str!("../../../docs/report.md");
+        let mut found = Vec::new();
+        names(&serde_json::to_value(testing::example(40, 2, 80)).unwrap(), &mut found);
+        assert!(found.iter().any(|name| name == "example"), "every list has an entry");
+        for name in found {
+            assert!(docs.contains(&format!("\n| `{name}` |")), "docs/report.md has no `{name}`");
+        }
+    }
+
+    #[test]
+    fn the_sum_merges_the_reasons() {
+        let scheduler = |reasons: &[(&str, u64)]| SchedulerReport {
+            claims: 10,
+            conflict_reasons: reasons.iter().map(|&(r, n)| (r.to_string(), n)).collect(),
+            ..SchedulerReport::default()
+        };
+        let report = RunReport {
+            schedulers: vec![scheduler(&[("a", 3), ("b", 1)]), scheduler(&[("b", 5), ("c", 3)])],
+            ..RunReport::default()
+        };
+        let all = report.all_schedulers();
+        let expected = [("b", 6), ("a", 3), ("c", 3)].map(|(r, n)| (r.to_string(), n));
+        assert_eq!((all.claims, all.conflict_reasons), (20, expected.to_vec()));
+    }
+}

@@ -81,7 +81,7 @@ fn key_figures(report: &RunReport) -> String {
     };
     let started = match report.placed_at_start {
         0 => format!("{} finished", plural(report.finished, "task")),
-        start => format!("and {} at the start", plural(wide(start), "task")),
+        start => format!("{} ran at the start", plural(wide(start), "task")),
     };
     // What is claimed most decides how many more tasks fit.
     let fullest = report
@@ -122,6 +122,77 @@ fn key_figures(report: &RunReport) -> String {
 
 /// The share of tasks that wait.
 fn tasks_of(report: &RunReport) -> String {
-    let share = percent_of(report.pending as f64, report.tasks as f64);
-    format!("{share} of {}", plural(wide(report.tasks), "task"))
+    let tasks = plural(wide(report.tasks), "task");
+    match report.tasks {
+        0 => format!("of {tasks}"),
+        all => format!("{} of {tasks}", percent_of(report.pending as f64, all as f64)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::report::testing::{example, hostile};
+
+    #[test]
+    fn a_page_shows_every_part() {
+        let page = render(&example(1_000, 4, 200));
+        for part in [
+            "<title>synthetic, three schedulers side by side</title>",
+            "Utilisation",
+            "Throughput",
+            "Conflicts",
+            "<label for=\"kind2\">accelerators</label>",
+            "zone-d",
+            "batch-1",
+            "no machine has 8 accelerators left",
+            "Constraints on the kernel&#39;s version were left out",
+            "prefers-color-scheme: dark",
+        ] {
+            assert!(page.contains(part), "no {part:?}");
+        }
+        assert_eq!(page.matches("<figure class=\"plot\"").count(), 5);
+        assert_eq!(page.matches("<svg data-block").count(), 3 * 4);
+    }
+
+    #[test]
+    fn a_page_needs_nothing_else() {
+        let page = render(&example(100, 2, 20));
+        for outside in ["http:", "https:", "@import", "url(", "src=", "fetch("] {
+            assert!(!page.contains(outside), "{outside}");
+        }
+    }
+
+    #[test]
+    fn names_do_not_become_markup_anywhere() {
+        let page = render(&hostile());
+        assert_eq!(page.matches("<script").count(), 2);
+        assert_eq!(page.matches("</script").count(), 2);
+        assert!(!page.contains("<img"));
+        assert!(!page.contains('\u{1b}'));
+        let data = page.split("id=\"readings\">").nth(1).unwrap();
+        let data = data.split("</script>").next().unwrap();
+        let readings: serde_json::Value = serde_json::from_str(data).unwrap();
+        assert_eq!(readings["heat"]["names"].as_array().unwrap().len(), 600);
+    }
+
+    #[test]
+    fn the_page_of_a_large_cell_is_small() {
+        // A month of one cell of the 2011 trace: a mail can carry it.
+        let bytes = render(&example(12_500, 4, 700)).len();
+        assert!(bytes < 1_500_000, "{bytes} bytes");
+        let bytes = render(&example(100_000, 4, 700)).len();
+        assert!(bytes < 2_000_000, "{bytes} bytes");
+    }
+
+    #[test]
+    fn reports_with_little_in_them_have_a_page() {
+        let no_heat = RunReport { heat: Vec::new(), ..example(10, 2, 5) };
+        let no_kinds = RunReport { resources: Vec::new(), ..example(10, 2, 5) };
+        for report in [RunReport::default(), example(1, 0, 1), example(3, 3, 2), no_heat, no_kinds]
+        {
+            let page = render(&report);
+            assert!(page.ends_with("</html>\n") && !page.contains("NaN"));
+        }
+    }
 }

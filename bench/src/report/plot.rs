@@ -146,25 +146,27 @@ impl Line {
         self.values.iter().map(text).collect()
     }
 
-    /// Its path, broken where there is no value. A point between two breaks is a dot.
-    fn path(&self, samples: &[&Sample], time: &Axis, axis: &Axis) -> String {
-        let mut path = String::new();
-        let mut pen_down = false;
-        for (sample, value) in samples.iter().zip(&self.values) {
-            let Some(value) = value else {
-                pen_down = false;
-                continue;
-            };
-            let x = time.place(sample.workload_s) * SIZE.0;
-            let y = (1.0 - axis.place(*value)) * SIZE.1;
-            // The line without length makes the first point visible if it is the only one.
-            path.push_str(&match pen_down {
-                true => format!("L{x:.1} {y:.2}"),
-                false => format!("M{x:.1} {y:.2}h0"),
-            });
-            pen_down = true;
+    /// Its path, broken where there is no value, and a path of the points between two breaks: they
+    /// are dots, as a line has no length there.
+    fn paths(&self, samples: &[&Sample], time: &Axis, axis: &Axis) -> (String, String) {
+        let points: Vec<Option<String>> = samples
+            .iter()
+            .zip(&self.values)
+            .map(|(sample, value)| {
+                let x = time.place(sample.workload_s) * SIZE.0;
+                value.map(|value| format!("{x:.1} {:.2}", (1.0 - axis.place(value)) * SIZE.1))
+            })
+            .collect();
+        let (mut line, mut dots) = (String::new(), String::new());
+        for run in points.split(Option::is_none) {
+            let run: Vec<&str> = run.iter().flatten().map(String::as_str).collect();
+            match run[..] {
+                [] => {}
+                [point] => dots.push_str(&format!("M{point}h0")),
+                _ => line.push_str(&format!("M{}", run.join("L"))),
+            }
         }
-        path
+        (line, dots)
     }
 
     /// The area below it, if it is whole: between breaks nothing is known.
@@ -193,9 +195,13 @@ fn figure(index: usize, plot: &Plot, samples: &[&Sample], time: &Axis) -> String
         .iter()
         .enumerate()
         .map(|(i, line)| {
-            let path = line.path(samples, time, &axis);
+            let (path, dots) = line.paths(samples, time, &axis);
             let area = if single { line.area(&path) } else { String::new() };
-            format!("<g class=\"line l{}\">{area}<path d=\"{path}\"/></g>", i % COLOURS)
+            format!(
+                "<g class=\"line l{}\">{area}<path d=\"{path}\"/>\
+                 <path class=\"dots\" d=\"{dots}\"/></g>",
+                i % COLOURS
+            )
         })
         .collect();
     format!(
@@ -253,6 +259,19 @@ fn grid_lines(axis: &Axis, plot: &Plot) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn lines_break_and_lone_points_are_dots() {
+        let at = |workload_s| Sample { workload_s, ..Sample::default() };
+        let samples = [at(0.0), at(25.0), at(50.0), at(75.0), at(100.0)];
+        let samples: Vec<&Sample> = samples.iter().collect();
+        let values = vec![Some(0.0), Some(1.0), None, Some(0.5), None];
+        let line = Line { name: String::new(), values };
+        let (time, axis) = (Axis::of_time(0.0, 100.0), Axis::of_values(1.0, Unit::Amount));
+        let (path, dots) = line.paths(&samples, &time, &axis);
+        assert_eq!((path.as_str(), dots.as_str()), ("M0.0 100.00L250.0 0.00", "M750.0 50.00h0"));
+        assert_eq!(line.area(&path), "", "an area would fill the break");
+    }
 
     fn sample(wall_s: f64, placements: u64, conflicts: u64) -> Sample {
         Sample { wall_s, placements, conflicts, ..Sample::default() }

@@ -116,7 +116,10 @@ fn schedulers(last: &Sample) -> Vec<SchedulerReport> {
             wasted_s: last.wall_s * 0.9 * 0.021,
         }
     };
-    shares.map(scheduler).to_vec()
+    let mut schedulers = shares.map(scheduler).to_vec();
+    let placed: u64 = schedulers.iter().map(|scheduler| scheduler.placements).sum();
+    schedulers[0].placements += last.placements - placed;
+    schedulers
 }
 
 fn resources(series: &[Sample]) -> Vec<ResourceReport> {

@@ -66,7 +66,8 @@ pub(super) fn columns(rows: &[Vec<String>], aligns: &[Align], elastic: usize) ->
         .map(|cells| cells.map(|cell| cell.chars().count()).max().unwrap_or(0))
         .collect();
     let total = widths.iter().sum::<usize>() + 2 * aligns.len().saturating_sub(1);
-    widths[elastic] = widths[elastic].saturating_sub(total.saturating_sub(WIDTH)).max(8);
+    let natural = widths[elastic];
+    widths[elastic] = natural.saturating_sub(total.saturating_sub(WIDTH)).max(natural.min(8));
     let line = |row: &Vec<String>| {
         let cells: Vec<String> = row
             .iter()
