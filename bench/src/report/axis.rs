@@ -79,9 +79,10 @@ impl Axis {
         Axis { low, high, ticks, unit }
     }
 
-    /// Where a value is, from 0 to 1.
+    /// Where a value is, from 0 to 1. What is no number is at 0, so that none gets into a drawing.
     pub(super) fn place(&self, value: f64) -> f64 {
-        ((value - self.low) / (self.high - self.low)).clamp(0.0, 1.0)
+        let place = (value - self.low) / (self.high - self.low);
+        if place.is_finite() { place.clamp(0.0, 1.0) } else { 0.0 }
     }
 }
 
@@ -130,6 +131,8 @@ mod tests {
             let axis = Axis::of_time(0.0, to);
             assert_eq!((labels(&axis).as_str(), axis.unit), (text, unit));
         }
+        let broken = Axis::of_time(f64::NAN, 5.0);
+        assert!(broken.place(3.0) == 0.0 && labels(&broken) == "–");
         let late = Axis::of_time(600.0, 4_200.0);
         assert_eq!(labels(&late), "10 | 20 | 30 | 40 | 50 | 60 | 70");
         assert!(late.place(600.0) == 0.0 && late.place(4_200.0) == 1.0);

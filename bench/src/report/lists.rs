@@ -164,7 +164,7 @@ fn table(columns: &[Column], rows: &[String]) -> String {
         .map(|(name, class)| format!("<th scope=\"col\" class=\"{class}\">{name}</th>"))
         .collect();
     format!(
-        "<table>\n<thead><tr>{head}</tr></thead>\n<tbody>\n{}</tbody>\n</table>\n",
+        "<div class=\"table\"><table>\n<thead><tr>{head}</tr></thead>\n<tbody>\n{}</tbody>\n</table></div>\n",
         rows.concat()
     )
 }

@@ -113,7 +113,7 @@ fn key_figures(report: &RunReport) -> String {
     let items: String = figures
         .iter()
         .map(|(name, figure, detail)| {
-            let detail = escape(detail);
+            let detail = escape(detail).replace(" %", "&nbsp;%");
             format!("<div><dt>{name}</dt><dd>{figure}<small>{detail}</small></dd></div>\n")
         })
         .collect();
