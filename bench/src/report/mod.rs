@@ -1,6 +1,24 @@
 //! What came out of a run, as one value: the table, the JSON file and the page show it.
+//!
+//! [`table`] is for the terminal, [`json`] for programs, [`page`] for the eye. All three are text
+//! made of a [`RunReport`] alone; `docs/report.md` describes its fields for readers of the file.
 
 use serde::Serialize;
+use std::collections::BTreeMap;
+
+pub mod page;
+pub mod table;
+
+mod axis;
+mod grid;
+mod heat;
+mod html;
+mod lists;
+mod number;
+mod plot;
+#[cfg(test)]
+mod testing;
+mod text;
 
 /// The result of a run.
 #[derive(Clone, Debug, Default, Serialize)]
@@ -128,4 +146,91 @@ pub struct MachineHeat {
     pub place: String,
     /// Claimed share of its capacity, by resource kind; none where it has none.
     pub used: Vec<Option<f64>>,
+}
+
+impl RunReport {
+    /// What all schedulers did together. Quantiles are zero: those of several do not add up.
+    #[must_use]
+    pub fn all_schedulers(&self) -> SchedulerReport {
+        let mut all = SchedulerReport { name: "all".to_string(), ..Default::default() };
+        let mut reasons: BTreeMap<&str, u64> = BTreeMap::new();
+        for scheduler in &self.schedulers {
+            all.placements += scheduler.placements;
+            all.decisions += scheduler.decisions;
+            all.transactions += scheduler.transactions;
+            all.claims += scheduler.claims;
+            all.conflicts += scheduler.conflicts;
+            all.deciding_s += scheduler.deciding_s;
+            all.wasted_s += scheduler.wasted_s;
+            for (reason, claims) in &scheduler.conflict_reasons {
+                *reasons.entry(reason).or_default() += claims;
+            }
+        }
+        all.conflict_reasons =
+            reasons.into_iter().map(|(reason, claims)| (reason.to_string(), claims)).collect();
+        // The sort is stable: reasons of the same weight stay in the order of their names.
+        all.conflict_reasons.sort_by_key(|(_, claims)| std::cmp::Reverse(*claims));
+        all
+    }
+}
+
+/// The report as indented JSON, with a line break at its end. `docs/report.md` describes it.
+///
+/// # Panics
+/// Never: every key is text, and nothing is written but to memory.
+#[must_use]
+pub fn json(report: &RunReport) -> String {
+    let mut text = serde_json::to_string_pretty(report)
+        .expect("a report holds only what JSON has, and memory takes all that is written");
+    text.push('\n');
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_file_is_json_whatever_the_numbers_are() {
+        let mut report = testing::hostile();
+        report.wall_s = f64::NAN;
+        let value: serde_json::Value = serde_json::from_str(&json(&report)).unwrap();
+        assert!(value["wall_s"].is_null(), "JSON has no such number");
+        assert_eq!(value["name"], report.name.as_str());
+        assert_eq!(value["series"].as_array().unwrap().len(), report.series.len());
+    }
+
+    #[test]
+    fn every_field_of_the_file_is_in_the_docs() {
+        fn names(value: &serde_json::Value, found: &mut Vec<String>) {
+            for (name, inner) in value.as_object().into_iter().flatten() {
+                found.push(name.clone());
+                names(inner, found);
+            }
+            value.as_array().into_iter().flatten().for_each(|inner| names(inner, found));
+        }
+        let docs = include_str!("../../../docs/report.md");
+        let mut found = Vec::new();
+        names(&serde_json::to_value(testing::example(40, 2, 80)).unwrap(), &mut found);
+        assert!(found.iter().any(|name| name == "example"), "every list has an entry");
+        for name in found {
+            assert!(docs.contains(&format!("\n| `{name}` |")), "docs/report.md has no `{name}`");
+        }
+    }
+
+    #[test]
+    fn the_sum_merges_the_reasons() {
+        let scheduler = |reasons: &[(&str, u64)]| SchedulerReport {
+            claims: 10,
+            conflict_reasons: reasons.iter().map(|&(r, n)| (r.to_string(), n)).collect(),
+            ..SchedulerReport::default()
+        };
+        let report = RunReport {
+            schedulers: vec![scheduler(&[("a", 3), ("b", 1)]), scheduler(&[("b", 5), ("c", 3)])],
+            ..RunReport::default()
+        };
+        let all = report.all_schedulers();
+        let expected = [("b", 6), ("a", 3), ("c", 3)].map(|(r, n)| (r.to_string(), n));
+        assert_eq!((all.claims, all.conflict_reasons), (20, expected.to_vec()));
+    }
 }

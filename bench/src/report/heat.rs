@@ -1,0 +1,249 @@
+//! The heat map: one cell per machine, its colour says how much of the machine is claimed.
+//!
+//! Colours are steps of a tenth, in a scale of even steps for the eye, so that a legend can name
+//! each; above its capacity a machine has a colour of another hue. The legend is a histogram too.
+//!
+//! A row of cells of one colour is one dashed line: the map of 12,500 machines is 100 kB.
+
+use super::grid::{Block, Grid};
+use super::html::{label, section};
+use super::number::{NOTHING, count, percent, plural, wide};
+use super::text::{clean, clip};
+use super::{MachineHeat, RunReport};
+use serde::Serialize;
+
+/// The colours: nothing claimed, ten steps, more than there is, and no such resource.
+const SHADES: usize = 13;
+const SHADE_OVER: usize = 11;
+const SHADE_NONE: usize = 12;
+/// A share so little above one is the rounding of a sum.
+const OVER: f64 = 1.0 + 1e-9;
+/// The characters of a machine's name that the page holds, lest names decide its size.
+const NAME_CHARS_MAX: usize = 40;
+/// The resource kinds that have a map. A cell has few, and each costs 100 kB.
+const KINDS_MAX: usize = 8;
+
+/// What the script shows at the pointer, in the order of the map.
+#[derive(Debug, Default, Serialize)]
+pub(super) struct Readings {
+    /// The name of each cell's machine, or of its first and last.
+    names: Vec<String>,
+    kinds: Vec<String>,
+    /// By kind and cell, thousandths of the capacity; below zero if there is none.
+    used: Vec<Vec<i64>>,
+    columns: usize,
+    /// The place of each block and its first cell.
+    blocks: Vec<(String, usize)>,
+}
+
+/// The section with the map, and what the script shows on it.
+pub(super) fn render(report: &RunReport) -> (String, Readings) {
+    let title = "Machines at the end";
+    let kinds = report.resources.len().min(KINDS_MAX);
+    if report.heat.is_empty() || kinds == 0 {
+        let body = "<p class=\"none\">The report has no machines.</p>\n";
+        return (section(title, body), Readings::default());
+    }
+    let grid = Grid::new(report);
+    let mut tabs = String::new();
+    let mut rules = String::new();
+    let mut panels = String::new();
+    for kind in 0..kinds {
+        let checked = if kind == 0 { " checked" } else { "" };
+        let name = label(&report.resources[kind].name);
+        tabs.push_str(&format!(
+            "<input type=\"radio\" name=\"kind\" id=\"kind{kind}\"{checked}>\
+             <label for=\"kind{kind}\">{name}</label>"
+        ));
+        rules.push_str(&format!("#kind{kind}:checked~.panel{kind}{{display:block}}"));
+        panels.push_str(&panel(report, &grid, kind));
+    }
+    let hint = match grid.share {
+        1 => "Each cell is a machine.".to_string(),
+        share => format!("Each cell is the mean of {share} neighbours."),
+    };
+    let body = format!(
+        "<style>{rules}</style>\n<p class=\"hint\">{hint} Its colour is the share that is claimed.\
+         </p>\n<div class=\"tabs\">{tabs}{panels}</div>\n"
+    );
+    (section(title, &body), readings(report, &grid, kinds))
+}
+
+/// The legend and the blocks of one resource kind.
+fn panel(report: &RunReport, grid: &Grid, kind: usize) -> String {
+    let blocks: String = grid
+        .blocks
+        .iter()
+        .enumerate()
+        .map(|(index, block)| block_map(report, grid, (index, block), kind))
+        .collect();
+    format!(
+        "\n<div class=\"panel panel{kind}\">{}<div class=\"blocks\">{blocks}</div></div>",
+        legend(&report.heat, kind)
+    )
+}
+
+/// How many machines have each colour.
+fn legend(heat: &[MachineHeat], kind: usize) -> String {
+    let mut machines = [0_usize; SHADES];
+    for machine in heat {
+        machines[shade(used(machine, kind))] += 1;
+    }
+    // Most machines may have none of a rare resource: that bar is cut, so that others can be seen.
+    let most = machines[..SHADE_NONE].iter().copied().max().unwrap_or(0).max(1);
+    let entry = |index: usize| {
+        let (name, meaning) = match index {
+            0 => ("0".to_string(), "with nothing claimed".to_string()),
+            SHADE_OVER => (">100".to_string(), "claimed beyond their capacity".to_string()),
+            SHADE_NONE => ("none".to_string(), "that have none of it".to_string()),
+            tenth => (format!("{}", tenth * 10), format!("up to {} % claimed", tenth * 10)),
+        };
+        let number = machines[index];
+        let height = 100.0 * number.min(most) as f64 / most as f64;
+        let amount = if number == 0 { String::new() } else { count(wide(number)) };
+        format!(
+            "<li title=\"{} {meaning}\"><span class=\"bar\"><b>{amount}</b>\
+             <i style=\"height:{height:.1}%\"></i></span><i class=\"swatch h{index}\"></i>{name}</li>",
+            plural(wide(number), "machine"),
+        )
+    };
+    let shown = if machines[SHADE_NONE] > 0 { SHADES } else { SHADES - 1 };
+    let entries: String = (0..shown).map(entry).collect();
+    format!(
+        "<div class=\"scale\"><ul>{entries}</ul>\
+         <p class=\"unit\">claimed, up to … % of the capacity; above, how many machines</p></div>"
+    )
+}
+
+/// One block with its heading.
+fn block_map(
+    report: &RunReport,
+    grid: &Grid,
+    (index, block): (usize, &Block),
+    kind: usize,
+) -> String {
+    let shares: Vec<Option<f64>> =
+        block.machines.iter().map(|&machine| used(&report.heat[machine], kind)).collect();
+    let cells: Vec<usize> = shares.chunks(grid.share).map(|chunk| shade(mean(chunk))).collect();
+    let rows = cells.len().div_ceil(grid.columns);
+    let paths: String = (0..SHADES)
+        .map(|shade| (shade, path(&cells, grid.columns, shade)))
+        .filter(|(_, path)| !path.is_empty())
+        .map(|(shade, path)| format!("<path class=\"h{shade}\" d=\"{path}\"/>"))
+        .collect();
+    let name = if block.place.is_empty() && grid.blocks.len() == 1 {
+        "all".to_string()
+    } else if block.place.is_empty() {
+        "no place".to_string()
+    } else {
+        label(&block.place)
+    };
+    format!(
+        "<figure class=\"block\"><figcaption><b title=\"{name}\">{name}</b> \
+         <span>{}, mean {}</span></figcaption>\
+         <svg data-block=\"{index}\" width=\"{}\" viewBox=\"0 0 {} {rows}\" aria-hidden=\"true\">\
+         {paths}</svg></figure>",
+        plural(wide(block.machines.len()), "machine"),
+        mean(&shares).map_or_else(|| NOTHING.to_string(), percent),
+        grid.columns * grid.pixels,
+        grid.columns,
+    )
+}
+
+/// A line through every run of cells that have the shade.
+fn path(cells: &[usize], columns: usize, shade: usize) -> String {
+    let mut path = String::new();
+    for (row, cells) in cells.chunks(columns).enumerate() {
+        let mut column = 0;
+        for run in cells.chunk_by(|a, b| a == b) {
+            if run[0] == shade {
+                path.push_str(&format!("M{column} {row}.5h{}", run.len()));
+            }
+            column += run.len();
+        }
+    }
+    path
+}
+
+/// The claimed share of a machine, if it has any of the resource.
+fn used(machine: &MachineHeat, kind: usize) -> Option<f64> {
+    machine.used.get(kind).copied().flatten().filter(|share| share.is_finite())
+}
+
+/// The colour for a share.
+fn shade(share: Option<f64>) -> usize {
+    match share {
+        None => SHADE_NONE,
+        Some(share) if share <= 0.0 => 0,
+        Some(share) if share > OVER => SHADE_OVER,
+        // A sum that should be 0.3 may be a little more.
+        Some(share) => ((share * 10.0 - 1e-9).ceil() as usize).clamp(1, 10),
+    }
+}
+
+/// The mean of those that are there.
+fn mean(shares: &[Option<f64>]) -> Option<f64> {
+    let there = shares.iter().flatten().count();
+    (there > 0).then(|| shares.iter().flatten().sum::<f64>() / there as f64)
+}
+
+/// The names and shares of all cells in the order of the map.
+fn readings(report: &RunReport, grid: &Grid, kinds: usize) -> Readings {
+    let mut readings = Readings {
+        kinds: report.resources[..kinds].iter().map(|resource| clean(&resource.name)).collect(),
+        used: vec![Vec::new(); kinds],
+        columns: grid.columns,
+        ..Readings::default()
+    };
+    for block in &grid.blocks {
+        readings.blocks.push((clean(&block.place), readings.names.len()));
+        for cell in block.machines.chunks(grid.share) {
+            readings.names.push(cell_name(report, cell));
+            for (kind, column) in readings.used.iter_mut().enumerate() {
+                let shares: Vec<Option<f64>> =
+                    cell.iter().map(|&machine| used(&report.heat[machine], kind)).collect();
+                column.push(mean(&shares).map_or(-1, |share| (share * 1_000.0).round() as i64));
+            }
+        }
+    }
+    readings
+}
+
+/// The name of a cell's machine, or of its first and last.
+fn cell_name(report: &RunReport, cell: &[usize]) -> String {
+    let name = |&machine: &usize| clip(&clean(&report.heat[machine].name), NAME_CHARS_MAX);
+    match cell {
+        [] => String::new(),
+        [only] => name(only),
+        [first, .., last] => format!("{} … {}", name(first), name(last)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn shades_are_tenths_and_the_ends_are_their_own() {
+        for (share, expected) in [
+            (None, SHADE_NONE),
+            (Some(0.0), 0),
+            (Some(0.000_1), 1),
+            (Some(0.1), 1),
+            (Some(0.1 + 0.2), 3),
+            (Some(0.999), 10),
+            (Some(1.0), 10),
+            (Some(1.001), SHADE_OVER),
+        ] {
+            assert_eq!(shade(share), expected, "{share:?}");
+        }
+    }
+
+    #[test]
+    fn runs_of_a_shade_are_one_line() {
+        let cells = [1, 1, 2, 1, 1, 1, 2];
+        assert_eq!(path(&cells, 3, 1), "M0 0.5h2M0 1.5h3");
+        assert_eq!(path(&cells, 3, 2), "M2 0.5h1M0 2.5h1");
+        assert_eq!(path(&cells, 3, 5), "");
+    }
+}

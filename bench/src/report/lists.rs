@@ -1,0 +1,195 @@
+//! The tables of the page: schedulers, resources, and tasks without a machine.
+//!
+//! Each cell repeats its column's name in an attribute: on a narrow screen the style sheet turns
+//! rows into cards and shows it there.
+
+use super::html::{escape, label, section};
+use super::number::{NOTHING, count, duration, percent, percent_of, plural, wide};
+use super::{ResourceReport, RunReport, SchedulerReport, Unplaced};
+
+/// The reasons that the page lists: more than a reader reads.
+const REASONS_MAX: usize = 50;
+/// The reasons for conflicts that a scheduler's row has room for.
+const CONFLICT_REASONS_MAX: usize = 3;
+
+/// A column: its name, and the class of its cells.
+type Column = (&'static str, &'static str);
+
+const SCHEDULER_COLUMNS: [Column; 10] = [
+    ("Scheduler", "name"),
+    ("Placements", "number"),
+    ("Decisions", "number"),
+    ("Decision p50", "number"),
+    ("Decision p99", "number"),
+    ("Transactions", "number"),
+    ("Claims", "number"),
+    ("Refused", "number"),
+    ("Time wasted", "number"),
+    ("Refused for", "words"),
+];
+const RESOURCE_COLUMNS: [Column; 4] =
+    [("Resource", "name"), ("Capacity", "amount"), ("At the end", "meter"), ("Peak", "meter")];
+const UNPLACED_COLUMNS: [Column; 4] =
+    [("Reason", "name"), ("Tasks", "meter"), ("Jobs", "number"), ("One of the jobs", "words")];
+
+/// What each scheduler did.
+pub(super) fn schedulers(report: &RunReport) -> String {
+    if report.schedulers.is_empty() {
+        return section("Schedulers", "<p class=\"none\">No scheduler ran.</p>\n");
+    }
+    let mut rows: Vec<String> = report
+        .schedulers
+        .iter()
+        .map(|scheduler| {
+            let p50 = duration(scheduler.decision_us_p50 * 1e-6);
+            scheduler_row(scheduler, [p50, duration(scheduler.decision_us_p99 * 1e-6)], "tr")
+        })
+        .collect();
+    if report.schedulers.len() > 1 {
+        // Quantiles of several schedulers do not add up to one.
+        let none = [NOTHING.to_string(), NOTHING.to_string()];
+        rows.push(scheduler_row(&report.all_schedulers(), none, "tr class=\"sum\""));
+    }
+    section("Schedulers", &table(&SCHEDULER_COLUMNS, &rows))
+}
+
+/// One scheduler.
+fn scheduler_row(scheduler: &SchedulerReport, [p50, p99]: [String; 2], tag: &str) -> String {
+    let shown = scheduler.conflict_reasons.iter().take(CONFLICT_REASONS_MAX);
+    let mut reasons: Vec<String> =
+        shown.map(|(reason, claims)| format!("{} ({})", label(reason), count(*claims))).collect();
+    match scheduler.conflict_reasons.len().saturating_sub(CONFLICT_REASONS_MAX) {
+        0 => {}
+        more => reasons.push(format!("{more} more")),
+    }
+    let refused = percent_of(scheduler.conflicts as f64, scheduler.claims as f64);
+    let wasted = percent_of(scheduler.wasted_s, scheduler.deciding_s);
+    let cells = [
+        label(&scheduler.name),
+        count(scheduler.placements),
+        count(scheduler.decisions),
+        p50,
+        p99,
+        count(scheduler.transactions),
+        count(scheduler.claims),
+        with_detail(&refused, &count(scheduler.conflicts)),
+        with_detail(&wasted, &format!("of {}", duration(scheduler.deciding_s))),
+        if reasons.is_empty() { NOTHING.to_string() } else { reasons.join(", ") },
+    ];
+    row(&SCHEDULER_COLUMNS, &cells, tag)
+}
+
+/// How full each resource is.
+pub(super) fn resources(report: &RunReport) -> String {
+    if report.resources.is_empty() {
+        return String::new();
+    }
+    let most = report.resources.iter().flat_map(|r| [r.used_at_end, r.used_at_peak]);
+    let most = most.filter(|share| share.is_finite()).fold(1.0, f64::max);
+    let rows: Vec<String> =
+        report.resources.iter().map(|resource| resource_row(resource, most)).collect();
+    section("Resources", &table(&RESOURCE_COLUMNS, &rows))
+}
+
+/// One resource kind. The longest bar of all is `most`.
+fn resource_row(resource: &ResourceReport, most: f64) -> String {
+    let share = |share: f64| {
+        let class = if share > 1.0 + 1e-9 { "over" } else { "" };
+        bar(&percent(share), share / most, class)
+    };
+    let cells = [
+        label(&resource.name),
+        label(&resource.capacity),
+        share(resource.used_at_end),
+        share(resource.used_at_peak),
+    ];
+    row(&RESOURCE_COLUMNS, &cells, "tr")
+}
+
+/// Why tasks have no machine.
+pub(super) fn unplaced(report: &RunReport) -> String {
+    let title = "Not placed";
+    if report.unplaced.is_empty() {
+        let text = match report.pending {
+            0 => "No task waits at the end.".to_string(),
+            tasks => format!("{} at the end, no reason known.", waiting(tasks)),
+        };
+        return section(title, &format!("<p class=\"none\">{text}</p>\n"));
+    }
+    let tasks = |list: &[Unplaced]| wide(list.iter().map(|entry| entry.tasks).sum());
+    let most = report.unplaced.iter().map(|entry| entry.tasks).max().unwrap_or(0).max(1) as f64;
+    let (shown, rest) = report.unplaced.split_at(report.unplaced.len().min(REASONS_MAX));
+    let rows: Vec<String> = shown
+        .iter()
+        .map(|entry| {
+            let cells = [
+                escape(&entry.reason),
+                bar(&count(wide(entry.tasks)), entry.tasks as f64 / most, ""),
+                count(wide(entry.jobs)),
+                escape(&entry.example),
+            ];
+            row(&UNPLACED_COLUMNS, &cells, "tr")
+        })
+        .collect();
+    let mut body = table(&UNPLACED_COLUMNS, &rows);
+    if !rest.is_empty() {
+        body.push_str(&format!(
+            "<p class=\"hint\">And {} for {}.</p>\n",
+            plural(tasks(rest), "task"),
+            plural(wide(rest.len()), "other reason"),
+        ));
+    }
+    section(title, &body)
+}
+
+/// `1 task waits`, `2 tasks wait`.
+fn waiting(tasks: usize) -> String {
+    format!("{} wait{}", plural(wide(tasks), "task"), if tasks == 1 { "s" } else { "" })
+}
+
+/// What of the input was left out.
+pub(super) fn notes(report: &RunReport) -> String {
+    if report.notes.is_empty() {
+        return String::new();
+    }
+    let items: String =
+        report.notes.iter().map(|note| format!("<li>{}</li>\n", escape(note))).collect();
+    section("Notes", &format!("<ul class=\"notes\">\n{items}</ul>\n"))
+}
+
+/// A table of rows that are markup already.
+fn table(columns: &[Column], rows: &[String]) -> String {
+    let head: String = columns
+        .iter()
+        .map(|(name, class)| format!("<th scope=\"col\" class=\"{class}\">{name}</th>"))
+        .collect();
+    format!(
+        "<div class=\"table\"><table>\n<thead><tr>{head}</tr></thead>\n<tbody>\n{}</tbody>\n</table></div>\n",
+        rows.concat()
+    )
+}
+
+/// A row of cells that are markup already. The first names the row.
+fn row(columns: &[Column], cells: &[String], tag: &str) -> String {
+    let cells: String = columns
+        .iter()
+        .zip(cells)
+        .enumerate()
+        .map(|(index, ((column, class), cell))| match index {
+            0 => format!("<th scope=\"row\" class=\"{class}\">{cell}</th>"),
+            _ => format!("<td class=\"{class}\" data-column=\"{column}\">{cell}</td>"),
+        })
+        .collect();
+    format!("<{tag}>{cells}</tr>\n")
+}
+
+/// A figure and a smaller one that explains it.
+fn with_detail(figure: &str, detail: &str) -> String {
+    format!("{figure} <small>{detail}</small>")
+}
+
+/// A figure above a bar of that share of the cell's width.
+fn bar(figure: &str, share: f64, class: &str) -> String {
+    let width = if share.is_finite() { share.clamp(0.0, 1.0) * 100.0 } else { 0.0 };
+    format!("<span>{figure}</span><i class=\"{class}\" style=\"--share:{width:.1}%\"></i>")
+}
