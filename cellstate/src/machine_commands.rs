@@ -39,8 +39,7 @@ impl Cell {
         }
         let tasks = self.machines.row(id.row()).tasks.clone();
         if old.cards != machine.cards && self.any_with_cards(&tasks) {
-            let why = format!("machine {:?} has tasks on its cards: drain it first", machine.name);
-            return Err(Rejection::BadJob(why.into()));
+            return Err(Rejection::CardsInUse(id));
         }
         let version = self.begin();
         let before = claimable(&old, &self.kinds, &self.policy);

@@ -160,6 +160,9 @@ pub enum Rejection {
         /// What the command called it.
         given: Text,
     },
+    /// The number of its cards can change only while no task has one.
+    #[error("tasks of machine {0} have some of its cards")]
+    CardsInUse(MachineId),
     /// The job has ended long ago, or never was.
     #[error("there is no job {0}")]
     UnknownJob(JobId),

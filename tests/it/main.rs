@@ -1,0 +1,3 @@
+//! The one integration binary: tests that concern more than one crate.
+
+mod histories;
