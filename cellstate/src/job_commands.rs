@@ -293,8 +293,11 @@ impl Cell {
         }
         let keep = self.policy.keep_ended_ms;
         let over = |noticed: Option<u64>| noticed.is_some_and(|at| at.saturating_add(keep) <= now);
-        while self.ended.front().is_some_and(|(_, noticed)| over(*noticed)) {
-            let Some((id, _)) = self.ended.pop_front() else { break };
+        let forgotten = self.ended.iter().take_while(|(_, noticed)| over(*noticed)).count();
+        if forgotten > 0 {
+            self.begin();
+        }
+        for (id, _) in self.ended.drain(..forgotten) {
             if let Some(job) = self.jobs.remove(id) {
                 self.job_names.remove(&job.spec.name);
             }

@@ -87,7 +87,7 @@ pub enum Command {
     /// Judges a transaction and takes what holds.
     Commit(Transaction),
     /// Says what time it is, and forgets what has been over for long enough (see
-    /// [`Policy::keep_ended_ms`]).
+    /// [`Policy::keep_ended_ms`]). The version rises only if something is forgotten.
     Expire {
         /// Milliseconds since any fixed moment. A time before the last one counts as the last.
         now_ms: u64,
