@@ -189,13 +189,11 @@ impl Cell {
             _ => return Err(Reason::TaskPlaced),
         }
         let need = job.need(task);
-        let spot = machines.spot(claim.machine).ok_or(Reason::MachineGone)?;
-        if check == ConflictCheck::SequenceNumber
-            && spot.id == claim.machine
-            && machines.row(claim.machine.row()).sequence != claim.seen
-        {
+        let row = machines.get(claim.machine).ok_or(Reason::MachineGone)?;
+        if check == ConflictCheck::SequenceNumber && row.sequence != claim.seen {
             return Err(Reason::MachineChanged);
         }
+        let spot = machines.spot(claim.machine).ok_or(Reason::MachineGone)?;
         let cards = judge(claim.machine, spot, need, facts, claim.cards)?;
         tenants.judge(job.tenant, &need.request)?;
         scratch.gangs |= job.spec.gang_min.is_some();
