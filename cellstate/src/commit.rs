@@ -214,7 +214,7 @@ impl Cell {
             let precedence = job.spec.precedence;
             let strongest = strongest.entry(claim.machine.slot).or_insert(precedence);
             *strongest = precedence.max(*strongest);
-            if job.spec.gang_min.is_some_and(|min| all || job.placed < min) {
+            if job.spec.gang_min.is_some_and(|min| all || job.placed < min.min(job.alive)) {
                 late.push(Conflict { item: Item::Claim(i), reason: Reason::GangIncomplete });
             }
         }

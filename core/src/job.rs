@@ -32,7 +32,8 @@ pub struct Job {
     pub kind: JobKind,
     /// Its tasks.
     pub groups: Vec<TaskGroup>,
-    /// A gang: no task of the job is placed unless so many of them are (over all groups).
+    /// A gang: no task of the job is placed unless so many of them are (over all groups), or all
+    /// that have not ended: else the last tasks of a gang could never be placed again.
     pub gang_min: Option<u32>,
     /// How long a task is expected to run, in milliseconds, if anyone knows.
     pub run_ms_expected: Option<u64>,
