@@ -3,7 +3,11 @@
 //! `OMEGA_SEEDS=100000 cargo test -p omega-tests histories` searches longer;
 //! `OMEGA_SEED=7` runs one history alone.
 
+use omega_core::{Outcome, Rejection};
 use omega_tests::history;
+use omega_tests::random::Generator;
+use omega_tests::twin::Twin;
+use std::collections::BTreeMap;
 
 /// Commands in a history: long enough to fill the small cells and to empty them again.
 const LENGTH: usize = 60;
@@ -31,5 +35,43 @@ fn a_cell_and_its_twin_agree_at_each_step() {
                  a_cell_and_its_twin_agree_at_each_step"
             );
         }
+    }
+}
+
+/// The dice must throw what the comparison is to try: each reason, often.
+#[test]
+fn random_histories_meet_every_reason() {
+    let mut met: BTreeMap<String, u32> = BTreeMap::new();
+    for seed in 0..400 {
+        let mut generator = Generator::new(seed);
+        let mut twin = Twin::new(generator.kinds());
+        for _ in 0..LENGTH {
+            let command = generator.next(&twin);
+            for name in names(&twin.apply(command)) {
+                *met.entry(name).or_default() += 1;
+            }
+        }
+    }
+    let wanted = "NoRoom NoCards MachineChanged MachineGone MachineDraining AffinityUnmet Tainted \
+                  PortTaken AntiAffinity TaskAffinityUnmet Skew DomainFull NoDomain QuotaExceeded \
+                  UnknownTask TaskPlaced TaskEnded TaskNotPlaced PrecedenceTooLow EvictionUnused \
+                  GangIncomplete OthersConflict complete NameTaken BadName UnknownMachine OtherName \
+                  UnknownJob UnknownGroup TaskNotThere BadAmount BadJob CardsInUse Empty \
+                  BaseFromFuture UnknownScheduler IdReused AnswerExpired";
+    let rare = wanted.split_whitespace().filter(|name| met.get(*name).is_none_or(|n| *n < 3));
+    assert_eq!(rare.collect::<Vec<_>>(), [""; 0], "{met:?}");
+}
+
+/// The variants in an answer, without what they carry.
+fn names(answer: &Result<Outcome, Rejection>) -> Vec<String> {
+    let variant = |debug: String| debug.split(['(', ' ']).next().unwrap_or_default().to_owned();
+    match answer {
+        Ok(Outcome::Commit(commit)) if commit.is_complete() => vec!["complete".to_owned()],
+        Ok(Outcome::Commit(commit)) => {
+            commit.conflicts.iter().map(|c| variant(format!("{:?}", c.reason))).collect()
+        }
+        Ok(_) => Vec::new(),
+        Err(Rejection::Transaction(error)) => vec![variant(format!("{error:?}"))],
+        Err(rejection) => vec![variant(format!("{rejection:?}"))],
     }
 }

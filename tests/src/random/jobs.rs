@@ -47,7 +47,7 @@ impl Generator {
             let milli_each = *self.dice.pick(&[1000, 500, 400, 1000, 500, 0]);
             group.cards = Some(CardRequest { count: 1 + self.dice.below(2) as u8, milli_each });
         }
-        if self.dice.chance(20) {
+        if self.dice.chance(12) {
             let terms = (0..self.dice.below(3)).map(|_| self.machine_selector()).collect();
             group.rules.affinity.required = Some(terms);
         }

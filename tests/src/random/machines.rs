@@ -2,7 +2,7 @@
 
 use super::Generator;
 use crate::twin::Twin;
-use omega_core::{Command, Labels, Machine, Taint, TaintEffect, Text};
+use omega_core::{Command, KindId, Labels, Machine, Taint, TaintEffect, Text};
 
 impl Generator {
     pub(super) fn register_machine(&mut self) -> Command {
@@ -20,7 +20,7 @@ impl Generator {
         let mut machine = self.machine(name);
         if let Some(old) = old {
             // Cards in use must stay; then half of the time only one thing changes.
-            machine.cards = if self.dice.chance(80) { old.cards } else { machine.cards };
+            machine.cards = if self.dice.chance(60) { old.cards } else { machine.cards };
             if self.dice.chance(50) {
                 machine = Machine { labels: machine.labels, ..Machine::clone(&old) };
             }
@@ -32,7 +32,14 @@ impl Generator {
     }
 
     fn machine(&mut self, name: Text) -> Machine {
-        let capacity = self.amounts(10);
+        let mut capacity = self.amounts(14);
+        if self.dice.chance(80) {
+            // Room for a few tasks of every kind.
+            for kind in 0..self.kinds.count() as u8 {
+                let amount = capacity.get(KindId(kind)) + 3;
+                capacity.set(KindId(kind), amount);
+            }
+        }
         let mut machine = Machine::new(name, capacity);
         if self.dice.chance(40) {
             machine.overcommit = self.overcommit();
@@ -48,11 +55,11 @@ impl Generator {
             labels.push(("disk", (*self.dice.pick(&["ssd", "hdd"])).into()));
         }
         machine.labels = Labels::new(labels);
-        if self.dice.chance(25) {
+        if self.dice.chance(15) {
             machine.taints = (0..1 + self.dice.below(2)).map(|_| self.taint()).collect();
         }
-        if self.dice.chance(40) {
-            machine.cards = self.dice.below(4) as u8;
+        if self.dice.chance(50) {
+            machine.cards = self.dice.below(5) as u8;
         }
         machine
     }

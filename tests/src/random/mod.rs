@@ -63,14 +63,14 @@ impl Generator {
             0..10 if machines < self.machines_max => self.register_machine(),
             0..14 => self.update_machine(twin),
             14..17 => {
-                let draining = self.dice.chance(60);
+                let draining = self.dice.chance(40);
                 Command::DrainMachine { id: self.some_machine(twin), draining }
             }
             17..19 => Command::RemoveMachine { id: self.some_machine(twin) },
             19..21 => Command::ReportLoad { id: self.some_machine(twin), load: self.amounts(5) },
-            21..36 => self.submit_job(twin),
-            36..40 => self.resize_group(twin),
-            40..42 => Command::KillJob { job: self.some_job(twin) },
+            21..38 => self.submit_job(twin),
+            38..41 => self.resize_group(twin),
+            41..42 => Command::KillJob { job: self.some_job(twin) },
             42..55 => self.report_task(twin),
             55..58 => self.set_quota(),
             58..60 => self.set_policy(),

@@ -80,7 +80,7 @@ impl Generator {
         // Whole gangs in order half of the time; otherwise any tasks in any order.
         let start = if tasks.is_empty() { 0 } else { self.dice.below(tasks.len()) };
         tasks.rotate_left(start);
-        tasks.truncate(self.dice.below(6));
+        tasks.truncate(if self.dice.chance(2) { 0 } else { 1 + self.dice.below(5) });
         if self.dice.chance(20) {
             tasks.push(self.some_task(twin));
         }
