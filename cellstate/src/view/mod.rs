@@ -263,7 +263,11 @@ impl View {
 
     fn set_machine(&mut self, delta: &crate::delta::MachineDelta) {
         let row = delta.slot as usize;
-        self.incarnations[row] = delta.incarnation;
+        if self.incarnations[row] != delta.incarnation {
+            // Another machine has the row now; what it reported comes with the row.
+            self.loads.remove(&delta.slot);
+            self.incarnations[row] = delta.incarnation;
+        }
         let bit = 1 << (row % BLOCK);
         let set = |words: &mut Vec<u64>, on: bool| match on {
             true => words[row / BLOCK] |= bit,
@@ -278,9 +282,6 @@ impl View {
         }
         if delta.machine.as_ref().is_none_or(|machine| machine.cards == 0) {
             self.cards.remove(&delta.slot);
-        }
-        if delta.machine.is_none() {
-            self.loads.remove(&delta.slot);
         }
         self.facts.set_machine(row, delta.machine.clone());
         self.freed += 1;
