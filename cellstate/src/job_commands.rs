@@ -40,6 +40,7 @@ impl Cell {
             alive: tasks.len() as u32,
             tasks,
             placed: 0,
+            resized: false,
         });
         self.adopt_trackers(&made);
         self.log.push(Change::Job(id, owner));
@@ -123,13 +124,10 @@ impl Cell {
         }
         if let Some(job) = self.jobs.get_mut(id) {
             let more = count.saturating_sub(wanted);
-            let first = job.tasks.len() as u32;
             job.tasks.extend((0..more).map(|_| TaskRecord::pending(index)));
             job.alive += more;
+            job.resized = true;
             Arc::make_mut(&mut job.spec).groups[index].count = count;
-            for number in first..first + more {
-                self.log.push(Change::Task(TaskId { job: id, index: number }, owner));
-            }
         }
         self.recompile(id, index);
         self.log.push(Change::Job(id, owner));
