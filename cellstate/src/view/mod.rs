@@ -582,13 +582,26 @@ impl View {
 
     /// Gives every unanswered claim back to the columns (`sign` 1), or takes it off (-1).
     fn each_unanswered(&mut self, sign: i64) {
-        let open = std::mem::take(&mut self.open);
-        let in_flight = std::mem::take(&mut self.in_flight);
-        for claim in in_flight.iter().flat_map(|flight| &flight.claims).chain(&open) {
+        let mut open = std::mem::take(&mut self.open);
+        let mut in_flight = std::mem::take(&mut self.in_flight);
+        let flying = in_flight.iter_mut().flat_map(|flight| &mut flight.claims);
+        for claim in flying.chain(&mut open) {
+            if sign < 0 {
+                claim.cards = self.cards_again(claim);
+            }
             self.count(claim, sign);
         }
         self.open = open;
         self.in_flight = in_flight;
+    }
+
+    /// The cards that an unanswered claim now gets: others may have taken those that it had, and
+    /// the cell chooses anew. None if there are too few: then the claim will conflict.
+    fn cards_again(&self, open: &Open) -> CardSet {
+        let Some(request) = self.compiled(open.group).need.cards else { return open.cards };
+        let cards = self.cards(open.claim.machine.row());
+        let chosen = cards.and_then(|cards| cards.choose(request, CardSet::default()));
+        chosen.unwrap_or_default()
     }
 
     fn count(&mut self, open: &Open, sign: i64) {
