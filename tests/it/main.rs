@@ -1,4 +1,5 @@
 //! The one integration binary: tests that concern more than one crate.
 
+mod claims;
 mod histories;
 mod views;

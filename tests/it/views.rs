@@ -6,8 +6,8 @@
 use crate::histories::seeds;
 use omega_cellstate::{BLOCK, Cell, GroupRef, Interest, SharedCell, View};
 use omega_core::{
-    Claim, Command, Conflict, Granularity, Item, JobId, KindId, MachineId, Reason, SchedulerId,
-    TaskId, TaskState, Transaction, TransactionId,
+    Claim, Command, Commit, Conflict, Granularity, Item, JobId, KindId, MachineId, Outcome, Reason,
+    Rejection, SchedulerId, TaskId, TaskState, Transaction, TransactionId,
 };
 use omega_tests::random::{Dice, Generator};
 use omega_tests::twin::Twin;
@@ -16,36 +16,63 @@ use omega_tests::twin::Twin;
 const PROBE: SchedulerId = SchedulerId(0);
 
 /// A shared cell that forgets changes soon, and the twin that the generator looks at.
-struct World {
-    cell: SharedCell,
-    twin: Twin,
+pub(crate) struct World {
+    pub(crate) cell: SharedCell,
+    pub(crate) twin: Twin,
     generator: Generator,
-    dice: Dice,
-    seed: u64,
+    pub(crate) dice: Dice,
+    pub(crate) seed: u64,
+    keeps_jobs: bool,
 }
 
 impl World {
-    fn new(seed: u64) -> World {
+    pub(crate) fn new(seed: u64) -> World {
         let generator = Generator::new(seed);
         let mut dice = Dice::new(seed ^ 0xD1CE);
         let kinds = generator.kinds();
         let limit = [1, 3, 10, 1000][dice.below(4)];
         let cell = SharedCell::new(Cell::with_change_limit(kinds.clone(), limit));
-        World { cell, twin: Twin::new(kinds), generator, dice, seed }
+        World { cell, twin: Twin::new(kinds), generator, dice, seed, keeps_jobs: false }
     }
 
     /// Applies the next random command.
-    fn step(&mut self) {
+    pub(crate) fn step(&mut self) {
         let command = self.generator.next(&self.twin);
-        self.apply(command);
+        if self.keeps_jobs && matches!(command, Command::Expire { .. }) {
+            return;
+        }
+        let _ = self.apply(command);
     }
 
-    fn apply(&mut self, command: Command) {
+    fn apply(&mut self, command: Command) -> Result<Outcome, Rejection> {
         let _ = self.twin.apply(command.clone());
-        let _ = self.cell.apply(command);
+        self.cell.apply(command)
     }
 
-    fn fresh_view(&self) -> View {
+    /// Never forgets a job from here on.
+    pub(crate) fn keep_jobs(&mut self) {
+        self.keeps_jobs = true;
+    }
+
+    pub(crate) fn register(&mut self, name: &str) -> (SchedulerId, u64) {
+        let _ = self.apply(Command::RegisterScheduler { name: "first".into() });
+        match self.apply(Command::RegisterScheduler { name: name.into() }) {
+            Ok(Outcome::Scheduler { id, next_transaction }) => {
+                self.generator.reserve(id);
+                (id, next_transaction)
+            }
+            other => panic!("not registered: {other:?}"),
+        }
+    }
+
+    pub(crate) fn commit(&mut self, txn: &Transaction) -> Commit {
+        match self.apply(Command::Commit(txn.clone())) {
+            Ok(Outcome::Commit(commit)) => commit,
+            other => panic!("seed {}: not judged: {other:?}", self.seed),
+        }
+    }
+
+    pub(crate) fn fresh_view(&self) -> View {
         let mut view = View::new(PROBE, 0);
         view.sync(&self.cell).unwrap();
         view
@@ -57,14 +84,14 @@ impl World {
         living.flat_map(|(id, job)| (0..job.spec.groups.len()).map(|g| (*id, g))).collect()
     }
 
-    fn compile(&self, view: &mut View, (job, group): (JobId, usize)) -> GroupRef {
+    pub(crate) fn compile(&self, view: &mut View, (job, group): (JobId, usize)) -> GroupRef {
         let spec = self.cell.read(|cell| cell.job(job).unwrap().clone());
         view.compile(job, &spec, group)
     }
 }
 
 /// Compares a view without claims with a fresh one.
-fn assert_equal_views(world: &World, view: &mut View) {
+pub(crate) fn assert_equal_views(world: &World, view: &mut View) {
     let seed = world.seed;
     let mut fresh = world.fresh_view();
     assert_eq!(view.version(), fresh.version(), "seed {seed}");

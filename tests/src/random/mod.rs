@@ -27,6 +27,7 @@ pub struct Generator {
     names: u64,
     sent: Vec<Transaction>,
     numbers: BTreeMap<SchedulerId, u64>,
+    reserved: Option<SchedulerId>,
 }
 
 impl Generator {
@@ -43,6 +44,7 @@ impl Generator {
             names: 0,
             sent: Vec::new(),
             numbers: BTreeMap::new(),
+            reserved: None,
         }
     }
 
@@ -50,6 +52,11 @@ impl Generator {
     #[must_use]
     pub fn kinds(&self) -> Kinds {
         self.kinds.clone()
+    }
+
+    /// Leaves a scheduler's transactions to someone else.
+    pub fn reserve(&mut self, scheduler: SchedulerId) {
+        self.reserved = Some(scheduler);
     }
 
     /// The next command for a cell that looks like this.

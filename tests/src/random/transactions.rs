@@ -13,10 +13,9 @@ impl Generator {
         if !self.sent.is_empty() && self.dice.chance(8) {
             return self.sent_before();
         }
-        let scheduler = SchedulerId(match self.dice.chance(2) {
-            true => 99,
-            false => self.dice.below(twin.schedulers()) as u32,
-        });
+        let scheduler = SchedulerId(self.dice.below(twin.schedulers()) as u32);
+        let unknown = self.dice.chance(2) || self.reserved == Some(scheduler);
+        let scheduler = if unknown { SchedulerId(99) } else { scheduler };
         let mut txn = Transaction::new(self.transaction_id(scheduler), Version(0), Vec::new());
         txn.base = self.base(twin);
         if self.dice.chance(40) {
