@@ -50,9 +50,13 @@ impl Cell {
             self.machines.set_cards(id.row(), cards);
         }
         // The machine may move to other domains, and its tasks' counters with it.
+        let moves = old.labels != machine.labels;
+        let left = if moves { self.facts.rules.label_domains(id.row()) } else { Vec::new() };
         self.count_tasks(&tasks, id.row(), -1);
         self.facts.set_machine(id.row(), Some(Arc::new(machine)));
         self.count_tasks(&tasks, id.row(), 1);
+        // A view may have counted a claim where the machine was that is taken where it now is.
+        self.log.extend(left.into_iter().map(|(id, domain)| Change::Count(id, domain)));
         self.log.push(Change::Machine(id.slot));
         self.touch(id.row());
         Ok(Outcome::Done(version))

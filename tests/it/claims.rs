@@ -3,9 +3,11 @@
 
 use crate::histories::seeds;
 use crate::views::{World, assert_equal_views};
-use omega_cellstate::View;
+use omega_cellstate::{Cell, CellHandle, SharedCell, View};
 use omega_core::{
-    Commit, ConflictCheck, Granularity, JobId, KindId, MachineId, TaskId, TaskState, Transaction,
+    Amounts, Command, Commit, ConflictCheck, Granularity, Job, JobId, KindId, Kinds, Labels,
+    Machine, MachineId, TaskGroup, TaskId, TaskRule, TaskSelector, TaskState, TopologyLevel,
+    Transaction,
 };
 
 /// A claim that is off the view, as the test keeps book of it.
@@ -180,4 +182,38 @@ fn dropped_claims_leave_the_view_as_it_was() {
         me.view.abandon(&txn);
         assert_equal_views(&world, &mut me.view);
     }
+}
+
+/// Two machines of one zone, and a job whose tasks keep away from each other's zones.
+#[test]
+fn a_claim_whose_machine_moved_counts_where_the_machine_went() {
+    let machine = |name: &str, zone: &str| {
+        let mut machine = Machine::new(name, Amounts::new([4]));
+        machine.labels = Labels::new([("zone", zone)]);
+        machine
+    };
+    let mut group = TaskGroup::new(2, Amounts::new([1]));
+    let level = TopologyLevel::Label("zone".into());
+    group.rules.tasks.push(TaskRule::AntiAffinity { from: TaskSelector::SameJob, level });
+    let job = std::sync::Arc::new(Job::batch("apart", group));
+    let cell = SharedCell::new(Cell::new(Kinds::standard()));
+    let (moved, stays) = (MachineId::first(0), MachineId::first(1));
+    cell.apply(Command::RegisterMachine(machine("moved", "z1"))).unwrap();
+    cell.apply(Command::RegisterMachine(machine("stays", "z1"))).unwrap();
+    cell.apply(Command::SubmitJob(Job::clone(&job))).unwrap();
+    let (me, number) = cell.register("me".into()).unwrap();
+    let mut view = View::new(me, number);
+    view.sync(&cell).unwrap();
+    let group = view.compile(JobId(0), &job, 0);
+    view.claim(TaskId::default(), moved, group).unwrap();
+    assert!(view.judge(stays.row(), group).is_err(), "the claim counts in the zone");
+    let txn = view.take_transaction();
+    let update = Command::UpdateMachine { id: moved, machine: machine("moved", "z2") };
+    cell.apply(update).unwrap();
+    let commit = cell.commit(&txn).unwrap();
+    assert!(commit.is_complete());
+    view.settle(&txn, &commit);
+    view.sync(&cell).unwrap();
+    assert!(view.judge(moved.row(), group).is_err());
+    assert!(view.judge(stays.row(), group).is_ok(), "the claim was taken in another zone");
 }
