@@ -18,7 +18,7 @@ pub enum JobKind {
 }
 
 /// A wish to run tasks.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Job {
     /// Its name; no two jobs of a cell share one while both are known.
     pub name: Text,
@@ -62,7 +62,7 @@ impl Job {
 }
 
 /// Identical tasks of a job.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct TaskGroup {
     /// Its name, of its own among the job's groups.
     pub name: Text,

@@ -2,4 +2,5 @@
 
 mod claims;
 mod histories;
+mod traps;
 mod views;
