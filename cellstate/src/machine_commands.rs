@@ -15,7 +15,7 @@ impl Cell {
         if self.machines.by_name(&machine.name).is_some() {
             return Err(Rejection::NameTaken(machine.name));
         }
-        if self.machines.row_count() >= MACHINES_MAX {
+        if self.machines.vacant().is_empty() && self.machines.row_count() >= MACHINES_MAX {
             return Err(validate::too_many("machines", MACHINES_MAX + 1, MACHINES_MAX));
         }
         self.begin();
