@@ -226,7 +226,7 @@ impl Cell {
         let owner = parts.job.owner;
         let task = &mut parts.job.tasks[id.index as usize];
         let Some(machine) = task.state.machine() else { return };
-        task.failures += u16::from(report == TaskReport::Failed);
+        task.failures = task.failures.saturating_add(u16::from(report == TaskReport::Failed));
         Cell::unplace(parts, id, TaskState::Pending);
         self.log_task(id, owner, Some(machine.row()));
     }

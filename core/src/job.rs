@@ -74,7 +74,8 @@ pub struct TaskGroup {
     pub cards: Option<CardRequest>,
     /// What rules of other jobs select these tasks by.
     pub labels: Labels,
-    /// How often a task that fails is started again before it counts as failed.
+    /// How often a task that fails is started again before it counts as failed; above 65,535, for
+    /// ever.
     pub restarts: u32,
     /// Where its tasks may run.
     pub rules: PlacementRules,
