@@ -23,7 +23,7 @@ pub enum Command {
     /// Adds a machine.
     RegisterMachine(Machine),
     /// Changes what a machine has and is like. Its tasks stay, even where they exceed the new
-    /// capacity; nothing more is placed until it fits again.
+    /// capacity; of a kind that is short nothing more is placed until it fits again.
     UpdateMachine {
         /// Which machine.
         id: MachineId,
