@@ -10,7 +10,7 @@ use omega_core::{
     Rejection, SchedulerId, TaskId, TaskState, Transaction, TransactionId,
 };
 use omega_tests::random::{Dice, Generator};
-use omega_tests::twin::Twin;
+use omega_tests::twin::{Twin, TwinJob};
 
 /// A scheduler of the histories' own, which commits by hand.
 const PROBE: SchedulerId = SchedulerId(0);
@@ -167,11 +167,15 @@ fn a_view_synced_by_deltas_equals_a_fresh_one() {
 }
 
 #[test]
-fn a_view_hears_of_every_job_and_task() {
-    for seed in seeds(200) {
+fn a_view_hears_of_every_job_and_task_that_it_is_interested_in() {
+    for seed in seeds(400) {
         let mut world = World::new(seed);
-        let mut view = View::new(PROBE, 0).with_interest(Interest::AllJobs);
-        let mut heard = Heard::default();
+        let interest = match seed % 2 {
+            0 => Interest::AllJobs,
+            _ => Interest::JobsOf("second".into()),
+        };
+        let mut heard = Heard { all: interest == Interest::AllJobs, ..Heard::default() };
+        let mut view = View::new(PROBE, 0).with_interest(interest);
         for _ in 0..80 {
             world.step();
             if world.dice.chance(30) {
@@ -186,6 +190,8 @@ fn a_view_hears_of_every_job_and_task() {
 /// What a reader of deltas knows of jobs.
 #[derive(Default)]
 struct Heard {
+    /// Whether it hears of every job, or only of those of the scheduler `second`.
+    all: bool,
     jobs: std::collections::BTreeMap<JobId, std::sync::Arc<omega_core::Job>>,
     tasks: std::collections::BTreeMap<TaskId, (TaskState, usize)>,
 }
@@ -194,7 +200,7 @@ impl Heard {
     fn hear(&mut self, view: &View) {
         let delta = view.delta();
         if delta.full {
-            *self = Heard::default();
+            *self = Heard { all: self.all, ..Heard::default() };
         }
         for job in &delta.jobs {
             match &job.job {
@@ -221,11 +227,13 @@ impl Heard {
     }
 
     fn compare(&self, world: &World) {
-        let living = world.twin.jobs().iter().filter(|(_, job)| job.alive() > 0);
+        let wanted =
+            |job: &TwinJob| job.alive() > 0 && (self.all || &*job.spec.scheduler == "second");
+        let living = world.twin.jobs().iter().filter(|(_, job)| wanted(job));
         let jobs: Vec<_> = living.map(|(id, job)| (*id, job.spec.clone())).collect();
         let heard: Vec<_> = self.jobs.iter().map(|(id, job)| (*id, job.clone())).collect();
         assert_eq!(heard, jobs, "seed {}", world.seed);
-        let living = world.twin.tasks().filter(|(_, job, _)| job.alive() > 0);
+        let living = world.twin.tasks().filter(|(_, job, _)| wanted(job));
         let tasks: Vec<_> = living.map(|(id, _, task)| (id, (task.state, task.group))).collect();
         let heard: Vec<_> = self.tasks.iter().map(|(id, state)| (*id, *state)).collect();
         assert_eq!(heard, tasks, "seed {} at {}", world.seed, world.twin.version());
