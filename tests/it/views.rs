@@ -4,7 +4,7 @@
 //! `OMEGA_SEED=7 cargo test -p omega-tests views` runs one history alone.
 
 use crate::histories::seeds;
-use omega_cellstate::{BLOCK, Cell, GroupRef, Interest, SharedCell, View};
+use omega_cellstate::{BLOCK, Cell, GroupRef, Interest, Share, SharedCell, View};
 use omega_core::{
     Claim, Command, Commit, Conflict, Granularity, Item, JobId, KindId, MachineId, Outcome, Reason,
     Rejection, SchedulerId, TaskId, TaskState, Transaction, TransactionId,
@@ -172,9 +172,9 @@ fn a_view_hears_of_every_job_and_task_that_it_is_interested_in() {
         let mut world = World::new(seed);
         let interest = match seed % 2 {
             0 => Interest::AllJobs,
-            _ => Interest::JobsOf("second".into()),
+            _ => Interest::JobsOf("second".into(), Share { index: seed as u32 % 3, of: 3 }),
         };
-        let mut heard = Heard { all: interest == Interest::AllJobs, ..Heard::default() };
+        let mut heard = Heard { interest: interest.clone(), ..Heard::default() };
         let mut view = View::new(PROBE, 0).with_interest(interest);
         for _ in 0..80 {
             world.step();
@@ -190,8 +190,7 @@ fn a_view_hears_of_every_job_and_task_that_it_is_interested_in() {
 /// What a reader of deltas knows of jobs.
 #[derive(Default)]
 struct Heard {
-    /// Whether it hears of every job, or only of those of the scheduler `second`.
-    all: bool,
+    interest: Interest,
     jobs: std::collections::BTreeMap<JobId, std::sync::Arc<omega_core::Job>>,
     tasks: std::collections::BTreeMap<TaskId, (TaskState, usize)>,
 }
@@ -200,7 +199,7 @@ impl Heard {
     fn hear(&mut self, view: &View) {
         let delta = view.delta();
         if delta.full {
-            *self = Heard { all: self.all, ..Heard::default() };
+            *self = Heard { interest: self.interest.clone(), ..Heard::default() };
         }
         for job in &delta.jobs {
             match &job.job {
@@ -227,13 +226,17 @@ impl Heard {
     }
 
     fn compare(&self, world: &World) {
-        let wanted =
-            |job: &TwinJob| job.alive() > 0 && (self.all || &*job.spec.scheduler == "second");
-        let living = world.twin.jobs().iter().filter(|(_, job)| wanted(job));
+        let wanted = |id: JobId, job: &TwinJob| match &self.interest {
+            Interest::JobsOf(name, share) => {
+                job.alive() > 0 && job.spec.scheduler == *name && share.includes(id)
+            }
+            _ => job.alive() > 0,
+        };
+        let living = world.twin.jobs().iter().filter(|(id, job)| wanted(**id, job));
         let jobs: Vec<_> = living.map(|(id, job)| (*id, job.spec.clone())).collect();
         let heard: Vec<_> = self.jobs.iter().map(|(id, job)| (*id, job.clone())).collect();
         assert_eq!(heard, jobs, "seed {}", world.seed);
-        let living = world.twin.tasks().filter(|(_, job, _)| wanted(job));
+        let living = world.twin.tasks().filter(|(id, job, _)| wanted(id.job, job));
         let tasks: Vec<_> = living.map(|(id, _, task)| (id, (task.state, task.group))).collect();
         let heard: Vec<_> = self.tasks.iter().map(|(id, state)| (*id, *state)).collect();
         assert_eq!(heard, tasks, "seed {} at {}", world.seed, world.twin.version());
