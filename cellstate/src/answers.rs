@@ -37,10 +37,14 @@ impl Answers {
         digest: u64,
     ) -> Result<Option<Commit>, TransactionError> {
         let number = txn.id.number;
+        if number == u64::MAX {
+            // No number comes after it, so nobody could tell that it was used.
+            return Err(TransactionError::AnswerExpired(txn.id));
+        }
         if number >= self.next {
             return Ok(None);
         }
-        if number + (ANSWERS_PER_SCHEDULER as u64) < self.next {
+        if self.next - number > ANSWERS_PER_SCHEDULER as u64 {
             return Err(TransactionError::AnswerExpired(txn.id));
         }
         match self.ring.get(index(number)).and_then(Option::as_ref) {

@@ -46,6 +46,11 @@ impl<T> ChangeLog<T> {
         }
     }
 
+    /// Adds changes to the newest version.
+    pub(crate) fn extend(&mut self, changes: impl IntoIterator<Item = T>) {
+        changes.into_iter().for_each(|change| self.push(change));
+    }
+
     /// Forgets the oldest version.
     fn drop_oldest(&mut self) {
         self.starts.pop_front();

@@ -189,13 +189,11 @@ impl Cell {
             _ => return Err(Reason::TaskPlaced),
         }
         let need = job.need(task);
-        let spot = machines.spot(claim.machine).ok_or(Reason::MachineGone)?;
-        if check == ConflictCheck::SequenceNumber
-            && spot.id == claim.machine
-            && machines.row(claim.machine.row()).sequence != claim.seen
-        {
+        let row = machines.get(claim.machine).ok_or(Reason::MachineGone)?;
+        if check == ConflictCheck::SequenceNumber && row.sequence != claim.seen {
             return Err(Reason::MachineChanged);
         }
+        let spot = machines.spot(claim.machine).ok_or(Reason::MachineGone)?;
         let cards = judge(claim.machine, spot, need, facts, claim.cards)?;
         tenants.judge(job.tenant, &need.request)?;
         scratch.gangs |= job.spec.gang_min.is_some();
@@ -216,7 +214,7 @@ impl Cell {
             let precedence = job.spec.precedence;
             let strongest = strongest.entry(claim.machine.slot).or_insert(precedence);
             *strongest = precedence.max(*strongest);
-            if job.spec.gang_min.is_some_and(|min| all || job.placed < min) {
+            if job.spec.gang_min.is_some_and(|min| all || job.placed < min.min(job.alive)) {
                 late.push(Conflict { item: Item::Claim(i), reason: Reason::GangIncomplete });
             }
         }

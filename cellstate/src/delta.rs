@@ -9,7 +9,7 @@
 
 use crate::cards::Cards;
 use crate::cell::{Cell, Change};
-use crate::jobs::OwnerId;
+use crate::jobs::{JobRecord, OwnerId, TaskRecord};
 use crate::judge::MachineStatus;
 use crate::rules::{Count, DomainName, TrackerId, TrackerKey};
 use omega_core::{
@@ -114,7 +114,8 @@ pub struct Delta {
     pub(crate) counts: Vec<(TrackerId, DomainName, Count)>,
     /// Jobs that came, changed or ended.
     pub jobs: Vec<JobDelta>,
-    /// Tasks whose state changed; a task of a new job that is not here is pending.
+    /// Tasks whose state changed, and all of a job that was ever resized. A task of a new job that
+    /// is not here is pending; without a resize, tasks are numbered group by group.
     pub tasks: Vec<TaskDelta>,
 }
 
@@ -132,6 +133,16 @@ impl Delta {
         self.counts.clear();
         self.jobs.clear();
         self.tasks.clear();
+    }
+
+    fn push_task(&mut self, id: TaskId, task: &TaskRecord) {
+        self.tasks.push(TaskDelta { id, group: task.group, state: task.state });
+    }
+
+    fn push_tasks(&mut self, job: JobId, record: &JobRecord) {
+        for (task, index) in record.tasks.iter().zip(0..) {
+            self.push_task(TaskId { job, index }, task);
+        }
     }
 }
 
@@ -176,7 +187,7 @@ impl Cell {
                 Change::Job(id, owner) if wants.includes(owner, id) => self.write_job(id, delta),
                 Change::Task(id, owner) if wants.includes(owner, id.job) => {
                     if let Some((_, task)) = self.jobs.task(id) {
-                        delta.tasks.push(TaskDelta { id, group: task.group, state: task.state });
+                        delta.push_task(id, task);
                     }
                 }
                 Change::Job(..) | Change::Task(..) => {}
@@ -201,12 +212,7 @@ impl Cell {
                 continue;
             }
             delta.jobs.push(JobDelta { id, job: Some(job.spec.clone()) });
-            let states = job.tasks.iter().zip(0..);
-            delta.tasks.extend(states.map(|(task, index)| TaskDelta {
-                id: TaskId { job: id, index },
-                group: task.group,
-                state: task.state,
-            }));
+            delta.push_tasks(id, job);
         }
     }
 
@@ -246,6 +252,10 @@ impl Cell {
     fn write_job(&self, id: JobId, delta: &mut Delta) {
         let job = self.jobs.get(id).filter(|job| job.alive > 0);
         delta.jobs.push(JobDelta { id, job: job.map(|job| job.spec.clone()) });
+        if let Some(job) = job.filter(|job| job.resized) {
+            // The counts no longer tell which task is of which group, nor how many there are.
+            delta.push_tasks(id, job);
+        }
     }
 
     fn wanted(&self, interest: &Interest) -> Wanted {

@@ -35,15 +35,13 @@ impl Cell {
             self.facts.machines[slot].hash(hash);
             self.machines.load(slot).hash(hash);
         }
+        self.machines.vacant().hash(hash);
     }
 
     fn hash_jobs(&self, hash: &mut Xxh3) {
         hash.write_u64(self.jobs.next_id().0);
         for (id, job) in self.jobs.iter() {
-            (id, &job.spec.name, &job.spec.tenant, job.spec.precedence).hash(hash);
-            for group in &job.spec.groups {
-                (&group.name, group.count, &group.request, &group.labels).hash(hash);
-            }
+            (id, &job.spec, job.resized).hash(hash);
             job.tasks.hash(hash);
         }
         self.ended.hash(hash);

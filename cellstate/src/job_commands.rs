@@ -40,6 +40,7 @@ impl Cell {
             alive: tasks.len() as u32,
             tasks,
             placed: 0,
+            resized: false,
         });
         self.adopt_trackers(&made);
         self.log.push(Change::Job(id, owner));
@@ -123,13 +124,10 @@ impl Cell {
         }
         if let Some(job) = self.jobs.get_mut(id) {
             let more = count.saturating_sub(wanted);
-            let first = job.tasks.len() as u32;
             job.tasks.extend((0..more).map(|_| TaskRecord::pending(index)));
             job.alive += more;
+            job.resized = true;
             Arc::make_mut(&mut job.spec).groups[index].count = count;
-            for number in first..first + more {
-                self.log.push(Change::Task(TaskId { job: id, index: number }, owner));
-            }
         }
         self.recompile(id, index);
         self.log.push(Change::Job(id, owner));
@@ -148,9 +146,16 @@ impl Cell {
         let mut order: Vec<(bool, u32)> =
             alive.map(|(task, number)| (task.state.machine().is_none(), number)).collect();
         order.sort_unstable_by(|a, b| b.cmp(a));
-        for (_, number) in order.into_iter().take(count as usize) {
-            self.end_task(TaskId { job: id, index: number }, TaskState::Killed);
-        }
+        self.kill_tasks(id, order.into_iter().take(count as usize).map(|(_, number)| number));
+    }
+
+    /// Kills tasks of a job; each machine that they leave has changed once.
+    fn kill_tasks(&mut self, job: JobId, numbers: impl Iterator<Item = u32>) {
+        let killed = numbers.map(|index| self.end_task(TaskId { job, index }, TaskState::Killed));
+        let mut left: Vec<usize> = killed.flatten().collect();
+        left.sort_unstable();
+        left.dedup();
+        left.into_iter().for_each(|slot| self.touch(slot));
     }
 
     /// Compiles a group again whose count, and with it a share, changed.
@@ -171,9 +176,7 @@ impl Cell {
         }
         let tasks = job.tasks.len() as u32;
         let version = self.begin();
-        for index in 0..tasks {
-            self.end_task(TaskId { job: id, index }, TaskState::Killed);
-        }
+        self.kill_tasks(id, 0..tasks);
         self.end_if_over(id);
         Ok(Outcome::Done(version))
     }
@@ -206,9 +209,12 @@ impl Cell {
                 }
                 self.log_task(id, owner, None);
             }
-            TaskReport::Finished => self.end_task(id, TaskState::Finished),
-            TaskReport::Failed if !retry => self.end_task(id, TaskState::Failed),
+            TaskReport::Finished => _ = self.end_task(id, TaskState::Finished),
+            TaskReport::Failed if !retry => _ = self.end_task(id, TaskState::Failed),
             TaskReport::Failed | TaskReport::Lost => self.requeue_task(id, report),
+        }
+        if report != TaskReport::Started {
+            self.touch(machine.row());
         }
         self.end_if_over(id.job);
         Ok(Outcome::Done(self.version))
@@ -220,32 +226,28 @@ impl Cell {
         let owner = parts.job.owner;
         let task = &mut parts.job.tasks[id.index as usize];
         let Some(machine) = task.state.machine() else { return };
-        task.failures += u16::from(report == TaskReport::Failed);
+        task.failures = task.failures.saturating_add(u16::from(report == TaskReport::Failed));
         Cell::unplace(parts, id, TaskState::Pending);
         self.log_task(id, owner, Some(machine.row()));
-        self.touch(machine.row());
     }
 
-    /// Ends a task that has not ended, wherever it is.
-    fn end_task(&mut self, id: TaskId, state: TaskState) {
-        let Some(parts) = self.parts(id.job) else { return };
+    /// Ends a task that has not ended, wherever it is. The answer is the row that it left, which
+    /// the caller touches.
+    fn end_task(&mut self, id: TaskId, state: TaskState) -> Option<usize> {
+        let parts = self.parts(id.job)?;
         let owner = parts.job.owner;
         let task = &mut parts.job.tasks[id.index as usize];
         if task.state.ended() {
-            return;
+            return None;
         }
         parts.job.alive -= 1;
-        match task.state.machine() {
-            None => {
-                task.state = state;
-                self.log_task(id, owner, None);
-            }
-            Some(machine) => {
-                Cell::unplace(parts, id, state);
-                self.log_task(id, owner, Some(machine.row()));
-                self.touch(machine.row());
-            }
+        let slot = task.state.machine().map(MachineId::row);
+        match slot {
+            None => task.state = state,
+            Some(_) => Cell::unplace(parts, id, state),
         }
+        self.log_task(id, owner, slot);
+        slot
     }
 
     /// Lets go of what a job holds once all its tasks have ended.
@@ -289,8 +291,11 @@ impl Cell {
         }
         let keep = self.policy.keep_ended_ms;
         let over = |noticed: Option<u64>| noticed.is_some_and(|at| at.saturating_add(keep) <= now);
-        while self.ended.front().is_some_and(|(_, noticed)| over(*noticed)) {
-            let Some((id, _)) = self.ended.pop_front() else { break };
+        let forgotten = self.ended.iter().take_while(|(_, noticed)| over(*noticed)).count();
+        if forgotten > 0 {
+            self.begin();
+        }
+        for (id, _) in self.ended.drain(..forgotten) {
             if let Some(job) = self.jobs.remove(id) {
                 self.job_names.remove(&job.spec.name);
             }

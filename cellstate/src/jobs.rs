@@ -19,6 +19,8 @@ pub(crate) struct JobRecord {
     pub(crate) tenant: u32,
     pub(crate) groups: Vec<GroupRecord>,
     pub(crate) tasks: Vec<TaskRecord>,
+    /// Whether a group ever had another count: then tasks are not numbered group by group.
+    pub(crate) resized: bool,
     /// How many tasks have a machine.
     pub(crate) placed: u32,
     /// How many tasks have not ended.

@@ -15,7 +15,7 @@ impl Cell {
         if self.machines.by_name(&machine.name).is_some() {
             return Err(Rejection::NameTaken(machine.name));
         }
-        if self.machines.row_count() >= MACHINES_MAX {
+        if self.machines.vacant().is_empty() && self.machines.row_count() >= MACHINES_MAX {
             return Err(validate::too_many("machines", MACHINES_MAX + 1, MACHINES_MAX));
         }
         self.begin();
@@ -39,8 +39,7 @@ impl Cell {
         }
         let tasks = self.machines.row(id.row()).tasks.clone();
         if old.cards != machine.cards && self.any_with_cards(&tasks) {
-            let why = format!("machine {:?} has tasks on its cards: drain it first", machine.name);
-            return Err(Rejection::BadJob(why.into()));
+            return Err(Rejection::CardsInUse(id));
         }
         let version = self.begin();
         let before = claimable(&old, &self.kinds, &self.policy);
@@ -51,9 +50,13 @@ impl Cell {
             self.machines.set_cards(id.row(), cards);
         }
         // The machine may move to other domains, and its tasks' counters with it.
+        let moves = old.labels != machine.labels;
+        let left = if moves { self.facts.rules.label_domains(id.row()) } else { Vec::new() };
         self.count_tasks(&tasks, id.row(), -1);
         self.facts.set_machine(id.row(), Some(Arc::new(machine)));
         self.count_tasks(&tasks, id.row(), 1);
+        // A view may have counted a claim where the machine was that is taken where it now is.
+        self.log.extend(left.into_iter().map(|(id, domain)| Change::Count(id, domain)));
         self.log.push(Change::Machine(id.slot));
         self.touch(id.row());
         Ok(Outcome::Done(version))

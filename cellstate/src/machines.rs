@@ -64,6 +64,11 @@ impl Machines {
         self.rows.len()
     }
 
+    /// The rows without a machine; the last one is the next to be used.
+    pub(crate) fn vacant(&self) -> &[u32] {
+        &self.vacant
+    }
+
     /// The row of a machine, if the machine is there.
     pub(crate) fn get(&self, id: MachineId) -> Option<&Row> {
         let row = self.rows.get(id.row())?;

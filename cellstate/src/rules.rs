@@ -401,6 +401,16 @@ impl RuleBook {
         self.domain(&self.trackers.get(&id)?.key.level, slot)
     }
 
+    /// The domain of a row for each tracker at a level that a label names, ascending.
+    pub(crate) fn label_domains(&self, slot: usize) -> Vec<(TrackerId, Domain)> {
+        let labelled = |tracker: &Tracker| tracker.key.level != TopologyLevel::Machine;
+        let trackers = self.trackers.iter().filter(|(_, tracker)| labelled(tracker));
+        let mut domains: Vec<_> =
+            trackers.filter_map(|(id, _)| Some((*id, self.domain_of(*id, slot)?))).collect();
+        domains.sort_unstable();
+        domains
+    }
+
     /// The count of a tracker in a domain, with the domain's name, for a delta.
     pub(crate) fn named_count(&self, id: TrackerId, domain: Domain) -> Option<(DomainName, Count)> {
         let tracker = self.trackers.get(&id)?;

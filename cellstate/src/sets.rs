@@ -9,7 +9,7 @@ use crate::map::FastMap;
 use omega_core::{Machine, MachineSelector, TaintEffect, Toleration};
 use std::sync::Arc;
 
-/// A set of machines, in the [`MachineSets`] that gave it.
+/// A set of machines, in the cell or view that gave it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct SetId(u32);
 

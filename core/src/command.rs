@@ -23,7 +23,7 @@ pub enum Command {
     /// Adds a machine.
     RegisterMachine(Machine),
     /// Changes what a machine has and is like. Its tasks stay, even where they exceed the new
-    /// capacity; nothing more is placed until it fits again.
+    /// capacity; of a kind that is short nothing more is placed until it fits again.
     UpdateMachine {
         /// Which machine.
         id: MachineId,
@@ -87,7 +87,7 @@ pub enum Command {
     /// Judges a transaction and takes what holds.
     Commit(Transaction),
     /// Says what time it is, and forgets what has been over for long enough (see
-    /// [`Policy::keep_ended_ms`]).
+    /// [`Policy::keep_ended_ms`]). The version rises only if something is forgotten.
     Expire {
         /// Milliseconds since any fixed moment. A time before the last one counts as the last.
         now_ms: u64,
@@ -160,6 +160,9 @@ pub enum Rejection {
         /// What the command called it.
         given: Text,
     },
+    /// The number of its cards can change only while no task has one.
+    #[error("tasks of machine {0} have some of its cards")]
+    CardsInUse(MachineId),
     /// The job has ended long ago, or never was.
     #[error("there is no job {0}")]
     UnknownJob(JobId),

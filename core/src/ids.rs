@@ -41,7 +41,8 @@ define_id!(
 );
 define_id!(
     /// Counts the changes of one machine. A transaction raises it by one on each machine that it
-    /// touches, however many claims it has there; a refused transaction does not raise it.
+    /// touches, however many claims it has there; a refused transaction does not raise it. So does
+    /// any other command that changes what may be claimed there; a report of load does not.
     SequenceNumber(u64),
     "#"
 );

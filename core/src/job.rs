@@ -18,7 +18,7 @@ pub enum JobKind {
 }
 
 /// A wish to run tasks.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Job {
     /// Its name; no two jobs of a cell share one while both are known.
     pub name: Text,
@@ -32,7 +32,8 @@ pub struct Job {
     pub kind: JobKind,
     /// Its tasks.
     pub groups: Vec<TaskGroup>,
-    /// A gang: no task of the job is placed unless so many of them are (over all groups).
+    /// A gang: no task of the job is placed unless so many of them are (over all groups), or all
+    /// that have not ended: else the last tasks of a gang could never be placed again.
     pub gang_min: Option<u32>,
     /// How long a task is expected to run, in milliseconds, if anyone knows.
     pub run_ms_expected: Option<u64>,
@@ -61,7 +62,7 @@ impl Job {
 }
 
 /// Identical tasks of a job.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct TaskGroup {
     /// Its name, of its own among the job's groups.
     pub name: Text,
@@ -73,7 +74,8 @@ pub struct TaskGroup {
     pub cards: Option<CardRequest>,
     /// What rules of other jobs select these tasks by.
     pub labels: Labels,
-    /// How often a task that fails is started again before it counts as failed.
+    /// How often a task that fails is started again before it counts as failed; above 65,535, for
+    /// ever.
     pub restarts: u32,
     /// Where its tasks may run.
     pub rules: PlacementRules,

@@ -1,1 +1,20 @@
-//! Placeholder.
+//! The test kit: what the tests of several crates share.
+//!
+//! ```text
+//!   random ──commands──▶ Cell ──┐
+//!      ▲        │               ├── compare: equal answers, equal states
+//!      │        └─────▶ Twin ──┘
+//!      └── looks at the twin, to ask for what makes sense
+//! ```
+//!
+//! - [`twin`]: a slow, obviously right cell, written from the documents of `omega-core` alone.
+//! - [`random`]: commands by the dice, the sensible and the senseless.
+//! - [`compare`]: everything that is public of a cell and of its twin, side by side.
+//! - [`history`]: runs a history on both, and makes one that fails short.
+//! - [`script`]: a small language for behaviour over several steps.
+
+pub mod compare;
+pub mod history;
+pub mod random;
+pub mod script;
+pub mod twin;

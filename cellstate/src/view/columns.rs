@@ -178,7 +178,8 @@ fn share_lanes(free: &[i64; BLOCK], request: i64, inverse: &[f32; BLOCK]) -> [f3
 }
 
 fn fits(most: &[i64], request: &[i64]) -> bool {
-    most.iter().zip(request).all(|(most, request)| most >= request)
+    // What is not asked for does not count: the most may be less than nothing.
+    most.iter().zip(request).all(|(most, request)| *request <= 0 || most >= request)
 }
 
 /// One bit for each row that has every requested amount. Kinds that are not requested are left

@@ -20,6 +20,7 @@
 //! (shared with the master), 4 incarnation, and 4 for each kind that a score reads.
 
 mod block;
+mod claims;
 mod columns;
 
 pub use block::Block;
@@ -31,10 +32,11 @@ use crate::facts::{Facts, Need, Trackers};
 use crate::handle::{CellHandle, HandleError};
 use crate::judge::{MachineStatus, Spot, judge};
 use crate::map::FastMap;
+use claims::{InFlight, Open};
 use columns::Columns;
 use omega_core::{
-    Amounts, CardSet, Claim, Commit, ConflictCheck, Granularity, Job, JobId, Kinds, Machine,
-    MachineId, Reason, SchedulerId, SequenceNumber, TaskId, Transaction, TransactionId, Version,
+    Amounts, CardSet, Job, JobId, Kinds, Machine, MachineId, Reason, SchedulerId, SequenceNumber,
+    Version,
 };
 use smallvec::SmallVec;
 use std::sync::Arc;
@@ -49,21 +51,6 @@ struct Compiled {
     job: Arc<Job>,
     index: usize,
     need: Need,
-}
-
-/// A claim that was not yet answered.
-#[derive(Clone, Copy, Debug)]
-struct Open {
-    claim: Claim,
-    group: GroupRef,
-    cards: CardSet,
-}
-
-/// Claims that were submitted.
-#[derive(Debug)]
-struct InFlight {
-    number: u64,
-    claims: Vec<Open>,
 }
 
 /// A scheduler's private copy of the cell. See the head of the file.
@@ -263,7 +250,11 @@ impl View {
 
     fn set_machine(&mut self, delta: &crate::delta::MachineDelta) {
         let row = delta.slot as usize;
-        self.incarnations[row] = delta.incarnation;
+        if self.incarnations[row] != delta.incarnation {
+            // Another machine has the row now; what it reported comes with the row.
+            self.loads.remove(&delta.slot);
+            self.incarnations[row] = delta.incarnation;
+        }
         let bit = 1 << (row % BLOCK);
         let set = |words: &mut Vec<u64>, on: bool| match on {
             true => words[row / BLOCK] |= bit,
@@ -278,9 +269,6 @@ impl View {
         }
         if delta.machine.as_ref().is_none_or(|machine| machine.cards == 0) {
             self.cards.remove(&delta.slot);
-        }
-        if delta.machine.is_none() {
-            self.loads.remove(&delta.slot);
         }
         self.facts.set_machine(row, delta.machine.clone());
         self.freed += 1;
@@ -501,122 +489,6 @@ impl View {
         let cards = if self.cards.is_empty() { None } else { self.cards(row) };
         let spot = Spot { id: self.machine_id(row), status, free: &free, cards };
         judge(machine, spot, need, &self.facts, CardSet::default())
-    }
-
-    /// Claims a part of a machine for a task, in the view; [`View::take_transaction`] submits it.
-    ///
-    /// # Errors
-    /// If the judge refuses: the cell would, too.
-    pub fn claim(
-        &mut self,
-        task: TaskId,
-        machine: MachineId,
-        group: GroupRef,
-    ) -> Result<(), Reason> {
-        if machine.row() >= self.rows() {
-            return Err(Reason::MachineGone);
-        }
-        let cards = self.judge_machine(machine, self.need(group))?;
-        let seen = self.sequences[machine.row()];
-        // The cell chooses the cards, by the same rule: asking for these would conflict for naught.
-        let claim = Claim { task, machine, seen, cards: CardSet::default() };
-        let open = Open { claim, group, cards };
-        self.count(&open, -1);
-        self.open.push(open);
-        Ok(())
-    }
-
-    /// How many claims wait for [`View::take_transaction`].
-    #[must_use]
-    pub fn open_claims(&self) -> usize {
-        self.open.len()
-    }
-
-    /// Gives back the last `count` claims that were not submitted.
-    pub fn drop_claims(&mut self, count: usize) {
-        for _ in 0..count {
-            let Some(open) = self.open.pop() else { return };
-            self.count(&open, 1);
-        }
-    }
-
-    /// Moves the claims into a transaction, incremental and checked by resource fit; change that
-    /// before sending it. None can be submitted twice.
-    pub fn take_transaction(&mut self) -> Transaction {
-        let number = self.next_number;
-        self.next_number += 1;
-        let spare = self.spare.pop().unwrap_or_default();
-        let claims = std::mem::replace(&mut self.open, spare);
-        let id = TransactionId { scheduler: self.scheduler, number };
-        let txn = Transaction {
-            id,
-            base: self.version,
-            granularity: Granularity::Incremental,
-            check: ConflictCheck::ResourceFit,
-            releases: Vec::new(),
-            evictions: Vec::new(),
-            claims: claims.iter().map(|open| open.claim).collect(),
-        };
-        self.in_flight.push(InFlight { number, claims });
-        txn
-    }
-
-    /// Takes note of the answer to a transaction.
-    pub fn settle(&mut self, txn: &Transaction, commit: &Commit) {
-        let already_seen = commit.version <= self.version;
-        self.end_flight(txn, |index| already_seen || commit.conflict_of_claim(index).is_some());
-    }
-
-    /// Gives all claims of a transaction back that was not judged.
-    pub fn abandon(&mut self, txn: &Transaction) {
-        self.end_flight(txn, |_| true);
-    }
-
-    fn end_flight(&mut self, txn: &Transaction, gives_back: impl Fn(usize) -> bool) {
-        let flight = self.in_flight.iter().position(|flight| flight.number == txn.id.number);
-        let Some(flight) = flight.map(|i| self.in_flight.swap_remove(i)) else { return };
-        let mut claims = flight.claims;
-        for (index, open) in claims.iter().enumerate() {
-            if gives_back(index) {
-                self.count(open, 1);
-            }
-        }
-        claims.clear();
-        self.spare.push(claims);
-    }
-
-    /// Gives every unanswered claim back to the columns (`sign` 1), or takes it off (-1).
-    fn each_unanswered(&mut self, sign: i64) {
-        let open = std::mem::take(&mut self.open);
-        let in_flight = std::mem::take(&mut self.in_flight);
-        for claim in in_flight.iter().flat_map(|flight| &flight.claims).chain(&open) {
-            self.count(claim, sign);
-        }
-        self.open = open;
-        self.in_flight = in_flight;
-    }
-
-    fn count(&mut self, open: &Open, sign: i64) {
-        let compiled = self.groups[open.group.0 as usize].as_ref();
-        let need = &compiled.expect("a group is used until its job is forgotten").need;
-        let row = open.claim.machine.row();
-        // The machine may have gone since.
-        if row >= self.sequences.len() || self.incarnations[row] != open.claim.machine.incarnation {
-            return;
-        }
-        self.columns.add(row, &need.request, sign);
-        if let Some(request) = need.cards
-            && let Some(cards) = self.cards.get_mut(&(row as u32))
-        {
-            if sign < 0 {
-                cards.take(request, open.cards)
-            } else {
-                cards.give_back(request, open.cards)
-            }
-        }
-        if let Some(rules) = &need.rules {
-            self.facts.rules.count_task(rules, row, -sign as i32);
-        }
     }
 }
 

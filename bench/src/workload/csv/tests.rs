@@ -1,3 +1,5 @@
+//! Tests of the CSV reader at its public face.
+
 use super::load;
 use crate::workload::testing::{folder, message};
 use crate::workload::{LoadError, RunTime, Workload};

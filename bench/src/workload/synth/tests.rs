@@ -1,3 +1,5 @@
+//! Tests of the synthetic workload.
+
 use super::*;
 use crate::workload::{Arrival, RunTime};
 use omega_core::JobKind;

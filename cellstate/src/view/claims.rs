@@ -1,0 +1,156 @@
+//! A view's own claims, from the wish to the answer.
+//!
+//! What is off the view is given back exactly once: when the claim is dropped or refused, or when
+//! a sync brings the row of which it has become a part.
+
+use super::{GroupRef, View};
+use omega_core::{
+    CardSet, Claim, Commit, ConflictCheck, Granularity, MachineId, Reason, TaskId, Transaction,
+    TransactionId,
+};
+
+/// A claim that was not yet answered.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Open {
+    claim: Claim,
+    group: GroupRef,
+    cards: CardSet,
+}
+
+/// Claims that were submitted.
+#[derive(Debug)]
+pub(super) struct InFlight {
+    number: u64,
+    claims: Vec<Open>,
+}
+
+impl View {
+    /// Claims a part of a machine for a task, in the view; [`View::take_transaction`] submits it.
+    ///
+    /// # Errors
+    /// If the judge refuses: the cell would, too.
+    pub fn claim(
+        &mut self,
+        task: TaskId,
+        machine: MachineId,
+        group: GroupRef,
+    ) -> Result<(), Reason> {
+        if machine.row() >= self.rows() {
+            return Err(Reason::MachineGone);
+        }
+        let cards = self.judge_machine(machine, self.need(group))?;
+        let seen = self.sequences[machine.row()];
+        // The cell chooses the cards, by the same rule: asking for these would conflict for naught.
+        let claim = Claim { task, machine, seen, cards: CardSet::default() };
+        let open = Open { claim, group, cards };
+        self.count(&open, -1);
+        self.open.push(open);
+        Ok(())
+    }
+
+    /// How many claims wait for [`View::take_transaction`].
+    #[must_use]
+    pub fn open_claims(&self) -> usize {
+        self.open.len()
+    }
+
+    /// Gives back the last `count` claims that were not submitted.
+    pub fn drop_claims(&mut self, count: usize) {
+        for _ in 0..count {
+            let Some(open) = self.open.pop() else { return };
+            self.count(&open, 1);
+        }
+    }
+
+    /// Moves the claims into a transaction, incremental and checked by resource fit; change that
+    /// before sending it. None can be submitted twice.
+    pub fn take_transaction(&mut self) -> Transaction {
+        let number = self.next_number;
+        self.next_number += 1;
+        let spare = self.spare.pop().unwrap_or_default();
+        let claims = std::mem::replace(&mut self.open, spare);
+        let id = TransactionId { scheduler: self.scheduler, number };
+        let txn = Transaction {
+            id,
+            base: self.version,
+            granularity: Granularity::Incremental,
+            check: ConflictCheck::ResourceFit,
+            releases: Vec::new(),
+            evictions: Vec::new(),
+            claims: claims.iter().map(|open| open.claim).collect(),
+        };
+        self.in_flight.push(InFlight { number, claims });
+        txn
+    }
+
+    /// Takes note of the answer to a transaction.
+    pub fn settle(&mut self, txn: &Transaction, commit: &Commit) {
+        let already_seen = commit.version <= self.version;
+        self.end_flight(txn, |index| already_seen || commit.conflict_of_claim(index).is_some());
+    }
+
+    /// Gives all claims of a transaction back that was not judged.
+    pub fn abandon(&mut self, txn: &Transaction) {
+        self.end_flight(txn, |_| true);
+    }
+
+    fn end_flight(&mut self, txn: &Transaction, gives_back: impl Fn(usize) -> bool) {
+        let flight = self.in_flight.iter().position(|flight| flight.number == txn.id.number);
+        let Some(flight) = flight.map(|i| self.in_flight.swap_remove(i)) else { return };
+        let mut claims = flight.claims;
+        for (index, open) in claims.iter().enumerate() {
+            if gives_back(index) {
+                self.count(open, 1);
+            }
+        }
+        claims.clear();
+        self.spare.push(claims);
+    }
+
+    /// Gives every unanswered claim back to the columns (`sign` 1), or takes it off (-1).
+    pub(super) fn each_unanswered(&mut self, sign: i64) {
+        let mut open = std::mem::take(&mut self.open);
+        let mut in_flight = std::mem::take(&mut self.in_flight);
+        let flying = in_flight.iter_mut().flat_map(|flight| &mut flight.claims);
+        for claim in flying.chain(&mut open) {
+            if sign < 0 {
+                claim.cards = self.cards_again(claim);
+            }
+            self.count(claim, sign);
+        }
+        self.open = open;
+        self.in_flight = in_flight;
+    }
+
+    /// The cards that an unanswered claim now gets: others may have taken those that it had, and
+    /// the cell chooses anew. None if there are too few: then the claim will conflict.
+    fn cards_again(&self, open: &Open) -> CardSet {
+        let Some(request) = self.compiled(open.group).need.cards else { return open.cards };
+        let cards = self.cards(open.claim.machine.row());
+        let chosen = cards.and_then(|cards| cards.choose(request, CardSet::default()));
+        chosen.unwrap_or_default()
+    }
+
+    fn count(&mut self, open: &Open, sign: i64) {
+        let compiled = self.groups[open.group.0 as usize].as_ref();
+        let need = &compiled.expect("a group is used until its job is forgotten").need;
+        let row = open.claim.machine.row();
+        // The machine may have gone since.
+        if row >= self.sequences.len() || self.incarnations[row] != open.claim.machine.incarnation {
+            return;
+        }
+        self.columns.add(row, &need.request, sign);
+        if let Some(request) = need.cards
+            && let Some(cards) = self.cards.get_mut(&(row as u32))
+        {
+            if sign < 0 {
+                cards.take(request, open.cards)
+            } else {
+                cards.give_back(request, open.cards)
+            }
+        }
+        if let Some(rules) = &need.rules {
+            self.facts.rules.count_task(rules, row, -sign as i32);
+        }
+    }
+}

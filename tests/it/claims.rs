@@ -1,0 +1,219 @@
+//! Views with claims of their own: through every sync, whenever the answer comes, a claim is off
+//! the view exactly once, until it is part of the cell or refused.
+
+use crate::histories::seeds;
+use crate::views::{World, assert_equal_views};
+use omega_cellstate::{Cell, CellHandle, SharedCell, View};
+use omega_core::{
+    Amounts, Command, Commit, ConflictCheck, Granularity, Job, JobId, KindId, Kinds, Labels,
+    Machine, MachineId, TaskGroup, TaskId, TaskRule, TaskSelector, TaskState, TopologyLevel,
+    Transaction,
+};
+
+/// A claim that is off the view, as the test keeps book of it.
+#[derive(Clone, Copy, Debug)]
+struct Kept {
+    number: Option<u64>,
+    machine: MachineId,
+    job: JobId,
+    group: usize,
+}
+
+/// A scheduler with a view, and what it has in flight.
+struct Scheduler {
+    view: View,
+    kept: Vec<Kept>,
+    sent: Vec<(Transaction, Option<Commit>)>,
+}
+
+impl Scheduler {
+    /// Claims a machine for some pending task, if the judge lets it.
+    fn claim(&mut self, world: &mut World) {
+        let open: Vec<TaskId> =
+            self.sent.iter().flat_map(|(t, _)| &t.claims).map(|c| c.task).collect();
+        let pending: Vec<_> = world
+            .twin
+            .tasks()
+            .filter(|(id, _, task)| task.state == TaskState::Pending && !open.contains(id))
+            .map(|(id, _, task)| (id, task.group))
+            .collect();
+        if pending.is_empty() || self.view.rows() == 0 {
+            return;
+        }
+        let (task, group) = *world.dice.pick(&pending);
+        let compiled = world.compile(&mut self.view, (task.job, group));
+        let machine = self.view.machine_id(world.dice.below(self.view.rows()));
+        if self.view.claim(task, machine, compiled).is_ok() {
+            self.kept.push(Kept { number: None, machine, job: task.job, group });
+        }
+    }
+
+    fn submit(&mut self, world: &mut World) {
+        if self.view.open_claims() == 0 {
+            return;
+        }
+        let mut txn = self.view.take_transaction();
+        if world.dice.chance(30) {
+            txn.granularity = Granularity::AllOrNothing;
+        }
+        if world.dice.chance(30) {
+            txn.check = ConflictCheck::SequenceNumber;
+        }
+        let number = txn.id.number;
+        self.kept.iter_mut().for_each(|kept| kept.number = kept.number.or(Some(number)));
+        self.sent.push((txn, None));
+    }
+
+    /// Lets a transaction reach the cell, or its answer the scheduler.
+    fn advance(&mut self, world: &mut World) {
+        if self.sent.is_empty() {
+            return;
+        }
+        let index = world.dice.below(self.sent.len());
+        let (txn, answer) = self.sent.swap_remove(index);
+        match answer {
+            None => {
+                let commit = world.commit(&txn);
+                self.sent.push((txn, Some(commit)));
+            }
+            Some(commit) => self.settle(&txn, &commit),
+        }
+    }
+
+    fn settle(&mut self, txn: &Transaction, commit: &Commit) {
+        let seen = commit.version <= self.view.version();
+        self.view.settle(txn, commit);
+        let mut index = 0;
+        self.kept.retain(|kept| {
+            let this = kept.number == Some(txn.id.number);
+            index += usize::from(this);
+            !this || (!seen && commit.conflict_of_claim(index - 1).is_none())
+        });
+        // What was taken but is not yet in the view stays off until the next sync.
+        let number = Some(txn.id.number);
+        self.kept.iter_mut().filter(|k| k.number == number).for_each(|k| k.number = Some(TAKEN));
+    }
+
+    fn sync(&mut self, world: &World) {
+        self.view.sync(&world.cell).unwrap();
+        self.kept.retain(|kept| kept.number != Some(TAKEN));
+    }
+
+    /// What is free in the view is what is free in the cell without the kept claims.
+    fn check_free(&self, world: &World) {
+        let fresh = world.fresh_view();
+        for row in 0..fresh.rows() {
+            let on_row = self.kept.iter().filter(|kept| kept.machine == fresh.machine_id(row));
+            let mut claimed = vec![0; fresh.kinds().count()];
+            for kept in on_row {
+                let request = &world.twin.jobs()[&kept.job].spec.groups[kept.group].request;
+                request.iter().for_each(|(kind, n)| claimed[kind.index()] += n as i64);
+            }
+            for (kind, claimed) in (0..).map(KindId).zip(claimed) {
+                let expected = fresh.free(row, kind) - claimed;
+                assert_eq!(self.view.free(row, kind), expected, "seed {} {row}", world.seed);
+            }
+        }
+    }
+
+    /// Ends everything that is under way.
+    fn finish(&mut self, world: &mut World) {
+        self.view.drop_claims(usize::MAX);
+        self.kept.retain(|kept| kept.number.is_some());
+        while !self.sent.is_empty() {
+            self.advance(world);
+        }
+    }
+}
+
+/// The number of claims that were taken and not yet synced.
+const TAKEN: u64 = u64::MAX;
+
+#[test]
+fn a_claim_is_off_the_view_exactly_once() {
+    for seed in seeds(400) {
+        let mut world = World::new(seed);
+        // Jobs must stay known while their claims are under way.
+        world.keep_jobs();
+        let (id, number) = world.register("claims");
+        let mut me = Scheduler { view: View::new(id, number), kept: Vec::new(), sent: Vec::new() };
+        me.sync(&world);
+        for _ in 0..80 {
+            world.step();
+            (0..world.dice.below(4)).for_each(|_| me.claim(&mut world));
+            if world.dice.chance(50) {
+                me.submit(&mut world);
+            }
+            if world.dice.chance(60) {
+                me.advance(&mut world);
+            }
+            if world.dice.chance(10) && me.sent.is_empty() {
+                me.finish(&mut world);
+            }
+            if world.dice.chance(50) {
+                me.sync(&world);
+                me.check_free(&world);
+            }
+        }
+        me.finish(&mut world);
+        me.sync(&world);
+        assert!(me.kept.is_empty());
+        assert_equal_views(&world, &mut me.view);
+    }
+}
+
+#[test]
+fn dropped_claims_leave_the_view_as_it_was() {
+    for seed in seeds(150) {
+        let mut world = World::new(seed);
+        world.keep_jobs();
+        (0..50).for_each(|_| world.step());
+        let (id, number) = world.register("claims");
+        let mut me = Scheduler { view: View::new(id, number), kept: Vec::new(), sent: Vec::new() };
+        me.sync(&world);
+        (0..20).for_each(|_| me.claim(&mut world));
+        me.view.drop_claims(me.view.open_claims() / 2);
+        me.view.drop_claims(usize::MAX);
+        assert_equal_views(&world, &mut me.view);
+        // The same for claims that were submitted and never judged.
+        me.kept.clear();
+        (0..20).for_each(|_| me.claim(&mut world));
+        let txn = me.view.take_transaction();
+        me.view.abandon(&txn);
+        assert_equal_views(&world, &mut me.view);
+    }
+}
+
+/// Two machines of one zone, and a job whose tasks keep away from each other's zones.
+#[test]
+fn a_claim_whose_machine_moved_counts_where_the_machine_went() {
+    let machine = |name: &str, zone: &str| {
+        let mut machine = Machine::new(name, Amounts::new([4]));
+        machine.labels = Labels::new([("zone", zone)]);
+        machine
+    };
+    let mut group = TaskGroup::new(2, Amounts::new([1]));
+    let level = TopologyLevel::Label("zone".into());
+    group.rules.tasks.push(TaskRule::AntiAffinity { from: TaskSelector::SameJob, level });
+    let job = std::sync::Arc::new(Job::batch("apart", group));
+    let cell = SharedCell::new(Cell::new(Kinds::standard()));
+    let (moved, stays) = (MachineId::first(0), MachineId::first(1));
+    cell.apply(Command::RegisterMachine(machine("moved", "z1"))).unwrap();
+    cell.apply(Command::RegisterMachine(machine("stays", "z1"))).unwrap();
+    cell.apply(Command::SubmitJob(Job::clone(&job))).unwrap();
+    let (me, number) = cell.register("me".into()).unwrap();
+    let mut view = View::new(me, number);
+    view.sync(&cell).unwrap();
+    let group = view.compile(JobId(0), &job, 0);
+    view.claim(TaskId::default(), moved, group).unwrap();
+    assert!(view.judge(stays.row(), group).is_err(), "the claim counts in the zone");
+    let txn = view.take_transaction();
+    let update = Command::UpdateMachine { id: moved, machine: machine("moved", "z2") };
+    cell.apply(update).unwrap();
+    let commit = cell.commit(&txn).unwrap();
+    assert!(commit.is_complete());
+    view.settle(&txn, &commit);
+    view.sync(&cell).unwrap();
+    assert!(view.judge(moved.row(), group).is_err());
+    assert!(view.judge(stays.row(), group).is_ok(), "the claim was taken in another zone");
+}

@@ -1,0 +1,77 @@
+//! Random histories: a cell and its naive twin must agree at each step.
+//!
+//! `OMEGA_SEEDS=100000 cargo test -p omega-tests histories` searches longer;
+//! `OMEGA_SEED=7` runs one history alone.
+
+use omega_core::{Outcome, Rejection};
+use omega_tests::history;
+use omega_tests::random::Generator;
+use omega_tests::twin::Twin;
+use std::collections::BTreeMap;
+
+/// Commands in a history: long enough to fill the small cells and to empty them again.
+const LENGTH: usize = 60;
+
+/// A number from the environment.
+pub(crate) fn setting(name: &str) -> Option<u64> {
+    std::env::var(name).ok().and_then(|text| text.parse().ok())
+}
+
+/// The seeds that a search of this size runs through.
+pub(crate) fn seeds(count: u64) -> std::ops::Range<u64> {
+    match setting("OMEGA_SEED") {
+        Some(seed) => seed..seed + 1,
+        None => 0..setting("OMEGA_SEEDS").unwrap_or(count),
+    }
+}
+
+#[test]
+fn a_cell_and_its_twin_agree_at_each_step() {
+    for seed in seeds(3000) {
+        if let Err(failure) = history::run(seed, LENGTH) {
+            let failure = history::shorten(failure);
+            panic!(
+                "seed {seed}: {failure}\nagain: OMEGA_SEED={seed} cargo test -p omega-tests \
+                 a_cell_and_its_twin_agree_at_each_step"
+            );
+        }
+    }
+}
+
+/// The dice must throw what the comparison is to try: each reason, often.
+#[test]
+fn random_histories_meet_every_reason() {
+    let mut met: BTreeMap<String, u32> = BTreeMap::new();
+    for seed in 0..400 {
+        let mut generator = Generator::new(seed);
+        let mut twin = Twin::new(generator.kinds());
+        for _ in 0..LENGTH {
+            let command = generator.next(&twin);
+            for name in names(&twin.apply(command)) {
+                *met.entry(name).or_default() += 1;
+            }
+        }
+    }
+    let wanted = "NoRoom NoCards MachineChanged MachineGone MachineDraining AffinityUnmet Tainted \
+                  PortTaken AntiAffinity TaskAffinityUnmet Skew DomainFull NoDomain QuotaExceeded \
+                  UnknownTask TaskPlaced TaskEnded TaskNotPlaced PrecedenceTooLow EvictionUnused \
+                  GangIncomplete OthersConflict complete NameTaken BadName UnknownMachine OtherName \
+                  UnknownJob UnknownGroup TaskNotThere BadAmount BadJob CardsInUse Empty \
+                  BaseFromFuture UnknownScheduler IdReused AnswerExpired";
+    let rare = wanted.split_whitespace().filter(|name| met.get(*name).is_none_or(|n| *n < 3));
+    assert_eq!(rare.collect::<Vec<_>>(), [""; 0], "{met:?}");
+}
+
+/// The variants in an answer, without what they carry.
+fn names(answer: &Result<Outcome, Rejection>) -> Vec<String> {
+    let variant = |debug: String| debug.split(['(', ' ']).next().unwrap_or_default().to_owned();
+    match answer {
+        Ok(Outcome::Commit(commit)) if commit.is_complete() => vec!["complete".to_owned()],
+        Ok(Outcome::Commit(commit)) => {
+            commit.conflicts.iter().map(|c| variant(format!("{:?}", c.reason))).collect()
+        }
+        Ok(_) => Vec::new(),
+        Err(Rejection::Transaction(error)) => vec![variant(format!("{error:?}"))],
+        Err(rejection) => vec![variant(format!("{rejection:?}"))],
+    }
+}

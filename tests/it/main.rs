@@ -1,0 +1,18 @@
+//! The one integration binary: tests that concern more than one crate.
+//!
+//! - `histories.rs`: a cell and its naive twin agree on random histories.
+//! - `views.rs`, `claims.rs`: views keep up, judge as the cell does, and keep their claims.
+//! - `scripts.rs`: behaviour over several steps, as text in `tests/scripts/`.
+//! - `traps.rs`: what wants more than a script.
+//! - `threads.rs`: schedulers on threads.
+//! - `tidy.rs`: the repository's own rules.
+
+#![allow(clippy::unwrap_used, reason = "all of it is tests, helpers too")]
+
+mod claims;
+mod histories;
+mod scripts;
+mod threads;
+mod tidy;
+mod traps;
+mod views;

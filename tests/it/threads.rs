@@ -1,0 +1,174 @@
+//! Eight schedulers on eight threads share one cell: nothing is lost, nothing is placed twice.
+
+use omega_cellstate::{Cell, CellHandle, GroupRef, SharedCell, View};
+use omega_core::{
+    Amounts, Command, Granularity, Job, JobId, Kinds, Labels, Machine, Outcome, Port, Rejection,
+    TaskGroup, TaskId, TaskReport, TaskRule, TaskSelector, TaskState, TopologyLevel,
+};
+use omega_tests::random::Dice;
+use std::sync::Arc;
+
+const THREADS: u64 = 8;
+const MACHINES: usize = 200;
+const TASKS: u32 = 600;
+const ROUNDS: usize = 300;
+
+/// What one scheduler was told.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+struct Told {
+    placed: usize,
+    finished: usize,
+    refused: usize,
+}
+
+/// Machines in ten racks, and for each scheduler a job that takes a port and keeps a share.
+fn shared_cell() -> SharedCell {
+    let cell = SharedCell::new(Cell::with_change_limit(Kinds::standard(), 5000));
+    for i in 0..MACHINES {
+        let mut machine = Machine::new(format!("m{i}"), Amounts::new([4000, 64]));
+        machine.labels = Labels::new([("rack", format!("r{}", i % 10))]);
+        cell.apply(Command::RegisterMachine(machine)).unwrap();
+    }
+    for thread in 0..THREADS {
+        let mut group = TaskGroup::new(TASKS, Amounts::new([500, 1]));
+        // Two schedulers each want the same port.
+        group.rules.ports.push(Port::tcp((thread / 2) as u16));
+        let level = TopologyLevel::Label("rack".into());
+        group.rules.tasks.push(TaskRule::MaxPerDomain {
+            of: TaskSelector::SameJob,
+            level,
+            count: 15,
+        });
+        cell.apply(Command::SubmitJob(Job::batch(format!("job{thread}"), group))).unwrap();
+    }
+    cell
+}
+
+/// One scheduler: claims on random machines, commits, lets some tasks finish.
+struct Scheduler {
+    cell: SharedCell,
+    view: View,
+    group: GroupRef,
+    job: JobId,
+    dice: Dice,
+    pending: Vec<TaskId>,
+    placed: Vec<TaskId>,
+    told: Told,
+}
+
+impl Scheduler {
+    fn new(cell: &SharedCell, thread: u64) -> Scheduler {
+        let (id, number) = cell.register(format!("s{thread}").into()).unwrap();
+        let mut view = View::new(id, number);
+        view.sync(cell).unwrap();
+        let job = JobId(thread);
+        let spec: Arc<Job> = cell.read(|cell| cell.job(job).unwrap().clone());
+        let group = view.compile(job, &spec, 0);
+        let pending = (0..TASKS).map(|index| TaskId { job, index }).collect();
+        let (placed, told) = (Vec::new(), Told::default());
+        let dice = Dice::new(thread);
+        Scheduler { cell: cell.clone(), view, group, job, dice, pending, placed, told }
+    }
+
+    fn round(&mut self) {
+        self.view.sync(&self.cell).unwrap();
+        for _ in 0..1 + self.dice.below(8) {
+            let Some(task) = self.pending.pop() else { break };
+            let machine = self.view.machine_id(self.dice.below(MACHINES));
+            if self.view.claim(task, machine, self.group).is_err() {
+                self.pending.push(task);
+            }
+        }
+        if self.view.open_claims() > 0 {
+            self.commit();
+        }
+        if self.dice.chance(50) && !self.placed.is_empty() {
+            let task = self.placed.swap_remove(self.dice.below(self.placed.len()));
+            self.finish(task);
+        }
+    }
+
+    fn commit(&mut self) {
+        let mut txn = self.view.take_transaction();
+        if self.dice.chance(30) {
+            txn.granularity = Granularity::AllOrNothing;
+        }
+        let commit = self.cell.commit(&txn).unwrap();
+        // Some answers are lost on the way: the same again must not place anything twice.
+        assert!(!self.dice.chance(20) || self.cell.commit(&txn) == Ok(commit.clone()));
+        if self.dice.chance(30) {
+            self.view.sync(&self.cell).unwrap();
+        }
+        self.view.settle(&txn, &commit);
+        for (i, claim) in txn.claims.iter().enumerate() {
+            match commit.conflict_of_claim(i) {
+                None => self.placed.push(claim.task),
+                Some(_) => self.pending.push(claim.task),
+            }
+        }
+        self.told.placed += txn.claims.len() - commit.conflicts.len();
+        self.told.refused += commit.conflicts.len();
+    }
+
+    fn finish(&mut self, task: TaskId) {
+        let state = self.cell.read(|cell| cell.task(task)).unwrap();
+        let machine = state.machine().expect("what was acknowledged is placed");
+        let report = Command::ReportTask { task, machine, report: TaskReport::Finished };
+        assert!(matches!(self.cell.apply(report.clone()), Ok(Outcome::Done(_))));
+        assert!(matches!(self.cell.apply(report), Err(Rejection::TaskNotThere(..))));
+        self.told.finished += 1;
+    }
+
+    /// What the scheduler was told is what the cell has.
+    fn check(mut self) -> Told {
+        self.view.sync(&self.cell).unwrap();
+        let mut fresh = View::new(self.view.scheduler(), 0);
+        fresh.sync(&self.cell).unwrap();
+        let spec = self.cell.read(|cell| cell.job(self.job).unwrap().clone());
+        let group = fresh.compile(self.job, &spec, 0);
+        for row in 0..MACHINES {
+            for (kind, _) in fresh.kinds().iter() {
+                assert_eq!(self.view.free(row, kind), fresh.free(row, kind), "row {row}");
+            }
+            assert_eq!(self.view.sequence(row), fresh.sequence(row), "row {row}");
+            assert_eq!(self.view.judge(row, self.group), fresh.judge(row, group), "row {row}");
+        }
+        let mut placed = self.cell.read(|cell| {
+            let on_machine = |(id, state): (TaskId, TaskState)| state.machine().map(|_| id);
+            cell.tasks(self.job).filter_map(on_machine).collect::<Vec<_>>()
+        });
+        placed.sort_unstable();
+        self.placed.sort_unstable();
+        assert_eq!(placed, self.placed);
+        assert_eq!(self.told.placed, self.placed.len() + self.told.finished);
+        self.told
+    }
+}
+
+#[test]
+fn eight_schedulers_share_a_cell_and_nothing_is_lost() {
+    let cell = shared_cell();
+    let told: Vec<Told> = std::thread::scope(|scope| {
+        let worker = |thread| {
+            let cell = cell.clone();
+            move || {
+                let mut scheduler = Scheduler::new(&cell, thread);
+                for round in 0..ROUNDS {
+                    scheduler.round();
+                    if round % 60 == 59 {
+                        cell.read(|cell| cell.audit_no_overcommit()).expect("the cell is right");
+                    }
+                }
+                scheduler
+            }
+        };
+        let threads: Vec<_> = (0..THREADS).map(|thread| scope.spawn(worker(thread))).collect();
+        let schedulers: Vec<Scheduler> = threads.into_iter().map(|t| t.join().unwrap()).collect();
+        schedulers.into_iter().map(Scheduler::check).collect()
+    });
+    cell.read(|cell| cell.audit_no_overcommit()).expect("the cell is right");
+    let running: usize = cell.read(|cell| cell.machines().map(|m| m.tasks.len()).sum());
+    let sum = |of: fn(&Told) -> usize| told.iter().map(of).sum::<usize>();
+    assert_eq!(running, sum(|t| t.placed) - sum(|t| t.finished));
+    assert!(sum(|t| t.placed) > 1000, "too little happened: {told:?}");
+}

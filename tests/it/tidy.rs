@@ -1,0 +1,146 @@
+//! The repository's own rules, as tests: file heads, sizes, words, and the arrows between crates.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+
+/// Lines of one file without its tests: beyond this, look for the second idea.
+const LINES_MAX: usize = 600;
+
+fn root() -> PathBuf {
+    let here = Path::new(env!("CARGO_MANIFEST_DIR"));
+    here.parent().expect("the package is in the workspace").to_owned()
+}
+
+/// Folders that hold no source of ours.
+fn is_foreign(folder: &Path) -> bool {
+    let name = folder.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+    name == "target" || name.starts_with('.')
+}
+
+/// Every file below a folder whose name ends so.
+fn files(folder: &Path, endings: &[&str]) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    for entry in std::fs::read_dir(folder).expect("a folder can be read") {
+        let path = entry.expect("an entry can be read").path();
+        let name = path.to_string_lossy();
+        if path.is_dir() && !is_foreign(&path) {
+            found.extend(files(&path, endings));
+        } else if endings.iter().any(|ending| name.ends_with(ending)) {
+            found.push(path);
+        }
+    }
+    found.sort();
+    found
+}
+
+/// Every Rust file with its text.
+fn sources() -> Vec<(String, String)> {
+    let root = root();
+    let read = |path: PathBuf| {
+        let text = std::fs::read_to_string(&path).expect("a source is text");
+        let name = path.strip_prefix(&root).unwrap_or(&path).to_string_lossy().into_owned();
+        (name, text)
+    };
+    files(&root, &[".rs"]).into_iter().map(read).collect()
+}
+
+fn assert_none(what: &str, wrong: Vec<String>) {
+    assert!(wrong.is_empty(), "{what}:\n  {}", wrong.join("\n  "));
+}
+
+#[test]
+fn every_file_says_what_it_is_for() {
+    let silent = sources().into_iter().filter(|(_, text)| !text.starts_with("//! "));
+    assert_none("files that do not begin with //!", silent.map(|(name, _)| name).collect());
+}
+
+#[test]
+fn no_file_holds_two_ideas() {
+    let lines = |text: &str| text.split("\n#[cfg(test)]").next().unwrap_or(text).lines().count();
+    let long = sources().into_iter().filter(|(_, text)| lines(text) > LINES_MAX);
+    let named = long.map(|(name, text)| format!("{name}: {} lines", lines(&text)));
+    assert_none("files that are too long", named.collect());
+}
+
+#[test]
+fn nothing_is_left_to_do_in_the_sources() {
+    // Written in halves, so that this file does not hold them.
+    let words = [["TO", "DO"], ["FIX", "ME"], ["XX", "X"], ["HA", "CK"]].map(|half| half.concat());
+    let folders = [["/ho", "me/"], ["/ro", "ot/"], ["/Use", "rs/"], ["/wo", "rk/"], ["C:", "\\\\"]];
+    let folders = folders.map(|half| half.concat());
+    let root = root();
+    let mut wrong = Vec::new();
+    for path in files(&root, &[".rs", ".toml", ".md", ".txt", ".yml", ".yaml", ".sh", ".proto"]) {
+        let text = std::fs::read_to_string(&path).expect("it is text");
+        for (number, line) in (1..).zip(text.lines()) {
+            let mut all = words.iter().chain(&folders);
+            if let Some(word) = all.find(|word| line.contains(word.as_str())) {
+                wrong.push(format!("{}:{number}: {word}", path.display()));
+            }
+        }
+    }
+    assert_none("words that do not belong here", wrong);
+}
+
+/// Which crates a crate may use. Arrows never turn round.
+fn arrows() -> BTreeMap<&'static str, &'static [&'static str]> {
+    BTreeMap::from([
+        ("core", &[][..]),
+        ("cellstate", &["core"]),
+        ("schedulers", &["core", "cellstate"]),
+        ("store", &["core", "cellstate"]),
+        ("bench", &["core", "cellstate", "schedulers", "store"]),
+        ("server", &["core", "cellstate", "schedulers", "store", "bench"]),
+        ("tests", &["core", "cellstate", "schedulers", "store", "bench", "server"]),
+    ])
+}
+
+/// Our crates that a manifest names among its dependencies of any sort.
+fn used_crates(manifest: &str) -> BTreeSet<String> {
+    let mut in_dependencies = false;
+    let mut used = BTreeSet::new();
+    for line in manifest.lines() {
+        if let Some(section) = line.strip_prefix('[') {
+            in_dependencies = section.contains("dependencies");
+        }
+        let name = line.trim_start_matches("[dependencies.").strip_prefix("omega-");
+        let end = |c: char| !c.is_ascii_alphanumeric() && c != '-';
+        if let Some(name) = name.filter(|_| in_dependencies) {
+            used.insert(name.split(end).next().unwrap_or_default().to_owned());
+        }
+    }
+    used
+}
+
+#[test]
+fn no_arrow_between_crates_is_turned_round() {
+    let arrows = arrows();
+    let mut wrong = Vec::new();
+    for manifest in files(&root(), &["Cargo.toml"]) {
+        let folder = manifest.parent().and_then(Path::file_name).unwrap_or_default();
+        let text = std::fs::read_to_string(&manifest).expect("a manifest is text");
+        if text.contains("[workspace]") {
+            continue;
+        }
+        let name = folder.to_string_lossy();
+        match arrows.get(&*name) {
+            None => {
+                wrong.push(format!("{name} is in no table: add it to ARCHITECTURE.md and here"))
+            }
+            Some(allowed) => {
+                let used = used_crates(&text);
+                let bad = used.into_iter().filter(|used| !allowed.contains(&&**used));
+                wrong.extend(bad.map(|used| format!("{name} may not use {used}")));
+            }
+        }
+    }
+    assert_none("arrows", wrong);
+}
+
+#[test]
+fn the_arrows_are_read_from_every_sort_of_dependency() {
+    let manifest = "[package]\nname = \"omega-x\"\n[dependencies]\nomega-core.workspace = true\n\
+                    [dev-dependencies]\nomega-store = { path = \"..\" }\n";
+    let used: Vec<String> = used_crates(manifest).into_iter().collect();
+    assert_eq!(used, ["core", "store"]);
+}

@@ -1,0 +1,148 @@
+//! Traps that want more than a script: hashes, bounds, numbers at their ends.
+
+use omega_cellstate::{Cell, SharedCell, View};
+use omega_core::{
+    Amounts, Claim, Command, Commit, Job, JobId, KindId, Kinds, Machine, MachineId, Outcome, Port,
+    Rejection, SchedulerId, TaskGroup, TaskId, TaskReport, Transaction, TransactionError,
+    TransactionId, Version,
+};
+
+fn task(job: u64, index: u32) -> TaskId {
+    TaskId { job: JobId(job), index }
+}
+
+fn machine(name: &str, cpu: u64) -> Command {
+    Command::RegisterMachine(Machine::new(name, Amounts::new([cpu])))
+}
+
+/// A cell after these commands, all of which are taken.
+fn cell(commands: impl IntoIterator<Item = Command>) -> Cell {
+    let mut cell = Cell::new(Kinds::standard());
+    cell.apply(Command::RegisterScheduler { name: "me".into() }).unwrap();
+    for command in commands {
+        cell.apply(command.clone()).unwrap_or_else(|refused| panic!("{command:?}: {refused}"));
+    }
+    cell
+}
+
+fn transaction(number: u64, claims: &[(TaskId, MachineId)]) -> Transaction {
+    let id = TransactionId { scheduler: SchedulerId(0), number };
+    let claim = |(task, machine): &(TaskId, MachineId)| Claim {
+        task: *task,
+        machine: *machine,
+        seen: Default::default(),
+        cards: Default::default(),
+    };
+    Transaction::new(id, Version(0), claims.iter().map(claim).collect())
+}
+
+fn commit(cell: &mut Cell, txn: &Transaction) -> Commit {
+    match cell.apply(Command::Commit(txn.clone())) {
+        Ok(Outcome::Commit(commit)) => commit,
+        other => panic!("not judged: {other:?}"),
+    }
+}
+
+#[test]
+fn cells_that_differ_in_a_rule_have_different_hashes() {
+    let plain = Job::batch("a", TaskGroup::new(1, Amounts::new([1])));
+    let mut jobs = vec![plain; 5];
+    jobs[1].groups[0].rules.ports.push(Port::tcp(80));
+    jobs[2].gang_min = Some(1);
+    jobs[3].groups[0].restarts = 1;
+    jobs[4].scheduler = "another".into();
+    let mut hashes: Vec<u64> =
+        jobs.into_iter().map(|job| cell([Command::SubmitJob(job)]).state_hash()).collect();
+    hashes.sort_unstable();
+    hashes.dedup();
+    assert_eq!(hashes.len(), 5);
+}
+
+#[test]
+fn cells_that_would_use_rows_in_another_order_have_different_hashes() {
+    let remove = |slot| Command::RemoveMachine { id: MachineId::first(slot) };
+    let machines = || [machine("a", 1), machine("b", 1)];
+    let one = cell(machines().into_iter().chain([remove(0), remove(1)]));
+    let other = cell(machines().into_iter().chain([remove(1), remove(0)]));
+    assert_ne!(one.state_hash(), other.state_hash());
+}
+
+#[test]
+fn the_last_transaction_numbers_are_answered_without_overflow() {
+    let mut cell = cell([machine("a", 4)]);
+    let txn = |number| transaction(number, &[(task(9, 0), MachineId::first(0))]);
+    let last = txn(u64::MAX);
+    assert_eq!(cell.commit(&last), Err(TransactionError::AnswerExpired(last.id)));
+    let before = txn(u64::MAX - 1);
+    let answer = cell.commit(&before);
+    assert!(answer.is_ok());
+    assert_eq!(cell.commit(&before), answer, "a retry gets the first answer");
+    assert!(cell.commit(&txn(u64::MAX - 3)).is_ok(), "a number that was skipped may still come");
+}
+
+#[test]
+fn a_retry_gets_the_first_answer_until_it_is_forgotten() {
+    let submit = Command::SubmitJob(Job::batch("a", TaskGroup::new(4, Amounts::new([1]))));
+    let mut cell = cell([machine("a", 4), submit]);
+    let first = transaction(0, &[(task(0, 0), MachineId::first(0))]);
+    let answer = commit(&mut cell, &first);
+    assert!(answer.is_complete());
+    for number in 1..=1023 {
+        commit(&mut cell, &transaction(number, &[(task(9, 0), MachineId::first(0))]));
+    }
+    assert_eq!(cell.commit(&first).as_ref(), Ok(&answer));
+    commit(&mut cell, &transaction(1024, &[(task(9, 0), MachineId::first(0))]));
+    assert_eq!(cell.commit(&first), Err(TransactionError::AnswerExpired(first.id)));
+}
+
+#[test]
+fn a_task_may_fail_more_often_than_a_small_counter_holds() {
+    let mut group = TaskGroup::new(1, Amounts::new([1]));
+    group.restarts = u32::MAX;
+    let mut cell = cell([machine("a", 4), Command::SubmitJob(Job::batch("a", group))]);
+    let home = MachineId::first(0);
+    for number in 0..70_000 {
+        assert!(commit(&mut cell, &transaction(number, &[(task(0, 0), home)])).is_complete());
+        let report = TaskReport::Failed;
+        cell.apply(Command::ReportTask { task: task(0, 0), machine: home, report }).unwrap();
+    }
+}
+
+#[test]
+#[ignore = "a million machines take seconds: cargo test -p omega-tests --release full_cell -- --ignored"]
+fn a_full_cell_takes_a_machine_for_one_that_was_removed() {
+    let most = omega_core::limits::MACHINES_MAX;
+    let mut cell = cell((0..most).map(|i| machine(&format!("m{i}"), 1)));
+    let refused = cell.apply(machine("one more", 1));
+    assert!(matches!(refused, Err(Rejection::TooMany { .. })));
+    cell.apply(Command::RemoveMachine { id: MachineId::first(7) }).unwrap();
+    let replaced = MachineId { slot: 7, incarnation: 1 };
+    assert_eq!(cell.apply(machine("one more", 1)), Ok(Outcome::Machine(replaced)));
+}
+
+/// Sixty-four machines, a whole block, that have less than nothing of a kind left.
+#[test]
+fn a_kind_that_is_not_asked_for_never_hides_a_block() {
+    let two = |cpu, memory| Amounts::new([cpu, memory]);
+    let named = |i: u32, memory| Machine::new(format!("m{i}"), two(4, memory));
+    let wide = Job::batch("wide", TaskGroup::new(64, two(1, 2)));
+    let mut cell = cell([Command::SubmitJob(wide)]);
+    for i in 0..64 {
+        cell.apply(Command::RegisterMachine(named(i, 2))).unwrap();
+    }
+    let claims: Vec<_> = (0..64).map(|i| (task(0, i), MachineId::first(i))).collect();
+    assert!(commit(&mut cell, &transaction(0, &claims)).is_complete());
+    for i in 0..64 {
+        let id = MachineId::first(i);
+        cell.apply(Command::UpdateMachine { id, machine: named(i, 1) }).unwrap();
+    }
+    let cell = SharedCell::new(cell);
+    let mut view = View::new(SchedulerId(0), 1);
+    view.sync(&cell).unwrap();
+    view.tighten_block(0);
+    view.tighten_blocks(0);
+    assert_eq!(view.free(0, KindId(1)), -1);
+    let small = [1, 0, 0, 0];
+    assert_eq!(view.block(0).fits(&small), u64::MAX);
+    assert!(view.block_may_fit(0, &small) && view.blocks_may_fit(0, &small));
+}

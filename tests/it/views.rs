@@ -1,0 +1,287 @@
+//! Views: whatever deltas brought one up to date, it equals a view that was filled at once; and
+//! what it answers is what the cell answers.
+//!
+//! `OMEGA_SEED=7 cargo test -p omega-tests views` runs one history alone.
+
+use crate::histories::seeds;
+use omega_cellstate::{BLOCK, Cell, GroupRef, Interest, Share, SharedCell, View};
+use omega_core::{
+    Claim, Command, Commit, Conflict, Granularity, Item, JobId, KindId, MachineId, Outcome, Reason,
+    Rejection, SchedulerId, TaskId, TaskState, Transaction, TransactionId,
+};
+use omega_tests::random::{Dice, Generator};
+use omega_tests::twin::{Twin, TwinJob};
+
+/// A scheduler of the histories' own, which commits by hand.
+const PROBE: SchedulerId = SchedulerId(0);
+
+/// A shared cell that forgets changes soon, and the twin that the generator looks at.
+pub(crate) struct World {
+    pub(crate) cell: SharedCell,
+    pub(crate) twin: Twin,
+    generator: Generator,
+    pub(crate) dice: Dice,
+    pub(crate) seed: u64,
+    keeps_jobs: bool,
+}
+
+impl World {
+    pub(crate) fn new(seed: u64) -> World {
+        let generator = Generator::new(seed);
+        let mut dice = Dice::new(seed ^ 0xD1CE);
+        let kinds = generator.kinds();
+        let limit = [1, 3, 10, 1000][dice.below(4)];
+        let cell = SharedCell::new(Cell::with_change_limit(kinds.clone(), limit));
+        World { cell, twin: Twin::new(kinds), generator, dice, seed, keeps_jobs: false }
+    }
+
+    /// Applies the next random command.
+    pub(crate) fn step(&mut self) {
+        let command = self.generator.next(&self.twin);
+        if self.keeps_jobs && matches!(command, Command::Expire { .. }) {
+            return;
+        }
+        let _ = self.apply(command);
+    }
+
+    fn apply(&mut self, command: Command) -> Result<Outcome, Rejection> {
+        let _ = self.twin.apply(command.clone());
+        self.cell.apply(command)
+    }
+
+    /// Never forgets a job from here on.
+    pub(crate) fn keep_jobs(&mut self) {
+        self.keeps_jobs = true;
+    }
+
+    pub(crate) fn register(&mut self, name: &str) -> (SchedulerId, u64) {
+        let _ = self.apply(Command::RegisterScheduler { name: "first".into() });
+        match self.apply(Command::RegisterScheduler { name: name.into() }) {
+            Ok(Outcome::Scheduler { id, next_transaction }) => {
+                self.generator.reserve(id);
+                (id, next_transaction)
+            }
+            other => panic!("not registered: {other:?}"),
+        }
+    }
+
+    pub(crate) fn commit(&mut self, txn: &Transaction) -> Commit {
+        match self.apply(Command::Commit(txn.clone())) {
+            Ok(Outcome::Commit(commit)) => commit,
+            other => panic!("seed {}: not judged: {other:?}", self.seed),
+        }
+    }
+
+    pub(crate) fn fresh_view(&self) -> View {
+        let mut view = View::new(PROBE, 0);
+        view.sync(&self.cell).unwrap();
+        view
+    }
+
+    /// The groups of every job that is not over.
+    fn groups(&self) -> Vec<(JobId, usize)> {
+        let living = self.twin.jobs().iter().filter(|(_, job)| job.alive() > 0);
+        living.flat_map(|(id, job)| (0..job.spec.groups.len()).map(|g| (*id, g))).collect()
+    }
+
+    pub(crate) fn compile(&self, view: &mut View, (job, group): (JobId, usize)) -> GroupRef {
+        let spec = self.cell.read(|cell| cell.job(job).unwrap().clone());
+        view.compile(job, &spec, group)
+    }
+}
+
+/// Compares a view without claims with a fresh one.
+pub(crate) fn assert_equal_views(world: &World, view: &mut View) {
+    let seed = world.seed;
+    let mut fresh = world.fresh_view();
+    assert_eq!(view.version(), fresh.version(), "seed {seed}");
+    assert_eq!(view.kinds(), fresh.kinds(), "seed {seed}");
+    assert_eq!(view.rows(), fresh.rows(), "seed {seed}");
+    for row in 0..view.rows() {
+        let context = format!("seed {seed} row {row} at {}", view.version());
+        assert_eq!(view.machine_id(row), fresh.machine_id(row), "{context}");
+        assert_eq!(view.machine(row), fresh.machine(row), "{context}");
+        assert_eq!(view.sequence(row), fresh.sequence(row), "{context}");
+        assert_eq!(view.cards(row), fresh.cards(row), "{context}");
+        assert_eq!(view.load(row), fresh.load(row), "{context}");
+        for kind in 0..view.kinds().count() as u8 {
+            let kind = KindId(kind);
+            assert_eq!(view.free(row, kind), fresh.free(row, kind), "{context} {kind:?}");
+            let share = |view: &View| {
+                view.block(row / BLOCK).left_share(kind, 1).map(|shares| shares[row % BLOCK])
+            };
+            fresh.keep_inverse(kind);
+            assert!(share(view).is_none_or(|s| Some(s) == share(&fresh)), "{context}");
+        }
+    }
+    for group in world.groups() {
+        let (ours, theirs) = (world.compile(view, group), world.compile(&mut fresh, group));
+        for row in 0..view.rows() + 1 {
+            let context = format!("seed {seed} group {group:?} row {row} at {}", view.version());
+            assert_eq!(view.judge(row, ours), fresh.judge(row, theirs), "{context}");
+        }
+    }
+}
+
+/// The parts of a decision by blocks say together what the judge says.
+fn assert_blocks_agree(world: &World, view: &mut View) {
+    for group in world.groups() {
+        let group = world.compile(view, group);
+        for index in 0..view.blocks() {
+            let (block, need) = (view.block(index), view.need(group));
+            let affinity = need.affinity.map_or(u64::MAX, |set| block.set(set));
+            let fits = block.fits(&need.request);
+            let simple = block.schedulable() & affinity & block.set(need.tolerated) & fits;
+            let word = block.rules_allow(need, block.cards_fit(need, simple));
+            for row in index * BLOCK..(index + 1) * BLOCK {
+                let judged = view.judge(row, group);
+                let bit = word >> (row % BLOCK) & 1 == 1;
+                assert_eq!(bit, judged.is_ok(), "seed {} row {row} {judged:?}", world.seed);
+            }
+            let may = view.block_may_fit(index, &need.request)
+                && view.blocks_may_fit(index / BLOCK, &need.request);
+            assert!(may || word == 0, "seed {}: a bound is too low", world.seed);
+        }
+    }
+}
+
+#[test]
+fn a_view_synced_by_deltas_equals_a_fresh_one() {
+    for seed in seeds(400) {
+        let mut world = World::new(seed);
+        let mut views: Vec<View> = (0..3).map(|_| View::new(PROBE, 0)).collect();
+        views[0].keep_inverse(KindId(0));
+        for _ in 0..80 {
+            world.step();
+            for (view, percent) in views.iter_mut().zip([100, 40, 8]) {
+                if world.dice.chance(percent) {
+                    view.sync(&world.cell).unwrap();
+                    assert_equal_views(&world, view);
+                    assert_blocks_agree(&world, view);
+                    (0..view.blocks()).for_each(|block| view.tighten_block(block));
+                    (0..view.blocks().min(1)).for_each(|group| view.tighten_blocks(group));
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn a_view_hears_of_every_job_and_task_that_it_is_interested_in() {
+    for seed in seeds(400) {
+        let mut world = World::new(seed);
+        let interest = match seed % 2 {
+            0 => Interest::AllJobs,
+            _ => Interest::JobsOf("second".into(), Share { index: seed as u32 % 3, of: 3 }),
+        };
+        let mut heard = Heard { interest: interest.clone(), ..Heard::default() };
+        let mut view = View::new(PROBE, 0).with_interest(interest);
+        for _ in 0..80 {
+            world.step();
+            if world.dice.chance(30) {
+                view.sync(&world.cell).unwrap();
+                heard.hear(&view);
+                heard.compare(&world);
+            }
+        }
+    }
+}
+
+/// What a reader of deltas knows of jobs.
+#[derive(Default)]
+struct Heard {
+    interest: Interest,
+    jobs: std::collections::BTreeMap<JobId, std::sync::Arc<omega_core::Job>>,
+    tasks: std::collections::BTreeMap<TaskId, (TaskState, usize)>,
+}
+
+impl Heard {
+    fn hear(&mut self, view: &View) {
+        let delta = view.delta();
+        if delta.full {
+            *self = Heard { interest: self.interest.clone(), ..Heard::default() };
+        }
+        for job in &delta.jobs {
+            match &job.job {
+                Some(spec) => {
+                    let new = self.jobs.insert(job.id, spec.clone()).is_none();
+                    // A new job's task that is not in the delta is pending.
+                    let counts = spec.groups.iter().enumerate();
+                    let groups = counts.flat_map(|(i, g)| (0..g.count).map(move |_| i));
+                    for (group, index) in groups.zip(0..).filter(|_| new) {
+                        let task = TaskId { job: job.id, index };
+                        self.tasks.insert(task, (TaskState::Pending, group));
+                    }
+                }
+                None => {
+                    self.jobs.remove(&job.id);
+                }
+            }
+        }
+        for task in &delta.tasks {
+            self.tasks.insert(task.id, (task.state, usize::from(task.group)));
+        }
+        let jobs = &self.jobs;
+        self.tasks.retain(|task, _| jobs.contains_key(&task.job));
+    }
+
+    fn compare(&self, world: &World) {
+        let wanted = |id: JobId, job: &TwinJob| match &self.interest {
+            Interest::JobsOf(name, share) => {
+                job.alive() > 0 && job.spec.scheduler == *name && share.includes(id)
+            }
+            _ => job.alive() > 0,
+        };
+        let living = world.twin.jobs().iter().filter(|(id, job)| wanted(**id, job));
+        let jobs: Vec<_> = living.map(|(id, job)| (*id, job.spec.clone())).collect();
+        let heard: Vec<_> = self.jobs.iter().map(|(id, job)| (*id, job.clone())).collect();
+        assert_eq!(heard, jobs, "seed {}", world.seed);
+        let living = world.twin.tasks().filter(|(id, job, _)| wanted(id.job, job));
+        let tasks: Vec<_> = living.map(|(id, _, task)| (id, (task.state, task.group))).collect();
+        let heard: Vec<_> = self.tasks.iter().map(|(id, state)| (*id, *state)).collect();
+        assert_eq!(heard, tasks, "seed {} at {}", world.seed, world.twin.version());
+    }
+}
+
+/// What one claim alone would be answered, without taking it: a second part always conflicts.
+fn probe(cell: &mut Cell, number: u64, task: TaskId, machine: MachineId) -> Option<Reason> {
+    let unknown = TaskId { job: JobId(u64::MAX), index: 0 };
+    let claim = |task| Claim { task, machine, seen: Default::default(), cards: Default::default() };
+    let id = TransactionId { scheduler: PROBE, number };
+    let mut txn = Transaction::new(id, cell.version(), vec![claim(task), claim(unknown)]);
+    txn.granularity = Granularity::AllOrNothing;
+    let commit = cell.commit(&txn).unwrap();
+    assert_eq!(commit.conflicts[1], Conflict { item: Item::Claim(1), reason: Reason::UnknownTask });
+    commit.conflict_of_claim(0)
+}
+
+#[test]
+fn a_view_and_the_cell_judge_alike() {
+    for seed in seeds(150) {
+        let mut world = World::new(seed);
+        (0..50).for_each(|_| world.step());
+        let mut view = world.fresh_view();
+        let mut cell = world.cell.read(Cell::clone);
+        let mut number = 1 << 20;
+        for group in world.groups() {
+            let pending = world.twin.tasks().find(|(id, _, task)| {
+                (id.job, task.group, task.state) == (group.0, group.1, TaskState::Pending)
+            });
+            let Some((task, ..)) = pending else { continue };
+            let compiled = world.compile(&mut view, group);
+            for row in 0..view.rows() {
+                number += 1;
+                let ours = view.judge(row, compiled).err();
+                let theirs = probe(&mut cell, number, task, view.machine_id(row));
+                let elsewhere = matches!(
+                    theirs,
+                    Some(
+                        Reason::OthersConflict | Reason::QuotaExceeded(_) | Reason::GangIncomplete
+                    )
+                );
+                let alike = if ours.is_none() { elsewhere } else { ours == theirs };
+                assert!(alike, "seed {seed} {group:?} row {row}: {ours:?} but {theirs:?}");
+            }
+        }
+    }
+}

@@ -1,0 +1,147 @@
+//! A cell and its twin side by side: everything that is public of a cell must be equal.
+
+use crate::twin::Twin;
+use omega_cellstate::{Cell, MachineStatus};
+use omega_core::{
+    Amounts, CardSet, JobId, Machine, MachineId, Outcome, Policy, Rejection, SequenceNumber,
+    TaskId, TaskState, Text, Version,
+};
+use std::sync::Arc;
+
+/// What can be seen of a machine.
+#[derive(Debug, PartialEq)]
+struct MachinePicture {
+    id: MachineId,
+    spec: Arc<Machine>,
+    draining: bool,
+    sequence: SequenceNumber,
+    free: Vec<i128>,
+    claimable: Vec<i128>,
+    cards_left: Vec<u16>,
+    load: Option<Amounts>,
+    tasks: Vec<TaskId>,
+}
+
+/// What can be seen of a task.
+#[derive(Debug, PartialEq)]
+struct TaskPicture {
+    id: TaskId,
+    state: TaskState,
+    cards: CardSet,
+    group: usize,
+}
+
+fn machines_of_cell(cell: &Cell) -> Vec<MachinePicture> {
+    let wide = |amounts: &[i64]| amounts.iter().copied().map(i128::from).collect();
+    let picture = |m: omega_cellstate::MachineState<'_>| {
+        let mut tasks = m.tasks.to_vec();
+        tasks.sort_unstable();
+        MachinePicture {
+            id: m.id,
+            spec: m.machine.clone(),
+            draining: m.status == MachineStatus::Draining,
+            sequence: m.sequence,
+            free: wide(m.free),
+            claimable: wide(&m.claimable),
+            cards_left: m.cards_left.to_vec(),
+            load: m.load.cloned(),
+            tasks,
+        }
+    };
+    cell.machines().map(picture).collect()
+}
+
+fn machines_of_twin(twin: &Twin) -> Vec<MachinePicture> {
+    let picture = |row: usize| {
+        let host = twin.rows()[row].machine.as_ref()?;
+        Some(MachinePicture {
+            id: twin.machine_id(row),
+            spec: host.spec.clone(),
+            draining: host.draining,
+            sequence: twin.rows()[row].sequence,
+            free: twin.free(row),
+            claimable: twin.claimable(row),
+            cards_left: twin.cards_left(row),
+            load: host.load.clone(),
+            tasks: twin.placed().filter(|(.., at)| *at == row).map(|(id, ..)| id).collect(),
+        })
+    };
+    (0..twin.rows().len()).filter_map(picture).collect()
+}
+
+fn tasks_of_cell(cell: &Cell, job: JobId) -> Vec<TaskPicture> {
+    let picture = |(id, state)| TaskPicture {
+        id,
+        state,
+        cards: cell.task_cards(id).unwrap_or_default(),
+        group: cell.task_group(id).unwrap_or(usize::MAX),
+    };
+    cell.tasks(job).map(picture).collect()
+}
+
+fn tasks_of_twin(twin: &Twin) -> Vec<TaskPicture> {
+    let picture = |(id, _, task): (TaskId, _, &crate::twin::TwinTask)| TaskPicture {
+        id,
+        state: task.state,
+        cards: task.cards,
+        group: task.group,
+    };
+    twin.tasks().map(picture).collect()
+}
+
+fn equal<T: PartialEq + std::fmt::Debug>(what: &str, cell: &T, twin: &T) -> Result<(), String> {
+    match cell == twin {
+        true => Ok(()),
+        false => Err(format!("{what}\n  cell: {cell:?}\n  twin: {twin:?}")),
+    }
+}
+
+/// Compares what is public of both.
+///
+/// # Errors
+/// The first thing that differs, with both sides.
+pub fn compare(cell: &Cell, twin: &Twin) -> Result<(), String> {
+    equal::<Version>("version", &cell.version(), &twin.version())?;
+    equal::<Policy>("policy", cell.policy(), twin.policy())?;
+    let (ours, theirs) = (machines_of_cell(cell), machines_of_twin(twin));
+    for (ours, theirs) in ours.iter().zip(&theirs) {
+        equal("machine", ours, theirs)?;
+        equal("machine by name", &cell.machine_by_name(&ours.spec.name), &Some(ours.id))?;
+    }
+    equal("number of machines", &ours.len(), &theirs.len())?;
+    let ours: Vec<_> = cell.jobs().map(|(id, job)| (id, job.clone())).collect();
+    let theirs: Vec<_> = twin.jobs().iter().map(|(id, job)| (*id, job.spec.clone())).collect();
+    equal("jobs", &ours, &theirs)?;
+    for (id, job) in &ours {
+        equal("job by name", &cell.job_by_name(&job.name), &Some(*id))?;
+    }
+    let tasks: Vec<_> = ours.iter().flat_map(|(id, _)| tasks_of_cell(cell, *id)).collect();
+    equal("tasks", &tasks, &tasks_of_twin(twin))?;
+    for tenant in twin.tenants() {
+        let used = cell.tenant_used(tenant).unwrap_or(&[]);
+        let used: Vec<i128> = used.iter().copied().map(i128::from).collect();
+        equal("use of a tenant", &used, &twin.tenant_used(tenant))?;
+    }
+    Ok(())
+}
+
+/// Compares two answers but for the words in a refusal, which are for people.
+///
+/// # Errors
+/// Both answers, if they differ.
+pub fn compare_answers(
+    cell: Result<Outcome, Rejection>,
+    twin: Result<Outcome, Rejection>,
+) -> Result<(), String> {
+    equal("answer", &cell.map_err(without_words), &twin.map_err(without_words))
+}
+
+fn without_words(rejection: Rejection) -> Rejection {
+    let none = Text::from("");
+    match rejection {
+        Rejection::BadJob(_) => Rejection::BadJob(none),
+        Rejection::TooMany { given, max, .. } => Rejection::TooMany { what: none, given, max },
+        Rejection::BadAmount { kind, .. } => Rejection::BadAmount { what: none, kind },
+        other => other,
+    }
+}

@@ -1,0 +1,128 @@
+//! Histories: commands applied to two cells and a twin, and made short when they fail.
+
+use crate::compare::{compare, compare_answers};
+use crate::random::Generator;
+use crate::twin::Twin;
+use omega_cellstate::Cell;
+use omega_core::{Command, Kinds};
+
+/// A cell, a replica of it, and their twin.
+#[derive(Debug)]
+pub struct Trio {
+    cell: Cell,
+    replica: Cell,
+    twin: Twin,
+}
+
+impl Trio {
+    /// Three empty cells.
+    #[must_use]
+    pub fn new(kinds: &Kinds) -> Trio {
+        Trio {
+            cell: Cell::new(kinds.clone()),
+            replica: Cell::new(kinds.clone()),
+            twin: Twin::new(kinds.clone()),
+        }
+    }
+
+    /// The twin, for a generator to look at.
+    #[must_use]
+    pub fn twin(&self) -> &Twin {
+        &self.twin
+    }
+
+    /// Applies a command everywhere and compares.
+    ///
+    /// # Errors
+    /// What differs, or what the audit finds.
+    pub fn step(&mut self, command: &Command) -> Result<(), String> {
+        let hash = self.cell.state_hash();
+        let answer = self.cell.apply(command.clone());
+        if answer.is_err() && self.cell.state_hash() != hash {
+            return Err(format!("a refused command changed the state: {answer:?}"));
+        }
+        if self.replica.apply(command.clone()) != answer {
+            return Err("two replicas answer differently".to_owned());
+        }
+        if self.cell.state_hash() != self.replica.state_hash() {
+            return Err("two replicas have different hashes".to_owned());
+        }
+        compare_answers(answer, self.twin.apply(command.clone()))?;
+        compare(&self.cell, &self.twin)?;
+        self.cell.audit().map(drop).map_err(|error| format!("audit: {error}"))
+    }
+}
+
+/// A history that went wrong.
+#[derive(Debug)]
+pub struct Failure {
+    /// The resource kinds of its cell.
+    pub kinds: Kinds,
+    /// The commands; the last one shows what is wrong.
+    pub commands: Vec<Command>,
+    /// What is wrong.
+    pub what: String,
+}
+
+/// Runs a random history of so many commands.
+///
+/// # Errors
+/// If it goes wrong.
+pub fn run(seed: u64, length: usize) -> Result<(), Failure> {
+    let mut generator = Generator::new(seed);
+    let kinds = generator.kinds();
+    let mut trio = Trio::new(&kinds);
+    let mut commands = Vec::new();
+    for _ in 0..length {
+        commands.push(generator.next(trio.twin()));
+        let command = &commands[commands.len() - 1];
+        if let Err(what) = guarded(|| trio.step(command)) {
+            return Err(Failure { kinds, commands, what });
+        }
+    }
+    Ok(())
+}
+
+/// Drops commands from a failed history as long as it still fails.
+#[must_use]
+pub fn shorten(mut failure: Failure) -> Failure {
+    let mut size = failure.commands.len() / 2;
+    while size > 0 {
+        let mut at = 0;
+        while at < failure.commands.len() {
+            let mut fewer = failure.commands.clone();
+            fewer.drain(at..(at + size).min(fewer.len()));
+            match replay(&failure.kinds, fewer) {
+                Some(shorter) => failure = shorter,
+                None => at += size,
+            }
+        }
+        size /= 2;
+    }
+    failure
+}
+
+/// Applies commands; the answer is how they fail, if they do.
+fn replay(kinds: &Kinds, mut commands: Vec<Command>) -> Option<Failure> {
+    let mut trio = Trio::new(kinds);
+    for i in 0..commands.len() {
+        if let Err(what) = guarded(|| trio.step(&commands[i])) {
+            commands.truncate(i + 1);
+            return Some(Failure { kinds: kinds.clone(), commands, what });
+        }
+    }
+    None
+}
+
+/// Turns a panic into a failure, so that a history that panics is made short, too.
+fn guarded(step: impl FnOnce() -> Result<(), String>) -> Result<(), String> {
+    let caught = std::panic::catch_unwind(std::panic::AssertUnwindSafe(step));
+    caught.unwrap_or_else(|_| Err("a panic; its message is above".to_owned()))
+}
+
+impl std::fmt::Display for Failure {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        writeln!(f, "{}\nafter", self.what)?;
+        self.commands.iter().try_for_each(|command| writeln!(f, "  {command:?}"))
+    }
+}

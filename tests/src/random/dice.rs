@@ -1,0 +1,31 @@
+//! Chance from a seed.
+
+use rand::{Rng, SeedableRng};
+use rand_pcg::Pcg64Mcg;
+
+/// A seeded source of chance.
+#[derive(Debug)]
+pub struct Dice(Pcg64Mcg);
+
+impl Dice {
+    /// The same seed gives the same throws.
+    #[must_use]
+    pub fn new(seed: u64) -> Dice {
+        Dice(Pcg64Mcg::seed_from_u64(seed))
+    }
+
+    /// A number below `bound`, which is above 0.
+    pub fn below(&mut self, bound: usize) -> usize {
+        (self.0.next_u64() % bound as u64) as usize
+    }
+
+    /// True in so many cases of a hundred.
+    pub fn chance(&mut self, percent: usize) -> bool {
+        self.below(100) < percent
+    }
+
+    /// One of them.
+    pub fn pick<'a, T>(&mut self, choices: &'a [T]) -> &'a T {
+        &choices[self.below(choices.len())]
+    }
+}

@@ -1,0 +1,155 @@
+//! Random jobs with every kind of rule.
+
+use super::Generator;
+use crate::twin::Twin;
+use omega_core::{
+    CardRequest, Command, Job, JobKind, LabelSelector, Labels, MachineSelector, Operator, Port,
+    Precedence, Protocol, Requirement, Spread, TaskGroup, TaskRule, TaskSelector, Tenants,
+    Toleration, TolerationOperator, TopologyLevel, WhenUnsatisfiable,
+};
+
+impl Generator {
+    pub(super) fn submit_job(&mut self, twin: &Twin) -> Command {
+        let name = match self.dice.chance(4) {
+            true => twin.jobs().values().next().map_or("first".into(), |j| j.spec.name.clone()),
+            false => self.fresh_name("job"),
+        };
+        let groups = 1 + usize::from(self.dice.chance(30));
+        let groups: Vec<TaskGroup> = (0..groups).map(|i| self.group(i)).collect();
+        let mut job = Job::batch(name, TaskGroup::new(0, Default::default()));
+        job.tenant = self.tenant();
+        job.scheduler = (*self.dice.pick(&["first", "second"])).into();
+        job.precedence = Precedence(self.dice.below(4) as i32);
+        job.kind = *self.dice.pick(&[JobKind::Batch, JobKind::Service]);
+        job.groups = groups;
+        if self.dice.chance(25) {
+            job.gang_min = Some(self.dice.below(5) as u32);
+        }
+        Command::SubmitJob(job)
+    }
+
+    pub(super) fn resize_group(&mut self, twin: &Twin) -> Command {
+        let job = self.some_job(twin);
+        let group = (*self.dice.pick(&["g0", "g0", "g0", "g1"])).into();
+        Command::ResizeGroup { job, group, count: self.dice.below(6) as u32 }
+    }
+
+    fn group(&mut self, index: usize) -> TaskGroup {
+        let count = self.dice.below(5) as u32;
+        let request = self.amounts(3);
+        let mut group = TaskGroup::new(count, request);
+        group.name = format!("g{}", if self.dice.chance(2) { 0 } else { index }).into();
+        if self.dice.chance(60) {
+            group.labels = Labels::new([("app", *self.dice.pick(&["web", "db"]))]);
+        }
+        group.restarts = self.dice.below(3) as u32;
+        if self.dice.chance(20) {
+            let milli_each = *self.dice.pick(&[1000, 500, 400, 1000, 500, 0]);
+            group.cards = Some(CardRequest { count: 1 + self.dice.below(2) as u8, milli_each });
+        }
+        if self.dice.chance(12) {
+            let terms = (0..self.dice.below(3)).map(|_| self.machine_selector()).collect();
+            group.rules.affinity.required = Some(terms);
+        }
+        group.rules.tolerations = (0..self.dice.below(3)).map(|_| self.toleration()).collect();
+        if self.dice.chance(25) {
+            group.rules.ports = (0..1 + self.dice.below(2)).map(|_| self.port()).collect();
+        }
+        if self.dice.chance(50) {
+            group.rules.tasks = (0..1 + self.dice.below(2)).map(|_| self.task_rule()).collect();
+        }
+        group
+    }
+
+    fn machine_selector(&mut self) -> MachineSelector {
+        match self.dice.below(5) {
+            0 => MachineSelector::default(),
+            1 => MachineSelector {
+                labels: Vec::new(),
+                names: vec![Requirement {
+                    key: "".into(),
+                    operator: Operator::NotIn,
+                    values: vec!["m1".into()],
+                }],
+            },
+            2 => MachineSelector::label("zone", "z0"),
+            3 => MachineSelector {
+                labels: vec![Requirement {
+                    key: "zone".into(),
+                    operator: Operator::NotIn,
+                    values: vec!["z1".into()],
+                }],
+                names: Vec::new(),
+            },
+            _ => MachineSelector::label("disk", *self.dice.pick(&["ssd", "hdd"])),
+        }
+    }
+
+    fn toleration(&mut self) -> Toleration {
+        use TolerationOperator::{Equal, Exists};
+        let keys = [None, Some("old".into()), Some("special".into())];
+        Toleration {
+            key: self.dice.pick(&keys).clone(),
+            operator: *self.dice.pick(&[Equal, Exists]),
+            value: (*self.dice.pick(&["", "yes"])).into(),
+            effect: None,
+        }
+    }
+
+    fn port(&mut self) -> Port {
+        let addresses = [None, None, Some("10.0.0.1".into()), Some("10.0.0.2".into())];
+        Port {
+            address: self.dice.pick(&addresses).clone(),
+            protocol: *self.dice.pick(&[Protocol::Tcp, Protocol::Tcp, Protocol::Udp]),
+            number: *self.dice.pick(&[80, 443]),
+        }
+    }
+
+    fn task_rule(&mut self) -> TaskRule {
+        let level = self.level();
+        let tasks = self.task_selector();
+        match self.dice.below(8) {
+            0 | 1 => TaskRule::AntiAffinity { from: tasks, level },
+            2 | 3 => TaskRule::Affinity { with: tasks, level },
+            4 => TaskRule::MaxPerDomain { of: tasks, level, count: self.dice.below(3) as u32 },
+            5 => TaskRule::MaxShare { level, percent: *self.dice.pick(&[0, 30, 50, 100]) },
+            _ => TaskRule::Spread(Spread {
+                of: tasks,
+                level,
+                skew_max: self.dice.below(3) as u32,
+                domains_min: self.dice.below(4) as u32,
+                when: match self.dice.chance(85) {
+                    true => WhenUnsatisfiable::DoNotSchedule,
+                    false => WhenUnsatisfiable::ScheduleAnyway,
+                },
+            }),
+        }
+    }
+
+    fn level(&mut self) -> TopologyLevel {
+        match self.dice.below(5) {
+            0 | 1 => TopologyLevel::Machine,
+            2 | 3 => TopologyLevel::Label("zone".into()),
+            _ => TopologyLevel::Label("rack".into()),
+        }
+    }
+
+    fn task_selector(&mut self) -> TaskSelector {
+        if self.dice.chance(50) {
+            return match self.dice.chance(50) {
+                true => TaskSelector::SameGroup,
+                false => TaskSelector::SameJob,
+            };
+        }
+        let tenants = match self.dice.below(4) {
+            0 => Tenants::Own,
+            1 => Tenants::Named(vec!["red".into()]),
+            _ => Tenants::Any,
+        };
+        let requirements = match self.dice.chance(10) {
+            true => Vec::new(),
+            false => vec![Requirement::equals("app", *self.dice.pick(&["web", "db"]))],
+        };
+        TaskSelector::Labels { tenants, labels: LabelSelector { requirements } }
+    }
+}

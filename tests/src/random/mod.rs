@@ -1,0 +1,201 @@
+//! Random commands for small cells: most make sense, so that the cell fills and its rules bite;
+//! some are stale, doubled, unknown or wrong.
+//!
+//! Small numbers on purpose: few machines, few labels, few ports and small amounts meet each other
+//! often.
+
+mod dice;
+mod jobs;
+mod machines;
+mod transactions;
+
+pub use dice::Dice;
+
+use crate::twin::Twin;
+use omega_core::{
+    Amounts, Command, JobId, KindId, Kinds, MachineId, Overcommit, Policy, ResourceKind,
+    SchedulerId, TaskId, TaskReport, Text, Transaction, Unit,
+};
+use std::collections::BTreeMap;
+
+/// Makes the commands of one history.
+#[derive(Debug)]
+pub struct Generator {
+    dice: Dice,
+    kinds: Kinds,
+    machines_max: usize,
+    names: u64,
+    sent: Vec<Transaction>,
+    numbers: BTreeMap<SchedulerId, u64>,
+    reserved: Option<SchedulerId>,
+}
+
+impl Generator {
+    /// A generator of the history with this seed.
+    #[must_use]
+    pub fn new(seed: u64) -> Generator {
+        let mut dice = Dice::new(seed);
+        let kinds = random_kinds(&mut dice);
+        let machines_max = 1 + dice.below(8);
+        Generator {
+            dice,
+            kinds,
+            machines_max,
+            names: 0,
+            sent: Vec::new(),
+            numbers: BTreeMap::new(),
+            reserved: None,
+        }
+    }
+
+    /// The resource kinds of the cell.
+    #[must_use]
+    pub fn kinds(&self) -> Kinds {
+        self.kinds.clone()
+    }
+
+    /// Leaves a scheduler's transactions to someone else.
+    pub fn reserve(&mut self, scheduler: SchedulerId) {
+        self.reserved = Some(scheduler);
+    }
+
+    /// The next command for a cell that looks like this.
+    pub fn next(&mut self, twin: &Twin) -> Command {
+        if twin.schedulers() == 0 {
+            return Command::RegisterScheduler { name: "first".into() };
+        }
+        let machines = twin.rows().iter().filter(|row| row.machine.is_some()).count();
+        match self.dice.below(100) {
+            _ if machines == 0 => self.register_machine(),
+            0..10 if machines < self.machines_max => self.register_machine(),
+            0..14 => self.update_machine(twin),
+            14..17 => {
+                let draining = self.dice.chance(40);
+                Command::DrainMachine { id: self.some_machine(twin), draining }
+            }
+            17..19 => Command::RemoveMachine { id: self.some_machine(twin) },
+            19..21 => Command::ReportLoad { id: self.some_machine(twin), load: self.amounts(5) },
+            21..38 => self.submit_job(twin),
+            38..41 => self.resize_group(twin),
+            41..42 => Command::KillJob { job: self.some_job(twin) },
+            42..55 => self.report_task(twin),
+            55..58 => self.set_quota(),
+            58..60 => self.set_policy(),
+            60..63 => Command::Expire { now_ms: self.dice.below(60) as u64 },
+            63..65 => Command::RegisterScheduler { name: self.scheduler_name() },
+            _ => Command::Commit(self.transaction(twin)),
+        }
+    }
+
+    fn scheduler_name(&mut self) -> Text {
+        (*self.dice.pick(&["first", "second", "third", "", "with\ttab"])).into()
+    }
+
+    pub(crate) fn fresh_name(&mut self, prefix: &str) -> Text {
+        self.names += 1;
+        format!("{prefix}{}", self.names).into()
+    }
+
+    /// Up to `most` of each kind; now and then of a kind that there is not, or far too much.
+    fn amounts(&mut self, most: usize) -> Amounts {
+        let mut amounts = Amounts::zero();
+        for kind in 0..self.kinds.count() {
+            amounts.set(KindId(kind as u8), self.dice.below(most + 1) as u64);
+        }
+        if self.dice.chance(1) {
+            amounts.set(KindId(self.kinds.count() as u8), 1);
+        }
+        if self.dice.chance(1) {
+            amounts.set(KindId(0), omega_core::limits::AMOUNT_MAX + self.dice.below(2) as u64);
+        }
+        amounts
+    }
+
+    /// A machine of the cell; now and then one that is gone, or never was.
+    fn some_machine(&mut self, twin: &Twin) -> MachineId {
+        let rows = twin.rows().len();
+        if rows == 0 || self.dice.chance(4) {
+            return MachineId {
+                slot: self.dice.below(10) as u32,
+                incarnation: self.dice.below(3) as u32,
+            };
+        }
+        let mut id = twin.machine_id(self.dice.below(rows));
+        if self.dice.chance(4) {
+            id.incarnation = id.incarnation.saturating_sub(1);
+        }
+        id
+    }
+
+    fn some_job(&mut self, twin: &Twin) -> JobId {
+        let known: Vec<JobId> = twin.jobs().keys().copied().collect();
+        match known.is_empty() || self.dice.chance(5) {
+            true => JobId(self.dice.below(12) as u64),
+            false => *self.dice.pick(&known),
+        }
+    }
+
+    fn some_task(&mut self, twin: &Twin) -> TaskId {
+        let job = self.some_job(twin);
+        let tasks = twin.jobs().get(&job).map_or(1, |job| job.tasks.len());
+        let beyond = usize::from(self.dice.chance(3));
+        TaskId { job, index: self.dice.below(tasks + beyond) as u32 }
+    }
+
+    fn placed_task(&mut self, twin: &Twin) -> TaskId {
+        let placed: Vec<TaskId> = twin.placed().map(|(id, ..)| id).collect();
+        match placed.is_empty() || self.dice.chance(8) {
+            true => self.some_task(twin),
+            false => *self.dice.pick(&placed),
+        }
+    }
+
+    fn report_task(&mut self, twin: &Twin) -> Command {
+        use TaskReport::{Failed, Finished, Lost, Started};
+        let task = self.placed_task(twin);
+        let at = twin.task(task).and_then(|(_, task)| task.state.machine());
+        let machine = match at {
+            Some(machine) if !self.dice.chance(8) => machine,
+            _ => self.some_machine(twin),
+        };
+        let report = *self.dice.pick(&[Started, Started, Finished, Failed, Failed, Lost]);
+        Command::ReportTask { task, machine, report }
+    }
+
+    fn set_quota(&mut self) -> Command {
+        let tenant = self.tenant();
+        let limit = (!self.dice.chance(30)).then(|| self.amounts(12));
+        Command::SetQuota { tenant, limit }
+    }
+
+    fn tenant(&mut self) -> Text {
+        match self.dice.chance(1) {
+            true => "".into(),
+            false => (*self.dice.pick(&["red", "blue"])).into(),
+        }
+    }
+
+    fn set_policy(&mut self) -> Command {
+        let overcommit_max = self.overcommit();
+        Command::SetPolicy(Policy { overcommit_max, keep_ended_ms: self.dice.below(30) as u64 })
+    }
+
+    fn overcommit(&mut self) -> Overcommit {
+        let mut overcommit = Overcommit::none();
+        for kind in 0..self.dice.below(self.kinds.count() + 1) {
+            let percent = *self.dice.pick(&[50, 100, 130, 200, 300, 0]);
+            overcommit = overcommit.with(KindId(kind as u8), percent);
+        }
+        overcommit
+    }
+}
+
+fn random_kinds(dice: &mut Dice) -> Kinds {
+    let count = 1 + dice.below(4);
+    let kind = |i| ResourceKind {
+        name: format!("kind{i}"),
+        unit: Unit::Count,
+        compressible: dice.chance(50),
+    };
+    Kinds::new((0..count).map(kind).collect()).expect("one to four kinds with different names")
+}

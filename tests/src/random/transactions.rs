@@ -1,0 +1,127 @@
+//! Random transactions: fresh and stale, doubled and wrong.
+
+use super::Generator;
+use crate::twin::Twin;
+use omega_core::{
+    CardSet, Claim, ConflictCheck, Granularity, MachineId, SchedulerId, SequenceNumber, TaskId,
+    TaskState, Transaction, TransactionId, Version,
+};
+
+impl Generator {
+    /// A transaction for a cell that looks like this.
+    pub fn transaction(&mut self, twin: &Twin) -> Transaction {
+        if !self.sent.is_empty() && self.dice.chance(8) {
+            return self.sent_before();
+        }
+        let scheduler = SchedulerId(self.dice.below(twin.schedulers()) as u32);
+        let unknown = self.dice.chance(2) || self.reserved == Some(scheduler);
+        let scheduler = if unknown { SchedulerId(99) } else { scheduler };
+        let mut txn = Transaction::new(self.transaction_id(scheduler), Version(0), Vec::new());
+        txn.base = self.base(twin);
+        if self.dice.chance(40) {
+            txn.granularity = Granularity::AllOrNothing;
+        }
+        if self.dice.chance(40) {
+            txn.check = ConflictCheck::SequenceNumber;
+        }
+        if self.dice.chance(20) {
+            txn.releases = (0..self.dice.below(3)).map(|_| self.placed_task(twin)).collect();
+        }
+        txn.claims = self.claims(twin, &txn.releases);
+        if self.dice.chance(30) {
+            txn.evictions = self.evictions(twin, &txn.claims);
+        }
+        self.sent.push(txn.clone());
+        txn
+    }
+
+    /// One that was sent, as it was or with another body.
+    fn sent_before(&mut self) -> Transaction {
+        let mut txn = self.dice.pick(&self.sent).clone();
+        if self.dice.chance(30) {
+            txn.granularity = match txn.granularity {
+                Granularity::Incremental => Granularity::AllOrNothing,
+                Granularity::AllOrNothing => Granularity::Incremental,
+            };
+        }
+        txn
+    }
+
+    fn transaction_id(&mut self, scheduler: SchedulerId) -> TransactionId {
+        let next = self.numbers.entry(scheduler).or_default();
+        // A number may be skipped, and the skipped one may come later.
+        let number = *next + u64::from(self.dice.chance(5));
+        *next = number + 1;
+        let number = match self.dice.below(300) {
+            0 => number.saturating_sub(2),
+            1 => number + 1500,
+            _ => number,
+        };
+        TransactionId { scheduler, number }
+    }
+
+    fn base(&mut self, twin: &Twin) -> Version {
+        let now = twin.version().0;
+        Version(match self.dice.below(30) {
+            0 => now + 1,
+            1..10 => now.saturating_sub(self.dice.below(5) as u64),
+            _ => now,
+        })
+    }
+
+    fn claims(&mut self, twin: &Twin, released: &[TaskId]) -> Vec<Claim> {
+        let mut tasks: Vec<TaskId> = twin
+            .tasks()
+            .filter(|(.., task)| task.state == TaskState::Pending)
+            .map(|(id, ..)| id)
+            .chain(released.iter().copied())
+            .collect();
+        // Whole gangs in order half of the time; otherwise any tasks in any order.
+        let start = if tasks.is_empty() { 0 } else { self.dice.below(tasks.len()) };
+        tasks.rotate_left(start);
+        tasks.truncate(if self.dice.chance(2) { 0 } else { 1 + self.dice.below(5) });
+        if self.dice.chance(20) {
+            tasks.push(self.some_task(twin));
+        }
+        if self.dice.chance(6)
+            && let Some(first) = tasks.first().copied()
+        {
+            tasks.push(first);
+        }
+        let home = self.some_machine(twin);
+        let stays = self.dice.chance(40);
+        let mut claim = |task| {
+            let machine = if stays { home } else { self.some_machine(twin) };
+            Claim { task, machine, seen: self.seen(twin, machine), cards: self.wanted_cards() }
+        };
+        tasks.into_iter().map(&mut claim).collect()
+    }
+
+    fn seen(&mut self, twin: &Twin, machine: MachineId) -> SequenceNumber {
+        let now = twin.rows().get(machine.row()).map_or(0, |row| row.sequence.0);
+        SequenceNumber(match self.dice.below(12) {
+            0 => now.saturating_sub(1),
+            1 => now + 1,
+            _ => now,
+        })
+    }
+
+    fn wanted_cards(&mut self) -> CardSet {
+        match self.dice.chance(10) {
+            true => CardSet(self.dice.below(16) as u32),
+            false => CardSet::default(),
+        }
+    }
+
+    /// Tasks on the machines that are claimed, most of the time.
+    fn evictions(&mut self, twin: &Twin, claims: &[Claim]) -> Vec<TaskId> {
+        let targets: Vec<usize> = claims.iter().map(|claim| claim.machine.row()).collect();
+        let near: Vec<TaskId> =
+            twin.placed().filter(|(.., row)| targets.contains(row)).map(|(id, ..)| id).collect();
+        let mut victims: Vec<TaskId> = near.into_iter().filter(|_| self.dice.chance(50)).collect();
+        if self.dice.chance(20) {
+            victims.push(self.placed_task(twin));
+        }
+        victims
+    }
+}

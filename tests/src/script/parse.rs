@@ -1,0 +1,149 @@
+//! The keys of a script's machines and jobs.
+//!
+//! | key of a job | means |
+//! |---|---|
+//! | `tasks=2 cpu=1 mem=1` | how many tasks, and what each claims |
+//! | `tenant=t precedence=5 gang=2 restarts=1 cards=1` | whole cards |
+//! | `label=app:web` | what other jobs select its tasks by |
+//! | `port=80`, `port=10.0.0.1:80` | a TCP port, on every address or on one |
+//! | `require=disk:ssd`, `tolerate=old` | machines that it needs, taints that it puts up with |
+//! | `apart=zone`, `apart-from=app:web@zone` | anti-affinity in the job; to others |
+//! | `near=app:web@zone` | affinity |
+//! | `max=1@zone`, `share=50@zone`, `spread=1@zone` | most per domain, most percent, most skew |
+//!
+//! The level `machine` means that each machine is a domain.
+
+use omega_core::{
+    Amounts, CardRequest, Job, KindId, LabelSelector, Labels, Machine, MachineSelector, Overcommit,
+    Port, Precedence, Requirement, Spread, Taint, TaintEffect, TaskGroup, TaskRule, TaskSelector,
+    Tenants, Toleration, TolerationOperator, TopologyLevel, WhenUnsatisfiable,
+};
+
+/// A number, or a panic that shows what was written instead.
+pub(super) fn number<T: std::str::FromStr>(text: &str) -> T {
+    text.parse().unwrap_or_else(|_| panic!("no number: {text}"))
+}
+
+fn pair<'a>(text: &'a str, by: &str) -> (&'a str, &'a str) {
+    text.split_once(by).unwrap_or_else(|| panic!("no {by} in {text}"))
+}
+
+fn kind(name: &str) -> Option<KindId> {
+    super::kinds().by_name(name)
+}
+
+/// Sets one amount from `cpu=4`.
+pub(super) fn amount(text: &str, amounts: &mut Amounts) {
+    let (name, value) = pair(text, "=");
+    let kind = kind(name).unwrap_or_else(|| panic!("no resource kind: {name}"));
+    amounts.set(kind, number(value));
+}
+
+/// A factor from `cpu:150`.
+pub(super) fn overcommit(text: &str) -> Overcommit {
+    let (name, percent) = pair(text, ":");
+    let kind = kind(name).unwrap_or_else(|| panic!("no resource kind: {name}"));
+    Overcommit::none().with(kind, number(percent))
+}
+
+/// A machine from its keys.
+pub(super) fn machine(name: &str, keys: &[&str]) -> Machine {
+    let mut machine = Machine::new(name, Amounts::zero());
+    let mut labels = Vec::new();
+    for text in keys {
+        let (key, value) = pair(text, "=");
+        match key {
+            _ if kind(key).is_some() => amount(text, &mut machine.capacity),
+            "cards" => machine.cards = number(value),
+            "over" => machine.overcommit = overcommit(value),
+            "taint" => {
+                let effect = TaintEffect::NoSchedule;
+                let taint = Taint { key: value.into(), value: "".into(), effect };
+                machine.taints = vec![taint].into();
+            }
+            _ => labels.push((key, value)),
+        }
+    }
+    machine.labels = Labels::new(labels);
+    machine
+}
+
+/// A job from its keys, with one group.
+pub(super) fn job(name: &str, keys: &[&str]) -> Job {
+    let mut job = Job::batch(name, TaskGroup::new(1, Amounts::zero()));
+    for text in keys {
+        let (key, value) = pair(text, "=");
+        match key {
+            "tenant" => job.tenant = value.into(),
+            "precedence" => job.precedence = Precedence(number(value)),
+            "gang" => job.gang_min = Some(number(value)),
+            _ => group(&mut job.groups[0], text),
+        }
+    }
+    job
+}
+
+fn group(group: &mut TaskGroup, text: &str) {
+    let (key, value) = pair(text, "=");
+    let rules = &mut group.rules;
+    match key {
+        _ if kind(key).is_some() => amount(text, &mut group.request),
+        "tasks" => group.count = number(value),
+        "restarts" => group.restarts = number(value),
+        "cards" => group.cards = Some(CardRequest { count: number(value), milli_each: 1000 }),
+        "label" => group.labels = Labels::new([pair(value, ":")]),
+        "port" => rules.ports.push(match value.split_once(':') {
+            Some((address, port)) => {
+                Port { address: Some(address.into()), ..Port::tcp(number(port)) }
+            }
+            None => Port::tcp(number(value)),
+        }),
+        "require" => {
+            let (key, value) = pair(value, ":");
+            let terms = rules.affinity.required.get_or_insert_default();
+            terms.push(MachineSelector::label(key, value));
+        }
+        "tolerate" => rules.tolerations.push(Toleration {
+            key: Some(value.into()),
+            operator: TolerationOperator::Exists,
+            value: "".into(),
+            effect: None,
+        }),
+        _ => rules.tasks.push(task_rule(key, value)),
+    }
+}
+
+fn task_rule(key: &str, value: &str) -> TaskRule {
+    if key == "apart" {
+        return TaskRule::AntiAffinity { from: TaskSelector::SameJob, level: level(value) };
+    }
+    let (what, at) = pair(value, "@");
+    let level = level(at);
+    match key {
+        "apart-from" => TaskRule::AntiAffinity { from: selector(what), level },
+        "near" => TaskRule::Affinity { with: selector(what), level },
+        "max" => TaskRule::MaxPerDomain { of: TaskSelector::SameJob, level, count: number(what) },
+        "share" => TaskRule::MaxShare { level, percent: number(what) },
+        "spread" => TaskRule::Spread(Spread {
+            of: TaskSelector::SameJob,
+            level,
+            skew_max: number(what),
+            domains_min: 0,
+            when: WhenUnsatisfiable::DoNotSchedule,
+        }),
+        _ => panic!("no key of a job: {key}"),
+    }
+}
+
+fn selector(text: &str) -> TaskSelector {
+    let (key, value) = pair(text, ":");
+    let requirements = vec![Requirement::equals(key, value)];
+    TaskSelector::Labels { tenants: Tenants::Any, labels: LabelSelector { requirements } }
+}
+
+fn level(text: &str) -> TopologyLevel {
+    match text {
+        "machine" => TopologyLevel::Machine,
+        label => TopologyLevel::Label(label.into()),
+    }
+}

@@ -1,0 +1,229 @@
+//! Transactions. Undo is to start again from a copy.
+
+use super::judge::Member;
+use super::{Twin, TwinJob};
+use omega_core::limits::{ANSWERS_PER_SCHEDULER, TRANSACTION_ITEMS_MAX};
+use omega_core::{
+    Claim, Commit, Conflict, ConflictCheck, Granularity, Item, Precedence, Reason, TaskId,
+    TaskState, Transaction, TransactionError,
+};
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+/// Parts of a transaction with the reasons for which they are refused.
+type Refused = BTreeMap<Item, Reason>;
+
+/// Rounds after which what may conflict late is refused altogether: the cell's bound.
+const ROUNDS_MAX: usize = 4;
+
+impl Twin {
+    /// Judges a transaction.
+    ///
+    /// # Errors
+    /// If it makes no sense.
+    pub fn commit(&mut self, txn: &Transaction) -> Result<Commit, TransactionError> {
+        if let Some(answer) = self.known_answer(txn)? {
+            return Ok(answer);
+        }
+        if txn.base > self.version {
+            let version = self.version;
+            return Err(TransactionError::BaseFromFuture { base: txn.base, version });
+        }
+        let (mut after, refused) = self.judge_transaction(txn);
+        if !refused.is_empty() && txn.granularity == Granularity::AllOrNothing {
+            after = self.clone();
+        }
+        let conflicts = match refused.is_empty() || txn.granularity == Granularity::Incremental {
+            true => refused,
+            false => all_items(txn)
+                .map(|item| (item, refused.get(&item).copied().unwrap_or(Reason::OthersConflict)))
+                .collect(),
+        };
+        if conflicts.len() < txn.items() {
+            after.raise(&self.touched(txn, &conflicts));
+            after.done();
+        }
+        *self = after;
+        let conflicts =
+            conflicts.into_iter().map(|(item, reason)| Conflict { item, reason }).collect();
+        let commit = Commit { version: self.version, conflicts };
+        let scheduler = &mut self.schedulers[txn.id.scheduler.0 as usize];
+        scheduler.answers.insert(txn.id.number, Arc::new((txn.clone(), commit.clone())));
+        scheduler.next = scheduler.next.max(txn.id.number + 1);
+        Ok(commit)
+    }
+
+    /// The answer that the transaction got before, if its form is right.
+    fn known_answer(&self, txn: &Transaction) -> Result<Option<Commit>, TransactionError> {
+        let (items, max) = (txn.items(), TRANSACTION_ITEMS_MAX);
+        if items == 0 {
+            return Err(TransactionError::Empty);
+        }
+        if items > max {
+            return Err(TransactionError::TooManyItems { items, max });
+        }
+        let scheduler = self.schedulers.get(txn.id.scheduler.0 as usize);
+        let scheduler = scheduler.ok_or(TransactionError::UnknownScheduler(txn.id.scheduler))?;
+        let number = u128::from(txn.id.number);
+        if number + (ANSWERS_PER_SCHEDULER as u128) < u128::from(scheduler.next)
+            || txn.id.number == u64::MAX
+        {
+            return Err(TransactionError::AnswerExpired(txn.id));
+        }
+        match scheduler.answers.get(&txn.id.number) {
+            Some(known) if known.0 == *txn => Ok(Some(known.1.clone())),
+            Some(_) => Err(TransactionError::IdReused(txn.id)),
+            None => Ok(None),
+        }
+    }
+
+    /// Tries again from the start until no gang and no eviction must be refused afterwards.
+    fn judge_transaction(&self, txn: &Transaction) -> (Twin, Refused) {
+        let mut early = Refused::new();
+        for round in 0.. {
+            let mut trial = self.clone();
+            let refused = trial.try_items(txn, &early, self);
+            let late = trial.late_conflicts(txn, &refused, self, round >= ROUNDS_MAX);
+            if late.is_empty() {
+                return (trial, refused);
+            }
+            early.extend(late);
+        }
+        unreachable!("each round refuses one item more")
+    }
+
+    fn try_items(&mut self, txn: &Transaction, early: &Refused, before: &Twin) -> Refused {
+        let mut refused = Refused::new();
+        for item in all_items(txn) {
+            let judged = match (early.get(&item), item) {
+                (Some(reason), _) => Err(*reason),
+                (None, Item::Release(i)) => self.try_leave(txn.releases[i as usize]),
+                (None, Item::Eviction(i)) => self.try_leave(txn.evictions[i as usize]),
+                (None, Item::Claim(i)) => {
+                    self.try_claim(&txn.claims[i as usize], txn.check, before)
+                }
+            };
+            if let Err(reason) = judged {
+                refused.insert(item, reason);
+            }
+        }
+        refused
+    }
+
+    fn try_leave(&mut self, id: TaskId) -> Result<(), Reason> {
+        let job = self.jobs.get_mut(&id.job).ok_or(Reason::UnknownTask)?;
+        let task = job.tasks.get_mut(id.index as usize).ok_or(Reason::UnknownTask)?;
+        if task.state.ended() {
+            return Err(Reason::TaskEnded);
+        }
+        task.leave(TaskState::Pending).map(drop).ok_or(Reason::TaskNotPlaced)
+    }
+
+    fn try_claim(
+        &mut self,
+        claim: &Claim,
+        check: ConflictCheck,
+        before: &Twin,
+    ) -> Result<(), Reason> {
+        let (job, task) = self.task(claim.task).ok_or(Reason::UnknownTask)?;
+        match task.state {
+            TaskState::Pending => {}
+            state if state.ended() => return Err(Reason::TaskEnded),
+            _ => return Err(Reason::TaskPlaced),
+        }
+        let of = Member { id: claim.task.job, job, group: task.group };
+        self.host(claim.machine).ok_or(Reason::MachineGone)?;
+        let sequence = before.rows[claim.machine.row()].sequence;
+        if check == ConflictCheck::SequenceNumber && sequence != claim.seen {
+            return Err(Reason::MachineChanged);
+        }
+        let cards = self.judge(of, claim.machine, claim.cards)?;
+        self.judge_quota(of)?;
+        if let Some(job) = self.jobs.get_mut(&claim.task.job) {
+            let task = &mut job.tasks[claim.task.index as usize];
+            task.state = TaskState::Placed(claim.machine);
+            task.cards = cards;
+        }
+        Ok(())
+    }
+
+    /// Claims of gangs that stay too small, and evictions without a claim that may need them.
+    fn late_conflicts(
+        &self,
+        txn: &Transaction,
+        refused: &Refused,
+        before: &Twin,
+        all: bool,
+    ) -> Refused {
+        let mut late = Refused::new();
+        let taken = |item: &Item| !refused.contains_key(item);
+        for item in all_items(txn).filter(taken) {
+            match item {
+                Item::Release(_) => {}
+                Item::Eviction(i) => {
+                    let task = txn.evictions[i as usize];
+                    let reason = self.judge_eviction(task, txn, refused, before);
+                    let reason = reason.or(all.then_some(Reason::EvictionUnused));
+                    late.extend(reason.map(|reason| (item, reason)));
+                }
+                Item::Claim(i) => {
+                    let job = &self.jobs[&txn.claims[i as usize].task.job];
+                    let gang = job.spec.gang_min;
+                    if gang.is_some() && (all || !is_complete(job)) {
+                        late.insert(item, Reason::GangIncomplete);
+                    }
+                }
+            }
+        }
+        late
+    }
+
+    fn judge_eviction(
+        &self,
+        victim: TaskId,
+        txn: &Transaction,
+        refused: &Refused,
+        before: &Twin,
+    ) -> Option<Reason> {
+        let (job, task) = before.task(victim)?;
+        let machine = task.state.machine();
+        let claims = txn.claims.iter().zip(0..).filter(|(claim, i)| {
+            !refused.contains_key(&Item::Claim(*i)) && Some(claim.machine) == machine
+        });
+        let strongest: Option<Precedence> =
+            claims.map(|(claim, _)| self.jobs[&claim.task.job].spec.precedence).max();
+        match strongest {
+            None => Some(Reason::EvictionUnused),
+            Some(strongest) if job.spec.precedence >= strongest => Some(Reason::PrecedenceTooLow),
+            Some(_) => None,
+        }
+    }
+
+    /// The rows that a transaction touches with what was taken of it.
+    fn touched(&self, txn: &Transaction, conflicts: &Refused) -> BTreeSet<usize> {
+        let row = |item: Item| match item {
+            Item::Release(i) => self.row_of(txn.releases[i as usize]),
+            Item::Eviction(i) => self.row_of(txn.evictions[i as usize]),
+            Item::Claim(i) => Some(txn.claims[i as usize].machine.row()),
+        };
+        all_items(txn).filter(|item| !conflicts.contains_key(item)).filter_map(row).collect()
+    }
+
+    fn row_of(&self, task: TaskId) -> Option<usize> {
+        Some(self.task(task)?.1.state.machine()?.row())
+    }
+}
+
+/// Whether as many tasks of a gang run as it needs, or all that have not ended.
+fn is_complete(job: &TwinJob) -> bool {
+    let needed = job.spec.gang_min.map_or(0, |min| min as usize);
+    job.placed() >= needed.min(job.alive())
+}
+
+/// Every part of a transaction in the order in which they are judged.
+fn all_items(txn: &Transaction) -> impl Iterator<Item = Item> {
+    let releases = (0..txn.releases.len() as u32).map(Item::Release);
+    let evictions = (0..txn.evictions.len() as u32).map(Item::Eviction);
+    let claims = (0..txn.claims.len() as u32).map(Item::Claim);
+    releases.chain(evictions).chain(claims)
+}

@@ -1,0 +1,173 @@
+//! Commands about jobs and tasks.
+
+use super::{Twin, TwinJob, TwinTask, validate};
+use omega_core::limits::TASKS_PER_JOB_MAX;
+use omega_core::{
+    CardSet, Job, JobId, MachineId, Outcome, Rejection, TaskId, TaskReport, TaskState, Text,
+};
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+impl TwinTask {
+    fn pending(group: usize) -> TwinTask {
+        TwinTask { state: TaskState::Pending, cards: CardSet::default(), group, failures: 0 }
+    }
+
+    /// Gives it another state, without a machine. The answer is the row that it leaves.
+    pub(super) fn leave(&mut self, state: TaskState) -> Option<usize> {
+        let row = self.state.machine().map(MachineId::row);
+        self.state = state;
+        self.cards = CardSet::default();
+        row
+    }
+}
+
+impl TwinJob {
+    /// How many of its tasks have a machine.
+    #[must_use]
+    pub fn placed(&self) -> usize {
+        self.tasks.iter().filter(|task| task.state.machine().is_some()).count()
+    }
+
+    /// How many of its tasks have not ended.
+    #[must_use]
+    pub fn alive(&self) -> usize {
+        self.tasks.iter().filter(|task| !task.state.ended()).count()
+    }
+}
+
+impl Twin {
+    pub(super) fn submit_job(&mut self, job: Job) -> Result<Outcome, Rejection> {
+        validate::job(&job, &self.kinds)?;
+        if self.jobs.values().any(|known| known.spec.name == job.name) {
+            return Err(Rejection::NameTaken(job.name));
+        }
+        let id = JobId(self.next_job);
+        self.next_job += 1;
+        self.tenants.insert(job.tenant.clone());
+        let mut tasks = Vec::new();
+        for (group, spec) in job.groups.iter().enumerate() {
+            tasks.extend((0..spec.count).map(|_| TwinTask::pending(group)));
+        }
+        self.jobs.insert(id, TwinJob { spec: Arc::new(job), tasks });
+        self.done();
+        Ok(Outcome::Job(id))
+    }
+
+    pub(super) fn resize_group(
+        &mut self,
+        id: JobId,
+        name: &Text,
+        count: u32,
+    ) -> Result<Outcome, Rejection> {
+        let job = self.jobs.get_mut(&id).filter(|job| job.alive() > 0);
+        let job = job.ok_or(Rejection::UnknownJob(id))?;
+        let Some(group) = job.spec.groups.iter().position(|group| group.name == *name) else {
+            return Err(Rejection::UnknownGroup { job: id, group: name.clone() });
+        };
+        let old = job.spec.groups[group].count;
+        let given = job.tasks.len() as u64 + u64::from(count.saturating_sub(old));
+        let wanted = job.spec.task_count() + u64::from(count) - u64::from(old);
+        let max = u64::from(TASKS_PER_JOB_MAX);
+        if given.max(wanted) > max {
+            return Err(Rejection::TooMany { what: "tasks of a job".into(), given, max });
+        }
+        if count == old {
+            return Ok(Outcome::Done(self.version));
+        }
+        Arc::make_mut(&mut job.spec).groups[group].count = count;
+        job.tasks.extend((old..count).map(|_| TwinTask::pending(group)));
+        let mut left = BTreeSet::new();
+        for _ in count..old {
+            let alive = || {
+                let tasks = job.tasks.iter().enumerate();
+                tasks.filter(|(_, task)| task.group == group && !task.state.ended())
+            };
+            let pending = alive().rfind(|(_, task)| task.state == TaskState::Pending);
+            let Some((victim, _)) = pending.or_else(|| alive().next_back()) else { break };
+            left.extend(job.tasks[victim].leave(TaskState::Killed));
+        }
+        self.raise(&left);
+        self.note_if_over(id);
+        Ok(self.done())
+    }
+
+    pub(super) fn kill_job(&mut self, id: JobId) -> Result<Outcome, Rejection> {
+        let job = self.jobs.get_mut(&id).ok_or(Rejection::UnknownJob(id))?;
+        if job.alive() == 0 {
+            return Ok(Outcome::Done(self.version));
+        }
+        let alive = job.tasks.iter_mut().filter(|task| !task.state.ended());
+        let left = alive.filter_map(|task| task.leave(TaskState::Killed)).collect();
+        self.raise(&left);
+        self.note_if_over(id);
+        Ok(self.done())
+    }
+
+    pub(super) fn report_task(
+        &mut self,
+        id: TaskId,
+        machine: MachineId,
+        report: TaskReport,
+    ) -> Result<Outcome, Rejection> {
+        let Some((job, task)) = self.task(id) else { return Err(Rejection::UnknownTask(id)) };
+        if task.state.machine() != Some(machine) {
+            return Err(Rejection::TaskNotThere(id, machine));
+        }
+        let restarts = u64::from(job.spec.groups[task.group].restarts);
+        let state = match report {
+            TaskReport::Started if task.state == TaskState::Running(machine) => {
+                return Ok(Outcome::Done(self.version));
+            }
+            TaskReport::Started => TaskState::Running(machine),
+            TaskReport::Finished => TaskState::Finished,
+            TaskReport::Failed if task.failures >= restarts => TaskState::Failed,
+            TaskReport::Failed | TaskReport::Lost => TaskState::Pending,
+        };
+        let job = self.jobs.get_mut(&id.job).ok_or(Rejection::UnknownTask(id))?;
+        let task = &mut job.tasks[id.index as usize];
+        task.failures += u64::from(report == TaskReport::Failed);
+        if report == TaskReport::Started {
+            task.state = state;
+        } else {
+            task.leave(state);
+            self.raise(&BTreeSet::from([machine.row()]));
+        }
+        self.note_if_over(id.job);
+        Ok(self.done())
+    }
+
+    /// Notes that all tasks of a job have ended, once.
+    fn note_if_over(&mut self, id: JobId) {
+        let over = self.jobs.get(&id).is_some_and(|job| job.alive() == 0);
+        if over && self.over.iter().all(|(known, _)| *known != id) {
+            self.over.push((id, None));
+        }
+    }
+
+    pub(super) fn expire(&mut self, now_ms: u64) -> Outcome {
+        self.now_ms = self.now_ms.max(now_ms);
+        for (_, noticed) in &mut self.over {
+            noticed.get_or_insert(self.now_ms);
+        }
+        let (now, keep) = (u128::from(self.now_ms), u128::from(self.policy.keep_ended_ms));
+        let long_over = |at: Option<u64>| at.is_some_and(|at| u128::from(at) + keep <= now);
+        let forgotten: Vec<JobId> =
+            self.over.iter().filter(|(_, at)| long_over(*at)).map(|(id, _)| *id).collect();
+        self.over.retain(|(id, _)| !forgotten.contains(id));
+        self.jobs.retain(|id, _| !forgotten.contains(id));
+        if forgotten.is_empty() { Outcome::Done(self.version) } else { self.done() }
+    }
+
+    /// What the tasks of a tenant claim together, by kind.
+    #[must_use]
+    pub fn tenant_used(&self, tenant: &Text) -> Vec<i128> {
+        let mut used = vec![0; self.kinds.count()];
+        for (_, job, task, _) in self.placed().filter(|(_, job, ..)| job.spec.tenant == *tenant) {
+            for (kind, amount) in job.spec.groups[task.group].request.iter() {
+                used[kind.index()] += i128::from(amount);
+            }
+        }
+        used
+    }
+}

@@ -1,0 +1,216 @@
+//! Whether a task may have a part of a machine, by walking all tasks for each rule.
+//!
+//! Reasons come in a fixed order: the machine itself, affinity, taints, room by kind, cards, ports,
+//! the group's rules as written, the anti-affinity of tasks that run, the tenant's quota.
+
+use super::{Twin, TwinJob};
+use omega_core::{
+    CardSet, JobId, KindId, MachineId, Reason, Spread, TaintEffect, TaskRule, TaskSelector,
+    Tenants, TopologyLevel, WhenUnsatisfiable,
+};
+
+/// A group of a job: whose rules are asked, or who is asked about.
+#[derive(Clone, Copy)]
+pub(super) struct Member<'a> {
+    pub(super) id: JobId,
+    pub(super) job: &'a TwinJob,
+    pub(super) group: usize,
+}
+
+impl Member<'_> {
+    /// Whether a selector in this group's rules means the other's tasks.
+    fn selects(&self, selector: &TaskSelector, other: Member<'_>) -> bool {
+        match selector {
+            TaskSelector::SameGroup => self.id == other.id && self.group == other.group,
+            TaskSelector::SameJob => self.id == other.id,
+            TaskSelector::Labels { tenants, labels } => {
+                let tenant = &other.job.spec.tenant;
+                let pays = match tenants {
+                    Tenants::Own => *tenant == self.job.spec.tenant,
+                    Tenants::Any => true,
+                    Tenants::Named(names) => names.contains(tenant),
+                };
+                pays && labels.matches(&other.job.spec.groups[other.group].labels)
+            }
+        }
+    }
+}
+
+fn refuse(refused: bool, reason: Reason) -> Result<(), Reason> {
+    if refused { Err(reason) } else { Ok(()) }
+}
+
+impl Twin {
+    /// What one machine and its surroundings say. The answer is the cards that the task gets.
+    pub(super) fn judge(
+        &self,
+        of: Member<'_>,
+        machine: MachineId,
+        wanted: CardSet,
+    ) -> Result<CardSet, Reason> {
+        let host = self.host(machine).ok_or(Reason::MachineGone)?;
+        refuse(host.draining, Reason::MachineDraining)?;
+        let group = &of.job.spec.groups[of.group];
+        let row = machine.row();
+        refuse(!self.meets_affinity(of, row), Reason::AffinityUnmet)?;
+        let keeps_off = |effect| effect != TaintEffect::PreferNoSchedule;
+        let tainted = host.spec.taints.iter().any(|taint| {
+            keeps_off(taint.effect) && !group.rules.tolerations.iter().any(|t| t.covers(taint))
+        });
+        refuse(tainted, Reason::Tainted)?;
+        let free = self.free(row);
+        for (kind, amount) in group.request.iter() {
+            refuse(i128::from(amount) > free[kind.index()], Reason::NoRoom(kind))?;
+        }
+        let cards = self.choose_cards(of, row, wanted)?;
+        self.judge_ports(of, row)?;
+        for rule in &group.rules.tasks {
+            self.judge_rule(of, rule, row)?;
+        }
+        self.judge_holders(of, row)?;
+        Ok(cards)
+    }
+
+    fn meets_affinity(&self, of: Member<'_>, row: usize) -> bool {
+        let Some(host) = &self.rows[row].machine else { return false };
+        let required = &of.job.spec.groups[of.group].rules.affinity.required;
+        required.as_ref().is_none_or(|terms| terms.iter().any(|term| term.matches(&host.spec)))
+    }
+
+    /// The fullest cards that fit, the lowest number among equals; or exactly those wanted.
+    fn choose_cards(&self, of: Member<'_>, row: usize, wanted: CardSet) -> Result<CardSet, Reason> {
+        let Some(request) = of.job.spec.groups[of.group].cards else {
+            return Ok(CardSet::default());
+        };
+        let left = self.cards_left(row);
+        let mut fitting: Vec<(u16, usize)> = left
+            .iter()
+            .zip(0..)
+            .filter(|(l, _)| **l >= request.milli_each)
+            .map(|(l, c)| (*l, c))
+            .collect();
+        if !wanted.is_empty() {
+            fitting.retain(|(_, card)| wanted.iter().any(|w| w == *card));
+            refuse(wanted.count() != u32::from(request.count), Reason::NoCards)?;
+        }
+        fitting.sort_unstable();
+        refuse(fitting.len() < usize::from(request.count), Reason::NoCards)?;
+        let chosen = fitting.iter().take(usize::from(request.count));
+        Ok(chosen.fold(CardSet::default(), |set, (_, card)| set.with(*card)))
+    }
+
+    fn judge_ports(&self, of: Member<'_>, row: usize) -> Result<(), Reason> {
+        for port in &of.job.spec.groups[of.group].rules.ports {
+            let taken = self.placed().any(|(_, job, task, at)| {
+                let theirs = &job.spec.groups[task.group].rules.ports;
+                at == row && theirs.iter().any(|other| other.collides(port))
+            });
+            refuse(taken, Reason::PortTaken)?;
+        }
+        Ok(())
+    }
+
+    /// How many selected tasks run in a domain.
+    fn count(
+        &self,
+        of: Member<'_>,
+        selector: &TaskSelector,
+        level: &TopologyLevel,
+        domain: &str,
+    ) -> usize {
+        let counts =
+            |(id, job, task, row): &(omega_core::TaskId, &TwinJob, &super::TwinTask, usize)| {
+                of.selects(selector, Member { id: id.job, job, group: task.group })
+                    && self.domain(*row, level).as_deref() == Some(domain)
+            };
+        self.placed().filter(counts).count()
+    }
+
+    /// Whether a selected task runs in any domain of a level.
+    fn runs_anywhere(
+        &self,
+        of: Member<'_>,
+        selector: &TaskSelector,
+        level: &TopologyLevel,
+    ) -> bool {
+        self.placed().any(|(id, job, task, row)| {
+            of.selects(selector, Member { id: id.job, job, group: task.group })
+                && self.domain(row, level).is_some()
+        })
+    }
+
+    fn judge_rule(&self, of: Member<'_>, rule: &TaskRule, row: usize) -> Result<(), Reason> {
+        match rule {
+            TaskRule::AntiAffinity { from, level } => match self.domain(row, level) {
+                Some(domain) => {
+                    refuse(self.count(of, from, level, &domain) > 0, Reason::AntiAffinity)
+                }
+                None => Ok(()),
+            },
+            TaskRule::Affinity { with, level } => {
+                let domain = self.domain(row, level).ok_or(Reason::NoDomain)?;
+                let first = of.selects(with, of) && !self.runs_anywhere(of, with, level);
+                let near = self.count(of, with, level, &domain) > 0;
+                refuse(!near && !first, Reason::TaskAffinityUnmet)
+            }
+            TaskRule::MaxPerDomain { of: selector, level, count } => {
+                let domain = self.domain(row, level).ok_or(Reason::NoDomain)?;
+                let here = self.count(of, selector, level, &domain);
+                refuse(here >= *count as usize, Reason::DomainFull)
+            }
+            TaskRule::MaxShare { level, percent } => {
+                let domain = self.domain(row, level).ok_or(Reason::NoDomain)?;
+                let wanted = of.job.spec.groups[of.group].count as usize;
+                let most = (wanted * usize::from(*percent) / 100).max(1);
+                let here = self.count(of, &TaskSelector::SameGroup, level, &domain);
+                refuse(here >= most, Reason::DomainFull)
+            }
+            TaskRule::Spread(spread) if spread.when == WhenUnsatisfiable::DoNotSchedule => {
+                self.judge_spread(of, spread, row)
+            }
+            TaskRule::Spread(_) => Ok(()),
+            other => panic!("the twin does not know {other:?} yet"),
+        }
+    }
+
+    fn judge_spread(&self, of: Member<'_>, spread: &Spread, row: usize) -> Result<(), Reason> {
+        let domain = self.domain(row, &spread.level).ok_or(Reason::NoDomain)?;
+        let eligible = (0..self.rows.len()).filter(|row| self.meets_affinity(of, *row));
+        let mut domains: Vec<String> =
+            eligible.filter_map(|row| self.domain(row, &spread.level)).collect();
+        domains.sort();
+        domains.dedup();
+        let count = |domain: &String| self.count(of, &spread.of, &spread.level, domain);
+        let emptiest = match domains.len() < spread.domains_min as usize {
+            true => 0,
+            false => domains.iter().map(count).min().unwrap_or(0),
+        };
+        let here = count(&domain) + usize::from(of.selects(&spread.of, of));
+        refuse(here > emptiest + spread.skew_max as usize, Reason::Skew)
+    }
+
+    /// Whether a task that runs keeps tasks like this one away.
+    fn judge_holders(&self, of: Member<'_>, row: usize) -> Result<(), Reason> {
+        for (id, job, task, at) in self.placed() {
+            let holder = Member { id: id.job, job, group: task.group };
+            for rule in &job.spec.groups[task.group].rules.tasks {
+                let TaskRule::AntiAffinity { from, level } = rule else { continue };
+                let here = self.domain(row, level);
+                let meets = here.is_some() && here == self.domain(at, level);
+                refuse(meets && holder.selects(from, of), Reason::AntiAffinity)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether the tenant may claim one more task of a group.
+    pub(super) fn judge_quota(&self, of: Member<'_>) -> Result<(), Reason> {
+        let Some(limit) = self.quotas.get(&of.job.spec.tenant) else { return Ok(()) };
+        let used = self.tenant_used(&of.job.spec.tenant);
+        for (kind, amount) in of.job.spec.groups[of.group].request.iter() {
+            let over = used[kind.index()] + i128::from(amount) > i128::from(limit.get(kind));
+            refuse(over, Reason::QuotaExceeded(KindId(kind.index() as u8)))?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,161 @@
+//! Commands about machines, and what is left of one by recount.
+
+use super::{Host, Row, Twin, validate};
+use omega_core::limits::CARD_MILLI;
+use omega_core::{
+    Amounts, KindId, Machine, MachineId, Outcome, Policy, Rejection, TaskState, TopologyLevel,
+};
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+impl Twin {
+    pub(super) fn register_machine(&mut self, machine: Machine) -> Result<Outcome, Rejection> {
+        validate::machine(&machine, &self.kinds)?;
+        let taken = |row: &Row| row.machine.as_ref().is_some_and(|m| m.spec.name == machine.name);
+        if self.rows.iter().any(taken) {
+            return Err(Rejection::NameTaken(machine.name));
+        }
+        let row = self.vacant.pop().unwrap_or_else(|| {
+            self.rows.push(Row::default());
+            self.rows.len() - 1
+        });
+        let host = Host { spec: Arc::new(machine), draining: false, load: None };
+        self.rows[row].machine = Some(host);
+        self.raise(&BTreeSet::from([row]));
+        self.done();
+        Ok(Outcome::Machine(self.machine_id(row)))
+    }
+
+    pub(super) fn update_machine(
+        &mut self,
+        id: MachineId,
+        machine: Machine,
+    ) -> Result<Outcome, Rejection> {
+        validate::machine(&machine, &self.kinds)?;
+        let old = self.known(id)?.spec.clone();
+        if old.name != machine.name {
+            return Err(Rejection::OtherName { is: old.name.clone(), given: machine.name });
+        }
+        let uses_cards =
+            self.placed().any(|(.., task, row)| row == id.row() && !task.cards.is_empty());
+        if old.cards != machine.cards && uses_cards {
+            return Err(Rejection::CardsInUse(id));
+        }
+        if let Some(host) = &mut self.rows[id.row()].machine {
+            host.spec = Arc::new(machine);
+        }
+        self.raise(&BTreeSet::from([id.row()]));
+        Ok(self.done())
+    }
+
+    pub(super) fn drain_machine(
+        &mut self,
+        id: MachineId,
+        draining: bool,
+    ) -> Result<Outcome, Rejection> {
+        if self.known(id)?.draining == draining {
+            return Ok(Outcome::Done(self.version));
+        }
+        if let Some(host) = &mut self.rows[id.row()].machine {
+            host.draining = draining;
+        }
+        self.raise(&BTreeSet::from([id.row()]));
+        Ok(self.done())
+    }
+
+    pub(super) fn remove_machine(&mut self, id: MachineId) -> Result<Outcome, Rejection> {
+        self.known(id)?;
+        for task in self.jobs.values_mut().flat_map(|job| &mut job.tasks) {
+            if task.state.machine() == Some(id) {
+                task.state = TaskState::Pending;
+                task.cards = Default::default();
+            }
+        }
+        let row = &mut self.rows[id.row()];
+        row.machine = None;
+        row.incarnation += 1;
+        self.vacant.push(id.row());
+        self.raise(&BTreeSet::from([id.row()]));
+        Ok(self.done())
+    }
+
+    pub(super) fn report_load(
+        &mut self,
+        id: MachineId,
+        load: Amounts,
+    ) -> Result<Outcome, Rejection> {
+        let name = self.known(id)?.spec.name.clone();
+        validate::amounts(&name, &load, &self.kinds)?;
+        if let Some(host) = &mut self.rows[id.row()].machine {
+            host.load = Some(load);
+        }
+        Ok(self.done())
+    }
+
+    pub(super) fn set_policy(&mut self, policy: Policy) -> Outcome {
+        let before = self.all_claimable();
+        self.policy = policy;
+        let after = self.all_claimable();
+        let changed = (0..before.len()).filter(|row| before[*row] != after[*row]).collect();
+        self.raise(&changed);
+        self.done()
+    }
+
+    fn all_claimable(&self) -> Vec<Vec<i128>> {
+        (0..self.rows.len()).map(|row| self.claimable(row)).collect()
+    }
+
+    fn known(&self, id: MachineId) -> Result<&Host, Rejection> {
+        self.host(id).ok_or(Rejection::UnknownMachine(id))
+    }
+
+    /// What may be claimed of a row in all, by kind: nothing of an empty one.
+    #[must_use]
+    pub fn claimable(&self, row: usize) -> Vec<i128> {
+        let of = |(kind, known): (KindId, &omega_core::ResourceKind)| {
+            let Some(host) = &self.rows[row].machine else { return 0 };
+            let asked = host.spec.overcommit.percent(kind);
+            let percent = match known.compressible {
+                true => asked.min(self.policy.overcommit_max.percent(kind)),
+                false => 100,
+            };
+            i128::from(host.spec.capacity.get(kind)) * i128::from(percent) / 100
+        };
+        self.kinds.iter().map(of).collect()
+    }
+
+    /// What is left of a row, by kind: what is claimable without what its tasks claim.
+    #[must_use]
+    pub fn free(&self, row: usize) -> Vec<i128> {
+        let mut free = self.claimable(row);
+        for (_, job, task, at) in self.placed() {
+            for (kind, amount) in job.spec.groups[task.group].request.iter() {
+                free[kind.index()] -= if at == row { i128::from(amount) } else { 0 };
+            }
+        }
+        free
+    }
+
+    /// What is left in each card of a row.
+    #[must_use]
+    pub fn cards_left(&self, row: usize) -> Vec<u16> {
+        let cards = self.rows[row].machine.as_ref().map_or(0, |host| host.spec.cards);
+        let mut left = vec![CARD_MILLI as u16; usize::from(cards)];
+        for (_, job, task, at) in self.placed() {
+            let share = job.spec.groups[task.group].cards.map_or(0, |cards| cards.milli_each);
+            for card in task.cards.iter().filter(|_| at == row) {
+                left[card] -= share;
+            }
+        }
+        left
+    }
+
+    /// The domain of a row at a level; rows themselves are told apart by their number.
+    pub(super) fn domain(&self, row: usize, level: &TopologyLevel) -> Option<String> {
+        let host = self.rows[row].machine.as_ref()?;
+        match level {
+            TopologyLevel::Machine => Some(row.to_string()),
+            TopologyLevel::Label(key) => host.spec.labels.get(key).map(|value| value.to_string()),
+        }
+    }
+}

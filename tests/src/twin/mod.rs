@@ -1,0 +1,271 @@
+//! The naive twin: a cell without a single running sum.
+//!
+//! It keeps what was asked for (machines, jobs, the states of tasks) and walks all of it for each
+//! question. It is written from the documents of `omega-core`, shares no code with
+//! `omega-cellstate`, and undoes by restoring a copy. Where both agree on thousands of random
+//! histories, the fast one is as right as the slow one is plain.
+//!
+//! What the documents leave open is decided so:
+//! - a removed machine's row goes to the next machine, the row that was left last first;
+//! - a command that is no transaction raises a machine's sequence number by one, too, if it changed
+//!   what may be claimed there, however many of its tasks it moved; a report of load does not;
+//! - a command that asks for what is so already (to drain a draining machine, to kill an ended
+//!   job) is done without a version; setting a quota or a policy always has one;
+//! - a task whose machine has no place at a level counts nowhere at that level.
+
+mod commit;
+mod jobs;
+mod judge;
+mod machines;
+mod validate;
+
+use omega_core::{
+    Amounts, CardSet, Command, Commit, Job, JobId, Kinds, Machine, MachineId, Outcome, Policy,
+    Rejection, SchedulerId, SequenceNumber, TaskId, TaskState, Text, Transaction, Version,
+};
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+/// A row, with or without a machine.
+#[derive(Clone, Debug, Default)]
+pub struct Row {
+    /// Counts its changes.
+    pub sequence: SequenceNumber,
+    /// How many machines had it before.
+    pub incarnation: u32,
+    /// The machine that has it now.
+    pub machine: Option<Host>,
+}
+
+/// A machine that is there.
+#[derive(Clone, Debug)]
+pub struct Host {
+    /// What it is.
+    pub spec: Arc<Machine>,
+    /// Whether it takes no new tasks.
+    pub draining: bool,
+    /// What it last reported.
+    pub load: Option<Amounts>,
+}
+
+/// A job that is remembered.
+#[derive(Clone, Debug)]
+pub struct TwinJob {
+    /// What was asked for.
+    pub spec: Arc<Job>,
+    /// Its tasks by number.
+    pub tasks: Vec<TwinTask>,
+}
+
+/// A task.
+#[derive(Clone, Debug)]
+pub struct TwinTask {
+    /// Where it is in its life.
+    pub state: TaskState,
+    /// The cards that it has.
+    pub cards: CardSet,
+    /// Its group's position in the job.
+    pub group: usize,
+    /// How often it failed.
+    pub failures: u64,
+}
+
+/// A scheduler and its past transactions.
+#[derive(Clone, Debug)]
+struct Scheduler {
+    name: Text,
+    answers: BTreeMap<u64, Arc<(Transaction, Commit)>>,
+    next: u64,
+}
+
+/// See the head of the file.
+#[derive(Clone, Debug)]
+pub struct Twin {
+    kinds: Kinds,
+    policy: Policy,
+    version: Version,
+    now_ms: u64,
+    rows: Vec<Row>,
+    /// Rows without a machine, in the order in which they were left.
+    vacant: Vec<usize>,
+    jobs: BTreeMap<JobId, TwinJob>,
+    next_job: u64,
+    tenants: BTreeSet<Text>,
+    quotas: BTreeMap<Text, Amounts>,
+    schedulers: Vec<Scheduler>,
+    /// Jobs that are over, and when that was noticed.
+    over: Vec<(JobId, Option<u64>)>,
+}
+
+impl Twin {
+    /// An empty cell.
+    #[must_use]
+    pub fn new(kinds: Kinds) -> Twin {
+        Twin {
+            kinds,
+            policy: Policy::default(),
+            version: Version(0),
+            now_ms: 0,
+            rows: Vec::new(),
+            vacant: Vec::new(),
+            jobs: BTreeMap::new(),
+            next_job: 0,
+            tenants: BTreeSet::new(),
+            quotas: BTreeMap::new(),
+            schedulers: Vec::new(),
+            over: Vec::new(),
+        }
+    }
+
+    /// Applies a command. A refused one changes nothing.
+    ///
+    /// # Errors
+    /// As the cell's.
+    pub fn apply(&mut self, command: Command) -> Result<Outcome, Rejection> {
+        match command {
+            Command::RegisterScheduler { name } => self.register_scheduler(name),
+            Command::RegisterMachine(machine) => self.register_machine(machine),
+            Command::UpdateMachine { id, machine } => self.update_machine(id, machine),
+            Command::DrainMachine { id, draining } => self.drain_machine(id, draining),
+            Command::RemoveMachine { id } => self.remove_machine(id),
+            Command::ReportLoad { id, load } => self.report_load(id, load),
+            Command::SubmitJob(job) => self.submit_job(job),
+            Command::ResizeGroup { job, group, count } => self.resize_group(job, &group, count),
+            Command::KillJob { job } => self.kill_job(job),
+            Command::ReportTask { task, machine, report } => {
+                self.report_task(task, machine, report)
+            }
+            Command::SetQuota { tenant, limit } => self.set_quota(tenant, limit),
+            Command::SetPolicy(policy) => Ok(self.set_policy(policy)),
+            Command::Commit(txn) => Ok(Outcome::Commit(self.commit(&txn)?)),
+            Command::Expire { now_ms } => Ok(self.expire(now_ms)),
+            other => unimplemented_command(&other),
+        }
+    }
+
+    fn register_scheduler(&mut self, name: Text) -> Result<Outcome, Rejection> {
+        validate::name(&name)?;
+        let known = self.schedulers.iter().position(|scheduler| scheduler.name == name);
+        let index = known.unwrap_or_else(|| {
+            self.version = self.version.next();
+            self.schedulers.push(Scheduler { name, answers: BTreeMap::new(), next: 0 });
+            self.schedulers.len() - 1
+        });
+        let next_transaction = self.schedulers[index].next;
+        Ok(Outcome::Scheduler { id: SchedulerId(index as u32), next_transaction })
+    }
+
+    fn set_quota(&mut self, tenant: Text, limit: Option<Amounts>) -> Result<Outcome, Rejection> {
+        validate::name(&tenant)?;
+        if let Some(limit) = &limit {
+            validate::quota(&tenant, limit, &self.kinds)?;
+        }
+        self.tenants.insert(tenant.clone());
+        match limit {
+            Some(limit) => self.quotas.insert(tenant, limit),
+            None => self.quotas.remove(&tenant),
+        };
+        Ok(self.done())
+    }
+
+    /// Counts a change of the cell.
+    fn done(&mut self) -> Outcome {
+        self.version = self.version.next();
+        Outcome::Done(self.version)
+    }
+
+    /// Counts a change of each of these rows.
+    fn raise(&mut self, rows: &BTreeSet<usize>) {
+        for row in rows {
+            self.rows[*row].sequence = self.rows[*row].sequence.next();
+        }
+    }
+}
+
+fn unimplemented_command(command: &Command) -> ! {
+    panic!("the twin does not know {command:?} yet")
+}
+
+/// Looking at the twin.
+impl Twin {
+    /// The cell's version.
+    #[must_use]
+    pub fn version(&self) -> Version {
+        self.version
+    }
+
+    /// The kinds.
+    #[must_use]
+    pub fn kinds(&self) -> &Kinds {
+        &self.kinds
+    }
+
+    /// The policy.
+    #[must_use]
+    pub fn policy(&self) -> &Policy {
+        &self.policy
+    }
+
+    /// Rows by number.
+    #[must_use]
+    pub fn rows(&self) -> &[Row] {
+        &self.rows
+    }
+
+    /// The id of what is in a row.
+    #[must_use]
+    pub fn machine_id(&self, row: usize) -> MachineId {
+        MachineId { slot: row as u32, incarnation: self.rows[row].incarnation }
+    }
+
+    /// A machine that is there.
+    #[must_use]
+    pub fn host(&self, id: MachineId) -> Option<&Host> {
+        let row = self.rows.get(id.row())?;
+        row.machine.as_ref().filter(|_| row.incarnation == id.incarnation)
+    }
+
+    /// Every job that is remembered.
+    #[must_use]
+    pub fn jobs(&self) -> &BTreeMap<JobId, TwinJob> {
+        &self.jobs
+    }
+
+    /// How many schedulers there are.
+    #[must_use]
+    pub fn schedulers(&self) -> usize {
+        self.schedulers.len()
+    }
+
+    /// One above the highest transaction number of a scheduler.
+    #[must_use]
+    pub fn next_transaction(&self, scheduler: SchedulerId) -> u64 {
+        self.schedulers.get(scheduler.0 as usize).map_or(0, |scheduler| scheduler.next)
+    }
+
+    /// Tenants that had a job or a quota.
+    pub fn tenants(&self) -> impl Iterator<Item = &Text> {
+        self.tenants.iter()
+    }
+
+    /// Every task with its job, ascending.
+    pub fn tasks(&self) -> impl Iterator<Item = (TaskId, &TwinJob, &TwinTask)> {
+        self.jobs.iter().flat_map(|(id, job)| {
+            let tasks = job.tasks.iter().zip(0..);
+            tasks.map(move |(task, index)| (TaskId { job: *id, index }, job, task))
+        })
+    }
+
+    /// Every task that has a machine, with its row.
+    pub fn placed(&self) -> impl Iterator<Item = (TaskId, &TwinJob, &TwinTask, usize)> {
+        self.tasks()
+            .filter_map(|(id, job, task)| Some((id, job, task, task.state.machine()?.row())))
+    }
+
+    /// A task and its job.
+    #[must_use]
+    pub fn task(&self, id: TaskId) -> Option<(&TwinJob, &TwinTask)> {
+        let job = self.jobs.get(&id.job)?;
+        Some((job, job.tasks.get(id.index as usize)?))
+    }
+}

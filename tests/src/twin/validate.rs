@@ -1,0 +1,113 @@
+//! What the cell refuses before it looks at its state, written anew.
+//!
+//! Words in refusals are for people: `compare` leaves them out.
+
+use omega_core::limits::{
+    CARD_MILLI, CARDS_MAX, GROUPS_PER_JOB_MAX, LABELS_MAX, OVERCOMMIT_PERCENT_MAX,
+    RULES_PER_GROUP_MAX, TASKS_PER_JOB_MAX, TEXT_BYTES_MAX,
+};
+use omega_core::{Amounts, Job, Kinds, Labels, Machine, Rejection, TaskGroup, Text};
+
+fn at_most(given: usize, max: usize) -> Result<(), Rejection> {
+    match given > max {
+        true => Err(Rejection::TooMany { what: "".into(), given: given as u64, max: max as u64 }),
+        false => Ok(()),
+    }
+}
+
+fn bad_job() -> Rejection {
+    Rejection::BadJob("".into())
+}
+
+pub(super) fn name(name: &Text) -> Result<(), Rejection> {
+    match (1..=TEXT_BYTES_MAX).contains(&name.len()) && !name.chars().any(char::is_control) {
+        true => Ok(()),
+        false => Err(Rejection::BadName(name.clone())),
+    }
+}
+
+pub(super) fn amounts(what: &Text, amounts: &Amounts, kinds: &Kinds) -> Result<(), Rejection> {
+    match amounts.first_invalid(kinds) {
+        Some(kind) => Err(Rejection::BadAmount { what: what.clone(), kind }),
+        None => Ok(()),
+    }
+}
+
+pub(super) fn quota(tenant: &Text, limit: &Amounts, kinds: &Kinds) -> Result<(), Rejection> {
+    for (kind, amount) in limit.iter() {
+        if kind.index() >= kinds.count() || amount > i64::MAX as u64 / 2 {
+            return Err(Rejection::BadAmount { what: tenant.clone(), kind });
+        }
+    }
+    Ok(())
+}
+
+fn labels(labels: &Labels) -> Result<(), Rejection> {
+    at_most(labels.len(), LABELS_MAX)?;
+    for (key, value) in labels.iter() {
+        name(key)?;
+        if !value.is_empty() {
+            name(value)?;
+        }
+    }
+    Ok(())
+}
+
+pub(super) fn machine(machine: &Machine, kinds: &Kinds) -> Result<(), Rejection> {
+    name(&machine.name)?;
+    amounts(&machine.name, &machine.capacity, kinds)?;
+    labels(&machine.labels)?;
+    at_most(machine.taints.len(), LABELS_MAX)?;
+    at_most(machine.images.len(), 16 * LABELS_MAX)?;
+    at_most(usize::from(machine.cards), usize::from(CARDS_MAX))?;
+    for (kind, percent) in machine.overcommit.iter() {
+        if kind.index() >= kinds.count() {
+            return Err(Rejection::BadAmount { what: machine.name.clone(), kind });
+        }
+        at_most(percent as usize, OVERCOMMIT_PERCENT_MAX as usize)?;
+    }
+    Ok(())
+}
+
+pub(super) fn job(job: &Job, kinds: &Kinds) -> Result<(), Rejection> {
+    name(&job.name)?;
+    name(&job.tenant)?;
+    name(&job.scheduler)?;
+    if job.groups.is_empty() {
+        return Err(bad_job());
+    }
+    at_most(job.groups.len(), GROUPS_PER_JOB_MAX)?;
+    if job.task_count() == 0 {
+        return Err(bad_job());
+    }
+    at_most(job.task_count() as usize, TASKS_PER_JOB_MAX as usize)?;
+    for (i, group) in job.groups.iter().enumerate() {
+        if job.groups[..i].iter().any(|earlier| earlier.name == group.name) {
+            return Err(bad_job());
+        }
+        task_group(&job.name, group, kinds)?;
+    }
+    match job.gang_min.is_some_and(|min| u64::from(min) > job.task_count()) {
+        true => Err(bad_job()),
+        false => Ok(()),
+    }
+}
+
+fn task_group(job: &Text, group: &TaskGroup, kinds: &Kinds) -> Result<(), Rejection> {
+    name(&group.name)?;
+    amounts(job, &group.request, kinds)?;
+    labels(&group.labels)?;
+    let rules = &group.rules;
+    at_most(rules.tasks.len(), RULES_PER_GROUP_MAX)?;
+    at_most(rules.ports.len(), RULES_PER_GROUP_MAX)?;
+    at_most(rules.tolerations.len(), RULES_PER_GROUP_MAX)?;
+    at_most(rules.affinity.required.as_ref().map_or(0, Vec::len), RULES_PER_GROUP_MAX)?;
+    at_most(rules.affinity.preferred.len(), RULES_PER_GROUP_MAX)?;
+    let Some(cards) = group.cards else { return Ok(()) };
+    at_most(usize::from(cards.count), usize::from(CARDS_MAX))?;
+    at_most(usize::from(cards.milli_each), CARD_MILLI as usize)?;
+    match cards.count == 0 || cards.milli_each == 0 {
+        true => Err(bad_job()),
+        false => Ok(()),
+    }
+}
