@@ -33,6 +33,7 @@ pub(super) fn example(machines: usize, zones: usize, samples: usize) -> RunRepor
         placed_at_start: machines * 2,
         placements: last.placements,
         finished: last.placements.saturating_sub(wide(last.running)),
+        lost: 0,
         pending: last.pending,
         wall_s: last.wall_s,
         cpu_s: Some(last.wall_s * 3.4),
