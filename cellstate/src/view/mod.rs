@@ -86,6 +86,8 @@ pub struct View {
     cards: FastMap<u32, Cards>,
     loads: FastMap<u32, Amounts>,
     groups: Vec<Option<Compiled>>,
+    /// Positions in `groups` that are free again.
+    vacant: Vec<u32>,
     by_job: FastMap<JobId, SmallVec<[GroupRef; 2]>>,
     rules_generation: u64,
     freed: u64,
@@ -117,6 +119,7 @@ impl View {
             cards: FastMap::default(),
             loads: FastMap::default(),
             groups: Vec::new(),
+            vacant: Vec::new(),
             by_job: FastMap::default(),
             rules_generation: 0,
             freed: 0,
@@ -427,13 +430,11 @@ impl View {
         let kinds = self.columns.kinds();
         let (need, _) = self.facts.compile((id, job), index, kinds, Trackers::Find);
         let compiled = Compiled { id, job: job.clone(), index, need };
-        let vacant = self.groups.iter().position(Option::is_none);
-        let slot = vacant.unwrap_or_else(|| {
+        let group = GroupRef(self.vacant.pop().unwrap_or_else(|| {
             self.groups.push(None);
-            self.groups.len() - 1
-        });
-        self.groups[slot] = Some(compiled);
-        let group = GroupRef(slot as u32);
+            (self.groups.len() - 1) as u32
+        }));
+        self.groups[group.0 as usize] = Some(compiled);
         self.by_job.entry(id).or_default().push(group);
         group
     }
@@ -443,6 +444,7 @@ impl View {
         for group in self.by_job.remove(&id).into_iter().flatten() {
             if let Some(compiled) = self.groups[group.0 as usize].take() {
                 self.facts.release(&compiled.need, Trackers::Find);
+                self.vacant.push(group.0);
             }
         }
     }
