@@ -56,10 +56,11 @@ impl Columns {
     /// The sum of the scores of all machines with room, over all blocks: fit over four kinds, and
     /// the average share left of two.
     pub(crate) fn scan(&self, request: [i64; KINDS]) -> i64 {
-        self.arch.dispatch(|| {
-            let blocks = self.free.iter().zip(&self.inverse);
-            blocks.map(|(free, inverse)| best(free, inverse, request)).sum()
-        })
+        let mut sum = 0;
+        for block in 0..self.free.len() {
+            sum += self.best(block, request);
+        }
+        sum
     }
 
     /// How many blocks there are.
@@ -75,8 +76,30 @@ impl Columns {
 
     /// The best machine of one block, or its first.
     pub(crate) fn best_of(&self, block: usize) -> usize {
-        let best = self.arch.dispatch(|| best(&self.free[block], &self.inverse[block], REQUEST));
+        let best = self.best(block, REQUEST);
         block * BLOCK + (best as usize & (BLOCK - 1))
+    }
+}
+
+/// A small loop body, so that it is compiled for the widest vectors with all that it calls.
+impl Columns {
+    fn best(&self, block: usize, request: [i64; KINDS]) -> i64 {
+        self.arch.dispatch(Best { free: &self.free[block], inverse: &self.inverse[block], request })
+    }
+}
+
+struct Best<'a> {
+    free: &'a [[i64; BLOCK]; KINDS],
+    inverse: &'a [[f32; BLOCK]; 2],
+    request: [i64; KINDS],
+}
+
+impl pulp::NullaryFnOnce for Best<'_> {
+    type Output = i64;
+
+    #[inline(always)]
+    fn call(self) -> i64 {
+        best(self.free, self.inverse, self.request)
     }
 }
 
@@ -91,17 +114,19 @@ fn best(free: &[[i64; BLOCK]; KINDS], inverse: &[[f32; BLOCK]; 2], request: [i64
     }
     let mut scores = [0i32; BLOCK];
     for lane in 0..BLOCK {
-        // Exact below 2^53, and the conversion is one vector instruction in this form.
-        let left = |kind: usize| {
-            let left = (free[kind][lane] - request[kind]).max(0) as u64;
-            f64::from_bits(left | 0x4330_0000_0000_0000) - 4_503_599_627_370_496.0
-        };
-        let cpu = left(0) as f32 * inverse[0][lane];
-        let memory = left(1) as f32 * inverse[1][lane];
-        let score = ((cpu + memory) * 5000.0) as i32;
-        scores[lane] = if short[lane] < 0 { -1 } else { score << 6 | lane as i32 };
+        let cpu = double(free[0][lane] - request[0]) * f64::from(inverse[0][lane]);
+        let memory = double(free[1][lane] - request[1]) * f64::from(inverse[1][lane]);
+        // The low bits of a number near 2^52 are its whole part.
+        let score = ((cpu + memory) * 5000.0 + 4_503_599_627_370_496.0).to_bits() as i32;
+        scores[lane] = (score << 6 | lane as i32) | (short[lane] >> 63) as i32;
     }
     i64::from(scores.iter().copied().max().unwrap_or(-1))
+}
+
+/// An amount as a double. Exact below 2^52, and in this form vector instructions can do it.
+#[inline(always)]
+fn double(amount: i64) -> f64 {
+    f64::from_bits(amount.max(0) as u64 | 0x4330_0000_0000_0000) - 4_503_599_627_370_496.0
 }
 
 /// Copies changed rows from a master, row by row, into the columns of a copy.

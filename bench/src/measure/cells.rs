@@ -28,11 +28,31 @@ pub(crate) fn small_request() -> Amounts {
 }
 
 /// A cell and who may commit to it.
-#[derive(Clone)]
 pub(crate) struct Made {
     pub(crate) cell: Cell,
     pub(crate) machines: usize,
     filler: SchedulerId,
+    /// The number of the filler's next transaction.
+    next: u64,
+}
+
+impl Made {
+    /// A copy to measure on. A task was placed on every machine and ended again, so that every
+    /// list has room to grow, as in a cell that has been at work.
+    pub(crate) fn copy(&self) -> Cell {
+        let mut cell = self.cell.clone();
+        let rows: Vec<u32> = (0..self.machines as u32).collect();
+        for (rows, part) in rows.chunks(FILLER_TASKS as usize).zip(0..) {
+            let group = TaskGroup::new(rows.len() as u32, Amounts::new([1]));
+            let name = format!("warm-{part}");
+            let job = Job { scheduler: "filler".into(), ..Job::batch(name, group) };
+            let job = submit(&mut cell, job);
+            let txn = claims_on(&cell, (self.filler, self.next + part), job, rows);
+            cell.commit(&txn).expect("a warming transaction is judged");
+            cell.apply(Command::KillJob { job }).expect("a known job is killed");
+        }
+        cell
+    }
 }
 
 /// Machines of the shapes of a published cell, with labels zone, rack and platform.
@@ -56,7 +76,7 @@ pub(crate) fn empty(machines: Vec<Machine>) -> Made {
         Ok(Outcome::Scheduler { id, .. }) => id,
         other => unreachable!("the first scheduler registers: {other:?}"),
     };
-    Made { cell, machines: count, filler }
+    Made { cell, machines: count, filler, next: 0 }
 }
 
 /// A cell of so many machines, each of them 55 to 65 % in use in the kind that it has least of.
@@ -101,6 +121,7 @@ pub(crate) fn filled(
             number += 1;
         }
     }
+    made.next = number;
     made
 }
 
@@ -139,7 +160,7 @@ pub(crate) fn small_jobs(first: usize, tasks: usize, each: usize) -> impl Iterat
 
 /// A view of a cell, synced, that hears of no jobs, and the cell shared.
 pub(crate) fn viewed(made: &Made) -> (SharedCell, View) {
-    let cell = SharedCell::new(made.cell.clone());
+    let cell = SharedCell::new(made.copy());
     let (id, number) = cell.register("viewer".into()).expect("a viewer registers");
     let mut view = View::new(id, number).with_interest(Interest::Machines);
     view.sync(&cell).expect("a cell in this process answers");

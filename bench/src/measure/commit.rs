@@ -39,7 +39,7 @@ pub(crate) fn rows(options: &Options) -> Vec<Row> {
 
 /// Commits that place `claims` tasks of jobs of `tasks` tasks, `each` in a transaction.
 fn run(made: &Made, claims: usize, each: usize, tasks: usize) -> Figure {
-    let mut cell = made.cell.clone();
+    let mut cell = made.copy();
     let mut rng = Pcg64::seed_from_u64(SEED);
     let ids: Vec<_> =
         cells::small_jobs(0, claims, tasks).map(|job| cells::submit(&mut cell, job)).collect();

@@ -11,7 +11,9 @@ use super::cells;
 use super::show::{Reach, Row, Unit};
 use clap::Args;
 use omega_cellstate::{Cell, CellHandle, SharedCell, View};
-use omega_core::{Claim, Command, Kinds, MachineId, TaskId, Transaction, TransactionId};
+use omega_core::{
+    Amounts, Claim, Command, Job, Kinds, MachineId, TaskGroup, TaskId, Transaction, TransactionId,
+};
 use std::process::Command as Process;
 
 pub(crate) const WORKLOAD: &str =
@@ -61,7 +63,10 @@ pub(crate) fn print(build: &Build) {
 fn place(cell: &SharedCell, build: &Build) {
     let (scheduler, _) = cell.register("filler".into()).expect("a scheduler registers");
     let mut slot = 0;
-    for (job, number) in cells::small_jobs(0, build.tasks, build.job_tasks).zip(0..) {
+    // So little that the smallest machine takes a hundred.
+    let group = TaskGroup::new(build.job_tasks as u32, Amounts::new([10, 16 << 20]));
+    for number in 0..(build.tasks / build.job_tasks) as u64 {
+        let job = Job::batch(format!("small-{number}"), group.clone());
         let job = match cell.apply(Command::SubmitJob(job)) {
             Ok(omega_core::Outcome::Job(id)) => id,
             other => unreachable!("a made-up job is submitted: {other:?}"),

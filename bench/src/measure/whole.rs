@@ -65,7 +65,7 @@ impl Done {
 
 /// Places everything, in waves. The profile is made for each worker.
 pub(crate) fn run(made: &Made, load: &Load, profile: fn() -> Profile) -> Done {
-    let cell = SharedCell::new(made.cell.clone());
+    let cell = SharedCell::new(made.copy());
     let start = Barrier::new(load.workers.len() + 1);
     let waves = load.tasks.div_ceil(WAVE);
     let wave_tasks = load.tasks / waves / load.job_tasks * load.job_tasks;

@@ -89,7 +89,7 @@ impl CellHandle for LockStep<'_> {
 
 /// The share of claims refused when all workers decide on the same version, for so many rounds.
 fn refused_in_step(made: &Made, rounds: usize, profile: fn() -> Profile) -> f64 {
-    let cell = SharedCell::new(made.cell.clone());
+    let cell = SharedCell::new(made.copy());
     // Twice as many jobs as rounds: no worker runs out of them.
     let jobs = cells::small_jobs(0, 2 * rounds * WORKERS as usize, 1);
     cell.apply_all(jobs.map(Command::SubmitJob));
