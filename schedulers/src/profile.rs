@@ -6,6 +6,7 @@ use crate::plugins::{
     ResourcesFit, Schedulable, SpreadWishes, Taints, TaskRules,
 };
 use omega_cellstate::{BLOCK, Block, View};
+use pulp::Arch;
 use smallvec::SmallVec;
 
 /// Filters in order, and scores with weights.
@@ -100,6 +101,24 @@ impl Profile {
     }
 }
 
+/// Weighs two columns of scores and adds them, in full vectors.
+struct Add<'a> {
+    total: &'a mut [i32; BLOCK],
+    column: &'a [i32; BLOCK],
+    weights: (i32, i32),
+}
+
+impl pulp::NullaryFnOnce for Add<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn call(self) {
+        for (total, score) in self.total.iter_mut().zip(self.column) {
+            *total = self.weights.0 * *total + self.weights.1 * score;
+        }
+    }
+}
+
 /// The plugins of one decision.
 pub struct Active<'a> {
     filters: SmallVec<[&'a dyn Filter; 8]>,
@@ -124,12 +143,17 @@ impl Active<'_> {
     #[must_use]
     pub fn scores(&self, tasks: &Tasks<'_>, block: Block<'_>, feasible: u64) -> [i32; BLOCK] {
         let mut total = [0i32; BLOCK];
-        for (score, weight) in &self.scores {
+        let Some(((first, first_weight), others)) = self.scores.split_first() else { return total };
+        first.score(tasks, block, feasible, &mut total);
+        let mut first_weight = *first_weight;
+        for (score, weight) in others {
             let mut column = [0i32; BLOCK];
             score.score(tasks, block, feasible, &mut column);
-            for (total, score) in total.iter_mut().zip(column) {
-                *total += weight * score;
-            }
+            let weights = (std::mem::replace(&mut first_weight, 1), *weight);
+            Arch::new().dispatch(Add { total: &mut total, column: &column, weights });
+        }
+        if first_weight != 1 {
+            total.iter_mut().for_each(|total| *total *= first_weight);
         }
         total
     }

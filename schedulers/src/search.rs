@@ -198,16 +198,13 @@ impl Scan<'_, '_> {
             return;
         }
         let scores = self.active.scores(self.tasks, block, feasible);
-        let rows = view.blocks() * BLOCK;
-        for lane in lanes(feasible) {
-            let row = index * BLOCK + lane;
-            let distance = (row + rows - self.start * BLOCK) % rows;
-            into.found.push(Candidate {
-                score: scores[lane],
-                nearness: u32::MAX - distance as u32,
-                row: row as u32,
-            });
-        }
+        let blocks = view.blocks();
+        let distance = (index + blocks - self.start) % blocks * BLOCK;
+        into.found.extend(lanes(feasible).map(|lane| Candidate {
+            score: scores[lane],
+            nearness: u32::MAX - (distance + lane) as u32,
+            row: (index * BLOCK + lane) as u32,
+        }));
     }
 }
 

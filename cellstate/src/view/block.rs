@@ -51,9 +51,29 @@ impl<'a> Block<'a> {
     /// (more where it is overcommitted); `None` unless [`View::keep_inverse`] was called.
     #[must_use]
     pub fn left_share(&self, kind: KindId, request: i64) -> Option<[f32; BLOCK]> {
+        let mut shares = [0.0; BLOCK];
+        self.add_left_share(kind, request, 1.0, &mut shares)?;
+        Some(shares)
+    }
+
+    /// Adds that share times a weight to each machine's sum; `None` unless [`View::keep_inverse`]
+    /// was called.
+    pub fn add_left_share(
+        &self,
+        kind: KindId,
+        request: i64,
+        weight: f32,
+        sums: &mut [f32; BLOCK],
+    ) -> Option<()> {
         let inverse = self.view.inverses.get(kind.index())?.as_ref()?;
         let inverse = inverse[self.first_row()..].first_chunk()?;
-        Some(self.view.columns.left_share(self.index, kind.index(), request, inverse))
+        self.view.columns.add_left_share(
+            (self.index, kind.index()),
+            (request, weight),
+            inverse,
+            sums,
+        );
+        Some(())
     }
 
     /// What the machine in a lane is.

@@ -3,6 +3,7 @@
 use crate::plugin::{Filter, Reads, SCORE_MAX, Score, Tasks};
 use omega_cellstate::{BLOCK, Block};
 use omega_core::KindId;
+use pulp::Arch;
 
 /// Filter: the machine takes tasks.
 #[derive(Clone, Copy, Debug, Default)]
@@ -62,20 +63,36 @@ impl Weights {
         let mut average = [0f32; BLOCK];
         for (kind, weight) in self.kinds.iter().zip(&self.weights) {
             let request = tasks.need.request.get(kind.index()).copied().unwrap_or(0);
-            let Some(left) = block.left_share(*kind, request) else { continue };
-            for (average, left) in average.iter_mut().zip(left) {
-                *average += weight * left;
-            }
+            block.add_left_share(*kind, request, *weight, &mut average);
         }
         average
     }
 }
 
-fn write(scores: &mut [i32; BLOCK], value: impl Fn(usize) -> f32) {
-    for (lane, score) in scores.iter_mut().enumerate() {
-        // Truncation of the same operations in the same order: equal on every machine.
-        *score = (value(lane).clamp(0.0, 1.0) * SCORE_MAX as f32) as i32;
+/// Writes shares, from 0 to 1, as scores. A small loop body, so that it is compiled for the widest
+/// vectors with all that it calls.
+struct Write<'a, F> {
+    scores: &'a mut [i32; BLOCK],
+    share: F,
+}
+
+impl<F: Fn(usize) -> f32> pulp::NullaryFnOnce for Write<'_, F> {
+    type Output = ();
+
+    #[inline(always)]
+    fn call(self) {
+        for (lane, score) in self.scores.iter_mut().enumerate() {
+            // Next to 2^23 the low bits of a float are its whole part: rounded to the nearest by
+            // the same operations in the same order, so equal on every machine, and unlike a
+            // conversion done for many lanes at once.
+            let scaled = (self.share)(lane).clamp(0.0, 1.0) * SCORE_MAX as f32 + 8_388_608.0;
+            *score = (scaled.to_bits() & 0x007f_ffff) as i32;
+        }
     }
+}
+
+fn write(scores: &mut [i32; BLOCK], share: impl Fn(usize) -> f32) {
+    Arch::new().dispatch(Write { scores, share });
 }
 
 /// Score: the more is left, the better. Spreads load; what services want.
