@@ -63,13 +63,22 @@ pub(crate) struct MachineSets {
     marked_count: u32,
     sets: Vec<Option<Set>>,
     by_key: FastMap<SetKey, SetId>,
+    /// Sets without users, the longest unused first: the next job may well want the same one.
+    idle: Vec<SetId>,
 }
+
+/// Unused sets that are kept. To make a set costs a look at every machine, to keep one a bit of
+/// every machine; jobs that come one after another mostly ask for one of a few.
+const IDLE_MAX: usize = 16;
 
 impl MachineSets {
     /// The set of a key, made if it is new. Each call needs one [`MachineSets::release`].
     pub(crate) fn acquire(&mut self, key: SetKey, machines: &[Option<Arc<Machine>>]) -> SetId {
         if let Some(id) = self.by_key.get(&key) {
             if let Some(set) = &mut self.sets[id.0 as usize] {
+                if set.users == 0 {
+                    self.idle.retain(|idle| idle != id);
+                }
                 set.users += 1;
             }
             return *id;
@@ -91,17 +100,21 @@ impl MachineSets {
         id
     }
 
-    /// Gives a set back. Without users it is forgotten, and the answer is true.
-    pub(crate) fn release(&mut self, id: SetId) -> bool {
-        let entry = &mut self.sets[id.0 as usize];
-        let Some(set) = entry else { return false };
+    /// Gives a set back. The answer is the set that is forgotten for it, if too many are unused.
+    pub(crate) fn release(&mut self, id: SetId) -> Option<SetId> {
+        let set = self.sets[id.0 as usize].as_mut()?;
         set.users -= 1;
         if set.users > 0 {
-            return false;
+            return None;
         }
-        self.by_key.remove(&set.key);
-        *entry = None;
-        true
+        self.idle.push(id);
+        if self.idle.len() <= IDLE_MAX {
+            return None;
+        }
+        let oldest = self.idle.remove(0);
+        let forgotten = self.sets[oldest.0 as usize].take()?;
+        self.by_key.remove(&forgotten.key);
+        Some(oldest)
     }
 
     /// How many machines have a `PreferNoSchedule` taint.
