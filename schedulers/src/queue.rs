@@ -15,6 +15,7 @@
 use foldhash::fast::FixedState;
 use omega_cellstate::TaskDelta;
 use omega_core::{Job, JobId, Precedence, TaskId, TaskState};
+use smallvec::SmallVec;
 use std::cmp::Reverse;
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
@@ -32,6 +33,13 @@ enum TaskMark {
     Waiting,
     Placed,
     Ended,
+}
+
+/// A task, as far as the queue cares.
+#[derive(Clone, Copy, Debug)]
+struct TaskNote {
+    mark: TaskMark,
+    group: u16,
 }
 
 /// Where a job stands.
@@ -55,10 +63,10 @@ enum Turn {
 pub struct Entry {
     /// What it is.
     pub job: Arc<Job>,
-    marks: Vec<TaskMark>,
-    groups: Vec<u16>,
+    /// By number. Most jobs have one group of few tasks: then nothing is allocated for them.
+    tasks: SmallVec<[TaskNote; 4]>,
     /// By group: pending tasks, the next one last. May hold tasks that are no longer pending.
-    pending: Vec<Vec<u32>>,
+    pending: SmallVec<[SmallVec<[u32; 4]>; 1]>,
     waiting: usize,
     turn: Turn,
     failures: u32,
@@ -131,18 +139,17 @@ impl Queue {
             entry.job = job;
             return;
         }
-        let mut marks = Vec::new();
-        let mut pending = Vec::new();
-        let mut groups = Vec::new();
+        let mut tasks = SmallVec::new();
+        let mut pending = SmallVec::new();
         for (index, group) in job.groups.iter().enumerate() {
-            let first = marks.len() as u32;
-            marks.resize(marks.len() + group.count as usize, TaskMark::Waiting);
-            groups.resize(marks.len(), index as u16);
+            let first = tasks.len() as u32;
+            let note = TaskNote { mark: TaskMark::Waiting, group: index as u16 };
+            tasks.resize(tasks.len() + group.count as usize, note);
             pending.push((first..first + group.count).rev().collect());
         }
-        let waiting = marks.len();
+        let waiting = tasks.len();
         self.tasks += waiting;
-        let entry = Entry { job, marks, groups, pending, waiting, turn: Turn::None, failures: 0 };
+        let entry = Entry { job, tasks, pending, waiting, turn: Turn::None, failures: 0 };
         self.jobs.insert(id, entry);
         self.set_turn(id, Turn::Active);
     }
@@ -160,24 +167,24 @@ impl Queue {
         let task = change.id;
         let Some(entry) = self.jobs.get_mut(&task.job) else { return };
         let index = task.index as usize;
-        if entry.marks.len() <= index {
+        if entry.tasks.len() <= index {
             // Until their own change comes, tasks that the job grew by are not to be placed.
-            entry.marks.resize(index + 1, TaskMark::Placed);
-            entry.groups.resize(index + 1, 0);
+            entry.tasks.resize(index + 1, TaskNote { mark: TaskMark::Placed, group: 0 });
         }
-        entry.groups[index] = change.group;
+        let note = &mut entry.tasks[index];
+        note.group = change.group;
         let mark = match change.state {
             TaskState::Pending => TaskMark::Waiting,
             state if state.ended() => TaskMark::Ended,
             _ => TaskMark::Placed,
         };
-        let before = std::mem::replace(&mut entry.marks[index], mark);
+        let before = std::mem::replace(&mut note.mark, mark);
         match (before, mark) {
             (TaskMark::Waiting, TaskMark::Waiting) => {}
             (_, TaskMark::Waiting) => {
                 let group = usize::from(change.group);
                 if entry.pending.len() <= group {
-                    entry.pending.resize_with(group + 1, Vec::new);
+                    entry.pending.resize_with(group + 1, SmallVec::new);
                 }
                 entry.pending[group].push(task.index);
                 entry.waiting += 1;
@@ -229,7 +236,7 @@ impl Queue {
         let Some(pending) = entry.pending.get_mut(group) else { return };
         while tasks.len() < limit {
             let Some(index) = pending.pop() else { break };
-            if entry.marks[index as usize] == TaskMark::Waiting {
+            if entry.tasks[index as usize].mark == TaskMark::Waiting {
                 tasks.push(TaskId { job: id, index });
             }
         }
@@ -239,9 +246,9 @@ impl Queue {
     pub fn put_back(&mut self, tasks: impl DoubleEndedIterator<Item = TaskId>) {
         for task in tasks.rev() {
             let Some(entry) = self.jobs.get_mut(&task.job) else { continue };
-            let index = task.index as usize;
-            if entry.marks.get(index) == Some(&TaskMark::Waiting) {
-                entry.pending[usize::from(entry.groups[index])].push(task.index);
+            let note = entry.tasks.get(task.index as usize);
+            if let Some(TaskNote { mark: TaskMark::Waiting, group }) = note {
+                entry.pending[usize::from(*group)].push(task.index);
             }
         }
     }
@@ -251,9 +258,10 @@ impl Queue {
         self.set_turn(id, Turn::Deciding);
     }
 
-    /// Ends a job's turn, once its part of the transaction was answered.
-    pub fn end(&mut self, id: JobId, verdict: Verdict, now: Nanos) {
-        let Some(entry) = self.jobs.get_mut(&id) else { return };
+    /// Ends a job's turn, once its part of the transaction was answered. The answer is whether it
+    /// has pending tasks left.
+    pub fn end(&mut self, id: JobId, verdict: Verdict, now: Nanos) -> bool {
+        let Some(entry) = self.jobs.get_mut(&id) else { return false };
         let again = match verdict {
             Verdict::More => Turn::Active,
             Verdict::Conflict => {
@@ -269,21 +277,22 @@ impl Queue {
                 Turn::Cooling(now + backoff(entry.failures - 1), freed)
             }
         };
-        let turn = if entry.waiting > 0 { again } else { Turn::None };
-        self.set_turn(id, turn);
+        let pending = entry.waiting > 0;
+        self.set_turn(id, if pending { again } else { Turn::None });
+        pending
     }
 
     /// How many tasks of a job have a machine.
     #[must_use]
     pub fn placed_tasks(&self, id: JobId) -> usize {
-        let marks = self.jobs.get(&id).map_or(&[][..], |entry| &entry.marks);
-        marks.iter().filter(|mark| **mark == TaskMark::Placed).count()
+        let tasks = self.jobs.get(&id).map_or(&[][..], |entry| &entry.tasks);
+        tasks.iter().filter(|task| task.mark == TaskMark::Placed).count()
     }
 
     /// Notes that a transaction with this task was taken.
     pub fn placed(&mut self, task: TaskId) {
         let Some(entry) = self.jobs.get_mut(&task.job) else { return };
-        let mark = &mut entry.marks[task.index as usize];
+        let mark = &mut entry.tasks[task.index as usize].mark;
         if *mark == TaskMark::Waiting {
             *mark = TaskMark::Placed;
             entry.waiting -= 1;
