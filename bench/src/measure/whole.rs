@@ -72,7 +72,10 @@ pub(crate) fn run(made: &Made, load: &Load, profile: fn() -> Profile) -> Done {
     std::thread::scope(|scope| {
         let work = |settings: Settings| {
             let (cell, start) = (&cell, &start);
-            scope.spawn(move || worker(cell, profile(), settings, (start, waves)))
+            // Named, so that a profiler can tell the workers from the set-up.
+            let named = std::thread::Builder::new().name("worker".into());
+            let work = move || worker(cell, profile(), settings, (start, waves));
+            named.spawn_scoped(scope, work).expect("a thread starts")
         };
         let handles: Vec<_> = load.workers.iter().cloned().map(work).collect();
         let mut wall = Span::default();
