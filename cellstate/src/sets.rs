@@ -51,6 +51,15 @@ struct Set {
     key: SetKey,
     users: u32,
     words: Vec<u64>,
+    /// One bit for each word that is not zero, so that a search skips what a small set leaves out.
+    full_words: Vec<u64>,
+}
+
+impl Set {
+    fn set(&mut self, slot: usize, accepted: bool) {
+        set_bit(&mut self.words, slot, accepted);
+        set_bit(&mut self.full_words, slot / 64, self.words[slot / 64] != 0);
+    }
 }
 
 /// The sets in use, kept true as machines change.
@@ -83,11 +92,9 @@ impl MachineSets {
             }
             return *id;
         }
-        let mut words = vec![0; machines.len().div_ceil(64)];
+        let mut set = Set { key: key.clone(), users: 1, words: Vec::new(), full_words: Vec::new() };
         for (slot, machine) in machines.iter().enumerate() {
-            if machine.as_ref().is_some_and(|machine| key.accepts(machine)) {
-                words[slot / 64] |= 1 << (slot % 64);
-            }
+            set.set(slot, machine.as_ref().is_some_and(|machine| key.accepts(machine)));
         }
         let free = self.sets.iter().position(Option::is_none);
         let index = free.unwrap_or_else(|| {
@@ -95,8 +102,8 @@ impl MachineSets {
             self.sets.len() - 1
         });
         let id = SetId(index as u32);
-        self.by_key.insert(key.clone(), id);
-        self.sets[index] = Some(Set { key, users: 1, words });
+        self.by_key.insert(key, id);
+        self.sets[index] = Some(set);
         id
     }
 
@@ -141,7 +148,7 @@ impl MachineSets {
         self.marked_count = self.marked_count + u32::from(marked) - u32::from(was);
         for set in self.sets.iter_mut().flatten() {
             let accepted = machine.is_some_and(|machine| set.key.accepts(machine));
-            set_bit(&mut set.words, slot, accepted);
+            set.set(slot, accepted);
         }
     }
 
@@ -154,6 +161,12 @@ impl MachineSets {
     pub(crate) fn word(&self, id: SetId, word: usize) -> u64 {
         let set = self.sets[id.0 as usize].as_ref();
         set.and_then(|set| set.words.get(word)).copied().unwrap_or(0)
+    }
+
+    /// One bit for each of the 64 words from `64 * group` on that has a machine.
+    pub(crate) fn full_words(&self, id: SetId, group: usize) -> u64 {
+        let set = self.sets[id.0 as usize].as_ref();
+        set.and_then(|set| set.full_words.get(group)).copied().unwrap_or(0)
     }
 
     /// Every set in use with its bits, for the audit.

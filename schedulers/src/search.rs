@@ -171,19 +171,39 @@ impl Scan<'_, '_> {
         indexed: bool,
         into: &mut Candidates,
     ) {
-        let view = self.tasks.view;
-        let request = &self.tasks.need.request;
-        let mut block = blocks.start;
-        while block < blocks.end && into.found.len() < enough {
-            let group = block / BLOCK;
-            if indexed && block.is_multiple_of(BLOCK) && !view.blocks_may_fit(group, request) {
-                block = (group + 1) * BLOCK;
-                continue;
+        for group in blocks.start / BLOCK..blocks.end.div_ceil(BLOCK) {
+            let first = group * BLOCK;
+            let from = blocks.start.max(first) - first;
+            let to = (blocks.end - first).min(BLOCK);
+            let part = u64::MAX << from & u64::MAX >> (BLOCK - to);
+            if into.found.len() >= enough {
+                return;
             }
-            if !indexed || view.block_may_fit(block, request) {
+            self.group(group, part, (enough, indexed), into);
+        }
+    }
+
+    /// Walks those of the 64 blocks from `64 * group` on that are in `part`.
+    fn group(
+        &self,
+        group: usize,
+        part: u64,
+        (enough, indexed): (usize, bool),
+        into: &mut Candidates,
+    ) {
+        let Tasks { view, need, .. } = self.tasks;
+        let allowed = part & view.blocks_allowed(group, need);
+        if allowed == 0 || indexed && !view.blocks_may_fit(group, &need.request) {
+            return;
+        }
+        for lane in lanes(allowed) {
+            let block = group * BLOCK + lane;
+            if !indexed || view.block_may_fit(block, &need.request) {
                 self.block(block, into);
+                if into.found.len() >= enough {
+                    return;
+                }
             }
-            block += 1;
         }
     }
 

@@ -5,6 +5,10 @@ use crate::facts::Need;
 use crate::sets::SetId;
 use omega_core::{KindId, MachineId};
 
+/// Up to so many machines are looked at one by one: each takes as many loads as there are kinds,
+/// while a block takes eight times as many of the widest vectors.
+const FEW: u32 = 4;
+
 /// A block of a view's machines. Words have one bit for each machine, the lowest for the first.
 #[derive(Clone, Copy, Debug)]
 pub struct Block<'a> {
@@ -106,6 +110,16 @@ impl<'a> Block<'a> {
     #[must_use]
     pub fn fits(&self, request: &[i64]) -> u64 {
         self.view.columns.fit(self.index, request)
+    }
+
+    /// Of the machines in `among`, those with room for a request.
+    #[must_use]
+    pub fn fits_among(&self, request: &[i64], among: u64) -> u64 {
+        if among.count_ones() > FEW {
+            return among & self.fits(request);
+        }
+        let columns = &self.view.columns;
+        filter_bits(among, |lane| columns.fits_row(self.first_row() + lane, request))
     }
 
     /// Of the machines in `among`, those whose cards have what is needed.

@@ -155,6 +155,15 @@ impl Columns {
         self.arch.dispatch(AddShare { free, request, inverse, weight, sums });
     }
 
+    /// Whether a row has room: the same comparison for one machine.
+    pub(crate) fn fits_row(&self, row: usize, request: &[i64]) -> bool {
+        let start = (row / BLOCK) * self.kinds * BLOCK + row % BLOCK;
+        let kinds = request.iter().enumerate();
+        kinds
+            .into_iter()
+            .all(|(kind, request)| *request <= 0 || self.free[start + kind * BLOCK] >= *request)
+    }
+
     /// Which machines of a block have room: the judge's comparison, for 64 machines at once.
     pub(crate) fn fit(&self, block: usize, request: &[i64]) -> u64 {
         let base = block * self.kinds * BLOCK;
@@ -241,6 +250,7 @@ mod tests {
                     let row = block * BLOCK + lane;
                     let fits = (0..3).all(|k| request[k] <= 0 || columns.get(row, k) >= request[k]);
                     assert_eq!(word >> lane & 1 == 1, fits, "row {row} request {request:?}");
+                    assert_eq!(columns.fits_row(row, &request), fits, "row {row} alone");
                 }
             }
         }

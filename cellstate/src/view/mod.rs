@@ -405,6 +405,13 @@ impl View {
         self.columns.group_may_fit(group, request)
     }
 
+    /// Which of the 64 blocks from `64 * group` on have a machine that a need's required affinity
+    /// allows, one bit for each.
+    #[must_use]
+    pub fn blocks_allowed(&self, group: usize, need: &Need) -> u64 {
+        need.affinity.map_or(u64::MAX, |set| self.facts.sets.full_words(set, group))
+    }
+
     /// Makes [`View::block_may_fit`] exact for a block in which nothing fitted.
     pub fn tighten_block(&mut self, block: usize) {
         self.columns.tighten_block(block);

@@ -37,7 +37,7 @@ impl Filter for ResourcesFit {
     }
 
     fn filter(&self, tasks: &Tasks<'_>, block: Block<'_>, among: u64) -> u64 {
-        let room = among & block.fits(&tasks.need.request);
+        let room = block.fits_among(&tasks.need.request, among);
         if tasks.need.cards.is_none() { room } else { block.cards_fit(tasks.need, room) }
     }
 }
