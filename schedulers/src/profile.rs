@@ -142,20 +142,31 @@ impl Active<'_> {
     /// The weighted scores of a block's feasible machines; 0 where there is no score.
     #[must_use]
     pub fn scores(&self, tasks: &Tasks<'_>, block: Block<'_>, feasible: u64) -> [i32; BLOCK] {
-        let mut total = [0i32; BLOCK];
-        let Some(((first, first_weight), others)) = self.scores.split_first() else { return total };
-        first.score(tasks, block, feasible, &mut total);
+        let mut total = [0; BLOCK];
+        self.write_scores(tasks, block, feasible, &mut total);
+        total
+    }
+
+    /// The same into zeroes.
+    fn write_scores(
+        &self,
+        tasks: &Tasks<'_>,
+        block: Block<'_>,
+        feasible: u64,
+        total: &mut [i32; BLOCK],
+    ) {
+        let Some(((first, first_weight), others)) = self.scores.split_first() else { return };
+        first.score(tasks, block, feasible, total);
         let mut first_weight = *first_weight;
         for (score, weight) in others {
             let mut column = [0i32; BLOCK];
             score.score(tasks, block, feasible, &mut column);
             let weights = (std::mem::replace(&mut first_weight, 1), *weight);
-            Arch::new().dispatch(Add { total: &mut total, column: &column, weights });
+            Arch::new().dispatch(Add { total, column: &column, weights });
         }
         if first_weight != 1 {
             total.iter_mut().for_each(|total| *total *= first_weight);
         }
-        total
     }
 
     /// Whether some plugin's answer for one machine depends on what runs on others.

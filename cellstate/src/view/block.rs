@@ -1,5 +1,6 @@
 //! Sixty-four machines of a view: what filters and scores look at.
 
+use super::columns::left_share;
 use super::{BLOCK, View};
 use crate::facts::Need;
 use crate::sets::SetId;
@@ -7,7 +8,7 @@ use omega_core::{KindId, MachineId};
 
 /// Up to so many machines are looked at one by one: each takes as many loads as there are kinds,
 /// while a block takes eight times as many of the widest vectors.
-const FEW: u32 = 4;
+pub const FEW: u32 = 4;
 
 /// A block of a view's machines. Words have one bit for each machine, the lowest for the first.
 #[derive(Clone, Copy, Debug)]
@@ -58,6 +59,14 @@ impl<'a> Block<'a> {
         let mut shares = [0.0; BLOCK];
         self.add_left_share(kind, request, 1.0, &mut shares)?;
         Some(shares)
+    }
+
+    /// The same for one of its machines.
+    #[must_use]
+    pub fn left_share_of(&self, kind: KindId, request: i64, lane: usize) -> Option<f32> {
+        let inverse = self.view.inverses.get(kind.index())?.as_ref()?;
+        let row = self.first_row() + lane;
+        Some(left_share(self.view.columns.get(row, kind.index()), request, inverse[row]))
     }
 
     /// Adds that share times a weight to each machine's sum; `None` unless [`View::keep_inverse`]

@@ -189,13 +189,19 @@ impl pulp::NullaryFnOnce for AddShare<'_> {
     fn call(self) {
         let lanes = self.free.iter().zip(self.inverse);
         for (sum, (free, inverse)) in self.sums.iter_mut().zip(lanes) {
-            // An amount below 2^52 becomes a double by its bits alone: without it the conversion
-            // of 64-bit integers would not be vectorised.
-            let left = (free - self.request).max(0) as u64;
-            let double = f64::from_bits(left | 0x4330_0000_0000_0000) - 4_503_599_627_370_496.0;
-            *sum += self.weight * (double * f64::from(*inverse)) as f32;
+            *sum += self.weight * left_share(*free, self.request, *inverse);
         }
     }
+}
+
+/// The share of its capacity that a machine would have left of a kind.
+#[inline(always)]
+pub(super) fn left_share(free: i64, request: i64, inverse: f32) -> f32 {
+    // An amount below 2^52 becomes a double by its bits alone: without it the conversion of 64-bit
+    // integers would not be vectorised.
+    let left = (free - request).max(0) as u64;
+    let double = f64::from_bits(left | 0x4330_0000_0000_0000) - 4_503_599_627_370_496.0;
+    (double * f64::from(inverse)) as f32
 }
 
 fn fits(most: &[i64], request: &[i64]) -> bool {
@@ -216,7 +222,8 @@ impl pulp::NullaryFnOnce for Fit<'_> {
     fn call(self) -> u64 {
         // The sign bit of an amount is set where some kind is short.
         let mut short = [0i64; BLOCK];
-        for (lane, request) in self.lanes.chunks_exact(BLOCK).zip(self.request) {
+        let lanes = self.lanes.as_chunks::<BLOCK>().0;
+        for (lane, request) in lanes.iter().zip(self.request) {
             if *request > 0 {
                 for (short, free) in short.iter_mut().zip(lane) {
                     *short |= free - request;

@@ -22,7 +22,7 @@
 mod block;
 mod columns;
 
-pub use block::Block;
+pub use block::{Block, FEW};
 pub use columns::BLOCK;
 
 use crate::cards::Cards;
