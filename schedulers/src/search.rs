@@ -70,7 +70,7 @@ impl Home {
 
 /// A feasible machine with its score. Ordered by score; among equals the one that the search met
 /// first is the greater.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Candidate {
     /// Its score.
     pub score: i32,
@@ -220,11 +220,16 @@ impl Scan<'_, '_> {
         let scores = self.active.scores(self.tasks, block, feasible);
         let blocks = view.blocks();
         let distance = (index + blocks - self.start) % blocks * BLOCK;
-        into.found.extend(lanes(feasible).map(|lane| Candidate {
-            score: scores[lane],
-            nearness: u32::MAX - (distance + lane) as u32,
-            row: (index * BLOCK + lane) as u32,
-        }));
+        // Room for all of them at once, and then no question of room for each.
+        let first = into.found.len();
+        into.found.resize(first + feasible.count_ones() as usize, Candidate::default());
+        for (candidate, lane) in into.found[first..].iter_mut().zip(lanes(feasible)) {
+            *candidate = Candidate {
+                score: scores[lane],
+                nearness: u32::MAX - (distance + lane) as u32,
+                row: (index * BLOCK + lane) as u32,
+            };
+        }
     }
 }
 
