@@ -121,7 +121,11 @@ pub struct Delta {
 
 impl Delta {
     fn clear(&mut self) {
-        self.full = false;
+        if self.full {
+            // As large as the cell: the next one will hardly need as much again.
+            *self = Delta::default();
+            return;
+        }
         self.kinds = None;
         self.machines.clear();
         self.slots.clear();

@@ -174,8 +174,8 @@ impl Facts {
         let preferred = need.preferred.iter().map(|(_, set)| *set);
         let sets = need.affinity.into_iter().chain([need.tolerated]).chain(need.unmarked);
         for set in sets.chain(preferred) {
-            if self.sets.release(set) {
-                self.rules.forget_set(set);
+            if let Some(forgotten) = self.sets.release(set) {
+                self.rules.forget_set(forgotten);
             }
         }
         let Some(rules) = need.rules.as_ref().filter(|_| trackers == Trackers::Make) else {

@@ -7,6 +7,7 @@ use crate::rules::{GroupRules, Tracked, TrackerId};
 use crate::validate;
 use omega_core::limits::TASKS_PER_JOB_MAX;
 use omega_core::{Job, JobId, MachineId, Outcome, Rejection, TaskId, TaskReport, TaskState, Text};
+use smallvec::SmallVec;
 use std::sync::Arc;
 
 impl Cell {
@@ -20,7 +21,7 @@ impl Cell {
         let owner = self.intern_owner(&job.scheduler);
         let tenant = self.tenants.intern(&job.tenant);
         let kinds = self.kinds.count();
-        let mut groups = Vec::with_capacity(job.groups.len());
+        let mut groups = SmallVec::with_capacity(job.groups.len());
         let mut made = Vec::new();
         for index in 0..job.groups.len() {
             let (need, new) = self.facts.compile((id, &job), index, kinds, Trackers::Make);
@@ -28,7 +29,7 @@ impl Cell {
             made.extend(new);
         }
         let counts = job.groups.iter().enumerate();
-        let tasks: Vec<TaskRecord> = counts
+        let tasks: SmallVec<[TaskRecord; 2]> = counts
             .flat_map(|(i, group)| (0..group.count).map(move |_| TaskRecord::pending(i)))
             .collect();
         self.job_names.insert(job.name.clone(), id);

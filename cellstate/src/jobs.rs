@@ -6,6 +6,7 @@
 
 use crate::facts::Need;
 use omega_core::{CardSet, Job, JobId, TaskId, TaskState};
+use smallvec::SmallVec;
 use std::sync::Arc;
 
 const PAGE: usize = 256;
@@ -17,8 +18,10 @@ pub(crate) struct JobRecord {
     /// The scheduler name as a number, for the filter of deltas.
     pub(crate) owner: OwnerId,
     pub(crate) tenant: u32,
-    pub(crate) groups: Vec<GroupRecord>,
-    pub(crate) tasks: Vec<TaskRecord>,
+    /// One group is the rule, and few tasks are not rare: then a claim finds all of the job in
+    /// one place.
+    pub(crate) groups: SmallVec<[GroupRecord; 1]>,
+    pub(crate) tasks: SmallVec<[TaskRecord; 2]>,
     /// Whether a group ever had another count: then tasks are not numbered group by group.
     pub(crate) resized: bool,
     /// How many tasks have a machine.

@@ -51,6 +51,15 @@ struct Set {
     key: SetKey,
     users: u32,
     words: Vec<u64>,
+    /// One bit for each word that is not zero, so that a search skips what a small set leaves out.
+    full_words: Vec<u64>,
+}
+
+impl Set {
+    fn set(&mut self, slot: usize, accepted: bool) {
+        set_bit(&mut self.words, slot, accepted);
+        set_bit(&mut self.full_words, slot / 64, self.words[slot / 64] != 0);
+    }
 }
 
 /// The sets in use, kept true as machines change.
@@ -63,22 +72,29 @@ pub(crate) struct MachineSets {
     marked_count: u32,
     sets: Vec<Option<Set>>,
     by_key: FastMap<SetKey, SetId>,
+    /// Sets without users, the longest unused first: the next job may well want the same one.
+    idle: Vec<SetId>,
 }
+
+/// Unused sets that are kept. To make a set costs a look at every machine, to keep one a bit of
+/// every machine; jobs that come one after another mostly ask for one of a few.
+const IDLE_MAX: usize = 16;
 
 impl MachineSets {
     /// The set of a key, made if it is new. Each call needs one [`MachineSets::release`].
     pub(crate) fn acquire(&mut self, key: SetKey, machines: &[Option<Arc<Machine>>]) -> SetId {
         if let Some(id) = self.by_key.get(&key) {
             if let Some(set) = &mut self.sets[id.0 as usize] {
+                if set.users == 0 {
+                    self.idle.retain(|idle| idle != id);
+                }
                 set.users += 1;
             }
             return *id;
         }
-        let mut words = vec![0; machines.len().div_ceil(64)];
+        let mut set = Set { key: key.clone(), users: 1, words: Vec::new(), full_words: Vec::new() };
         for (slot, machine) in machines.iter().enumerate() {
-            if machine.as_ref().is_some_and(|machine| key.accepts(machine)) {
-                words[slot / 64] |= 1 << (slot % 64);
-            }
+            set.set(slot, machine.as_ref().is_some_and(|machine| key.accepts(machine)));
         }
         let free = self.sets.iter().position(Option::is_none);
         let index = free.unwrap_or_else(|| {
@@ -86,22 +102,26 @@ impl MachineSets {
             self.sets.len() - 1
         });
         let id = SetId(index as u32);
-        self.by_key.insert(key.clone(), id);
-        self.sets[index] = Some(Set { key, users: 1, words });
+        self.by_key.insert(key, id);
+        self.sets[index] = Some(set);
         id
     }
 
-    /// Gives a set back. Without users it is forgotten, and the answer is true.
-    pub(crate) fn release(&mut self, id: SetId) -> bool {
-        let entry = &mut self.sets[id.0 as usize];
-        let Some(set) = entry else { return false };
+    /// Gives a set back. The answer is the set that is forgotten for it, if too many are unused.
+    pub(crate) fn release(&mut self, id: SetId) -> Option<SetId> {
+        let set = self.sets[id.0 as usize].as_mut()?;
         set.users -= 1;
         if set.users > 0 {
-            return false;
+            return None;
         }
-        self.by_key.remove(&set.key);
-        *entry = None;
-        true
+        self.idle.push(id);
+        if self.idle.len() <= IDLE_MAX {
+            return None;
+        }
+        let oldest = self.idle.remove(0);
+        let forgotten = self.sets[oldest.0 as usize].take()?;
+        self.by_key.remove(&forgotten.key);
+        Some(oldest)
     }
 
     /// How many machines have a `PreferNoSchedule` taint.
@@ -128,7 +148,7 @@ impl MachineSets {
         self.marked_count = self.marked_count + u32::from(marked) - u32::from(was);
         for set in self.sets.iter_mut().flatten() {
             let accepted = machine.is_some_and(|machine| set.key.accepts(machine));
-            set_bit(&mut set.words, slot, accepted);
+            set.set(slot, accepted);
         }
     }
 
@@ -141,6 +161,12 @@ impl MachineSets {
     pub(crate) fn word(&self, id: SetId, word: usize) -> u64 {
         let set = self.sets[id.0 as usize].as_ref();
         set.and_then(|set| set.words.get(word)).copied().unwrap_or(0)
+    }
+
+    /// One bit for each of the 64 words from `64 * group` on that has a machine.
+    pub(crate) fn full_words(&self, id: SetId, group: usize) -> u64 {
+        let set = self.sets[id.0 as usize].as_ref();
+        set.and_then(|set| set.full_words.get(group)).copied().unwrap_or(0)
     }
 
     /// Every set in use with its bits, for the audit.

@@ -10,7 +10,7 @@
 //! That holds while a claim changes nothing but its own machine. Where a plugin reads what runs
 //! elsewhere (spread, affinity to tasks), every task has a search of its own.
 
-use crate::profile::Profile;
+use crate::profile::{Active, Profile};
 use crate::search::{Candidate, Candidates, Home, Request, Search, search, tasks};
 use omega_cellstate::{BLOCK, GroupRef, View};
 use omega_core::TaskId;
@@ -100,12 +100,13 @@ impl Placer {
         }
         self.heap.clear();
         self.heap.extend(found.drain(..));
+        let active = request.profile.active(&tasks(view, request.group));
         for (placed, task) in ids.iter().enumerate() {
             let Some(mut best) = self.heap.peek_mut() else { return placed };
             let row = best.row as usize;
             let claimed = view.claim(*task, view.machine_id(row), request.group);
             debug_assert!(claimed.is_ok(), "the filters allowed what the judge refuses");
-            match score_again(view, request, row) {
+            match score_again(view, &active, request.group, row) {
                 Some(score) if claimed.is_ok() => best.score = score,
                 _ => drop(PeekMut::pop(best)),
             }
@@ -115,9 +116,8 @@ impl Placer {
 }
 
 /// The score of a machine after a claim; `None` if no task more fits.
-fn score_again(view: &View, request: Request<'_>, row: usize) -> Option<i32> {
-    let tasks = tasks(view, request.group);
-    let active = request.profile.active(&tasks);
+fn score_again(view: &View, active: &Active<'_>, group: GroupRef, row: usize) -> Option<i32> {
+    let tasks = tasks(view, group);
     let block = view.block(row / BLOCK);
     let bit = 1 << (row % BLOCK);
     let feasible = active.feasible(&tasks, block, bit);

@@ -6,6 +6,7 @@ use crate::plugins::{
     PreferredAffinity, ResourcesFit, Schedulable, SpreadWishes, Taints, TaskRules,
 };
 use omega_cellstate::{BLOCK, Block, View};
+use pulp::Arch;
 use smallvec::SmallVec;
 
 /// Filters in order, and scores with weights.
@@ -102,6 +103,24 @@ impl Profile {
     }
 }
 
+/// Weighs two columns of scores and adds them, in full vectors.
+struct Add<'a> {
+    total: &'a mut [i32; BLOCK],
+    column: &'a [i32; BLOCK],
+    weights: (i32, i32),
+}
+
+impl pulp::NullaryFnOnce for Add<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn call(self) {
+        for (total, score) in self.total.iter_mut().zip(self.column) {
+            *total = self.weights.0 * *total + self.weights.1 * score;
+        }
+    }
+}
+
 /// The plugins of one decision.
 pub struct Active<'a> {
     filters: SmallVec<[&'a dyn Filter; 8]>,
@@ -125,15 +144,31 @@ impl Active<'_> {
     /// The weighted scores of a block's feasible machines; 0 where there is no score.
     #[must_use]
     pub fn scores(&self, tasks: &Tasks<'_>, block: Block<'_>, feasible: u64) -> [i32; BLOCK] {
-        let mut total = [0i32; BLOCK];
-        for (score, weight) in &self.scores {
+        let mut total = [0; BLOCK];
+        self.write_scores(tasks, block, feasible, &mut total);
+        total
+    }
+
+    /// The same into zeroes.
+    fn write_scores(
+        &self,
+        tasks: &Tasks<'_>,
+        block: Block<'_>,
+        feasible: u64,
+        total: &mut [i32; BLOCK],
+    ) {
+        let Some(((first, first_weight), others)) = self.scores.split_first() else { return };
+        first.score(tasks, block, feasible, total);
+        let mut first_weight = *first_weight;
+        for (score, weight) in others {
             let mut column = [0i32; BLOCK];
             score.score(tasks, block, feasible, &mut column);
-            for (total, score) in total.iter_mut().zip(column) {
-                *total += weight * score;
-            }
+            let weights = (std::mem::replace(&mut first_weight, 1), *weight);
+            Arch::new().dispatch(Add { total, column: &column, weights });
         }
-        total
+        if first_weight != 1 {
+            total.iter_mut().for_each(|total| *total *= first_weight);
+        }
     }
 
     /// Whether some plugin's answer for one machine depends on what runs on others.

@@ -15,6 +15,7 @@
 use foldhash::fast::FixedState;
 use omega_cellstate::TaskDelta;
 use omega_core::{Job, JobId, Precedence, TaskId, TaskState};
+use smallvec::SmallVec;
 use std::cmp::Reverse;
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
@@ -42,6 +43,13 @@ impl TaskMark {
     }
 }
 
+/// A task, as far as the queue cares.
+#[derive(Clone, Copy, Debug)]
+struct TaskNote {
+    mark: TaskMark,
+    group: u16,
+}
+
 /// Where a job stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Turn {
@@ -63,10 +71,10 @@ enum Turn {
 pub struct Entry {
     /// What it is.
     pub job: Arc<Job>,
-    marks: Vec<TaskMark>,
-    groups: Vec<u16>,
+    /// By number. Most jobs have one group of few tasks: then nothing is allocated for them.
+    tasks: SmallVec<[TaskNote; 4]>,
     /// By group: pending tasks, the next one last. May hold tasks that are no longer pending.
-    pending: Vec<Vec<u32>>,
+    pending: SmallVec<[SmallVec<[u32; 4]>; 1]>,
     waiting: usize,
     turn: Turn,
     failures: u32,
@@ -84,6 +92,17 @@ pub enum Verdict {
         /// See `View::freed`.
         freed: u64,
     },
+}
+
+impl Entry {
+    /// Lists a task to be taken next of its group.
+    fn list(&mut self, index: u32) {
+        let group = usize::from(self.tasks[index as usize].group);
+        if self.pending.len() <= group {
+            self.pending.resize_with(group + 1, SmallVec::new);
+        }
+        self.pending[group].push(index);
+    }
 }
 
 type Key = (Reverse<Precedence>, JobId);
@@ -155,18 +174,17 @@ impl Queue {
             entry.job = job;
             return;
         }
-        let mut marks = Vec::new();
-        let mut pending = Vec::new();
-        let mut groups = Vec::new();
+        let mut tasks = SmallVec::new();
+        let mut pending = SmallVec::new();
         for (index, group) in job.groups.iter().enumerate() {
-            let first = marks.len() as u32;
-            marks.resize(marks.len() + group.count as usize, TaskMark::Waiting);
-            groups.resize(marks.len(), index as u16);
+            let first = tasks.len() as u32;
+            let note = TaskNote { mark: TaskMark::Waiting, group: index as u16 };
+            tasks.resize(tasks.len() + group.count as usize, note);
             pending.push((first..first + group.count).rev().collect());
         }
-        let waiting = marks.len();
+        let waiting = tasks.len();
         self.tasks += waiting;
-        let entry = Entry { job, marks, groups, pending, waiting, turn: Turn::None, failures: 0 };
+        let entry = Entry { job, tasks, pending, waiting, turn: Turn::None, failures: 0 };
         self.jobs.insert(id, entry);
         self.set_turn(id, Turn::Active);
     }
@@ -184,29 +202,29 @@ impl Queue {
         let task = change.id;
         let Some(entry) = self.jobs.get_mut(&task.job) else { return };
         let index = task.index as usize;
-        if entry.marks.len() <= index {
+        if entry.tasks.len() <= index {
             // Until their own change comes, tasks that the job grew by are not to be placed.
-            entry.marks.resize(index + 1, TaskMark::Placed);
-            entry.groups.resize(index + 1, 0);
+            entry.tasks.resize(index + 1, TaskNote { mark: TaskMark::Placed, group: 0 });
         }
-        entry.groups[index] = change.group;
+        let note = &mut entry.tasks[index];
+        let moved = std::mem::replace(&mut note.group, change.group) != change.group;
         let mark = match change.state {
             TaskState::Pending => TaskMark::Waiting,
             state if state.ended() => TaskMark::Ended,
             _ => TaskMark::Placed,
         };
-        let before = entry.marks[index];
+        let before = note.mark;
         if before.is_pending() && mark == TaskMark::Waiting {
+            // A job that was resized before it was known here: the guess of `add_job` was wrong.
+            if moved {
+                entry.list(task.index);
+            }
             return;
         }
-        entry.marks[index] = mark;
+        note.mark = mark;
         match (before, mark) {
             (_, TaskMark::Waiting) => {
-                let group = usize::from(change.group);
-                if entry.pending.len() <= group {
-                    entry.pending.resize_with(group + 1, Vec::new);
-                }
-                entry.pending[group].push(task.index);
+                entry.list(task.index);
                 entry.waiting += 1;
                 self.tasks += 1;
                 if entry.turn == Turn::None {
@@ -256,10 +274,11 @@ impl Queue {
         let Some(pending) = entry.pending.get_mut(group) else { return };
         while tasks.len() < limit {
             let Some(index) = pending.pop() else { break };
-            // A task may be listed twice: once from before it was placed by someone else.
-            let mark = &mut entry.marks[index as usize];
-            if *mark == TaskMark::Waiting {
-                *mark = TaskMark::Taken;
+            // A task may be listed twice, once from before someone else placed it, and in a group
+            // that it turned out not to be of.
+            let note = &mut entry.tasks[index as usize];
+            if note.mark == TaskMark::Waiting && usize::from(note.group) == group {
+                note.mark = TaskMark::Taken;
                 tasks.push(TaskId { job: id, index });
             }
         }
@@ -269,10 +288,10 @@ impl Queue {
     pub fn put_back(&mut self, tasks: impl DoubleEndedIterator<Item = TaskId>) {
         for task in tasks.rev() {
             let Some(entry) = self.jobs.get_mut(&task.job) else { continue };
-            let index = task.index as usize;
-            if entry.marks.get(index) == Some(&TaskMark::Taken) {
-                entry.marks[index] = TaskMark::Waiting;
-                entry.pending[usize::from(entry.groups[index])].push(task.index);
+            let Some(note) = entry.tasks.get_mut(task.index as usize) else { continue };
+            if note.mark == TaskMark::Taken {
+                note.mark = TaskMark::Waiting;
+                entry.list(task.index);
             }
         }
     }
@@ -282,9 +301,10 @@ impl Queue {
         self.set_turn(id, Turn::Deciding);
     }
 
-    /// Ends a job's turn, once its part of the transaction was answered.
-    pub fn end(&mut self, id: JobId, verdict: Verdict, now: Nanos) {
-        let Some(entry) = self.jobs.get_mut(&id) else { return };
+    /// Ends a job's turn, once its part of the transaction was answered. The answer is whether it
+    /// has pending tasks left.
+    pub fn end(&mut self, id: JobId, verdict: Verdict, now: Nanos) -> bool {
+        let Some(entry) = self.jobs.get_mut(&id) else { return false };
         let again = match verdict {
             Verdict::More => Turn::Active,
             Verdict::Conflict => {
@@ -300,21 +320,22 @@ impl Queue {
                 Turn::Cooling(now + backoff(entry.failures - 1), freed)
             }
         };
-        let turn = if entry.waiting > 0 { again } else { Turn::None };
-        self.set_turn(id, turn);
+        let pending = entry.waiting > 0;
+        self.set_turn(id, if pending { again } else { Turn::None });
+        pending
     }
 
     /// How many tasks of a job have a machine.
     #[must_use]
     pub fn placed_tasks(&self, id: JobId) -> usize {
-        let marks = self.jobs.get(&id).map_or(&[][..], |entry| &entry.marks);
-        marks.iter().filter(|mark| **mark == TaskMark::Placed).count()
+        let tasks = self.jobs.get(&id).map_or(&[][..], |entry| &entry.tasks);
+        tasks.iter().filter(|task| task.mark == TaskMark::Placed).count()
     }
 
     /// Notes that a transaction with this task was taken.
     pub fn placed(&mut self, task: TaskId) {
         let Some(entry) = self.jobs.get_mut(&task.job) else { return };
-        let mark = &mut entry.marks[task.index as usize];
+        let mark = &mut entry.tasks[task.index as usize].mark;
         if mark.is_pending() {
             *mark = TaskMark::Placed;
             entry.waiting -= 1;
@@ -387,6 +408,27 @@ mod tests {
         queue.end(JobId(0), Verdict::NoRoom { freed: 8 }, 0);
         assert_eq!(queue.next(BACKOFF_MIN, 9), None);
         assert_eq!(queue.next(2 * BACKOFF_MIN, 9), Some(JobId(0)));
+    }
+
+    #[test]
+    fn a_task_that_two_lists_name_is_taken_once_and_of_its_own_group() {
+        let mut queue = Queue::default();
+        let mut two = Job::clone(&job(0, 1));
+        let second = TaskGroup { name: "second".into(), ..TaskGroup::new(1, Amounts::zero()) };
+        two.groups.push(second);
+        queue.add_job(JobId(0), Arc::new(two));
+        let task = |index| TaskId { job: JobId(0), index };
+        // Task 1 was guessed to be of the second group, and is of the first.
+        queue.set_task(&TaskDelta { id: task(1), group: 0, state: TaskState::Pending });
+        // Task 0 was placed by someone else and lost again.
+        queue.set_task(&TaskDelta { id: task(0), group: 0, state: TaskState::Finished });
+        queue.set_task(&TaskDelta { id: task(0), group: 0, state: TaskState::Pending });
+        let mut tasks = Vec::new();
+        queue.take(JobId(0), 1, 9, &mut tasks);
+        assert_eq!(tasks, []);
+        queue.take(JobId(0), 0, 9, &mut tasks);
+        tasks.sort();
+        assert_eq!(tasks, [task(0), task(1)]);
     }
 
     #[test]

@@ -279,7 +279,7 @@ impl Scheduler {
             let decided = self.decide_job((id, &job), room);
             observer.decided(id, decided.asked, decided.placed);
             match decided.placed {
-                0 => self.queue.end(id, self.no_room(), now),
+                0 => drop(self.queue.end(id, self.no_room(), now)),
                 _ => self.decided.push(decided),
             }
         }
@@ -383,7 +383,11 @@ impl Scheduler {
                 () if part.placed < part.asked => self.no_room(),
                 () => Verdict::More,
             };
-            self.queue.end(part.job, verdict, now);
+            if !self.queue.end(part.job, verdict, now) {
+                // What was compiled for a job that is placed would only take room; should one of
+                // its tasks lose its machine, it is compiled again.
+                self.view.forget_job(part.job);
+            }
         }
         self.decided = decided;
     }

@@ -70,7 +70,7 @@ impl Home {
 
 /// A feasible machine with its score. Ordered by score; among equals the one that the search met
 /// first is the greater.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Candidate {
     /// Its score.
     pub score: i32,
@@ -171,19 +171,39 @@ impl Scan<'_, '_> {
         indexed: bool,
         into: &mut Candidates,
     ) {
-        let view = self.tasks.view;
-        let request = &self.tasks.need.request;
-        let mut block = blocks.start;
-        while block < blocks.end && into.found.len() < enough {
-            let group = block / BLOCK;
-            if indexed && block.is_multiple_of(BLOCK) && !view.blocks_may_fit(group, request) {
-                block = (group + 1) * BLOCK;
-                continue;
+        for group in blocks.start / BLOCK..blocks.end.div_ceil(BLOCK) {
+            let first = group * BLOCK;
+            let from = blocks.start.max(first) - first;
+            let to = (blocks.end - first).min(BLOCK);
+            let part = u64::MAX << from & u64::MAX >> (BLOCK - to);
+            if into.found.len() >= enough {
+                return;
             }
-            if !indexed || view.block_may_fit(block, request) {
+            self.group(group, part, (enough, indexed), into);
+        }
+    }
+
+    /// Walks those of the 64 blocks from `64 * group` on that are in `part`.
+    fn group(
+        &self,
+        group: usize,
+        part: u64,
+        (enough, indexed): (usize, bool),
+        into: &mut Candidates,
+    ) {
+        let Tasks { view, need, .. } = self.tasks;
+        let allowed = part & view.blocks_allowed(group, need);
+        if allowed == 0 || indexed && !view.blocks_may_fit(group, &need.request) {
+            return;
+        }
+        for lane in lanes(allowed) {
+            let block = group * BLOCK + lane;
+            if !indexed || view.block_may_fit(block, &need.request) {
                 self.block(block, into);
+                if into.found.len() >= enough {
+                    return;
+                }
             }
-            block += 1;
         }
     }
 
@@ -198,15 +218,17 @@ impl Scan<'_, '_> {
             return;
         }
         let scores = self.active.scores(self.tasks, block, feasible);
-        let rows = view.blocks() * BLOCK;
-        for lane in lanes(feasible) {
-            let row = index * BLOCK + lane;
-            let distance = (row + rows - self.start * BLOCK) % rows;
-            into.found.push(Candidate {
+        let blocks = view.blocks();
+        let distance = (index + blocks - self.start) % blocks * BLOCK;
+        // Room for all of them at once, and then no question of room for each.
+        let first = into.found.len();
+        into.found.resize(first + feasible.count_ones() as usize, Candidate::default());
+        for (candidate, lane) in into.found[first..].iter_mut().zip(lanes(feasible)) {
+            *candidate = Candidate {
                 score: scores[lane],
-                nearness: u32::MAX - distance as u32,
-                row: row as u32,
-            });
+                nearness: u32::MAX - (distance + lane) as u32,
+                row: (index * BLOCK + lane) as u32,
+            };
         }
     }
 }

@@ -1,9 +1,14 @@
 //! Sixty-four machines of a view: what filters and scores look at.
 
+use super::columns::left_share;
 use super::{BLOCK, View};
 use crate::facts::Need;
 use crate::sets::SetId;
 use omega_core::{KindId, MachineId};
+
+/// Up to so many machines are looked at one by one: each takes as many loads as there are kinds,
+/// while a block takes eight times as many of the widest vectors.
+pub const FEW: u32 = 4;
 
 /// A block of a view's machines. Words have one bit for each machine, the lowest for the first.
 #[derive(Clone, Copy, Debug)]
@@ -51,9 +56,37 @@ impl<'a> Block<'a> {
     /// (more where it is overcommitted); `None` unless [`View::keep_inverse`] was called.
     #[must_use]
     pub fn left_share(&self, kind: KindId, request: i64) -> Option<[f32; BLOCK]> {
+        let mut shares = [0.0; BLOCK];
+        self.add_left_share(kind, request, 1.0, &mut shares)?;
+        Some(shares)
+    }
+
+    /// The same for one of its machines.
+    #[must_use]
+    pub fn left_share_of(&self, kind: KindId, request: i64, lane: usize) -> Option<f32> {
+        let inverse = self.view.inverses.get(kind.index())?.as_ref()?;
+        let row = self.first_row() + lane;
+        Some(left_share(self.view.columns.get(row, kind.index()), request, inverse[row]))
+    }
+
+    /// Adds that share times a weight to each machine's sum; `None` unless [`View::keep_inverse`]
+    /// was called.
+    pub fn add_left_share(
+        &self,
+        kind: KindId,
+        request: i64,
+        weight: f32,
+        sums: &mut [f32; BLOCK],
+    ) -> Option<()> {
         let inverse = self.view.inverses.get(kind.index())?.as_ref()?;
         let inverse = inverse[self.first_row()..].first_chunk()?;
-        Some(self.view.columns.left_share(self.index, kind.index(), request, inverse))
+        self.view.columns.add_left_share(
+            (self.index, kind.index()),
+            (request, weight),
+            inverse,
+            sums,
+        );
+        Some(())
     }
 
     /// What the machine in a lane is.
@@ -86,6 +119,16 @@ impl<'a> Block<'a> {
     #[must_use]
     pub fn fits(&self, request: &[i64]) -> u64 {
         self.view.columns.fit(self.index, request)
+    }
+
+    /// Of the machines in `among`, those with room for a request.
+    #[must_use]
+    pub fn fits_among(&self, request: &[i64], among: u64) -> u64 {
+        if among.count_ones() > FEW {
+            return among & self.fits(request);
+        }
+        let columns = &self.view.columns;
+        filter_bits(among, |lane| columns.fits_row(self.first_row() + lane, request))
     }
 
     /// Of the machines in `among`, those whose cards have what is needed.

@@ -142,39 +142,66 @@ impl Columns {
         }
     }
 
-    /// What share of its capacity each machine of a block would have left of a kind; 0 where it
-    /// has too little.
-    pub(crate) fn left_share(
+    /// Adds a weight times the share of its capacity that each machine of a block would have left
+    /// of a kind; nothing where it has too little.
+    pub(crate) fn add_left_share(
         &self,
-        block: usize,
-        kind: usize,
-        request: i64,
+        (block, kind): (usize, usize),
+        (request, weight): (i64, f32),
         inverse: &[f32; BLOCK],
-    ) -> [f32; BLOCK] {
+        sums: &mut [f32; BLOCK],
+    ) {
         let free = self.lane(block, kind);
-        self.arch.dispatch(|| share_lanes(free, request, inverse))
+        self.arch.dispatch(AddShare { free, request, inverse, weight, sums });
+    }
+
+    /// Whether a row has room: the same comparison for one machine.
+    pub(crate) fn fits_row(&self, row: usize, request: &[i64]) -> bool {
+        let start = (row / BLOCK) * self.kinds * BLOCK + row % BLOCK;
+        let kinds = request.iter().enumerate();
+        kinds
+            .into_iter()
+            .all(|(kind, request)| *request <= 0 || self.free[start + kind * BLOCK] >= *request)
     }
 
     /// Which machines of a block have room: the judge's comparison, for 64 machines at once.
     pub(crate) fn fit(&self, block: usize, request: &[i64]) -> u64 {
         let base = block * self.kinds * BLOCK;
         let lanes = &self.free[base..base + self.kinds * BLOCK];
-        self.arch.dispatch(|| fit_lanes(lanes, request))
+        self.arch.dispatch(Fit { lanes, request })
     }
 }
 
-/// The share of each machine's capacity that would be left.
-#[inline(always)]
-fn share_lanes(free: &[i64; BLOCK], request: i64, inverse: &[f32; BLOCK]) -> [f32; BLOCK] {
-    let mut shares = [0f32; BLOCK];
-    for ((share, free), inverse) in shares.iter_mut().zip(free).zip(inverse) {
-        // An amount below 2^52 becomes a double by its bits alone: without it the conversion of
-        // 64-bit integers would not be vectorised.
-        let left = (free - request).max(0) as u64;
-        let double = f64::from_bits(left | 0x4330_0000_0000_0000) - 4_503_599_627_370_496.0;
-        *share = (double * f64::from(*inverse)) as f32;
+/// See [`Columns::add_left_share`]. What is dispatched is a type and no closure, because the body of
+/// a closure may stay behind and be compiled for narrow vectors.
+struct AddShare<'a> {
+    free: &'a [i64; BLOCK],
+    request: i64,
+    inverse: &'a [f32; BLOCK],
+    weight: f32,
+    sums: &'a mut [f32; BLOCK],
+}
+
+impl pulp::NullaryFnOnce for AddShare<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn call(self) {
+        let lanes = self.free.iter().zip(self.inverse);
+        for (sum, (free, inverse)) in self.sums.iter_mut().zip(lanes) {
+            *sum += self.weight * left_share(*free, self.request, *inverse);
+        }
     }
-    shares
+}
+
+/// The share of its capacity that a machine would have left of a kind.
+#[inline(always)]
+pub(super) fn left_share(free: i64, request: i64, inverse: f32) -> f32 {
+    // An amount below 2^52 becomes a double by its bits alone: without it the conversion of 64-bit
+    // integers would not be vectorised.
+    let left = (free - request).max(0) as u64;
+    let double = f64::from_bits(left | 0x4330_0000_0000_0000) - 4_503_599_627_370_496.0;
+    (double * f64::from(inverse)) as f32
 }
 
 fn fits(most: &[i64], request: &[i64]) -> bool {
@@ -184,22 +211,32 @@ fn fits(most: &[i64], request: &[i64]) -> bool {
 
 /// One bit for each row that has every requested amount. Kinds that are not requested are left
 /// out, as the judge leaves them out.
-#[inline(always)]
-fn fit_lanes(lanes: &[i64], request: &[i64]) -> u64 {
-    // The sign bit of an amount is set where some kind is short.
-    let mut short = [0i64; BLOCK];
-    for (lane, request) in lanes.chunks_exact(BLOCK).zip(request) {
-        if *request > 0 {
-            for (short, free) in short.iter_mut().zip(lane) {
-                *short |= free - request;
+struct Fit<'a> {
+    lanes: &'a [i64],
+    request: &'a [i64],
+}
+
+impl pulp::NullaryFnOnce for Fit<'_> {
+    type Output = u64;
+
+    #[inline(always)]
+    fn call(self) -> u64 {
+        // The sign bit of an amount is set where some kind is short.
+        let mut short = [0i64; BLOCK];
+        let lanes = self.lanes.as_chunks::<BLOCK>().0;
+        for (lane, request) in lanes.iter().zip(self.request) {
+            if *request > 0 {
+                for (short, free) in short.iter_mut().zip(lane) {
+                    *short |= free - request;
+                }
             }
         }
+        let mut word = 0u64;
+        for (bit, short) in short.iter().enumerate() {
+            word |= u64::from(*short >= 0) << bit;
+        }
+        word
     }
-    let mut word = 0u64;
-    for (bit, short) in short.iter().enumerate() {
-        word |= ((*short as u64) >> 63) << bit;
-    }
-    !word
 }
 
 #[cfg(test)]
@@ -221,6 +258,7 @@ mod tests {
                     let row = block * BLOCK + lane;
                     let fits = (0..3).all(|k| request[k] <= 0 || columns.get(row, k) >= request[k]);
                     assert_eq!(word >> lane & 1 == 1, fits, "row {row} request {request:?}");
+                    assert_eq!(columns.fits_row(row, &request), fits, "row {row} alone");
                 }
             }
         }

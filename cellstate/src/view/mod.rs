@@ -23,7 +23,7 @@ mod block;
 mod claims;
 mod columns;
 
-pub use block::Block;
+pub use block::{Block, FEW};
 pub use columns::BLOCK;
 
 use crate::cards::Cards;
@@ -73,6 +73,8 @@ pub struct View {
     cards: FastMap<u32, Cards>,
     loads: FastMap<u32, Amounts>,
     groups: Vec<Option<Compiled>>,
+    /// Positions in `groups` that are free again.
+    vacant: Vec<u32>,
     by_job: FastMap<JobId, SmallVec<[GroupRef; 2]>>,
     rules_generation: u64,
     freed: u64,
@@ -104,6 +106,7 @@ impl View {
             cards: FastMap::default(),
             loads: FastMap::default(),
             groups: Vec::new(),
+            vacant: Vec::new(),
             by_job: FastMap::default(),
             rules_generation: 0,
             freed: 0,
@@ -396,6 +399,13 @@ impl View {
         self.columns.group_may_fit(group, request)
     }
 
+    /// Which of the 64 blocks from `64 * group` on have a machine that a need's required affinity
+    /// allows, one bit for each.
+    #[must_use]
+    pub fn blocks_allowed(&self, group: usize, need: &Need) -> u64 {
+        need.affinity.map_or(u64::MAX, |set| self.facts.sets.full_words(set, group))
+    }
+
     /// Makes [`View::block_may_fit`] exact for a block in which nothing fitted.
     pub fn tighten_block(&mut self, block: usize) {
         self.columns.tighten_block(block);
@@ -421,13 +431,11 @@ impl View {
         let kinds = self.columns.kinds();
         let (need, _) = self.facts.compile((id, job), index, kinds, Trackers::Find);
         let compiled = Compiled { id, job: job.clone(), index, need };
-        let vacant = self.groups.iter().position(Option::is_none);
-        let slot = vacant.unwrap_or_else(|| {
+        let group = GroupRef(self.vacant.pop().unwrap_or_else(|| {
             self.groups.push(None);
-            self.groups.len() - 1
-        });
-        self.groups[slot] = Some(compiled);
-        let group = GroupRef(slot as u32);
+            (self.groups.len() - 1) as u32
+        }));
+        self.groups[group.0 as usize] = Some(compiled);
         self.by_job.entry(id).or_default().push(group);
         group
     }
@@ -437,6 +445,7 @@ impl View {
         for group in self.by_job.remove(&id).into_iter().flatten() {
             if let Some(compiled) = self.groups[group.0 as usize].take() {
                 self.facts.release(&compiled.need, Trackers::Find);
+                self.vacant.push(group.0);
             }
         }
     }

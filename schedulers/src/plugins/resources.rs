@@ -1,9 +1,10 @@
 //! Room: whether a task fits, and what is left when it does.
 
 use crate::plugin::{Filter, Reads, SCORE_MAX, Score, Tasks, lanes};
-use omega_cellstate::{BLOCK, Block};
+use omega_cellstate::{BLOCK, Block, FEW};
 use omega_core::KindId;
 use omega_core::limits::{CARD_MILLI, CARDS_MAX};
+use pulp::Arch;
 
 /// Filter: the machine takes tasks.
 #[derive(Clone, Copy, Debug, Default)]
@@ -37,7 +38,7 @@ impl Filter for ResourcesFit {
     }
 
     fn filter(&self, tasks: &Tasks<'_>, block: Block<'_>, among: u64) -> u64 {
-        let room = among & block.fits(&tasks.need.request);
+        let room = block.fits_among(&tasks.need.request, among);
         if tasks.need.cards.is_none() { room } else { block.cards_fit(tasks.need, room) }
     }
 }
@@ -58,25 +59,62 @@ impl Weights {
         }
     }
 
-    /// What would be left on average, from 0 to 1.
-    fn left(&self, tasks: &Tasks<'_>, block: Block<'_>) -> [f32; BLOCK] {
-        let mut average = [0f32; BLOCK];
-        for (kind, weight) in self.kinds.iter().zip(&self.weights) {
-            let request = tasks.need.request.get(kind.index()).copied().unwrap_or(0);
-            let Some(left) = block.left_share(*kind, request) else { continue };
-            for (average, left) in average.iter_mut().zip(left) {
-                *average += weight * left;
+    /// Scores machines by what would be left of them on average, from 0 to 1.
+    fn score(
+        &self,
+        (tasks, block): (&Tasks<'_>, Block<'_>),
+        among: u64,
+        scores: &mut [i32; BLOCK],
+        value: impl Fn(f32) -> f32,
+    ) {
+        let request = |kind: KindId| tasks.need.request.get(kind.index()).copied().unwrap_or(0);
+        let kinds = self.kinds.iter().zip(&self.weights);
+        if among.count_ones() <= FEW {
+            for lane in lanes(among) {
+                let shares = kinds.clone().map(|(kind, weight)| {
+                    weight * block.left_share_of(*kind, request(*kind), lane).unwrap_or(0.0)
+                });
+                scores[lane] = score_of(value(shares.fold(0.0, |sum, share| sum + share)));
             }
+            return;
         }
-        average
+        let mut left = [0f32; BLOCK];
+        for (kind, weight) in kinds {
+            block.add_left_share(*kind, request(*kind), *weight, &mut left);
+        }
+        write(scores, |lane| value(left[lane]));
     }
 }
 
-fn write(scores: &mut [i32; BLOCK], value: impl Fn(usize) -> f32) {
-    for (lane, score) in scores.iter_mut().enumerate() {
-        // Truncation of the same operations in the same order: equal on every machine.
-        *score = (value(lane).clamp(0.0, 1.0) * SCORE_MAX as f32) as i32;
+/// The score of a share. Next to 2^23 the low bits of a float are its whole part: rounded to the
+/// nearest by the same operations in the same order, so equal on every machine, and unlike a
+/// conversion done for many lanes at once.
+#[inline(always)]
+fn score_of(share: f32) -> i32 {
+    let scaled = share.clamp(0.0, 1.0) * SCORE_MAX as f32 + 8_388_608.0;
+    (scaled.to_bits() & 0x007f_ffff) as i32
+}
+
+/// Writes shares, from 0 to 1, as scores. A small loop body, so that it is compiled for the widest
+/// vectors with all that it calls.
+struct Write<'a, F> {
+    scores: &'a mut [i32; BLOCK],
+    share: F,
+}
+
+impl<F: Fn(usize) -> f32> pulp::NullaryFnOnce for Write<'_, F> {
+    type Output = ();
+
+    #[inline(always)]
+    fn call(self) {
+        for (lane, score) in self.scores.iter_mut().enumerate() {
+            *score = score_of((self.share)(lane));
+        }
     }
+}
+
+fn write(scores: &mut [i32; BLOCK], share: impl Fn(usize) -> f32) {
+    Arch::new().dispatch(Write { scores, share });
 }
 
 /// Score: the more is left, the better. Spreads load; what services want.
@@ -110,9 +148,8 @@ impl Score for LeastAllocated {
         &self.0.kinds
     }
 
-    fn score(&self, tasks: &Tasks<'_>, block: Block<'_>, _: u64, scores: &mut [i32; BLOCK]) {
-        let left = self.0.left(tasks, block);
-        write(scores, |lane| left[lane]);
+    fn score(&self, tasks: &Tasks<'_>, block: Block<'_>, among: u64, scores: &mut [i32; BLOCK]) {
+        self.0.score((tasks, block), among, scores, |left| left);
     }
 }
 
@@ -147,9 +184,8 @@ impl Score for MostAllocated {
         &self.0.kinds
     }
 
-    fn score(&self, tasks: &Tasks<'_>, block: Block<'_>, _: u64, scores: &mut [i32; BLOCK]) {
-        let left = self.0.left(tasks, block);
-        write(scores, |lane| 1.0 - left[lane]);
+    fn score(&self, tasks: &Tasks<'_>, block: Block<'_>, among: u64, scores: &mut [i32; BLOCK]) {
+        self.0.score((tasks, block), among, scores, |left| 1.0 - left);
     }
 }
 

@@ -1,0 +1,177 @@
+//! The cells that are measured: machines of a real cell's shapes, part of them in use.
+
+use super::SEED;
+use omega_bench::workload::synth::{SynthOptions, synthesize};
+use omega_cellstate::{Cell, CellHandle, Interest, SharedCell, View};
+use omega_core::{
+    Amounts, Claim, Command, Job, JobId, KindId, Kinds, Labels, Machine, MachineId, Outcome,
+    SchedulerId, SequenceNumber, TaskGroup, TaskId, Transaction, TransactionId,
+};
+use rand::{RngExt, SeedableRng};
+use rand_pcg::Pcg64;
+use std::collections::BTreeMap;
+
+/// Thousandths of every kind that each machine has of the fourth kind, so that a fit over four
+/// kinds has four to compare.
+const GPU_MILLI: u64 = 8000;
+
+/// What the tasks that are there already claim: processor in thousandths, memory in GiB.
+const FILLERS: [(u64, u64); 4] = [(500, 1), (1000, 4), (2000, 4), (4000, 16)];
+
+/// Tasks of one job of fillers.
+const FILLER_TASKS: u32 = 1000;
+
+/// What a task that is placed in a measurement claims: little, so that a cell takes many between
+/// 60 and 70 % use.
+pub(crate) fn small_request() -> Amounts {
+    Amounts::new([100, 256 << 20, 1 << 30])
+}
+
+/// A cell and who may commit to it.
+pub(crate) struct Made {
+    pub(crate) cell: Cell,
+    pub(crate) machines: usize,
+    filler: SchedulerId,
+    /// The number of the filler's next transaction.
+    next: u64,
+}
+
+impl Made {
+    /// A copy to measure on. A task was placed on every machine and ended again, so that every
+    /// list has room to grow, as in a cell that has been at work.
+    pub(crate) fn copy(&self) -> Cell {
+        let mut cell = self.cell.clone();
+        let rows: Vec<u32> = (0..self.machines as u32).collect();
+        for (rows, part) in rows.chunks(FILLER_TASKS as usize).zip(0..) {
+            let group = TaskGroup::new(rows.len() as u32, Amounts::new([1]));
+            let name = format!("warm-{part}");
+            let job = Job { scheduler: "filler".into(), ..Job::batch(name, group) };
+            let job = submit(&mut cell, job);
+            let txn = claims_on(&cell, (self.filler, self.next + part), job, rows);
+            cell.commit(&txn).expect("a warming transaction is judged");
+            cell.apply(Command::KillJob { job }).expect("a known job is killed");
+        }
+        cell
+    }
+}
+
+/// Machines of the shapes of a published cell, with labels zone, rack and platform.
+pub(crate) fn machines(count: usize) -> Vec<Machine> {
+    let options =
+        SynthOptions { machines: count as u32, seed: SEED, span_hours: 1, utilisation_percent: 1 };
+    let mut machines = synthesize(&options).machines;
+    machines.iter_mut().for_each(|machine| machine.capacity.set(KindId::GPU, GPU_MILLI));
+    machines
+}
+
+/// A cell of so many machines without tasks.
+pub(crate) fn empty(machines: Vec<Machine>) -> Made {
+    let mut cell = Cell::new(Kinds::standard());
+    let count = machines.len();
+    for machine in machines {
+        cell.apply(Command::RegisterMachine(machine)).expect("a made-up machine is registered");
+    }
+    let name = "filler".into();
+    let filler = match cell.apply(Command::RegisterScheduler { name }) {
+        Ok(Outcome::Scheduler { id, .. }) => id,
+        other => unreachable!("the first scheduler registers: {other:?}"),
+    };
+    Made { cell, machines: count, filler, next: 0 }
+}
+
+/// A cell of so many machines, each of them 55 to 65 % in use in the kind that it has least of.
+pub(crate) fn in_use(count: usize) -> Made {
+    filled(machines(count), |_| 550..650)
+}
+
+/// A cell whose machine `i` is in use to a random one of these thousandths.
+pub(crate) fn filled(
+    machines: Vec<Machine>,
+    milli: impl Fn(usize) -> std::ops::Range<u64>,
+) -> Made {
+    let mut rng = Pcg64::seed_from_u64(SEED);
+    let mut wanted: BTreeMap<usize, Vec<u32>> = BTreeMap::new();
+    for (slot, machine) in machines.iter().enumerate() {
+        let share = rng.random_range(milli(slot));
+        let of = |kind| machine.capacity.get(kind) * share / 1000;
+        let (mut cpu, mut memory) = (of(KindId::CPU), of(KindId::MEMORY) >> 30);
+        loop {
+            let kind = rng.random_range(0..FILLERS.len());
+            if FILLERS[kind].0 > cpu || FILLERS[kind].1 > memory {
+                break;
+            }
+            cpu -= FILLERS[kind].0;
+            memory -= FILLERS[kind].1;
+            wanted.entry(kind).or_default().push(slot as u32);
+        }
+    }
+    let mut made = empty(machines);
+    let mut number = 0;
+    for (kind, slots) in wanted {
+        let (cpu, gib) = FILLERS[kind];
+        for slots in slots.chunks(FILLER_TASKS as usize) {
+            let request = Amounts::new([cpu, gib << 30, 1 << 30]);
+            let mut job =
+                Job::batch(format!("filler-{number}"), TaskGroup::new(slots.len() as u32, request));
+            job.scheduler = "filler".into();
+            let id = submit(&mut made.cell, job);
+            let txn = claims_on(&made.cell, (made.filler, number), id, slots);
+            let commit = made.cell.commit(&txn).expect("a filler's transaction is judged");
+            assert!(commit.is_complete(), "fillers fit: {:?}", commit.conflicts.first());
+            number += 1;
+        }
+    }
+    made.next = number;
+    made
+}
+
+/// A transaction that places the first tasks of a job on these rows.
+fn claims_on(
+    cell: &Cell,
+    (scheduler, number): (SchedulerId, u64),
+    job: JobId,
+    slots: &[u32],
+) -> Transaction {
+    let claim = |(slot, index): (&u32, u32)| Claim {
+        task: TaskId { job, index },
+        machine: MachineId::first(*slot),
+        seen: SequenceNumber(0),
+        cards: Default::default(),
+    };
+    let claims = slots.iter().zip(0..).map(claim).collect();
+    Transaction::new(TransactionId { scheduler, number }, cell.version(), claims)
+}
+
+/// Submits a job.
+pub(crate) fn submit(cell: &mut Cell, job: Job) -> JobId {
+    match cell.apply(Command::SubmitJob(job)) {
+        Ok(Outcome::Job(id)) => id,
+        other => unreachable!("a made-up job is submitted: {other:?}"),
+    }
+}
+
+/// Jobs of small tasks, `each` to a job, named from `first` on.
+pub(crate) fn small_jobs(first: usize, tasks: usize, each: usize) -> impl Iterator<Item = Job> {
+    (0..tasks / each).map(move |i| {
+        let group = TaskGroup::new(each as u32, small_request());
+        Job::batch(format!("small-{}", first + i), group)
+    })
+}
+
+/// A view of a cell, synced, that hears of no jobs, and the cell shared.
+pub(crate) fn viewed(made: &Made) -> (SharedCell, View) {
+    let cell = SharedCell::new(made.copy());
+    let (id, number) = cell.register("viewer".into()).expect("a viewer registers");
+    let mut view = View::new(id, number).with_interest(Interest::Machines);
+    view.sync(&cell).expect("a cell in this process answers");
+    (cell, view)
+}
+
+/// Gives the machines that `chosen` names a label more.
+pub(crate) fn label(machines: &mut [Machine], key: &str, chosen: impl Fn(usize) -> bool) {
+    for (_, machine) in machines.iter_mut().enumerate().filter(|(slot, _)| chosen(*slot)) {
+        let old = machine.labels.iter().map(|(key, value)| (key.clone(), value.clone()));
+        let pairs: Vec<_> = old.chain([(key.into(), "yes".into())]).collect();
+        machine.labels = Labels::new(pairs);
+    }
+}

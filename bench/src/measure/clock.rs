@@ -1,0 +1,89 @@
+//! Time: of the processor, for figures that a shared machine does not spoil, and of the wall.
+
+use rustix::time::{ClockId, clock_gettime};
+use std::time::{Duration, Instant};
+
+/// What some work took.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Span {
+    /// Processor time of the thread, or the sum over several.
+    pub(crate) cpu: Duration,
+    /// Time of the wall.
+    pub(crate) wall: Duration,
+}
+
+impl Span {
+    /// Processor nanoseconds for each of `count` pieces of work.
+    pub(crate) fn nanos_each(self, count: usize) -> f64 {
+        self.cpu.as_nanos() as f64 / count as f64
+    }
+
+    /// Wall nanoseconds for each of `count` pieces of work.
+    pub(crate) fn wall_nanos_each(self, count: usize) -> f64 {
+        self.wall.as_nanos() as f64 / count as f64
+    }
+
+    /// The figures for each of `count` pieces of work.
+    pub(crate) fn each(self, count: usize) -> Figure {
+        Figure { cpu: self.nanos_each(count), wall: self.wall_nanos_each(count) }
+    }
+}
+
+impl std::ops::AddAssign for Span {
+    fn add_assign(&mut self, other: Span) {
+        self.cpu += other.cpu;
+        self.wall += other.wall;
+    }
+}
+
+/// Nanoseconds for one piece of work.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Figure {
+    pub(crate) cpu: f64,
+    pub(crate) wall: f64,
+}
+
+impl Figure {
+    /// The figure of which half the others are greater, for processor and wall time apart.
+    pub(crate) fn median(figures: &[Figure]) -> Figure {
+        Figure {
+            cpu: median(figures.iter().map(|figure| figure.cpu).collect()),
+            wall: median(figures.iter().map(|figure| figure.wall).collect()),
+        }
+    }
+}
+
+/// The middle value.
+pub(crate) fn median(mut values: Vec<f64>) -> f64 {
+    values.sort_unstable_by(f64::total_cmp);
+    values.get(values.len() / 2).copied().unwrap_or(f64::NAN)
+}
+
+/// The processor time that this thread has had.
+pub(crate) fn thread_time() -> Duration {
+    let time = clock_gettime(ClockId::ThreadCPUTime);
+    Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
+}
+
+/// Does some work on this thread, and tells what it took.
+pub(crate) fn timed<T>(work: impl FnOnce() -> T) -> (T, Span) {
+    let (wall, cpu) = (Instant::now(), thread_time());
+    let result = work();
+    let cpu = thread_time() - cpu;
+    (result, Span { cpu, wall: wall.elapsed() })
+}
+
+/// The median over `runs` of our work and of the bare loop, by turns: what disturbs one disturbs
+/// the other.
+pub(crate) fn by_turns(
+    runs: usize,
+    mut ours: impl FnMut() -> Figure,
+    mut bare: impl FnMut() -> Figure,
+) -> (Figure, Figure) {
+    let mut figures = (Vec::new(), Vec::new());
+    for _ in 0..runs {
+        figures.0.push(ours());
+        figures.1.push(bare());
+    }
+    (Figure::median(&figures.0), Figure::median(&figures.1))
+}

@@ -1,0 +1,71 @@
+//! Question: what does the cell spend on a claim, from judging to the change list?
+
+use super::cells::{self, Made};
+use super::clock::{Figure, by_turns, timed};
+use super::show::{Reach, Row, Unit};
+use super::{Options, SEED, bare};
+use omega_core::{
+    Claim, Command, MachineId, Outcome, SequenceNumber, TaskId, Transaction, TransactionId,
+};
+use rand::{RngExt, SeedableRng};
+use rand_pcg::Pcg64;
+
+pub(crate) const WORKLOAD: &str =
+    "cells in use; small tasks of submitted jobs on random machines; incremental, resource fit";
+
+const SIZES: [usize; 3] = [1000, 10_000, 100_000];
+
+pub(crate) fn rows(options: &Options) -> Vec<Row> {
+    let mut rows = Vec::new();
+    for machines in SIZES {
+        let made = cells::in_use(machines);
+        let claims = (options.work(100_000)).min(machines * 10);
+        for each in [1, 10, 100] {
+            let bare = || bare::commit(machines, claims, SEED);
+            let jobs = [1, 100];
+            for tasks in jobs.into_iter().filter(|tasks| each == 1 || *tasks > 1) {
+                let ours = || run(&made, claims, each, tasks);
+                let (ours, bare) = by_turns(options.runs(), ours, bare);
+                let what = format!(
+                    "per claim, {machines} machines, {each} a transaction, {tasks}-task jobs"
+                );
+                let row = Row::time(what, Unit::Nanos, ours).beside(bare);
+                rows.push(row.limit("190 ns").reach(Reach::AtMost(400.0)));
+            }
+        }
+    }
+    rows
+}
+
+/// Commits that place `claims` tasks of jobs of `tasks` tasks, `each` in a transaction.
+fn run(made: &Made, claims: usize, each: usize, tasks: usize) -> Figure {
+    let mut cell = made.copy();
+    let mut rng = Pcg64::seed_from_u64(SEED);
+    let ids: Vec<_> =
+        cells::small_jobs(0, claims, tasks).map(|job| cells::submit(&mut cell, job)).collect();
+    let name = "measured".into();
+    let Ok(Outcome::Scheduler { id: scheduler, .. }) =
+        cell.apply(Command::RegisterScheduler { name })
+    else {
+        unreachable!("a scheduler registers")
+    };
+    let base = cell.version();
+    let mut claim = |i: usize| Claim {
+        task: TaskId { job: ids[i / tasks], index: (i % tasks) as u32 },
+        machine: MachineId::first(rng.random_range(0..made.machines as u32)),
+        seen: SequenceNumber(0),
+        cards: Default::default(),
+    };
+    let txns: Vec<Transaction> = (0..claims / each)
+        .map(|t| {
+            let claims = (t * each..(t + 1) * each).map(&mut claim).collect();
+            Transaction::new(TransactionId { scheduler, number: t as u64 }, base, claims)
+        })
+        .collect();
+    let (refused, span) = timed(|| {
+        let commits = txns.iter().map(|txn| cell.commit(txn).expect("it is judged"));
+        commits.map(|commit| commit.conflicts.len()).sum::<usize>()
+    });
+    assert!(refused * 100 < claims, "{refused} of {claims} small tasks did not fit");
+    span.each(claims)
+}

@@ -1,0 +1,150 @@
+//! Question: what do a machine, a placed task, and a machine of a view take in memory?
+//!
+//! How: this binary starts itself as a child process that builds a cell and prints its resident
+//! set, from `/proc/self/statm`, before and after. Two sizes are built, and the difference divided
+//! by the difference in size: what does not grow with the cell falls out. The allocator is told to
+//! return free pages at once. The figures are a little high: they include the allocator's own
+//! slack.
+
+use super::Options;
+use super::cells;
+use super::show::{Reach, Row, Unit};
+use clap::Args;
+use omega_cellstate::{Cell, CellHandle, SharedCell, View};
+use omega_core::{
+    Amounts, Claim, Command, Job, Kinds, MachineId, TaskGroup, TaskId, Transaction, TransactionId,
+};
+use std::process::Command as Process;
+
+pub(crate) const WORKLOAD: &str =
+    "resident set of a child process, difference of two sizes; jobs of 100 tasks and of 1";
+
+/// What to build.
+#[derive(Args, Clone, Copy, Debug)]
+pub(crate) struct Build {
+    /// How many machines.
+    #[arg(long)]
+    machines: usize,
+    /// How many placed tasks.
+    #[arg(long, default_value_t = 0)]
+    tasks: usize,
+    /// How many tasks each job has.
+    #[arg(long, default_value_t = 100)]
+    job_tasks: usize,
+    /// Print what a view of it takes instead of what it takes.
+    #[arg(long)]
+    view: bool,
+}
+
+/// Builds, and prints the growth of the resident set in bytes.
+pub(crate) fn print(build: &Build) {
+    let machines = cells::machines(build.machines);
+    let before = resident();
+    let mut cell = Cell::new(Kinds::standard());
+    for machine in machines {
+        cell.apply(Command::RegisterMachine(machine)).expect("a made-up machine is registered");
+    }
+    let cell = SharedCell::new(cell);
+    place(&cell, build);
+    let built = resident();
+    let mut after = built;
+    if build.view {
+        let (id, number) = cell.register("viewer".into()).expect("a viewer registers");
+        let mut view = View::new(id, number);
+        // The second time, because until then the view keeps what the first one brought.
+        for _ in 0..2 {
+            view.sync(&cell).expect("a cell in this process answers");
+        }
+        after = resident();
+        assert_eq!(view.rows(), build.machines, "the view is complete");
+    }
+    println!("{}", if build.view { after - built } else { built - before });
+    cell.read(|cell| assert_eq!(cell.machines().count(), build.machines));
+}
+
+/// Places tasks on the machines in turn.
+fn place(cell: &SharedCell, build: &Build) {
+    let (scheduler, _) = cell.register("filler".into()).expect("a scheduler registers");
+    let mut slot = 0;
+    // So little that the smallest machine takes a hundred.
+    let group = TaskGroup::new(build.job_tasks as u32, Amounts::new([10, 16 << 20]));
+    for number in 0..(build.tasks / build.job_tasks) as u64 {
+        let job = Job::batch(format!("small-{number}"), group.clone());
+        let job = match cell.apply(Command::SubmitJob(job)) {
+            Ok(omega_core::Outcome::Job(id)) => id,
+            other => unreachable!("a made-up job is submitted: {other:?}"),
+        };
+        let claims = (0..build.job_tasks as u32).map(|index| {
+            slot = (slot + 1) % build.machines as u32;
+            Claim {
+                task: TaskId { job, index },
+                machine: MachineId::first(slot),
+                seen: Default::default(),
+                cards: Default::default(),
+            }
+        });
+        let id = TransactionId { scheduler, number };
+        let base = cell.read(Cell::version);
+        let commit = cell.commit(&Transaction::new(id, base, claims.collect()));
+        assert!(commit.is_ok_and(|commit| commit.is_complete()), "small tasks fit");
+    }
+}
+
+/// Bytes of this process that are in memory.
+fn resident() -> i64 {
+    /// What the kernel counts in.
+    const PAGE: i64 = 4096;
+    let statm = std::fs::read_to_string("/proc/self/statm").expect("Linux tells");
+    let pages = statm.split_whitespace().nth(1).and_then(|field| field.parse::<i64>().ok());
+    pages.expect("the second field is a number") * PAGE
+}
+
+/// What a child process prints.
+fn child(build: Build) -> f64 {
+    let program = std::env::current_exe().expect("a process knows its program");
+    let mut process = Process::new(program);
+    process.env("MIMALLOC_PURGE_DELAY", "0").arg("memory");
+    for (name, value) in
+        [("--machines", build.machines), ("--tasks", build.tasks), ("--job-tasks", build.job_tasks)]
+    {
+        process.arg(name).arg(value.to_string());
+    }
+    if build.view {
+        process.arg("--view");
+    }
+    let output = process.output().expect("a process can start its own program");
+    let text = String::from_utf8_lossy(&output.stdout);
+    text.trim().parse().expect("the child prints a number")
+}
+
+pub(crate) fn rows(_: &Options) -> Vec<Row> {
+    let machines = |machines, view| child(Build { machines, tasks: 0, job_tasks: 100, view });
+    let tasks = |tasks, job_tasks| child(Build { machines: 10_000, tasks, job_tasks, view: false });
+    let each = |small: f64, large: f64, difference: usize| (large - small) / difference as f64;
+    // Tasks beyond what the change lists remember, so that those have their full size in both.
+    let (few, many) = (400_000, 800_000);
+    let rows = [
+        (
+            "master, per machine",
+            each(machines(100_000, false), machines(200_000, false), 100_000),
+            256.0,
+        ),
+        (
+            "master, per placed task, 100-task jobs",
+            each(tasks(few, 100), tasks(many, 100), many - few),
+            128.0,
+        ),
+        (
+            "view, per machine",
+            each(machines(100_000, true), machines(200_000, true), 100_000),
+            64.0,
+        ),
+    ];
+    let row = |(what, value, reach): (&str, f64, f64)| {
+        Row::value(what, Unit::Bytes, value).reach(Reach::AtMost(reach))
+    };
+    let mut rows: Vec<Row> = rows.into_iter().map(row).collect();
+    let single = each(tasks(few, 1), tasks(many, 1), many - few);
+    rows.push(Row::value("master, per placed task, 1-task jobs", Unit::Bytes, single));
+    rows
+}

@@ -1,0 +1,85 @@
+//! The table of figures: what the shipped code costs, beside a bare loop measured in the same run.
+//!
+//! Question: how far is each figure from its target, and from what the hardware allows? Each row
+//! has our figure (processor time, median of several runs, and wall time), the figure of a bare
+//! loop over arrays that does the least that the work needs (measured in the same process, between
+//! our runs, so that a slow or shared machine slows both), the limit that prototypes reached, and
+//! the target. The ratio to the bare loop is what can be compared between machines.
+//!
+//! One file per group of rows; `cells` makes what is measured, `bare` has the bare loops.
+
+mod bare;
+mod cells;
+mod clock;
+mod commit;
+mod decide;
+pub(crate) mod memory;
+mod scan;
+mod show;
+mod sync;
+mod whole;
+mod workers;
+
+use clap::Args;
+use show::Row;
+
+/// The seed of every workload and every choice in the table.
+const SEED: u64 = 20_130_415;
+
+/// What to measure, and how to print it.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct Options {
+    /// Only groups whose name contains this: scan, sync, commit, whole, decide, workers, memory,
+    /// matrix.
+    #[arg(long, value_name = "PATTERN")]
+    only: Option<String>,
+    /// Fewer and shorter runs: for a look, not for a record.
+    #[arg(long)]
+    quick: bool,
+    /// Print the table as Markdown.
+    #[arg(long)]
+    markdown: bool,
+}
+
+impl Options {
+    /// How often each figure is measured: enough for a median that one disturbance cannot move,
+    /// or, in a hurry, two.
+    fn runs(&self) -> usize {
+        if self.quick { 3 } else { 7 }
+    }
+
+    /// How much work one run does, scaled down in a hurry.
+    fn work(&self, full: usize) -> usize {
+        if self.quick { full / 5 } else { full }
+    }
+}
+
+/// Rows that are measured together.
+struct Group {
+    name: &'static str,
+    /// What is measured on, for the heading.
+    workload: &'static str,
+    measure: fn(&Options) -> Vec<Row>,
+}
+
+const GROUPS: [Group; 8] = [
+    Group { name: "scan", workload: scan::WORKLOAD, measure: scan::rows },
+    Group { name: "sync", workload: sync::WORKLOAD, measure: sync::rows },
+    Group { name: "commit", workload: commit::WORKLOAD, measure: commit::rows },
+    Group { name: "whole", workload: whole::WORKLOAD, measure: whole::rows },
+    Group { name: "decide", workload: decide::WORKLOAD, measure: decide::rows },
+    Group { name: "workers", workload: workers::WORKLOAD, measure: workers::rows },
+    Group { name: "memory", workload: memory::WORKLOAD, measure: memory::rows },
+    Group { name: "matrix", workload: whole::WORKLOAD, measure: whole::matrix },
+];
+
+/// Measures and prints.
+pub(crate) fn table(options: &Options) {
+    let wanted =
+        |group: &&Group| options.only.as_deref().is_none_or(|pattern| group.name.contains(pattern));
+    show::head(options, SEED);
+    for group in GROUPS.iter().filter(wanted) {
+        let rows = (group.measure)(options);
+        show::group(options, (group.name, group.workload), &rows);
+    }
+}

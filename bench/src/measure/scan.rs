@@ -1,0 +1,146 @@
+//! Question: what does it cost to look at every machine, and to place a thousand tasks at once?
+
+use super::bare::{Columns, KINDS};
+use super::cells;
+use super::clock::{by_turns, timed};
+use super::show::{Reach, Row, Unit};
+use super::{Options, SEED};
+use omega_cellstate::{GroupRef, View};
+use omega_core::{Amounts, Job, JobId, TaskGroup, TaskId};
+use omega_schedulers::plugins::LeastAllocated;
+use omega_schedulers::search::{Candidates, Request, search, tasks};
+use omega_schedulers::{Home, Placement, Placer, Profile, Search};
+use rand::SeedableRng;
+use rand_pcg::Pcg64;
+use std::hint::black_box;
+use std::sync::Arc;
+
+pub(crate) const WORKLOAD: &str =
+    "10,000 machines of a published cell's shapes, 55-65 % in use; a request of 4 kinds, 1 score";
+
+const MACHINES: usize = 10_000;
+
+/// What a task of the scan requests: something of each kind, so that all four are compared.
+const REQUEST: [u64; KINDS] = [2000, 8 << 30, 1 << 30, 1000];
+
+/// Tasks of the batch.
+const BATCH: usize = 1000;
+
+/// The cell's own filters and one score.
+pub(crate) fn profile() -> Profile {
+    Profile::first_fit().with_score(LeastAllocated::default(), 1)
+}
+
+pub(crate) fn rows(options: &Options) -> Vec<Row> {
+    let (_, mut view) = cells::viewed(&cells::in_use(MACHINES));
+    let profile = profile();
+    profile.prepare(&mut view);
+    let columns = Columns::of(&view);
+    let job = Arc::new(Job::batch("scan", TaskGroup::new(1, Amounts::new(REQUEST))));
+    let group = view.compile(JobId(u64::MAX), &job, 0);
+    let scans = options.work(2000);
+    let bare_scan = || {
+        let request = REQUEST.map(|amount| amount as i64);
+        let ((), span) = timed(|| {
+            for _ in 0..scans {
+                black_box(columns.scan(black_box(request)));
+            }
+        });
+        span.each(scans * MACHINES)
+    };
+    let blocks = by_turns(options.runs(), || scan(&view, &profile, group, scans), bare_scan);
+    let collect = || collect(&mut view, &profile, group, scans / 10);
+    let collected = by_turns(options.runs(), collect, bare_scan);
+    let mut rows = vec![
+        Row::time("fit over 4 kinds + 1 score, full scan, per machine", Unit::Nanos, blocks.0)
+            .beside(blocks.1)
+            .limit("0.3 ns")
+            .reach(Reach::AtMost(1.0)),
+        Row::time("  the same, collecting candidates", Unit::Nanos, collected.0)
+            .beside(collected.1),
+    ];
+    rows.push(batch(options, &mut view, &profile));
+    rows
+}
+
+/// Filters and scores over all blocks.
+fn scan(view: &View, profile: &Profile, group: GroupRef, scans: usize) -> super::clock::Figure {
+    let tasks = tasks(view, group);
+    let active = profile.active(&tasks);
+    let ((), span) = timed(|| {
+        for _ in 0..scans {
+            for index in 0..view.blocks() {
+                let block = view.block(index);
+                let feasible = active.feasible(&tasks, block, u64::MAX);
+                if feasible != 0 {
+                    black_box(&active.scores(&tasks, block, feasible));
+                }
+            }
+        }
+    });
+    span.each(scans * MACHINES)
+}
+
+/// Full searches.
+fn collect(
+    view: &mut View,
+    profile: &Profile,
+    group: GroupRef,
+    scans: usize,
+) -> super::clock::Figure {
+    let request =
+        Request { profile, group, search: Search::Full, tasks: 1, home: Home::EVERYWHERE };
+    let mut rng = Pcg64::seed_from_u64(SEED);
+    let mut candidates = Candidates::default();
+    let ((), span) = timed(|| {
+        for _ in 0..scans {
+            search(view, request, &mut rng, &mut candidates);
+            black_box(&candidates.found);
+        }
+    });
+    span.each(scans * MACHINES)
+}
+
+/// A thousand identical tasks in one decision.
+fn batch(options: &Options, view: &mut View, profile: &Profile) -> Row {
+    let request = cells::small_request();
+    let job = Arc::new(Job::batch("batch", TaskGroup::new(BATCH as u32, request)));
+    let id = JobId(u64::MAX - 1);
+    let group = view.compile(id, &job, 0);
+    let ids: Vec<TaskId> = (0..BATCH as u32).map(|index| TaskId { job: id, index }).collect();
+    let how = Placement { search: Search::Full, ..Placement::default() };
+    let mut placer = Placer::default();
+    let mut rng = Pcg64::seed_from_u64(SEED);
+    let mut ours = || {
+        let (placed, span) = timed(|| placer.place(view, (profile, how), (group, &ids), &mut rng));
+        assert_eq!(placed, BATCH, "the cell has room for the batch");
+        view.drop_claims(BATCH);
+        span.each(1)
+    };
+    ours();
+    let figures: Vec<_> = (0..options.runs() * 10).map(|_| ours()).collect();
+    let bare = bare_batch(options, &Columns::of(view));
+    Row::time(
+        "1,000 identical tasks in one decision, exact",
+        Unit::Millis,
+        super::clock::Figure::median(&figures),
+    )
+    .beside(bare)
+    .limit("0.14 ms")
+    .reach(Reach::AtMost(0.4))
+}
+
+/// One bare scan, and a thousand scores of the machine that was taken.
+fn bare_batch(options: &Options, columns: &Columns) -> super::clock::Figure {
+    let request = REQUEST.map(|amount| amount as i64);
+    let runs = (0..options.runs()).map(|_| {
+        let ((), span) = timed(|| {
+            black_box(columns.scan(black_box(request)));
+            for task in 0..BATCH {
+                black_box(columns.best_of(black_box(task % 100)));
+            }
+        });
+        span.each(1)
+    });
+    super::clock::Figure::median(&runs.collect::<Vec<_>>())
+}

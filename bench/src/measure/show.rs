@@ -1,0 +1,177 @@
+//! A table that reads well at 120 columns, or as Markdown.
+
+use super::Options;
+use super::clock::Figure;
+
+/// What a figure counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Unit {
+    Nanos,
+    Micros,
+    Millis,
+    /// Millions in a second of one core.
+    MillionsPerSecond,
+    Percent,
+    Bytes,
+    /// So many times as much.
+    Times,
+}
+
+impl Unit {
+    fn text(self, value: f64) -> String {
+        match self {
+            _ if value.is_nan() => "-".into(),
+            Unit::Nanos => format!("{} ns", short(value)),
+            Unit::Micros => format!("{} us", short(value)),
+            Unit::Millis => format!("{} ms", short(value)),
+            Unit::MillionsPerSecond => format!("{} M/s", short(value)),
+            Unit::Percent => format!("{} %", short(value)),
+            Unit::Bytes => format!("{value:.0} B"),
+            Unit::Times => format!("{} x", short(value)),
+        }
+    }
+}
+
+/// Three digits, as far as there are any.
+fn short(value: f64) -> String {
+    match value.abs() {
+        v if v >= 100.0 => format!("{value:.0}"),
+        v if v >= 10.0 => format!("{value:.1}"),
+        _ => format!("{value:.2}"),
+    }
+}
+
+/// What a figure is to be.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Reach {
+    AtMost(f64),
+    AtLeast(f64),
+}
+
+/// A line of the table. All values are in the unit.
+#[derive(Clone, Debug)]
+pub(crate) struct Row {
+    what: String,
+    unit: Unit,
+    ours: f64,
+    wall: f64,
+    bare: f64,
+    limit: &'static str,
+    reach: Option<Reach>,
+}
+
+impl Row {
+    /// A row from figures in nanoseconds for each piece of work.
+    pub(crate) fn time(what: impl Into<String>, unit: Unit, ours: Figure) -> Row {
+        let (cpu, wall) = (convert(unit, ours.cpu), convert(unit, ours.wall));
+        Row { wall, ..Row::value(what, unit, cpu) }
+    }
+
+    /// A row with one value in the unit.
+    pub(crate) fn value(what: impl Into<String>, unit: Unit, ours: f64) -> Row {
+        let (wall, bare) = (f64::NAN, f64::NAN);
+        Row { what: what.into(), unit, ours, wall, bare, limit: "", reach: None }
+    }
+
+    /// The same beside a bare loop's figure, in nanoseconds.
+    pub(crate) fn beside(mut self, bare: Figure) -> Row {
+        self.bare = convert(self.unit, bare.cpu);
+        self
+    }
+
+    /// The same with what prototypes reached.
+    pub(crate) fn limit(mut self, limit: &'static str) -> Row {
+        self.limit = limit;
+        self
+    }
+
+    /// The same with a target.
+    pub(crate) fn reach(mut self, reach: Reach) -> Row {
+        self.reach = Some(reach);
+        self
+    }
+
+    /// How many times the bare loop's cost ours is.
+    fn ratio(&self) -> f64 {
+        match self.unit {
+            Unit::MillionsPerSecond => self.bare / self.ours,
+            _ => self.ours / self.bare,
+        }
+    }
+
+    fn verdict(&self) -> &'static str {
+        match self.reach {
+            None => "",
+            Some(Reach::AtMost(most)) if self.ours <= most => "yes",
+            Some(Reach::AtLeast(least)) if self.ours >= least => "yes",
+            Some(_) => "NO",
+        }
+    }
+
+    fn reach_text(&self) -> String {
+        match self.reach {
+            None => String::new(),
+            Some(Reach::AtMost(value)) => format!("<= {}", self.unit.text(value)),
+            Some(Reach::AtLeast(value)) => format!(">= {}", self.unit.text(value)),
+        }
+    }
+
+    fn cells(&self) -> [String; 8] {
+        [
+            self.what.clone(),
+            self.unit.text(self.ours),
+            self.unit.text(self.wall),
+            self.unit.text(self.bare),
+            Unit::Times.text(self.ratio()),
+            self.limit.to_owned(),
+            self.reach_text(),
+            self.verdict().to_owned(),
+        ]
+    }
+}
+
+/// Nanoseconds in a unit of time or rate.
+fn convert(unit: Unit, nanos: f64) -> f64 {
+    match unit {
+        Unit::Micros => nanos / 1e3,
+        Unit::Millis => nanos / 1e6,
+        Unit::MillionsPerSecond => 1e3 / nanos,
+        _ => nanos,
+    }
+}
+
+const HEADINGS: [&str; 8] = ["work", "cpu", "wall", "bare", "ratio", "limit", "target", "met"];
+const WIDTHS: [usize; 8] = [50, 10, 10, 10, 8, 10, 13, 3];
+
+/// Prints what holds for the whole table.
+pub(crate) fn head(options: &Options, seed: u64) {
+    let profile = if cfg!(debug_assertions) { "DEBUG BUILD, NO FIGURES" } else { "release" };
+    let runs = options.runs();
+    println!(
+        "omega-bench table: seed {seed}, {profile}, {} cores, median of {runs} runs",
+        std::thread::available_parallelism().map_or(0, usize::from),
+    );
+    println!("cpu: thread processor time; bare: a bare loop in the same run; ratio: ours to bare");
+}
+
+/// Prints a group of rows.
+pub(crate) fn group(options: &Options, (name, workload): (&str, &str), rows: &[Row]) {
+    if options.markdown {
+        println!("\n### {name}\n\n{workload}\n");
+        println!("| {} |", HEADINGS.join(" | "));
+        println!("|---|--:|--:|--:|--:|--:|--:|---|");
+        rows.iter().for_each(|row| println!("| {} |", row.cells().join(" | ")));
+        return;
+    }
+    println!("\n{name}: {workload}");
+    line(&HEADINGS.map(str::to_owned));
+    rows.iter().for_each(|row| line(&row.cells()));
+}
+
+fn line(cells: &[String; 8]) {
+    let mut text = format!("{:<width$}", cells[0], width = WIDTHS[0]);
+    for (cell, width) in cells.iter().zip(WIDTHS).skip(1) {
+        text.push_str(&format!("{cell:>width$}"));
+    }
+    println!("{}", text.trim_end());
+}

@@ -1,0 +1,203 @@
+//! Question: how many tasks does a core place in a second, from sync to settled commit?
+//!
+//! Each run starts from a copy of one cell at 60 % use. Jobs are submitted in waves, which is not
+//! measured; after each wave the workers step until every task is placed, which is. A run ends
+//! before 70 % use. The processor time is that of the workers' threads.
+
+use super::bare::{self, Columns};
+use super::cells::{self, Made};
+use super::clock::{Figure, Span, by_turns, timed};
+use super::scan;
+use super::show::{Reach, Row, Unit};
+use super::{Options, SEED};
+use omega_cellstate::SharedCell;
+use omega_core::Command;
+use omega_schedulers::{Profile, Scheduler, Search, Settings, Unobserved};
+use std::sync::Barrier;
+
+pub(crate) const WORKLOAD: &str =
+    "cells from 60 to 70 % use; small tasks; a window of 64 feasible machines, 1 score; SharedCell";
+
+/// Feasible machines to choose among: what the bare loop looks at.
+const FEASIBLE: u32 = 64;
+
+/// Tasks of one wave: several thousand decisions, and small beside what the cell remembers.
+const WAVE: usize = 10_000;
+
+/// What a run is about.
+#[derive(Clone)]
+pub(crate) struct Load {
+    /// How many tasks are placed.
+    pub(crate) tasks: usize,
+    /// How many of them each job has.
+    pub(crate) job_tasks: usize,
+    /// Settings of each worker.
+    pub(crate) workers: Vec<Settings>,
+}
+
+impl Load {
+    /// So many workers with a sampled search, and jobs that fill a transaction each.
+    fn sampled(tasks: usize, workers: usize, claims: usize) -> Load {
+        let settings = |i| Settings {
+            claims_max: claims,
+            ..Settings::worker("default", i, workers as u32)
+                .with_search(Search::Sampled { feasible: FEASIBLE })
+                .with_seed(SEED)
+        };
+        Load { tasks, job_tasks: claims, workers: (0..workers as u32).map(settings).collect() }
+    }
+}
+
+/// What a run did.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Done {
+    pub(crate) placed: usize,
+    pub(crate) conflicts: usize,
+    /// Processor time of all workers; wall time from the first to the last.
+    pub(crate) span: Span,
+}
+
+impl Done {
+    pub(crate) fn each(&self) -> Figure {
+        self.span.each(self.placed)
+    }
+}
+
+/// Places everything, in waves. The profile is made for each worker.
+pub(crate) fn run(made: &Made, load: &Load, profile: fn() -> Profile) -> Done {
+    let cell = SharedCell::new(made.copy());
+    let start = Barrier::new(load.workers.len() + 1);
+    let waves = load.tasks.div_ceil(WAVE);
+    let wave_tasks = load.tasks / waves / load.job_tasks * load.job_tasks;
+    std::thread::scope(|scope| {
+        let work = |settings: Settings| {
+            let (cell, start) = (&cell, &start);
+            // Named, so that a profiler can tell the workers from the set-up.
+            let named = std::thread::Builder::new().name("worker".into());
+            let work = move || worker(cell, profile(), settings, (start, waves));
+            named.spawn_scoped(scope, work).expect("a thread starts")
+        };
+        let handles: Vec<_> = load.workers.iter().cloned().map(work).collect();
+        let mut wall = Span::default();
+        start.wait();
+        for wave in 0..waves {
+            let first = wave * wave_tasks / load.job_tasks;
+            let jobs = cells::small_jobs(first, wave_tasks, load.job_tasks);
+            cell.apply_all(jobs.map(Command::SubmitJob));
+            let ((), span) = timed(|| {
+                start.wait();
+                start.wait();
+            });
+            wall += span;
+        }
+        let mut done = Done::default();
+        for handle in handles {
+            let part = handle.join().expect("a worker does not panic");
+            done.placed += part.placed;
+            done.conflicts += part.conflicts;
+            done.span.cpu += part.span.cpu;
+        }
+        done.span.wall = wall.wall;
+        assert_eq!(done.placed, waves * wave_tasks, "every task finds a machine");
+        done
+    })
+}
+
+/// One worker: registers and syncs, then steps through each wave until nothing is pending.
+fn worker(
+    cell: &SharedCell,
+    profile: Profile,
+    settings: Settings,
+    (start, waves): (&Barrier, usize),
+) -> Done {
+    let mut scheduler = Scheduler::new(cell, profile, settings).expect("a worker registers");
+    scheduler.step(cell, 0, &mut Unobserved).expect("a cell in this process answers");
+    let mut done = Done::default();
+    let mut now = 0;
+    start.wait();
+    for _ in 0..waves {
+        start.wait();
+        let ((), span) = timed(|| {
+            loop {
+                let step = scheduler.step(cell, now, &mut Unobserved).expect("the cell answers");
+                done.placed += step.placed;
+                done.conflicts += step.conflicts;
+                if step.idle && scheduler.queue().pending_tasks() == 0 {
+                    break;
+                }
+                // Waiting is not what is measured: what waits for time has it at once.
+                now += if step.idle { 10_000_000 } else { 1000 };
+            }
+        });
+        done.span += span;
+        start.wait();
+    }
+    done
+}
+
+/// How many tasks bring a cell from 60 to below 70 %.
+fn tasks(options: &Options, machines: usize) -> usize {
+    options.work(100_000).min(machines * 15)
+}
+
+/// The median over runs, of ours and of the bare loop.
+fn measure(options: &Options, made: &Made, load: &Load) -> (Figure, Figure) {
+    let (_, mut view) = cells::viewed(made);
+    scan::profile().prepare(&mut view);
+    let mut columns = Columns::of(&view);
+    let each = load.workers[0].claims_max;
+    by_turns(
+        options.runs(),
+        || run(made, load, scan::profile).each(),
+        || bare::whole(&mut columns, load.tasks, each, SEED),
+    )
+}
+
+pub(crate) fn rows(options: &Options) -> Vec<Row> {
+    let made = cells::in_use(10_000);
+    let count = tasks(options, 10_000);
+    let mut rows = Vec::new();
+    let mut small = Vec::new();
+    for (claims, limit, reach) in [(1, "2.2 M/s", 0.7), (10, "7-9 M/s", 2.5), (100, "7-9 M/s", 2.5)]
+    {
+        let (ours, bare) = measure(options, &made, &Load::sampled(count, 1, claims));
+        small.push(ours.cpu);
+        let row = rate(format!("10,000 machines, {claims}-task jobs, {claims} claims"), ours, bare);
+        rows.push(row.limit(limit).reach(Reach::AtLeast(reach)));
+    }
+    for (job_tasks, claims) in [(100, 1), (1, 100)] {
+        let load = Load { job_tasks, ..Load::sampled(count, 1, claims) };
+        let (ours, bare) = measure(options, &made, &load);
+        rows.push(rate(format!("  {job_tasks}-task jobs, {claims} claims"), ours, bare));
+    }
+    let made = cells::in_use(100_000);
+    for (claims, small) in [1, 10, 100].into_iter().zip(small) {
+        let (ours, bare) = measure(options, &made, &Load::sampled(count, 1, claims));
+        rows.push(rate(format!("100,000 machines, {claims} claims"), ours, bare));
+        let what = format!("  rate of that at 10,000 machines, {claims} claims");
+        let row = Row::value(what, Unit::Times, small / ours.cpu);
+        rows.push(row.limit("0.5 x").reach(Reach::AtLeast(0.4)));
+    }
+    rows
+}
+
+fn rate(what: String, ours: Figure, bare: Figure) -> Row {
+    Row::time(what, Unit::MillionsPerSecond, ours).beside(bare)
+}
+
+/// Machines by workers by claims.
+pub(crate) fn matrix(options: &Options) -> Vec<Row> {
+    let mut rows = Vec::new();
+    for machines in [1000, 10_000, 100_000] {
+        let made = cells::in_use(machines);
+        for workers in [1, 2, 4] {
+            for claims in [1, 10, 100] {
+                let load = Load::sampled(tasks(options, machines), workers, claims);
+                let (ours, bare) = measure(options, &made, &load);
+                let what = format!("{machines} machines, {workers} workers, {claims} claims");
+                rows.push(rate(what, ours, bare));
+            }
+        }
+    }
+    rows
+}

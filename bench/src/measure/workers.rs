@@ -1,0 +1,134 @@
+//! Question: do workers stay out of each other's way, and do they use the cores?
+//!
+//! Conflicts are counted twice: with threads that run as they like, where two cores let few of
+//! them decide at once, and in lock step, where all eight decide on the same version before any
+//! commits, which is the worst that eight workers can do and does not depend on the cores.
+
+use super::cells::{self, Made};
+use super::clock::{Figure, median};
+use super::show::{Reach, Row, Unit};
+use super::whole::{self, Load};
+use super::{Options, SEED};
+use omega_cellstate::{CellHandle, Delta, HandleError, Interest, SharedCell};
+use omega_core::{Command, Commit, SchedulerId, Text, Transaction, Version};
+use omega_schedulers::{Profile, Scheduler, Search, Settings, Unobserved};
+use std::sync::Barrier;
+
+pub(crate) const WORKLOAD: &str =
+    "10,000 machines from 60 % use; 8 workers, 1-task jobs, 1 claim, default settings; speed-up";
+
+const WORKERS: u32 = 8;
+
+pub(crate) fn rows(options: &Options) -> Vec<Row> {
+    let made = cells::in_use(10_000);
+    let tasks = options.work(100_000);
+    let mut rows = Vec::new();
+    for (name, profile) in
+        [("batch", Profile::batch as fn() -> Profile), ("service", Profile::service)]
+    {
+        let free = (0..3).map(|run| refused_freely(&made, tasks, run, profile)).collect();
+        let what = format!("claims refused, {name} profile, threads");
+        let row = Row::value(what, Unit::Percent, median(free));
+        rows.push(row.limit("0-1 %").reach(Reach::AtMost(2.0)));
+        let rounds = tasks / WORKERS as usize / 4;
+        let steps = refused_in_step(&made, rounds, profile);
+        let row =
+            Row::value(format!("claims refused, {name} profile, lock step"), Unit::Percent, steps);
+        rows.push(row.limit("0-1 %").reach(Reach::AtMost(2.0)));
+    }
+    rows.push(speed_up(options, &made));
+    rows
+}
+
+fn settings(run: u64) -> Vec<Settings> {
+    let worker = |i| Settings {
+        claims_max: 1,
+        ..Settings::worker("default", i, WORKERS).with_seed(SEED + run)
+    };
+    (0..WORKERS).map(worker).collect()
+}
+
+fn percent(conflicts: usize, placed: usize) -> f64 {
+    100.0 * conflicts as f64 / (conflicts + placed) as f64
+}
+
+fn refused_freely(made: &Made, tasks: usize, run: u64, profile: fn() -> Profile) -> f64 {
+    let load = Load { tasks, job_tasks: 1, workers: settings(run) };
+    let done = whole::run(made, &load, profile);
+    percent(done.conflicts, done.placed)
+}
+
+/// A cell that answers no commit before every worker has sent one.
+struct LockStep<'a> {
+    cell: &'a SharedCell,
+    decided: &'a Barrier,
+    committed: &'a Barrier,
+}
+
+impl CellHandle for LockStep<'_> {
+    fn register(&self, name: Text) -> Result<(SchedulerId, u64), HandleError> {
+        self.cell.register(name)
+    }
+
+    fn sync(
+        &self,
+        since: Version,
+        interest: &Interest,
+        delta: &mut Delta,
+    ) -> Result<(), HandleError> {
+        self.cell.sync(since, interest, delta)
+    }
+
+    fn commit(&self, txn: &Transaction) -> Result<Commit, HandleError> {
+        self.decided.wait();
+        let commit = self.cell.commit(txn);
+        self.committed.wait();
+        commit
+    }
+}
+
+/// The share of claims refused when all workers decide on the same version, for so many rounds.
+fn refused_in_step(made: &Made, rounds: usize, profile: fn() -> Profile) -> f64 {
+    let cell = SharedCell::new(made.copy());
+    // Twice as many jobs as rounds: no worker runs out of them.
+    let jobs = cells::small_jobs(0, 2 * rounds * WORKERS as usize, 1);
+    cell.apply_all(jobs.map(Command::SubmitJob));
+    let (decided, committed) = (Barrier::new(WORKERS as usize), Barrier::new(WORKERS as usize));
+    let handle = LockStep { cell: &cell, decided: &decided, committed: &committed };
+    let work = |settings: Settings| {
+        let mut scheduler = Scheduler::new(&cell, profile(), settings).expect("a worker registers");
+        let mut sums = (0, 0);
+        for round in 0..rounds {
+            let now = round as u64 * 10_000_000;
+            let step = scheduler.step(&handle, now, &mut Unobserved).expect("the cell answers");
+            sums = (sums.0 + step.conflicts, sums.1 + step.placed);
+        }
+        sums
+    };
+    let (conflicts, placed) = std::thread::scope(|scope| {
+        let work = &work;
+        let workers: Vec<_> =
+            settings(0).into_iter().map(|settings| scope.spawn(move || work(settings))).collect();
+        let parts = workers.into_iter().map(|worker| worker.join().expect("no worker panics"));
+        parts.fold((0, 0), |sums, part| (sums.0 + part.0, sums.1 + part.1))
+    });
+    percent(conflicts, placed)
+}
+
+/// Wall time of one worker to that of four, where decisions take most of the time.
+fn speed_up(options: &Options, made: &Made) -> Row {
+    let wall = |workers: u32| {
+        let settings = |i| Settings {
+            claims_max: 1,
+            ..Settings::worker("default", i, workers).with_search(Search::Full)
+        };
+        let workers = (0..workers).map(settings).collect();
+        let load = Load { tasks: options.work(20_000), job_tasks: 1, workers };
+        whole::run(made, &load, Profile::batch).each()
+    };
+    let runs: Vec<(Figure, Figure)> = (0..options.runs()).map(|_| (wall(1), wall(4))).collect();
+    let ratio = median(runs.iter().map(|(one, four)| one.wall / four.wall).collect());
+    let one = median(runs.iter().map(|(one, _)| one.wall / 1000.0).collect());
+    let what = format!("4 workers to 1, full scans ({one:.1} us a placement)");
+    Row::value(what, Unit::Times, ratio).reach(Reach::AtLeast(1.5))
+}
