@@ -132,14 +132,25 @@ impl Kinds {
         self.iter().find(|(_, kind)| kind.name == name).map(|(id, _)| id)
     }
 
-    /// An amount as a person reads it: `1.5 GiB`, `0.25`, `3`.
+    /// An amount as a person reads it: `1.5 GiB`, `0.25`, `338,704`.
     #[must_use]
     pub fn display(&self, kind: KindId, amount: u64) -> String {
         match self.get(kind).map(|kind| kind.unit) {
             Some(Unit::Bytes) => display_bytes(amount),
-            Some(Unit::Milli) => format!("{}", amount as f64 / 1000.0),
-            Some(Unit::Count) | None => amount.to_string(),
+            Some(Unit::Milli) if amount % 1000 != 0 && amount < 1_000_000 => {
+                (amount as f64 / 1000.0).to_string()
+            }
+            Some(Unit::Milli) => grouped(amount / 1000),
+            Some(Unit::Count) | None => grouped(amount),
         }
+    }
+}
+
+/// A number with a comma before every three digits.
+fn grouped(number: u64) -> String {
+    match number {
+        0..1000 => number.to_string(),
+        _ => format!("{},{:03}", grouped(number / 1000), number % 1000),
     }
 }
 
@@ -302,6 +313,8 @@ mod tests {
     fn amounts_read_well() {
         let kinds = Kinds::standard();
         assert_eq!(kinds.display(KindId::CPU, 1500), "1.5");
+        assert_eq!(kinds.display(KindId::CPU, 338_704_000), "338,704");
+        assert_eq!(kinds.display(KindId::GPU, 1_000_007_000), "1,000,007");
         assert_eq!(kinds.display(KindId::MEMORY, 1536 << 20), "1.5 GiB");
         assert_eq!(kinds.display(KindId::MEMORY, 12), "12 B");
     }

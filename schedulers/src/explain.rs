@@ -1,9 +1,10 @@
 //! Why a task finds no machine: how many machines each reason rules out.
 
+use crate::plugin::Tasks;
 use crate::profile::Profile;
 use crate::search::tasks;
 use omega_cellstate::{BLOCK, GroupRef, View};
-use omega_core::{Kinds, Reason};
+use omega_core::{KindId, Kinds, Reason};
 
 /// Why the machines of a cell do not take a task.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -12,7 +13,8 @@ pub struct Explanation {
     pub machines: usize,
     /// How many would take the task now.
     pub feasible: usize,
-    /// How many the judge refuses for each reason, the most frequent first.
+    /// How many the judge refuses for each reason, the most frequent first. A machine that has
+    /// too little of several kinds counts for each of them.
     pub refused: Vec<(Reason, usize)>,
     /// How many each filter of the profile beyond the judge's takes away.
     pub filtered: Vec<(&'static str, usize)>,
@@ -26,9 +28,18 @@ pub fn explain(view: &View, profile: &Profile, group: GroupRef) -> Explanation {
     let tasks = tasks(view, group);
     for row in (0..view.rows()).filter(|row| view.machine(*row).is_some()) {
         explanation.machines += 1;
-        if let Err(reason) = view.judge(row, group) {
-            add(&mut explanation.refused, reason);
-            continue;
+        match view.judge(row, group) {
+            Ok(_) => {}
+            Err(Reason::NoRoom(_)) => {
+                short_kinds(&tasks, row).for_each(|kind| {
+                    add(&mut explanation.refused, Reason::NoRoom(kind));
+                });
+                continue;
+            }
+            Err(reason) => {
+                add(&mut explanation.refused, reason);
+                continue;
+            }
         }
         let (block, bit) = (view.block(row / BLOCK), 1 << (row % BLOCK));
         match profile.filters().find(|filter| filter.filter(&tasks, block, bit) == 0) {
@@ -39,6 +50,16 @@ pub fn explain(view: &View, profile: &Profile, group: GroupRef) -> Explanation {
     explanation.refused.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
     explanation.filtered.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
     explanation
+}
+
+/// The kinds of which a machine has less than a task needs.
+fn short_kinds(tasks: &Tasks<'_>, row: usize) -> impl Iterator<Item = KindId> {
+    let view = tasks.view;
+    let requests = (0..).map(KindId).zip(&tasks.need.request);
+    let short = move |(kind, request): (KindId, &i64)| {
+        (*request > 0 && view.free(row, kind) < *request).then_some(kind)
+    };
+    requests.filter_map(short)
 }
 
 fn add<T: PartialEq>(counts: &mut Vec<(T, usize)>, item: T) {
