@@ -137,7 +137,7 @@ impl Kinds {
     pub fn display(&self, kind: KindId, amount: u64) -> String {
         match self.get(kind).map(|kind| kind.unit) {
             Some(Unit::Bytes) => display_bytes(amount),
-            Some(Unit::Milli) if amount % 1000 != 0 && amount < 1_000_000 => {
+            Some(Unit::Milli) if !amount.is_multiple_of(1000) && amount < 1_000_000 => {
                 (amount as f64 / 1000.0).to_string()
             }
             Some(Unit::Milli) => grouped(amount / 1000),

@@ -63,3 +63,9 @@ pub use profile::Profile;
 pub use queue::{Nanos, Queue};
 pub use scheduler::{Observer, Scheduler, Settings, Step, Unobserved};
 pub use search::{Home, Search};
+
+/// The examples of the README and of the page about plugins, compiled and run.
+#[cfg(doctest)]
+#[doc = include_str!("../../README.md")]
+#[doc = include_str!("../../docs/plugins.md")]
+mod documents {}
