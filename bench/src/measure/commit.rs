@@ -10,8 +10,7 @@ use omega_core::{
 use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64;
 
-pub(crate) const WORKLOAD: &str =
-    "cells in use; small tasks of submitted jobs on random machines; incremental, resource fit";
+pub(crate) const WORKLOAD: &str = "per claim; cells in use; tasks of submitted jobs on random machines; incremental, resource fit";
 
 const SIZES: [usize; 3] = [1000, 10_000, 100_000];
 
@@ -26,9 +25,7 @@ pub(crate) fn rows(options: &Options) -> Vec<Row> {
             for tasks in jobs.into_iter().filter(|tasks| each == 1 || *tasks > 1) {
                 let ours = || run(&made, claims, each, tasks);
                 let (ours, bare) = by_turns(options.runs(), ours, bare);
-                let what = format!(
-                    "per claim, {machines} machines, {each} a transaction, {tasks}-task jobs"
-                );
+                let what = format!("{machines} machines, {each} claims, {tasks}-task jobs");
                 let row = Row::time(what, Unit::Nanos, ours).beside(bare);
                 rows.push(row.limit("190 ns").reach(Reach::AtMost(400.0)));
             }

@@ -141,7 +141,7 @@ fn convert(unit: Unit, nanos: f64) -> f64 {
 }
 
 const HEADINGS: [&str; 8] = ["work", "cpu", "wall", "bare", "ratio", "limit", "target", "met"];
-const WIDTHS: [usize; 8] = [50, 10, 10, 10, 8, 10, 13, 3];
+const WIDTHS: [usize; 8] = [51, 10, 10, 10, 8, 10, 14, 5];
 
 /// Prints what holds for the whole table.
 pub(crate) fn head(options: &Options, seed: u64) {

@@ -31,7 +31,7 @@ pub(crate) fn rows(options: &Options) -> Vec<Row> {
         let mut columns = Columns::of(&view);
         let bare = bare::sync(&mut columns, &changed, options.work(2000));
         let points: Vec<String> =
-            costs.iter().map(|(n, figure)| format!("{n}: {:.0}", figure.cpu)).collect();
+            costs.iter().map(|(n, figure)| format!("{n}:{:.0}", figure.cpu)).collect();
         rows.push(
             Row::value(format!("per changed machine, {machines} machines"), Unit::Nanos, slope)
                 .beside(bare)
@@ -39,7 +39,7 @@ pub(crate) fn rows(options: &Options) -> Vec<Row> {
                 .reach(Reach::AtMost(10.0)),
         );
         rows.push(
-            Row::value(format!("  fixed; ns at {}", points.join(" ")), Unit::Nanos, fixed)
+            Row::value(format!("  fixed {}", points.join(" ")), Unit::Nanos, fixed)
                 .reach(Reach::AtMost(300.0)),
         );
     }

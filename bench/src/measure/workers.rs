@@ -11,7 +11,7 @@ use super::whole::{self, Load};
 use super::{Options, SEED};
 use omega_cellstate::{CellHandle, Delta, HandleError, Interest, SharedCell};
 use omega_core::{Command, Commit, SchedulerId, Text, Transaction, Version};
-use omega_schedulers::{Profile, Scheduler, Search, Settings, Unobserved};
+use omega_schedulers::{Home, Profile, Scheduler, Search, Settings, Unobserved};
 use std::sync::Barrier;
 
 pub(crate) const WORKLOAD: &str =
@@ -31,11 +31,19 @@ pub(crate) fn rows(options: &Options) -> Vec<Row> {
         let row = Row::value(what, Unit::Percent, median(free));
         rows.push(row.limit("0-1 %").reach(Reach::AtMost(2.0)));
         let rounds = tasks / WORKERS as usize / 4;
-        let steps = refused_in_step(&made, rounds, profile);
+        let steps = refused_in_step((&made, rounds), settings(0), profile);
         let row =
             Row::value(format!("claims refused, {name} profile, lock step"), Unit::Percent, steps);
         rows.push(row.limit("0-1 %").reach(Reach::AtMost(2.0)));
     }
+    // What the homes are for: the same without them.
+    let steps = refused_in_step(
+        (&made, tasks / WORKERS as usize / 4),
+        settings(0).into_iter().map(homeless).collect(),
+        Profile::batch,
+    );
+    let what = "  batch profile, lock step, without homes";
+    rows.push(Row::value(what, Unit::Percent, steps));
     rows.push(speed_up(options, &made));
     rows
 }
@@ -46,6 +54,11 @@ fn settings(run: u64) -> Vec<Settings> {
         ..Settings::worker("default", i, WORKERS).with_seed(SEED + run)
     };
     (0..WORKERS).map(worker).collect()
+}
+
+fn homeless(mut settings: Settings) -> Settings {
+    settings.placement.home = Home::EVERYWHERE;
+    settings
 }
 
 fn percent(conflicts: usize, placed: usize) -> f64 {
@@ -88,7 +101,11 @@ impl CellHandle for LockStep<'_> {
 }
 
 /// The share of claims refused when all workers decide on the same version, for so many rounds.
-fn refused_in_step(made: &Made, rounds: usize, profile: fn() -> Profile) -> f64 {
+fn refused_in_step(
+    (made, rounds): (&Made, usize),
+    settings: Vec<Settings>,
+    profile: fn() -> Profile,
+) -> f64 {
     let cell = SharedCell::new(made.copy());
     // Twice as many jobs as rounds: no worker runs out of them.
     let jobs = cells::small_jobs(0, 2 * rounds * WORKERS as usize, 1);
@@ -108,7 +125,7 @@ fn refused_in_step(made: &Made, rounds: usize, profile: fn() -> Profile) -> f64 
     let (conflicts, placed) = std::thread::scope(|scope| {
         let work = &work;
         let workers: Vec<_> =
-            settings(0).into_iter().map(|settings| scope.spawn(move || work(settings))).collect();
+            settings.into_iter().map(|settings| scope.spawn(move || work(settings))).collect();
         let parts = workers.into_iter().map(|worker| worker.join().expect("no worker panics"));
         parts.fold((0, 0), |sums, part| (sums.0 + part.0, sums.1 + part.1))
     });
