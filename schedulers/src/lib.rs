@@ -52,6 +52,7 @@ pub mod profile;
 pub mod queue;
 pub mod scheduler;
 pub mod search;
+mod turns;
 
 pub use explain::{Explanation, explain};
 pub use place::{Placement, Placer};

@@ -12,11 +12,11 @@
 //! machine has more room than before, and after each failure in vain a little longer, so that a
 //! job that cannot be placed costs less and less.
 
+use crate::turns::Turns;
 use foldhash::fast::FixedState;
 use omega_cellstate::TaskDelta;
-use omega_core::{Job, JobId, Precedence, TaskId, TaskState};
+use omega_core::{Job, JobId, TaskId, TaskState};
 use smallvec::SmallVec;
-use std::cmp::Reverse;
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
@@ -105,13 +105,11 @@ impl Entry {
     }
 }
 
-type Key = (Reverse<Precedence>, JobId);
-
 /// The queue. See the head of the file.
 #[derive(Debug, Default)]
 pub struct Queue {
     jobs: HashMap<JobId, Entry, FixedState>,
-    active: BTreeSet<Key>,
+    active: Turns,
     waiting: BTreeSet<(Nanos, JobId)>,
     cooling: BTreeSet<(Nanos, JobId)>,
     parked: BTreeSet<JobId>,
@@ -258,7 +256,7 @@ impl Queue {
                 self.set_turn(id, Turn::Active);
             }
         }
-        self.active.first().map(|(_, id)| *id)
+        self.active.first()
     }
 
     /// The job of an id.
@@ -346,17 +344,17 @@ impl Queue {
 
     fn set_turn(&mut self, id: JobId, turn: Turn) {
         let Some(entry) = self.jobs.get_mut(&id) else { return };
-        let key = (Reverse(entry.job.precedence), id);
+        let precedence = entry.job.precedence;
         match std::mem::replace(&mut entry.turn, turn) {
             Turn::None | Turn::Deciding => {}
-            Turn::Active => drop(self.active.remove(&key)),
+            Turn::Active => self.active.remove(precedence, id),
             Turn::Waiting(until) => drop(self.waiting.remove(&(until, id))),
             Turn::Cooling(until, _) => drop(self.cooling.remove(&(until, id))),
             Turn::Parked => drop(self.parked.remove(&id)),
         }
         match turn {
             Turn::None | Turn::Deciding => {}
-            Turn::Active => drop(self.active.insert(key)),
+            Turn::Active => self.active.insert(precedence, id),
             Turn::Waiting(until) => drop(self.waiting.insert((until, id))),
             Turn::Cooling(until, _) => drop(self.cooling.insert((until, id))),
             Turn::Parked => drop(self.parked.insert(id)),
@@ -371,7 +369,7 @@ fn backoff(failures: u32) -> Nanos {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use omega_core::{Amounts, TaskGroup};
+    use omega_core::{Amounts, Precedence, TaskGroup};
 
     fn job(precedence: i32, count: u32) -> Arc<Job> {
         let mut job = Job::batch(format!("p{precedence}"), TaskGroup::new(count, Amounts::zero()));
