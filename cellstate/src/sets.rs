@@ -62,14 +62,29 @@ impl Set {
     }
 }
 
+/// Some machines, and how many: most cells have none, and need not ask.
+#[derive(Clone, Debug, Default)]
+struct Flagged {
+    words: Vec<u64>,
+    count: u32,
+}
+
+impl Flagged {
+    fn set(&mut self, slot: usize, flag: bool) {
+        let was = self.words.get(slot / 64).is_some_and(|word| word >> (slot % 64) & 1 == 1);
+        set_bit(&mut self.words, slot, flag);
+        self.count = self.count + u32::from(flag) - u32::from(was);
+    }
+}
+
 /// The sets in use, kept true as machines change.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct MachineSets {
     /// One bit for each machine that is there.
     present: Vec<u64>,
-    /// One bit for each machine with a `PreferNoSchedule` taint, and how many there are.
-    marked: Vec<u64>,
-    marked_count: u32,
+    /// Machines with a taint that keeps tasks off, and with one that asks them to stay away.
+    tainted: Flagged,
+    marked: Flagged,
     sets: Vec<Option<Set>>,
     by_key: FastMap<SetKey, SetId>,
     /// Sets without users, the longest unused first: the next job may well want the same one.
@@ -124,9 +139,14 @@ impl MachineSets {
         Some(oldest)
     }
 
-    /// How many machines have a `PreferNoSchedule` taint.
-    pub(crate) fn marked(&self) -> u32 {
-        self.marked_count
+    /// Whether any machine has a taint that keeps tasks off.
+    pub(crate) fn any_tainted(&self) -> bool {
+        self.tainted.count > 0
+    }
+
+    /// Whether any machine has a `PreferNoSchedule` taint.
+    pub(crate) fn any_marked(&self) -> bool {
+        self.marked.count > 0
     }
 
     /// The rows that have a machine, ascending.
@@ -140,12 +160,10 @@ impl MachineSets {
     /// Notes that a machine came, changed or went.
     pub(crate) fn set_machine(&mut self, slot: usize, machine: Option<&Machine>) {
         set_bit(&mut self.present, slot, machine.is_some());
-        let soft =
-            |machine: &Machine| !covered(machine, &[], |e| e == TaintEffect::PreferNoSchedule);
-        let marked = machine.is_some_and(soft);
-        let was = self.marked.get(slot / 64).is_some_and(|word| word >> (slot % 64) & 1 == 1);
-        set_bit(&mut self.marked, slot, marked);
-        self.marked_count = self.marked_count + u32::from(marked) - u32::from(was);
+        let none = SetKey::Tolerated(Vec::new());
+        self.tainted.set(slot, machine.is_some_and(|machine| !none.accepts(machine)));
+        let none = SetKey::Unmarked(Vec::new());
+        self.marked.set(slot, machine.is_some_and(|machine| !none.accepts(machine)));
         for set in self.sets.iter_mut().flatten() {
             let accepted = machine.is_some_and(|machine| set.key.accepts(machine));
             set.set(slot, accepted);

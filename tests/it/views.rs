@@ -108,7 +108,7 @@ pub(crate) fn assert_equal_views(world: &World, view: &mut View) {
             let kind = KindId(kind);
             assert_eq!(view.free(row, kind), fresh.free(row, kind), "{context} {kind:?}");
             let share = |view: &View| {
-                view.block(row / BLOCK).left_share(kind, 1).map(|shares| shares[row % BLOCK])
+                view.block(row / BLOCK).left_share(kind, 1).map(|share| share.of(row % BLOCK))
             };
             fresh.keep_inverse(kind);
             assert!(share(view).is_none_or(|s| Some(s) == share(&fresh)), "{context}");

@@ -1,6 +1,5 @@
 //! Sixty-four machines of a view: what filters and scores look at.
 
-use super::columns::left_share;
 use super::{BLOCK, View};
 use crate::facts::Need;
 use crate::sets::SetId;
@@ -52,41 +51,13 @@ impl<'a> Block<'a> {
         self.view.columns.lane(self.index, kind.index())
     }
 
-    /// Which share of its capacity of a kind each machine would have left after a request, 0 to 1
-    /// (more where it is overcommitted); `None` unless [`View::keep_inverse`] was called.
+    /// Which share of its capacity of a kind each machine would have left after a request; `None`
+    /// unless [`View::keep_inverse`] was called.
     #[must_use]
-    pub fn left_share(&self, kind: KindId, request: i64) -> Option<[f32; BLOCK]> {
-        let mut shares = [0.0; BLOCK];
-        self.add_left_share(kind, request, 1.0, &mut shares)?;
-        Some(shares)
-    }
-
-    /// The same for one of its machines.
-    #[must_use]
-    pub fn left_share_of(&self, kind: KindId, request: i64, lane: usize) -> Option<f32> {
-        let inverse = self.view.inverses.get(kind.index())?.as_ref()?;
-        let row = self.first_row() + lane;
-        Some(left_share(self.view.columns.get(row, kind.index()), request, inverse[row]))
-    }
-
-    /// Adds that share times a weight to each machine's sum; `None` unless [`View::keep_inverse`]
-    /// was called.
-    pub fn add_left_share(
-        &self,
-        kind: KindId,
-        request: i64,
-        weight: f32,
-        sums: &mut [f32; BLOCK],
-    ) -> Option<()> {
+    pub fn left_share(&self, kind: KindId, request: i64) -> Option<LeftShare<'a>> {
         let inverse = self.view.inverses.get(kind.index())?.as_ref()?;
         let inverse = inverse[self.first_row()..].first_chunk()?;
-        self.view.columns.add_left_share(
-            (self.index, kind.index()),
-            (request, weight),
-            inverse,
-            sums,
-        );
-        Some(())
+        Some(LeftShare { free: self.free(kind), request, inverse })
     }
 
     /// What the machine in a lane is.
@@ -149,6 +120,32 @@ impl<'a> Block<'a> {
         filter_bits(among, |lane| {
             facts.rules.judge(rules, self.first_row() + lane, &facts.sets).is_ok()
         })
+    }
+}
+
+/// What share of their capacity of a kind the machines of a block would have left: see
+/// [`Block::left_share`].
+#[derive(Clone, Copy, Debug)]
+pub struct LeftShare<'a> {
+    free: &'a [i64; BLOCK],
+    request: i64,
+    inverse: &'a [f32; BLOCK],
+}
+
+impl LeftShare<'_> {
+    /// That of the machine in a lane: 0 to 1, and more where it is overcommitted. Made to be
+    /// called for all lanes in one loop, which is then compiled to vectors.
+    ///
+    /// # Panics
+    /// If there is no such lane.
+    #[inline(always)]
+    #[must_use]
+    pub fn of(&self, lane: usize) -> f32 {
+        // An amount below 2^52 becomes a double by its bits alone: without it the conversion of
+        // 64-bit integers would not be vectorised.
+        let left = (self.free[lane] - self.request).max(0) as u64;
+        let double = f64::from_bits(left | 0x4330_0000_0000_0000) - 4_503_599_627_370_496.0;
+        (double * f64::from(self.inverse[lane])) as f32
     }
 }
 

@@ -142,19 +142,6 @@ impl Columns {
         }
     }
 
-    /// Adds a weight times the share of its capacity that each machine of a block would have left
-    /// of a kind; nothing where it has too little.
-    pub(crate) fn add_left_share(
-        &self,
-        (block, kind): (usize, usize),
-        (request, weight): (i64, f32),
-        inverse: &[f32; BLOCK],
-        sums: &mut [f32; BLOCK],
-    ) {
-        let free = self.lane(block, kind);
-        self.arch.dispatch(AddShare { free, request, inverse, weight, sums });
-    }
-
     /// Whether a row has room: the same comparison for one machine.
     pub(crate) fn fits_row(&self, row: usize, request: &[i64]) -> bool {
         let start = (row / BLOCK) * self.kinds * BLOCK + row % BLOCK;
@@ -172,45 +159,14 @@ impl Columns {
     }
 }
 
-/// See [`Columns::add_left_share`]. What is dispatched is a type and no closure, because the body of
-/// a closure may stay behind and be compiled for narrow vectors.
-struct AddShare<'a> {
-    free: &'a [i64; BLOCK],
-    request: i64,
-    inverse: &'a [f32; BLOCK],
-    weight: f32,
-    sums: &'a mut [f32; BLOCK],
-}
-
-impl pulp::NullaryFnOnce for AddShare<'_> {
-    type Output = ();
-
-    #[inline(always)]
-    fn call(self) {
-        let lanes = self.free.iter().zip(self.inverse);
-        for (sum, (free, inverse)) in self.sums.iter_mut().zip(lanes) {
-            *sum += self.weight * left_share(*free, self.request, *inverse);
-        }
-    }
-}
-
-/// The share of its capacity that a machine would have left of a kind.
-#[inline(always)]
-pub(super) fn left_share(free: i64, request: i64, inverse: f32) -> f32 {
-    // An amount below 2^52 becomes a double by its bits alone: without it the conversion of 64-bit
-    // integers would not be vectorised.
-    let left = (free - request).max(0) as u64;
-    let double = f64::from_bits(left | 0x4330_0000_0000_0000) - 4_503_599_627_370_496.0;
-    (double * f64::from(inverse)) as f32
-}
-
 fn fits(most: &[i64], request: &[i64]) -> bool {
     // What is not asked for does not count: the most may be less than nothing.
     most.iter().zip(request).all(|(most, request)| *request <= 0 || most >= request)
 }
 
 /// One bit for each row that has every requested amount. Kinds that are not requested are left
-/// out, as the judge leaves them out.
+/// out, as the judge leaves them out. What is dispatched is a type and no closure, because the body
+/// of a closure may stay behind and be compiled for narrow vectors.
 struct Fit<'a> {
     lanes: &'a [i64],
     request: &'a [i64],

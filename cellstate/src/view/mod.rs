@@ -23,7 +23,7 @@ mod block;
 mod claims;
 mod columns;
 
-pub use block::{Block, FEW};
+pub use block::{Block, FEW, LeftShare};
 pub use columns::BLOCK;
 
 use crate::cards::Cards;
@@ -300,7 +300,13 @@ impl View {
     /// Whether some machine asks tasks to stay away, by a taint.
     #[must_use]
     pub fn any_marked(&self) -> bool {
-        self.facts.sets.marked() > 0
+        self.facts.sets.any_marked()
+    }
+
+    /// Whether some machine keeps tasks off, by a taint.
+    #[must_use]
+    pub fn any_tainted(&self) -> bool {
+        self.facts.sets.any_tainted()
     }
 
     /// The cell's resource kinds.

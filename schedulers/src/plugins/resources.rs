@@ -1,7 +1,7 @@
 //! Room: whether a task fits, and what is left when it does.
 
 use crate::plugin::{Filter, Reads, SCORE_MAX, Score, Tasks, lanes};
-use omega_cellstate::{BLOCK, Block, FEW};
+use omega_cellstate::{BLOCK, Block, FEW, LeftShare};
 use omega_core::KindId;
 use omega_core::limits::{CARD_MILLI, CARDS_MAX};
 use pulp::Arch;
@@ -50,6 +50,13 @@ struct Weights {
     weights: Vec<f32>,
 }
 
+/// What is better: much left, or little.
+#[derive(Clone, Copy, Debug)]
+enum Better {
+    More,
+    Less,
+}
+
 impl Weights {
     fn new(weights: &[(KindId, u32)]) -> Weights {
         let sum: u32 = weights.iter().map(|(_, weight)| weight).sum();
@@ -59,31 +66,60 @@ impl Weights {
         }
     }
 
-    /// Scores machines by what would be left of them on average, from 0 to 1.
+    /// Scores machines by what would be left of them on average.
     fn score(
+        &self,
+        tasks_and_block: (&Tasks<'_>, Block<'_>),
+        among: u64,
+        scores: &mut [i32; BLOCK],
+        better: Better,
+    ) {
+        // One loop over the lanes for each number of kinds, so that sums stay in registers.
+        let written = match self.kinds.len() {
+            1 => self.write::<1>(tasks_and_block, among, scores, better),
+            2 => self.write::<2>(tasks_and_block, among, scores, better),
+            3 => self.write::<3>(tasks_and_block, among, scores, better),
+            _ => self.write::<4>(tasks_and_block, among, scores, better),
+        };
+        debug_assert!(written.is_some(), "the profile has the view keep what the scores read");
+    }
+
+    fn write<const N: usize>(
         &self,
         (tasks, block): (&Tasks<'_>, Block<'_>),
         among: u64,
         scores: &mut [i32; BLOCK],
-        value: impl Fn(f32) -> f32,
-    ) {
-        let request = |kind: KindId| tasks.need.request.get(kind.index()).copied().unwrap_or(0);
-        let kinds = self.kinds.iter().zip(&self.weights);
+        better: Better,
+    ) -> Option<()> {
+        let share = |i: usize| {
+            let kind = *self.kinds.get(i)?;
+            let request = tasks.need.request.get(kind.index()).copied().unwrap_or(0);
+            block.left_share(kind, request)
+        };
+        let mut shares = [(share(0)?, self.weights[0]); N];
+        for (i, entry) in shares.iter_mut().enumerate().skip(1) {
+            *entry = (share(i)?, self.weights[i]);
+        }
         if among.count_ones() <= FEW {
-            for lane in lanes(among) {
-                let shares = kinds.clone().map(|(kind, weight)| {
-                    weight * block.left_share_of(*kind, request(*kind), lane).unwrap_or(0.0)
-                });
-                scores[lane] = score_of(value(shares.fold(0.0, |sum, share| sum + share)));
-            }
-            return;
+            lanes(among).for_each(|lane| scores[lane] = average(&shares, lane, better));
+        } else {
+            Arch::new().dispatch(Write { shares, scores, better });
         }
-        let mut left = [0f32; BLOCK];
-        for (kind, weight) in kinds {
-            block.add_left_share(*kind, request(*kind), *weight, &mut left);
-        }
-        write(scores, |lane| value(left[lane]));
+        Some(())
     }
+}
+
+/// The score of one machine by what is left of it on average.
+#[inline(always)]
+fn average<const N: usize>(shares: &[(LeftShare<'_>, f32); N], lane: usize, better: Better) -> i32 {
+    let mut left = 0.0;
+    for (share, weight) in shares {
+        left += weight * share.of(lane);
+    }
+    score_of(match better {
+        Better::More => left,
+        Better::Less => 1.0 - left,
+    })
 }
 
 /// The score of a share. Next to 2^23 the low bits of a float are its whole part: rounded to the
@@ -95,26 +131,24 @@ fn score_of(share: f32) -> i32 {
     (scaled.to_bits() & 0x007f_ffff) as i32
 }
 
-/// Writes shares, from 0 to 1, as scores. A small loop body, so that it is compiled for the widest
-/// vectors with all that it calls.
-struct Write<'a, F> {
+/// Writes the scores of a block by the averages of `N` kinds. Dispatched as a type, so that it is
+/// compiled for the widest vectors with all that it calls.
+struct Write<'a, const N: usize> {
+    shares: [(LeftShare<'a>, f32); N],
     scores: &'a mut [i32; BLOCK],
-    share: F,
+    better: Better,
 }
 
-impl<F: Fn(usize) -> f32> pulp::NullaryFnOnce for Write<'_, F> {
+impl<const N: usize> pulp::NullaryFnOnce for Write<'_, N> {
     type Output = ();
 
     #[inline(always)]
     fn call(self) {
-        for (lane, score) in self.scores.iter_mut().enumerate() {
-            *score = score_of((self.share)(lane));
+        let Write { shares, scores, better } = self;
+        for (lane, score) in scores.iter_mut().enumerate() {
+            *score = average(&shares, lane, better);
         }
     }
-}
-
-fn write(scores: &mut [i32; BLOCK], share: impl Fn(usize) -> f32) {
-    Arch::new().dispatch(Write { scores, share });
 }
 
 /// Score: the more is left, the better. Spreads load; what services want.
@@ -149,7 +183,7 @@ impl Score for LeastAllocated {
     }
 
     fn score(&self, tasks: &Tasks<'_>, block: Block<'_>, among: u64, scores: &mut [i32; BLOCK]) {
-        self.0.score((tasks, block), among, scores, |left| left);
+        self.0.score((tasks, block), among, scores, Better::More);
     }
 }
 
@@ -185,7 +219,7 @@ impl Score for MostAllocated {
     }
 
     fn score(&self, tasks: &Tasks<'_>, block: Block<'_>, among: u64, scores: &mut [i32; BLOCK]) {
-        self.0.score((tasks, block), among, scores, |left| 1.0 - left);
+        self.0.score((tasks, block), among, scores, Better::Less);
     }
 }
 
@@ -244,6 +278,25 @@ impl Score for Balanced {
         let request = |kind: KindId| tasks.need.request.get(kind.index()).copied().unwrap_or(0);
         let left = |kind| block.left_share(kind, request(kind));
         let (Some(cpu), Some(memory)) = (left(KindId::CPU), left(KindId::MEMORY)) else { return };
-        write(scores, |lane| 1.0 - (cpu[lane] - memory[lane]).abs());
+        Arch::new().dispatch(WriteBalance { cpu, memory, scores });
+    }
+}
+
+/// Writes how even the shares of two kinds are.
+struct WriteBalance<'a> {
+    cpu: LeftShare<'a>,
+    memory: LeftShare<'a>,
+    scores: &'a mut [i32; BLOCK],
+}
+
+impl pulp::NullaryFnOnce for WriteBalance<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn call(self) {
+        let WriteBalance { cpu, memory, scores } = self;
+        for (lane, score) in scores.iter_mut().enumerate() {
+            *score = score_of(1.0 - (cpu.of(lane) - memory.of(lane)).abs());
+        }
     }
 }

@@ -16,6 +16,10 @@ impl Filter for Taints {
         Reads::DESCRIPTION
     }
 
+    fn applies(&self, tasks: &Tasks<'_>) -> bool {
+        tasks.view.any_tainted()
+    }
+
     fn filter(&self, tasks: &Tasks<'_>, block: Block<'_>, among: u64) -> u64 {
         among & block.set(tasks.need.tolerated)
     }
