@@ -1,7 +1,7 @@
 //! Feeds a workload to a cell: submits what arrives, ends what has run its time.
 
 use super::clock::WallClock;
-use super::meter::{Message, Meter};
+use super::meter::{IdleState, Message, Meter};
 use super::{Pace, Progress, RunError, RunOptions, WINDOW};
 use crate::report::Sample;
 use crate::workload::{Arrival, MachineChange, MachineEvent, RunTime, Workload};
@@ -50,7 +50,7 @@ pub(crate) struct Feeder {
     first_end: u64,
     messages: Receiver<Message>,
     sender: Sender<Message>,
-    idle: Vec<(Version, usize)>,
+    idle: Vec<IdleState>,
     changed: Version,
     span_ms: u64,
     sampled: u64,
@@ -99,7 +99,7 @@ impl Feeder {
             first_end: 0,
             messages,
             sender,
-            idle: vec![(Version(0), 0); workers as usize],
+            idle: vec![IdleState::default(); workers as usize],
             changed: Version(0),
             span_ms: last.max(last_event),
             sampled: 0,
@@ -249,7 +249,7 @@ impl Feeder {
                     self.advance(at, clock)?;
                     pool.wake();
                 }
-                None if next.is_none() && self.caught_up() => break,
+                None if next.is_none() && self.caught_up() && self.settled() => break,
                 None => self.wait(),
             }
             progress(self.progress());
@@ -361,9 +361,7 @@ impl Feeder {
                 self.conflicts += refused as u64;
                 self.schedule_ends(placed);
             }
-            Message::Idle { worker, version, unplaceable } => {
-                self.idle[worker] = (version, unplaceable);
-            }
+            Message::Idle { worker, state } => self.idle[worker] = state,
         }
     }
 
@@ -390,13 +388,19 @@ impl Feeder {
 
     /// Tasks that have no machine and may yet find one.
     fn waiting_tasks(&self) -> usize {
-        let unplaceable: usize = self.idle.iter().map(|(_, unplaceable)| unplaceable).sum();
+        let unplaceable: usize = self.idle.iter().map(|idle| idle.unplaceable).sum();
         self.pending().saturating_sub(unplaceable)
     }
 
     /// Whether every worker has tried everything as of the last change that was made here.
     fn caught_up(&self) -> bool {
-        self.messages.is_empty() && self.idle.iter().all(|(version, _)| *version >= self.changed)
+        self.messages.is_empty() && self.idle.iter().all(|idle| idle.version >= self.changed)
+    }
+
+    /// Whether nothing that waits would find room if the run went on. What was tried often in
+    /// vain is tried again up to a second later; the end waits for it.
+    fn settled(&self) -> bool {
+        self.idle.iter().all(|idle| idle.settled)
     }
 
     fn sample(&mut self, clock: &WallClock) {
