@@ -2,7 +2,7 @@
 
 use super::clock::WallClock;
 use super::meter::{IdleState, Message, Meter};
-use super::{Pace, Progress, RunError, RunOptions, WINDOW};
+use super::{LEAD_MS_MAX, Pace, Progress, RunError, RunOptions, WINDOW};
 use crate::report::Sample;
 use crate::workload::{Arrival, MachineChange, MachineEvent, RunTime, Workload};
 use crossbeam::channel::{Receiver, RecvTimeoutError, Sender, unbounded};
@@ -40,6 +40,9 @@ pub(crate) struct Feeder {
     pub(crate) series: Vec<Sample>,
     pub(crate) now_ms: u64,
     submitted: u64,
+    /// When the schedulers had tried all that there was, and how far the clock may go from there.
+    tried_ms: u64,
+    lead_ms: u64,
     arrivals: VecDeque<Arrival>,
     machine_events: VecDeque<MachineEvent>,
     /// How long the tasks of each job run, by job number.
@@ -78,6 +81,10 @@ impl Feeder {
         let last = workload.arrivals.last().map_or(0, |arrival| arrival.at_ms);
         let last_event = workload.machine_events.last().map_or(0, |event| event.at_ms);
         let workers = options.service_schedulers + options.batch_schedulers;
+        let span_ms = last.max(last_event);
+        let ends = workload.arrivals.iter().any(|arrival| arrival.run != RunTime::Forever);
+        // Where no task ends, times are only an order.
+        let lead_ms = if ends { (span_ms / 1000).min(LEAD_MS_MAX) } else { u64::MAX };
         let mut feeder = Feeder {
             name: workload.name,
             notes: workload.notes,
@@ -91,6 +98,8 @@ impl Feeder {
             series: Vec::new(),
             now_ms: 0,
             submitted: 0,
+            tried_ms: 0,
+            lead_ms,
             arrivals: workload.arrivals.into(),
             machine_events: workload.machine_events.into(),
             runs: Vec::new(),
@@ -101,7 +110,7 @@ impl Feeder {
             sender,
             idle: vec![IdleState::default(); workers as usize],
             changed: Version(0),
-            span_ms: last.max(last_event),
+            span_ms,
             sampled: 0,
             expired_ms: 0,
             cell,
@@ -234,10 +243,14 @@ impl Feeder {
         loop {
             self.receive();
             let next = self.next_event();
+            if self.caught_up() {
+                self.tried_ms = next.unwrap_or(self.now_ms);
+            }
             let due = match (next, pace) {
                 (None, _) => None,
                 (Some(at), Pace::Fastest) => {
-                    (self.waiting_tasks() < WINDOW || self.caught_up()).then_some(at)
+                    let is_near = at <= self.tried_ms.saturating_add(self.lead_ms);
+                    (is_near && self.waiting_tasks() < WINDOW || self.caught_up()).then_some(at)
                 }
                 (Some(at), Pace::Speed(speed)) => {
                     let now = (clock.seconds() * 1000.0 * speed) as u64;

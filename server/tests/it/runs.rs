@@ -75,9 +75,9 @@ fn two_tables_are_placed() {
     let outcome = run_in(dir.path(), &["--machines", "m.csv", "--jobs", "j.csv"], 1.0);
     assert_eq!(outcome.json["name"], "j");
     assert_eq!(outcome.number("machines"), 11);
-    // All but the job whose tasks are larger than any machine.
+    // All but the job whose tasks are larger than any machine; `short` is over before `late`.
     let count = |field| outcome.number(field);
-    assert_eq!([count("tasks"), count("placements"), count("pending")], [30, 27, 3]);
+    assert_eq!([count("tasks"), count("pending"), count("finished")], [30, 3, 20]);
     let unplaced = &outcome.json["unplaced"];
     assert_eq!((&unplaced[0]["example"], &unplaced[1]), (&"huge".into(), &().into()));
 }
@@ -108,6 +108,18 @@ fn a_gang_is_placed_whole_or_not_at_all() {
     let dir = folder(&[("m.csv", machines), ("j.csv", jobs)]);
     let outcome = run_in(dir.path(), &["--machines", "m.csv", "--jobs", "j.csv"], 1.0);
     assert_eq!((outcome.number("placements"), outcome.number("pending")), (2, 3));
+}
+
+#[test]
+fn what_has_ended_makes_room_however_fast_the_run() {
+    // Each job fills the cell, and has ended long before the next one comes.
+    let jobs: String = (0..50).map(|i| format!("j{i},4,1,1Gi,{},10\n", i * 60)).collect();
+    let jobs = format!("name,count,cpu,memory,arrival_s,run_s\n{jobs}");
+    let dir = folder(&[("m.csv", "name,cpu,memory\nm,4,8Gi\n"), ("j.csv", &jobs)]);
+    let outcome = run_in(dir.path(), &["--machines", "m.csv", "--jobs", "j.csv"], 1.0);
+    let count = |field| outcome.number(field);
+    // Those of the last job run until after the end of the workload.
+    assert_eq!([count("placements"), count("pending"), count("finished")], [200, 0, 196]);
 }
 
 #[test]
