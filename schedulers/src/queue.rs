@@ -143,6 +143,14 @@ impl Queue {
         ids.map(|id| self.jobs[id].waiting).sum()
     }
 
+    /// Whether every job that found no room has been tried since room came free last. If not, it
+    /// is tried once its wait is over, even if nothing changes any more.
+    #[must_use]
+    pub fn is_settled(&self) -> bool {
+        let tried = |turn| matches!(turn, Turn::Cooling(_, freed) if freed == self.freed);
+        self.only_unplaceable() && self.cooling.iter().all(|(_, id)| tried(self.jobs[id].turn))
+    }
+
     /// All jobs with pending tasks, and how many, ascending by id.
     #[must_use]
     pub fn waiting(&self) -> Vec<(JobId, usize)> {
@@ -400,7 +408,9 @@ mod tests {
         queue.end(JobId(0), Verdict::NoRoom { freed: 7 }, 0);
         assert!(queue.only_unplaceable());
         assert_eq!(queue.next(0, 8), None, "too early");
+        assert!(!queue.is_settled(), "it is tried later");
         assert_eq!(queue.next(0, 7), None, "too early");
+        assert!(queue.is_settled());
         assert_eq!(queue.next(BACKOFF_MIN, 7), None, "nothing came free");
         assert_eq!(queue.next(BACKOFF_MIN, 8), Some(JobId(0)));
         queue.end(JobId(0), Verdict::NoRoom { freed: 8 }, 0);

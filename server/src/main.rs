@@ -4,10 +4,12 @@
 //! process and tells how it went. Bad input ends with one line on standard error and exit code 2,
 //! before anything has started.
 
+mod output;
 mod progress;
 mod run;
 
 use clap::{Parser, Subcommand};
+use std::io::Write;
 use std::process::ExitCode;
 
 #[global_allocator]
@@ -33,16 +35,43 @@ enum Command {
 }
 
 fn main() -> ExitCode {
-    let omega = Omega::parse();
+    let omega = match Omega::try_parse() {
+        Ok(omega) => omega,
+        // Help and version are answers, and go to standard output.
+        Err(answer) if !answer.use_stderr() => answer.exit(),
+        Err(error) => return fail(&argument_error(&error)),
+    };
     let run = match omega.command {
         Some(Command::Run(args)) => args,
         None => omega.run,
     };
     match run::run(&run) {
         Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("omega: {error}");
-            ExitCode::from(BAD_INPUT)
-        }
+        Err(error) => fail(&error.to_string()),
     }
+}
+
+/// Says why in one line, whatever names are in it, and ends with the code of bad input.
+fn fail(why: &str) -> ExitCode {
+    let line = why.replace(char::is_control, "\u{fffd}");
+    // Without a standard error, the exit code has to say it all.
+    drop(writeln!(std::io::stderr(), "omega: {line}"));
+    ExitCode::from(BAD_INPUT)
+}
+
+/// What is wrong with the arguments, without clap's usage: it is in the help.
+fn argument_error(error: &clap::Error) -> String {
+    let text = error.to_string();
+    let lines = text.lines().map(str::trim).filter(|line| !line.is_empty());
+    let what =
+        lines.take_while(|line| !is_usage(line)).map(|line| match line.strip_prefix("tip:") {
+            Some(tip) => format!("({})", tip.trim()),
+            None => line.strip_prefix("error: ").unwrap_or(line).to_owned(),
+        });
+    let what: Vec<String> = what.collect();
+    format!("{}; see omega --help", what.join(" "))
+}
+
+fn is_usage(line: &str) -> bool {
+    line.starts_with("Usage:") || line.starts_with("For more information")
 }

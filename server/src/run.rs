@@ -1,5 +1,6 @@
 //! `omega run`: which workload, how to run it, where the result goes.
 
+use crate::output::{self, OutputError};
 use crate::progress::Bar;
 use clap::{Args, ValueEnum};
 use omega_bench::report::{self, RunReport};
@@ -47,11 +48,11 @@ struct InputArgs {
     #[arg(long = "jobs", value_name = "FILE.csv", requires = "machines_file")]
     jobs_file: Option<PathBuf>,
     /// How many machines the synthetic cell has.
-    #[arg(long, value_name = "N", default_value_t = 10_000, conflicts_with = "source",
+    #[arg(long, value_name = "N", allow_negative_numbers = true, default_value_t = 10_000, conflicts_with = "source",
           value_parser = clap::value_parser!(u32).range(10..=1_000_000))]
     synthetic: u32,
     /// How many hours of work the synthetic workload has.
-    #[arg(long, value_name = "N", default_value_t = 24, conflicts_with = "source",
+    #[arg(long, value_name = "N", allow_negative_numbers = true, default_value_t = 24, conflicts_with = "source",
           value_parser = clap::value_parser!(u32).range(1..=168))]
     hours: u32,
 }
@@ -71,15 +72,15 @@ enum Trace {
 #[command(next_help_heading = "How to run")]
 struct HowArgs {
     /// Schedulers for service jobs.
-    #[arg(long, value_name = "N", default_value_t = 1,
+    #[arg(long, value_name = "N", allow_negative_numbers = true, default_value_t = 1,
           value_parser = clap::value_parser!(u32).range(1..=64))]
     service: u32,
     /// Schedulers for batch jobs; each takes a share of them.
-    #[arg(long, value_name = "N", default_value_t = 3,
+    #[arg(long, value_name = "N", allow_negative_numbers = true, default_value_t = 3,
           value_parser = clap::value_parser!(u32).range(1..=64))]
     batch: u32,
     /// Claims in one transaction.
-    #[arg(long, value_name = "N", default_value_t = 100,
+    #[arg(long, value_name = "N", allow_negative_numbers = true, default_value_t = 100,
           value_parser = clap::value_parser!(u32).range(1..=10_000))]
     claims: u32,
     /// How far a scheduler looks for machines.
@@ -92,10 +93,10 @@ struct HowArgs {
     #[arg(long)]
     sequence_check: bool,
     /// Let N seconds of the workload pass in one second, instead of as fast as possible.
-    #[arg(long, value_name = "N", value_parser = speed)]
+    #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = speed)]
     speed: Option<f64>,
     /// The seed of everything random.
-    #[arg(long, value_name = "N", default_value_t = 1)]
+    #[arg(long, value_name = "N", allow_negative_numbers = true, default_value_t = 1)]
     seed: u64,
 }
 
@@ -135,41 +136,62 @@ fn speed(text: &str) -> Result<f64, String> {
 /// Why `omega run` failed. One line for the user.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Error {
+    #[error("{0}; see omega --help")]
+    Arguments(&'static str),
     #[error(transparent)]
     Load(#[from] LoadError),
     #[error("{input}: {why}")]
     Run { input: String, why: RunError },
-    #[error("{}: cannot write: {why}", file.display())]
-    Write { file: PathBuf, why: std::io::Error },
+    #[error(transparent)]
+    Output(#[from] OutputError),
 }
 
 pub(crate) fn run(args: &RunArgs) -> Result<(), Error> {
-    // A result that cannot be written is better known before the run than after it.
-    for file in [&args.output.json, &args.output.report].into_iter().flatten() {
-        write(file, "")?;
-    }
+    args.input.check()?;
+    output::check(&args.output.files(), &args.input.files())?;
     let workload = load(&args.input, args.how.seed)?;
     let input = workload.name.clone();
     let bar = Bar::new(args.output.quiet);
     let run = omega_bench::run::run(workload, &options(&args.how), &mut |p| bar.show(p));
     bar.clear();
     let result = run.map_err(|why| Error::Run { input, why })?;
-    print!("{}", report::table::render(&result));
-    show(&args.output, &result)
+    Ok(show(&args.output, &result)?)
 }
 
-fn show(output: &OutputArgs, result: &RunReport) -> Result<(), Error> {
+fn show(output: &OutputArgs, result: &RunReport) -> Result<(), OutputError> {
+    output::print(&report::table::render(result))?;
     if let Some(file) = &output.json {
-        write(file, &report::json(result))?;
+        output::write(file, &report::json(result))?;
     }
     if let Some(file) = &output.report {
-        write(file, &report::page::render(result))?;
+        output::write(file, &report::page::render(result))?;
     }
     Ok(())
 }
 
-fn write(file: &Path, text: &str) -> Result<(), Error> {
-    std::fs::write(file, text).map_err(|why| Error::Write { file: file.to_owned(), why })
+impl OutputArgs {
+    fn files(&self) -> Vec<&Path> {
+        [&self.json, &self.report].into_iter().flatten().map(PathBuf::as_path).collect()
+    }
+}
+
+impl InputArgs {
+    fn files(&self) -> Vec<&Path> {
+        let files = [&self.cluster, &self.machines_file, &self.jobs_file];
+        files.into_iter().flatten().map(PathBuf::as_path).collect()
+    }
+
+    /// What is wrong although each argument is right by itself, and nothing that clap can express.
+    fn check(&self) -> Result<(), Error> {
+        let is_google = matches!(self.trace, Some(Trace::Google2011));
+        if self.production && !is_google {
+            return Err(Error::Arguments("--production is for --trace google2011 only"));
+        }
+        if self.cell.is_some() && is_google {
+            return Err(Error::Arguments("--cell is not for --trace google2011: it has one cell"));
+        }
+        Ok(())
+    }
 }
 
 fn load(input: &InputArgs, seed: u64) -> Result<Workload, LoadError> {

@@ -1,8 +1,8 @@
 //! Feeds a workload to a cell: submits what arrives, ends what has run its time.
 
 use super::clock::WallClock;
-use super::meter::{Message, Meter};
-use super::{Pace, Progress, RunError, RunOptions, WINDOW};
+use super::meter::{IdleState, Message, Meter};
+use super::{LEAD_MS_MAX, Pace, Progress, RunError, RunOptions, WINDOW};
 use crate::report::Sample;
 use crate::workload::{Arrival, MachineChange, MachineEvent, RunTime, Workload};
 use crossbeam::channel::{Receiver, RecvTimeoutError, Sender, unbounded};
@@ -40,6 +40,9 @@ pub(crate) struct Feeder {
     pub(crate) series: Vec<Sample>,
     pub(crate) now_ms: u64,
     submitted: u64,
+    /// When the schedulers had tried all that there was, and how far the clock may go from there.
+    tried_ms: u64,
+    lead_ms: u64,
     arrivals: VecDeque<Arrival>,
     machine_events: VecDeque<MachineEvent>,
     /// How long the tasks of each job run, by job number.
@@ -50,7 +53,7 @@ pub(crate) struct Feeder {
     first_end: u64,
     messages: Receiver<Message>,
     sender: Sender<Message>,
-    idle: Vec<(Version, usize)>,
+    idle: Vec<IdleState>,
     changed: Version,
     span_ms: u64,
     sampled: u64,
@@ -78,6 +81,10 @@ impl Feeder {
         let last = workload.arrivals.last().map_or(0, |arrival| arrival.at_ms);
         let last_event = workload.machine_events.last().map_or(0, |event| event.at_ms);
         let workers = options.service_schedulers + options.batch_schedulers;
+        let span_ms = last.max(last_event);
+        let ends = workload.arrivals.iter().any(|arrival| arrival.run != RunTime::Forever);
+        // Where no task ends, times are only an order.
+        let lead_ms = if ends { (span_ms / 1000).min(LEAD_MS_MAX) } else { u64::MAX };
         let mut feeder = Feeder {
             name: workload.name,
             notes: workload.notes,
@@ -91,6 +98,8 @@ impl Feeder {
             series: Vec::new(),
             now_ms: 0,
             submitted: 0,
+            tried_ms: 0,
+            lead_ms,
             arrivals: workload.arrivals.into(),
             machine_events: workload.machine_events.into(),
             runs: Vec::new(),
@@ -99,9 +108,9 @@ impl Feeder {
             first_end: 0,
             messages,
             sender,
-            idle: vec![(Version(0), 0); workers as usize],
+            idle: vec![IdleState::default(); workers as usize],
             changed: Version(0),
-            span_ms: last.max(last_event),
+            span_ms,
             sampled: 0,
             expired_ms: 0,
             cell,
@@ -234,10 +243,14 @@ impl Feeder {
         loop {
             self.receive();
             let next = self.next_event();
+            if self.caught_up() {
+                self.tried_ms = next.unwrap_or(self.now_ms);
+            }
             let due = match (next, pace) {
                 (None, _) => None,
                 (Some(at), Pace::Fastest) => {
-                    (self.waiting_tasks() < WINDOW || self.caught_up()).then_some(at)
+                    let is_near = at <= self.tried_ms.saturating_add(self.lead_ms);
+                    (is_near && self.waiting_tasks() < WINDOW || self.caught_up()).then_some(at)
                 }
                 (Some(at), Pace::Speed(speed)) => {
                     let now = (clock.seconds() * 1000.0 * speed) as u64;
@@ -249,7 +262,7 @@ impl Feeder {
                     self.advance(at, clock)?;
                     pool.wake();
                 }
-                None if next.is_none() && self.caught_up() => break,
+                None if next.is_none() && self.caught_up() && self.settled() => break,
                 None => self.wait(),
             }
             progress(self.progress());
@@ -361,9 +374,7 @@ impl Feeder {
                 self.conflicts += refused as u64;
                 self.schedule_ends(placed);
             }
-            Message::Idle { worker, version, unplaceable } => {
-                self.idle[worker] = (version, unplaceable);
-            }
+            Message::Idle { worker, state } => self.idle[worker] = state,
         }
     }
 
@@ -390,13 +401,19 @@ impl Feeder {
 
     /// Tasks that have no machine and may yet find one.
     fn waiting_tasks(&self) -> usize {
-        let unplaceable: usize = self.idle.iter().map(|(_, unplaceable)| unplaceable).sum();
+        let unplaceable: usize = self.idle.iter().map(|idle| idle.unplaceable).sum();
         self.pending().saturating_sub(unplaceable)
     }
 
     /// Whether every worker has tried everything as of the last change that was made here.
     fn caught_up(&self) -> bool {
-        self.messages.is_empty() && self.idle.iter().all(|(version, _)| *version >= self.changed)
+        self.messages.is_empty() && self.idle.iter().all(|idle| idle.version >= self.changed)
+    }
+
+    /// Whether nothing that waits would find room if the run went on. What was tried often in
+    /// vain is tried again up to a second later; the end waits for it.
+    fn settled(&self) -> bool {
+        self.idle.iter().all(|idle| idle.settled)
     }
 
     fn sample(&mut self, clock: &WallClock) {

@@ -13,8 +13,19 @@ use std::time::{Duration, Instant};
 pub(crate) enum Message {
     /// A transaction was answered: these tasks have machines, so many claims were refused.
     Committed { placed: Vec<(TaskId, MachineId)>, refused: usize },
-    /// A worker has tried all that there was at a version; so many of its tasks find no room.
-    Idle { worker: usize, version: Version, unplaceable: usize },
+    /// A worker has tried all that there was at a version.
+    Idle { worker: usize, state: IdleState },
+}
+
+/// Where a worker stands that has nothing to try at the moment.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct IdleState {
+    /// What it has seen of the cell.
+    pub(crate) version: Version,
+    /// How many of its tasks find no room.
+    pub(crate) unplaceable: usize,
+    /// Whether it has tried them since room came free last, and not only before.
+    pub(crate) settled: bool,
 }
 
 /// Measures one scheduler.
@@ -36,7 +47,7 @@ pub(crate) struct Meter {
     began: Instant,
     /// Time spent deciding what is in the open transaction.
     open: Duration,
-    told: Option<(Version, usize)>,
+    told: Option<IdleState>,
 }
 
 impl Meter {
@@ -110,12 +121,15 @@ impl Observer for Meter {
     }
 
     fn idle(&mut self, version: Version, queue: &Queue) {
-        let unplaceable: usize = queue.unplaceable_tasks();
-        if !queue.only_unplaceable() || self.told == Some((version, unplaceable)) {
+        let state = IdleState {
+            version,
+            unplaceable: queue.unplaceable_tasks(),
+            settled: queue.is_settled(),
+        };
+        if !queue.only_unplaceable() || self.told == Some(state) {
             return;
         }
-        self.told = Some((version, unplaceable));
-        let message = Message::Idle { worker: self.worker, version, unplaceable };
-        drop(self.messages.send(message));
+        self.told = Some(state);
+        drop(self.messages.send(Message::Idle { worker: self.worker, state }));
     }
 }

@@ -84,6 +84,7 @@ fn machines(file: &Path) -> Result<Vec<Machine>, LoadError> {
     let [name, cpu, memory] = table.find(["sn", "cpu_milli", "memory_mib"])?;
     let [gpu, model] = table.find(["gpu", "model"])?;
     let mut labels: HashMap<String, Labels> = HashMap::new();
+    let mut lines: HashMap<Text, u64> = HashMap::new();
     let mut machines = Vec::new();
     while let Some(row) = table.next_row()? {
         let capacity = Amounts::new([
@@ -98,6 +99,10 @@ fn machines(file: &Path) -> Result<Vec<Machine>, LoadError> {
             let shared =
                 labels.entry(model.to_owned()).or_insert_with(|| Labels::new([(GPU_MODEL, model)]));
             machine.labels = shared.clone();
+        }
+        if let Some(line) = lines.insert(machine.name.clone(), row.line()) {
+            let message = format!("{:?} is the name of a machine in line {line}", machine.name);
+            return Err(row.error(name, message));
         }
         machines.push(machine);
     }

@@ -313,7 +313,7 @@ fn open_input(file: &Path) -> io::Result<Box<dyn BufRead>> {
 }
 
 /// A failed read, in words for a user.
-fn describe(error: &io::Error) -> String {
+pub(crate) fn describe(error: &io::Error) -> String {
     match error.kind() {
         io::ErrorKind::UnexpectedEof => "the gzip data ends too early: the file is cut off".into(),
         io::ErrorKind::InvalidInput | io::ErrorKind::InvalidData => {

@@ -6,6 +6,7 @@
 
 use super::api::{Namespace, Node, Pod};
 use crate::workload::LoadError;
+use crate::workload::table::describe;
 use flate2::read::MultiGzDecoder;
 use serde::Deserialize;
 use serde_json::value::RawValue;
@@ -75,7 +76,8 @@ pub(super) fn read_text(file: &Path) -> Result<String, Fault> {
     let mut bytes = std::fs::read(file).map_err(cannot)?;
     if bytes.starts_with(&[0x1f, 0x8b]) {
         let mut plain = Vec::new();
-        MultiGzDecoder::new(bytes.as_slice()).read_to_end(&mut plain).map_err(cannot)?;
+        let read = MultiGzDecoder::new(bytes.as_slice()).read_to_end(&mut plain);
+        read.map_err(|error| Fault::file(describe(&error)))?;
         bytes = plain;
     }
     let text = String::from_utf8(bytes).map_err(|_| Fault::file("is not UTF-8 text"))?;

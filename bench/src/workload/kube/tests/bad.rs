@@ -22,7 +22,7 @@ fn text_that_is_no_json() {
     check(r#"{"kind":"List","items":["#, ":1: column 24: is not JSON: EOF while parsing a list");
     assert_eq!(read(b"\xff\xfe{").map(|_| ()), Err(": is not UTF-8 text".to_owned()));
     let broken = [0x1f, 0x8b, 8, 0, 0];
-    assert!(read(broken).unwrap_err().starts_with(": cannot be read: "));
+    assert!(read(broken).unwrap_err().starts_with(": the gzip data "));
 }
 
 #[test]

@@ -1,0 +1,70 @@
+//! Where a result goes: standard output and the files that the user named.
+//!
+//! A file is tried before the run, so that nobody waits for a result that cannot be written, but
+//! it is not touched before there is a result: bad input costs no earlier one.
+
+use std::fs::{self, OpenOptions};
+use std::io::{self, ErrorKind, Write};
+use std::path::{Path, PathBuf};
+
+/// Why a result cannot be written. One line for the user.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum OutputError {
+    /// Name another file, or make room.
+    #[error("{}: cannot write: {why}", file.display())]
+    Write { file: PathBuf, why: io::Error },
+    /// Name two files.
+    #[error("{}: is named twice, and would be overwritten", file.display())]
+    Twice { file: PathBuf },
+    /// Make room, or close the output instead.
+    #[error("standard output: cannot write: {0}")]
+    Stdout(io::Error),
+}
+
+/// Checks that each of `outputs` can be written, and is neither another one nor one of `inputs`.
+pub(crate) fn check(outputs: &[&Path], inputs: &[&Path]) -> Result<(), OutputError> {
+    for (i, file) in outputs.iter().enumerate() {
+        let mut others = outputs[..i].iter().chain(inputs);
+        if others.any(|other| is_same(file, other)) {
+            return Err(OutputError::Twice { file: file.to_path_buf() });
+        }
+        try_open(file).map_err(|why| OutputError::Write { file: file.to_path_buf(), why })?;
+    }
+    Ok(())
+}
+
+/// Writes a result to a file.
+pub(crate) fn write(file: &Path, text: &str) -> Result<(), OutputError> {
+    fs::write(file, text).map_err(|why| OutputError::Write { file: file.to_owned(), why })
+}
+
+/// Prints a result. A reader that has seen enough, such as `head`, is no error.
+pub(crate) fn print(text: &str) -> Result<(), OutputError> {
+    let mut stdout = io::stdout().lock();
+    match stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()) {
+        Err(why) if why.kind() != ErrorKind::BrokenPipe => Err(OutputError::Stdout(why)),
+        _ => Ok(()),
+    }
+}
+
+/// Whether two paths lead to one regular file.
+fn is_same(a: &Path, b: &Path) -> bool {
+    // Not `fs::metadata` of the inode: a file that is not there yet has none.
+    let whole = |file: &Path| fs::canonicalize(file).or_else(|_| std::path::absolute(file));
+    let is_special = fs::metadata(a).is_ok_and(|found| !found.is_file());
+    !is_special && matches!((whole(a), whole(b)), (Ok(a), Ok(b)) if a == b)
+}
+
+/// Opens a file for writing and leaves all as it was.
+fn try_open(file: &Path) -> io::Result<()> {
+    match fs::metadata(file) {
+        // A pipe or a device: to open it may block, and to close it tells its reader the end.
+        Ok(found) if !found.is_file() && !found.is_dir() => Ok(()),
+        Ok(_) => OpenOptions::new().append(true).open(file).map(drop),
+        Err(why) if why.kind() == ErrorKind::NotFound => {
+            OpenOptions::new().write(true).create_new(true).open(file)?;
+            fs::remove_file(file)
+        }
+        Err(why) => Err(why),
+    }
+}

@@ -1,0 +1,17 @@
+//! The one integration binary: `omega` as its users meet it, a process with arguments and files.
+//!
+//! - `runs.rs`: every kind of input and every way to run it, and what must hold of each result.
+//! - `traces.rs`: the published traces; skipped where they are not at hand.
+//! - `bad_input.rs`: what is at fault is told in one line, and costs no file.
+//! - `outputs.rs`: files, pipes and terminals that results go to.
+//!
+//! `process.rs` starts the process, `outcome.rs` reads its result.
+
+#![allow(clippy::unwrap_used, reason = "all of it is tests, helpers too")]
+
+mod bad_input;
+mod outcome;
+mod outputs;
+mod process;
+mod runs;
+mod traces;

@@ -1,0 +1,87 @@
+//! Starts `omega` in a folder of its own, and collects what it says.
+
+use flate2::Compression;
+use flate2::write::GzEncoder;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+use tempfile::TempDir;
+
+/// The command, started in `dir`, with nothing on its standard input.
+pub(crate) fn omega(dir: &Path) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_omega"));
+    command.current_dir(dir).stdin(Stdio::null());
+    command
+}
+
+/// What a process said and how it ended.
+#[derive(Debug)]
+pub(crate) struct Said {
+    pub(crate) code: Option<i32>,
+    pub(crate) stdout: String,
+    pub(crate) stderr: String,
+}
+
+impl From<Output> for Said {
+    fn from(output: Output) -> Said {
+        let text = |bytes| String::from_utf8(bytes).expect("omega prints UTF-8");
+        Said {
+            code: output.status.code(),
+            stdout: text(output.stdout),
+            stderr: text(output.stderr),
+        }
+    }
+}
+
+/// Runs `omega` with these arguments to its end.
+pub(crate) fn say(dir: &Path, arguments: &[&str]) -> Said {
+    omega(dir).args(arguments).output().expect("omega starts").into()
+}
+
+/// A folder that holds these files; those named `.gz` are compressed.
+pub(crate) fn folder(files: &[(&str, &str)]) -> TempDir {
+    let dir = tempfile::tempdir().unwrap();
+    for (name, content) in files {
+        let file = dir.path().join(name);
+        std::fs::create_dir_all(file.parent().unwrap()).unwrap();
+        let bytes = if name.ends_with(".gz") { gzip(content) } else { content.as_bytes().into() };
+        std::fs::write(file, bytes).unwrap();
+    }
+    dir
+}
+
+pub(crate) fn gzip(content: &str) -> Vec<u8> {
+    let mut encoder = GzEncoder::new(Vec::new(), Compression::fast());
+    encoder.write_all(content.as_bytes()).unwrap();
+    encoder.finish().unwrap()
+}
+
+/// The names of all in a folder, ascending.
+pub(crate) fn listing(dir: &Path) -> Vec<String> {
+    let entries = std::fs::read_dir(dir).unwrap();
+    let name = |entry: std::io::Result<std::fs::DirEntry>| entry.unwrap().file_name();
+    let mut names: Vec<String> =
+        entries.map(|entry| name(entry).to_string_lossy().into_owned()).collect();
+    names.sort();
+    names
+}
+
+/// A file of the workspace.
+pub(crate) fn workspace_file(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("..").join(name)
+}
+
+/// A folder of the public data, or `None` (said aloud) where it is not at hand.
+///
+/// The environment variable `OMEGA_DATA` names the folder of all data; without it, it is
+/// `shared/data` next to the workspace.
+pub(crate) fn data(name: &str) -> Option<PathBuf> {
+    let base =
+        std::env::var_os("OMEGA_DATA").map_or_else(|| workspace_file("../shared/data"), Into::into);
+    let dir = base.join(name);
+    if !dir.is_dir() {
+        println!("skipped: {} not found", dir.display());
+        return None;
+    }
+    Some(dir)
+}

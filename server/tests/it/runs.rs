@@ -1,0 +1,150 @@
+//! Every kind of input that needs no trace, and every way to run.
+
+use crate::outcome::{run, run_in};
+use crate::process::{folder, say, workspace_file};
+
+/// A synthetic cell that is placed in a moment.
+const SMALL: [&str; 4] = ["--synthetic", "200", "--hours", "1"];
+
+const MACHINES: &str = "name,cpu,memory,count,rack\nm,4,8Gi,10,r1\nbig,32,64Gi,,r2\n";
+const JOBS: &str = "name,count,cpu,memory,arrival_s,run_s,require\n\
+    web,4,1,1Gi,0,,\nwide,2,8,16Gi,1,,rack=r2\nhuge,3,99,1Gi,2,,\nshort,20,0.5,1Gi,3,1,\n\
+    late,1,1,1Gi,10,,\n";
+
+/// The arguments of a small synthetic run, and these.
+fn small(more: &[&'static str]) -> Vec<&'static str> {
+    [&["run"], &SMALL[..], more].concat()
+}
+
+#[test]
+fn a_synthetic_cell_is_placed() {
+    let outcome = run(&small(&[]), 1.0);
+    assert_eq!(outcome.number("machines"), 200);
+    assert_eq!(outcome.json["schedulers"].as_array().unwrap().len(), 4);
+    assert!(outcome.number("placements") > 0);
+}
+
+#[test]
+fn omega_alone_is_omega_run() {
+    let (alone, with_command) = (run(&SMALL, 1.0), run(&small(&[]), 1.0));
+    for field in ["name", "seed", "machines", "jobs", "tasks"] {
+        assert_eq!(alone.json[field], with_command.json[field], "{field}");
+    }
+}
+
+#[test]
+fn the_seed_makes_the_workload() {
+    let tasks = |seed| run(&small(&["--seed", seed]), 1.0).number("tasks");
+    assert_eq!(tasks("7"), tasks("7"));
+    assert_ne!(tasks("7"), tasks("8"));
+}
+
+#[test]
+fn every_way_to_run_ends_with_a_sound_result() {
+    let ways: [&[&str]; 10] = [
+        &["--all-or-nothing"],
+        &["--sequence-check"],
+        &["--all-or-nothing", "--sequence-check", "--claims", "1"],
+        &["--search", "full"],
+        &["--search", "sampled"],
+        &["--search", "indexed"],
+        &["--search", "adaptive", "--claims", "10000"],
+        &["--service", "4", "--batch", "8"],
+        &["--service", "1", "--batch", "1", "--claims", "1"],
+        &["--quiet", "--seed", "18446744073709551615"],
+    ];
+    for way in ways {
+        let outcome = run(&small(way), 1.0);
+        assert!(outcome.number("placements") > 0, "{way:?}");
+    }
+}
+
+#[test]
+fn a_kubernetes_cluster_is_placed_around_what_runs() {
+    let file = workspace_file("bench/examples/cluster.json");
+    let outcome = run(&["run", "--cluster", file.to_str().unwrap()], 1.0);
+    assert_eq!(outcome.number("machines"), 6);
+    assert_eq!(outcome.number("placed_at_start"), 15);
+    assert!(outcome.table.contains("\nran at the start  15 tasks\n"), "{}", outcome.table);
+    assert!(outcome.table.contains("\nnotes\n"), "{}", outcome.table);
+}
+
+#[test]
+fn two_tables_are_placed() {
+    let dir = folder(&[("m.csv", MACHINES), ("j.csv", JOBS)]);
+    let outcome = run_in(dir.path(), &["--machines", "m.csv", "--jobs", "j.csv"], 1.0);
+    assert_eq!(outcome.json["name"], "j");
+    assert_eq!(outcome.number("machines"), 11);
+    // All but the job whose tasks are larger than any machine; `short` is over before `late`.
+    let count = |field| outcome.number(field);
+    assert_eq!([count("tasks"), count("pending"), count("finished")], [30, 3, 20]);
+    let unplaced = &outcome.json["unplaced"];
+    assert_eq!((&unplaced[0]["example"], &unplaced[1]), (&"huge".into(), &().into()));
+}
+
+#[test]
+fn tables_come_in_any_dress() {
+    let windows = |text: &str| format!("\u{feff}{}", text.replace('\n', "\r\n"));
+    let (machines, jobs) = (windows(MACHINES), windows(JOBS));
+    let files = [("m.csv", &*machines), ("j.csv", &*jobs), ("m.gz", MACHINES), ("j.gz", JOBS)];
+    let dir = folder(&files);
+    for [machines, jobs] in [["m.csv", "j.csv"], ["m.gz", "j.gz"], ["m.csv", "j.gz"]] {
+        let outcome = run_in(dir.path(), &["--machines", machines, "--jobs", jobs], 1.0);
+        assert_eq!((outcome.number("tasks"), outcome.number("pending")), (30, 3));
+    }
+}
+
+#[test]
+fn a_cell_without_jobs_is_a_cell() {
+    let dir = folder(&[("m.csv", MACHINES), ("j.csv", "name,count,cpu,memory\n")]);
+    let outcome = run_in(dir.path(), &["--machines", "m.csv", "--jobs", "j.csv"], 1.0);
+    assert_eq!((outcome.number("tasks"), outcome.number("placements")), (0, 0));
+}
+
+#[test]
+fn a_gang_is_placed_whole_or_not_at_all() {
+    let machines = "name,cpu,memory\nm,4,8Gi\n";
+    let jobs = "name,count,cpu,memory,gang\nfits,2,1,1Gi,all\nwide,3,1,1Gi,all\n";
+    let dir = folder(&[("m.csv", machines), ("j.csv", jobs)]);
+    let outcome = run_in(dir.path(), &["--machines", "m.csv", "--jobs", "j.csv"], 1.0);
+    assert_eq!((outcome.number("placements"), outcome.number("pending")), (2, 3));
+}
+
+#[test]
+fn what_has_ended_makes_room_however_fast_the_run() {
+    // Each job fills the cell, and has ended long before the next one comes.
+    let jobs: String = (0..50).map(|i| format!("j{i},4,1,1Gi,{},10\n", i * 60)).collect();
+    let jobs = format!("name,count,cpu,memory,arrival_s,run_s\n{jobs}");
+    let dir = folder(&[("m.csv", "name,cpu,memory\nm,4,8Gi\n"), ("j.csv", &jobs)]);
+    let outcome = run_in(dir.path(), &["--machines", "m.csv", "--jobs", "j.csv"], 1.0);
+    let count = |field| outcome.number(field);
+    // Those of the last job run until after the end of the workload.
+    assert_eq!([count("placements"), count("pending"), count("finished")], [200, 0, 196]);
+}
+
+#[test]
+fn a_pace_lets_the_workloads_time_pass() {
+    let dir = folder(&[("m.csv", MACHINES), ("j.csv", JOBS)]);
+    let arguments = ["--machines", "m.csv", "--jobs", "j.csv", "--speed", "1000"];
+    let outcome = run_in(dir.path(), &arguments, 1.0);
+    // Ten seconds at a thousand times their speed take a hundredth of a second, or, on a busy
+    // processor, any time longer: only the lower bound holds everywhere.
+    let wall_s = outcome.json["wall_s"].as_f64().unwrap();
+    assert!(wall_s >= 0.01, "{wall_s}");
+    assert_eq!(outcome.json["workload_s"], 10.0);
+    let series = outcome.json["series"].as_array().unwrap();
+    let times = |field: &str| series.iter().map(|s| s[field].as_f64().unwrap()).collect::<Vec<_>>();
+    assert!(times("wall_s").is_sorted() && times("workload_s").is_sorted());
+}
+
+#[test]
+fn help_and_version_are_answers() {
+    let dir = folder(&[]);
+    for [argument, expected] in
+        [["--help", "Usage: omega"], ["--version", "omega "], ["-h", "--synthetic <N>"]]
+    {
+        let said = say(dir.path(), &[argument]);
+        assert_eq!((said.code, &*said.stderr), (Some(0), ""), "{argument}");
+        assert!(said.stdout.contains(expected), "{}", said.stdout);
+    }
+}
