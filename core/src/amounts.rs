@@ -171,11 +171,13 @@ fn display_bytes(bytes: u64) -> String {
 ///
 /// Invariant: no trailing zeros, so that equal amounts are equal values however they were made.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(from = "SmallVec<[u64; 4]>", into = "SmallVec<[u64; 4]>")]
+#[serde(from = "Vec<u64>", into = "SmallVec<[u64; 4]>")]
 pub struct Amounts(SmallVec<[u64; 4]>);
 
-impl From<SmallVec<[u64; 4]>> for Amounts {
-    fn from(values: SmallVec<[u64; 4]>) -> Amounts {
+/// Read through a `Vec`, which reserves little before it has read something: a `SmallVec` reserves
+/// whatever length the bytes claim.
+impl From<Vec<u64>> for Amounts {
+    fn from(values: Vec<u64>) -> Amounts {
         Amounts::new(values)
     }
 }

@@ -48,5 +48,9 @@ pub const LABELS_MAX: usize = 256;
 /// Bytes in a name, a label's key or its value.
 pub const TEXT_BYTES_MAX: usize = 512;
 
+/// Bytes of one command, on a wire or in a journal. The largest transaction has 400 kB; a job with
+/// more rules than this is a mistake.
+pub const COMMAND_BYTES_MAX: usize = 4 << 20;
+
 /// The largest overcommit factor of a compressible kind, in percent.
 pub const OVERCOMMIT_PERCENT_MAX: u32 = 1000;
