@@ -197,7 +197,7 @@ impl Queue {
     }
 
     /// Gives a job with pending tasks its turn, unless it has one or waits after a conflict.
-    fn wake(&mut self, id: JobId) {
+    pub fn wake(&mut self, id: JobId) {
         let Some(entry) = self.jobs.get(&id).filter(|entry| entry.waiting > 0) else { return };
         if matches!(entry.turn, Turn::None | Turn::Cooling(..) | Turn::Parked) {
             self.set_turn(id, Turn::Active);

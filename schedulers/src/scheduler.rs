@@ -145,6 +145,8 @@ pub struct Scheduler {
     /// A transaction whose outcome is unknown, to be sent again first.
     unknown: Option<Transaction>,
     decided: Vec<Decided>,
+    /// Jobs that found no room beside the claims of the open transaction.
+    missed: Vec<JobId>,
     /// Counts what may have made room although no machine has more: see [`Scheduler::news`].
     other_news: u64,
     crowding: Crowding,
@@ -159,6 +161,15 @@ struct Decided {
     job: JobId,
     asked: usize,
     placed: usize,
+    /// How many there was room for in the transaction: if all of it was used, tasks may be left for
+    /// which there is room in the cell, of this group or the next.
+    most: usize,
+}
+
+impl Decided {
+    fn found_no_room(&self) -> bool {
+        self.placed < self.asked && self.placed < self.most
+    }
 }
 
 impl Scheduler {
@@ -184,6 +195,7 @@ impl Scheduler {
             settings,
             unknown: None,
             decided: Vec::new(),
+            missed: Vec::new(),
             other_news: 0,
             crowding: Crowding::default(),
             tasks: Vec::new(),
@@ -314,14 +326,22 @@ impl Scheduler {
             let decided = self.decide_job((id, &job), room);
             observer.decided(id, decided.asked, decided.placed);
             match decided.placed {
-                0 => drop(self.queue.end(id, self.no_room(), now)),
+                0 => self.missed_out(id, now),
                 _ => self.decided.push(decided),
             }
         }
     }
 
+    /// A job found no room, maybe because of claims that will be refused.
+    fn missed_out(&mut self, id: JobId, now: Nanos) {
+        self.queue.end(id, self.no_room(), now);
+        if self.view.open_claims() > 0 {
+            self.missed.push(id);
+        }
+    }
+
     fn decide_job(&mut self, (id, job): (JobId, &Arc<Job>), room: usize) -> Decided {
-        let mut decided = Decided { job: id, asked: 0, placed: 0 };
+        let mut decided = Decided { job: id, asked: 0, placed: 0, most: room };
         let mut tasks = std::mem::take(&mut self.tasks);
         let mut placed_tasks = Vec::new();
         for index in 0..job.groups.len() {
@@ -381,8 +401,7 @@ impl Scheduler {
                 // Nothing was taken, or the next sync tells what was.
                 self.view.abandon(&txn);
                 self.queue.put_back(txn.claims.iter().map(|claim| claim.task));
-                self.end_turns(now, &[]);
-                self.other_news += 1;
+                self.end_turns(now, Some(&[]));
                 Err(error)
             }
         }
@@ -413,20 +432,26 @@ impl Scheduler {
             self.queue.put_back(back.map(|(_, task)| task));
             refused.dedup();
         }
-        self.end_turns(now, &refused);
-        // What was refused gave its room back to the view: another job may have missed it.
-        self.other_news += u64::from(conflicts > 0);
+        self.end_turns(now, (conflicts > 0).then_some(&refused));
         self.crowding.note(txn.claims.len(), crowded);
         Step { placed: txn.claims.len() - conflicts, conflicts, idle: false }
     }
 
-    /// Ends the turns of the jobs in the transaction; `refused` had claims refused.
-    fn end_turns(&mut self, now: Nanos, refused: &[JobId]) {
+    /// Ends the turns of the jobs in the transaction. If claims were refused, these jobs are at
+    /// fault, and the room went back to the view: whoever missed it tries again at once. If that
+    /// one waited too, it would wake with those at fault, and miss the room again.
+    fn end_turns(&mut self, now: Nanos, refused: Option<&[JobId]>) {
+        for job in self.missed.drain(..) {
+            if refused.is_some() {
+                self.queue.wake(job);
+            }
+        }
+        let at_fault = refused.unwrap_or_default();
         let mut decided = std::mem::take(&mut self.decided);
         for part in decided.drain(..) {
             let verdict = match () {
-                () if refused.contains(&part.job) => Verdict::Conflict,
-                () if part.placed < part.asked => self.no_room(),
+                () if at_fault.contains(&part.job) => Verdict::Conflict,
+                () if part.found_no_room() && refused.is_none() => self.no_room(),
                 () => Verdict::More,
             };
             if !self.queue.end(part.job, verdict, now) {

@@ -156,6 +156,21 @@ fn resized_groups_are_followed_by_deltas_and_by_snapshots() {
 }
 
 #[test]
+fn a_group_without_room_does_not_keep_the_next_from_it() {
+    let cell = cell(&[8]);
+    let mut two = job("two", 2, 9);
+    let mut small = TaskGroup::new(4, Amounts::new([1000]));
+    small.name = "small".into();
+    two.groups.push(small);
+    let id = submit(&cell, two);
+    let settings = Settings { claims_max: 1, ..Settings::new("default") };
+    let mut scheduler = Scheduler::new(&cell, Profile::batch(), settings).unwrap();
+    assert_eq!(run(&mut scheduler, &cell, 0), 4);
+    assert_eq!(scheduler.queue().unplaceable(), [(id, 2)]);
+    assert_settled(&mut scheduler, &cell, LONG);
+}
+
+#[test]
 fn workers_divide_jobs_without_overlap() {
     let cell = cell(&[64, 64, 64]);
     let jobs: Vec<JobId> = (0..10).map(|i| submit(&cell, job(&format!("j{i}"), 2, 1))).collect();
