@@ -16,6 +16,8 @@ mod claims;
 mod examples;
 mod histories;
 mod placement;
+mod placement_plugins;
+mod placement_world;
 mod pool;
 mod scheduler;
 mod scheduler_faults;

@@ -131,7 +131,9 @@ fn room_that_only_seemed_taken() {
     let other = submit(&cell, job("other", 2, 1));
     let mut scheduler = scheduler(&cell, "default");
     // The job over its quota comes first each time, and waits a second at most.
-    (0..40).for_each(|i| drop(run(&mut scheduler, &cell, i * 300_000_000)));
+    for i in 0..40 {
+        run(&mut scheduler, &cell, i * 300_000_000);
+    }
     assert_eq!(placed(&cell, other), 2);
     assert_settled(&mut scheduler, &cell, 2 * LONG);
 }
@@ -147,7 +149,9 @@ fn a_job_that_is_refused_for_another_one() {
     let granularity = Granularity::AllOrNothing;
     let settings = Settings { granularity, ..Settings::new("default") };
     let mut scheduler = Scheduler::new(&cell, Profile::batch(), settings).unwrap();
-    (0..40).for_each(|i| drop(run(&mut scheduler, &cell, i * 1_000_000_000)));
+    for i in 0..40 {
+        run(&mut scheduler, &cell, i * 1_000_000_000);
+    }
     assert_eq!(placed(&cell, other), 2);
     assert_settled(&mut scheduler, &cell, 100 * LONG);
 }
