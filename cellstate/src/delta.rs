@@ -120,6 +120,12 @@ pub struct Delta {
 }
 
 impl Delta {
+    /// Whether it changes what runs where, as far as a rule about other tasks looks at it.
+    #[must_use]
+    pub fn changes_rules(&self) -> bool {
+        !self.counts.is_empty() || !self.trackers.is_empty()
+    }
+
     fn clear(&mut self) {
         if self.full {
             // As large as the cell: the next one will hardly need as much again.

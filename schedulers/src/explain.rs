@@ -26,6 +26,7 @@ pub struct Explanation {
 pub fn explain(view: &View, profile: &Profile, group: GroupRef) -> Explanation {
     let mut explanation = Explanation::default();
     let tasks = tasks(view, group);
+    let filters: Vec<_> = profile.filters().filter(|filter| filter.applies(&tasks)).collect();
     for row in (0..view.rows()).filter(|row| view.machine(*row).is_some()) {
         explanation.machines += 1;
         match view.judge(row, group) {
@@ -42,7 +43,7 @@ pub fn explain(view: &View, profile: &Profile, group: GroupRef) -> Explanation {
             }
         }
         let (block, bit) = (view.block(row / BLOCK), 1 << (row % BLOCK));
-        match profile.filters().find(|filter| filter.filter(&tasks, block, bit) == 0) {
+        match filters.iter().find(|filter| filter.filter(&tasks, block, bit) & bit == 0) {
             Some(filter) => add(&mut explanation.filtered, filter.name()),
             None => explanation.feasible += 1,
         }

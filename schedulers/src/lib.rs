@@ -43,6 +43,7 @@
 //! [`Settings`]. In reading order: [`plugin`], [`plugins`], [`profile`], [`search`], [`place`],
 //! [`queue`], [`scheduler`], [`pool`], [`explain`](mod@explain).
 
+mod crowding;
 pub mod explain;
 pub mod place;
 pub mod plugin;

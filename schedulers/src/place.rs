@@ -53,6 +53,9 @@ impl Placer {
         (group, tasks): (GroupRef, &[TaskId]),
         rng: &mut impl Rng,
     ) -> usize {
+        if tasks.is_empty() {
+            return 0;
+        }
         let request =
             Request { profile, group, search: how.search, tasks: tasks.len(), home: how.home };
         if tasks.len() == 1 || self.depends_on_others(view, profile, group) {
@@ -101,17 +104,19 @@ impl Placer {
         self.heap.clear();
         self.heap.extend(found.drain(..));
         let active = request.profile.active(&tasks(view, request.group));
-        for (placed, task) in ids.iter().enumerate() {
-            let Some(mut best) = self.heap.peek_mut() else { return placed };
+        let mut placed = 0;
+        while placed < ids.len() {
+            let Some(mut best) = self.heap.peek_mut() else { break };
             let row = best.row as usize;
-            let claimed = view.claim(*task, view.machine_id(row), request.group);
+            let claimed = view.claim(ids[placed], view.machine_id(row), request.group);
             debug_assert!(claimed.is_ok(), "the filters allowed what the judge refuses");
+            placed += usize::from(claimed.is_ok());
             match score_again(view, &active, request.group, row) {
                 Some(score) if claimed.is_ok() => best.score = score,
                 _ => drop(PeekMut::pop(best)),
             }
         }
-        ids.len()
+        placed
     }
 }
 

@@ -67,6 +67,12 @@ impl<'scope, O: Observer + Send + 'scope> Pool<'scope, O> {
         }
     }
 
+    /// How many workers have not ended yet: less than there were when the cell refused some.
+    #[must_use]
+    pub fn running(&self) -> usize {
+        self.workers.iter().filter(|worker| !worker.is_finished()).count()
+    }
+
     /// Ends the workers, and gives back what they had.
     ///
     /// # Panics

@@ -1,6 +1,6 @@
 //! Which plugins a scheduler asks, and how much each score counts.
 
-use crate::plugin::{Filter, Score, Tasks};
+use crate::plugin::{Filter, Reads, Score, Tasks};
 use crate::plugins::{
     AvoidMarked, Balanced, LeastAllocated, MachineAffinity, MostAllocated, PackedCards,
     PreferredAffinity, ResourcesFit, Schedulable, SpreadWishes, Taints, TaskRules,
@@ -84,7 +84,14 @@ impl Profile {
         self.filters.iter().map(|filter| &**filter)
     }
 
-    /// Has the view keep what the scores read.
+    /// Whether the answer of some filter depends on these facts.
+    #[must_use]
+    pub fn filters_read(&self, facts: Reads) -> bool {
+        self.filters.iter().any(|filter| filter.reads().includes(facts))
+    }
+
+    /// Has the view keep what the scores read, as far as it knows the kinds: call it again after a
+    /// full delta.
     pub fn prepare(&self, view: &mut View) {
         for (score, _) in &self.scores {
             score.shares().iter().for_each(|kind| view.keep_inverse(*kind));
@@ -133,7 +140,7 @@ impl Active<'_> {
     pub fn feasible(&self, tasks: &Tasks<'_>, block: Block<'_>, among: u64) -> u64 {
         let mut word = among;
         for filter in &self.filters {
-            word = filter.filter(tasks, block, word);
+            word &= filter.filter(tasks, block, word);
             if word == 0 {
                 break;
             }
@@ -174,7 +181,7 @@ impl Active<'_> {
     /// Whether some plugin's answer for one machine depends on what runs on others.
     #[must_use]
     pub fn reads_other_machines(&self) -> bool {
-        let other = crate::plugin::Reads::OTHER_MACHINES;
+        let other = Reads::OTHER_MACHINES;
         self.filters.iter().any(|filter| filter.reads().includes(other))
             || self.scores.iter().any(|(score, _)| score.reads().includes(other))
     }

@@ -5,12 +5,12 @@
 //!   new job ──▶ active ────────────────────────────────────▶ placed, or
 //!                 ▲  ▲                                        │
 //!                 │  └── time is up ── waiting ◀── conflict ──┤
-//!                 └─ room came free ── parked ◀ cooling ◀ no room┘
+//!                 └─ news of room ──── parked ◀ cooling ◀ no room┘
 //! ```
 //!
-//! Jobs of higher precedence go first, then older ones. What found no room waits until some
-//! machine has more room than before, and after each failure in vain a little longer, so that a
-//! job that cannot be placed costs less and less.
+//! Jobs of higher precedence go first, then older ones. What found no room waits until something
+//! changed that may have made some, and after each failure in vain a little longer, so that a job
+//! that cannot be placed costs less and less.
 
 use crate::turns::Turns;
 use foldhash::fast::FixedState;
@@ -60,9 +60,9 @@ enum Turn {
     Deciding,
     /// Not before this time.
     Waiting(Nanos),
-    /// It found no room when the view's count of freed room was this; not before this time.
+    /// It found no room when the count of news was this; not before this time.
     Cooling(Nanos, u64),
-    /// It found no room, and none came free since.
+    /// It found no room, and there were no news since.
     Parked,
 }
 
@@ -87,10 +87,10 @@ pub enum Verdict {
     More,
     /// Claims were refused.
     Conflict,
-    /// There was no room, when the view's count of freed room was this.
+    /// There was no room, when the count of news was this.
     NoRoom {
-        /// See `View::freed`.
-        freed: u64,
+        /// See [`Queue::next`].
+        news: u64,
     },
 }
 
@@ -113,7 +113,7 @@ pub struct Queue {
     waiting: BTreeSet<(Nanos, JobId)>,
     cooling: BTreeSet<(Nanos, JobId)>,
     parked: BTreeSet<JobId>,
-    freed: u64,
+    news: u64,
     tasks: usize,
 }
 
@@ -169,6 +169,11 @@ impl Queue {
         jobs
     }
 
+    /// Every job that it knows, in no order.
+    pub fn ids(&self) -> impl Iterator<Item = JobId> {
+        self.jobs.keys().copied()
+    }
+
     /// Forgets everything, before a full delta.
     pub fn clear(&mut self) {
         *self = Queue::default();
@@ -177,7 +182,9 @@ impl Queue {
     /// Adds a job whose tasks are all pending, or notes that a known one changed.
     pub fn add_job(&mut self, id: JobId, job: Arc<Job>) {
         if let Some(entry) = self.jobs.get_mut(&id) {
+            // What was refused may fit now: a group has tasks more, or a share another size.
             entry.job = job;
+            self.wake(id);
             return;
         }
         let mut tasks = SmallVec::new();
@@ -192,7 +199,15 @@ impl Queue {
         self.tasks += waiting;
         let entry = Entry { job, tasks, pending, waiting, turn: Turn::None, failures: 0 };
         self.jobs.insert(id, entry);
-        self.set_turn(id, Turn::Active);
+        self.wake(id);
+    }
+
+    /// Gives a job with pending tasks its turn, unless it has one or waits after a conflict.
+    pub fn wake(&mut self, id: JobId) {
+        let Some(entry) = self.jobs.get(&id).filter(|entry| entry.waiting > 0) else { return };
+        if matches!(entry.turn, Turn::None | Turn::Cooling(..) | Turn::Parked) {
+            self.set_turn(id, Turn::Active);
+        }
     }
 
     /// Drops a job that has ended.
@@ -233,9 +248,7 @@ impl Queue {
                 entry.list(task.index);
                 entry.waiting += 1;
                 self.tasks += 1;
-                if entry.turn == Turn::None {
-                    self.set_turn(task.job, Turn::Active);
-                }
+                self.wake(task.job);
             }
             (before, _) if before.is_pending() => {
                 entry.waiting -= 1;
@@ -248,18 +261,19 @@ impl Queue {
         }
     }
 
-    /// The job whose turn it is, after waking those whose time has come or for which room came
-    /// free (`freed`: see `View::freed`).
-    pub fn next(&mut self, now: Nanos, freed: u64) -> Option<JobId> {
+    /// The job whose turn it is, after waking those whose time has come. Jobs that found no room
+    /// wake when `news` is another number than before: the caller counts in it whatever may make
+    /// room.
+    pub fn next(&mut self, now: Nanos, news: u64) -> Option<JobId> {
         while let Some((_, id)) = self.waiting.first().filter(|(until, _)| *until <= now) {
             let id = *id;
             self.set_turn(id, Turn::Active);
         }
         while let Some((until, id)) = self.cooling.first().copied().filter(|c| c.0 <= now) {
-            let unchanged = self.jobs[&id].turn == Turn::Cooling(until, freed);
+            let unchanged = self.jobs[&id].turn == Turn::Cooling(until, news);
             self.set_turn(id, if unchanged { Turn::Parked } else { Turn::Active });
         }
-        if std::mem::replace(&mut self.freed, freed) != freed {
+        if std::mem::replace(&mut self.news, news) != news {
             for id in std::mem::take(&mut self.parked) {
                 self.set_turn(id, Turn::Active);
             }
@@ -321,9 +335,9 @@ impl Queue {
                     n => Turn::Waiting(now + backoff(n - 2)),
                 }
             }
-            Verdict::NoRoom { freed } => {
+            Verdict::NoRoom { news } => {
                 entry.failures += 1;
-                Turn::Cooling(now + backoff(entry.failures - 1), freed)
+                Turn::Cooling(now + backoff(entry.failures - 1), news)
             }
         };
         let pending = entry.waiting > 0;
@@ -405,7 +419,7 @@ mod tests {
         queue.add_job(JobId(0), job(0, 2));
         queue.begin(JobId(0));
         assert_eq!(queue.next(0, 7), None, "it is being decided");
-        queue.end(JobId(0), Verdict::NoRoom { freed: 7 }, 0);
+        queue.end(JobId(0), Verdict::NoRoom { news: 7 }, 0);
         assert!(queue.only_unplaceable());
         assert_eq!(queue.next(0, 8), None, "too early");
         assert!(!queue.is_settled(), "it is tried later");
@@ -413,7 +427,7 @@ mod tests {
         assert!(queue.is_settled());
         assert_eq!(queue.next(BACKOFF_MIN, 7), None, "nothing came free");
         assert_eq!(queue.next(BACKOFF_MIN, 8), Some(JobId(0)));
-        queue.end(JobId(0), Verdict::NoRoom { freed: 8 }, 0);
+        queue.end(JobId(0), Verdict::NoRoom { news: 8 }, 0);
         assert_eq!(queue.next(BACKOFF_MIN, 9), None);
         assert_eq!(queue.next(2 * BACKOFF_MIN, 9), Some(JobId(0)));
     }

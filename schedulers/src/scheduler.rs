@@ -13,7 +13,9 @@
 //! comes in with the step, the seed with the settings. Whoever drives it (a thread, a simulator)
 //! can measure it through an [`Observer`].
 
+use crate::crowding::{Crowding, is_of_a_place};
 use crate::place::{Placement, Placer};
+use crate::plugin::Reads;
 use crate::profile::Profile;
 use crate::queue::{Nanos, Queue, Verdict};
 use crate::search::{Home, Search};
@@ -140,12 +142,17 @@ pub struct Scheduler {
     placer: Placer,
     rng: Pcg64,
     settings: Settings,
-    /// Transactions whose outcome is unknown, to be sent again first.
+    /// A transaction whose outcome is unknown, to be sent again first.
     unknown: Option<Transaction>,
     decided: Vec<Decided>,
+    /// Jobs that found no room beside the claims of the open transaction.
+    missed: Vec<JobId>,
+    /// Counts what may have made room although no machine has more: see [`Scheduler::news`].
+    other_news: u64,
     crowding: Crowding,
     tasks: Vec<TaskId>,
-    ended: Vec<JobId>,
+    /// Jobs of which what the view compiled is out of date.
+    stale: Vec<JobId>,
 }
 
 /// A job's part of the open transaction.
@@ -154,6 +161,15 @@ struct Decided {
     job: JobId,
     asked: usize,
     placed: usize,
+    /// How many there was room for in the transaction: if all of it was used, tasks may be left for
+    /// which there is room in the cell, of this group or the next.
+    most: usize,
+}
+
+impl Decided {
+    fn found_no_room(&self) -> bool {
+        self.placed < self.asked && self.placed < self.most
+    }
 }
 
 impl Scheduler {
@@ -179,9 +195,11 @@ impl Scheduler {
             settings,
             unknown: None,
             decided: Vec::new(),
+            missed: Vec::new(),
+            other_news: 0,
             crowding: Crowding::default(),
             tasks: Vec::new(),
-            ended: Vec::new(),
+            stale: Vec::new(),
         })
     }
 
@@ -197,6 +215,13 @@ impl Scheduler {
         &self.queue
     }
 
+    /// How far it has widened its choice because its claims conflict: 0 is not at all, and each
+    /// level doubles the number of machines that it chooses among.
+    #[must_use]
+    pub fn crowding(&self) -> u32 {
+        self.crowding.level()
+    }
+
     /// Its settings.
     #[must_use]
     pub fn settings(&self) -> &Settings {
@@ -206,7 +231,7 @@ impl Scheduler {
     /// Why the tasks of a group of a job find no machine now.
     #[must_use]
     pub fn explain(&mut self, job: JobId, group: usize) -> Option<crate::explain::Explanation> {
-        let spec = self.queue.job(job)?.clone();
+        let spec = self.queue.job(job).filter(|job| group < job.groups.len())?.clone();
         let group = self.view.compile(job, &spec, group);
         Some(crate::explain::explain(&self.view, &self.profile, group))
     }
@@ -222,7 +247,13 @@ impl Scheduler {
         observer: &mut impl Observer,
     ) -> Result<Step, HandleError> {
         if let Some(txn) = self.unknown.take() {
-            return self.submit(cell, txn, now, observer);
+            let answer = cell.commit(&txn);
+            if answer == Err(HandleError::Unavailable) {
+                // This time nothing was done; what became of the first time is as unknown as ever.
+                self.unknown = Some(txn);
+                return Err(HandleError::Unavailable);
+            }
+            return self.answered(txn, answer, now, observer);
         }
         self.sync(cell)?;
         self.decide(now, observer);
@@ -236,37 +267,53 @@ impl Scheduler {
         let mut txn = self.view.take_transaction();
         txn.granularity = self.settings.granularity;
         txn.check = self.settings.check;
-        self.submit(cell, txn, now, observer)
+        let answer = cell.commit(&txn);
+        self.answered(txn, answer, now, observer)
     }
 
     fn sync(&mut self, cell: &(impl CellHandle + ?Sized)) -> Result<(), HandleError> {
         self.view.sync(cell)?;
         let delta = self.view.delta();
+        self.stale.clear();
         if delta.full {
+            // It does not tell which jobs ended: what is still there is compiled again.
+            self.stale.extend(self.queue.ids());
+            self.stale.sort_unstable();
             self.queue.clear();
         }
-        self.ended.clear();
         for change in &delta.jobs {
+            if self.queue.job(change.id).is_some() {
+                self.stale.push(change.id);
+            }
             match &change.job {
                 Some(job) => self.queue.add_job(change.id, job.clone()),
-                None => {
-                    self.queue.remove_job(change.id);
-                    self.ended.push(change.id);
-                }
+                None => self.queue.remove_job(change.id),
             }
         }
         delta.tasks.iter().for_each(|change| self.queue.set_task(change));
-        for job in &self.ended {
+        // A rule may now allow what it forbade: what ran there ended, or what it wants there runs.
+        let rules = delta.changes_rules();
+        let loads = !delta.loads.is_empty() && self.profile.filters_read(Reads::LOAD);
+        self.other_news += u64::from(rules || loads);
+        if delta.full {
+            self.profile.prepare(&mut self.view);
+        }
+        for job in &self.stale {
             self.view.forget_job(*job);
         }
         Ok(())
+    }
+
+    /// Counts what may make room: while it stays the same, what found no room would find none.
+    fn news(&self) -> u64 {
+        self.view.freed() + self.other_news
     }
 
     /// Places jobs on the view until the transaction is full or no job has its turn.
     fn decide(&mut self, now: Nanos, observer: &mut impl Observer) {
         let limit = self.settings.claims_max.clamp(1, TRANSACTION_ITEMS_MAX);
         while self.view.open_claims() < limit {
-            let Some(id) = self.queue.next(now, self.view.freed()) else { return };
+            let Some(id) = self.queue.next(now, self.news()) else { return };
             let Some(job) = self.queue.job(id).cloned() else { return };
             let room = match job.gang_min {
                 None => limit - self.view.open_claims(),
@@ -279,14 +326,22 @@ impl Scheduler {
             let decided = self.decide_job((id, &job), room);
             observer.decided(id, decided.asked, decided.placed);
             match decided.placed {
-                0 => drop(self.queue.end(id, self.no_room(), now)),
+                0 => self.missed_out(id, now),
                 _ => self.decided.push(decided),
             }
         }
     }
 
+    /// A job found no room, maybe because of claims that will be refused.
+    fn missed_out(&mut self, id: JobId, now: Nanos) {
+        self.queue.end(id, self.no_room(), now);
+        if self.view.open_claims() > 0 {
+            self.missed.push(id);
+        }
+    }
+
     fn decide_job(&mut self, (id, job): (JobId, &Arc<Job>), room: usize) -> Decided {
-        let mut decided = Decided { job: id, asked: 0, placed: 0 };
+        let mut decided = Decided { job: id, asked: 0, placed: 0, most: room };
         let mut tasks = std::mem::take(&mut self.tasks);
         let mut placed_tasks = Vec::new();
         for index in 0..job.groups.len() {
@@ -316,23 +371,24 @@ impl Scheduler {
     }
 
     fn no_room(&self) -> Verdict {
-        Verdict::NoRoom { freed: self.view.freed() }
+        Verdict::NoRoom { news: self.news() }
     }
 
     /// The placement of the settings, wider while many claims conflict.
     fn placement(&self) -> Placement {
-        let near_best = self.settings.placement.near_best.max(1) << self.crowding.level();
+        let near_best = self.settings.placement.near_best.max(1);
+        let near_best = near_best.saturating_mul(1 << self.crowding.level());
         Placement { near_best, ..self.settings.placement }
     }
 
-    fn submit(
+    fn answered(
         &mut self,
-        cell: &(impl CellHandle + ?Sized),
         txn: Transaction,
+        answer: Result<Commit, HandleError>,
         now: Nanos,
         observer: &mut impl Observer,
     ) -> Result<Step, HandleError> {
-        match cell.commit(&txn) {
+        match answer {
             Ok(commit) => {
                 observer.committed(&txn, &commit);
                 Ok(self.settle(&txn, &commit, now))
@@ -345,7 +401,7 @@ impl Scheduler {
                 // Nothing was taken, or the next sync tells what was.
                 self.view.abandon(&txn);
                 self.queue.put_back(txn.claims.iter().map(|claim| claim.task));
-                self.end_turns(now, &[]);
+                self.end_turns(now, Some(&[]));
                 Err(error)
             }
         }
@@ -354,33 +410,48 @@ impl Scheduler {
     fn settle(&mut self, txn: &Transaction, commit: &Commit, now: Nanos) -> Step {
         self.view.settle(txn, commit);
         let mut refused: SmallVec<[JobId; 8]> = SmallVec::new();
+        let mut crowded = 0;
         for (index, claim) in txn.claims.iter().enumerate() {
             match commit.conflict_of_claim(index) {
                 None => self.queue.placed(claim.task),
                 // It was placed or ended in the meantime: the next sync tells.
                 Some(Reason::TaskPlaced | Reason::TaskEnded | Reason::UnknownTask) => {}
-                Some(_) => refused.push(claim.task.job),
+                // Not its job's fault: if that waited too, it would wake with the one at fault.
+                Some(Reason::OthersConflict) => {}
+                Some(reason) => {
+                    crowded += usize::from(is_of_a_place(reason));
+                    refused.push(claim.task.job);
+                }
             }
         }
-        if !refused.is_empty() {
+        let conflicts = commit.conflicts.len();
+        if conflicts > 0 {
+            // All of them: what was placed in the meantime may be pending again by now.
             let back = txn.claims.iter().map(|claim| claim.task).enumerate();
             let back = back.filter(|(index, _)| commit.conflict_of_claim(*index).is_some());
             self.queue.put_back(back.map(|(_, task)| task));
             refused.dedup();
         }
-        self.end_turns(now, &refused);
-        let conflicts = commit.conflicts.len();
-        self.crowding.note(txn.claims.len(), conflicts);
+        self.end_turns(now, (conflicts > 0).then_some(&refused));
+        self.crowding.note(txn.claims.len(), crowded);
         Step { placed: txn.claims.len() - conflicts, conflicts, idle: false }
     }
 
-    /// Ends the turns of the jobs in the transaction; `refused` had claims refused.
-    fn end_turns(&mut self, now: Nanos, refused: &[JobId]) {
+    /// Ends the turns of the jobs in the transaction. If claims were refused, these jobs are at
+    /// fault, and the room went back to the view: whoever missed it tries again at once. If that
+    /// one waited too, it would wake with those at fault, and miss the room again.
+    fn end_turns(&mut self, now: Nanos, refused: Option<&[JobId]>) {
+        for job in self.missed.drain(..) {
+            if refused.is_some() {
+                self.queue.wake(job);
+            }
+        }
+        let at_fault = refused.unwrap_or_default();
         let mut decided = std::mem::take(&mut self.decided);
         for part in decided.drain(..) {
             let verdict = match () {
-                () if refused.contains(&part.job) => Verdict::Conflict,
-                () if part.placed < part.asked => self.no_room(),
+                () if at_fault.contains(&part.job) => Verdict::Conflict,
+                () if part.found_no_room() && refused.is_none() => self.no_room(),
                 () => Verdict::More,
             };
             if !self.queue.end(part.job, verdict, now) {
@@ -390,40 +461,5 @@ impl Scheduler {
             }
         }
         self.decided = decided;
-    }
-}
-
-/// How often claims conflict lately, and what follows: schedulers that meet often spread wider.
-#[derive(Clone, Copy, Debug, Default)]
-struct Crowding {
-    claims: usize,
-    conflicts: usize,
-    level: u32,
-}
-
-/// Claims after which the conflict rate is looked at: at one in twenty, 50 of them are expected
-/// to conflict, so chance alone does not move the level.
-const CROWDING_WINDOW: usize = 1000;
-
-/// Six doublings: 64 times as many machines to choose among.
-const CROWDING_LEVEL_MAX: u32 = 6;
-
-impl Crowding {
-    fn note(&mut self, claims: usize, conflicts: usize) {
-        self.claims += claims;
-        self.conflicts += conflicts;
-        if self.claims < CROWDING_WINDOW {
-            return;
-        }
-        if self.conflicts * 20 > self.claims {
-            self.level = (self.level + 1).min(CROWDING_LEVEL_MAX);
-        } else if self.conflicts * 100 < self.claims {
-            self.level = self.level.saturating_sub(1);
-        }
-        (self.claims, self.conflicts) = (0, 0);
-    }
-
-    fn level(self) -> u32 {
-        self.level
     }
 }

@@ -233,20 +233,21 @@ impl Scan<'_, '_> {
     }
 }
 
-/// A full search by all threads of rayon's pool. The result does not depend on their number.
+/// A full search by all threads of rayon's pool. The result is that of one thread, whatever their
+/// number: the parts are walked and put together in the order of a walk from the start around.
 fn scan_parallel(tasks: &Tasks<'_>, active: &Active<'_>, start: usize, into: &mut Candidates) {
     let blocks = tasks.view.blocks();
     let scan = Scan { tasks, active, start };
-    let parts: Vec<Candidates> = (0..blocks.div_ceil(PARALLEL_BLOCKS / 4))
-        .into_par_iter()
-        .map(|part| {
-            let from = part * (PARALLEL_BLOCKS / 4);
-            let mut found = Candidates::default();
-            let to = (from + PARALLEL_BLOCKS / 4).min(blocks);
-            scan.range(from..to, usize::MAX, true, &mut found);
-            found
-        })
-        .collect();
+    let part = |from: usize, end: usize| from..(from + PARALLEL_BLOCKS / 4).min(end);
+    let before = (0..start).step_by(PARALLEL_BLOCKS / 4).map(|from| part(from, start));
+    let after = (start..blocks).step_by(PARALLEL_BLOCKS / 4).map(|from| part(from, blocks));
+    let ranges: Vec<_> = after.chain(before).collect();
+    let walk = |range: std::ops::Range<usize>| {
+        let mut found = Candidates::default();
+        scan.range(range, usize::MAX, true, &mut found);
+        found
+    };
+    let parts: Vec<Candidates> = ranges.into_par_iter().map(walk).collect();
     for mut part in parts {
         into.found.append(&mut part.found);
         into.misled.append(&mut part.misled);

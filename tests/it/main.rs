@@ -4,14 +4,26 @@
 //! - `views.rs`, `claims.rs`: views keep up, judge as the cell does, and keep their claims.
 //! - `scripts.rs`: behaviour over several steps, as text in `tests/scripts/`.
 //! - `traps.rs`: what wants more than a script.
+//! - `placement.rs`: what schedulers propose, compared with doing it the long way.
+//! - `scheduler.rs`, `scheduler_wakes.rs`, `scheduler_faults.rs`: the loop, step by step.
+//! - `pool.rs`, `examples.rs`: the loop on threads; the examples of `omega-schedulers`.
 //! - `threads.rs`: schedulers on threads.
 //! - `tidy.rs`: the repository's own rules.
 
 #![allow(clippy::unwrap_used, reason = "all of it is tests, helpers too")]
 
 mod claims;
+mod examples;
 mod histories;
+mod placement;
+mod placement_plugins;
+mod placement_world;
+mod pool;
+mod scheduler;
+mod scheduler_faults;
+mod scheduler_wakes;
 mod scripts;
+mod small;
 mod threads;
 mod tidy;
 mod traps;

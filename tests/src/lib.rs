@@ -11,9 +11,11 @@
 //! - [`random`]: commands by the dice, the sensible and the senseless.
 //! - [`compare`]: everything that is public of a cell and of its twin, side by side.
 //! - [`history`]: runs a history on both, and makes one that fails short.
+//! - [`faulty`]: a cell behind a connection that breaks.
 //! - [`script`]: a small language for behaviour over several steps.
 
 pub mod compare;
+pub mod faulty;
 pub mod history;
 pub mod random;
 pub mod script;

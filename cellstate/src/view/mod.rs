@@ -170,7 +170,11 @@ impl View {
             let more = self.columns.set(*slot as usize, &delta.free[i * kinds..][..kinds]);
             self.freed += u64::from(more);
         }
-        self.cards.extend(delta.cards.iter().copied());
+        for (slot, cards) in &delta.cards {
+            let before = self.cards.insert(*slot, *cards);
+            let more = |before: Cards| cards.left().iter().zip(before.left()).any(|(a, b)| a > b);
+            self.freed += u64::from(before.is_none_or(more));
+        }
         self.loads.extend(delta.loads.iter().cloned());
         self.apply_rules(delta);
         if unanswered {

@@ -1,0 +1,45 @@
+//! Conflicts as a signal: schedulers that meet often choose more widely.
+
+use omega_core::Reason;
+
+/// Whether a claim was refused because of where it was to go: elsewhere it might have been taken.
+pub(crate) fn is_of_a_place(reason: Reason) -> bool {
+    !matches!(reason, Reason::QuotaExceeded(_) | Reason::GangIncomplete)
+}
+
+/// How often claims conflict lately, and what follows: schedulers that meet often spread wider.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Crowding {
+    claims: usize,
+    conflicts: usize,
+    level: u32,
+}
+
+/// Claims after which the conflict rate is looked at: at one in twenty, 50 of them are expected
+/// to conflict, so chance alone does not move the level.
+const CROWDING_WINDOW: usize = 1000;
+
+/// Six doublings: 64 times as many machines to choose among.
+const CROWDING_LEVEL_MAX: u32 = 6;
+
+impl Crowding {
+    /// Notes the answer to a transaction.
+    pub(crate) fn note(&mut self, claims: usize, conflicts: usize) {
+        self.claims += claims;
+        self.conflicts += conflicts;
+        if self.claims < CROWDING_WINDOW {
+            return;
+        }
+        if self.conflicts * 20 > self.claims {
+            self.level = (self.level + 1).min(CROWDING_LEVEL_MAX);
+        } else if self.conflicts * 100 < self.claims {
+            self.level = self.level.saturating_sub(1);
+        }
+        (self.claims, self.conflicts) = (0, 0);
+    }
+
+    /// How many times the choice is doubled.
+    pub(crate) fn level(self) -> u32 {
+        self.level
+    }
+}

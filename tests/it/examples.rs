@@ -1,0 +1,17 @@
+//! The examples of `omega-schedulers` print what their readers are told.
+
+#[path = "../../schedulers/examples/custom_scheduler.rs"]
+mod custom_scheduler;
+#[path = "../../schedulers/examples/custom_score.rs"]
+mod custom_score;
+
+#[test]
+fn a_custom_score_decides_where_tasks_go() {
+    let report = "db/0 is on best\ndb/1 is on best\ndb/2 is on good\n";
+    assert_eq!(custom_score::run().unwrap(), report);
+}
+
+#[test]
+fn a_custom_scheduler_needs_a_view_and_a_handle() {
+    assert_eq!(custom_scheduler::run().unwrap(), "a: 5 tasks\nb: 2 tasks\nc: 0 tasks\n");
+}

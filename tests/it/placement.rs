@@ -1,0 +1,265 @@
+//! What schedulers propose, compared with doing it the long way: one task at a time, one machine
+//! at a time, by the judge alone.
+
+use crate::placement_plugins::Silent;
+use crate::placement_world::{PROFILES, World};
+use crate::small;
+use omega_cellstate::{BLOCK, Cell, GroupRef, SharedCell, View};
+use omega_core::{Amounts, JobId, Kinds, Machine, SchedulerId, TaskGroup, TaskId};
+use omega_schedulers::search::{Candidate, Candidates, Request, search};
+use omega_schedulers::{Home, Placement, Placer, Profile, Search, explain};
+use proptest::prelude::*;
+use rand::SeedableRng;
+use rand_pcg::Pcg64Mcg;
+
+/// Chance from a seed.
+pub(crate) fn rng(seed: u64) -> Pcg64Mcg {
+    Pcg64Mcg::seed_from_u64(seed)
+}
+
+/// A home of no blocks: then every search starts at the first block.
+const FIXED: Home = Home { index: 0, of: u32::MAX };
+
+const SEARCHES: [Search; 4] = [
+    Search::Full,
+    Search::Sampled { feasible: 3 },
+    Search::Indexed { feasible: 3 },
+    Search::Adaptive,
+];
+
+pub(crate) fn how(search: Search) -> Placement {
+    Placement { search, near_best: 1, home: FIXED }
+}
+
+/// The best machine of a full search now.
+fn best(view: &mut View, profile: &Profile, group: GroupRef) -> Option<(i32, u32)> {
+    let mut candidates = Candidates::default();
+    let request = Request { profile, group, search: Search::Full, tasks: 1, home: FIXED };
+    search(view, request, &mut rng(0), &mut candidates);
+    candidates.found.iter().max().map(|best| (best.score, best.row))
+}
+
+/// The score that a machine has now, whatever the search finds.
+fn score_of(view: &View, profile: &Profile, group: GroupRef, row: usize) -> i32 {
+    let tasks = omega_schedulers::search::tasks(view, group);
+    profile.active(&tasks).scores(&tasks, view.block(row / BLOCK), u64::MAX)[row % BLOCK]
+}
+
+/// The rows that the open claims are on, in order.
+pub(crate) fn claimed(view: &mut View) -> Vec<u32> {
+    let txn = view.take_transaction();
+    view.abandon(&txn);
+    txn.claims.iter().map(|claim| claim.machine.slot).collect()
+}
+
+fn one_by_one(
+    view: &mut View,
+    profile: &Profile,
+    (group, tasks): (GroupRef, &[TaskId]),
+) -> Vec<(i32, u32)> {
+    let mut chosen = Vec::new();
+    for task in tasks {
+        let Some((score, row)) = best(view, profile, group) else { break };
+        assert_eq!(score, score_of(view, profile, group, row as usize));
+        view.claim(*task, view.machine_id(row as usize), group).expect("it is feasible");
+        chosen.push((score, row));
+    }
+    view.drop_claims(chosen.len());
+    chosen
+}
+
+/// (a) The scores of a batch, task by task: claimed again in its order, each machine is scored
+/// just before its claim.
+fn check_batch(seed: u64, machines: usize, count: u32) {
+    let mut world = World::new(seed, machines);
+    (0..20).for_each(|_| world.churn());
+    let mut group = world.random_group();
+    group.count = count;
+    let group = world.submit(group);
+    let tasks = world.tasks(count);
+    for profile in PROFILES {
+        let profile = profile();
+        let view = &mut world.view;
+        let expected = one_by_one(view, &profile, (group, &tasks));
+        let mut rng = rng(seed);
+        let mut placer = Placer::default();
+        let how = how(Search::Full);
+        let placed = placer.place(view, (&profile, how), (group, &tasks), &mut rng);
+        let rows = claimed(view);
+        assert_eq!(placed, rows.len());
+        let mut chosen = Vec::new();
+        for (task, row) in tasks.iter().zip(rows) {
+            chosen.push((score_of(view, &profile, group, row as usize), row));
+            view.claim(*task, view.machine_id(row as usize), group).expect("it was claimed before");
+        }
+        view.drop_claims(chosen.len());
+        assert_eq!(chosen, expected, "seed {seed} {profile:?}: batch, one by one");
+    }
+}
+
+/// (b) Rules about other tasks: what is proposed is taken, and is what a greedy scheduler places
+/// that asks the judge about each machine in turn.
+fn check_rules(seed: u64, machines: usize) {
+    let mut world = World::new(seed, machines);
+    for round in 0..8 {
+        let group = world.ruled_group();
+        let count = group.count;
+        let group = world.submit(group);
+        let tasks = world.tasks(count);
+        let view = &mut world.view;
+        let mut greedy = Vec::new();
+        for task in &tasks {
+            let Some(row) = (0..view.rows()).find(|row| view.judge(*row, group).is_ok()) else {
+                break;
+            };
+            view.claim(*task, view.machine_id(row), group).expect("the judge allowed it");
+            greedy.push(row as u32);
+        }
+        view.drop_claims(greedy.len());
+        let mut rng = rng(seed);
+        let profile = PROFILES[round % 3]();
+        let what = (&profile, how(Search::Full));
+        let placed = Placer::default().place(view, what, (group, &tasks), &mut rng);
+        let feasible = (0..view.rows()).any(|row| view.judge(row, group).is_ok());
+        assert!(placed == tasks.len() || !feasible, "seed {seed}: it stopped too early");
+        if round % 3 == 0 {
+            assert_eq!(claimed(view), greedy, "seed {seed}: first fit, greedy");
+            Placer::default().place(view, what, (group, &tasks), &mut rng);
+        }
+        world.commit();
+    }
+}
+
+/// (c), (d) Every search finds only what is feasible, and something if there is anything; the
+/// explanation adds up and agrees.
+fn check_searches(seed: u64, machines: usize) {
+    let mut world = World::new(seed, machines);
+    let mut rng = rng(seed);
+    let mut candidates = Candidates::default();
+    for _ in 0..25 {
+        world.churn();
+        let group = match world.dice.chance(50) {
+            true => world.random_group(),
+            false => world.ruled_group(),
+        };
+        let group = world.submit(group);
+        let profile = Profile::service().with_filter(Silent);
+        let view = &mut world.view;
+        let feasible: Vec<u32> = (0..view.rows())
+            .filter(|row| view.judge(*row, group).is_ok())
+            .map(|r| r as u32)
+            .collect();
+        let explanation = explain(view, &profile, group);
+        let refused: usize = explanation.refused.iter().map(|(_, count)| count).sum();
+        assert_eq!(explanation.filtered, [], "the judge and the filters agree");
+        assert_eq!(explanation.feasible, feasible.len());
+        assert_eq!(explanation.machines, refused + feasible.len());
+        assert_eq!(explanation.machines, machines);
+        for search_kind in SEARCHES {
+            let home = Home { index: world.dice.below(4) as u32, of: 4 };
+            let request = Request { profile: &profile, group, search: search_kind, tasks: 1, home };
+            search(view, request, &mut rng, &mut candidates);
+            let mut found: Vec<u32> = candidates.found.iter().map(|c| c.row).collect();
+            found.sort_unstable();
+            assert!(found.iter().all(|row| feasible.binary_search(row).is_ok()), "seed {seed}");
+            assert_eq!(found.is_empty(), feasible.is_empty(), "seed {seed} {search_kind:?}");
+            assert!(search_kind != Search::Full || found == feasible, "seed {seed}");
+            assert!(found.windows(2).all(|pair| pair[0] < pair[1]), "each machine once");
+        }
+    }
+}
+
+/// The same seed gives the same claims, whatever the search and however wide the choice.
+fn check_seeds(seed: u64, machines: usize, near_best: u32) {
+    let run = || {
+        let mut world = World::new(seed, machines);
+        let mut rng = rng(seed);
+        let mut all = Vec::new();
+        for search in SEARCHES {
+            for count in [1, 9] {
+                let mut group = world.random_group();
+                group.count = count;
+                let group = world.submit(group);
+                let tasks = world.tasks(count);
+                let profile = Profile::service();
+                let how = Placement { search, near_best, home: Home::EVERYWHERE };
+                let what = (&profile, how);
+                Placer::default().place(&mut world.view, what, (group, &tasks), &mut rng);
+                all.push(claimed(&mut world.view));
+            }
+        }
+        all
+    };
+    assert_eq!(run(), run());
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(200) })]
+
+    #[test]
+    fn a_batch_is_placed_as_its_tasks_would_be_one_by_one(
+        seed in any::<u64>(), machines in 1usize..300, count in 1u32..80,
+    ) {
+        check_batch(seed, machines, count);
+    }
+
+    #[test]
+    fn what_is_proposed_under_rules_is_taken(seed in any::<u64>(), machines in 1usize..90) {
+        check_rules(seed, machines);
+    }
+
+    #[test]
+    fn every_search_finds_what_is_feasible(seed in any::<u64>(), machines in 1usize..400) {
+        check_searches(seed, machines);
+    }
+
+    #[test]
+    fn the_same_seed_gives_the_same_claims(
+        seed in any::<u64>(), machines in 1usize..300, near_best in 1u32..20,
+    ) {
+        check_seeds(seed, machines, near_best);
+    }
+}
+
+#[test]
+fn no_tasks_need_no_machine() {
+    let mut world = World::new(1, 10);
+    let mut group = world.random_group();
+    group.request = Amounts::zero();
+    let group = world.submit(group);
+    let what = (&Profile::batch(), how(Search::Full));
+    let placed = Placer::default().place(&mut world.view, what, (group, &[]), &mut rng(1));
+    assert_eq!((placed, world.view.open_claims()), (0, 0));
+}
+
+/// (f) More than 1,024 blocks are scanned by several threads: as by one.
+#[test]
+fn a_very_large_cell_is_scanned_as_by_one_thread() {
+    let cell = SharedCell::new(Cell::new(Kinds::standard()));
+    let machine =
+        |i: u64| Machine::new(format!("m{i}"), Amounts::new([i * 7919 % 64_000, 1 << 30]));
+    for i in 0..70_000 {
+        small::add_machine(&cell, machine(i));
+    }
+    let group = TaskGroup::new(1, Amounts::new([40_000]));
+    let id = small::submit(&cell, omega_core::Job::batch("j", group));
+    let job = cell.read(|cell| cell.job(id).unwrap().clone());
+    let mut view = View::new(SchedulerId(0), 0);
+    view.sync(&cell).unwrap();
+    let profile = Profile::service();
+    profile.prepare(&mut view);
+    let group = view.compile(JobId(0), &job, 0);
+    let mut scan = |search_kind, threads: usize| -> Vec<Candidate> {
+        let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
+        let home = Home { index: 2, of: 5 };
+        let request = Request { profile: &profile, group, search: search_kind, tasks: 1, home };
+        let mut found = Candidates::default();
+        pool.install(|| search(&mut view, request, &mut rng(7), &mut found));
+        found.found
+    };
+    let expected = scan(Search::Indexed { feasible: u32::MAX }, 1);
+    assert!(expected.len() > 20_000);
+    for threads in [1, 2, 5] {
+        assert!(scan(Search::Full, threads) == expected, "with {threads} threads");
+    }
+}

@@ -1,0 +1,133 @@
+//! Plugins of a user's own: in either form they decide alike, and none is asked in vain.
+
+use crate::placement::{claimed, how, rng};
+use crate::placement_world::World;
+use omega_cellstate::{BLOCK, Block};
+use omega_core::KindId;
+use omega_schedulers::{
+    Filter, MachineFilter, MachineRef, MachineScore, PerMachine, Placer, Profile, Reads, SCORE_MAX,
+    Score, Search, Tasks, explain,
+};
+use proptest::prelude::*;
+
+/// A filter that has nothing to say, and must not be asked.
+pub(crate) struct Silent;
+
+impl Filter for Silent {
+    fn name(&self) -> &'static str {
+        "silent"
+    }
+
+    fn reads(&self) -> Reads {
+        Reads::DESCRIPTION
+    }
+
+    fn applies(&self, _: &Tasks<'_>) -> bool {
+        false
+    }
+
+    fn filter(&self, _: &Tasks<'_>, _: Block<'_>, _: u64) -> u64 {
+        0
+    }
+}
+
+/// Odd machines with two cores left.
+struct Odd;
+
+impl MachineFilter for Odd {
+    fn name(&self) -> &'static str {
+        "odd"
+    }
+
+    fn allows(&self, _: &Tasks<'_>, machine: MachineRef<'_>) -> bool {
+        machine.id().slot % 2 == 1 && machine.free(KindId::CPU) >= 2000
+    }
+}
+
+impl Filter for Odd {
+    fn name(&self) -> &'static str {
+        "odd"
+    }
+
+    fn reads(&self) -> Reads {
+        Reads::AMOUNTS | Reads::DESCRIPTION
+    }
+
+    fn filter(&self, _: &Tasks<'_>, block: Block<'_>, among: u64) -> u64 {
+        let cpu = block.free(KindId::CPU).iter().enumerate();
+        let enough =
+            cpu.filter(|(_, free)| **free >= 2000).fold(0, |word, (lane, _)| word | 1 << lane);
+        among & enough & 0xAAAA_AAAA_AAAA_AAAA
+    }
+}
+
+/// The more memory is left, the better; beyond the worst and the best in places.
+struct Roomy;
+
+fn roomy(memory: i64) -> i32 {
+    (memory >> 30) as i32 * 300 - 500
+}
+
+impl MachineScore for Roomy {
+    fn name(&self) -> &'static str {
+        "roomy"
+    }
+
+    fn score(&self, _: &Tasks<'_>, machine: MachineRef<'_>) -> i32 {
+        roomy(machine.free(KindId::MEMORY))
+    }
+}
+
+impl Score for Roomy {
+    fn name(&self) -> &'static str {
+        "roomy"
+    }
+
+    fn reads(&self) -> Reads {
+        Reads::AMOUNTS
+    }
+
+    fn score(&self, _: &Tasks<'_>, block: Block<'_>, _: u64, scores: &mut [i32; BLOCK]) {
+        for (score, free) in scores.iter_mut().zip(block.free(KindId::MEMORY)) {
+            *score = roomy(*free).clamp(0, SCORE_MAX);
+        }
+    }
+}
+
+/// (e) A plugin about one machine decides as the columnar one does.
+fn check_forms(seed: u64, machines: usize, count: u32) {
+    let mut world = World::new(seed, machines);
+    (0..10).for_each(|_| world.churn());
+    let mut group = world.random_group();
+    group.count = count;
+    let group = world.submit(group);
+    let tasks = world.tasks(count);
+    let columnar = Profile::batch().with_filter(Odd).with_score(Roomy, 2);
+    let simple = Profile::batch().with_filter(PerMachine(Odd)).with_score(PerMachine(Roomy), 2);
+    let mut place = |profile: &Profile| {
+        let what = (profile, how(Search::Full));
+        Placer::default().place(&mut world.view, what, (group, &tasks), &mut rng(seed));
+        claimed(&mut world.view)
+    };
+    let rows = place(&columnar);
+    assert_eq!(rows, place(&simple));
+    assert!(rows.iter().all(|row| row % 2 == 1));
+    let explanation = explain(&world.view, &columnar, group);
+    assert_eq!(explanation, explain(&world.view, &simple, group));
+    let sum = |counts: Vec<usize>| counts.into_iter().sum::<usize>();
+    let refused = sum(explanation.refused.iter().map(|(_, count)| *count).collect());
+    let filtered = sum(explanation.filtered.iter().map(|(_, count)| *count).collect());
+    assert_eq!(explanation.machines, refused + filtered + explanation.feasible);
+    assert_eq!(explanation.feasible == 0, rows.is_empty());
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(100) })]
+
+    #[test]
+    fn a_plugin_about_one_machine_decides_as_a_columnar_one(
+        seed in any::<u64>(), machines in 1usize..200, count in 1u32..40,
+    ) {
+        check_forms(seed, machines, count);
+    }
+}

@@ -1,0 +1,176 @@
+//! Random cells for tests of placement: machines of a few sizes, partly filled.
+
+use crate::small;
+use omega_cellstate::{CellHandle, GroupRef, SharedCell, View};
+use omega_core::{
+    Amounts, CardRequest, JobId, LabelSelector, Labels, Machine, MachineSelector, Port, Preferred,
+    Requirement, Spread, Taint, TaintEffect, TaskGroup, TaskId, TaskRule, TaskSelector, Tenants,
+    Toleration, TolerationOperator, TopologyLevel, WhenUnsatisfiable,
+};
+use omega_schedulers::Profile;
+use omega_tests::random::Dice;
+
+/// The built-in profiles: first fit, service, batch.
+pub(crate) const PROFILES: [fn() -> Profile; 3] =
+    [Profile::first_fit, Profile::service, Profile::batch];
+
+/// A cell of random machines, partly filled, with a view of it.
+pub(crate) struct World {
+    pub(crate) cell: SharedCell,
+    pub(crate) view: View,
+    pub(crate) dice: Dice,
+    jobs: Vec<JobId>,
+}
+
+impl World {
+    pub(crate) fn new(seed: u64, machines: usize) -> World {
+        let mut dice = Dice::new(seed);
+        let cell = small::cell(&[]);
+        for i in 0..machines {
+            small::add_machine(&cell, random_machine(&mut dice, i));
+        }
+        let (id, number) = cell.register("s".into()).unwrap();
+        let mut view = View::new(id, number);
+        view.sync(&cell).unwrap();
+        for profile in PROFILES {
+            profile().prepare(&mut view);
+        }
+        World { cell, view, dice, jobs: Vec::new() }
+    }
+
+    /// Submits a job, which the view compiles.
+    pub(crate) fn submit(&mut self, group: TaskGroup) -> GroupRef {
+        let name = format!("j{}", self.jobs.len());
+        let id = small::submit(&self.cell, omega_core::Job::batch(name, group));
+        self.jobs.push(id);
+        self.view.sync(&self.cell).unwrap();
+        let job = self.cell.read(|cell| cell.job(id).unwrap().clone());
+        self.view.compile(id, &job, 0)
+    }
+
+    pub(crate) fn tasks(&self, count: u32) -> Vec<TaskId> {
+        let job = *self.jobs.last().expect("a job was submitted");
+        (0..count).map(|index| small::task(job, index)).collect()
+    }
+
+    /// Commits what is claimed, and expects that the cell takes all of it.
+    pub(crate) fn commit(&mut self) {
+        if self.view.open_claims() == 0 {
+            return;
+        }
+        let txn = self.view.take_transaction();
+        let commit = self.cell.commit(&txn).unwrap();
+        assert_eq!(commit.conflicts, [], "the cell is quiet");
+        self.view.settle(&txn, &commit);
+        self.view.sync(&self.cell).unwrap();
+        self.cell.read(|cell| cell.audit_no_overcommit()).expect("the cell is right");
+    }
+
+    /// Places some tasks anywhere, and lets some others end.
+    pub(crate) fn churn(&mut self) {
+        let mut group = self.random_group();
+        group.count = 1 + self.dice.below(8) as u32;
+        let tasks = group.count;
+        let group = self.submit(group);
+        for task in self.tasks(tasks) {
+            let machine = self.view.machine_id(self.dice.below(self.view.rows()));
+            let _ = self.view.claim(task, machine, group);
+        }
+        self.commit();
+        if self.dice.chance(30) {
+            let job = *self.dice.pick(&self.jobs);
+            self.cell.apply(omega_core::Command::KillJob { job }).unwrap();
+            self.view.sync(&self.cell).unwrap();
+        }
+    }
+
+    /// Without rules about other tasks.
+    pub(crate) fn random_group(&mut self) -> TaskGroup {
+        let dice = &mut self.dice;
+        let request = [500 * dice.below(9) as u64, (dice.below(9) as u64) << 30];
+        let mut group = TaskGroup::new(1, Amounts::new(request));
+        if dice.chance(25) {
+            let milli_each = *dice.pick(&[1000, 300, 500]);
+            group.cards = Some(CardRequest { count: 1, milli_each });
+        }
+        if dice.chance(25) {
+            group.rules.affinity.required = Some(vec![MachineSelector::label("disk", "ssd")]);
+        }
+        for (zone, weight) in [("z0", 3), ("z1", 1)] {
+            if dice.chance(25) {
+                let machines = MachineSelector::label("zone", zone);
+                group.rules.affinity.preferred.push(Preferred { weight, machines });
+            }
+        }
+        if dice.chance(40) {
+            group.rules.tolerations.push(Toleration {
+                key: None,
+                operator: TolerationOperator::Exists,
+                value: "".into(),
+                effect: None,
+            });
+        }
+        group
+    }
+
+    /// With one or two rules about other tasks.
+    pub(crate) fn ruled_group(&mut self) -> TaskGroup {
+        let mut group = self.random_group();
+        group.count = 1 + self.dice.below(12) as u32;
+        group.labels = Labels::new([("app", *self.dice.pick(&["a", "b"]))]);
+        for _ in 0..1 + self.dice.below(2) {
+            let rule = random_rule(&mut self.dice);
+            group.rules.tasks.push(rule);
+        }
+        if self.dice.chance(25) {
+            group.rules.ports.push(Port::tcp(80));
+        }
+        group
+    }
+}
+
+fn random_machine(dice: &mut Dice, index: usize) -> Machine {
+    // A few sizes, so that there are ties.
+    let cores = *dice.pick(&[1, 4, 4, 8, 16]);
+    let gib = *dice.pick(&[4, 16, 16, 64]);
+    let mut machine = Machine::new(format!("m{index}"), Amounts::new([cores * 1000, gib << 30]));
+    machine.labels = Labels::new([
+        ("zone", *dice.pick(&["z0", "z1", "z2"])),
+        ("disk", *dice.pick(&["ssd", "hdd"])),
+    ]);
+    machine.cards = *dice.pick(&[0, 0, 1, 4]);
+    if dice.chance(20) {
+        let effect = *dice.pick(&[TaintEffect::NoSchedule, TaintEffect::PreferNoSchedule]);
+        machine.taints = [Taint { key: "old".into(), value: "".into(), effect }].into();
+    }
+    machine
+}
+
+fn random_rule(dice: &mut Dice) -> TaskRule {
+    let requirements = vec![Requirement::equals("app", *dice.pick(&["a", "b"]))];
+    let labels = LabelSelector { requirements };
+    let of = match dice.below(3) {
+        0 => TaskSelector::SameGroup,
+        _ => TaskSelector::Labels { tenants: Tenants::Any, labels },
+    };
+    let level = match dice.chance(50) {
+        true => TopologyLevel::Machine,
+        false => TopologyLevel::Label("zone".into()),
+    };
+    match dice.below(6) {
+        0 => TaskRule::AntiAffinity { from: of, level },
+        1 => TaskRule::Affinity { with: of, level },
+        2 => TaskRule::MaxPerDomain { of, level, count: 1 + dice.below(3) as u32 },
+        3 => TaskRule::MaxShare { level, percent: 50 },
+        _ => TaskRule::Spread(Spread {
+            of,
+            level,
+            skew_max: 1 + dice.below(2) as u32,
+            domains_min: 0,
+            when: match dice.chance(60) {
+                true => WhenUnsatisfiable::DoNotSchedule,
+                false => WhenUnsatisfiable::ScheduleAnyway,
+            },
+        }),
+    }
+}

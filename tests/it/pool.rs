@@ -1,0 +1,140 @@
+//! The pool: schedulers on threads of their own, over a connection that breaks.
+
+use crate::small::{add_machine, amounts, assert_settled, job, placed, submit};
+use omega_cellstate::{Cell, CellHandle, Delta, HandleError, Interest, SharedCell};
+use omega_core::{
+    Commit, JobId, Kinds, Machine, SchedulerId, Text, Transaction, TransactionError, Version,
+};
+use omega_schedulers::{Clock, Nanos, Observer, Pool, Profile, Scheduler, Settings, Unobserved};
+use omega_tests::faulty::FaultyCell;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::mpsc::{Sender, channel};
+
+/// A clock that goes a tenth of a millisecond forward whenever it is looked at.
+#[derive(Default)]
+struct Ticks(AtomicU64);
+
+impl Clock for Ticks {
+    fn now(&self) -> Nanos {
+        self.0.fetch_add(100_000, Ordering::Relaxed)
+    }
+}
+
+/// Counts what all workers placed together, and tells when it is enough.
+struct Count<'a> {
+    placed: &'a AtomicUsize,
+    wanted: usize,
+    done: Sender<()>,
+}
+
+impl Observer for Count<'_> {
+    fn committed(&mut self, txn: &Transaction, commit: &Commit) {
+        let taken = txn.claims.len() - commit.conflicts.len();
+        if self.placed.fetch_add(taken, Ordering::SeqCst) + taken == self.wanted {
+            self.done.send(()).unwrap();
+        }
+    }
+}
+
+fn workers(cell: &impl CellHandle, count: u32) -> Vec<Scheduler> {
+    let worker = |index| {
+        let settings = Settings { claims_max: 7, ..Settings::worker("default", index, count) };
+        Scheduler::new(cell, Profile::service(), settings).unwrap()
+    };
+    (0..count).map(worker).collect()
+}
+
+fn large_cell() -> SharedCell {
+    let cell = SharedCell::new(Cell::with_change_limit(Kinds::standard(), 200));
+    for i in 0..50 {
+        add_machine(&cell, Machine::new(format!("m{i}"), amounts(40)));
+    }
+    cell
+}
+
+#[test]
+fn four_workers_place_every_task_once_over_a_connection_that_breaks() {
+    let cell = large_cell();
+    let handle = FaultyCell::new(&cell, 11, 20);
+    let clock = Ticks::default();
+    let total = AtomicUsize::new(0);
+    let (done, all_placed) = channel();
+    // As many tasks as there is room for.
+    let jobs: Vec<JobId> = (0..40).map(|i| submit(&cell, job(&format!("j{i}"), 50, 1))).collect();
+    let mut ended = std::thread::scope(|scope| {
+        let observer = || Count { placed: &total, wanted: 2000, done: done.clone() };
+        let schedulers = workers(&handle, 4).into_iter().map(|s| (s, observer())).collect();
+        let pool = Pool::start(scope, &handle, &clock, schedulers);
+        pool.wake();
+        all_placed.recv().unwrap();
+        pool.stop()
+    });
+    handle.heal();
+    assert!(jobs.iter().all(|job| placed(&cell, *job) == 50));
+    cell.read(|cell| cell.audit_no_overcommit()).expect("the cell is right");
+    for worker in &mut ended {
+        assert_eq!(worker.error, None);
+        assert_settled(&mut worker.scheduler, &cell, u64::MAX / 2);
+    }
+    assert_eq!(total.into_inner(), 2000, "each claim was told as taken once");
+}
+
+#[test]
+fn a_pool_stops_while_it_works_and_while_it_sleeps() {
+    let cell = large_cell();
+    let clock = Ticks::default();
+    for tasks in [0, 2000] {
+        if tasks > 0 {
+            submit(&cell, job("large", tasks, 1));
+        }
+        let ended = std::thread::scope(|scope| {
+            let schedulers = workers(&cell, 3).into_iter().map(|s| (s, Unobserved)).collect();
+            Pool::start(scope, &cell, &clock, schedulers).stop()
+        });
+        assert_eq!(ended.len(), 3);
+        assert!(ended.iter().all(|worker| worker.error.is_none()));
+    }
+}
+
+/// A cell that judges nothing, because it takes every transaction for an old one.
+struct Refusing(SharedCell);
+
+impl CellHandle for Refusing {
+    fn register(&self, name: Text) -> Result<(SchedulerId, u64), HandleError> {
+        self.0.register(name)
+    }
+
+    fn sync(&self, since: Version, of: &Interest, delta: &mut Delta) -> Result<(), HandleError> {
+        self.0.sync(since, of, delta)
+    }
+
+    fn commit(&self, txn: &Transaction) -> Result<Commit, HandleError> {
+        Err(TransactionError::AnswerExpired(txn.id).into())
+    }
+}
+
+#[test]
+fn a_worker_that_is_refused_ends_with_the_error_and_loses_nothing() {
+    let cell = Refusing(large_cell());
+    submit(&cell.0, job("j", 5, 1));
+    let clock = Ticks::default();
+    let mut ended = std::thread::scope(|scope| {
+        let schedulers = workers(&cell, 2).into_iter().map(|s| (s, Unobserved)).collect();
+        let pool = Pool::start(scope, &cell, &clock, schedulers);
+        while pool.running() > 1 {
+            std::thread::yield_now();
+        }
+        pool.wake();
+        pool.stop()
+    });
+    // The other worker has no jobs, and went on looking for some.
+    assert_eq!(ended.len(), 2);
+    assert_eq!(ended[1].error, None);
+    assert!(matches!(
+        ended[0].error,
+        Some(HandleError::Refused(TransactionError::AnswerExpired(_)))
+    ));
+    assert_eq!(ended[0].scheduler.queue().pending_tasks(), 5);
+    assert_settled(&mut ended[0].scheduler, &cell.0, u64::MAX / 2);
+    assert_eq!(placed(&cell.0, JobId(0)), 5);
+}

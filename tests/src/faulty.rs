@@ -1,0 +1,127 @@
+//! A cell behind a connection that breaks: requests and answers are lost, refused and delayed.
+
+use crate::random::Dice;
+use omega_cellstate::{CellHandle, Delta, HandleError, Interest, SharedCell};
+use omega_core::{Commit, SchedulerId, Text, Transaction, Version};
+use std::collections::VecDeque;
+use std::sync::{Mutex, MutexGuard};
+
+/// What happens to one transaction on its way.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fault {
+    /// It is judged, and the answer arrives.
+    None,
+    /// It is turned away: nothing was done.
+    Refused,
+    /// It is lost, and its sender does not know.
+    RequestLost,
+    /// It is judged, and the answer is lost.
+    AnswerLost,
+    /// It seems lost, but is judged some time later.
+    Delayed,
+}
+
+const FAULTS: [Fault; 4] = [Fault::Refused, Fault::RequestLost, Fault::AnswerLost, Fault::Delayed];
+
+/// A handle with faults, by script and then by the dice. Share it by reference.
+#[derive(Debug)]
+pub struct FaultyCell {
+    cell: SharedCell,
+    /// Guards the faults; taken before the cell's lock, if both are.
+    state: Mutex<State>,
+}
+
+#[derive(Debug)]
+struct State {
+    dice: Dice,
+    percent: usize,
+    script: VecDeque<Fault>,
+    delayed: Vec<Transaction>,
+    sent: Vec<Transaction>,
+}
+
+impl FaultyCell {
+    /// A handle that breaks in so many cases of a hundred.
+    #[must_use]
+    pub fn new(cell: &SharedCell, seed: u64, percent: usize) -> FaultyCell {
+        let state = State {
+            dice: Dice::new(seed),
+            percent,
+            script: VecDeque::new(),
+            delayed: Vec::new(),
+            sent: Vec::new(),
+        };
+        FaultyCell { cell: cell.clone(), state: Mutex::new(state) }
+    }
+
+    /// A handle with these faults for the next transactions, and none after.
+    #[must_use]
+    pub fn scripted(cell: &SharedCell, faults: &[Fault]) -> FaultyCell {
+        let handle = FaultyCell::new(cell, 0, 0);
+        handle.state().script.extend(faults);
+        handle
+    }
+
+    /// Breaks no more; what was delayed arrives now.
+    pub fn heal(&self) {
+        let mut state = self.state();
+        state.percent = 0;
+        state.script.clear();
+        state.delayed.drain(..).for_each(|txn| drop(self.cell.commit(&txn)));
+    }
+
+    /// Every transaction that was sent, also in vain.
+    #[must_use]
+    pub fn sent(&self) -> Vec<Transaction> {
+        self.state().sent.clone()
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().expect("no thread panics with the lock held")
+    }
+}
+
+impl CellHandle for FaultyCell {
+    fn register(&self, name: Text) -> Result<(SchedulerId, u64), HandleError> {
+        self.cell.register(name)
+    }
+
+    fn sync(
+        &self,
+        since: Version,
+        interest: &Interest,
+        delta: &mut Delta,
+    ) -> Result<(), HandleError> {
+        let mut state = self.state();
+        let percent = state.percent;
+        if state.dice.chance(percent) {
+            return Err(HandleError::Unavailable);
+        }
+        self.cell.sync(since, interest, delta)
+    }
+
+    fn commit(&self, txn: &Transaction) -> Result<Commit, HandleError> {
+        let mut state = self.state();
+        state.sent.push(txn.clone());
+        if !state.delayed.is_empty() && state.dice.chance(50) {
+            let late = state.delayed.remove(0);
+            // Its answer reaches nobody.
+            drop(self.cell.commit(&late));
+        }
+        let percent = state.percent;
+        let by_chance = state.dice.chance(percent).then(|| *state.dice.pick(&FAULTS));
+        match state.script.pop_front().or(by_chance).unwrap_or(Fault::None) {
+            Fault::None => self.cell.commit(txn),
+            Fault::Refused => Err(HandleError::Unavailable),
+            Fault::RequestLost => Err(HandleError::Unknown),
+            Fault::AnswerLost => {
+                self.cell.commit(txn)?;
+                Err(HandleError::Unknown)
+            }
+            Fault::Delayed => {
+                state.delayed.push(txn.clone());
+                Err(HandleError::Unknown)
+            }
+        }
+    }
+}
