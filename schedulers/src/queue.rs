@@ -143,11 +143,11 @@ impl Queue {
         ids.map(|id| self.jobs[id].waiting).sum()
     }
 
-    /// Whether every job that found no room has been tried since room came free last. If not, it
+    /// Whether every job that found no room has been tried since the last news. If not, it
     /// is tried once its wait is over, even if nothing changes any more.
     #[must_use]
     pub fn is_settled(&self) -> bool {
-        let tried = |turn| matches!(turn, Turn::Cooling(_, freed) if freed == self.freed);
+        let tried = |turn| matches!(turn, Turn::Cooling(_, news) if news == self.news);
         self.only_unplaceable() && self.cooling.iter().all(|(_, id)| tried(self.jobs[id].turn))
     }
 

@@ -8,17 +8,22 @@
 //! - `scheduler.rs`, `scheduler_wakes.rs`, `scheduler_faults.rs`: the loop, step by step.
 //! - `pool.rs`, `examples.rs`: the loop on threads; the examples of `omega-schedulers`.
 //! - `threads.rs`: schedulers on threads.
+//! - `codec.rs`, `journal.rs`, `rot.rs`: commands as bytes, a history in a file, and what becomes
+//!   of it when the file is cut, damaged, or the disk fails.
 //! - `tidy.rs`: the repository's own rules.
 
 #![allow(clippy::unwrap_used, reason = "all of it is tests, helpers too")]
 
 mod claims;
+mod codec;
 mod examples;
 mod histories;
+mod journal;
 mod placement;
 mod placement_plugins;
 mod placement_world;
 mod pool;
+mod rot;
 mod scheduler;
 mod scheduler_faults;
 mod scheduler_wakes;

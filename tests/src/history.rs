@@ -64,6 +64,21 @@ pub struct Failure {
     pub what: String,
 }
 
+/// The commands of a random history, with the kinds of its cell.
+#[must_use]
+pub fn commands(seed: u64, length: usize) -> (Kinds, Vec<Command>) {
+    let mut generator = Generator::new(seed);
+    let mut twin = Twin::new(generator.kinds());
+    let mut next = || {
+        let command = generator.next(&twin);
+        // A refusal is part of the history, too.
+        drop(twin.apply(command.clone()));
+        command
+    };
+    let commands = (0..length).map(|_| next()).collect();
+    (generator.kinds(), commands)
+}
+
 /// Runs a random history of so many commands.
 ///
 /// # Errors

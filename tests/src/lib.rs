@@ -12,9 +12,11 @@
 //! - [`compare`]: everything that is public of a cell and of its twin, side by side.
 //! - [`history`]: runs a history on both, and makes one that fails short.
 //! - [`faulty`]: a cell behind a connection that breaks.
+//! - [`disk`]: a disk that fails, forgets and rots on demand.
 //! - [`script`]: a small language for behaviour over several steps.
 
 pub mod compare;
+pub mod disk;
 pub mod faulty;
 pub mod history;
 pub mod random;

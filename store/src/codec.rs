@@ -1,0 +1,156 @@
+//! The bytes of commands: what a journal holds, and what two versions of us agree on.
+//!
+//! ```text
+//!   ┌─────────┬──────────────────────────────┐
+//!   │ version │ the command, in bincode       │
+//!   │ 1 byte  │ (standard: variable integers) │
+//!   └─────────┴──────────────────────────────┘
+//! ```
+//!
+//! The types of `omega-core` are written as they are, so a change to one of them changes the bytes.
+//! The golden test `tests/it/codec.rs` notices; then [`VERSION`] rises, and this file learns to
+//! read the old one. Nothing else names bincode.
+//!
+//! What is read is not trusted: a length that the bytes claim reserves memory in proportion to the
+//! bytes that are there, and never more.
+
+use bincode::config;
+use omega_core::limits::COMMAND_BYTES_MAX;
+use omega_core::{Command, Kinds, ResourceKind};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use std::fmt;
+
+/// The version of the bytes that [`encode`] writes.
+pub const VERSION: u8 = 1;
+
+/// Why a command was not written.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum EncodeError {
+    /// Ask for less in one command: nobody could read it again.
+    #[error("the command has {bytes} bytes, at most {COMMAND_BYTES_MAX} are allowed: split it")]
+    TooLarge {
+        /// How many it has.
+        bytes: usize,
+    },
+}
+
+/// Why bytes are no command.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum CodecError {
+    /// There is not even a version: whatever framed the bytes lost them.
+    #[error("no bytes at all, not even a version")]
+    Empty,
+    /// Another version of this program wrote them: read them with that one.
+    #[error(
+        "the bytes have version {found}, this program reads version {known}: use one that reads version {found}"
+    )]
+    UnknownVersion {
+        /// The version of the bytes.
+        found: u8,
+        /// The version that is known here.
+        known: u8,
+    },
+    /// No program of ours writes so many: the bytes come from somewhere else.
+    #[error("{bytes} bytes, at most {COMMAND_BYTES_MAX} are allowed")]
+    TooLarge {
+        /// How many there are.
+        bytes: usize,
+    },
+    /// The bytes were damaged, or no program of ours wrote them.
+    #[error("the bytes of version {VERSION} make no sense: {0}")]
+    Malformed(Malformed),
+    /// A whole command, and more: the bytes were damaged, or framed wrongly.
+    #[error("{bytes} bytes follow the end")]
+    Trailing {
+        /// How many follow.
+        bytes: usize,
+    },
+}
+
+/// What exactly makes no sense; for people to read.
+#[derive(Debug)]
+pub struct Malformed(Cause);
+
+#[derive(Debug)]
+enum Cause {
+    Bytes(bincode::error::DecodeError),
+    Kinds(omega_core::KindsError),
+}
+
+impl fmt::Display for Malformed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.0 {
+            Cause::Bytes(error) => error.fmt(f),
+            Cause::Kinds(error) => error.fmt(f),
+        }
+    }
+}
+
+/// Appends the bytes of a command to `out`.
+///
+/// # Errors
+/// If there are too many; then `out` is as it was.
+pub fn encode(command: &Command, out: &mut Vec<u8>) -> Result<(), EncodeError> {
+    put(command, out)
+}
+
+/// Reads a command back.
+///
+/// # Errors
+/// If the bytes are not exactly one command of a known version.
+pub fn decode(bytes: &[u8]) -> Result<Command, CodecError> {
+    take(bytes)
+}
+
+/// Appends the bytes of a cell's resource kinds.
+pub(crate) fn encode_kinds(kinds: &Kinds, out: &mut Vec<u8>) -> Result<(), EncodeError> {
+    put(kinds, out)
+}
+
+/// Reads a cell's resource kinds back, and checks them.
+pub(crate) fn decode_kinds(bytes: &[u8]) -> Result<Kinds, CodecError> {
+    let kinds: Vec<ResourceKind> = take(bytes)?;
+    Kinds::new(kinds).map_err(|error| CodecError::Malformed(Malformed(Cause::Kinds(error))))
+}
+
+fn put(value: &impl Serialize, out: &mut Vec<u8>) -> Result<(), EncodeError> {
+    let start = out.len();
+    out.push(VERSION);
+    bincode::serde::encode_into_std_write(value, out, config::standard())
+        .expect("a vector takes all bytes, and our types know their lengths");
+    let bytes = out.len() - start;
+    if bytes > COMMAND_BYTES_MAX {
+        out.truncate(start);
+        return Err(EncodeError::TooLarge { bytes });
+    }
+    Ok(())
+}
+
+fn take<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, CodecError> {
+    let Some((&found, body)) = bytes.split_first() else { return Err(CodecError::Empty) };
+    if found != VERSION {
+        return Err(CodecError::UnknownVersion { found, known: VERSION });
+    }
+    // A limit counts bytes in memory, of which one byte here makes at most eight (a small `u64`).
+    // It must be a constant, so bytes are sorted by size: what is small may claim but little.
+    let read = match bytes.len() {
+        ..=0x200 => take_within::<T, { 8 * 0x200 }>(body),
+        0x201..=0x4000 => take_within::<T, { 8 * 0x4000 }>(body),
+        0x4001..=COMMAND_BYTES_MAX => take_within::<T, { 8 * COMMAND_BYTES_MAX }>(body),
+        bytes => return Err(CodecError::TooLarge { bytes }),
+    };
+    match read {
+        Ok((value, used)) if used == body.len() => Ok(value),
+        Ok((_, used)) => Err(CodecError::Trailing { bytes: body.len() - used }),
+        Err(error) => Err(CodecError::Malformed(Malformed(Cause::Bytes(error)))),
+    }
+}
+
+fn take_within<T: DeserializeOwned, const LIMIT: usize>(
+    body: &[u8],
+) -> Result<(T, usize), bincode::error::DecodeError> {
+    bincode::serde::decode_from_slice(body, config::standard().with_limit::<LIMIT>())
+}

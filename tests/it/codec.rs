@@ -1,0 +1,269 @@
+//! Commands as bytes: they come back equal, the bytes stay the same from version to version, and
+//! bytes that no program of ours wrote are refused.
+
+use crate::histories::seeds;
+use omega_core::{
+    Affinity, Amounts, CardRequest, CardSet, Claim, Command, ConflictCheck, Granularity, Job,
+    JobId, JobKind, KindId, LabelSelector, Labels, Machine, MachineId, MachineSelector, Operator,
+    Overcommit, PlacementRules, Policy, Port, Precedence, Preferred, Protocol, Requirement,
+    SchedulerId, SequenceNumber, Spread, Taint, TaintEffect, TaskGroup, TaskId, TaskReport,
+    TaskRule, TaskSelector, Tenants, Text, Toleration, TolerationOperator, TopologyLevel,
+    Transaction, TransactionId, Version, WhenUnsatisfiable,
+};
+use omega_store::CodecError;
+use omega_store::codec::{VERSION, decode, encode};
+use omega_tests::history;
+use omega_tests::random::Dice;
+use std::fmt::Write as _;
+use std::path::Path;
+
+fn bytes(command: &Command) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    encode(command, &mut bytes).unwrap();
+    bytes
+}
+
+fn texts(texts: &[&str]) -> Vec<Text> {
+    texts.iter().map(|text| Text::from(*text)).collect()
+}
+
+/// A machine with everything that a machine can have.
+fn machine() -> Machine {
+    let taint =
+        |key: &str, effect| Taint { key: key.into(), value: format!("{key}!").into(), effect };
+    Machine {
+        overcommit: Overcommit::none().with(KindId::CPU, 150),
+        labels: Labels::from_iter([("zone", "a"), ("rack", "a7")]),
+        taints: Box::new([
+            taint("a", TaintEffect::NoSchedule),
+            taint("b", TaintEffect::PreferNoSchedule),
+            taint("c", TaintEffect::NoExecute),
+        ]),
+        images: texts(&["postgres:18", "redis:8"]).into(),
+        ..Machine::new("n1", Amounts::new([96_000, 512 << 30, 0, 8_000])).with_cards(KindId::GPU, 8)
+    }
+}
+
+/// Every rule about other tasks.
+fn task_rules() -> Vec<TaskRule> {
+    let zone = || TopologyLevel::Label("zone".into());
+    let tasks = |tenants| TaskSelector::Labels {
+        tenants,
+        labels: LabelSelector { requirements: vec![Requirement::equals("app", "web")] },
+    };
+    let spread = |when| {
+        let of = tasks(Tenants::Own);
+        TaskRule::Spread(Spread { of, level: zone(), skew_max: 2, domains_min: 3, when })
+    };
+    vec![
+        TaskRule::AntiAffinity { from: TaskSelector::SameGroup, level: TopologyLevel::Machine },
+        TaskRule::Affinity { with: tasks(Tenants::Any), level: zone() },
+        TaskRule::MaxPerDomain { of: TaskSelector::SameJob, level: zone(), count: 300 },
+        TaskRule::MaxPerDomain {
+            of: tasks(Tenants::Named(texts(&["x", "y"]))),
+            level: zone(),
+            count: 1,
+        },
+        TaskRule::MaxShare { level: zone(), percent: 40 },
+        spread(WhenUnsatisfiable::DoNotSchedule),
+        spread(WhenUnsatisfiable::ScheduleAnyway),
+    ]
+}
+
+/// A job with every rule that a job can have.
+fn job() -> Job {
+    let requirement = |operator, values: &[&str]| Requirement {
+        key: "disk".into(),
+        operator,
+        values: texts(values),
+    };
+    let selector = MachineSelector {
+        labels: vec![
+            requirement(Operator::In, &["ssd", "nvme"]),
+            requirement(Operator::NotIn, &["tape"]),
+            requirement(Operator::Exists, &[]),
+            requirement(Operator::DoesNotExist, &[]),
+            requirement(Operator::Gt, &["3"]),
+            requirement(Operator::Lt, &["-3"]),
+        ],
+        names: vec![Requirement::equals("", "n1")],
+    };
+    let tolerations = vec![
+        Toleration {
+            key: Some("a".into()),
+            operator: TolerationOperator::Equal,
+            value: "a!".into(),
+            effect: Some(TaintEffect::NoSchedule),
+        },
+        Toleration {
+            key: None,
+            operator: TolerationOperator::Exists,
+            value: "".into(),
+            effect: None,
+        },
+    ];
+    let port = |protocol, number| Port { address: Some("10.0.0.1".into()), protocol, number };
+    let group = TaskGroup {
+        name: "web".into(),
+        cards: Some(CardRequest { count: 2, milli_each: 1000 }),
+        labels: Labels::from_iter([("app", "web")]),
+        restarts: 70_000,
+        rules: PlacementRules {
+            affinity: Affinity {
+                required: Some(vec![selector]),
+                preferred: vec![Preferred {
+                    weight: 100,
+                    machines: MachineSelector::label("zone", "a"),
+                }],
+            },
+            tolerations,
+            tasks: task_rules(),
+            ports: vec![Port::tcp(80), port(Protocol::Udp, 53), port(Protocol::Sctp, 65535)],
+        },
+        ..TaskGroup::new(1000, Amounts::new([250, 1 << 30, 0, 2_000]))
+    };
+    Job {
+        tenant: "shop".into(),
+        scheduler: "service".into(),
+        precedence: Precedence(200),
+        kind: JobKind::Service,
+        groups: vec![group, TaskGroup::new(0, Amounts::zero())],
+        gang_min: Some(7),
+        run_ms_expected: Some(86_400_000),
+        ..Job::batch("web", TaskGroup::new(1, Amounts::zero()))
+    }
+}
+
+/// Every command, and in it every case of what it is made of.
+fn every_command() -> Vec<(&'static str, Command)> {
+    let id = MachineId { slot: 70_000, incarnation: 3 };
+    let task = |index| TaskId { job: JobId(5_000_000_000), index };
+    let report = |report| Command::ReportTask { task: task(1), machine: id, report };
+    let claim = |index, cards| Claim {
+        task: task(index),
+        machine: id,
+        seen: SequenceNumber(9),
+        cards: CardSet(cards),
+    };
+    let transaction = Transaction {
+        granularity: Granularity::AllOrNothing,
+        check: ConflictCheck::SequenceNumber,
+        releases: vec![task(3)],
+        evictions: vec![task(4), task(5)],
+        ..Transaction::new(
+            TransactionId { scheduler: SchedulerId(2), number: u64::MAX },
+            Version(1 << 40),
+            vec![claim(0, 0), claim(251, 0x8000_0001)],
+        )
+    };
+    let plain = Transaction::new(TransactionId::default(), Version(0), Vec::new());
+    let limit = |limit| Command::SetQuota { tenant: "shop".into(), limit };
+    vec![
+        ("register scheduler", Command::RegisterScheduler { name: "batch-0 é".into() }),
+        ("register machine", Command::RegisterMachine(machine())),
+        ("register machine, plain", {
+            Command::RegisterMachine(Machine::new("n2", Amounts::new([4_000, 8 << 30])))
+        }),
+        ("update machine", Command::UpdateMachine { id, machine: machine() }),
+        ("drain machine", Command::DrainMachine { id, draining: true }),
+        ("remove machine", Command::RemoveMachine { id }),
+        ("report load", Command::ReportLoad { id, load: Amounts::new([1, 2, 3, 4, 5, 6]) }),
+        ("submit job", Command::SubmitJob(job())),
+        ("submit job, plain", {
+            Command::SubmitJob(Job::batch("b", TaskGroup::new(10, Amounts::new([100]))))
+        }),
+        ("resize group", {
+            Command::ResizeGroup { job: JobId(1), group: "web".into(), count: u32::MAX }
+        }),
+        ("kill job", Command::KillJob { job: JobId(u64::MAX) }),
+        ("report started", report(TaskReport::Started)),
+        ("report finished", report(TaskReport::Finished)),
+        ("report failed", report(TaskReport::Failed)),
+        ("report lost", report(TaskReport::Lost)),
+        ("set quota", limit(Some(Amounts::new([1_000_000])))),
+        ("lift quota", limit(None)),
+        ("set policy", {
+            let overcommit_max = Overcommit::none().with(KindId::MEMORY, 120);
+            Command::SetPolicy(Policy { overcommit_max, keep_ended_ms: 60_000 })
+        }),
+        ("commit", Command::Commit(transaction)),
+        ("commit, plain", Command::Commit(plain)),
+        ("expire", Command::Expire { now_ms: 1_700_000_000_000 }),
+    ]
+}
+
+/// The bytes on record, as `name: hexadecimal` lines. If this fails, journals of released versions
+/// cannot be read any more: raise [`VERSION`], keep the old file, and read both.
+#[test]
+fn the_bytes_of_a_version_never_change() {
+    let path =
+        Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("golden/commands-v{VERSION}.txt"));
+    let mut lines = String::new();
+    for (name, command) in every_command() {
+        write!(lines, "{name}: ").unwrap();
+        bytes(&command).iter().for_each(|byte| write!(lines, "{byte:02x}").unwrap());
+        lines.push('\n');
+    }
+    if std::env::var_os("OMEGA_BLESS").is_some() {
+        std::fs::write(&path, &lines).unwrap();
+    }
+    let recorded = std::fs::read_to_string(&path).unwrap();
+    for (line, recorded) in lines.lines().zip(recorded.lines()) {
+        assert_eq!(line, recorded);
+    }
+    assert_eq!(lines.lines().count(), recorded.lines().count());
+}
+
+#[test]
+fn every_command_comes_back() {
+    for (name, command) in every_command() {
+        assert_eq!(decode(&bytes(&command)).unwrap(), command, "{name}");
+    }
+    for seed in seeds(100) {
+        for command in history::commands(seed, 100).1 {
+            assert_eq!(decode(&bytes(&command)).unwrap(), command, "seed {seed}");
+        }
+    }
+}
+
+#[test]
+fn a_part_of_a_command_is_no_command() {
+    for (name, command) in every_command() {
+        let bytes = bytes(&command);
+        for length in 0..bytes.len() {
+            assert!(decode(&bytes[..length]).is_err(), "{name}, {length} bytes");
+        }
+        let longer = [&bytes[..], &[0, 0]].concat();
+        assert!(matches!(decode(&longer), Err(CodecError::Trailing { bytes: 2 })), "{name}");
+    }
+}
+
+#[test]
+fn bytes_of_another_version_are_named() {
+    let mut bytes = bytes(&Command::KillJob { job: JobId(1) });
+    bytes[0] = VERSION + 1;
+    let error = decode(&bytes).unwrap_err();
+    assert!(matches!(error, CodecError::UnknownVersion { .. }));
+    assert!(error.to_string().contains("use one that reads version 2"), "{error}");
+    assert!(matches!(decode(&[]), Err(CodecError::Empty)));
+}
+
+/// Bytes from anywhere: an error or a command that is written back, never a panic, and never more
+/// memory than a small multiple of the bytes (a length of 2^63 would end this process).
+#[test]
+fn rubbish_is_refused() {
+    let commands = every_command();
+    for seed in seeds(20_000) {
+        let mut dice = Dice::new(seed);
+        let mut bytes = bytes(&commands[dice.below(commands.len())].1);
+        for _ in 0..1 + dice.below(8) {
+            let at = 1 + dice.below(bytes.len() - 1);
+            bytes[at] = if dice.chance(50) { 253 } else { dice.below(256) as u8 };
+        }
+        if let Ok(command) = decode(&bytes) {
+            let mut again = Vec::new();
+            encode(&command, &mut again).unwrap();
+            assert_eq!(decode(&again).unwrap(), command, "seed {seed}");
+        }
+    }
+}
