@@ -1,6 +1,6 @@
 //! Plugins of a user's own: in either form they decide alike, and none is asked in vain.
 
-use crate::placement::{claimed, how, rng};
+use crate::placement::{check_counts, claimed, how, rng};
 use crate::placement_world::World;
 use omega_cellstate::{BLOCK, Block};
 use omega_core::KindId;
@@ -114,10 +114,7 @@ fn check_forms(seed: u64, machines: usize, count: u32) {
     assert!(rows.iter().all(|row| row % 2 == 1));
     let explanation = explain(&world.view, &columnar, group);
     assert_eq!(explanation, explain(&world.view, &simple, group));
-    let sum = |counts: Vec<usize>| counts.into_iter().sum::<usize>();
-    let refused = sum(explanation.refused.iter().map(|(_, count)| *count).collect());
-    let filtered = sum(explanation.filtered.iter().map(|(_, count)| *count).collect());
-    assert_eq!(explanation.machines, refused + filtered + explanation.feasible);
+    check_counts(&explanation);
     assert_eq!(explanation.feasible == 0, rows.is_empty());
 }
 
