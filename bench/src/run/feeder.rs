@@ -1,21 +1,16 @@
 //! Feeds a workload to a cell: submits what arrives, ends what has run its time.
 
-use super::clock::WallClock;
+use super::clock::RunClock;
+use super::ends::{Ending, Ends};
 use super::meter::{IdleState, Message, Meter};
-use super::{LEAD_MS_MAX, Pace, Progress, RunError, RunOptions, WINDOW};
+use super::{Pace, Progress, RunError, RunOptions, WINDOW_MAX};
 use crate::report::Sample;
 use crate::workload::{Arrival, MachineChange, MachineEvent, RunTime, Workload};
-use crossbeam::channel::{Receiver, RecvTimeoutError, Sender, unbounded};
-use omega_cellstate::{Cell, CellHandle, SharedCell};
-use omega_core::limits::TRANSACTION_ITEMS_MAX;
-use omega_core::{
-    CardSet, Claim, Command, JobId, MachineId, Outcome, SchedulerId, SequenceNumber, TaskId,
-    TaskReport, Text, Transaction, TransactionId, Version,
-};
+use crossbeam::channel::{Receiver, Sender, unbounded};
+use omega_cellstate::{Cell, SharedCell};
+use omega_core::{Command, JobId, MachineId, Outcome, TaskId, TaskReport, Text, Version};
 use omega_schedulers::{Pool, Profile, Scheduler, Settings};
-use std::cmp::Reverse;
-use std::collections::{BinaryHeap, VecDeque};
-use std::ops::RangeFrom;
+use std::collections::VecDeque;
 use std::time::Duration;
 
 /// How many samples a run takes over the workload's time.
@@ -40,17 +35,15 @@ pub(crate) struct Feeder {
     pub(crate) series: Vec<Sample>,
     pub(crate) now_ms: u64,
     submitted: u64,
-    /// When the schedulers had tried all that there was, and how far the clock may go from there.
-    tried_ms: u64,
-    lead_ms: u64,
-    arrivals: VecDeque<Arrival>,
+    /// See [`WINDOW_MAX`].
+    window: usize,
+    /// Tasks that came or ended since the schedulers had tried all that there was.
+    ahead: usize,
+    pub(super) arrivals: VecDeque<Arrival>,
     machine_events: VecDeque<MachineEvent>,
     /// How long the tasks of each job run, by job number.
     runs: Vec<RunTime>,
-    ends: BinaryHeap<Reverse<(u64, u64)>>,
-    /// The tasks that end with each entry of `ends`, by its second number from `first_end`.
-    ending: VecDeque<Vec<(TaskId, MachineId)>>,
-    first_end: u64,
+    ends: Ends,
     messages: Receiver<Message>,
     sender: Sender<Message>,
     idle: Vec<IdleState>,
@@ -81,10 +74,6 @@ impl Feeder {
         let last = workload.arrivals.last().map_or(0, |arrival| arrival.at_ms);
         let last_event = workload.machine_events.last().map_or(0, |event| event.at_ms);
         let workers = options.service_schedulers + options.batch_schedulers;
-        let span_ms = last.max(last_event);
-        let ends = workload.arrivals.iter().any(|arrival| arrival.run != RunTime::Forever);
-        // Where no task ends, times are only an order.
-        let lead_ms = if ends { (span_ms / 1000).min(LEAD_MS_MAX) } else { u64::MAX };
         let mut feeder = Feeder {
             name: workload.name,
             notes: workload.notes,
@@ -98,19 +87,17 @@ impl Feeder {
             series: Vec::new(),
             now_ms: 0,
             submitted: 0,
-            tried_ms: 0,
-            lead_ms,
+            window: (ids.len() * 2 / 5).clamp(1, WINDOW_MAX),
+            ahead: 0,
             arrivals: workload.arrivals.into(),
             machine_events: workload.machine_events.into(),
             runs: Vec::new(),
-            ends: BinaryHeap::new(),
-            ending: VecDeque::new(),
-            first_end: 0,
+            ends: Ends::default(),
             messages,
             sender,
             idle: vec![IdleState::default(); workers as usize],
             changed: Version(0),
-            span_ms,
+            span_ms: last.max(last_event),
             sampled: 0,
             expired_ms: 0,
             cell,
@@ -127,7 +114,6 @@ impl Feeder {
     pub(crate) fn schedulers(
         &self,
         options: &RunOptions,
-        _clock: &WallClock,
     ) -> Result<Vec<(Scheduler, Meter)>, RunError> {
         let kinds = [("service", options.service_schedulers), ("batch", options.batch_schedulers)];
         let mut schedulers = Vec::new();
@@ -149,74 +135,10 @@ impl Feeder {
         Ok(schedulers)
     }
 
-    // --- The start -----------------------------------------------------------------------------
-
-    /// Submits what is there at the start, and claims the machines of what runs already.
-    fn begin(&mut self, machines: &[MachineId]) -> Result<(), RunError> {
-        let (id, number) = self
-            .cell
-            .register("start".into())
-            .map_err(|why| RunError::Scheduler { name: "start".into(), why })?;
-        let mut numbers = number..;
-        let mut claims = Vec::new();
-        while let Some(arrival) = self.arrivals.pop_front_if(|arrival| arrival.at_ms == 0) {
-            let placed = arrival.placed.clone();
-            let job = self.submit(arrival)?;
-            claims.extend(placed.into_iter().map(|(index, machine)| Claim {
-                task: TaskId { job, index },
-                machine: machines[machine as usize],
-                seen: SequenceNumber(0),
-                cards: CardSet::default(),
-            }));
-        }
-        // A task may need another one near it that comes later in the list: claim again what was
-        // refused, as long as that gets anywhere.
-        let mut left = usize::MAX;
-        while claims.len() < left {
-            left = claims.len();
-            claims = self.claim(id, &mut numbers, claims)?;
-        }
-        if left > 0 {
-            let tasks = if left == 1 { "task that ran" } else { "tasks that ran" };
-            self.notes.push(format!(
-                "{left} {tasks} at the start may not be there by the cell's rules: placed anew"
-            ));
-        }
-        Ok(())
-    }
-
-    /// Claims machines for what runs at the start. The answer is the claims that were refused.
-    fn claim(
-        &mut self,
-        scheduler: SchedulerId,
-        numbers: &mut RangeFrom<u64>,
-        claims: Vec<Claim>,
-    ) -> Result<Vec<Claim>, RunError> {
-        let mut refused = Vec::new();
-        for part in claims.chunks(TRANSACTION_ITEMS_MAX) {
-            let number = numbers.next().unwrap_or_default();
-            let id = TransactionId { scheduler, number };
-            let txn = Transaction::new(id, self.cell.read(Cell::version), part.to_vec());
-            let commit = self
-                .cell
-                .commit(&txn)
-                .map_err(|why| RunError::Scheduler { name: "start".into(), why })?;
-            let mut placed = Vec::with_capacity(part.len());
-            for (claim, index) in part.iter().zip(0..) {
-                match commit.conflict_of_claim(index) {
-                    None => placed.push((claim.task, claim.machine)),
-                    Some(_) => refused.push(*claim),
-                }
-            }
-            self.placed_at_start += placed.len();
-            self.schedule_ends(placed);
-        }
-        Ok(refused)
-    }
-
-    fn submit(&mut self, arrival: Arrival) -> Result<JobId, RunError> {
+    pub(super) fn submit(&mut self, arrival: Arrival) -> Result<JobId, RunError> {
         let name = arrival.job.name.clone();
         self.submitted += arrival.job.task_count();
+        self.ahead += arrival.job.task_count() as usize;
         match self.cell.apply(Command::SubmitJob(arrival.job)) {
             Ok(Outcome::Job(id)) => {
                 self.runs.push(arrival.run);
@@ -229,12 +151,12 @@ impl Feeder {
 
     // --- The loop ------------------------------------------------------------------------------
 
-    /// Feeds the workload until its last arrival has been tried.
+    /// Feeds the workload until its last arrival has been tried, or a worker has ended early.
     pub(crate) fn feed(
         &mut self,
         pool: &Pool<'_, Meter>,
         pace: Pace,
-        clock: &WallClock,
+        clock: &RunClock,
         progress: &mut dyn FnMut(Progress),
     ) -> Result<(), RunError> {
         self.changed = self.cell.read(Cell::version);
@@ -244,13 +166,13 @@ impl Feeder {
             self.receive();
             let next = self.next_event();
             if self.caught_up() {
-                self.tried_ms = next.unwrap_or(self.now_ms);
+                self.ahead = 0;
             }
             let due = match (next, pace) {
                 (None, _) => None,
                 (Some(at), Pace::Fastest) => {
-                    let is_near = at <= self.tried_ms.saturating_add(self.lead_ms);
-                    (is_near && self.waiting_tasks() < WINDOW || self.caught_up()).then_some(at)
+                    let near = self.waiting_tasks() < self.window && self.ahead < 4 * self.window;
+                    (near || self.caught_up()).then_some(at)
                 }
                 (Some(at), Pace::Speed(speed)) => {
                     let now = (clock.seconds() * 1000.0 * speed) as u64;
@@ -263,7 +185,14 @@ impl Feeder {
                     pool.wake();
                 }
                 None if next.is_none() && self.caught_up() && self.settled() => break,
-                None => self.wait(),
+                None if self.wait() => {}
+                None if pool.running() < self.idle.len() => return Ok(()),
+                None if pace == Pace::Fastest && next.is_none() && self.caught_up() => {
+                    // What found no room often is tried again up to a second later.
+                    clock.skip_a_second();
+                    pool.wake();
+                }
+                None => {}
             }
             progress(self.progress());
         }
@@ -284,20 +213,17 @@ impl Feeder {
     fn next_event(&self) -> Option<u64> {
         let arrival = self.arrivals.front().map(|arrival| arrival.at_ms);
         let machine = self.machine_events.front().map(|event| event.at_ms);
-        let end = self.ends.peek().map(|Reverse((at, _))| *at).filter(|at| *at <= self.span_ms);
+        let end = self.ends.next().filter(|at| *at <= self.span_ms);
         arrival.into_iter().chain(machine).chain(end).min()
     }
 
     /// Does all that happens at a time.
-    fn advance(&mut self, at_ms: u64, clock: &WallClock) -> Result<(), RunError> {
+    fn advance(&mut self, at_ms: u64, clock: &RunClock) -> Result<(), RunError> {
         self.now_ms = self.now_ms.max(at_ms);
         while self.sampled * self.span_ms < self.now_ms * SAMPLES {
             self.sample(clock);
         }
-        while let Some(Reverse((_, id))) = self.ends.peek().filter(|end| end.0.0 <= at_ms) {
-            let index = (*id - self.first_end) as usize;
-            let tasks = std::mem::take(&mut self.ending[index]);
-            self.ends.pop();
+        while let Some(tasks) = self.ends.pop(at_ms) {
             self.end_tasks(tasks);
         }
         while let Some(event) = self.machine_events.pop_front_if(|event| event.at_ms <= at_ms) {
@@ -315,11 +241,8 @@ impl Feeder {
         Ok(())
     }
 
-    fn end_tasks(&mut self, tasks: Vec<(TaskId, MachineId)>) {
-        while self.ending.front().is_some_and(Vec::is_empty) {
-            self.ending.pop_front();
-            self.first_end += 1;
-        }
+    fn end_tasks(&mut self, tasks: Ending) {
+        self.ahead += tasks.len();
         let report = TaskReport::Finished;
         let finished = |(task, machine)| Command::ReportTask { task, machine, report };
         // A task that was lost with its machine has not finished: the cell refuses the report.
@@ -360,11 +283,13 @@ impl Feeder {
         }
     }
 
-    fn wait(&mut self) {
-        match self.messages.recv_timeout(PATIENCE) {
-            Ok(message) => self.note(message),
-            Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => {}
-        }
+    /// Waits for a message. The answer is whether there was one.
+    fn wait(&mut self) -> bool {
+        let message = self.messages.recv_timeout(PATIENCE);
+        message.is_ok_and(|message| {
+            self.note(message);
+            true
+        })
     }
 
     fn note(&mut self, message: Message) {
@@ -379,7 +304,7 @@ impl Feeder {
     }
 
     /// Notes when placed tasks will end; those of a job that run equally long end together.
-    fn schedule_ends(&mut self, tasks: Vec<(TaskId, MachineId)>) {
+    pub(super) fn schedule_ends(&mut self, tasks: Ending) {
         let end_of = |(task, _): &(TaskId, MachineId)| {
             let run = self.runs.get(task.job.0 as usize)?.of(task.index)?;
             Some(self.now_ms.saturating_add(run))
@@ -387,9 +312,7 @@ impl Feeder {
         let mut ends: Vec<_> = tasks.into_iter().filter_map(|t| Some((end_of(&t)?, t))).collect();
         ends.sort_by_key(|(at, _)| *at);
         for together in ends.chunk_by(|a, b| a.0 == b.0) {
-            let id = self.first_end + self.ending.len() as u64;
-            self.ends.push(Reverse((together[0].0, id)));
-            self.ending.push_back(together.iter().map(|(_, task)| *task).collect());
+            self.ends.add(together[0].0, together.iter().map(|(_, task)| *task).collect());
         }
     }
 
@@ -416,7 +339,7 @@ impl Feeder {
         self.idle.iter().all(|idle| idle.settled)
     }
 
-    fn sample(&mut self, clock: &WallClock) {
+    fn sample(&mut self, clock: &RunClock) {
         let at_ms = match self.span_ms {
             0 => 0,
             span => (self.sampled * span / SAMPLES).min(self.now_ms),

@@ -10,32 +10,27 @@
 //! The schedulers run freely and in parallel; nothing is simulated but the passing of time and
 //! the tasks themselves. The feeder holds the workload's clock: it submits what arrives and ends
 //! what has run its time. As fast as possible, the clock jumps from event to event, and waits only
-//! while more tasks are pending than [`WINDOW`], or it is further ahead than [`LEAD_MS_MAX`], so
-//! that the workload's order and times keep their meaning.
-//! In trace time it follows the wall clock.
+//! while it is too far ahead of the schedulers (see [`WINDOW_MAX`]), so that the workload's order
+//! and times keep their meaning. In trace time it follows the wall clock.
 
 mod clock;
+mod ends;
 mod feeder;
 mod meter;
 mod outcome;
+mod start;
 
 use crate::report::RunReport;
 use crate::workload::Workload;
 use omega_core::{ConflictCheck, Granularity, Rejection, Text};
 use omega_schedulers::Search;
 
-/// How many tasks may be pending before the clock waits for the schedulers, as fast as possible.
-/// Enough that every scheduler has work, little enough to be a second or two of a real cell's
-/// arrivals.
-pub const WINDOW: usize = 4096;
-
-/// How many milliseconds the clock may be ahead of the schedulers, as fast as possible: this, or a
-/// thousandth of the workload if that is less. A task is placed, and ends, so much too late at
-/// most, which is little against the minutes that tasks run. Without a bound, a small workload is
-/// all there before its first task has ended (118 tasks of a synthetic hour on ten machines wait
-/// at the end, not 25); a bound of 2 s finds the same, and takes twice as long on a day of 2,000
-/// machines.
-pub const LEAD_MS_MAX: u64 = 10_000;
+/// As fast as possible, the clock waits for the schedulers while so many tasks wait, or four times
+/// as many came or ended since the schedulers had tried all that there was: this, or two for five
+/// machines if that is less. Enough that every scheduler has work, and little against what runs,
+/// so that a task is placed, and ends, hardly later than in trace time. (Without a bound a small
+/// workload is all there before its first task has ended.)
+pub const WINDOW_MAX: usize = 4096;
 
 /// How fast the workload's time passes.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -138,9 +133,9 @@ pub fn run(
 ) -> Result<RunReport, RunError> {
     let mut feeder = feeder::Feeder::new(workload, options)?;
     let cell = feeder.cell();
-    let clock = clock::WallClock::start();
+    let clock = clock::RunClock::start();
     let cpu_before = clock::process_cpu_s();
-    let schedulers = feeder.schedulers(options, &clock)?;
+    let schedulers = feeder.schedulers(options)?;
     let workers = std::thread::scope(|scope| {
         let pool = omega_schedulers::Pool::start(scope, &cell, &clock, schedulers);
         let fed = feeder.feed(&pool, options.pace, &clock, progress);
@@ -148,6 +143,9 @@ pub fn run(
         fed.map(|()| workers)
     })?;
     let wall_s = clock.seconds();
+    if let Some((worker, why)) = workers.iter().find_map(|w| Some((w, w.error.clone()?))) {
+        return Err(RunError::Scheduler { name: worker.scheduler.settings().name.clone(), why });
+    }
     let cpu_s = cpu_before.zip(clock::process_cpu_s()).map(|(before, after)| after - before);
     cell.read(|cell| cell.audit())?;
     Ok(outcome::report(feeder, workers, options, (wall_s, cpu_s)))

@@ -102,9 +102,8 @@ pub fn synthesize(options: &SynthOptions) -> Workload {
     let drafts = drafts::draw(&machines, &options, &mut dice);
     let mut writer = jobs::Writer::new(machines.len() as u64, &mut dice);
     let arrivals = drafts.iter().map(|draft| writer.arrival(draft)).collect();
-    let SynthOptions { machines: count, seed, span_hours, .. } = options;
     Workload {
-        name: format!("synthetic, {count} machines, {span_hours} h, seed {seed}"),
+        name: format!("synthetic, {} h", options.span_hours),
         kinds: Kinds::standard(),
         policy: Policy::default(),
         machines,
