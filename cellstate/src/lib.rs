@@ -71,4 +71,4 @@ pub use handle::{CellHandle, HandleError};
 pub use judge::MachineStatus;
 pub use sets::SetId;
 pub use shared::SharedCell;
-pub use view::{BLOCK, Block, FEW, GroupRef, LeftShare, View};
+pub use view::{BLOCK, Block, FEW, GroupRef, LeftShare, MachineSet, View};

@@ -6,7 +6,7 @@
 //! AND over words of 64 machines.
 
 use crate::map::FastMap;
-use omega_core::{Machine, MachineSelector, TaintEffect, Toleration};
+use omega_core::{Machine, MachineSelector, TaintEffect, Text, Toleration};
 use std::sync::Arc;
 
 /// A set of machines, in the cell or view that gave it.
@@ -22,6 +22,8 @@ pub(crate) enum SetKey {
     Tolerated(Vec<Toleration>),
     /// Every taint of theirs that asks tasks to stay away is covered by one of these tolerations.
     Unmarked(Vec<Toleration>),
+    /// They have a taint of this key and effect.
+    Tainted(Text, TaintEffect),
 }
 
 impl SetKey {
@@ -35,6 +37,9 @@ impl SetKey {
             }
             SetKey::Unmarked(tolerations) => {
                 covered(machine, tolerations, |effect| effect == TaintEffect::PreferNoSchedule)
+            }
+            SetKey::Tainted(key, effect) => {
+                machine.taints.iter().any(|taint| taint.key == *key && taint.effect == *effect)
             }
         }
     }
@@ -81,7 +86,7 @@ impl Flagged {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct MachineSets {
     /// One bit for each machine that is there.
-    present: Vec<u64>,
+    present: Flagged,
     /// Machines with a taint that keeps tasks off, and with one that asks them to stay away.
     tainted: Flagged,
     marked: Flagged,
@@ -149,9 +154,14 @@ impl MachineSets {
         self.marked.count > 0
     }
 
+    /// How many machines there are.
+    pub(crate) fn machine_count(&self) -> usize {
+        self.present.count as usize
+    }
+
     /// The rows that have a machine, ascending.
     pub(crate) fn present(&self) -> impl Iterator<Item = usize> + '_ {
-        let words = self.present.iter().enumerate();
+        let words = self.present.words.iter().enumerate();
         words.flat_map(|(i, word)| {
             (0..64).filter(move |b| word >> b & 1 == 1).map(move |b| i * 64 + b)
         })
@@ -159,7 +169,7 @@ impl MachineSets {
 
     /// Notes that a machine came, changed or went.
     pub(crate) fn set_machine(&mut self, slot: usize, machine: Option<&Machine>) {
-        set_bit(&mut self.present, slot, machine.is_some());
+        self.present.set(slot, machine.is_some());
         let none = SetKey::Tolerated(Vec::new());
         self.tainted.set(slot, machine.is_some_and(|machine| !none.accepts(machine)));
         let none = SetKey::Unmarked(Vec::new());

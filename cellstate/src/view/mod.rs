@@ -22,9 +22,11 @@
 mod block;
 mod claims;
 mod columns;
+mod kept;
 
 pub use block::{Block, FEW, LeftShare};
 pub use columns::BLOCK;
+pub use kept::MachineSet;
 
 use crate::cards::Cards;
 use crate::delta::{Delta, Interest};
@@ -34,6 +36,7 @@ use crate::judge::{MachineStatus, Spot, judge};
 use crate::map::FastMap;
 use claims::{InFlight, Open};
 use columns::Columns;
+use kept::Kept;
 use omega_core::{
     Amounts, CardSet, Job, JobId, Kinds, Machine, MachineId, Reason, SchedulerId, SequenceNumber,
     Version,
@@ -65,6 +68,7 @@ pub struct View {
     facts: Facts,
     columns: Columns,
     inverses: Vec<Option<Vec<f32>>>,
+    kept: Kept,
     sequences: Vec<SequenceNumber>,
     incarnations: Vec<u32>,
     /// One bit for each machine that takes tasks.
@@ -96,6 +100,7 @@ impl View {
             version: Version(0),
             columns: Columns::new(kinds.count()),
             inverses: vec![None; kinds.count()],
+            kept: Kept::default(),
             kinds,
             delta: Delta::default(),
             facts: Facts::default(),
@@ -226,6 +231,7 @@ impl View {
             .map(|kind| scored.get(kind).is_some_and(|scored| *scored).then(Vec::new))
             .collect();
         self.facts = Facts::default();
+        self.keep_again();
         self.sequences.clear();
         self.incarnations.clear();
         self.schedulable.clear();
@@ -250,6 +256,7 @@ impl View {
         self.incarnations.resize(rows, 0);
         self.schedulable.resize(rows.div_ceil(BLOCK), 0);
         self.draining.resize(rows.div_ceil(BLOCK), 0);
+        self.kept.grow(rows);
         for inverse in self.inverses.iter_mut().flatten() {
             inverse.resize(rows.next_multiple_of(BLOCK), 0.0);
         }
@@ -274,6 +281,7 @@ impl View {
                 inverse[row] = inverse_capacity(delta.machine.as_deref(), kind);
             }
         }
+        self.kept.set_machine(row, delta.machine.as_deref());
         if delta.machine.as_ref().is_none_or(|machine| machine.cards == 0) {
             self.cards.remove(&delta.slot);
         }
@@ -329,6 +337,12 @@ impl View {
     #[must_use]
     pub fn rows(&self) -> usize {
         self.sequences.len()
+    }
+
+    /// How many machines there are.
+    #[must_use]
+    pub fn machine_count(&self) -> usize {
+        self.facts.sets.machine_count()
     }
 
     /// How many blocks of rows there are.
