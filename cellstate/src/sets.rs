@@ -159,6 +159,11 @@ impl MachineSets {
         self.present.count as usize
     }
 
+    /// The machines `64 * word ..` that are there.
+    pub(crate) fn present_word(&self, word: usize) -> u64 {
+        self.present.words.get(word).copied().unwrap_or(0)
+    }
+
     /// The rows that have a machine, ascending.
     pub(crate) fn present(&self) -> impl Iterator<Item = usize> + '_ {
         let words = self.present.words.iter().enumerate();

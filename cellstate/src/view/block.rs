@@ -74,6 +74,12 @@ impl<'a> Block<'a> {
         wishes.iter().map(|id| self.view.facts.rules.count(*id, row).matched).sum()
     }
 
+    /// Machines that are there.
+    #[must_use]
+    pub fn present(&self) -> u64 {
+        self.view.facts.sets.present_word(self.index)
+    }
+
     /// Machines that take tasks.
     #[must_use]
     pub fn schedulable(&self) -> u64 {

@@ -4,12 +4,13 @@
 //! decision reads a column or a word instead of a description.
 
 use super::{BLOCK, Block, View};
+use crate::machines::claimable_of;
 use crate::sets::{SetId, SetKey};
-use omega_core::{KindId, Machine, MachineSelector, TaintEffect, Text};
+use omega_core::{KindId, Kinds, Machine, MachineSelector, Overcommit, TaintEffect, Text};
 
 /// Capacities are kept up to this, the largest integer that a plugin turns into a float by its bits
 /// alone. Only overcommit of a pebibyte can exceed it.
-const CAPACITY_MAX: u64 = (1 << 52) - 1;
+const CAPACITY_MAX: i64 = (1 << 52) - 1;
 
 /// What the machines of a set have in common that a plugin asks for.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -35,6 +36,8 @@ pub(super) struct Kept {
     /// By kind: what the machine in each row may give, or nothing if nobody reads it.
     capacities: Vec<Option<Vec<i64>>>,
     sets: Vec<(MachineSet, SetId)>,
+    /// The most that a machine may be overcommitted.
+    overcommit_max: Overcommit,
 }
 
 impl Kept {
@@ -46,31 +49,54 @@ impl Kept {
     }
 
     /// Notes that a machine came, changed or went.
-    pub(super) fn set_machine(&mut self, row: usize, machine: Option<&Machine>) {
+    pub(super) fn set_machine(&mut self, row: usize, machine: Option<&Machine>, kinds: &Kinds) {
         for (kind, column) in (0..).map(KindId).zip(&mut self.capacities) {
             if let Some(column) = column {
-                column[row] = capacity(machine, kind);
+                column[row] = capacity(machine, (kinds, &self.overcommit_max), kind);
             }
         }
     }
 }
 
-fn capacity(machine: Option<&Machine>, kind: KindId) -> i64 {
-    machine.map_or(0, |machine| machine.claimable(kind).min(CAPACITY_MAX)) as i64
+fn capacity(
+    machine: Option<&Machine>,
+    (kinds, overcommit_max): (&Kinds, &Overcommit),
+    kind: KindId,
+) -> i64 {
+    let claimable = |machine| claimable_of(machine, kinds, overcommit_max, kind);
+    machine.map_or(0, claimable).min(CAPACITY_MAX)
 }
 
 impl View {
-    /// Has a column of a kind's capacities ready, which exact scores read.
+    /// Has a column of a kind's capacities ready, which exact scores read. A kind that the cell
+    /// does not have is none of any machine.
     pub fn keep_capacity(&mut self, kind: KindId) {
-        let rows = self.rows().next_multiple_of(BLOCK);
-        let columns = &mut self.kept.capacities;
-        if columns.len() <= kind.index() {
-            columns.resize(kind.index() + 1, None);
+        let known = self.kept.capacities.len();
+        self.kept.capacities.resize(known.max(kind.index() + 1), None);
+        if self.kept.capacities[kind.index()].is_none() {
+            self.kept.capacities[kind.index()] = Some(self.capacities(kind));
         }
-        let machines = &self.facts.machines;
-        let of = |row| capacity(machines.get(row).and_then(Option::as_deref), kind);
-        let column = &mut columns[kind.index()];
-        column.get_or_insert_with(|| (0..rows).map(of).collect());
+    }
+
+    /// What the machine in each row may give of a kind.
+    fn capacities(&self, kind: KindId) -> Vec<i64> {
+        let rows = self.rows().next_multiple_of(BLOCK);
+        let bounds = (&self.kinds, &self.kept.overcommit_max);
+        let of = |row| capacity(self.machine(row).map(|machine| &**machine), bounds, kind);
+        (0..rows).map(of).collect()
+    }
+
+    /// Takes note of the cell's policy; if it changed, every capacity may have.
+    pub(super) fn keep_policy(&mut self, overcommit_max: &Overcommit) {
+        if self.kept.overcommit_max == *overcommit_max {
+            return;
+        }
+        self.kept.overcommit_max = overcommit_max.clone();
+        for kind in (0..self.kept.capacities.len() as u8).map(KindId) {
+            if self.kept.capacities[kind.index()].is_some() {
+                self.kept.capacities[kind.index()] = Some(self.capacities(kind));
+            }
+        }
     }
 
     /// Has a set of machines ready, for ever.

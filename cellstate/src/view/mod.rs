@@ -166,6 +166,7 @@ impl View {
         }
         self.version = delta.to;
         self.grow(delta.rows);
+        self.keep_policy(&delta.overcommit_max);
         for machine in &delta.machines {
             self.set_machine(machine);
         }
@@ -281,7 +282,7 @@ impl View {
                 inverse[row] = inverse_capacity(delta.machine.as_deref(), kind);
             }
         }
-        self.kept.set_machine(row, delta.machine.as_deref());
+        self.kept.set_machine(row, delta.machine.as_deref(), &self.kinds);
         if delta.machine.as_ref().is_none_or(|machine| machine.cards == 0) {
             self.cards.remove(&delta.slot);
         }
