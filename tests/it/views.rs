@@ -79,7 +79,7 @@ impl World {
     }
 
     /// The groups of every job that is not over.
-    fn groups(&self) -> Vec<(JobId, usize)> {
+    pub(crate) fn groups(&self) -> Vec<(JobId, usize)> {
         let living = self.twin.jobs().iter().filter(|(_, job)| job.alive() > 0);
         living.flat_map(|(id, job)| (0..job.spec.groups.len()).map(|g| (*id, g))).collect()
     }
@@ -114,6 +114,16 @@ pub(crate) fn assert_equal_views(world: &World, view: &mut View) {
             assert!(share(view).is_none_or(|s| Some(s) == share(&fresh)), "{context}");
         }
     }
+    assert_eq!(view.machine_count(), fresh.machine_count(), "seed {seed}");
+    for name in ["image", "other"] {
+        let holders = view.image_holders(name);
+        assert_eq!(holders, fresh.image_holders(name), "seed {seed}");
+        let held = |row: &usize| {
+            view.machine(*row).is_some_and(|m| m.images.iter().any(|image| *image.name == *name))
+        };
+        let rows: Vec<usize> = holders.iter().map(|holder| holder.row as usize).collect();
+        assert_eq!(rows, (0..view.rows()).filter(held).collect::<Vec<_>>(), "seed {seed}");
+    }
     for group in world.groups() {
         let (ours, theirs) = (world.compile(view, group), world.compile(&mut fresh, group));
         for row in 0..view.rows() + 1 {
@@ -129,7 +139,8 @@ fn assert_blocks_agree(world: &World, view: &mut View) {
         let group = world.compile(view, group);
         for index in 0..view.blocks() {
             let (block, need) = (view.block(index), view.need(group));
-            let affinity = need.affinity.map_or(u64::MAX, |set| block.set(set));
+            let sets = need.affinity.into_iter().chain(need.machine);
+            let affinity = sets.fold(u64::MAX, |word, set| word & block.set(set));
             let fits = block.fits(&need.request);
             let simple = block.schedulable() & affinity & block.set(need.tolerated) & fits;
             let word = block.rules_allow(need, block.cards_fit(need, simple));

@@ -150,7 +150,7 @@ impl View {
             }
         }
         if let Some(rules) = &need.rules {
-            self.facts.rules.count_task(rules, row, -sign as i32);
+            self.facts.rules.count_task(rules, row, -sign as i32, &self.facts.sets);
         }
     }
 }

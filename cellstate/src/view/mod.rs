@@ -22,9 +22,13 @@
 mod block;
 mod claims;
 mod columns;
+mod images;
+mod rules;
 
 pub use block::{Block, FEW, LeftShare};
 pub use columns::BLOCK;
+pub use images::ImageHolder;
+pub use rules::Draw;
 
 use crate::cards::Cards;
 use crate::delta::{Delta, Interest};
@@ -34,6 +38,7 @@ use crate::judge::{MachineStatus, Spot, judge};
 use crate::map::FastMap;
 use claims::{InFlight, Open};
 use columns::Columns;
+use images::Images;
 use omega_core::{
     Amounts, CardSet, Job, JobId, Kinds, Machine, MachineId, Reason, SchedulerId, SequenceNumber,
     Version,
@@ -72,6 +77,7 @@ pub struct View {
     draining: Vec<u64>,
     cards: FastMap<u32, Cards>,
     loads: FastMap<u32, Amounts>,
+    images: Images,
     groups: Vec<Option<Compiled>>,
     /// Positions in `groups` that are free again.
     vacant: Vec<u32>,
@@ -105,6 +111,7 @@ impl View {
             draining: Vec::new(),
             cards: FastMap::default(),
             loads: FastMap::default(),
+            images: Images::default(),
             groups: Vec::new(),
             vacant: Vec::new(),
             by_job: FastMap::default(),
@@ -186,10 +193,10 @@ impl View {
         for (id, key) in &delta.trackers {
             match key {
                 Some(key) if self.facts.rules.key(*id).is_none() => {
-                    self.facts.rules.insert(*id, key.clone(), &self.facts.machines);
+                    self.facts.insert_tracker(*id, key.clone());
                 }
                 Some(_) => {}
-                None => drop(self.facts.rules.remove(*id)),
+                None => drop(self.facts.remove_tracker(*id)),
             }
         }
         for (id, domain, count) in &delta.counts {
@@ -226,6 +233,7 @@ impl View {
             .map(|kind| scored.get(kind).is_some_and(|scored| *scored).then(Vec::new))
             .collect();
         self.facts = Facts::default();
+        self.images = Images::default();
         self.sequences.clear();
         self.incarnations.clear();
         self.schedulable.clear();
@@ -277,6 +285,8 @@ impl View {
         if delta.machine.as_ref().is_none_or(|machine| machine.cards == 0) {
             self.cards.remove(&delta.slot);
         }
+        let old = self.facts.machines.get(row).and_then(Option::as_deref);
+        self.images.set_machine(delta.slot, old, delta.machine.as_deref());
         self.facts.set_machine(row, delta.machine.clone());
         self.freed += 1;
     }
@@ -413,7 +423,8 @@ impl View {
     /// allows, one bit for each.
     #[must_use]
     pub fn blocks_allowed(&self, group: usize, need: &Need) -> u64 {
-        need.affinity.map_or(u64::MAX, |set| self.facts.sets.full_words(set, group))
+        let sets = need.affinity.into_iter().chain(need.machine);
+        sets.fold(u64::MAX, |words, set| words & self.facts.sets.full_words(set, group))
     }
 
     /// Makes [`View::block_may_fit`] exact for a block in which nothing fitted.
