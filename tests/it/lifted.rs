@@ -37,6 +37,16 @@ fn a_view_knows_what_runs_where() {
                 assert_eq!(view.job_of(id), Some(&job.spec), "seed {seed}");
             }
             assert_eq!(rows(&view), expected, "seed {seed}");
+            for row in 0..view.rows() {
+                let tasks = view.tasks_on(row);
+                assert!(tasks.is_sorted_by(|a, b| a.is_before(b)), "seed {seed}");
+                let kinds = view.kinds().count();
+                for (task, request) in tasks.iter().zip(view.requests_on(row).chunks(kinds)) {
+                    let group = &view.job_of(task.id).unwrap().groups[usize::from(task.group)];
+                    let expected = (0..kinds as u8).map(|k| group.request.get(KindId(k)) as i64);
+                    assert!(expected.eq(request.iter().copied()), "seed {seed}");
+                }
+            }
         }
     }
 }

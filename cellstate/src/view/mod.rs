@@ -191,7 +191,7 @@ impl View {
         self.loads.extend(delta.loads.iter().cloned());
         self.apply_rules(delta);
         if let Some(placements) = &mut self.placements {
-            placements.apply(delta);
+            placements.apply(delta, kinds);
         }
         if unanswered {
             self.each_unanswered(-1);

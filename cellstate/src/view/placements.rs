@@ -13,6 +13,7 @@ use crate::map::FastMap;
 use foldhash::fast::FixedState;
 use omega_core::{CardSet, Job, JobId, MachineId, Precedence, TaskId};
 use smallvec::SmallVec;
+use std::cmp::Reverse;
 use std::collections::HashSet;
 use std::sync::Arc;
 
@@ -29,6 +30,14 @@ pub struct PlacedTask {
     pub cards: CardSet,
 }
 
+impl PlacedTask {
+    /// Whether it is more important than another one.
+    #[must_use]
+    pub fn is_before(&self, other: &PlacedTask) -> bool {
+        (Reverse(self.precedence), self.id) < (Reverse(other.precedence), other.id)
+    }
+}
+
 #[derive(Debug)]
 struct PlacedJob {
     spec: Arc<Job>,
@@ -36,13 +45,38 @@ struct PlacedJob {
     placed: usize,
 }
 
+/// What runs on one machine.
+#[derive(Debug, Default)]
+struct Row {
+    /// The most important first: of higher precedence, then the older.
+    tasks: Vec<PlacedTask>,
+    /// What each of them claims, every kind in order.
+    requests: Vec<i64>,
+}
+
+impl Row {
+    fn insert(&mut self, task: PlacedTask, request: &[u64], kinds: usize) {
+        let at = self.tasks.partition_point(|other| other.is_before(&task));
+        self.tasks.insert(at, task);
+        let amounts = (0..kinds).map(|kind| request.get(kind).map_or(0, |amount| *amount as i64));
+        self.requests.splice(at * kinds..at * kinds, amounts);
+    }
+
+    fn remove(&mut self, gone: impl Fn(&PlacedTask) -> bool, kinds: usize) {
+        while let Some(at) = self.tasks.iter().position(&gone) {
+            self.tasks.remove(at);
+            self.requests.drain(at * kinds..(at + 1) * kinds);
+        }
+    }
+}
+
 /// See the head of the file.
 #[derive(Debug, Default)]
 pub(super) struct Placements {
     jobs: FastMap<JobId, PlacedJob>,
     places: FastMap<TaskId, MachineId>,
-    /// By row, in no order.
-    rows: Vec<Vec<PlacedTask>>,
+    kinds: usize,
+    rows: Vec<Row>,
     lifted: usize,
     /// Jobs whose groups were compiled to take their tasks off, and for nobody else.
     pub(super) compiled: HashSet<JobId, FixedState>,
@@ -50,11 +84,12 @@ pub(super) struct Placements {
 
 impl Placements {
     /// Takes in what a delta tells.
-    pub(super) fn apply(&mut self, delta: &Delta) {
+    pub(super) fn apply(&mut self, delta: &Delta, kinds: usize) {
         if delta.full {
             *self = Placements::default();
         }
-        self.rows.resize_with(delta.rows, Vec::new);
+        self.kinds = kinds;
+        self.rows.resize_with(delta.rows, Row::default);
         let (ended, known): (Vec<_>, Vec<_>) =
             delta.jobs.iter().partition(|change| change.job.is_none());
         for change in known {
@@ -67,7 +102,8 @@ impl Placements {
             ended.into_iter().filter(|job| self.end(job.id)).map(|j| j.id).collect();
         if !strays.is_empty() {
             self.places.retain(|task, _| !strays.contains(&task.job));
-            self.rows.iter_mut().for_each(|row| row.retain(|t| !strays.contains(&t.id.job)));
+            let stray = |task: &PlacedTask| strays.contains(&task.id.job);
+            self.rows.iter_mut().for_each(|row| row.remove(stray, kinds));
         }
     }
 
@@ -80,7 +116,7 @@ impl Placements {
     fn set_task(&mut self, task: &TaskDelta) {
         let Some(job) = self.jobs.get_mut(&task.id.job) else { return };
         if let Some(machine) = self.places.remove(&task.id) {
-            self.rows[machine.row()].retain(|placed| placed.id != task.id);
+            self.rows[machine.row()].remove(|placed| placed.id == task.id, self.kinds);
             job.placed -= 1;
         }
         let Some(machine) = task.state.machine() else { return };
@@ -88,7 +124,9 @@ impl Placements {
         let precedence = job.spec.precedence;
         job.placed += 1;
         self.places.insert(id, machine);
-        self.rows[machine.row()].push(PlacedTask { id, group, precedence, cards });
+        let request = job.spec.groups[usize::from(group)].request.as_slice();
+        let placed = PlacedTask { id, group, precedence, cards };
+        self.rows[machine.row()].insert(placed, request, self.kinds);
     }
 }
 
@@ -101,11 +139,20 @@ impl View {
         self
     }
 
-    /// The tasks on the machine in a row, in no order. Empty if the view does not keep them.
+    /// The tasks on the machine in a row, the most important first: of higher precedence, then the
+    /// older. Empty if the view does not keep them.
     #[must_use]
     pub fn tasks_on(&self, row: usize) -> &[PlacedTask] {
         let placements = self.placements.as_deref();
-        placements.and_then(|placements| placements.rows.get(row)).map_or(&[], Vec::as_slice)
+        placements.and_then(|placements| placements.rows.get(row)).map_or(&[], |row| &row.tasks)
+    }
+
+    /// What the tasks on the machine in a row claim, in the order of [`View::tasks_on`]: of each
+    /// every kind, in order.
+    #[must_use]
+    pub fn requests_on(&self, row: usize) -> &[i64] {
+        let placements = self.placements.as_deref();
+        placements.and_then(|placements| placements.rows.get(row)).map_or(&[], |row| &row.requests)
     }
 
     /// The job of a placed task.
