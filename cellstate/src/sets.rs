@@ -24,6 +24,13 @@ pub(crate) enum SetKey {
     Unmarked(Vec<Toleration>),
     /// They have a taint of this key and effect.
     Tainted(Text, TaintEffect),
+    /// Those on which a spread counts: they have labels of all these keys, match one of these
+    /// selectors, and these tolerations cover their taints, as far as those are given.
+    Counting {
+        keys: Vec<Text>,
+        affinity: Option<Vec<MachineSelector>>,
+        tolerations: Option<Vec<Toleration>>,
+    },
 }
 
 impl SetKey {
@@ -32,8 +39,14 @@ impl SetKey {
     pub(crate) fn accepts(&self, machine: &Machine) -> bool {
         match self {
             SetKey::Match(selectors) => selectors.iter().any(|s| s.matches(machine)),
-            SetKey::Tolerated(tolerations) => {
-                covered(machine, tolerations, |effect| effect != TaintEffect::PreferNoSchedule)
+            SetKey::Tolerated(tolerations) => tolerated(machine, tolerations),
+            SetKey::Counting { keys, affinity, tolerations } => {
+                let matches = |selectors: &Vec<MachineSelector>| {
+                    selectors.iter().any(|selector| selector.matches(machine))
+                };
+                keys.iter().all(|key| machine.labels.get(key).is_some())
+                    && affinity.as_ref().is_none_or(matches)
+                    && tolerations.as_ref().is_none_or(|by| tolerated(machine, by))
             }
             SetKey::Unmarked(tolerations) => {
                 covered(machine, tolerations, |effect| effect == TaintEffect::PreferNoSchedule)
@@ -43,6 +56,11 @@ impl SetKey {
             }
         }
     }
+}
+
+/// Whether each taint that keeps tasks off is covered by a toleration.
+fn tolerated(machine: &Machine, by: &[Toleration]) -> bool {
+    covered(machine, by, |effect| effect != TaintEffect::PreferNoSchedule)
 }
 
 /// Whether each taint with such an effect is covered by a toleration.
@@ -67,7 +85,7 @@ impl Set {
     }
 }
 
-/// Some machines, and how many: most cells have none, and need not ask.
+/// Some machines, and how many.
 #[derive(Clone, Debug, Default)]
 struct Flagged {
     words: Vec<u64>,
@@ -85,7 +103,7 @@ impl Flagged {
 /// The sets in use, kept true as machines change.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct MachineSets {
-    /// One bit for each machine that is there.
+    /// Machines that are there.
     present: Flagged,
     /// Machines with a taint that keeps tasks off, and with one that asks them to stay away.
     tainted: Flagged,
@@ -127,21 +145,20 @@ impl MachineSets {
         id
     }
 
-    /// Gives a set back. The answer is the set that is forgotten for it, if too many are unused.
-    pub(crate) fn release(&mut self, id: SetId) -> Option<SetId> {
-        let set = self.sets[id.0 as usize].as_mut()?;
+    /// Gives a set back. If too many are unused, the one that was so for longest is forgotten.
+    pub(crate) fn release(&mut self, id: SetId) {
+        let Some(set) = self.sets[id.0 as usize].as_mut() else { return };
         set.users -= 1;
         if set.users > 0 {
-            return None;
+            return;
         }
         self.idle.push(id);
-        if self.idle.len() <= IDLE_MAX {
-            return None;
+        if self.idle.len() > IDLE_MAX {
+            let oldest = self.idle.remove(0);
+            if let Some(forgotten) = self.sets[oldest.0 as usize].take() {
+                self.by_key.remove(&forgotten.key);
+            }
         }
-        let oldest = self.idle.remove(0);
-        let forgotten = self.sets[oldest.0 as usize].take()?;
-        self.by_key.remove(&forgotten.key);
-        Some(oldest)
     }
 
     /// Whether any machine has a taint that keeps tasks off.
@@ -152,11 +169,6 @@ impl MachineSets {
     /// Whether any machine has a `PreferNoSchedule` taint.
     pub(crate) fn any_marked(&self) -> bool {
         self.marked.count > 0
-    }
-
-    /// How many machines there are.
-    pub(crate) fn machine_count(&self) -> usize {
-        self.present.count as usize
     }
 
     /// The machines `64 * word ..` that are there.
@@ -170,6 +182,11 @@ impl MachineSets {
         words.flat_map(|(i, word)| {
             (0..64).filter(move |b| word >> b & 1 == 1).map(move |b| i * 64 + b)
         })
+    }
+
+    /// How many rows have a machine.
+    pub(crate) fn present_count(&self) -> usize {
+        self.present.count as usize
     }
 
     /// Notes that a machine came, changed or went.

@@ -1,7 +1,8 @@
 //! The one integration binary: tests that concern more than one crate.
 //!
 //! - `histories.rs`: a cell and its naive twin agree on random histories.
-//! - `views.rs`, `claims.rs`: views keep up, judge as the cell does, and keep their claims.
+//! - `views.rs`, `claims.rs`, `wishes.rs`, `lifted.rs`: views keep up, judge as the cell does, keep
+//!   their claims, count what tasks wish of each other, and what would be without some of them.
 //! - `scripts.rs`: behaviour over several steps, as text in `tests/scripts/`.
 //! - `traps.rs`: what wants more than a script.
 //! - `placement.rs`: what schedulers propose, compared with doing it the long way.
@@ -19,6 +20,7 @@ mod codec;
 mod examples;
 mod histories;
 mod journal;
+mod lifted;
 mod placement;
 mod placement_plugins;
 mod placement_world;
@@ -33,3 +35,4 @@ mod threads;
 mod tidy;
 mod traps;
 mod views;
+mod wishes;
