@@ -7,6 +7,7 @@
 //! - `traps.rs`: what wants more than a script.
 //! - `placement.rs`: what schedulers propose, compared with doing it the long way.
 //! - `scheduler.rs`, `scheduler_wakes.rs`, `scheduler_faults.rs`: the loop, step by step.
+//! - `preemption.rs`: whom a preemption evicts.
 //! - `pool.rs`, `examples.rs`: the loop on threads; the examples of `omega-schedulers`.
 //! - `threads.rs`: schedulers on threads.
 //! - `codec.rs`, `journal.rs`, `rot.rs`: commands as bytes, a history in a file, and what becomes
@@ -25,6 +26,7 @@ mod placement;
 mod placement_plugins;
 mod placement_world;
 mod pool;
+mod preemption;
 mod rot;
 mod scheduler;
 mod scheduler_faults;
