@@ -12,7 +12,7 @@
 //! Where no rule about other tasks concerns the task, only amounts can change, and a machine is
 //! tried by sums alone, without touching the view.
 
-use crate::plugin::Reads;
+use crate::plugin::{Reads, lanes};
 use crate::profile::Profile;
 use crate::search::tasks;
 use omega_cellstate::{BLOCK, GroupRef, PlacedTask, View};
@@ -69,13 +69,16 @@ pub struct Preemptor<'a> {
     pub expected: &'a [Expected],
 }
 
+/// Tasks that would have to go: few, as a rule.
+pub type Victims = SmallVec<[PlacedTask; 4]>;
+
 /// A machine on which the task would fit without some others.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Candidate {
     /// The machine's row.
     pub row: usize,
     /// Who has to go, the most important first. Never empty.
-    pub victims: Vec<PlacedTask>,
+    pub victims: Victims,
     /// How many of them a budget protects.
     pub violations: usize,
 }
@@ -126,6 +129,12 @@ impl Preemptor<'_> {
     /// returns.
     #[must_use]
     pub fn candidate(&self, view: &mut View, row: usize) -> Option<Candidate> {
+        let by_sums = self.only_amounts_matter(view) && self.is_allowed(view, row);
+        self.candidate_by(view, row, by_sums)
+    }
+
+    /// The same; by sums only where the other filters allow the machine.
+    fn candidate_by(&self, view: &mut View, row: usize, by_sums: bool) -> Option<Candidate> {
         let precedence = self.precedence(view);
         let on_machine = view.tasks_on(row);
         let first = on_machine.partition_point(|task| task.precedence >= precedence);
@@ -133,17 +142,13 @@ impl Preemptor<'_> {
         if lower.is_empty() {
             return None;
         }
-        let kinds = view.kinds().count();
-        let mut room = Room::of(view, row, self.group);
-        let requests = view.requests_on(row)[first * kinds..].chunks_exact(kinds);
-        requests.clone().for_each(|request| room.add(request));
-        if !room.fits() {
-            return None;
-        }
-        if self.only_amounts_matter(view) {
-            return self
-                .is_allowed(view, row)
-                .then(|| self.by_sums(view, lower, requests, room))?;
+        let sums = match view.request_stride() {
+            4 => self.by_sums::<4>(view, (row, first), by_sums),
+            8 => self.by_sums::<8>(view, (row, first), by_sums),
+            _ => self.by_sums::<16>(view, (row, first), by_sums),
+        };
+        if let Sums::Known(candidate) = sums {
+            return candidate;
         }
         let lower = lower.to_vec();
         lower.iter().for_each(|task| view.lift(row, *task));
@@ -155,6 +160,43 @@ impl Preemptor<'_> {
         }
         debug_assert_eq!(view.lifted(), 0, "the view is as before");
         candidate.filter(|candidate| !candidate.victims.is_empty())
+    }
+
+    /// Candidates on the machines from a row on and around, until there are `enough`, and one among
+    /// them that breaks no budget.
+    ///
+    /// On a machine where the task fits already it is not asked what would have to go.
+    pub fn candidates(&self, view: &mut View, start: usize, enough: usize) -> Vec<Candidate> {
+        let mut found = Vec::new();
+        let mut is_clean = false;
+        let blocks = view.blocks();
+        let by_sums = self.only_amounts_matter(view);
+        for index in 0..blocks {
+            let block = (start / BLOCK + index) % blocks;
+            for lane in lanes(self.worth_a_try(view, block)) {
+                let candidate = self.candidate_by(view, block * BLOCK + lane, by_sums);
+                let Some(candidate) = candidate else { continue };
+                is_clean |= candidate.violations == 0;
+                found.push(candidate);
+                if found.len() >= enough && is_clean {
+                    return found;
+                }
+            }
+        }
+        found
+    }
+
+    /// The machines of a block that take no task of this group now, and might once others go.
+    fn worth_a_try(&self, view: &View, block: usize) -> u64 {
+        let tasks = tasks(view, self.group);
+        let block = view.block(block);
+        let mut word = block.schedulable();
+        word &= !self.profile.active(&tasks).feasible(&tasks, block, word);
+        let fixed = self.profile.filters().filter(|f| f.reads() == Reads::DESCRIPTION);
+        for filter in fixed.filter(|filter| filter.applies(&tasks)) {
+            word &= filter.filter(&tasks, block, word);
+        }
+        word
     }
 
     /// Whether nothing but amounts can change when tasks go.
@@ -178,20 +220,32 @@ impl Preemptor<'_> {
             .all(|filter| filter.filter(&tasks, block, bit) & bit != 0)
     }
 
-    /// As [`Preemptor::put_back`], by what would be left of each kind.
-    fn by_sums<'r>(
+    /// As [`Preemptor::put_back`], by what would be left of each kind, for the tasks on a machine
+    /// from the `first` on. Unless `exact`, only what does not fit even then is known.
+    fn by_sums<const N: usize>(
         &self,
         view: &View,
-        lower: &[PlacedTask],
-        requests: impl Iterator<Item = &'r [i64]> + Clone,
-        mut room: Room<'_>,
-    ) -> Option<Candidate> {
+        (row, first): (usize, usize),
+        exact: bool,
+    ) -> Sums {
+        let lower = &view.tasks_on(row)[first..];
+        let (requests, _) = view.requests_on(row)[first * N..].as_chunks::<N>();
+        let mut room = Room::<N>::of(view, row, self.group);
+        requests.iter().for_each(|request| room.add(request));
+        if !room.fits() {
+            return Sums::Known(None);
+        }
+        if !exact {
+            return Sums::Unknown;
+        }
         let breaks = self.breaks_budget(view, lower);
-        let mut victims = Vec::new();
+        let mut victims = Victims::new();
         let mut violations = 0;
-        for protected in [true, false] {
-            let both = lower.iter().zip(requests.clone()).zip(&breaks);
-            for ((task, request), _) in both.filter(|(_, breaks)| **breaks == protected) {
+        let protected = if self.budgets.is_empty() { &[false][..] } else { &[true, false] };
+        for protected in protected.iter().copied() {
+            for ((task, request), _) in
+                lower.iter().zip(requests).zip(&breaks).filter(|(_, b)| **b == protected)
+            {
                 if !room.take(request) {
                     victims.push(*task);
                     violations += usize::from(protected);
@@ -199,13 +253,14 @@ impl Preemptor<'_> {
             }
         }
         victims.sort_by_key(|task| (Reverse(task.precedence), task.id));
-        (!victims.is_empty()).then_some(Candidate { row: room.row, victims, violations })
+        let is_one = !victims.is_empty();
+        Sums::Known(is_one.then_some(Candidate { row, victims, violations }))
     }
 
     /// Puts back what may stay, then the victims, too. The task fits without all of them.
     fn put_back(&self, view: &mut View, row: usize, lower: &[PlacedTask]) -> Candidate {
         let breaks = self.breaks_budget(view, lower);
-        let mut victims = Vec::new();
+        let mut victims = Victims::new();
         let mut violations = 0;
         for protected in [true, false] {
             for (task, _) in lower.iter().zip(&breaks).filter(|(_, b)| **b == protected) {
@@ -242,33 +297,48 @@ impl Preemptor<'_> {
 }
 
 /// What a machine would have left of each kind.
-struct Room<'a> {
-    row: usize,
-    left: SmallVec<[i64; 8]>,
-    request: &'a [i64],
+struct Room<const N: usize> {
+    left: [i64; N],
+    /// What must be left for the task; of kinds that it does not need, anything will do.
+    needed: [i64; N],
 }
 
-impl<'a> Room<'a> {
-    fn of(view: &'a View, row: usize, group: GroupRef) -> Room<'a> {
-        let kinds = (0..view.kinds().count() as u8).map(KindId);
-        let left = kinds.map(|kind| view.free(row, kind)).collect();
-        Room { row, left, request: &view.need(group).request }
+/// What sums alone say.
+enum Sums {
+    /// The answer.
+    Known(Option<Candidate>),
+    /// Amounts would do, and more than amounts matters.
+    Unknown,
+}
+
+impl<const N: usize> Room<N> {
+    fn of(view: &View, row: usize, group: GroupRef) -> Room<N> {
+        let mut room = Room { left: [0; N], needed: [i64::MIN; N] };
+        for (kind, request) in (0..).map(KindId).zip(&view.need(group).request) {
+            room.left[kind.index()] = view.free(row, kind);
+            if *request > 0 {
+                room.needed[kind.index()] = *request;
+            }
+        }
+        room
     }
 
-    fn add(&mut self, request: &[i64]) {
-        self.left.iter_mut().zip(request).for_each(|(left, amount)| *left += amount);
+    fn add(&mut self, amounts: &[i64; N]) {
+        self.left.iter_mut().zip(amounts).for_each(|(left, amount)| *left += amount);
     }
 
     fn fits(&self) -> bool {
-        self.left.iter().zip(self.request).all(|(left, request)| request <= left || *request == 0)
+        let short = self.left.iter().zip(&self.needed).map(|(left, needed)| left < needed);
+        !short.fold(false, |any, short| any | short)
     }
 
     /// Takes an amount, if the task still fits then. The answer is whether it did.
-    fn take(&mut self, amounts: &[i64]) -> bool {
+    fn take(&mut self, amounts: &[i64; N]) -> bool {
+        let before = self.left;
         self.left.iter_mut().zip(amounts).for_each(|(left, amount)| *left -= amount);
         let fits = self.fits();
         if !fits {
-            self.add(amounts);
+            self.left = before;
         }
         fits
     }

@@ -71,7 +71,7 @@ fn naive(
             }
         }
     }
-    (!gone.is_empty()).then_some(Candidate { row, victims: gone, violations })
+    (!gone.is_empty()).then_some(Candidate { row, victims: gone.into(), violations })
 }
 
 #[test]
