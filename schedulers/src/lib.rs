@@ -40,8 +40,8 @@
 //! ```
 //!
 //! The library reads no clock and no chance: time comes in with [`Scheduler::step`], the seed with
-//! [`Settings`]. In reading order: [`plugin`], [`relative`], [`plugins`], [`profile`], [`search`], [`place`],
-//! [`queue`], [`scheduler`], [`pool`], [`appraise`](mod@appraise),
+//! [`Settings`]. In reading order: [`plugin`], [`relative`], [`plugins`], [`profile`], [`search`],
+//! [`place`], [`preemption`], [`queue`], [`scheduler`], [`pool`], [`appraise`](mod@appraise),
 //! [`explain`](mod@explain).
 
 pub mod appraise;
@@ -51,6 +51,7 @@ pub mod place;
 pub mod plugin;
 pub mod plugins;
 pub mod pool;
+pub mod preemption;
 pub mod profile;
 pub mod queue;
 mod rank;

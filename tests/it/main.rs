@@ -8,8 +8,9 @@
 //! - `placement.rs`: what schedulers propose, compared with doing it the long way.
 //! - `kube_plugins.rs`: the plugins of Kubernetes' scheduler against their formulas.
 //! - `scheduler.rs`, `scheduler_wakes.rs`, `scheduler_faults.rs`: the loop, step by step.
+//! - `preemption.rs`: whom a preemption evicts.
 //! - `pool.rs`, `examples.rs`: the loop on threads; the examples of `omega-schedulers`.
-//! - `threads.rs`: schedulers on threads.
+//! - `threads.rs`, `races.rs`: schedulers on threads, and two that would break a rule together.
 //! - `codec.rs`, `journal.rs`, `rot.rs`: commands as bytes, a history in a file, and what becomes
 //!   of it when the file is cut, damaged, or the disk fails.
 //! - `tidy.rs`: the repository's own rules.
@@ -29,6 +30,8 @@ mod placement;
 mod placement_plugins;
 mod placement_world;
 mod pool;
+mod preemption;
+mod races;
 mod rot;
 mod scheduler;
 mod scheduler_faults;

@@ -501,6 +501,15 @@ impl View {
         &self.compiled(group).need
     }
 
+    /// The id of a compiled group's job.
+    ///
+    /// # Panics
+    /// If the group was forgotten.
+    #[must_use]
+    pub fn job_id(&self, group: GroupRef) -> JobId {
+        self.compiled(group).id
+    }
+
     /// The job of a compiled group, and the group's position in it.
     ///
     /// # Panics

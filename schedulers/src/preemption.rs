@@ -1,0 +1,365 @@
+//! Making room: which tasks of lower precedence would have to go for one more to fit.
+//!
+//! ```text
+//!   machines where ──▶ per machine: take all lower tasks off; if the task fits then,     ──▶ the one
+//!   it may help        put back the most important ones first, as far as it still fits       that hurts least
+//! ```
+//!
+//! Both halves are kube-scheduler's `DefaultPreemption`: the fewest victims that hurt least on each
+//! machine, then the machine by six criteria. Putting back starts with tasks whose eviction would
+//! break a disruption budget, so that they stay if anything can.
+//!
+//! Where no rule about other tasks concerns the task, only amounts can change, and a machine is
+//! tried by sums alone, without touching the view.
+
+use crate::plugin::{Reads, lanes};
+use crate::profile::Profile;
+use crate::search::tasks;
+use omega_cellstate::{BLOCK, GroupRef, PlacedTask, View};
+use omega_core::{JobId, KindId, LabelSelector, Precedence, Text};
+use smallvec::SmallVec;
+use std::cmp::Reverse;
+
+/// How many tasks may be disturbed. (Kubernetes' `PodDisruptionBudget`, in its present state.)
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Budget {
+    /// Whose tasks it protects.
+    pub tenant: Text,
+    /// Which of them; a selector without requirements protects none.
+    pub tasks: LabelSelector,
+    /// How many of them may go now.
+    pub allowed: u32,
+}
+
+impl Budget {
+    fn protects(&self, view: &View, task: &PlacedTask) -> bool {
+        let Some(job) = view.job_of(task.id).filter(|job| job.tenant == self.tenant) else {
+            return false;
+        };
+        let labels = &job.groups[usize::from(task.group)].labels;
+        let selects = !self.tasks.requirements.is_empty() && self.tasks.matches(labels);
+        selects && !labels.is_empty()
+    }
+}
+
+/// A task that is expected on a machine: room was made there for it. (Kubernetes' nominated pod.)
+#[derive(Clone, Copy, Debug)]
+pub struct Expected {
+    /// The row of the machine.
+    pub row: usize,
+    /// Its job.
+    pub job: JobId,
+    /// Its group, compiled.
+    pub group: GroupRef,
+    /// Its precedence.
+    pub precedence: Precedence,
+}
+
+/// For which task room is to be made, and what is to be respected.
+#[derive(Clone, Copy, Debug)]
+pub struct Preemptor<'a> {
+    /// The plugins whose filters must allow the machine afterwards.
+    pub profile: &'a Profile,
+    /// The task's group, compiled.
+    pub group: GroupRef,
+    /// Disruption budgets.
+    pub budgets: &'a [Budget],
+    /// Tasks that are expected somewhere. Those of the same or higher precedence must fit beside
+    /// the task.
+    pub expected: &'a [Expected],
+}
+
+/// Tasks that would have to go: few, as a rule.
+pub type Victims = SmallVec<[PlacedTask; 4]>;
+
+/// A machine on which the task would fit without some others.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Candidate {
+    /// The machine's row.
+    pub row: usize,
+    /// Who has to go, the most important first. Never empty.
+    pub victims: Victims,
+    /// How many of them a budget protects.
+    pub violations: usize,
+}
+
+impl Preemptor<'_> {
+    fn precedence(&self, view: &View) -> Precedence {
+        view.job(self.group).0.precedence
+    }
+
+    /// Whether the filters allow the task on the machine in a row now, with and without the tasks
+    /// that are expected there.
+    #[must_use]
+    pub fn fits(&self, view: &mut View, row: usize) -> bool {
+        if !self.expected.is_empty() && !self.fits_beside_expected(view, row) {
+            return false;
+        }
+        self.is_feasible(view, row)
+    }
+
+    fn fits_beside_expected(&self, view: &mut View, row: usize) -> bool {
+        let job = self.job_id(view);
+        let precedence = self.precedence(view);
+        let counts = |expected: &&Expected| {
+            expected.row == row && expected.precedence >= precedence && expected.job != job
+        };
+        let groups: Vec<GroupRef> =
+            self.expected.iter().filter(counts).map(|expected| expected.group).collect();
+        groups.iter().for_each(|group| view.assume(row, *group, -1));
+        let fits = groups.is_empty() || self.is_feasible(view, row);
+        groups.iter().for_each(|group| view.assume(row, *group, 1));
+        fits
+    }
+
+    fn job_id(&self, view: &View) -> JobId {
+        view.job_id(self.group)
+    }
+
+    fn is_feasible(&self, view: &View, row: usize) -> bool {
+        let tasks = tasks(view, self.group);
+        let bit = 1 << (row % BLOCK);
+        let active = self.profile.active(&tasks);
+        active.feasible(&tasks, view.block(row / BLOCK), bit) != 0
+    }
+
+    /// What would have to go from the machine in a row; `None` if nothing there helps.
+    ///
+    /// The view must keep placements ([`View::with_placements`]); it is as before when this
+    /// returns.
+    #[must_use]
+    pub fn candidate(&self, view: &mut View, row: usize) -> Option<Candidate> {
+        let by_sums = self.only_amounts_matter(view) && self.is_allowed(view, row);
+        self.candidate_by(view, row, by_sums)
+    }
+
+    /// The same; by sums only where the other filters allow the machine.
+    fn candidate_by(&self, view: &mut View, row: usize, by_sums: bool) -> Option<Candidate> {
+        let precedence = self.precedence(view);
+        let on_machine = view.tasks_on(row);
+        let first = on_machine.partition_point(|task| task.precedence >= precedence);
+        let lower = &on_machine[first..];
+        if lower.is_empty() {
+            return None;
+        }
+        let sums = match view.request_stride() {
+            4 => self.by_sums::<4>(view, (row, first), by_sums),
+            8 => self.by_sums::<8>(view, (row, first), by_sums),
+            _ => self.by_sums::<16>(view, (row, first), by_sums),
+        };
+        if let Sums::Known(candidate) = sums {
+            return candidate;
+        }
+        let lower = lower.to_vec();
+        lower.iter().for_each(|task| view.lift(row, *task));
+        let mut candidate = None;
+        if self.fits(view, row) {
+            candidate = Some(self.put_back(view, row, &lower));
+        } else {
+            lower.iter().for_each(|task| view.put_back(row, *task));
+        }
+        debug_assert_eq!(view.lifted(), 0, "the view is as before");
+        candidate.filter(|candidate| !candidate.victims.is_empty())
+    }
+
+    /// Candidates on the machines from a row on and around, until there are `enough`, and one among
+    /// them that breaks no budget.
+    ///
+    /// On a machine where the task fits already it is not asked what would have to go.
+    pub fn candidates(&self, view: &mut View, start: usize, enough: usize) -> Vec<Candidate> {
+        let mut found = Vec::new();
+        let mut is_clean = false;
+        let blocks = view.blocks();
+        let by_sums = self.only_amounts_matter(view);
+        for index in 0..blocks {
+            let block = (start / BLOCK + index) % blocks;
+            for lane in lanes(self.worth_a_try(view, block)) {
+                let candidate = self.candidate_by(view, block * BLOCK + lane, by_sums);
+                let Some(candidate) = candidate else { continue };
+                is_clean |= candidate.violations == 0;
+                found.push(candidate);
+                if found.len() >= enough && is_clean {
+                    return found;
+                }
+            }
+        }
+        found
+    }
+
+    /// The machines of a block that take no task of this group now, and might once others go.
+    fn worth_a_try(&self, view: &View, block: usize) -> u64 {
+        let tasks = tasks(view, self.group);
+        let block = view.block(block);
+        let mut word = block.schedulable();
+        word &= !self.profile.active(&tasks).feasible(&tasks, block, word);
+        let fixed = self.profile.filters().filter(|f| f.reads() == Reads::DESCRIPTION);
+        for filter in fixed.filter(|filter| filter.applies(&tasks)) {
+            word &= filter.filter(&tasks, block, word);
+        }
+        word
+    }
+
+    /// Whether nothing but amounts can change when tasks go.
+    fn only_amounts_matter(&self, view: &View) -> bool {
+        let need = view.need(self.group);
+        let on_amounts = self.profile.filters().filter(|f| f.reads().includes(Reads::AMOUNTS));
+        // One filter is the cell's own; a second one would be somebody's who knows more.
+        self.expected.is_empty()
+            && !need.has_rules()
+            && need.cards.is_none()
+            && on_amounts.count() == 1
+    }
+
+    /// Whether the filters that do not look at amounts allow a machine.
+    fn is_allowed(&self, view: &View, row: usize) -> bool {
+        let tasks = tasks(view, self.group);
+        let (block, bit) = (view.block(row / BLOCK), 1 << (row % BLOCK));
+        let others = self.profile.filters().filter(|f| !f.reads().includes(Reads::AMOUNTS));
+        others
+            .filter(|filter| filter.applies(&tasks))
+            .all(|filter| filter.filter(&tasks, block, bit) & bit != 0)
+    }
+
+    /// As [`Preemptor::put_back`], by what would be left of each kind, for the tasks on a machine
+    /// from the `first` on. Unless `exact`, only what does not fit even then is known.
+    fn by_sums<const N: usize>(
+        &self,
+        view: &View,
+        (row, first): (usize, usize),
+        exact: bool,
+    ) -> Sums {
+        let lower = &view.tasks_on(row)[first..];
+        let (requests, _) = view.requests_on(row)[first * N..].as_chunks::<N>();
+        let mut room = Room::<N>::of(view, row, self.group);
+        requests.iter().for_each(|request| room.add(request));
+        if !room.fits() {
+            return Sums::Known(None);
+        }
+        if !exact {
+            return Sums::Unknown;
+        }
+        let breaks = self.breaks_budget(view, lower);
+        let mut victims = Victims::new();
+        let mut violations = 0;
+        let protected = if self.budgets.is_empty() { &[false][..] } else { &[true, false] };
+        for protected in protected.iter().copied() {
+            for ((task, request), _) in
+                lower.iter().zip(requests).zip(&breaks).filter(|(_, b)| **b == protected)
+            {
+                if !room.take(request) {
+                    victims.push(*task);
+                    violations += usize::from(protected);
+                }
+            }
+        }
+        victims.sort_by_key(|task| (Reverse(task.precedence), task.id));
+        let is_one = !victims.is_empty();
+        Sums::Known(is_one.then_some(Candidate { row, victims, violations }))
+    }
+
+    /// Puts back what may stay, then the victims, too. The task fits without all of them.
+    fn put_back(&self, view: &mut View, row: usize, lower: &[PlacedTask]) -> Candidate {
+        let breaks = self.breaks_budget(view, lower);
+        let mut victims = Victims::new();
+        let mut violations = 0;
+        for protected in [true, false] {
+            for (task, _) in lower.iter().zip(&breaks).filter(|(_, b)| **b == protected) {
+                view.put_back(row, *task);
+                if !self.fits(view, row) {
+                    view.lift(row, *task);
+                    victims.push(*task);
+                    violations += usize::from(protected);
+                }
+            }
+        }
+        victims.iter().for_each(|task| view.put_back(row, *task));
+        victims.sort_by_key(|task| (Reverse(task.precedence), task.id));
+        Candidate { row, victims, violations }
+    }
+
+    /// For each task, the most important first, whether its eviction would break a budget if all
+    /// before it went.
+    fn breaks_budget(&self, view: &View, tasks: &[PlacedTask]) -> SmallVec<[bool; 64]> {
+        let mut left: SmallVec<[i64; 8]> =
+            self.budgets.iter().map(|budget| i64::from(budget.allowed)).collect();
+        let breaks = |task: &PlacedTask| {
+            let mut breaks = false;
+            for (budget, left) in self.budgets.iter().zip(&mut left) {
+                if budget.protects(view, task) {
+                    *left -= 1;
+                    breaks |= *left < 0;
+                }
+            }
+            breaks
+        };
+        tasks.iter().map(breaks).collect()
+    }
+}
+
+/// What a machine would have left of each kind.
+struct Room<const N: usize> {
+    left: [i64; N],
+    /// What must be left for the task; of kinds that it does not need, anything will do.
+    needed: [i64; N],
+}
+
+/// What sums alone say.
+enum Sums {
+    /// The answer.
+    Known(Option<Candidate>),
+    /// Amounts would do, and more than amounts matters.
+    Unknown,
+}
+
+impl<const N: usize> Room<N> {
+    fn of(view: &View, row: usize, group: GroupRef) -> Room<N> {
+        let mut room = Room { left: [0; N], needed: [i64::MIN; N] };
+        for (kind, request) in (0..).map(KindId).zip(&view.need(group).request) {
+            room.left[kind.index()] = view.free(row, kind);
+            if *request > 0 {
+                room.needed[kind.index()] = *request;
+            }
+        }
+        room
+    }
+
+    fn add(&mut self, amounts: &[i64; N]) {
+        self.left.iter_mut().zip(amounts).for_each(|(left, amount)| *left += amount);
+    }
+
+    fn fits(&self) -> bool {
+        let short = self.left.iter().zip(&self.needed).map(|(left, needed)| left < needed);
+        !short.fold(false, |any, short| any | short)
+    }
+
+    /// Takes an amount, if the task still fits then. The answer is whether it did.
+    fn take(&mut self, amounts: &[i64; N]) -> bool {
+        let before = self.left;
+        self.left.iter_mut().zip(amounts).for_each(|(left, amount)| *left -= amount);
+        let fits = self.fits();
+        if !fits {
+            self.left = before;
+        }
+        fits
+    }
+}
+
+/// The candidate that hurts least: with the fewest broken budgets; then with the lowest precedence
+/// of its most important victim; then with the least sum of precedences, each counted from the
+/// lowest there is; then with the fewest victims; then the one whose oldest victim of the highest
+/// precedence is the youngest; then the first.
+#[must_use]
+pub fn best(candidates: &[Candidate]) -> Option<&Candidate> {
+    candidates.iter().min_by_key(|candidate| harm(candidate))
+}
+
+/// What [`best`] compares. The candidates of equal harm are equally good.
+#[must_use]
+pub fn harm(candidate: &Candidate) -> impl Ord + use<> {
+    let victims = &candidate.victims;
+    let highest = victims.first().map_or(Precedence(i32::MIN), |task| task.precedence);
+    let sum: u64 =
+        victims.iter().map(|task| (i64::from(task.precedence.0) + (1 << 31)) as u64).sum();
+    let oldest = victims.iter().filter(|task| task.precedence == highest).map(|t| t.id).min();
+    (candidate.violations, highest, sum, victims.len(), Reverse(oldest))
+}
