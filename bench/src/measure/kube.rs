@@ -71,7 +71,7 @@ fn small() -> TaskGroup {
 /// One that would rather be elsewhere.
 fn choosy() -> TaskGroup {
     let mut group = small();
-    for (zone, weight) in [("zone-0", 10), ("zone-1", 3)] {
+    for (zone, weight) in [("z0", 10), ("z1", 3)] {
         let machines = MachineSelector::label("zone", zone);
         group.rules.affinity.preferred.push(Preferred { weight, machines });
     }
