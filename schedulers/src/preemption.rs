@@ -12,7 +12,7 @@
 //! Where no rule about other tasks concerns the task, only amounts can change, and a machine is
 //! tried by sums alone, without touching the view.
 
-use crate::plugin::{Reads, lanes};
+use crate::plugin::{Judged, Reads, lanes};
 use crate::profile::Profile;
 use crate::search::tasks;
 use omega_cellstate::{BLOCK, GroupRef, PlacedTask, View};
@@ -99,21 +99,24 @@ impl Preemptor<'_> {
     }
 
     fn fits_beside_expected(&self, view: &mut View, row: usize) -> bool {
-        let job = self.job_id(view);
-        let precedence = self.precedence(view);
-        let counts = |expected: &&Expected| {
-            expected.row == row && expected.precedence >= precedence && expected.job != job
-        };
-        let groups: Vec<GroupRef> =
-            self.expected.iter().filter(counts).map(|expected| expected.group).collect();
-        groups.iter().for_each(|group| view.assume(row, *group, -1));
+        let groups = self.assume_expected(view, row);
         let fits = groups.is_empty() || self.is_feasible(view, row);
         groups.iter().for_each(|group| view.assume(row, *group, 1));
         fits
     }
 
-    fn job_id(&self, view: &View) -> JobId {
-        view.job_id(self.group)
+    /// Counts the tasks that are expected in a row and must fit beside this one as if they ran.
+    /// The answer is their groups.
+    fn assume_expected(&self, view: &mut View, row: usize) -> SmallVec<[GroupRef; 4]> {
+        let job = view.job_id(self.group);
+        let precedence = self.precedence(view);
+        let counts = |expected: &&Expected| {
+            expected.row == row && expected.precedence >= precedence && expected.job != job
+        };
+        let groups: SmallVec<[GroupRef; 4]> =
+            self.expected.iter().filter(counts).map(|expected| expected.group).collect();
+        groups.iter().for_each(|group| view.assume(row, *group, -1));
+        groups
     }
 
     fn is_feasible(&self, view: &View, row: usize) -> bool {
@@ -129,11 +132,12 @@ impl Preemptor<'_> {
     /// returns.
     #[must_use]
     pub fn candidate(&self, view: &mut View, row: usize) -> Option<Candidate> {
-        let by_sums = self.only_amounts_matter(view) && self.is_allowed(view, row);
+        let bit = 1 << (row % BLOCK);
+        let by_sums = self.by_amounts_alone(view, row / BLOCK, bit) != 0;
         self.candidate_by(view, row, by_sums)
     }
 
-    /// The same; by sums only where the other filters allow the machine.
+    /// The same; by sums only where amounts alone decide.
     fn candidate_by(&self, view: &mut View, row: usize, by_sums: bool) -> Option<Candidate> {
         let precedence = self.precedence(view);
         let on_machine = view.tasks_on(row);
@@ -170,11 +174,13 @@ impl Preemptor<'_> {
         let mut found = Vec::new();
         let mut is_clean = false;
         let blocks = view.blocks();
-        let by_sums = self.only_amounts_matter(view);
         for index in 0..blocks {
             let block = (start / BLOCK + index) % blocks;
-            for lane in lanes(self.worth_a_try(view, block)) {
-                let candidate = self.candidate_by(view, block * BLOCK + lane, by_sums);
+            let word = self.worth_a_try(view, block);
+            let by_sums = self.by_amounts_alone(view, block, word);
+            for lane in lanes(word) {
+                let row = block * BLOCK + lane;
+                let candidate = self.candidate_by(view, row, by_sums >> lane & 1 == 1);
                 let Some(candidate) = candidate else { continue };
                 is_clean |= candidate.violations == 0;
                 found.push(candidate);
@@ -186,38 +192,70 @@ impl Preemptor<'_> {
         found
     }
 
-    /// The machines of a block that take no task of this group now, and might once others go.
-    fn worth_a_try(&self, view: &View, block: usize) -> u64 {
+    /// The machines of a block that take no task of this group now, and might once others go: the
+    /// filter that refuses says so.
+    fn worth_a_try(&self, view: &mut View, block: usize) -> u64 {
+        let (_, mut curable) = self.sift(view, block, u64::MAX);
+        for row in self.rows_of_expected(block) {
+            let bit = 1 << (row % BLOCK);
+            let groups = self.assume_expected(view, row);
+            let (feasible, curable_beside) = self.sift(view, block, bit);
+            groups.iter().for_each(|group| view.assume(row, *group, 1));
+            if !groups.is_empty() && feasible == 0 {
+                curable = curable & !bit | curable_beside;
+            }
+        }
+        curable
+    }
+
+    /// The rows of a block in which tasks are expected.
+    fn rows_of_expected(&self, block: usize) -> SmallVec<[usize; 8]> {
+        let rows = self.expected.iter().map(|expected| expected.row);
+        let mut rows: SmallVec<[usize; 8]> = rows.filter(|row| row / BLOCK == block).collect();
+        rows.sort_unstable();
+        rows.dedup();
+        rows
+    }
+
+    /// Out of some machines of a block, those that the filters allow, and those of the others where
+    /// the first filter that refuses might change its mind.
+    fn sift(&self, view: &View, block: usize, among: u64) -> (u64, u64) {
         let tasks = tasks(view, self.group);
         let block = view.block(block);
-        let mut word = block.schedulable();
-        word &= !self.profile.active(&tasks).feasible(&tasks, block, word);
-        let fixed = self.profile.filters().filter(|f| f.reads() == Reads::DESCRIPTION);
-        for filter in fixed.filter(|filter| filter.applies(&tasks)) {
-            word &= filter.filter(&tasks, block, word);
+        let mut word = block.present() & among;
+        let mut curable = 0;
+        for filter in self.profile.filters().filter(|filter| filter.applies(&tasks)) {
+            let allowed = filter.filter(&tasks, block, word) & word;
+            if allowed != word {
+                curable |= filter.curable(&tasks, block, word & !allowed);
+            }
+            word = allowed;
         }
-        word
+        (word, curable)
     }
 
     /// Whether nothing but amounts can change when tasks go.
     fn only_amounts_matter(&self, view: &View) -> bool {
         let need = view.need(self.group);
-        let on_amounts = self.profile.filters().filter(|f| f.reads().includes(Reads::AMOUNTS));
-        // One filter is the cell's own; a second one would be somebody's who knows more.
+        // Whoever looks at amounts is the cell's own judgement of room, and knows no more.
+        let mut on_amounts = self.profile.filters().filter(|f| f.reads().includes(Reads::AMOUNTS));
         self.expected.is_empty()
             && !need.has_rules()
             && need.cards.is_none()
-            && on_amounts.count() == 1
+            && on_amounts.all(|filter| filter.judges() == Judged::ROOM)
     }
 
-    /// Whether the filters that do not look at amounts allow a machine.
-    fn is_allowed(&self, view: &View, row: usize) -> bool {
+    /// The machines of a block where amounts alone decide; none if more than amounts matters.
+    fn by_amounts_alone(&self, view: &View, block: usize, among: u64) -> u64 {
+        if !self.only_amounts_matter(view) {
+            return 0;
+        }
         let tasks = tasks(view, self.group);
-        let (block, bit) = (view.block(row / BLOCK), 1 << (row % BLOCK));
+        let block = view.block(block);
         let others = self.profile.filters().filter(|f| !f.reads().includes(Reads::AMOUNTS));
         others
             .filter(|filter| filter.applies(&tasks))
-            .all(|filter| filter.filter(&tasks, block, bit) & bit != 0)
+            .fold(among, |word, filter| word & filter.filter(&tasks, block, word))
     }
 
     /// As [`Preemptor::put_back`], by what would be left of each kind, for the tasks on a machine

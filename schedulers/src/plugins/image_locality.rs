@@ -20,8 +20,9 @@ impl Score for ImageLocality {
         "image_locality"
     }
 
+    /// How many machines hold an image counts, too.
     fn reads(&self) -> Reads {
-        Reads::DESCRIPTION
+        Reads::DESCRIPTION | Reads::OTHER_DESCRIPTIONS
     }
 
     fn applies(&self, tasks: &Tasks<'_>) -> bool {
