@@ -292,8 +292,9 @@ impl<'a> Active<'a> {
     #[must_use]
     pub fn reads_other_machines(&self) -> bool {
         let other = Reads::OTHER_MACHINES;
+        let descriptions = Reads::DESCRIPTION | Reads::OTHER_DESCRIPTIONS;
         self.filters.iter().any(|filter| filter.reads().includes(other))
             || self.scores.iter().any(|(score, _)| score.reads().includes(other))
-            || self.relative.iter().any(|(score, _)| !Reads::DESCRIPTION.includes(score.reads()))
+            || self.relative.iter().any(|(score, _)| !descriptions.includes(score.reads()))
     }
 }
