@@ -35,7 +35,7 @@ pub(super) struct Place {
 
 /// What is wrong, and where; it becomes a [`LoadError`] where the file's name is known.
 #[derive(Debug)]
-pub(super) struct Fault {
+pub(crate) struct Fault {
     line: Option<u64>,
     field: Option<String>,
     message: String,
@@ -48,7 +48,7 @@ impl Fault {
     }
 
     /// The fault of this file.
-    pub(super) fn of(self, file: &Path) -> LoadError {
+    pub(crate) fn of(self, file: &Path) -> LoadError {
         LoadError {
             file: file.to_owned(),
             line: self.line,
@@ -71,7 +71,7 @@ impl Place {
 }
 
 /// The text of a file that may be compressed.
-pub(super) fn read_text(file: &Path) -> Result<String, Fault> {
+pub(crate) fn read_text(file: &Path) -> Result<String, Fault> {
     let cannot = |error: std::io::Error| Fault::file(format!("cannot be read: {error}"));
     let mut bytes = std::fs::read(file).map_err(cannot)?;
     if bytes.starts_with(&[0x1f, 0x8b]) {
