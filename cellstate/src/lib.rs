@@ -72,4 +72,4 @@ pub use judge::MachineStatus;
 pub use rules::{RuleFamily, SpreadWish};
 pub use sets::SetId;
 pub use shared::SharedCell;
-pub use view::{BLOCK, Block, Draw, FEW, GroupRef, ImageHolder, LeftShare, View};
+pub use view::{BLOCK, Block, Draw, FEW, GroupRef, ImageHolder, LeftShare, PlacedTask, View};

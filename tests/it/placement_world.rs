@@ -96,6 +96,9 @@ impl World {
         if dice.chance(25) {
             group.rules.affinity.required = Some(vec![MachineSelector::label("disk", "ssd")]);
         }
+        if dice.chance(5) {
+            group.rules.machine = Some(format!("m{}", dice.below(20)).into());
+        }
         for (zone, weight) in [("z0", 3), ("z1", 1)] {
             if dice.chance(25) {
                 let machines = MachineSelector::label("zone", zone);

@@ -7,7 +7,7 @@ use crate::histories::seeds;
 use omega_cellstate::{BLOCK, Cell, GroupRef, Interest, Share, SharedCell, View};
 use omega_core::{
     Claim, Command, Commit, Conflict, Granularity, Item, JobId, KindId, MachineId, Outcome, Reason,
-    Rejection, SchedulerId, TaskId, TaskState, Transaction, TransactionId,
+    Rejection, SchedulerId, TaskId, TaskReport, TaskState, Transaction, TransactionId,
 };
 use omega_tests::random::{Dice, Generator};
 use omega_tests::twin::{Twin, TwinJob};
@@ -82,6 +82,18 @@ impl World {
     pub(crate) fn groups(&self) -> Vec<(JobId, usize)> {
         let living = self.twin.jobs().iter().filter(|(_, job)| job.alive() > 0);
         living.flat_map(|(id, job)| (0..job.spec.groups.len()).map(|g| (*id, g))).collect()
+    }
+
+    /// A view of the cell as it would be if these tasks had been lost.
+    pub(crate) fn without(&self, tasks: impl Iterator<Item = TaskId>) -> View {
+        let mut cell = self.cell.read(Cell::clone);
+        for task in tasks {
+            let machine = cell.task(task).and_then(TaskState::machine).unwrap();
+            cell.apply(Command::ReportTask { task, machine, report: TaskReport::Lost }).unwrap();
+        }
+        let mut view = View::new(PROBE, 0);
+        view.sync(&SharedCell::new(cell)).unwrap();
+        view
     }
 
     pub(crate) fn compile(&self, view: &mut View, (job, group): (JobId, usize)) -> GroupRef {

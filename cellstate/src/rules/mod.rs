@@ -51,6 +51,11 @@ pub(crate) struct RuleBook {
 }
 
 impl RuleBook {
+    /// Whether no rule about other tasks is in use.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.trackers.is_empty()
+    }
+
     /// See the field.
     pub(crate) fn generation(&self) -> u64 {
         self.generation

@@ -23,11 +23,13 @@ mod block;
 mod claims;
 mod columns;
 mod images;
+mod placements;
 mod rules;
 
 pub use block::{Block, FEW, LeftShare};
 pub use columns::BLOCK;
 pub use images::ImageHolder;
+pub use placements::PlacedTask;
 pub use rules::Draw;
 
 use crate::cards::Cards;
@@ -43,6 +45,7 @@ use omega_core::{
     Amounts, CardSet, Job, JobId, Kinds, Machine, MachineId, Reason, SchedulerId, SequenceNumber,
     Version,
 };
+use placements::Placements;
 use smallvec::SmallVec;
 use std::sync::Arc;
 
@@ -78,6 +81,7 @@ pub struct View {
     cards: FastMap<u32, Cards>,
     loads: FastMap<u32, Amounts>,
     images: Images,
+    placements: Option<Box<Placements>>,
     groups: Vec<Option<Compiled>>,
     /// Positions in `groups` that are free again.
     vacant: Vec<u32>,
@@ -112,6 +116,7 @@ impl View {
             cards: FastMap::default(),
             loads: FastMap::default(),
             images: Images::default(),
+            placements: None,
             groups: Vec::new(),
             vacant: Vec::new(),
             by_job: FastMap::default(),
@@ -157,6 +162,7 @@ impl View {
     /// # Panics
     /// If the delta starts elsewhere: then the view would be wrong for ever.
     pub fn apply(&mut self, delta: &Delta) {
+        self.forget_lifted(delta);
         let unanswered = !self.open.is_empty() || !self.in_flight.is_empty();
         if delta.full {
             self.reset(delta);
@@ -184,6 +190,9 @@ impl View {
         }
         self.loads.extend(delta.loads.iter().cloned());
         self.apply_rules(delta);
+        if let Some(placements) = &mut self.placements {
+            placements.apply(delta, kinds);
+        }
         if unanswered {
             self.each_unanswered(-1);
         }
@@ -442,6 +451,9 @@ impl View {
     /// Compiles a group of a job; the same group again costs a lookup. It stays until
     /// [`View::forget_job`].
     pub fn compile(&mut self, id: JobId, job: &Arc<Job>, index: usize) -> GroupRef {
+        if let Some(placements) = &mut self.placements {
+            placements.compiled.remove(&id);
+        }
         let known = self.by_job.get(&id).into_iter().flatten();
         for group in known {
             let compiled = self.groups[group.0 as usize].as_ref();
@@ -478,6 +490,15 @@ impl View {
     #[must_use]
     pub fn need(&self, group: GroupRef) -> &Need {
         &self.compiled(group).need
+    }
+
+    /// The id of a compiled group's job.
+    ///
+    /// # Panics
+    /// If the group was forgotten.
+    #[must_use]
+    pub fn job_id(&self, group: GroupRef) -> JobId {
+        self.compiled(group).id
     }
 
     /// The job of a compiled group, and the group's position in it.
