@@ -29,6 +29,8 @@ pub(crate) enum SetKey {
         affinity: Option<Vec<MachineSelector>>,
         tolerations: Option<Vec<Toleration>>,
     },
+    /// They have a taint of this key and effect.
+    Tainted(Text, TaintEffect),
 }
 
 impl SetKey {
@@ -48,6 +50,9 @@ impl SetKey {
             }
             SetKey::Unmarked(tolerations) => {
                 covered(machine, tolerations, |effect| effect == TaintEffect::PreferNoSchedule)
+            }
+            SetKey::Tainted(key, effect) => {
+                machine.taints.iter().any(|taint| taint.key == *key && taint.effect == *effect)
             }
         }
     }
@@ -164,6 +169,16 @@ impl MachineSets {
     /// Whether any machine has a `PreferNoSchedule` taint.
     pub(crate) fn any_marked(&self) -> bool {
         self.marked.count > 0
+    }
+
+    /// How many machines there are.
+    pub(crate) fn machine_count(&self) -> usize {
+        self.present.count as usize
+    }
+
+    /// The machines `64 * word ..` that are there.
+    pub(crate) fn present_word(&self, word: usize) -> u64 {
+        self.present.words.get(word).copied().unwrap_or(0)
     }
 
     /// The rows that have a machine, ascending.

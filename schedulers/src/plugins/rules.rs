@@ -1,6 +1,6 @@
 //! Rules about other tasks: anti-affinity, affinity, spread, shares, ports.
 
-use crate::plugin::{Filter, Reads, SCORE_MAX, Score, Tasks, lanes};
+use crate::plugin::{Filter, Judged, Reads, SCORE_MAX, Score, Tasks, lanes};
 use omega_cellstate::{BLOCK, Block};
 
 /// Filter: no rule about other tasks, of this task or of one that runs, forbids the machine.
@@ -22,6 +22,10 @@ impl Filter for TaskRules {
 
     fn filter(&self, tasks: &Tasks<'_>, block: Block<'_>, among: u64) -> u64 {
         block.rules_allow(tasks.need, among)
+    }
+
+    fn judges(&self) -> Judged {
+        Judged::RULES
     }
 }
 
