@@ -4,7 +4,7 @@
 //! units. What the API server takes for absent (`null`) is absent here, too.
 
 use crate::workload::kube::api::{
-    Affinity, ContainerPort, SpreadConstraint, Toleration, or_default,
+    Affinity, ContainerPort, Image, SpreadConstraint, Taint, Toleration, or_default,
 };
 use serde::Deserialize;
 use std::collections::BTreeMap;
@@ -14,6 +14,23 @@ pub(super) type Amounts = BTreeMap<String, u64>;
 
 /// Labels by key.
 pub(super) type Labels = BTreeMap<String, String>;
+
+/// A node.
+#[derive(Clone, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct Node {
+    pub(super) name: String,
+    #[serde(default, deserialize_with = "or_default")]
+    pub(super) labels: Labels,
+    #[serde(default, deserialize_with = "or_default")]
+    pub(super) taints: Vec<Taint>,
+    #[serde(default)]
+    pub(super) unschedulable: bool,
+    #[serde(default, deserialize_with = "or_default")]
+    pub(super) allocatable: Amounts,
+    #[serde(default, deserialize_with = "or_default")]
+    pub(super) images: Vec<Image>,
+}
 
 /// A pod, to be placed or there already.
 #[derive(Clone, Deserialize)]
@@ -46,8 +63,7 @@ pub(super) struct Pod {
     #[serde(default, deserialize_with = "or_default")]
     pub(super) overhead: Amounts,
     /// The only node where it may run.
-    #[serde(rename = "requiredNodeName")]
-    _required_node_name: Option<String>,
+    pub(super) required_node_name: Option<String>,
     #[serde(default, deserialize_with = "or_default")]
     pub(super) node_selector: Labels,
     #[serde(default, deserialize_with = "or_default")]

@@ -59,6 +59,11 @@ impl Found {
         }
     }
 
+    /// Adds those of another part of the case.
+    pub(super) fn append(&mut self, mut other: Found) {
+        self.0.append(&mut other.0);
+    }
+
     /// Notes a difference.
     pub(super) fn note(&mut self, field: &str, expected: String, got: String) {
         self.0.push(Difference { case: String::new(), field: field.to_owned(), expected, got });

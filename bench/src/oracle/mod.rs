@@ -14,16 +14,23 @@
 //! suites have cases of the same form; only a case without an id is known by its fields, and one
 //! that tells nothing by the name of its file.
 
+mod balanced_allocation;
 mod case;
 mod difference;
+mod expect;
+mod fit;
 mod label_selector;
 mod line;
+mod node_affinity;
 mod objects;
+mod plugin;
 mod pod_requests;
 mod quantity;
 mod suite;
+mod taint_toleration;
 #[cfg(test)]
 mod tests;
+mod world;
 
 pub use self::difference::{Difference, FileReport};
 

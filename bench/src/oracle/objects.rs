@@ -4,6 +4,34 @@ use super::case;
 use crate::workload::kube::api;
 use crate::workload::kube::quantity::Quantity;
 
+/// A node as its object.
+pub(super) fn node(node: &case::Node) -> api::Node {
+    api::Node {
+        metadata: api::Metadata {
+            name: node.name.clone(),
+            labels: node.labels.clone(),
+            ..Default::default()
+        },
+        spec: api::NodeSpec { unschedulable: node.unschedulable, taints: node.taints.clone() },
+        status: api::NodeStatus {
+            allocatable: resources(&node.allocatable),
+            images: node.images.clone(),
+            ..Default::default()
+        },
+    }
+}
+
+/// A namespace as its object.
+pub(super) fn namespace(name: &str, labels: &case::Labels) -> api::Namespace {
+    api::Namespace {
+        metadata: api::Metadata {
+            name: name.to_owned(),
+            labels: labels.clone(),
+            ..Default::default()
+        },
+    }
+}
+
 /// A pod as its object. The only node where a pending pod may run has no field in Kubernetes: it
 /// is up to whoever builds the job.
 pub(super) fn pod(pod: &case::Pod) -> api::Pod {

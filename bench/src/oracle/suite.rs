@@ -2,7 +2,10 @@
 
 use super::difference::Found;
 use super::line::Line;
-use super::{label_selector, pod_requests, quantity};
+use super::{
+    balanced_allocation, fit, label_selector, node_affinity, pod_requests, quantity,
+    taint_toleration,
+};
 use crate::workload::LoadError;
 use serde::Deserialize;
 use serde::de::IgnoredAny;
@@ -13,6 +16,10 @@ pub(super) enum Suite {
     Quantity,
     PodRequests,
     LabelSelector,
+    Fit,
+    BalancedAllocation,
+    NodeAffinity,
+    TaintToleration,
 }
 
 /// What tells the suite of a case.
@@ -28,10 +35,14 @@ pub(super) struct Head {
 
 impl Suite {
     /// All suites with their names. Of two names that begin alike the longer one is first.
-    const ALL: [(&str, Suite); 3] = [
+    const ALL: [(&str, Suite); 7] = [
+        ("balanced_allocation", Suite::BalancedAllocation),
+        ("fit", Suite::Fit),
         ("label_selector", Suite::LabelSelector),
+        ("node_affinity", Suite::NodeAffinity),
         ("pod_requests", Suite::PodRequests),
         ("quantity", Suite::Quantity),
+        ("taint_toleration", Suite::TaintToleration),
     ];
 
     /// The suite of a case.
@@ -67,6 +78,10 @@ impl Suite {
             Suite::Quantity => Ok(quantity::replay(&line.parse_all()?)),
             Suite::PodRequests => Ok(pod_requests::replay(&line.parse_all()?)),
             Suite::LabelSelector => Ok(label_selector::replay(&line.parse_all()?)),
+            Suite::Fit => Ok(fit::replay(&line.parse_all()?)),
+            Suite::BalancedAllocation => Ok(balanced_allocation::replay(&line.parse_all()?)),
+            Suite::NodeAffinity => Ok(node_affinity::replay(&line.parse_all()?)),
+            Suite::TaintToleration => Ok(taint_toleration::replay(&line.parse_all()?)),
         }
     }
 }

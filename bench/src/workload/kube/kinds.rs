@@ -30,6 +30,12 @@ const NOMINAL: [(&str, &str, Unit); 2] =
 /// The remark for an amount beyond [`AMOUNT_MAX`].
 const TOO_MUCH: &str = "an amount above 2^50 is taken as 2^50";
 
+/// Our name for a resource of Kubernetes'.
+pub(crate) fn kind_name(resource: &str) -> &str {
+    let common = COMMON.iter().find(|(name, _, _)| *name == resource);
+    common.map_or(resource, |(_, kind, _)| kind)
+}
+
 /// The kinds of a cell, with Kubernetes' names for them.
 #[derive(Debug)]
 pub(super) struct KindTable {

@@ -16,13 +16,13 @@
 pub(crate) mod api;
 pub(crate) mod input;
 mod jobs;
-mod kinds;
+pub(crate) mod kinds;
 mod node;
 mod notes;
 mod pod;
 pub(crate) mod quantity;
 pub(crate) mod request;
-mod rules;
+pub(crate) mod rules;
 pub(crate) mod selector;
 
 #[cfg(test)]
@@ -66,7 +66,7 @@ struct LivePod<'a> {
 }
 
 /// The workload of what a file holds.
-fn workload(input: Input) -> Result<Workload, Fault> {
+pub(crate) fn workload(input: Input) -> Result<Workload, Fault> {
     let mut notes = Notes::default();
     for (kind, count) in &input.others {
         notes.sentence(format!("items of kind {kind} are not understood: {count}"));

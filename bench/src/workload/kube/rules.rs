@@ -40,6 +40,11 @@ pub(super) fn rules(pod: &Pod, around: &Surroundings) -> (PlacementRules, Remark
     (rules, remarks)
 }
 
+/// The machines that a scheduler's own node affinity asks for, beside those of pods.
+pub(crate) fn added_affinity(added: &NodeAffinity) -> Affinity {
+    affinity(&BTreeMap::new(), added, &mut Remarks::new())
+}
+
 /// Which machines the pod must have, and would rather have.
 fn affinity(
     plain: &BTreeMap<String, String>,
