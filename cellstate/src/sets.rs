@@ -171,11 +171,6 @@ impl MachineSets {
         self.marked.count > 0
     }
 
-    /// How many machines there are.
-    pub(crate) fn machine_count(&self) -> usize {
-        self.present.count as usize
-    }
-
     /// The machines `64 * word ..` that are there.
     pub(crate) fn present_word(&self, word: usize) -> u64 {
         self.present.words.get(word).copied().unwrap_or(0)
