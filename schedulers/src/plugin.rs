@@ -70,13 +70,29 @@ impl Judged {
     pub const TAINTS: Judged = Judged(4);
     /// Room, and cards.
     pub const ROOM: Judged = Judged(8);
-    /// Rules about other tasks.
-    pub const RULES: Judged = Judged(16);
+    /// The machine that a task names.
+    pub const NAME: Judged = Judged(16);
+    /// Ports.
+    pub const PORTS: Judged = Judged(32);
+    /// Required spreads.
+    pub const SPREAD: Judged = Judged(64);
+    /// Required affinity and anti-affinity to tasks.
+    pub const NEIGHBOURS: Judged = Judged(128);
+    /// The most tasks in a domain.
+    pub const LIMITS: Judged = Judged(256);
+    /// All rules about other tasks: the four before.
+    pub const RULES: Judged = Judged(32 | 64 | 128 | 256);
 
     /// Whether all of `other` is in it.
     #[must_use]
     pub fn includes(self, other: Judged) -> bool {
         self.0 & other.0 == other.0
+    }
+
+    /// Whether any of `other` is in it.
+    #[must_use]
+    pub fn overlaps(self, other: Judged) -> bool {
+        self.0 & other.0 != 0
     }
 }
 

@@ -2,9 +2,10 @@
 
 use crate::plugin::{Filter, Judged, Reads, Score, Tasks};
 use crate::plugins::{
-    AvoidMarked, Balanced, BalancedAllocation, FitArgs, LeastAllocated, MachineAffinity,
-    MostAllocated, NodeAffinity, NodeResourcesFit, NodeUnschedulable, PackedCards,
-    PreferredAffinity, ResourcesFit, Schedulable, SpreadWishes, TaintToleration, Taints, TaskRules,
+    AvoidMarked, Balanced, BalancedAllocation, FitArgs, ImageLocality, InterPodAffinity,
+    LeastAllocated, MachineAffinity, MostAllocated, NodeAffinity, NodeName, NodePorts,
+    NodeResourcesFit, NodeUnschedulable, PackedCards, PodTopologySpread, PreferredAffinity,
+    ResourcesFit, Schedulable, SpreadWishes, TaintToleration, Taints, TaskLimits, TaskRules,
 };
 use crate::relative::{RelativeScore, Stance};
 use omega_cellstate::{BLOCK, Block, View};
@@ -32,6 +33,27 @@ impl std::fmt::Debug for Profile {
     }
 }
 
+/// The filters that the cell judges by, cheapest first. Rules about other tasks are asked together,
+/// unless a profile has filters for some of them.
+fn own_filters(judged: Judged) -> Vec<Box<dyn Filter>> {
+    let mut own: Vec<Box<dyn Filter>> = vec![
+        Box::new(Schedulable),
+        Box::new(NodeName),
+        Box::new(MachineAffinity),
+        Box::new(Taints),
+        Box::new(ResourcesFit),
+    ];
+    if judged.overlaps(Judged::RULES) {
+        own.push(Box::new(NodePorts));
+        own.push(Box::new(PodTopologySpread));
+        own.push(Box::new(InterPodAffinity::default()));
+        own.push(Box::new(TaskLimits));
+    } else {
+        own.push(Box::new(TaskRules));
+    }
+    own
+}
+
 impl Profile {
     /// The cell's own filters, cheapest first, and no score: every feasible machine is as good as
     /// another.
@@ -46,14 +68,8 @@ impl Profile {
     pub fn of_filters(mut filters: Vec<Box<dyn Filter>>) -> Profile {
         let judged = filters.iter().map(|filter| filter.judges());
         let judged = judged.fold(Judged::NOTHING, |all, part| all | part);
-        let own: [Box<dyn Filter>; 5] = [
-            Box::new(Schedulable),
-            Box::new(MachineAffinity),
-            Box::new(Taints),
-            Box::new(ResourcesFit),
-            Box::new(TaskRules),
-        ];
-        filters.extend(own.into_iter().filter(|filter| !judged.includes(filter.judges())));
+        let missing = own_filters(judged).into_iter();
+        filters.extend(missing.filter(|filter| !judged.includes(filter.judges())));
         Profile { filters, scores: Vec::new(), relative: Vec::new() }
     }
 
@@ -91,14 +107,21 @@ impl Profile {
         let fit = NodeResourcesFit::new(&FitArgs::default(), kinds);
         Profile::of_filters(vec![
             Box::new(NodeUnschedulable::default()),
+            Box::new(NodeName),
             Box::new(TaintToleration),
             Box::new(NodeAffinity::default()),
+            Box::new(NodePorts),
             Box::new(fit.clone()),
+            Box::new(PodTopologySpread),
+            Box::new(InterPodAffinity::default()),
         ])
         .with_relative(TaintToleration, 3)
         .with_relative(NodeAffinity::default(), 2)
+        .with_relative(PodTopologySpread, 2)
+        .with_relative(InterPodAffinity::default(), 2)
         .with_score(fit, 1)
         .with_score(BalancedAllocation::new(&["cpu", "memory"], kinds), 1)
+        .with_score(ImageLocality, 1)
     }
 
     /// The same with one filter more, asked after the others.

@@ -32,7 +32,7 @@ pub use columns::BLOCK;
 pub use images::ImageHolder;
 pub use kept::MachineSet;
 pub use placements::PlacedTask;
-pub use rules::Draw;
+pub use rules::{Draw, Draws, WishCounts};
 
 use crate::cards::Cards;
 use crate::delta::{Delta, Interest};
