@@ -49,8 +49,7 @@ pub(super) struct Pod {
     #[serde(default)]
     pub(super) preemption_policy_never: bool,
     /// When it started, in seconds since 1970.
-    #[serde(rename = "startTime")]
-    _start_time: Option<i64>,
+    pub(super) start_time: Option<i64>,
     /// Whether it is being deleted.
     #[serde(default)]
     pub(super) terminating: bool,

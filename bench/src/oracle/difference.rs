@@ -59,6 +59,14 @@ impl Found {
         }
     }
 
+    /// The same in a part of the case.
+    pub(super) fn within(mut self, part: &str) -> Found {
+        for difference in &mut self.0 {
+            difference.field = format!("{part}.{}", difference.field);
+        }
+        self
+    }
+
     /// Adds those of another part of the case.
     pub(super) fn append(&mut self, mut other: Found) {
         self.0.append(&mut other.0);

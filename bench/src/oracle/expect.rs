@@ -55,8 +55,6 @@ pub(super) struct Expect {
 
 /// The score of a plugin.
 pub(super) enum Scoring<'a> {
-    /// It has none.
-    None,
     /// It looks at one machine.
     Local(&'a dyn Score),
     /// It compares machines.
@@ -135,7 +133,6 @@ impl Expect {
         let feasible = |row: &u32| self.feasible.contains(&world.name(*row));
         let rows: Vec<u32> = world.rows().filter(feasible).collect();
         let columns = match scoring {
-            Scoring::None => return,
             Scoring::Local(score) => {
                 score.keep(&mut world.view);
                 let columns = appraise_score(&world.view, score, group, &rows);

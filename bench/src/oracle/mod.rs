@@ -16,20 +16,28 @@
 
 mod balanced_allocation;
 mod case;
+mod decision;
+mod default_profile;
 mod difference;
 mod expect;
 mod fit;
+mod image_locality;
+mod interpod_affinity;
 mod label_selector;
 mod line;
 mod node_affinity;
+mod node_ports;
 mod objects;
 mod plugin;
 mod pod_requests;
+mod preemption;
 mod quantity;
+mod sequence;
 mod suite;
 mod taint_toleration;
 #[cfg(test)]
 mod tests;
+mod topology_spread;
 mod world;
 
 pub use self::difference::{Difference, FileReport};

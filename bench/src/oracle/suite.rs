@@ -3,8 +3,9 @@
 use super::difference::Found;
 use super::line::Line;
 use super::{
-    balanced_allocation, fit, label_selector, node_affinity, pod_requests, quantity,
-    taint_toleration,
+    balanced_allocation, default_profile, fit, image_locality, interpod_affinity, label_selector,
+    node_affinity, node_ports, pod_requests, preemption, quantity, sequence, taint_toleration,
+    topology_spread,
 };
 use crate::workload::LoadError;
 use serde::Deserialize;
@@ -13,13 +14,20 @@ use serde::de::IgnoredAny;
 /// What is compared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Suite {
-    Quantity,
-    PodRequests,
-    LabelSelector,
-    Fit,
     BalancedAllocation,
+    DefaultProfile,
+    Fit,
+    ImageLocality,
+    InterpodAffinity,
+    LabelSelector,
     NodeAffinity,
+    NodePorts,
+    PodRequests,
+    Preemption,
+    Quantity,
+    Sequence,
     TaintToleration,
+    TopologySpread,
 }
 
 /// What tells the suite of a case.
@@ -34,15 +42,23 @@ pub(super) struct Head {
 }
 
 impl Suite {
-    /// All suites with their names. Of two names that begin alike the longer one is first.
-    const ALL: [(&str, Suite); 7] = [
+    /// All suites by name. `default_profile_large` is another name of `default_profile`, with
+    /// which it begins.
+    const ALL: [(&str, Suite); 14] = [
         ("balanced_allocation", Suite::BalancedAllocation),
+        ("default_profile", Suite::DefaultProfile),
         ("fit", Suite::Fit),
+        ("image_locality", Suite::ImageLocality),
+        ("interpod_affinity", Suite::InterpodAffinity),
         ("label_selector", Suite::LabelSelector),
         ("node_affinity", Suite::NodeAffinity),
+        ("node_ports", Suite::NodePorts),
         ("pod_requests", Suite::PodRequests),
+        ("preemption", Suite::Preemption),
         ("quantity", Suite::Quantity),
+        ("sequence", Suite::Sequence),
         ("taint_toleration", Suite::TaintToleration),
+        ("topology_spread", Suite::TopologySpread),
     ];
 
     /// The suite of a case.
@@ -74,14 +90,21 @@ impl Suite {
 
     /// Where our answer to a case differs.
     pub(super) fn replay(self, line: &Line<'_>) -> Result<Found, LoadError> {
-        match self {
-            Suite::Quantity => Ok(quantity::replay(&line.parse_all()?)),
-            Suite::PodRequests => Ok(pod_requests::replay(&line.parse_all()?)),
-            Suite::LabelSelector => Ok(label_selector::replay(&line.parse_all()?)),
-            Suite::Fit => Ok(fit::replay(&line.parse_all()?)),
-            Suite::BalancedAllocation => Ok(balanced_allocation::replay(&line.parse_all()?)),
-            Suite::NodeAffinity => Ok(node_affinity::replay(&line.parse_all()?)),
-            Suite::TaintToleration => Ok(taint_toleration::replay(&line.parse_all()?)),
-        }
+        Ok(match self {
+            Suite::BalancedAllocation => balanced_allocation::replay(&line.parse_all()?),
+            Suite::DefaultProfile => default_profile::replay(&line.parse_all()?),
+            Suite::Fit => fit::replay(&line.parse_all()?),
+            Suite::ImageLocality => image_locality::replay(&line.parse_all()?),
+            Suite::InterpodAffinity => interpod_affinity::replay(&line.parse_all()?),
+            Suite::LabelSelector => label_selector::replay(&line.parse_all()?),
+            Suite::NodeAffinity => node_affinity::replay(&line.parse_all()?),
+            Suite::NodePorts => node_ports::replay(&line.parse_all()?),
+            Suite::PodRequests => pod_requests::replay(&line.parse_all()?),
+            Suite::Preemption => preemption::replay(&line.parse_all()?),
+            Suite::Quantity => quantity::replay(&line.parse_all()?),
+            Suite::Sequence => sequence::replay(&line.parse_all()?),
+            Suite::TaintToleration => taint_toleration::replay(&line.parse_all()?),
+            Suite::TopologySpread => topology_spread::replay(&line.parse_all()?),
+        })
     }
 }

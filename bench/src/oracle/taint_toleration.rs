@@ -4,7 +4,7 @@ use super::case::Node;
 use super::difference::Found;
 use super::expect::{Expect, Scoring};
 use super::plugin::{Case, NoArgs};
-use omega_schedulers::plugins::{NodeUnschedulable, TaintToleration};
+use omega_schedulers::plugins::{NodeName, NodeUnschedulable, TaintToleration};
 use serde::Deserialize;
 
 /// What each of the plugins said.
@@ -13,18 +13,15 @@ use serde::Deserialize;
 pub(super) struct Expects {
     node_unschedulable: Expect,
     taint_toleration: Expect,
-    #[serde(rename = "NodeName")]
-    _node_name: Expect,
+    node_name: Expect,
 }
 
 /// Compares the filters and the score.
 pub(super) fn replay(case: &Case<NoArgs, Expects>) -> Found {
     let mut found = case.replay(|found, world, group| {
-        case.expect.node_unschedulable.compare_filter(
-            found,
-            world,
-            (&NodeUnschedulable::default(), group),
-        );
+        let Expects { node_unschedulable, node_name, .. } = &case.expect;
+        node_name.compare_filter(found, world, (&NodeName, group));
+        node_unschedulable.compare_filter(found, world, (&NodeUnschedulable::default(), group));
         Ok(())
     });
     // A cordon is a taint in the cell, as the controller of a real cluster sees to it. Recordings

@@ -52,8 +52,11 @@ impl World {
             }
         }
         let mut jobs = BTreeMap::new();
-        for (arrival, pod) in workload.arrivals.into_iter().zip(pods) {
-            jobs.insert(name_of(pod), submit(&cell, arrival, pod, &machines)?);
+        let by_name: BTreeMap<String, &Pod> = pods.iter().map(|pod| (name_of(pod), *pod)).collect();
+        for arrival in workload.arrivals {
+            let name = arrival.job.name.to_string();
+            let pod = by_name.get(&name).ok_or_else(|| Refused(format!("{name} is no pod")))?;
+            jobs.insert(name, submit(&cell, arrival, pod, &machines)?);
         }
         let view = view(&cell)?;
         Ok(World { cell, view, jobs })
@@ -81,6 +84,13 @@ impl World {
         let task = TaskId { job: *job, index: 0 };
         apply(&self.cell, Command::AdoptTask { task, machine })?;
         self.view.sync(&self.cell).map_err(|why| Refused(why.to_string()))
+    }
+
+    /// The name of the pod that a job is.
+    pub(super) fn pod_of(&self, job: JobId) -> String {
+        let of_job = self.jobs.iter().find(|(_, id)| **id == job);
+        let name = of_job.and_then(|(name, _)| name.split_once('/'));
+        name.map_or_else(|| format!("job {job}"), |(_, pod)| pod.to_owned())
     }
 
     /// The name of the machine in a row.
@@ -125,7 +135,7 @@ fn apply(cell: &SharedCell, command: Command) -> Result<Outcome, Refused> {
 fn view(cell: &SharedCell) -> Result<View, Refused> {
     let refused = |why: omega_cellstate::HandleError| Refused(why.to_string());
     let (scheduler, number) = cell.register("replay".into()).map_err(refused)?;
-    let mut view = View::new(scheduler, number);
+    let mut view = View::new(scheduler, number).with_placements();
     view.sync(cell).map_err(refused)?;
     Ok(view)
 }
