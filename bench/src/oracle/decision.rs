@@ -10,6 +10,9 @@ use omega_schedulers::preemption::Expected;
 use omega_schedulers::{Appraisal, Filter, Profile, Reads, Tasks, appraise};
 use std::collections::{BTreeMap, BTreeSet};
 
+/// Scores that Kubernetes never skips: where ours have nothing to say, that is 0 for all.
+const NEVER_SKIPPED: [&str; 1] = ["image_locality"];
+
 /// A machine's code, and the filter that gave it; `None` is no matter of one filter.
 type Verdict = (Code, Option<String>);
 
@@ -109,14 +112,23 @@ impl Decision {
         found.compare_each("rejected", &expected, &self.verdicts);
     }
 
-    /// Compares what each score adds; a plugin that is missing had nothing to say.
+    /// Compares what each score adds; a plugin that is missing had nothing to say. Without a
+    /// feasible machine nobody asks for scores.
     pub(super) fn compare_weighted(&self, found: &mut Found, expected: &BTreeMap<String, Scores>) {
         let expected: BTreeMap<String, Scores> =
             expected.iter().map(|(plugin, scores)| (our_name(plugin), in_ours(scores))).collect();
+        if self.totals.is_empty() {
+            return found.compare("weightedScores", &expected, &BTreeMap::new());
+        }
         let none = Scores::new();
+        let silent: Scores = self.totals.keys().map(|name| (name.clone(), 0)).collect();
         let names: BTreeSet<&String> = expected.keys().chain(self.weighted.keys()).collect();
         for name in names {
-            let (expected, ours) = (expected.get(name), self.weighted.get(name));
+            let expected = expected.get(name);
+            let ours = match self.weighted.get(name) {
+                None if NEVER_SKIPPED.contains(&name.as_str()) => Some(&silent),
+                ours => ours,
+            };
             let field = format!("weightedScores.{name}");
             found.compare(&format!("{field}.skipped"), &expected.is_none(), &ours.is_none());
             found.compare_each(&field, expected.unwrap_or(&none), ours.unwrap_or(&none));
