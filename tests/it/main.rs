@@ -6,6 +6,7 @@
 //! - `scripts.rs`: behaviour over several steps, as text in `tests/scripts/`.
 //! - `traps.rs`: what wants more than a script.
 //! - `placement.rs`: what schedulers propose, compared with doing it the long way.
+//! - `kube_plugins.rs`: the plugins of Kubernetes' scheduler against their formulas.
 //! - `scheduler.rs`, `scheduler_wakes.rs`, `scheduler_faults.rs`: the loop, step by step.
 //! - `preemption.rs`: whom a preemption evicts.
 //! - `pool.rs`, `examples.rs`: the loop on threads; the examples of `omega-schedulers`.
@@ -21,6 +22,9 @@ mod codec;
 mod examples;
 mod histories;
 mod journal;
+mod kube_naive;
+mod kube_plugins;
+mod kube_world;
 mod lifted;
 mod placement;
 mod placement_plugins;

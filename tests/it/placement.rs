@@ -4,10 +4,10 @@
 use crate::placement_plugins::Silent;
 use crate::placement_world::{PROFILES, World};
 use crate::small;
-use omega_cellstate::{BLOCK, Cell, GroupRef, SharedCell, View};
+use omega_cellstate::{Cell, GroupRef, SharedCell, View};
 use omega_core::{Amounts, JobId, Kinds, Machine, Reason, SchedulerId, TaskGroup, TaskId};
 use omega_schedulers::search::{Candidate, Candidates, Request, search};
-use omega_schedulers::{Explanation, Home, Placement, Placer, Profile, Search, explain};
+use omega_schedulers::{Explanation, Home, Placement, Placer, Profile, Search, appraise, explain};
 use proptest::prelude::*;
 use rand::SeedableRng;
 use rand_pcg::Pcg64Mcg;
@@ -20,11 +20,13 @@ pub(crate) fn rng(seed: u64) -> Pcg64Mcg {
 /// A home of no blocks: then every search starts at the first block.
 const FIXED: Home = Home { index: 0, of: u32::MAX };
 
-const SEARCHES: [Search; 4] = [
+const SEARCHES: [Search; 6] = [
     Search::Full,
     Search::Sampled { feasible: 3 },
     Search::Indexed { feasible: 3 },
     Search::Adaptive,
+    Search::Percentage(0),
+    Search::Percentage(30),
 ];
 
 pub(crate) fn how(search: Search) -> Placement {
@@ -39,10 +41,11 @@ fn best(view: &mut View, profile: &Profile, group: GroupRef) -> Option<(i32, u32
     candidates.found.iter().max().map(|best| (best.score, best.row))
 }
 
-/// The score that a machine has now, whatever the search finds.
+/// The score that a machine has now, among all, by the full account.
 fn score_of(view: &View, profile: &Profile, group: GroupRef, row: usize) -> i32 {
-    let tasks = omega_schedulers::search::tasks(view, group);
-    profile.active(&tasks).scores(&tasks, view.block(row / BLOCK), u64::MAX)[row % BLOCK]
+    let appraisal = appraise(view, profile, group);
+    let position = appraisal.feasible.binary_search(&(row as u32)).expect("it is feasible");
+    appraisal.totals[position] as i32
 }
 
 /// Every machine is feasible or has its reason; only one that is short of room may have several.
@@ -129,12 +132,12 @@ fn check_rules(seed: u64, machines: usize) {
         }
         view.drop_claims(greedy.len());
         let mut rng = rng(seed);
-        let profile = PROFILES[round % 3]();
+        let profile = PROFILES[round % PROFILES.len()]();
         let what = (&profile, how(Search::Full));
         let placed = Placer::default().place(view, what, (group, &tasks), &mut rng);
         let feasible = (0..view.rows()).any(|row| view.judge(row, group).is_ok());
         assert!(placed == tasks.len() || !feasible, "seed {seed}: it stopped too early");
-        if round % 3 == 0 {
+        if round % PROFILES.len() == 0 {
             assert_eq!(claimed(view), greedy, "seed {seed}: first fit, greedy");
             Placer::default().place(view, what, (group, &tasks), &mut rng);
         }
@@ -155,7 +158,10 @@ fn check_searches(seed: u64, machines: usize) {
             false => world.ruled_group(),
         };
         let group = world.submit(group);
-        let profile = Profile::service().with_filter(Silent);
+        let profile = match world.dice.chance(50) {
+            true => Profile::service().with_filter(Silent),
+            false => Profile::kube(&Kinds::standard()).with_filter(Silent),
+        };
         let view = &mut world.view;
         let feasible: Vec<u32> = (0..view.rows())
             .filter(|row| view.judge(*row, group).is_ok())

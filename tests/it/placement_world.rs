@@ -3,16 +3,16 @@
 use crate::small;
 use omega_cellstate::{CellHandle, GroupRef, SharedCell, View};
 use omega_core::{
-    Amounts, CardRequest, JobId, LabelSelector, Labels, Machine, MachineSelector, Near, Port,
-    Preferred, Requirement, Spread, Taint, TaintEffect, TaskGroup, TaskId, TaskRule, TaskSelector,
-    Tenants, Toleration, TolerationOperator, TopologyLevel, WhenUnsatisfiable,
+    Amounts, CardRequest, JobId, Kinds, LabelSelector, Labels, Machine, MachineSelector, Near,
+    Port, Preferred, Requirement, Spread, Taint, TaintEffect, TaskGroup, TaskId, TaskRule,
+    TaskSelector, Tenants, Toleration, TolerationOperator, TopologyLevel, WhenUnsatisfiable,
 };
 use omega_schedulers::Profile;
 use omega_tests::random::Dice;
 
-/// The built-in profiles: first fit, service, batch.
-pub(crate) const PROFILES: [fn() -> Profile; 3] =
-    [Profile::first_fit, Profile::service, Profile::batch];
+/// The built-in profiles.
+pub(crate) const PROFILES: [fn() -> Profile; 4] =
+    [Profile::first_fit, Profile::service, Profile::batch, || Profile::kube(&Kinds::standard())];
 
 /// A cell of random machines, partly filled, with a view of it.
 pub(crate) struct World {
