@@ -248,8 +248,8 @@ impl View {
             .map(|kind| scored.get(kind).is_some_and(|scored| *scored).then(Vec::new))
             .collect();
         self.facts = Facts::default();
-        self.keep_again();
         self.images = Images::default();
+        self.keep_again();
         self.sequences.clear();
         self.incarnations.clear();
         self.schedulable.clear();

@@ -160,7 +160,7 @@ impl Filter for NodeResourcesFit {
     }
 
     fn curable(&self, tasks: &Tasks<'_>, block: Block<'_>, refused: u64) -> u64 {
-        could_fit(tasks, block, refused)
+        could_fit(tasks, block, (refused, &self.ignored))
     }
 
     fn judges(&self) -> Judged {
