@@ -7,7 +7,10 @@ use crate::small;
 use omega_cellstate::{Cell, GroupRef, SharedCell, View};
 use omega_core::{Amounts, JobId, Kinds, Machine, Reason, SchedulerId, TaskGroup, TaskId};
 use omega_schedulers::search::{Candidate, Candidates, Request, search};
-use omega_schedulers::{Explanation, Home, Placement, Placer, Profile, Search, appraise, explain};
+use omega_schedulers::{
+    Explanation, Home, MachineRef, MachineScore, PerMachine, Placement, Placer, Profile, Search,
+    Tasks, appraise, explain,
+};
 use proptest::prelude::*;
 use rand::SeedableRng;
 use rand_pcg::Pcg64Mcg;
@@ -30,7 +33,7 @@ const SEARCHES: [Search; 6] = [
 ];
 
 pub(crate) fn how(search: Search) -> Placement {
-    Placement { search, near_best: 1, home: FIXED }
+    Placement { search, home: FIXED, ..Placement::default() }
 }
 
 /// The best machine of a full search now.
@@ -199,7 +202,7 @@ fn check_seeds(seed: u64, machines: usize, near_best: u32) {
                 let group = world.submit(group);
                 let tasks = world.tasks(count);
                 let profile = Profile::service();
-                let how = Placement { search, near_best, home: Home::EVERYWHERE };
+                let how = Placement { search, near_best, ..Placement::default() };
                 let what = (&profile, how);
                 Placer::default().place(&mut world.view, what, (group, &tasks), &mut rng);
                 all.push(claimed(&mut world.view));
@@ -210,8 +213,64 @@ fn check_seeds(seed: u64, machines: usize, near_best: u32) {
     assert_eq!(run(), run());
 }
 
+/// What a placer remembers changes nothing: whatever happens between the searches, it takes the
+/// machine that one without a memory takes.
+fn check_reuse(seed: u64, machines: usize, which: usize) {
+    let mut world = World::new(seed, machines);
+    let profile = match PROFILES.get(which) {
+        Some(profile) => profile(),
+        None => Profile::batch().with_score(PerMachine(ByJob), 3),
+    };
+    let mut remembers = Placer::default();
+    // More groups than jobs: some are alike.
+    let kinds: Vec<TaskGroup> = (0..4).map(|_| world.random_group()).collect();
+    for round in 0..120 {
+        let group = world.dice.pick(&kinds).clone();
+        let group = world.submit(group);
+        let tasks = world.tasks(1);
+        let search = *world.dice.pick(&SEARCHES);
+        let home = Home { index: world.dice.below(3) as u32, of: 3 };
+        let how = Placement { search, home, ..Placement::default() };
+        let mut place = |placer: &mut Placer, how| {
+            placer.place(&mut world.view, (&profile, how), (group, &tasks), &mut rng(seed + round));
+            claimed(&mut world.view)
+        };
+        let expected = place(&mut Placer::default(), how);
+        let found = place(&mut remembers, Placement { reuse: true, ..how });
+        assert_eq!(found, expected, "seed {seed}, round {round}, {search:?}");
+        if world.dice.chance(70) {
+            place(&mut remembers, Placement { reuse: true, ..how });
+        }
+        match world.dice.below(4) {
+            0 => world.churn(),
+            1 => world.change_a_machine(),
+            _ => {}
+        }
+    }
+}
+
+/// Likes some jobs here and others there.
+struct ByJob;
+
+impl MachineScore for ByJob {
+    fn name(&self) -> &'static str {
+        "by_job"
+    }
+
+    fn score(&self, tasks: &Tasks<'_>, machine: MachineRef<'_>) -> i32 {
+        (tasks.job.name.len() * 7919 + machine.id().slot as usize * 31) as i32 % 5000
+    }
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(200) })]
+
+    #[test]
+    fn a_placer_that_remembers_places_as_one_that_does_not(
+        seed in 0u64..1 << 60, machines in 1usize..400, profile in 0..PROFILES.len() + 1,
+    ) {
+        check_reuse(seed, machines, profile);
+    }
 
     #[test]
     fn a_batch_is_placed_as_its_tasks_would_be_one_by_one(
