@@ -41,8 +41,9 @@
 //!
 //! The library reads no clock and no chance: time comes in with [`Scheduler::step`], the seed with
 //! [`Settings`]. In reading order: [`plugin`], [`plugins`], [`profile`], [`search`], [`place`],
-//! [`queue`], [`scheduler`], [`pool`], [`explain`](mod@explain).
+//! [`queue`], [`scheduler`], [`pool`], [`explain`](mod@explain), [`config`].
 
+pub mod config;
 mod crowding;
 pub mod explain;
 pub mod place;

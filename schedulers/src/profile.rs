@@ -79,6 +79,18 @@ impl Profile {
         self
     }
 
+    /// The same without the score of this name, if it has one.
+    #[must_use]
+    pub fn without_score(mut self, name: &str) -> Profile {
+        self.scores.retain(|(score, _)| score.name() != name);
+        self
+    }
+
+    /// The names of the scores, with their weights.
+    pub fn scores(&self) -> impl Iterator<Item = (&'static str, i32)> {
+        self.scores.iter().map(|(score, weight)| (score.name(), *weight))
+    }
+
     /// The filters in order.
     pub fn filters(&self) -> impl Iterator<Item = &dyn Filter> {
         self.filters.iter().map(|filter| &**filter)

@@ -10,7 +10,8 @@ mod taints;
 
 pub use affinity::{MachineAffinity, PreferredAffinity};
 pub use resources::{
-    Balanced, LeastAllocated, MostAllocated, PackedCards, ResourcesFit, Schedulable,
+    Balanced, LeastAllocated, MostAllocated, PackedCards, ResourcesFit, SCORED_KINDS_MAX,
+    Schedulable,
 };
 pub use rules::{SpreadWishes, TaskRules};
 pub use taints::{AvoidMarked, Taints};

@@ -1,0 +1,150 @@
+//! The arguments of the built-in plugins, and what arguments of any plugin may be made of.
+
+use crate::plugins::SCORED_KINDS_MAX;
+use omega_core::{KindId, Kinds};
+use schemars::JsonSchema;
+use serde::de::Error;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use std::ops::Range;
+use toml::Spanned;
+
+/// Why arguments cannot be used with a cell: the operator changes the file or the cell's kinds.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{why}")]
+pub struct ArgumentError {
+    /// Which argument, as a path such as `kinds[1].name`.
+    pub argument: String,
+    /// What is wrong with it.
+    pub why: String,
+    /// Its bytes in the file, where they are known better than those of all arguments.
+    place: Option<Range<usize>>,
+}
+
+impl ArgumentError {
+    /// What is wrong with an argument.
+    pub fn new(argument: impl Into<String>, why: impl Into<String>) -> ArgumentError {
+        ArgumentError { argument: argument.into(), why: why.into(), place: None }
+    }
+
+    pub(super) fn place(&self) -> Option<Range<usize>> {
+        self.place.clone()
+    }
+}
+
+/// A resource kind by its name, which a cell may have or not.
+///
+/// It knows its place in the file, and can therefore be read from a profile file alone.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(transparent)]
+pub struct KindName(#[schemars(with = "String")] Spanned<String>);
+
+impl KindName {
+    /// A name that is in no file, for what an argument is if it is left out.
+    #[must_use]
+    pub fn unwritten(name: &str) -> KindName {
+        KindName(Spanned::new(0..0, name.to_owned()))
+    }
+
+    /// The name.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        self.0.get_ref()
+    }
+
+    /// The cell's kind of this name.
+    ///
+    /// # Errors
+    /// If the cell has none, naming those that it has. `argument` is the path of this one.
+    pub fn find(
+        &self,
+        argument: impl Into<String>,
+        kinds: &Kinds,
+    ) -> Result<KindId, ArgumentError> {
+        kinds.by_name(self.name()).ok_or_else(|| {
+            let known: Vec<&str> = kinds.iter().map(|(_, kind)| kind.name.as_str()).collect();
+            let known = known.join(", ");
+            let why = format!("the cell has no kind {:?}; it has: {known}", self.name());
+            let place = self.0.span();
+            let place = (!place.is_empty()).then_some(place);
+            ArgumentError { argument: argument.into(), why, place }
+        })
+    }
+}
+
+impl Serialize for KindName {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        to.serialize_str(self.name())
+    }
+}
+
+/// For plugins without arguments.
+#[derive(Clone, Copy, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct NoArguments {}
+
+/// Which resource kinds count, and how much.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Resources {
+    /// The kinds that count, each with a weight; the score is their weighted mean.
+    #[serde(default = "cpu_and_memory", deserialize_with = "different_kinds")]
+    #[schemars(length(min = 1, max = SCORED_KINDS_MAX))]
+    kinds: Vec<KindWeight>,
+}
+
+/// A kind and how much it counts.
+#[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct KindWeight {
+    /// The kind's name in the cell.
+    name: KindName,
+    /// How much it counts beside the others.
+    #[serde(default = "one", deserialize_with = "kind_weight")]
+    #[schemars(range(min = 1, max = KIND_WEIGHT_MAX))]
+    weight: u32,
+}
+
+/// The largest weight of a kind. As in kube-scheduler: finer differences change no decision.
+const KIND_WEIGHT_MAX: u32 = 100;
+
+fn one() -> u32 {
+    1
+}
+
+fn cpu_and_memory() -> Vec<KindWeight> {
+    ["cpu", "memory"].map(|name| KindWeight { name: KindName::unwritten(name), weight: 1 }).into()
+}
+
+fn kind_weight<'de, D: Deserializer<'de>>(from: D) -> Result<u32, D::Error> {
+    let weight = i64::deserialize(from)?;
+    let in_bounds = u32::try_from(weight).ok().filter(|w| (1..=KIND_WEIGHT_MAX).contains(w));
+    in_bounds.ok_or_else(|| {
+        D::Error::custom(format!("is {weight}: the weight of a kind is 1 to {KIND_WEIGHT_MAX}"))
+    })
+}
+
+fn different_kinds<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<KindWeight>, D::Error> {
+    let kinds: Vec<KindWeight> = Vec::deserialize(from)?;
+    if !(1..=SCORED_KINDS_MAX).contains(&kinds.len()) {
+        let count = kinds.len();
+        let why = format!("names {count} kinds: a score is made of 1 to {SCORED_KINDS_MAX}");
+        return Err(D::Error::custom(why));
+    }
+    for (i, kind) in kinds.iter().enumerate() {
+        let name = kind.name.name();
+        if kinds[..i].iter().any(|earlier| earlier.name.name() == name) {
+            return Err(D::Error::custom(format!("the kind {name:?} is named twice")));
+        }
+    }
+    Ok(kinds)
+}
+
+impl Resources {
+    /// The cell's kinds of these names, with their weights.
+    pub(super) fn find(&self, kinds: &Kinds) -> Result<Vec<(KindId, u32)>, ArgumentError> {
+        let find = |(i, kind): (usize, &KindWeight)| {
+            Ok((kind.name.find(format!("kinds[{i}].name"), kinds)?, kind.weight))
+        };
+        self.kinds.iter().enumerate().map(find).collect()
+    }
+}
