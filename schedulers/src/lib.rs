@@ -71,4 +71,5 @@ pub use search::{Home, Search};
 #[cfg(doctest)]
 #[doc = include_str!("../../README.md")]
 #[doc = include_str!("../../docs/plugins.md")]
+#[doc = include_str!("../../docs/profiles.md")]
 mod documents {}

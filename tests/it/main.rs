@@ -5,6 +5,7 @@
 //! - `scripts.rs`: behaviour over several steps, as text in `tests/scripts/`.
 //! - `traps.rs`: what wants more than a script.
 //! - `placement.rs`: what schedulers propose, compared with doing it the long way.
+//! - `profiles.rs`, `profile_docs.rs`: profiles as files, and what is written about them.
 //! - `scheduler.rs`, `scheduler_wakes.rs`, `scheduler_faults.rs`: the loop, step by step.
 //! - `pool.rs`, `examples.rs`: the loop on threads; the examples of `omega-schedulers`.
 //! - `threads.rs`: schedulers on threads.
@@ -19,10 +20,13 @@ mod codec;
 mod examples;
 mod histories;
 mod journal;
+mod json_schema;
 mod placement;
 mod placement_plugins;
 mod placement_world;
 mod pool;
+mod profile_docs;
+mod profiles;
 mod rot;
 mod scheduler;
 mod scheduler_faults;

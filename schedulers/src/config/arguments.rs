@@ -36,6 +36,7 @@ impl ArgumentError {
 /// It knows its place in the file, and can therefore be read from a profile file alone.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(transparent)]
+#[schemars(description = "The name of a resource kind of the cell.")]
 pub struct KindName(#[schemars(with = "String")] Spanned<String>);
 
 impl KindName {

@@ -15,7 +15,7 @@ use toml::Spanned;
 pub(super) struct FileTable {
     /// The profiles, each for one scheduler name.
     #[serde(default)]
-    #[schemars(required, length(min = 1))]
+    #[schemars(length(min = 1))]
     pub(super) profile: Vec<ProfileTable>,
 }
 

@@ -51,7 +51,7 @@
 //! assert!(profile.scores().any(|(name, weight)| (name, weight) == ("snug", 2)));
 //!
 //! let typo = Profiles::parse(&file.replace("\"snug\"", "\"smug\""), &registry).unwrap_err();
-//! assert!(typo.to_string().starts_with("7:18: profile[0].score[0].plugin: there is no score"));
+//! assert!(typo.to_string().starts_with("7:14: profile[0].score[0].plugin: there is no score"));
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!

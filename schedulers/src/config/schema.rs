@@ -24,6 +24,8 @@ pub fn schema(registry: &Registry) -> Value {
     for (point, any) in plugins {
         definitions.insert(point.name().to_owned(), any);
     }
+    // Not by serde, which would not say it in the user's words.
+    schema["required"] = json!(["profile"]);
     schema
 }
 
