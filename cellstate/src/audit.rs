@@ -5,10 +5,11 @@
 
 use crate::cards::Cards;
 use crate::cell::Cell;
+use crate::facts::Facts;
 use crate::judge::MachineStatus;
 use crate::machines::claimable;
 use crate::map::FastMap;
-use crate::rules::{Count, TrackerId};
+use crate::rules::{Count, Pull, Step, TrackerId};
 use omega_core::{MachineId, TaskId, Text, Version};
 
 /// What a recount found wrong. The cell must not be used any further.
@@ -142,14 +143,18 @@ impl Cell {
             }
         }
         if let Some(rules) = &need.rules {
-            let mut count = |tracker: TrackerId, matched, holders| {
-                let Some(domain) = self.facts.rules.domain_of(tracker, row) else { return };
-                let count = recount.counts.entry((tracker, domain)).or_default();
-                count.matched += matched;
-                count.holders += holders;
+            let Facts { rules: book, sets, .. } = &self.facts;
+            let mut count = |tracker: TrackerId, step| {
+                let Some(domain) = book.domain_of(tracker, row, sets) else { return };
+                *recount.counts.entry((tracker, domain)).or_default() += step;
             };
-            rules.matched.iter().for_each(|tracker| count(*tracker, 1, 0));
-            rules.held.iter().for_each(|tracker| count(*tracker, 0, 1));
+            let none = Step::default();
+            rules.matched.iter().for_each(|id| count(*id, Step { matched: 1, ..none }));
+            rules.held.iter().for_each(|id| count(*id, Step { holders: 1, ..none }));
+            rules.sought.iter().for_each(|id| count(*id, Step { seekers: 1, ..none }));
+            for Pull { tracker, weight } in &rules.pulls {
+                count(*tracker, Step { pullers: 1, pull: i64::from(*weight), ..none });
+            }
         }
         Ok(())
     }

@@ -131,6 +131,7 @@ impl Cell {
             Command::ReportTask { task, machine, report } => {
                 self.report_task(task, machine, report)
             }
+            Command::AdoptTask { task, machine } => self.adopt_task(task, machine),
             Command::SetQuota { tenant, limit } => self.set_quota(&tenant, limit),
             Command::SetPolicy(policy) => Ok(self.set_policy(policy)),
             Command::Commit(txn) => Ok(Outcome::Commit(self.commit(&txn)?)),
@@ -200,7 +201,7 @@ impl Cell {
         machines.take(machine.row(), id, part);
         tenants.count(job.tenant, &need.request, 1);
         if let Some(rules) = &need.rules {
-            facts.rules.count_task(rules, machine.row(), 1);
+            facts.rules.count_task(rules, machine.row(), 1, &facts.sets);
         }
     }
 
@@ -217,7 +218,7 @@ impl Cell {
         machines.give_back(machine.row(), id, part);
         tenants.count(job.tenant, &need.request, -1);
         if let Some(rules) = &need.rules {
-            facts.rules.count_task(rules, machine.row(), -1);
+            facts.rules.count_task(rules, machine.row(), -1, &facts.sets);
         }
     }
 
@@ -228,9 +229,9 @@ impl Cell {
         let Some((job, task)) = self.jobs.task(id) else { return };
         let Some(group) = job.groups.get(usize::from(task.group)) else { return };
         let Some(rules) = &group.need.rules else { return };
-        for tracker in rules.matched.iter().chain(&rules.held) {
-            if let Some(domain) = self.facts.rules.domain_of(*tracker, slot) {
-                self.log.push(Change::Count(*tracker, domain));
+        for tracker in rules.counted() {
+            if let Some(domain) = self.facts.rules.domain_of(tracker, slot, &self.facts.sets) {
+                self.log.push(Change::Count(tracker, domain));
             }
         }
     }

@@ -13,7 +13,7 @@ use crate::jobs::{JobRecord, OwnerId, TaskRecord};
 use crate::judge::MachineStatus;
 use crate::rules::{Count, DomainName, TrackerId, TrackerKey};
 use omega_core::{
-    Amounts, Job, JobId, Kinds, Machine, SequenceNumber, TaskId, TaskState, Text, Version,
+    Amounts, CardSet, Job, JobId, Kinds, Machine, SequenceNumber, TaskId, TaskState, Text, Version,
 };
 use std::sync::Arc;
 
@@ -81,6 +81,8 @@ pub struct TaskDelta {
     pub group: u16,
     /// Its state now.
     pub state: TaskState,
+    /// The cards that it has.
+    pub cards: CardSet,
 }
 
 /// What changed between two versions. See the head of the file.
@@ -146,7 +148,7 @@ impl Delta {
     }
 
     fn push_task(&mut self, id: TaskId, task: &TaskRecord) {
-        self.tasks.push(TaskDelta { id, group: task.group, state: task.state });
+        self.tasks.push(TaskDelta { id, group: task.group, state: task.state, cards: task.cards });
     }
 
     fn push_tasks(&mut self, job: JobId, record: &JobRecord) {

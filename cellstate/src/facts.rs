@@ -3,10 +3,11 @@
 //! The master has one `Facts`, every view its own: descriptions, sets of machines, and rule
 //! counters. Both compile a task group into a [`Need`] and hand it to the same judge.
 
-use crate::rules::{Check, GroupRules, Member, RuleBook, TrackerId, TrackerKey};
+use crate::rules::{Check, GroupRules, Member, Pull, RuleBook, SpreadWish, TrackerId, TrackerKey};
 use crate::sets::{MachineSets, SetId, SetKey};
 use omega_core::{
-    CardRequest, Job, JobId, Machine, Spread, TaskGroup, TaskRule, TaskSelector, WhenUnsatisfiable,
+    CardRequest, Job, JobId, Machine, MachineSelector, Near, Requirement, Spread, TaskGroup,
+    TaskRule, TaskSelector, Text, TopologyLevel, WhenUnsatisfiable,
 };
 use smallvec::SmallVec;
 use std::sync::Arc;
@@ -18,6 +19,8 @@ pub struct Need {
     pub request: SmallVec<[i64; 4]>,
     /// Cards that it needs.
     pub cards: Option<CardRequest>,
+    /// The machine that it names; `None` if it names none.
+    pub machine: Option<SetId>,
     /// Machines that meet its required affinity; `None` if it requires nothing.
     pub affinity: Option<SetId>,
     /// Machines whose taints it tolerates.
@@ -38,10 +41,10 @@ impl Need {
         self.rules.is_some()
     }
 
-    /// Whether it wishes to be spread.
+    /// The spreads that it wishes for.
     #[must_use]
-    pub fn has_wishes(&self) -> bool {
-        self.rules.as_ref().is_some_and(|rules| !rules.wishes.is_empty())
+    pub fn wishes(&self) -> &[SpreadWish] {
+        self.rules.as_ref().map_or(&[], |rules| &rules.wishes)
     }
 }
 
@@ -81,6 +84,7 @@ impl Facts {
         trackers: Trackers,
     ) -> (Need, Vec<TrackerId>) {
         let group = &job.groups[group_index];
+        let machine = group.rules.machine.as_ref().map(|name| self.set_of_name(name));
         let affinity = group.rules.affinity.required.clone();
         let affinity = affinity.map(|s| self.sets.acquire(SetKey::Match(s), &self.machines));
         let mut tolerations = group.rules.tolerations.clone();
@@ -101,68 +105,119 @@ impl Facts {
         request.resize(kinds, 0);
         let member = member(id, job, group_index);
         let mut made = Vec::new();
-        let mut rules = self.compile_rules(member, group, affinity, (trackers, &mut made));
+        let mut rules = self.compile_rules(member, group, trackers, &mut made);
         rules.matched = self.rules.matching(member);
         let rules = (!rules.is_empty()).then(|| Box::new(rules));
         let cards = group.cards;
-        (Need { request, cards, affinity, tolerated, preferred, unmarked, rules }, made)
+        let need =
+            Need { request, cards, machine, affinity, tolerated, preferred, unmarked, rules };
+        (need, made)
+    }
+
+    fn set_of_name(&mut self, name: &Text) -> SetId {
+        let names = vec![Requirement::equals("", name.clone())];
+        let key = SetKey::Match(vec![MachineSelector { labels: Vec::new(), names }]);
+        self.sets.acquire(key, &self.machines)
     }
 
     fn compile_rules(
         &mut self,
         member: Member<'_>,
         group: &TaskGroup,
-        affinity: Option<SetId>,
-        (mode, made): (Trackers, &mut Vec<TrackerId>),
+        mode: Trackers,
+        made: &mut Vec<TrackerId>,
     ) -> GroupRules {
         let mut rules = GroupRules::default();
-        let mut tracker = |facts: &mut Facts, key: TrackerKey| {
-            if mode == Trackers::Find {
-                return facts.rules.find(&key);
-            }
-            let (id, new) = facts.rules.acquire(key, &facts.machines);
-            made.extend(new.then_some(id));
-            Some(id)
-        };
         for port in &group.rules.ports {
-            let Some(id) = tracker(self, TrackerKey::of_port(port)) else { continue };
+            let key = TrackerKey::of_port(port);
+            let Some(id) = self.tracker(key, mode, made) else { continue };
             rules.checks.push(Check::Port(id));
             rules.held.push(id);
         }
         for rule in &group.rules.tasks {
-            let Some((selector, level)) = selector_and_level(rule) else { continue };
-            let key = TrackerKey::of(member, selector, level);
-            let matches_self = key.matches(member);
-            let Some(id) = tracker(self, key) else { continue };
-            match rule {
-                TaskRule::AntiAffinity { .. } => {
-                    rules.checks.push(Check::AntiAffinity(id));
-                    rules.held.push(id);
-                }
-                TaskRule::Affinity { .. } => {
-                    rules.checks.push(Check::Affinity { tracker: id, matches_self });
-                }
-                TaskRule::MaxPerDomain { count, .. } => {
-                    rules.checks.push(Check::Max { tracker: id, count: *count });
-                }
-                TaskRule::MaxShare { percent, .. } => {
-                    let share = u64::from(group.count) * u64::from(*percent) / 100;
-                    let count = share.max(1) as u32;
-                    rules.checks.push(Check::Max { tracker: id, count });
-                }
-                TaskRule::Spread(spread) if spread.when == WhenUnsatisfiable::ScheduleAnyway => {
-                    rules.wishes.push(id);
-                }
-                TaskRule::Spread(spread) => {
-                    self.rules.watch_domains(level, affinity);
-                    rules.checks.push(skew(spread, id, matches_self, affinity));
-                }
-                _ => {}
-            }
+            self.compile_rule((member, group, rule), mode, made, &mut rules);
         }
         rules.held.sort_unstable();
         rules.held.dedup();
         rules
+    }
+
+    fn compile_rule(
+        &mut self,
+        (member, group, rule): (Member<'_>, &TaskGroup, &TaskRule),
+        mode: Trackers,
+        made: &mut Vec<TrackerId>,
+        into: &mut GroupRules,
+    ) {
+        let mut tracker = |key| self.tracker(key, mode, made);
+        match rule {
+            TaskRule::AntiAffinity { from, level } => {
+                let Some(id) = tracker(TrackerKey::of(member, from, level)) else { return };
+                into.checks.push(Check::AntiAffinity(id));
+                into.held.push(id);
+            }
+            TaskRule::Affinity(terms) => {
+                let key = |term: &Near| TrackerKey::of_all(member, terms, &term.level);
+                let matches_self = terms.iter().all(|term| key(term).matches(member));
+                let trackers = terms.iter().filter_map(|term| tracker(key(term))).collect();
+                into.checks.push(Check::Affinity { trackers, matches_self });
+                let key = |term: &Near| TrackerKey::of(member, &term.tasks, &term.level);
+                into.sought.extend(terms.iter().filter_map(|term| tracker(key(term))));
+            }
+            TaskRule::Prefer { near, weight } => {
+                let key = TrackerKey::of(member, &near.tasks, &near.level);
+                let Some(id) = tracker(key) else { return };
+                into.pulls.push(Pull { tracker: id, weight: *weight });
+            }
+            TaskRule::MaxPerDomain { of, level, count } => {
+                let Some(id) = tracker(TrackerKey::of(member, of, level)) else { return };
+                into.checks.push(Check::Max { tracker: id, count: *count });
+            }
+            TaskRule::MaxShare { level, percent } => {
+                let key = TrackerKey::of(member, &TaskSelector::SameGroup, level);
+                let Some(id) = tracker(key) else { return };
+                let share = u64::from(group.count) * u64::from(*percent) / 100;
+                into.checks.push(Check::Max { tracker: id, count: share.max(1) as u32 });
+            }
+            TaskRule::Spread(spread) => {
+                let among = counting(group, spread);
+                let key = TrackerKey { among, ..TrackerKey::of(member, &spread.of, &spread.level) };
+                let Some(id) = tracker(key) else { return };
+                add_spread(spread, id, into);
+            }
+            other => unreachable!("every rule of this version is handled above, not {other:?}"),
+        }
+    }
+
+    /// The tracker of a key: the master makes it if it is new, with the set that it counts in.
+    fn tracker(
+        &mut self,
+        key: TrackerKey,
+        mode: Trackers,
+        made: &mut Vec<TrackerId>,
+    ) -> Option<TrackerId> {
+        if mode == Trackers::Find {
+            return self.rules.find(&key);
+        }
+        Some(self.rules.acquire(&key).unwrap_or_else(|| {
+            let id = self.rules.next_id();
+            self.insert_tracker(id, key);
+            made.push(id);
+            id
+        }))
+    }
+
+    /// Adds a tracker.
+    pub(crate) fn insert_tracker(&mut self, id: TrackerId, key: TrackerKey) {
+        let among = key.among.clone().map(|key| self.sets.acquire(key, &self.machines));
+        self.rules.insert(id, key, among, &self.machines);
+    }
+
+    /// Forgets a tracker. The answer is what it was.
+    pub(crate) fn remove_tracker(&mut self, id: TrackerId) -> Option<TrackerKey> {
+        let (key, among) = self.rules.remove(id)?;
+        among.into_iter().for_each(|set| self.sets.release(set));
+        Some(key)
     }
 
     /// Gives back what [`Facts::compile`] took. The answer is the trackers that are forgotten.
@@ -172,40 +227,56 @@ impl Facts {
         trackers: Trackers,
     ) -> Vec<(TrackerId, TrackerKey)> {
         let preferred = need.preferred.iter().map(|(_, set)| *set);
-        let sets = need.affinity.into_iter().chain([need.tolerated]).chain(need.unmarked);
-        for set in sets.chain(preferred) {
-            if let Some(forgotten) = self.sets.release(set) {
-                self.rules.forget_set(forgotten);
-            }
-        }
+        let sets = need.machine.into_iter().chain(need.affinity).chain([need.tolerated]);
+        sets.chain(need.unmarked).chain(preferred).for_each(|set| self.sets.release(set));
         let Some(rules) = need.rules.as_ref().filter(|_| trackers == Trackers::Make) else {
             return Vec::new();
         };
-        let used = rules.checks.iter().map(Check::tracker).chain(rules.wishes.iter().copied());
-        used.filter_map(|id| Some((id, self.rules.release(id)?))).collect()
+        let unused: Vec<_> = rules.used().filter(|id| self.rules.release(*id)).collect();
+        unused.into_iter().filter_map(|id| Some((id, self.remove_tracker(id)?))).collect()
     }
 }
 
-fn skew(spread: &Spread, tracker: TrackerId, matches_self: bool, set: Option<SetId>) -> Check {
-    Check::Skew {
-        tracker,
-        skew_max: spread.skew_max,
-        domains_min: spread.domains_min,
-        adds: u32::from(matches_self),
-        eligible: set,
+/// The machines on which a spread of a group counts; `None` if it is all.
+fn counting(group: &TaskGroup, spread: &Spread) -> Option<SetKey> {
+    let rules = &group.rules;
+    let mut keys = Vec::new();
+    for rule in &rules.tasks {
+        if let TaskRule::Spread(other) = rule
+            && other.when == spread.when
+            && let TopologyLevel::Label(key) = &other.level
+        {
+            keys.push(key.clone());
+        }
+    }
+    keys.sort_unstable();
+    keys.dedup();
+    let affinity = rules.affinity.required.clone().filter(|_| spread.honors_affinity);
+    let mut tolerations = spread.honors_taints.then(|| rules.tolerations.clone());
+    tolerations.iter_mut().for_each(|tolerations| tolerations.sort());
+    if keys.len() <= 1 && affinity.is_none() && tolerations.is_none() {
+        // A machine without a place at its own level counts nowhere anyway.
+        return None;
+    }
+    Some(SetKey::Counting { keys, affinity, tolerations })
+}
+
+fn add_spread(spread: &Spread, tracker: TrackerId, rules: &mut GroupRules) {
+    let Spread { skew_max, domains_min, .. } = *spread;
+    match spread.when {
+        WhenUnsatisfiable::ScheduleAnyway => {
+            let by_machine = is_machine(&spread.level);
+            rules.wishes.push(SpreadWish { tracker, skew_max, by_machine });
+        }
+        WhenUnsatisfiable::DoNotSchedule => {
+            let adds = u32::from(spread.counts_itself);
+            rules.checks.push(Check::Skew { tracker, skew_max, domains_min, adds });
+        }
     }
 }
 
-/// The tasks and the level that a rule looks at.
-fn selector_and_level(rule: &TaskRule) -> Option<(&TaskSelector, &omega_core::TopologyLevel)> {
-    match rule {
-        TaskRule::AntiAffinity { from, level } => Some((from, level)),
-        TaskRule::Affinity { with, level } => Some((with, level)),
-        TaskRule::MaxPerDomain { of, level, .. } => Some((of, level)),
-        TaskRule::MaxShare { level, .. } => Some((&TaskSelector::SameGroup, level)),
-        TaskRule::Spread(spread) => Some((&spread.of, &spread.level)),
-        _ => None,
-    }
+fn is_machine(level: &TopologyLevel) -> bool {
+    matches!(level, TopologyLevel::Machine)
 }
 
 /// A group as trackers look at it.

@@ -1,12 +1,15 @@
 //! Commands about jobs and what became of their tasks.
 
+use crate::cards::Cards;
 use crate::cell::{Cell, Change};
 use crate::facts::{Trackers, member};
 use crate::jobs::{GroupRecord, JobRecord, OwnerId, TaskRecord};
-use crate::rules::{GroupRules, Tracked, TrackerId};
+use crate::rules::{GroupRules, Step, TrackerId};
 use crate::validate;
 use omega_core::limits::TASKS_PER_JOB_MAX;
-use omega_core::{Job, JobId, MachineId, Outcome, Rejection, TaskId, TaskReport, TaskState, Text};
+use omega_core::{
+    CardSet, Job, JobId, MachineId, Outcome, Rejection, TaskId, TaskReport, TaskState, Text,
+};
 use smallvec::SmallVec;
 use std::sync::Arc;
 
@@ -54,11 +57,8 @@ impl Cell {
         for tracker in made {
             self.log.push(Change::Tracker(*tracker));
             let Some(key) = self.facts.rules.key(*tracker).cloned() else { continue };
-            let jobs = match &key.tracked {
-                // Only the new job's own tasks.
-                Tracked::Group(job, _) | Tracked::Job(job) => vec![*job],
-                Tracked::Labels(..) | Tracked::Port(_) => self.jobs.ids(),
-            };
+            // Often only the new job's own tasks.
+            let jobs = key.tracked.job().map_or_else(|| self.jobs.ids(), |job| vec![job]);
             for id in jobs {
                 self.adopt_tracker(*tracker, id, |spec, group| {
                     key.matches(member(id, spec, group))
@@ -86,7 +86,8 @@ impl Cell {
             }
             let placed = job.tasks.iter().filter(|task| usize::from(task.group) == index);
             for machine in placed.filter_map(|task| task.state.machine()) {
-                self.facts.rules.add(tracker, machine.row(), 1, 0);
+                let one = Step { matched: 1, ..Step::default() };
+                self.facts.rules.add(tracker, machine.row(), one, &self.facts.sets);
             }
         }
     }
@@ -219,6 +220,37 @@ impl Cell {
         }
         self.end_if_over(id.job);
         Ok(Outcome::Done(self.version))
+    }
+
+    pub(crate) fn adopt_task(
+        &mut self,
+        id: TaskId,
+        machine: MachineId,
+    ) -> Result<Outcome, Rejection> {
+        let Some((job, task)) = self.jobs.task(id) else {
+            return Err(Rejection::UnknownTask(id));
+        };
+        if task.state != TaskState::Pending {
+            return Err(Rejection::TaskNotPending(id));
+        }
+        if self.machines.get(machine).is_none() {
+            return Err(Rejection::UnknownMachine(machine));
+        }
+        let owner = job.owner;
+        let left = self.machines.cards(machine.row());
+        let cards = match job.need(task).cards {
+            None => CardSet::default(),
+            Some(request) => left
+                .and_then(|cards: &Cards| cards.choose(request, CardSet::default()))
+                .ok_or(Rejection::NoCardsLeft(id, machine))?,
+        };
+        let version = self.begin();
+        if let Some(parts) = self.parts(id.job) {
+            Cell::place(parts, id, machine, cards);
+        }
+        self.log_task(id, owner, Some(machine.row()));
+        self.touch(machine.row());
+        Ok(Outcome::Done(version))
     }
 
     /// Makes a placed task pending again.

@@ -51,6 +51,9 @@ pub(crate) fn judge(
         MachineStatus::Schedulable => {}
     }
     let row = machine.row();
+    if need.machine.is_some_and(|set| !facts.sets.contains(set, row)) {
+        return Err(Reason::OtherMachine);
+    }
     if need.affinity.is_some_and(|set| !facts.sets.contains(set, row)) {
         return Err(Reason::AffinityUnmet);
     }

@@ -36,7 +36,7 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! In reading order: `cell.rs`, `commit.rs`, `judge.rs`, `rules.rs`, `sets.rs`, `view/`,
+//! In reading order: `cell.rs`, `commit.rs`, `judge.rs`, `rules/`, `sets.rs`, `view/`,
 //! `delta.rs`, `handle.rs`, `shared.rs`, `audit.rs`.
 
 mod answers;
@@ -69,6 +69,7 @@ pub use delta::{Delta, Interest, JobDelta, MachineDelta, Share, TaskDelta};
 pub use facts::Need;
 pub use handle::{CellHandle, HandleError};
 pub use judge::MachineStatus;
+pub use rules::{RuleFamily, SpreadWish};
 pub use sets::SetId;
 pub use shared::SharedCell;
-pub use view::{BLOCK, Block, FEW, GroupRef, LeftShare, View};
+pub use view::{BLOCK, Block, Draw, FEW, GroupRef, ImageHolder, LeftShare, PlacedTask, View};

@@ -144,7 +144,7 @@ impl Cell {
         for id in tasks {
             let Some((job, task)) = self.jobs.task(*id) else { continue };
             let Some(rules) = &job.need(task).rules else { continue };
-            self.facts.rules.count_task(rules, slot, sign);
+            self.facts.rules.count_task(rules, slot, sign, &self.facts.sets);
             let owner = job.owner;
             self.log_task(*id, owner, Some(slot));
         }

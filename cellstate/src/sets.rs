@@ -6,7 +6,7 @@
 //! AND over words of 64 machines.
 
 use crate::map::FastMap;
-use omega_core::{Machine, MachineSelector, TaintEffect, Toleration};
+use omega_core::{Machine, MachineSelector, TaintEffect, Text, Toleration};
 use std::sync::Arc;
 
 /// A set of machines, in the cell or view that gave it.
@@ -22,6 +22,13 @@ pub(crate) enum SetKey {
     Tolerated(Vec<Toleration>),
     /// Every taint of theirs that asks tasks to stay away is covered by one of these tolerations.
     Unmarked(Vec<Toleration>),
+    /// Those on which a spread counts: they have labels of all these keys, match one of these
+    /// selectors, and these tolerations cover their taints, as far as those are given.
+    Counting {
+        keys: Vec<Text>,
+        affinity: Option<Vec<MachineSelector>>,
+        tolerations: Option<Vec<Toleration>>,
+    },
 }
 
 impl SetKey {
@@ -30,14 +37,25 @@ impl SetKey {
     pub(crate) fn accepts(&self, machine: &Machine) -> bool {
         match self {
             SetKey::Match(selectors) => selectors.iter().any(|s| s.matches(machine)),
-            SetKey::Tolerated(tolerations) => {
-                covered(machine, tolerations, |effect| effect != TaintEffect::PreferNoSchedule)
+            SetKey::Tolerated(tolerations) => tolerated(machine, tolerations),
+            SetKey::Counting { keys, affinity, tolerations } => {
+                let matches = |selectors: &Vec<MachineSelector>| {
+                    selectors.iter().any(|selector| selector.matches(machine))
+                };
+                keys.iter().all(|key| machine.labels.get(key).is_some())
+                    && affinity.as_ref().is_none_or(matches)
+                    && tolerations.as_ref().is_none_or(|by| tolerated(machine, by))
             }
             SetKey::Unmarked(tolerations) => {
                 covered(machine, tolerations, |effect| effect == TaintEffect::PreferNoSchedule)
             }
         }
     }
+}
+
+/// Whether each taint that keeps tasks off is covered by a toleration.
+fn tolerated(machine: &Machine, by: &[Toleration]) -> bool {
+    covered(machine, by, |effect| effect != TaintEffect::PreferNoSchedule)
 }
 
 /// Whether each taint with such an effect is covered by a toleration.
@@ -62,7 +80,7 @@ impl Set {
     }
 }
 
-/// Some machines, and how many: most cells have none, and need not ask.
+/// Some machines, and how many.
 #[derive(Clone, Debug, Default)]
 struct Flagged {
     words: Vec<u64>,
@@ -80,8 +98,8 @@ impl Flagged {
 /// The sets in use, kept true as machines change.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct MachineSets {
-    /// One bit for each machine that is there.
-    present: Vec<u64>,
+    /// Machines that are there.
+    present: Flagged,
     /// Machines with a taint that keeps tasks off, and with one that asks them to stay away.
     tainted: Flagged,
     marked: Flagged,
@@ -122,21 +140,20 @@ impl MachineSets {
         id
     }
 
-    /// Gives a set back. The answer is the set that is forgotten for it, if too many are unused.
-    pub(crate) fn release(&mut self, id: SetId) -> Option<SetId> {
-        let set = self.sets[id.0 as usize].as_mut()?;
+    /// Gives a set back. If too many are unused, the one that was so for longest is forgotten.
+    pub(crate) fn release(&mut self, id: SetId) {
+        let Some(set) = self.sets[id.0 as usize].as_mut() else { return };
         set.users -= 1;
         if set.users > 0 {
-            return None;
+            return;
         }
         self.idle.push(id);
-        if self.idle.len() <= IDLE_MAX {
-            return None;
+        if self.idle.len() > IDLE_MAX {
+            let oldest = self.idle.remove(0);
+            if let Some(forgotten) = self.sets[oldest.0 as usize].take() {
+                self.by_key.remove(&forgotten.key);
+            }
         }
-        let oldest = self.idle.remove(0);
-        let forgotten = self.sets[oldest.0 as usize].take()?;
-        self.by_key.remove(&forgotten.key);
-        Some(oldest)
     }
 
     /// Whether any machine has a taint that keeps tasks off.
@@ -151,15 +168,20 @@ impl MachineSets {
 
     /// The rows that have a machine, ascending.
     pub(crate) fn present(&self) -> impl Iterator<Item = usize> + '_ {
-        let words = self.present.iter().enumerate();
+        let words = self.present.words.iter().enumerate();
         words.flat_map(|(i, word)| {
             (0..64).filter(move |b| word >> b & 1 == 1).map(move |b| i * 64 + b)
         })
     }
 
+    /// How many rows have a machine.
+    pub(crate) fn present_count(&self) -> usize {
+        self.present.count as usize
+    }
+
     /// Notes that a machine came, changed or went.
     pub(crate) fn set_machine(&mut self, slot: usize, machine: Option<&Machine>) {
-        set_bit(&mut self.present, slot, machine.is_some());
+        self.present.set(slot, machine.is_some());
         let none = SetKey::Tolerated(Vec::new());
         self.tainted.set(slot, machine.is_some_and(|machine| !none.accepts(machine)));
         let none = SetKey::Unmarked(Vec::new());

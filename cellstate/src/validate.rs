@@ -2,9 +2,9 @@
 
 use omega_core::limits::{
     CARD_MILLI, CARDS_MAX, GROUPS_PER_JOB_MAX, LABELS_MAX, OVERCOMMIT_PERCENT_MAX,
-    RULES_PER_GROUP_MAX, TASKS_PER_JOB_MAX, TEXT_BYTES_MAX,
+    RULES_PER_GROUP_MAX, TASKS_PER_JOB_MAX, TEXT_BYTES_MAX, WEIGHT_MAX,
 };
-use omega_core::{Amounts, Job, Kinds, Labels, Machine, Rejection, TaskGroup, Text};
+use omega_core::{Amounts, Job, Kinds, Labels, Machine, Rejection, TaskGroup, TaskRule, Text};
 
 pub(crate) fn too_many(what: &str, given: usize, max: usize) -> Rejection {
     Rejection::TooMany { what: what.into(), given: given as u64, max: max as u64 }
@@ -64,6 +64,7 @@ pub(crate) fn machine(machine: &Machine, kinds: &Kinds) -> Result<(), Rejection>
     labels(&machine.name, &machine.labels)?;
     at_most("taints", machine.taints.len(), LABELS_MAX)?;
     at_most("images", machine.images.len(), 16 * LABELS_MAX)?;
+    machine.images.iter().try_for_each(|image| name(&image.name))?;
     at_most("cards", usize::from(machine.cards), usize::from(CARDS_MAX))?;
     for (kind, percent) in machine.overcommit.iter() {
         if kind.index() >= kinds.count() {
@@ -107,6 +108,18 @@ pub(crate) fn job(job: &Job, kinds: &Kinds) -> Result<(), Rejection> {
     }
 }
 
+fn task_rule(group: &TaskGroup, rule: &TaskRule) -> Result<(), Rejection> {
+    let bad = |why| Err(Rejection::BadJob(format!("group {:?} {why}", group.name).into()));
+    match rule {
+        TaskRule::Affinity(terms) if terms.is_empty() => bad("has an affinity to nothing"),
+        TaskRule::Affinity(terms) => at_most("terms", terms.len(), RULES_PER_GROUP_MAX),
+        TaskRule::Prefer { weight, .. } if weight.unsigned_abs() > WEIGHT_MAX => {
+            bad("has a preference with a weight beyond 100")
+        }
+        _ => Ok(()),
+    }
+}
+
 fn task_group(job: &Job, group: &TaskGroup, kinds: &Kinds) -> Result<(), Rejection> {
     name(&group.name)?;
     amounts(&job.name, &group.request, kinds)?;
@@ -115,6 +128,9 @@ fn task_group(job: &Job, group: &TaskGroup, kinds: &Kinds) -> Result<(), Rejecti
     at_most("rules of a group", rules.tasks.len(), RULES_PER_GROUP_MAX)?;
     at_most("ports of a group", rules.ports.len(), RULES_PER_GROUP_MAX)?;
     at_most("tolerations of a group", rules.tolerations.len(), RULES_PER_GROUP_MAX)?;
+    at_most("images of a group", group.images.len(), RULES_PER_GROUP_MAX)?;
+    group.images.iter().chain(&rules.machine).try_for_each(name)?;
+    rules.tasks.iter().try_for_each(|rule| task_rule(group, rule))?;
     let required = rules.affinity.required.as_ref().map_or(0, Vec::len);
     at_most("required selectors", required, RULES_PER_GROUP_MAX)?;
     at_most("preferred selectors", rules.affinity.preferred.len(), RULES_PER_GROUP_MAX)?;

@@ -75,6 +75,15 @@ pub enum Command {
         /// What happened.
         report: TaskReport,
     },
+    /// Notes that a pending task runs on a machine already, as its operator found it there. No
+    /// judge is asked: what runs may be more than the machine has, or against a rule. What comes
+    /// after it is judged with it in mind.
+    AdoptTask {
+        /// Which task.
+        task: TaskId,
+        /// Where it runs.
+        machine: MachineId,
+    },
     /// Limits what a tenant's tasks may claim together; `None` lifts the limit.
     SetQuota {
         /// Which tenant.
@@ -177,6 +186,12 @@ pub enum Rejection {
     /// The job has no such task.
     #[error("there is no task {0}")]
     UnknownTask(TaskId),
+    /// Only a pending task can be adopted.
+    #[error("task {0} is not pending")]
+    TaskNotPending(TaskId),
+    /// No cards of the machine have enough left for the task: correct the machine first.
+    #[error("machine {1} has no cards left for task {0}")]
+    NoCardsLeft(TaskId, MachineId),
     /// The report is late: the task has moved or ended.
     #[error("task {0} is not on machine {1}")]
     TaskNotThere(TaskId, MachineId),

@@ -77,6 +77,8 @@ pub struct TaskGroup {
     /// How often a task that fails is started again before it counts as failed; above 65,535, for
     /// ever.
     pub restarts: u32,
+    /// The images of its containers, one for each: machines that hold them already start sooner.
+    pub images: Vec<Text>,
     /// Where its tasks may run.
     pub rules: PlacementRules,
 }
@@ -92,6 +94,7 @@ impl TaskGroup {
             cards: None,
             labels: Labels::default(),
             restarts: 0,
+            images: Vec::new(),
             rules: PlacementRules::default(),
         }
     }
@@ -112,6 +115,8 @@ pub struct CardRequest {
 /// the cell refuses a claim that breaks them, whichever scheduler made it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct PlacementRules {
+    /// The name of the only machine, if there is only one. (Kubernetes' `nodeName`.)
+    pub machine: Option<Text>,
     /// Which machines.
     pub affinity: Affinity,
     /// Which taints the tasks put up with.
@@ -152,13 +157,16 @@ pub enum TaskRule {
         /// How far away they must be.
         level: TopologyLevel,
     },
-    /// A selected task runs in the same domain already; or none runs anywhere, and this task is
-    /// one of those selected.
-    Affinity {
-        /// With which tasks.
-        with: TaskSelector,
-        /// How near they must be.
-        level: TopologyLevel,
+    /// For each of these, a task that *all* of them select runs in the same domain already; or no
+    /// such task runs anywhere, and this task is one. (Kubernetes' required pod affinity: its terms
+    /// belong together, so a job with two of these rules asks for something else.)
+    Affinity(Vec<Near>),
+    /// The nearer to selected tasks the better, or with a negative weight the farther.
+    Prefer {
+        /// Which tasks, and how near.
+        near: Near,
+        /// How much each selected task in the domain counts, -100 to 100.
+        weight: i32,
     },
     /// A domain holds at most so many selected tasks, this one included.
     MaxPerDomain {
@@ -180,12 +188,25 @@ pub enum TaskRule {
     Spread(Spread),
 }
 
+/// Tasks, and how near to them.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Near {
+    /// Which tasks.
+    pub tasks: TaskSelector,
+    /// In the same domain of which level.
+    pub level: TopologyLevel,
+}
+
 /// An even spread over domains. (Kubernetes' topology spread constraint.)
+///
+/// Only machines count that have a place at the level of every spread of the group that is as
+/// hard as this one, and that the next fields let count: domains are those of such machines, and
+/// tasks elsewhere are not seen.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Spread {
     /// Which tasks are counted.
     pub of: TaskSelector,
-    /// What a domain is. Domains count if a machine in them meets the group's required affinity.
+    /// What a domain is.
     pub level: TopologyLevel,
     /// By how many tasks, this one included, a domain may exceed the emptiest one.
     pub skew_max: u32,
@@ -193,6 +214,30 @@ pub struct Spread {
     pub domains_min: u32,
     /// Whether the spread is a rule or a wish.
     pub when: WhenUnsatisfiable,
+    /// Whether the task to be placed counts itself: so it is where the selector selects it.
+    pub counts_itself: bool,
+    /// Whether only machines count that meet the group's required affinity.
+    pub honors_affinity: bool,
+    /// Whether only machines count whose taints the group tolerates.
+    pub honors_taints: bool,
+}
+
+impl Spread {
+    /// A rule to spread these tasks, of which the one to be placed is one, with at most so much
+    /// skew over the machines that meet the group's required affinity.
+    #[must_use]
+    pub fn new(of: TaskSelector, level: TopologyLevel, skew_max: u32) -> Spread {
+        Spread {
+            of,
+            level,
+            skew_max,
+            domains_min: 0,
+            when: WhenUnsatisfiable::DoNotSchedule,
+            counts_itself: true,
+            honors_affinity: true,
+            honors_taints: false,
+        }
+    }
 }
 
 /// What to do with a task whose spread cannot be had.

@@ -40,12 +40,12 @@ pub use ids::{
     JobId, MachineId, Precedence, SchedulerId, SequenceNumber, TaskId, TransactionId, Version,
 };
 pub use job::{
-    Affinity, CardRequest, Job, JobKind, PlacementRules, Port, Preferred, Protocol, Spread,
+    Affinity, CardRequest, Job, JobKind, Near, PlacementRules, Port, Preferred, Protocol, Spread,
     TaskGroup, TaskRule, TaskState, WhenUnsatisfiable,
 };
 pub use machine::{
-    CardSet, Labels, Machine, Overcommit, Taint, TaintEffect, Toleration, TolerationOperator,
-    TopologyLevel,
+    CardSet, Image, Labels, Machine, Overcommit, Taint, TaintEffect, Toleration,
+    TolerationOperator, TopologyLevel,
 };
 pub use selector::{LabelSelector, MachineSelector, Operator, Requirement, TaskSelector, Tenants};
 pub use text::Text;

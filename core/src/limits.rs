@@ -28,6 +28,9 @@ pub const GROUPS_PER_JOB_MAX: usize = 256;
 /// Rules, ports or terms in one list of a task group.
 pub const RULES_PER_GROUP_MAX: usize = 64;
 
+/// The weight of a preference about tasks, or below 0 as much.
+pub const WEIGHT_MAX: u32 = 100;
+
 /// Schedulers that may ever register in a cell.
 pub const SCHEDULERS_MAX: usize = 4096;
 

@@ -232,6 +232,15 @@ impl CardSet {
     }
 }
 
+/// An image that a machine holds.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct Image {
+    /// One of its names; an image with several is listed with each.
+    pub name: Text,
+    /// Its size.
+    pub bytes: u64,
+}
+
 /// One computer of the cell, as its operator describes it.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Machine {
@@ -245,8 +254,8 @@ pub struct Machine {
     pub labels: Labels,
     /// What it keeps off.
     pub taints: Box<[Taint]>,
-    /// Names of images that it already holds.
-    pub images: Box<[Text]>,
+    /// Images that it already holds.
+    pub images: Box<[Image]>,
     /// How many accelerator cards it has, each of [`CARD_MILLI`] thousandths.
     pub cards: u8,
 }

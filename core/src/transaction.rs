@@ -99,6 +99,8 @@ pub enum Reason {
     MachineGone,
     /// The machine takes no new tasks.
     MachineDraining,
+    /// The task names another machine.
+    OtherMachine,
     /// The machine does not meet the required affinity.
     AffinityUnmet,
     /// The machine has a taint that the task does not tolerate.

@@ -80,6 +80,7 @@ pub fn describe(reason: Reason, kinds: &Kinds) -> String {
         Reason::MachineChanged => "changed since it was seen".to_owned(),
         Reason::MachineGone => "gone".to_owned(),
         Reason::MachineDraining => "draining".to_owned(),
+        Reason::OtherMachine => "another machine is named".to_owned(),
         Reason::AffinityUnmet => "required labels missing".to_owned(),
         Reason::Tainted => "taint not tolerated".to_owned(),
         Reason::PortTaken => "port taken".to_owned(),

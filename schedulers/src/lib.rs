@@ -41,7 +41,7 @@
 //!
 //! The library reads no clock and no chance: time comes in with [`Scheduler::step`], the seed with
 //! [`Settings`]. In reading order: [`plugin`], [`plugins`], [`profile`], [`search`], [`place`],
-//! [`queue`], [`scheduler`], [`pool`], [`explain`](mod@explain), [`config`].
+//! [`preemption`], [`queue`], [`scheduler`], [`pool`], [`explain`](mod@explain), [`config`].
 
 pub mod config;
 mod crowding;
@@ -50,6 +50,7 @@ pub mod place;
 pub mod plugin;
 pub mod plugins;
 pub mod pool;
+pub mod preemption;
 pub mod profile;
 pub mod queue;
 pub mod scheduler;

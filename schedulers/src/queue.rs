@@ -399,6 +399,10 @@ mod tests {
         Arc::new(job)
     }
 
+    fn change(id: TaskId, state: TaskState) -> TaskDelta {
+        TaskDelta { id, group: 0, state, cards: Default::default() }
+    }
+
     #[test]
     fn higher_precedence_goes_first_and_then_the_older() {
         let mut queue = Queue::default();
@@ -441,10 +445,10 @@ mod tests {
         queue.add_job(JobId(0), Arc::new(two));
         let task = |index| TaskId { job: JobId(0), index };
         // Task 1 was guessed to be of the second group, and is of the first.
-        queue.set_task(&TaskDelta { id: task(1), group: 0, state: TaskState::Pending });
+        queue.set_task(&change(task(1), TaskState::Pending));
         // Task 0 was placed by someone else and lost again.
-        queue.set_task(&TaskDelta { id: task(0), group: 0, state: TaskState::Finished });
-        queue.set_task(&TaskDelta { id: task(0), group: 0, state: TaskState::Pending });
+        queue.set_task(&change(task(0), TaskState::Finished));
+        queue.set_task(&change(task(0), TaskState::Pending));
         let mut tasks = Vec::new();
         queue.take(JobId(0), 1, 9, &mut tasks);
         assert_eq!(tasks, []);
@@ -458,7 +462,7 @@ mod tests {
         let mut queue = Queue::default();
         queue.add_job(JobId(0), job(0, 4));
         let task = |index| TaskId { job: JobId(0), index };
-        queue.set_task(&TaskDelta { id: task(1), group: 0, state: TaskState::Killed });
+        queue.set_task(&change(task(1), TaskState::Killed));
         let mut tasks = Vec::new();
         queue.take(JobId(0), 0, 2, &mut tasks);
         assert_eq!(tasks, [task(0), task(2)]);
@@ -471,7 +475,7 @@ mod tests {
         queue.placed(task(3));
         queue.end(JobId(0), Verdict::More, 0);
         assert_eq!((queue.pending_tasks(), queue.next(0, 0)), (0, None));
-        queue.set_task(&TaskDelta { id: task(0), group: 0, state: TaskState::Pending });
+        queue.set_task(&change(task(0), TaskState::Pending));
         assert_eq!(queue.next(0, 0), Some(JobId(0)), "an evicted task is pending again");
     }
 }

@@ -3,12 +3,12 @@
 
 use crate::histories::seeds;
 use omega_core::{
-    Affinity, Amounts, CardRequest, CardSet, Claim, Command, ConflictCheck, Granularity, Job,
-    JobId, JobKind, KindId, LabelSelector, Labels, Machine, MachineId, MachineSelector, Operator,
-    Overcommit, PlacementRules, Policy, Port, Precedence, Preferred, Protocol, Requirement,
-    SchedulerId, SequenceNumber, Spread, Taint, TaintEffect, TaskGroup, TaskId, TaskReport,
-    TaskRule, TaskSelector, Tenants, Text, Toleration, TolerationOperator, TopologyLevel,
-    Transaction, TransactionId, Version, WhenUnsatisfiable,
+    Affinity, Amounts, CardRequest, CardSet, Claim, Command, ConflictCheck, Granularity, Image,
+    Job, JobId, JobKind, KindId, LabelSelector, Labels, Machine, MachineId, MachineSelector, Near,
+    Operator, Overcommit, PlacementRules, Policy, Port, Precedence, Preferred, Protocol,
+    Requirement, SchedulerId, SequenceNumber, Spread, Taint, TaintEffect, TaskGroup, TaskId,
+    TaskReport, TaskRule, TaskSelector, Tenants, Text, Toleration, TolerationOperator,
+    TopologyLevel, Transaction, TransactionId, Version, WhenUnsatisfiable,
 };
 use omega_store::CodecError;
 use omega_store::codec::{VERSION, decode, encode};
@@ -39,7 +39,7 @@ fn machine() -> Machine {
             taint("b", TaintEffect::PreferNoSchedule),
             taint("c", TaintEffect::NoExecute),
         ]),
-        images: texts(&["postgres:18", "redis:8"]).into(),
+        images: Box::new([Image { name: "postgres:18".into(), bytes: 400 << 20 }]),
         ..Machine::new("n1", Amounts::new([96_000, 512 << 30, 0, 8_000])).with_cards(KindId::GPU, 8)
     }
 }
@@ -51,13 +51,15 @@ fn task_rules() -> Vec<TaskRule> {
         tenants,
         labels: LabelSelector { requirements: vec![Requirement::equals("app", "web")] },
     };
+    let near = || Near { tasks: tasks(Tenants::Any), level: zone() };
     let spread = |when| {
         let of = tasks(Tenants::Own);
-        TaskRule::Spread(Spread { of, level: zone(), skew_max: 2, domains_min: 3, when })
+        TaskRule::Spread(Spread { domains_min: 3, when, ..Spread::new(of, zone(), 2) })
     };
     vec![
         TaskRule::AntiAffinity { from: TaskSelector::SameGroup, level: TopologyLevel::Machine },
-        TaskRule::Affinity { with: tasks(Tenants::Any), level: zone() },
+        TaskRule::Affinity(vec![near(), near()]),
+        TaskRule::Prefer { near: near(), weight: -100 },
         TaskRule::MaxPerDomain { of: TaskSelector::SameJob, level: zone(), count: 300 },
         TaskRule::MaxPerDomain {
             of: tasks(Tenants::Named(texts(&["x", "y"]))),
@@ -108,7 +110,9 @@ fn job() -> Job {
         cards: Some(CardRequest { count: 2, milli_each: 1000 }),
         labels: Labels::from_iter([("app", "web")]),
         restarts: 70_000,
+        images: texts(&["nginx:1"]),
         rules: PlacementRules {
+            machine: Some("n1".into()),
             affinity: Affinity {
                 required: Some(vec![selector]),
                 preferred: vec![Preferred {
@@ -138,6 +142,7 @@ fn job() -> Job {
 fn every_command() -> Vec<(&'static str, Command)> {
     let id = MachineId { slot: 70_000, incarnation: 3 };
     let task = |index| TaskId { job: JobId(5_000_000_000), index };
+    let adopt = Command::AdoptTask { task: task(6), machine: id };
     let report = |report| Command::ReportTask { task: task(1), machine: id, report };
     let claim = |index, cards| Claim {
         task: task(index),
@@ -180,6 +185,7 @@ fn every_command() -> Vec<(&'static str, Command)> {
         ("report finished", report(TaskReport::Finished)),
         ("report failed", report(TaskReport::Failed)),
         ("report lost", report(TaskReport::Lost)),
+        ("adopt task", adopt),
         ("set quota", limit(Some(Amounts::new([1_000_000])))),
         ("lift quota", limit(None)),
         ("set policy", {

@@ -2,7 +2,7 @@
 
 use crate::histories::seeds;
 use omega_cellstate::Cell;
-use omega_core::{Amounts, Command, Job, JobId, Kinds, Machine, Requirement, TaskGroup, Text};
+use omega_core::{Amounts, Command, Image, Job, JobId, Kinds, Machine, Requirement, TaskGroup};
 use omega_store::{
     AppendError, CellId, CreateError, Journal, OpenError, Origin, ReplayError, SyncError,
 };
@@ -207,7 +207,8 @@ fn an_empty_batch_is_nothing() {
 #[test]
 fn a_long_journal_is_read_in_pieces() {
     let machine = |i: usize| {
-        let images: Box<[Text]> = (0..i % 700).map(|n| format!("image{n}").into()).collect();
+        let image = |n| Image { name: format!("image{n}").into(), bytes: n as u64 };
+        let images: Box<[Image]> = (0..i % 700).map(image).collect();
         let machine = Machine { images, ..Machine::new(format!("m{i}"), Amounts::new([1])) };
         Command::RegisterMachine(machine)
     };

@@ -1,12 +1,14 @@
 //! The one integration binary: tests that concern more than one crate.
 //!
 //! - `histories.rs`: a cell and its naive twin agree on random histories.
-//! - `views.rs`, `claims.rs`: views keep up, judge as the cell does, and keep their claims.
+//! - `views.rs`, `claims.rs`, `wishes.rs`, `lifted.rs`: views keep up, judge as the cell does, keep
+//!   their claims, count what tasks wish of each other, and what would be without some of them.
 //! - `scripts.rs`: behaviour over several steps, as text in `tests/scripts/`.
 //! - `traps.rs`: what wants more than a script.
 //! - `placement.rs`: what schedulers propose, compared with doing it the long way.
 //! - `profiles.rs`, `profile_docs.rs`: profiles as files, and what is written about them.
 //! - `scheduler.rs`, `scheduler_wakes.rs`, `scheduler_faults.rs`: the loop, step by step.
+//! - `preemption.rs`: whom a preemption evicts.
 //! - `pool.rs`, `examples.rs`: the loop on threads; the examples of `omega-schedulers`.
 //! - `threads.rs`: schedulers on threads.
 //! - `codec.rs`, `journal.rs`, `rot.rs`: commands as bytes, a history in a file, and what becomes
@@ -21,10 +23,12 @@ mod examples;
 mod histories;
 mod journal;
 mod json_schema;
+mod lifted;
 mod placement;
 mod placement_plugins;
 mod placement_world;
 mod pool;
+mod preemption;
 mod profile_docs;
 mod profiles;
 mod rot;
@@ -37,3 +41,4 @@ mod threads;
 mod tidy;
 mod traps;
 mod views;
+mod wishes;

@@ -3,9 +3,9 @@
 use crate::small;
 use omega_cellstate::{CellHandle, GroupRef, SharedCell, View};
 use omega_core::{
-    Amounts, CardRequest, JobId, LabelSelector, Labels, Machine, MachineSelector, Port, Preferred,
-    Requirement, Spread, Taint, TaintEffect, TaskGroup, TaskId, TaskRule, TaskSelector, Tenants,
-    Toleration, TolerationOperator, TopologyLevel, WhenUnsatisfiable,
+    Amounts, CardRequest, JobId, LabelSelector, Labels, Machine, MachineSelector, Near, Port,
+    Preferred, Requirement, Spread, Taint, TaintEffect, TaskGroup, TaskId, TaskRule, TaskSelector,
+    Tenants, Toleration, TolerationOperator, TopologyLevel, WhenUnsatisfiable,
 };
 use omega_schedulers::Profile;
 use omega_tests::random::Dice;
@@ -96,6 +96,9 @@ impl World {
         if dice.chance(25) {
             group.rules.affinity.required = Some(vec![MachineSelector::label("disk", "ssd")]);
         }
+        if dice.chance(5) {
+            group.rules.machine = Some(format!("m{}", dice.below(20)).into());
+        }
         for (zone, weight) in [("z0", 3), ("z1", 1)] {
             if dice.chance(25) {
                 let machines = MachineSelector::label("zone", zone);
@@ -159,18 +162,16 @@ fn random_rule(dice: &mut Dice) -> TaskRule {
     };
     match dice.below(6) {
         0 => TaskRule::AntiAffinity { from: of, level },
-        1 => TaskRule::Affinity { with: of, level },
+        1 => TaskRule::Affinity(vec![Near { tasks: of, level }]),
         2 => TaskRule::MaxPerDomain { of, level, count: 1 + dice.below(3) as u32 },
         3 => TaskRule::MaxShare { level, percent: 50 },
         _ => TaskRule::Spread(Spread {
-            of,
-            level,
-            skew_max: 1 + dice.below(2) as u32,
-            domains_min: 0,
             when: match dice.chance(60) {
                 true => WhenUnsatisfiable::DoNotSchedule,
                 false => WhenUnsatisfiable::ScheduleAnyway,
             },
+            honors_taints: dice.chance(30),
+            ..Spread::new(of, level, 1 + dice.below(2) as u32)
         }),
     }
 }

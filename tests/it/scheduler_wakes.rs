@@ -6,8 +6,8 @@ use crate::small::{
 };
 use omega_core::{
     Amounts, CardRequest, Command, Granularity, Job, JobId, KindId, LabelSelector, Labels, Machine,
-    MachineId, Precedence, Requirement, TaskGroup, TaskReport, TaskRule, TaskSelector, Tenants,
-    TopologyLevel,
+    MachineId, Near, Precedence, Requirement, TaskGroup, TaskReport, TaskRule, TaskSelector,
+    Tenants, TopologyLevel,
 };
 use omega_schedulers::{
     MachineFilter, MachineRef, PerMachine, Profile, Scheduler, Settings, Tasks,
@@ -76,7 +76,10 @@ fn a_task_that_it_wants_to_be_with() {
     let cell = cell(&[4]);
     let mut near = job("near", 1, 1);
     let level = TopologyLevel::Machine;
-    near.groups[0].rules.tasks.push(TaskRule::Affinity { with: labelled("db"), level });
+    near.groups[0]
+        .rules
+        .tasks
+        .push(TaskRule::Affinity(vec![Near { tasks: labelled("db"), level }]));
     let near = submit(&cell, near);
     let mut scheduler = scheduler(&cell, "default");
     wakes(&mut scheduler, &cell, near, || {

@@ -7,7 +7,7 @@ use crate::histories::seeds;
 use omega_cellstate::{BLOCK, Cell, GroupRef, Interest, Share, SharedCell, View};
 use omega_core::{
     Claim, Command, Commit, Conflict, Granularity, Item, JobId, KindId, MachineId, Outcome, Reason,
-    Rejection, SchedulerId, TaskId, TaskState, Transaction, TransactionId,
+    Rejection, SchedulerId, TaskId, TaskReport, TaskState, Transaction, TransactionId,
 };
 use omega_tests::random::{Dice, Generator};
 use omega_tests::twin::{Twin, TwinJob};
@@ -79,9 +79,21 @@ impl World {
     }
 
     /// The groups of every job that is not over.
-    fn groups(&self) -> Vec<(JobId, usize)> {
+    pub(crate) fn groups(&self) -> Vec<(JobId, usize)> {
         let living = self.twin.jobs().iter().filter(|(_, job)| job.alive() > 0);
         living.flat_map(|(id, job)| (0..job.spec.groups.len()).map(|g| (*id, g))).collect()
+    }
+
+    /// A view of the cell as it would be if these tasks had been lost.
+    pub(crate) fn without(&self, tasks: impl Iterator<Item = TaskId>) -> View {
+        let mut cell = self.cell.read(Cell::clone);
+        for task in tasks {
+            let machine = cell.task(task).and_then(TaskState::machine).unwrap();
+            cell.apply(Command::ReportTask { task, machine, report: TaskReport::Lost }).unwrap();
+        }
+        let mut view = View::new(PROBE, 0);
+        view.sync(&SharedCell::new(cell)).unwrap();
+        view
     }
 
     pub(crate) fn compile(&self, view: &mut View, (job, group): (JobId, usize)) -> GroupRef {
@@ -114,6 +126,16 @@ pub(crate) fn assert_equal_views(world: &World, view: &mut View) {
             assert!(share(view).is_none_or(|s| Some(s) == share(&fresh)), "{context}");
         }
     }
+    assert_eq!(view.machine_count(), fresh.machine_count(), "seed {seed}");
+    for name in ["image", "other"] {
+        let holders = view.image_holders(name);
+        assert_eq!(holders, fresh.image_holders(name), "seed {seed}");
+        let held = |row: &usize| {
+            view.machine(*row).is_some_and(|m| m.images.iter().any(|image| *image.name == *name))
+        };
+        let rows: Vec<usize> = holders.iter().map(|holder| holder.row as usize).collect();
+        assert_eq!(rows, (0..view.rows()).filter(held).collect::<Vec<_>>(), "seed {seed}");
+    }
     for group in world.groups() {
         let (ours, theirs) = (world.compile(view, group), world.compile(&mut fresh, group));
         for row in 0..view.rows() + 1 {
@@ -129,7 +151,8 @@ fn assert_blocks_agree(world: &World, view: &mut View) {
         let group = world.compile(view, group);
         for index in 0..view.blocks() {
             let (block, need) = (view.block(index), view.need(group));
-            let affinity = need.affinity.map_or(u64::MAX, |set| block.set(set));
+            let sets = need.affinity.into_iter().chain(need.machine);
+            let affinity = sets.fold(u64::MAX, |word, set| word & block.set(set));
             let fits = block.fits(&need.request);
             let simple = block.schedulable() & affinity & block.set(need.tolerated) & fits;
             let word = block.rules_allow(need, block.cards_fit(need, simple));

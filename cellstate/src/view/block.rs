@@ -66,14 +66,6 @@ impl<'a> Block<'a> {
         self.view.machine(self.first_row() + lane)
     }
 
-    /// How many tasks the group's wishes to be spread count in the machine's domains.
-    #[must_use]
-    pub fn wish_count(&self, need: &Need, lane: usize) -> u32 {
-        let wishes = need.rules.as_ref().map_or(&[][..], |rules| &rules.wishes);
-        let row = self.first_row() + lane;
-        wishes.iter().map(|id| self.view.facts.rules.count(*id, row).matched).sum()
-    }
-
     /// Machines that take tasks.
     #[must_use]
     pub fn schedulable(&self) -> u64 {
@@ -111,16 +103,6 @@ impl<'a> Block<'a> {
             cards.is_some_and(|cards| cards.choose(request, Default::default()).is_some())
         })
     }
-
-    /// Of the machines in `among`, those where no rule about other tasks forbids one of these.
-    #[must_use]
-    pub fn rules_allow(&self, need: &Need, among: u64) -> u64 {
-        let Some(rules) = &need.rules else { return among };
-        let facts = &self.view.facts;
-        filter_bits(among, |lane| {
-            facts.rules.judge(rules, self.first_row() + lane, &facts.sets).is_ok()
-        })
-    }
 }
 
 /// What share of their capacity of a kind the machines of a block would have left: see
@@ -150,7 +132,7 @@ impl LeftShare<'_> {
 }
 
 /// The bits of a word for which a test holds.
-fn filter_bits(word: u64, mut test: impl FnMut(usize) -> bool) -> u64 {
+pub(super) fn filter_bits(word: u64, mut test: impl FnMut(usize) -> bool) -> u64 {
     let mut left = word;
     let mut kept = 0;
     while left != 0 {

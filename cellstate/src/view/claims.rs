@@ -132,25 +132,26 @@ impl View {
     }
 
     fn count(&mut self, open: &Open, sign: i64) {
-        let compiled = self.groups[open.group.0 as usize].as_ref();
-        let need = &compiled.expect("a group is used until its job is forgotten").need;
         let row = open.claim.machine.row();
         // The machine may have gone since.
         if row >= self.sequences.len() || self.incarnations[row] != open.claim.machine.incarnation {
             return;
         }
+        self.count_group(row, open.group, open.cards, sign);
+    }
+
+    /// Takes a task of a group, with these cards, off a row (`sign` -1), or gives it back (1).
+    pub(super) fn count_group(&mut self, row: usize, group: GroupRef, chosen: CardSet, sign: i64) {
+        let compiled = self.groups[group.0 as usize].as_ref();
+        let need = &compiled.expect("a group is used until its job is forgotten").need;
         self.columns.add(row, &need.request, sign);
         if let Some(request) = need.cards
             && let Some(cards) = self.cards.get_mut(&(row as u32))
         {
-            if sign < 0 {
-                cards.take(request, open.cards)
-            } else {
-                cards.give_back(request, open.cards)
-            }
+            if sign < 0 { cards.take(request, chosen) } else { cards.give_back(request, chosen) }
         }
         if let Some(rules) = &need.rules {
-            self.facts.rules.count_task(rules, row, -sign as i32);
+            self.facts.rules.count_task(rules, row, -sign as i32, &self.facts.sets);
         }
     }
 }

@@ -22,9 +22,15 @@
 mod block;
 mod claims;
 mod columns;
+mod images;
+mod placements;
+mod rules;
 
 pub use block::{Block, FEW, LeftShare};
 pub use columns::BLOCK;
+pub use images::ImageHolder;
+pub use placements::PlacedTask;
+pub use rules::Draw;
 
 use crate::cards::Cards;
 use crate::delta::{Delta, Interest};
@@ -34,10 +40,12 @@ use crate::judge::{MachineStatus, Spot, judge};
 use crate::map::FastMap;
 use claims::{InFlight, Open};
 use columns::Columns;
+use images::Images;
 use omega_core::{
     Amounts, CardSet, Job, JobId, Kinds, Machine, MachineId, Reason, SchedulerId, SequenceNumber,
     Version,
 };
+use placements::Placements;
 use smallvec::SmallVec;
 use std::sync::Arc;
 
@@ -72,6 +80,8 @@ pub struct View {
     draining: Vec<u64>,
     cards: FastMap<u32, Cards>,
     loads: FastMap<u32, Amounts>,
+    images: Images,
+    placements: Option<Box<Placements>>,
     groups: Vec<Option<Compiled>>,
     /// Positions in `groups` that are free again.
     vacant: Vec<u32>,
@@ -105,6 +115,8 @@ impl View {
             draining: Vec::new(),
             cards: FastMap::default(),
             loads: FastMap::default(),
+            images: Images::default(),
+            placements: None,
             groups: Vec::new(),
             vacant: Vec::new(),
             by_job: FastMap::default(),
@@ -150,6 +162,7 @@ impl View {
     /// # Panics
     /// If the delta starts elsewhere: then the view would be wrong for ever.
     pub fn apply(&mut self, delta: &Delta) {
+        self.forget_lifted(delta);
         let unanswered = !self.open.is_empty() || !self.in_flight.is_empty();
         if delta.full {
             self.reset(delta);
@@ -177,6 +190,9 @@ impl View {
         }
         self.loads.extend(delta.loads.iter().cloned());
         self.apply_rules(delta);
+        if let Some(placements) = &mut self.placements {
+            placements.apply(delta, kinds);
+        }
         if unanswered {
             self.each_unanswered(-1);
         }
@@ -186,10 +202,10 @@ impl View {
         for (id, key) in &delta.trackers {
             match key {
                 Some(key) if self.facts.rules.key(*id).is_none() => {
-                    self.facts.rules.insert(*id, key.clone(), &self.facts.machines);
+                    self.facts.insert_tracker(*id, key.clone());
                 }
                 Some(_) => {}
-                None => drop(self.facts.rules.remove(*id)),
+                None => drop(self.facts.remove_tracker(*id)),
             }
         }
         for (id, domain, count) in &delta.counts {
@@ -226,6 +242,7 @@ impl View {
             .map(|kind| scored.get(kind).is_some_and(|scored| *scored).then(Vec::new))
             .collect();
         self.facts = Facts::default();
+        self.images = Images::default();
         self.sequences.clear();
         self.incarnations.clear();
         self.schedulable.clear();
@@ -277,6 +294,8 @@ impl View {
         if delta.machine.as_ref().is_none_or(|machine| machine.cards == 0) {
             self.cards.remove(&delta.slot);
         }
+        let old = self.facts.machines.get(row).and_then(Option::as_deref);
+        self.images.set_machine(delta.slot, old, delta.machine.as_deref());
         self.facts.set_machine(row, delta.machine.clone());
         self.freed += 1;
     }
@@ -413,7 +432,8 @@ impl View {
     /// allows, one bit for each.
     #[must_use]
     pub fn blocks_allowed(&self, group: usize, need: &Need) -> u64 {
-        need.affinity.map_or(u64::MAX, |set| self.facts.sets.full_words(set, group))
+        let sets = need.affinity.into_iter().chain(need.machine);
+        sets.fold(u64::MAX, |words, set| words & self.facts.sets.full_words(set, group))
     }
 
     /// Makes [`View::block_may_fit`] exact for a block in which nothing fitted.
@@ -431,6 +451,9 @@ impl View {
     /// Compiles a group of a job; the same group again costs a lookup. It stays until
     /// [`View::forget_job`].
     pub fn compile(&mut self, id: JobId, job: &Arc<Job>, index: usize) -> GroupRef {
+        if let Some(placements) = &mut self.placements {
+            placements.compiled.remove(&id);
+        }
         let known = self.by_job.get(&id).into_iter().flatten();
         for group in known {
             let compiled = self.groups[group.0 as usize].as_ref();
@@ -467,6 +490,15 @@ impl View {
     #[must_use]
     pub fn need(&self, group: GroupRef) -> &Need {
         &self.compiled(group).need
+    }
+
+    /// The id of a compiled group's job.
+    ///
+    /// # Panics
+    /// If the group was forgotten.
+    #[must_use]
+    pub fn job_id(&self, group: GroupRef) -> JobId {
+        self.compiled(group).id
     }
 
     /// The job of a compiled group, and the group's position in it.

@@ -3,7 +3,7 @@
 use crate::plugin::{Filter, Reads, SCORE_MAX, Score, Tasks, lanes};
 use omega_cellstate::{BLOCK, Block};
 
-/// Filter: the machine matches the required affinity.
+/// Filter: the machine is the one that is named, and matches the required affinity.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct MachineAffinity;
 
@@ -17,11 +17,12 @@ impl Filter for MachineAffinity {
     }
 
     fn applies(&self, tasks: &Tasks<'_>) -> bool {
-        tasks.need.affinity.is_some()
+        tasks.need.affinity.is_some() || tasks.need.machine.is_some()
     }
 
     fn filter(&self, tasks: &Tasks<'_>, block: Block<'_>, among: u64) -> u64 {
-        tasks.need.affinity.map_or(among, |set| among & block.set(set))
+        let sets = tasks.need.affinity.into_iter().chain(tasks.need.machine);
+        sets.fold(among, |word, set| word & block.set(set))
     }
 }
 

@@ -39,12 +39,14 @@ impl Score for SpreadWishes {
     }
 
     fn applies(&self, tasks: &Tasks<'_>) -> bool {
-        tasks.need.has_wishes()
+        !tasks.need.wishes().is_empty()
     }
 
     fn score(&self, tasks: &Tasks<'_>, block: Block<'_>, among: u64, scores: &mut [i32; BLOCK]) {
         for lane in lanes(among) {
-            let count = block.wish_count(tasks.need, lane);
+            let row = block.first_row() + lane;
+            let counts = tasks.need.wishes().iter().map(|wish| tasks.view.wish_count(wish, row));
+            let count: u32 = counts.map(Option::unwrap_or_default).sum();
             scores[lane] = SCORE_MAX / (1 + count.min(SCORE_MAX as u32 - 1) as i32);
         }
     }

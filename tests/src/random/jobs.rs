@@ -3,8 +3,8 @@
 use super::Generator;
 use crate::twin::Twin;
 use omega_core::{
-    CardRequest, Command, Job, JobKind, LabelSelector, Labels, MachineSelector, Operator, Port,
-    Precedence, Protocol, Requirement, Spread, TaskGroup, TaskRule, TaskSelector, Tenants,
+    CardRequest, Command, Job, JobKind, LabelSelector, Labels, MachineSelector, Near, Operator,
+    Port, Precedence, Protocol, Requirement, Spread, TaskGroup, TaskRule, TaskSelector, Tenants,
     Toleration, TolerationOperator, TopologyLevel, WhenUnsatisfiable,
 };
 
@@ -51,6 +51,10 @@ impl Generator {
             let terms = (0..self.dice.below(3)).map(|_| self.machine_selector()).collect();
             group.rules.affinity.required = Some(terms);
         }
+        if self.dice.chance(5) {
+            group.rules.machine = Some(format!("m{}", 1 + self.dice.below(6)).into());
+        }
+        group.images = (0..self.dice.below(2)).map(|_| "image".into()).collect();
         group.rules.tolerations = (0..self.dice.below(3)).map(|_| self.toleration()).collect();
         if self.dice.chance(25) {
             group.rules.ports = (0..1 + self.dice.below(2)).map(|_| self.port()).collect();
@@ -108,22 +112,38 @@ impl Generator {
     fn task_rule(&mut self) -> TaskRule {
         let level = self.level();
         let tasks = self.task_selector();
-        match self.dice.below(8) {
+        match self.dice.below(12) {
             0 | 1 => TaskRule::AntiAffinity { from: tasks, level },
-            2 | 3 => TaskRule::Affinity { with: tasks, level },
+            2 | 3 => self.affinity(Near { tasks, level }),
             4 => TaskRule::MaxPerDomain { of: tasks, level, count: self.dice.below(3) as u32 },
             5 => TaskRule::MaxShare { level, percent: *self.dice.pick(&[0, 30, 50, 100]) },
+            6 | 7 => {
+                let weight = self.dice.below(12) as i32 * 20 - 110;
+                TaskRule::Prefer { near: Near { tasks, level }, weight }
+            }
             _ => TaskRule::Spread(Spread {
-                of: tasks,
-                level,
-                skew_max: self.dice.below(3) as u32,
                 domains_min: self.dice.below(4) as u32,
-                when: match self.dice.chance(85) {
+                when: match self.dice.chance(75) {
                     true => WhenUnsatisfiable::DoNotSchedule,
                     false => WhenUnsatisfiable::ScheduleAnyway,
                 },
+                counts_itself: self.dice.chance(80),
+                honors_affinity: self.dice.chance(70),
+                honors_taints: self.dice.chance(40),
+                ..Spread::new(tasks, level, self.dice.below(3) as u32)
             }),
         }
+    }
+
+    /// Mostly one term; now and then two that belong together, or none.
+    fn affinity(&mut self, first: Near) -> TaskRule {
+        let mut terms = vec![first];
+        match self.dice.below(20) {
+            0 => terms.clear(),
+            1..7 => terms.push(Near { tasks: self.task_selector(), level: self.level() }),
+            _ => {}
+        }
+        TaskRule::Affinity(terms)
     }
 
     fn level(&mut self) -> TopologyLevel {

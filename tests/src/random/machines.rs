@@ -2,7 +2,7 @@
 
 use super::Generator;
 use crate::twin::Twin;
-use omega_core::{Command, KindId, Labels, Machine, Taint, TaintEffect, Text};
+use omega_core::{Command, Image, KindId, Labels, Machine, Taint, TaintEffect, Text};
 
 impl Generator {
     pub(super) fn register_machine(&mut self) -> Command {
@@ -57,6 +57,10 @@ impl Generator {
         machine.labels = Labels::new(labels);
         if self.dice.chance(15) {
             machine.taints = (0..1 + self.dice.below(2)).map(|_| self.taint()).collect();
+        }
+        if self.dice.chance(10) {
+            let name = (*self.dice.pick(&["image", "image", "other", ""])).into();
+            machine.images = Box::new([Image { name, bytes: 1 << 20 }]);
         }
         if self.dice.chance(50) {
             machine.cards = self.dice.below(5) as u8;

@@ -83,6 +83,9 @@ impl Generator {
             58..60 => self.set_policy(),
             60..63 => Command::Expire { now_ms: self.dice.below(60) as u64 },
             63..65 => Command::RegisterScheduler { name: self.scheduler_name() },
+            65..68 => {
+                Command::AdoptTask { task: self.some_task(twin), machine: self.some_machine(twin) }
+            }
             _ => Command::Commit(self.transaction(twin)),
         }
     }

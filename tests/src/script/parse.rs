@@ -14,9 +14,9 @@
 //! The level `machine` means that each machine is a domain.
 
 use omega_core::{
-    Amounts, CardRequest, Job, KindId, LabelSelector, Labels, Machine, MachineSelector, Overcommit,
-    Port, Precedence, Requirement, Spread, Taint, TaintEffect, TaskGroup, TaskRule, TaskSelector,
-    Tenants, Toleration, TolerationOperator, TopologyLevel, WhenUnsatisfiable,
+    Amounts, CardRequest, Job, KindId, LabelSelector, Labels, Machine, MachineSelector, Near,
+    Overcommit, Port, Precedence, Requirement, Spread, Taint, TaintEffect, TaskGroup, TaskRule,
+    TaskSelector, Tenants, Toleration, TolerationOperator, TopologyLevel,
 };
 
 /// A number, or a panic that shows what was written instead.
@@ -121,16 +121,10 @@ fn task_rule(key: &str, value: &str) -> TaskRule {
     let level = level(at);
     match key {
         "apart-from" => TaskRule::AntiAffinity { from: selector(what), level },
-        "near" => TaskRule::Affinity { with: selector(what), level },
+        "near" => TaskRule::Affinity(vec![Near { tasks: selector(what), level }]),
         "max" => TaskRule::MaxPerDomain { of: TaskSelector::SameJob, level, count: number(what) },
         "share" => TaskRule::MaxShare { level, percent: number(what) },
-        "spread" => TaskRule::Spread(Spread {
-            of: TaskSelector::SameJob,
-            level,
-            skew_max: number(what),
-            domains_min: 0,
-            when: WhenUnsatisfiable::DoNotSchedule,
-        }),
+        "spread" => TaskRule::Spread(Spread::new(TaskSelector::SameJob, level, number(what))),
         _ => panic!("no key of a job: {key}"),
     }
 }

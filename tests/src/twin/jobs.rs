@@ -1,5 +1,6 @@
 //! Commands about jobs and tasks.
 
+use super::judge::Member;
 use super::{Twin, TwinJob, TwinTask, validate};
 use omega_core::limits::TASKS_PER_JOB_MAX;
 use omega_core::{
@@ -134,6 +135,28 @@ impl Twin {
             self.raise(&BTreeSet::from([machine.row()]));
         }
         self.note_if_over(id.job);
+        Ok(self.done())
+    }
+
+    pub(super) fn adopt_task(
+        &mut self,
+        id: TaskId,
+        machine: MachineId,
+    ) -> Result<Outcome, Rejection> {
+        let Some((job, task)) = self.task(id) else { return Err(Rejection::UnknownTask(id)) };
+        if task.state != TaskState::Pending {
+            return Err(Rejection::TaskNotPending(id));
+        }
+        if self.host(machine).is_none() {
+            return Err(Rejection::UnknownMachine(machine));
+        }
+        let of = Member { id: id.job, job, group: task.group };
+        let cards = self.choose_cards(of, machine.row(), CardSet::default());
+        let cards = cards.map_err(|_| Rejection::NoCardsLeft(id, machine))?;
+        let job = self.jobs.get_mut(&id.job).ok_or(Rejection::UnknownTask(id))?;
+        let task = &mut job.tasks[id.index as usize];
+        (task.state, task.cards) = (TaskState::Placed(machine), cards);
+        self.raise(&BTreeSet::from([machine.row()]));
         Ok(self.done())
     }
 

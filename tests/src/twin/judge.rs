@@ -5,7 +5,7 @@
 
 use super::{Twin, TwinJob};
 use omega_core::{
-    CardSet, JobId, KindId, MachineId, Reason, Spread, TaintEffect, TaskRule, TaskSelector,
+    CardSet, JobId, KindId, MachineId, Near, Reason, Spread, TaintEffect, TaskRule, TaskSelector,
     Tenants, TopologyLevel, WhenUnsatisfiable,
 };
 
@@ -19,7 +19,7 @@ pub(super) struct Member<'a> {
 
 impl Member<'_> {
     /// Whether a selector in this group's rules means the other's tasks.
-    fn selects(&self, selector: &TaskSelector, other: Member<'_>) -> bool {
+    pub(super) fn selects(&self, selector: &TaskSelector, other: Member<'_>) -> bool {
         match selector {
             TaskSelector::SameGroup => self.id == other.id && self.group == other.group,
             TaskSelector::SameJob => self.id == other.id,
@@ -52,12 +52,10 @@ impl Twin {
         refuse(host.draining, Reason::MachineDraining)?;
         let group = &of.job.spec.groups[of.group];
         let row = machine.row();
+        let other = group.rules.machine.as_ref().is_some_and(|name| *name != host.spec.name);
+        refuse(other, Reason::OtherMachine)?;
         refuse(!self.meets_affinity(of, row), Reason::AffinityUnmet)?;
-        let keeps_off = |effect| effect != TaintEffect::PreferNoSchedule;
-        let tainted = host.spec.taints.iter().any(|taint| {
-            keeps_off(taint.effect) && !group.rules.tolerations.iter().any(|t| t.covers(taint))
-        });
-        refuse(tainted, Reason::Tainted)?;
+        refuse(!self.tolerates(of, row), Reason::Tainted)?;
         let free = self.free(row);
         for (kind, amount) in group.request.iter() {
             refuse(i128::from(amount) > free[kind.index()], Reason::NoRoom(kind))?;
@@ -77,8 +75,21 @@ impl Twin {
         required.as_ref().is_none_or(|terms| terms.iter().any(|term| term.matches(&host.spec)))
     }
 
+    fn tolerates(&self, of: Member<'_>, row: usize) -> bool {
+        let Some(host) = &self.rows[row].machine else { return false };
+        let tolerations = &of.job.spec.groups[of.group].rules.tolerations;
+        let mut hard =
+            host.spec.taints.iter().filter(|t| t.effect != TaintEffect::PreferNoSchedule);
+        hard.all(|taint| tolerations.iter().any(|toleration| toleration.covers(taint)))
+    }
+
     /// The fullest cards that fit, the lowest number among equals; or exactly those wanted.
-    fn choose_cards(&self, of: Member<'_>, row: usize, wanted: CardSet) -> Result<CardSet, Reason> {
+    pub(super) fn choose_cards(
+        &self,
+        of: Member<'_>,
+        row: usize,
+        wanted: CardSet,
+    ) -> Result<CardSet, Reason> {
         let Some(request) = of.job.spec.groups[of.group].cards else {
             return Ok(CardSet::default());
         };
@@ -110,6 +121,32 @@ impl Twin {
         Ok(())
     }
 
+    /// Whether all terms mean a task.
+    fn all_mean(of: Member<'_>, terms: &[Near], other: Member<'_>) -> bool {
+        terms.iter().all(|term| of.selects(&term.tasks, other))
+    }
+
+    fn judge_affinity(&self, of: Member<'_>, terms: &[Near], row: usize) -> Result<(), Reason> {
+        let meant: Vec<usize> = self
+            .placed()
+            .filter(|(id, job, task, _)| {
+                Twin::all_mean(of, terms, Member { id: id.job, job, group: task.group })
+            })
+            .map(|(.., at)| at)
+            .collect();
+        let mut near = true;
+        let mut anywhere = false;
+        for term in terms {
+            let here = self.domain(row, &term.level).ok_or(Reason::NoDomain)?;
+            let domains = meant.iter().filter_map(|at| self.domain(*at, &term.level));
+            let domains: Vec<String> = domains.collect();
+            near &= domains.contains(&here);
+            anywhere |= !domains.is_empty();
+        }
+        let first = !anywhere && Twin::all_mean(of, terms, of);
+        refuse(!near && !first, Reason::TaskAffinityUnmet)
+    }
+
     /// How many selected tasks run in a domain.
     fn count(
         &self,
@@ -126,19 +163,6 @@ impl Twin {
         self.placed().filter(counts).count()
     }
 
-    /// Whether a selected task runs in any domain of a level.
-    fn runs_anywhere(
-        &self,
-        of: Member<'_>,
-        selector: &TaskSelector,
-        level: &TopologyLevel,
-    ) -> bool {
-        self.placed().any(|(id, job, task, row)| {
-            of.selects(selector, Member { id: id.job, job, group: task.group })
-                && self.domain(row, level).is_some()
-        })
-    }
-
     fn judge_rule(&self, of: Member<'_>, rule: &TaskRule, row: usize) -> Result<(), Reason> {
         match rule {
             TaskRule::AntiAffinity { from, level } => match self.domain(row, level) {
@@ -147,12 +171,8 @@ impl Twin {
                 }
                 None => Ok(()),
             },
-            TaskRule::Affinity { with, level } => {
-                let domain = self.domain(row, level).ok_or(Reason::NoDomain)?;
-                let first = of.selects(with, of) && !self.runs_anywhere(of, with, level);
-                let near = self.count(of, with, level, &domain) > 0;
-                refuse(!near && !first, Reason::TaskAffinityUnmet)
-            }
+            TaskRule::Affinity(terms) => self.judge_affinity(of, terms, row),
+            TaskRule::Prefer { .. } => Ok(()),
             TaskRule::MaxPerDomain { of: selector, level, count } => {
                 let domain = self.domain(row, level).ok_or(Reason::NoDomain)?;
                 let here = self.count(of, selector, level, &domain);
@@ -175,18 +195,41 @@ impl Twin {
 
     fn judge_spread(&self, of: Member<'_>, spread: &Spread, row: usize) -> Result<(), Reason> {
         let domain = self.domain(row, &spread.level).ok_or(Reason::NoDomain)?;
-        let eligible = (0..self.rows.len()).filter(|row| self.meets_affinity(of, *row));
+        let counting = (0..self.rows.len()).filter(|row| self.counts(of, spread, *row));
         let mut domains: Vec<String> =
-            eligible.filter_map(|row| self.domain(row, &spread.level)).collect();
+            counting.filter_map(|row| self.domain(row, &spread.level)).collect();
         domains.sort();
         domains.dedup();
-        let count = |domain: &String| self.count(of, &spread.of, &spread.level, domain);
+        let count = |domain: &String| self.spread_count(of, spread, domain);
         let emptiest = match domains.len() < spread.domains_min as usize {
             true => 0,
             false => domains.iter().map(count).min().unwrap_or(0),
         };
-        let here = count(&domain) + usize::from(of.selects(&spread.of, of));
+        let here = count(&domain) + usize::from(spread.counts_itself);
         refuse(here > emptiest + spread.skew_max as usize, Reason::Skew)
+    }
+
+    /// Whether a machine counts for a spread.
+    pub(super) fn counts(&self, of: Member<'_>, spread: &Spread, row: usize) -> bool {
+        let rules = &of.job.spec.groups[of.group].rules.tasks;
+        let mut levels = rules.iter().filter_map(|rule| match rule {
+            TaskRule::Spread(other) if other.when == spread.when => Some(&other.level),
+            _ => None,
+        });
+        self.rows[row].machine.is_some()
+            && levels.all(|level| self.domain(row, level).is_some())
+            && (!spread.honors_affinity || self.meets_affinity(of, row))
+            && (!spread.honors_taints || self.tolerates(of, row))
+    }
+
+    /// How many tasks of a spread run on machines of a domain that count.
+    pub(super) fn spread_count(&self, of: Member<'_>, spread: &Spread, domain: &str) -> usize {
+        let counted = self.placed().filter(|(id, job, task, row)| {
+            of.selects(&spread.of, Member { id: id.job, job, group: task.group })
+                && self.counts(of, spread, *row)
+                && self.domain(*row, &spread.level).as_deref() == Some(domain)
+        });
+        counted.count()
     }
 
     /// Whether a task that runs keeps tasks like this one away.

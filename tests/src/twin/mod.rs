@@ -18,6 +18,7 @@ mod jobs;
 mod judge;
 mod machines;
 mod validate;
+mod wishes;
 
 use omega_core::{
     Amounts, CardSet, Command, Commit, Job, JobId, Kinds, Machine, MachineId, Outcome, Policy,
@@ -135,6 +136,7 @@ impl Twin {
             Command::ReportTask { task, machine, report } => {
                 self.report_task(task, machine, report)
             }
+            Command::AdoptTask { task, machine } => self.adopt_task(task, machine),
             Command::SetQuota { tenant, limit } => self.set_quota(tenant, limit),
             Command::SetPolicy(policy) => Ok(self.set_policy(policy)),
             Command::Commit(txn) => Ok(Outcome::Commit(self.commit(&txn)?)),

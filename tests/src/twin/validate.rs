@@ -6,7 +6,7 @@ use omega_core::limits::{
     CARD_MILLI, CARDS_MAX, GROUPS_PER_JOB_MAX, LABELS_MAX, OVERCOMMIT_PERCENT_MAX,
     RULES_PER_GROUP_MAX, TASKS_PER_JOB_MAX, TEXT_BYTES_MAX,
 };
-use omega_core::{Amounts, Job, Kinds, Labels, Machine, Rejection, TaskGroup, Text};
+use omega_core::{Amounts, Job, Kinds, Labels, Machine, Rejection, TaskGroup, TaskRule, Text};
 
 fn at_most(given: usize, max: usize) -> Result<(), Rejection> {
     match given > max {
@@ -59,6 +59,7 @@ pub(super) fn machine(machine: &Machine, kinds: &Kinds) -> Result<(), Rejection>
     labels(&machine.labels)?;
     at_most(machine.taints.len(), LABELS_MAX)?;
     at_most(machine.images.len(), 16 * LABELS_MAX)?;
+    machine.images.iter().try_for_each(|image| name(&image.name))?;
     at_most(usize::from(machine.cards), usize::from(CARDS_MAX))?;
     for (kind, percent) in machine.overcommit.iter() {
         if kind.index() >= kinds.count() {
@@ -101,6 +102,18 @@ fn task_group(job: &Text, group: &TaskGroup, kinds: &Kinds) -> Result<(), Reject
     at_most(rules.tasks.len(), RULES_PER_GROUP_MAX)?;
     at_most(rules.ports.len(), RULES_PER_GROUP_MAX)?;
     at_most(rules.tolerations.len(), RULES_PER_GROUP_MAX)?;
+    at_most(group.images.len(), RULES_PER_GROUP_MAX)?;
+    group.images.iter().chain(&rules.machine).try_for_each(name)?;
+    for rule in &rules.tasks {
+        match rule {
+            TaskRule::Affinity(terms) if terms.is_empty() => return Err(bad_job()),
+            TaskRule::Affinity(terms) => at_most(terms.len(), RULES_PER_GROUP_MAX)?,
+            TaskRule::Prefer { weight, .. } if !(-100..=100).contains(weight) => {
+                return Err(bad_job());
+            }
+            _ => {}
+        }
+    }
     at_most(rules.affinity.required.as_ref().map_or(0, Vec::len), RULES_PER_GROUP_MAX)?;
     at_most(rules.affinity.preferred.len(), RULES_PER_GROUP_MAX)?;
     let Some(cards) = group.cards else { return Ok(()) };

@@ -172,7 +172,7 @@ pub(super) fn spread(text: &str) -> Result<Spread, String> {
     };
     let (place, skew) = rest.rsplit_once(':').ok_or_else(error)?;
     let skew_max = skew.parse().ok().filter(|skew| *skew > 0).ok_or_else(error)?;
-    Ok(Spread { of: TaskSelector::SameJob, level: level(place)?, skew_max, domains_min: 0, when })
+    Ok(Spread { when, ..Spread::new(TaskSelector::SameJob, level(place)?, skew_max) })
 }
 
 /// `8080`, `8080/tcp`, `8080/udp` or `8080/sctp`.

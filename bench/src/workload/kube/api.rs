@@ -72,6 +72,7 @@ objects! {
     }
     Image {
         "names" names: Vec<String>,
+        "sizeBytes" bytes: u64,
     }
     Pod {
         "metadata" metadata: Metadata,

@@ -170,12 +170,12 @@ fn group(task: PodTask<'_>, looked_at: &BTreeSet<Text>) -> TaskGroup {
 
 /// The keys of labels that the rules look at in other tasks.
 fn selector_keys(rules: &PlacementRules) -> impl Iterator<Item = Text> {
-    let selectors = rules.tasks.iter().filter_map(|rule| match rule {
-        TaskRule::AntiAffinity { from: of, .. }
-        | TaskRule::Affinity { with: of, .. }
-        | TaskRule::MaxPerDomain { of, .. } => Some(of),
-        TaskRule::Spread(spread) => Some(&spread.of),
-        _ => None,
+    let selectors = rules.tasks.iter().flat_map(|rule| match rule {
+        TaskRule::AntiAffinity { from: of, .. } | TaskRule::MaxPerDomain { of, .. } => vec![of],
+        TaskRule::Affinity(terms) => terms.iter().map(|term| &term.tasks).collect(),
+        TaskRule::Prefer { near, .. } => vec![&near.tasks],
+        TaskRule::Spread(spread) => vec![&spread.of],
+        _ => Vec::new(),
     });
     let requirements = selectors.flat_map(|selector| match selector {
         TaskSelector::Labels { labels, .. } => labels.requirements.as_slice(),

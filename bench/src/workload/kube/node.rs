@@ -3,7 +3,7 @@
 use super::api::{Effect, Node, Resources};
 use super::kinds::KindTable;
 use super::notes::Remarks;
-use omega_core::{Machine, Taint, TaintEffect, TopologyLevel};
+use omega_core::{Image, Machine, Taint, TaintEffect, TopologyLevel};
 use std::collections::BTreeSet;
 
 /// The label by which Kubernetes tells nodes apart.
@@ -28,8 +28,10 @@ pub(super) fn machine(node: &Node, kinds: &KindTable) -> (Machine, Remarks) {
     let mut machine = Machine::new(node.metadata.name.as_str(), capacity);
     machine.labels = node.metadata.labels.iter().map(|(k, v)| (k.as_str(), v.as_str())).collect();
     machine.taints = taints(node).into();
-    let images = node.status.images.iter().flat_map(|image| &image.names);
-    machine.images = images.map(|name| name.as_str().into()).collect();
+    let images = node.status.images.iter().flat_map(|image| {
+        image.names.iter().map(|name| Image { name: name.as_str().into(), bytes: image.bytes })
+    });
+    machine.images = images.collect();
     (machine, remarks)
 }
 

@@ -9,8 +9,8 @@ use super::notes::Remarks;
 use super::request::is_sidecar;
 use super::selector::{Namespaces, labels_or_nothing, machines, narrow, required_machines};
 use omega_core::{
-    Affinity, LabelSelector, Operator, PlacementRules, Port, Preferred, Protocol, Spread,
-    TaintEffect, TaskRule, TaskSelector, Tenants, Toleration, TolerationOperator,
+    Affinity, LabelSelector, Labels, Near, Operator, PlacementRules, Port, Preferred, Protocol,
+    Spread, TaintEffect, TaskRule, TaskSelector, Tenants, Toleration, TolerationOperator,
     WhenUnsatisfiable,
 };
 use std::collections::BTreeMap;
@@ -37,6 +37,7 @@ pub(super) fn rules(pod: &Pod, around: &Surroundings) -> (PlacementRules, Remark
         remarks.insert("preferred pod anti-affinity is not understood");
     }
     let rules = PlacementRules {
+        machine: None,
         affinity: affinity(&spec.node_selector, &spec.affinity.node, &mut remarks),
         tolerations: tolerations(spec, &mut remarks),
         tasks,
@@ -144,26 +145,33 @@ fn spread(
         remarks.insert("nodeTaintsPolicy of a topology spread is taken as Ignore");
     }
     Some(TaskRule::Spread(Spread {
-        of: TaskSelector::Labels { tenants: Tenants::Own, labels: selector },
-        level: around.topology.level(&constraint.topology_key),
-        skew_max: constraint.skew_max.max(1),
+        counts_itself: selector.matches(&own_labels(pod)),
         domains_min: constraint.domains_min,
         when: match constraint.when {
             When::DoNotSchedule => WhenUnsatisfiable::DoNotSchedule,
             When::ScheduleAnyway => WhenUnsatisfiable::ScheduleAnyway,
         },
+        ..Spread::new(
+            TaskSelector::Labels { tenants: Tenants::Own, labels: selector },
+            around.topology.level(&constraint.topology_key),
+            constraint.skew_max.max(1),
+        )
     }))
 }
 
 /// Which pods this one must run near, and which it must keep away from.
 fn neighbours(pod: &Pod, around: &Surroundings, remarks: &mut Remarks) -> Vec<TaskRule> {
     let mut rules = Vec::new();
+    let mut near = Vec::new();
     for term in &pod.spec.affinity.pod.required {
         if term.selector.is_none() {
             remarks.insert("a pod affinity without a label selector matches no pod, so it stays");
         }
         let (with, level) = (selected(term, pod, around, remarks), &term.topology_key);
-        rules.push(TaskRule::Affinity { with, level: around.topology.level(level) });
+        near.push(Near { tasks: with, level: around.topology.level(level) });
+    }
+    if !near.is_empty() {
+        rules.push(TaskRule::Affinity(near));
     }
     for term in &pod.spec.affinity.anti.required {
         if term.selector.is_none() {
@@ -174,6 +182,10 @@ fn neighbours(pod: &Pod, around: &Surroundings, remarks: &mut Remarks) -> Vec<Ta
         rules.push(TaskRule::AntiAffinity { from, level: around.topology.level(level) });
     }
     rules
+}
+
+fn own_labels(pod: &Pod) -> Labels {
+    pod.metadata.labels.iter().map(|(key, value)| (key.as_str(), value.as_str())).collect()
 }
 
 /// The pods that a term looks at.

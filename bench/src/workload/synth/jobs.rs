@@ -123,17 +123,12 @@ impl Writer<'_> {
 
     /// An even spread over racks, as a rule or as a wish.
     fn spread(&self, hard: bool) -> TaskRule {
-        TaskRule::Spread(Spread {
-            of: TaskSelector::SameJob,
-            level: TopologyLevel::Label(self.rack.clone()),
-            skew_max: 2,
-            domains_min: 0,
-            when: if hard {
-                WhenUnsatisfiable::DoNotSchedule
-            } else {
-                WhenUnsatisfiable::ScheduleAnyway
-            },
-        })
+        let level = TopologyLevel::Label(self.rack.clone());
+        let when = match hard {
+            true => WhenUnsatisfiable::DoNotSchedule,
+            false => WhenUnsatisfiable::ScheduleAnyway,
+        };
+        TaskRule::Spread(Spread { when, ..Spread::new(TaskSelector::SameJob, level, 2) })
     }
 
     /// Two neighbouring zones. In a cell so small that it lacks one of them, the other will do.

@@ -170,11 +170,10 @@ fn affinity_terms_without_a_selector_match_nothing() {
     let workload = one(&format!(
         r#""affinity":{{"podAffinity":{{{required}}},"podAntiAffinity":{{{required}}}}}"#
     ));
-    let [TaskRule::Affinity { with: TaskSelector::Labels { labels, .. }, .. }] =
-        rules(&workload).tasks.as_slice()
-    else {
+    let [TaskRule::Affinity(terms)] = rules(&workload).tasks.as_slice() else {
         panic!("{:?}", rules(&workload).tasks)
     };
+    let TaskSelector::Labels { labels, .. } = &terms[0].tasks else { panic!("{terms:?}") };
     assert!(!labels.matches(&omega_core::Labels::default()));
     assert_eq!(workload.notes.len(), 2);
 }

@@ -1,0 +1,112 @@
+//! What a tracker counts, and where.
+
+use crate::sets::SetKey;
+use omega_core::{
+    JobId, LabelSelector, Labels, Near, Port, TaskSelector, Tenants, Text, TopologyLevel,
+};
+
+/// Which tasks a tracker counts.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Tracked {
+    /// Those of one group of a job.
+    Group(JobId, u16),
+    /// Those of a job.
+    Job(JobId),
+    /// Those with labels; of any tenant if none is named.
+    Labels(Option<Vec<Text>>, LabelSelector),
+    /// Those whose ports collide with this one.
+    Port(Port),
+    /// Those that all of these mean.
+    All(Vec<Tracked>),
+}
+
+impl Tracked {
+    /// The tasks that a selector in a rule of this member means.
+    fn of(member: Member<'_>, tasks: &TaskSelector) -> Tracked {
+        match tasks {
+            TaskSelector::SameGroup => Tracked::Group(member.job, member.group),
+            TaskSelector::SameJob => Tracked::Job(member.job),
+            TaskSelector::Labels { tenants, labels } => {
+                let tenants = match tenants {
+                    Tenants::Own => Some(vec![member.tenant.clone()]),
+                    Tenants::Any => None,
+                    Tenants::Named(names) => Some(names.clone()),
+                };
+                Tracked::Labels(tenants, labels.clone())
+            }
+        }
+    }
+
+    /// The job whose tasks alone are counted, if it is so.
+    pub(crate) fn job(&self) -> Option<JobId> {
+        match self {
+            Tracked::Group(job, _) | Tracked::Job(job) => Some(*job),
+            Tracked::Labels(..) | Tracked::Port(_) => None,
+            Tracked::All(all) => all.iter().find_map(Tracked::job),
+        }
+    }
+
+    /// Whether a member's tasks are counted.
+    fn matches(&self, member: Member<'_>) -> bool {
+        match self {
+            Tracked::Group(job, group) => (*job, *group) == (member.job, member.group),
+            Tracked::Job(job) => *job == member.job,
+            Tracked::Labels(tenants, labels) => {
+                tenants.as_ref().is_none_or(|names| names.contains(member.tenant))
+                    && labels.matches(member.labels)
+            }
+            Tracked::Port(port) => member.ports.iter().any(|own| own.collides(port)),
+            Tracked::All(all) => all.iter().all(|tracked| tracked.matches(member)),
+        }
+    }
+}
+
+/// A selection of tasks at a level.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct TrackerKey {
+    /// Which tasks.
+    pub(crate) tracked: Tracked,
+    /// What a domain is.
+    pub(crate) level: TopologyLevel,
+    /// Only tasks on these machines are counted; `None` is every machine.
+    pub(crate) among: Option<SetKey>,
+}
+
+/// The group of tasks that a rule is about, as far as trackers look at it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Member<'a> {
+    pub(crate) job: JobId,
+    pub(crate) group: u16,
+    pub(crate) tenant: &'a Text,
+    pub(crate) labels: &'a Labels,
+    pub(crate) ports: &'a [Port],
+}
+
+impl TrackerKey {
+    /// The key that a rule of this member means.
+    pub(crate) fn of(member: Member<'_>, tasks: &TaskSelector, level: &TopologyLevel) -> Self {
+        TrackerKey { tracked: Tracked::of(member, tasks), level: level.clone(), among: None }
+    }
+
+    /// The key of the tasks that all terms mean, at the level of one of them.
+    pub(crate) fn of_all(member: Member<'_>, terms: &[Near], level: &TopologyLevel) -> Self {
+        let tracked = match terms {
+            [term] => Tracked::of(member, &term.tasks),
+            terms => {
+                Tracked::All(terms.iter().map(|term| Tracked::of(member, &term.tasks)).collect())
+            }
+        };
+        TrackerKey { tracked, level: level.clone(), among: None }
+    }
+
+    /// The key of a port.
+    pub(crate) fn of_port(port: &Port) -> Self {
+        let tracked = Tracked::Port(port.clone());
+        TrackerKey { tracked, level: TopologyLevel::Machine, among: None }
+    }
+
+    /// Whether the tracker counts this member's tasks.
+    pub(crate) fn matches(&self, member: Member<'_>) -> bool {
+        self.tracked.matches(member)
+    }
+}

@@ -1,0 +1,296 @@
+//! How tasks stand to each other: counters by rule and domain.
+//!
+//! Anti-affinity, affinity, preferences, spread, shares and exclusive ports all ask the same
+//! question: how many tasks of some kind run in a domain? So there is one mechanism. A *tracker*
+//! is a selection of tasks at a level of the topology; for each domain it counts the placed tasks
+//! that it selects (`matched`), and the placed tasks whose rules mean those: that keep away from
+//! them (`holders`, which makes anti-affinity hold in both directions), need them near
+//! (`seekers`), or would rather have them near or far (`pull`). A port is a tracker at the level
+//! of machines whose tasks both match and hold it.
+//!
+//! The master and every view keep one `RuleBook`. A view's counters come with the delta; what it
+//! adds on its own are the claims that it has not yet sent.
+//!
+//! In reading order: `key`, `level`, `tracker`, `group`, this file, `judge`.
+
+mod group;
+mod judge;
+mod key;
+mod level;
+mod tracker;
+
+pub(crate) use group::{Check, GroupRules, Pull};
+pub use group::{RuleFamily, SpreadWish};
+pub(crate) use key::{Member, TrackerKey};
+pub(crate) use level::{Domain, DomainName};
+pub(crate) use tracker::{Count, Step};
+
+use crate::map::FastMap;
+use crate::sets::{MachineSets, SetId};
+use level::Level;
+use omega_core::{JobId, Machine, Text, TopologyLevel};
+use std::sync::Arc;
+use tracker::Tracker;
+
+/// A tracker, numbered by the master.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) struct TrackerId(pub(crate) u64);
+
+/// The trackers in use with their counters.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct RuleBook {
+    levels: FastMap<Text, Level>,
+    trackers: FastMap<TrackerId, Tracker>,
+    by_key: FastMap<TrackerKey, TrackerId>,
+    /// Trackers of one job's tasks by job, and all others: what a group may match.
+    of_job: FastMap<JobId, Vec<TrackerId>>,
+    of_any: Vec<TrackerId>,
+    next: u64,
+    /// Rises whenever a tracker comes or goes: then what a group matches must be found anew.
+    generation: u64,
+}
+
+impl RuleBook {
+    /// Whether no rule about other tasks is in use.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.trackers.is_empty()
+    }
+
+    /// See the field.
+    pub(crate) fn generation(&self) -> u64 {
+        self.generation
+    }
+
+    /// The tracker of a key, if there is one.
+    pub(crate) fn find(&self, key: &TrackerKey) -> Option<TrackerId> {
+        self.by_key.get(key).copied()
+    }
+
+    /// The tracker of a key, if there is one, with one user more. Each call that finds one needs
+    /// one [`RuleBook::release`].
+    pub(crate) fn acquire(&mut self, key: &TrackerKey) -> Option<TrackerId> {
+        let id = self.find(key)?;
+        self.trackers.get_mut(&id)?.users += 1;
+        Some(id)
+    }
+
+    /// The id that the master gives to the next tracker.
+    pub(crate) fn next_id(&self) -> TrackerId {
+        TrackerId(self.next)
+    }
+
+    /// Adds a tracker with one user, which counts on the machines of a set.
+    pub(crate) fn insert(
+        &mut self,
+        id: TrackerId,
+        key: TrackerKey,
+        among: Option<SetId>,
+        machines: &[Option<Arc<Machine>>],
+    ) {
+        self.add_level(&key.level, machines);
+        self.next = self.next.max(id.0 + 1);
+        self.generation += 1;
+        self.by_key.insert(key.clone(), id);
+        match key.tracked.job() {
+            Some(job) => self.of_job.entry(job).or_default().push(id),
+            None => self.of_any.push(id),
+        }
+        self.trackers.insert(id, Tracker::new(key, among));
+    }
+
+    /// Gives a tracker back. The answer is whether it has no users left: then remove it.
+    pub(crate) fn release(&mut self, id: TrackerId) -> bool {
+        let Some(tracker) = self.trackers.get_mut(&id) else { return false };
+        tracker.users -= 1;
+        tracker.users == 0
+    }
+
+    /// Forgets a tracker. The answer is its key, and the set to be given back.
+    pub(crate) fn remove(&mut self, id: TrackerId) -> Option<(TrackerKey, Option<SetId>)> {
+        let tracker = self.trackers.remove(&id)?;
+        self.by_key.remove(&tracker.key);
+        match tracker.key.tracked.job() {
+            Some(job) => {
+                let others = self.of_job.entry(job).or_default();
+                others.retain(|other| *other != id);
+                if others.is_empty() {
+                    self.of_job.remove(&job);
+                }
+            }
+            None => self.of_any.retain(|other| *other != id),
+        }
+        self.generation += 1;
+        Some((tracker.key, tracker.among))
+    }
+
+    /// The trackers that count a member's tasks, ascending.
+    pub(crate) fn matching(&self, member: Member<'_>) -> Vec<TrackerId> {
+        let own = self.of_job.get(&member.job);
+        let candidates = own.into_iter().flatten().chain(&self.of_any).copied();
+        let matches = |id: &TrackerId| self.key(*id).is_some_and(|key| key.matches(member));
+        let mut ids: Vec<_> = candidates.filter(matches).collect();
+        ids.sort_unstable();
+        ids
+    }
+
+    /// The key of a tracker.
+    pub(crate) fn key(&self, id: TrackerId) -> Option<&TrackerKey> {
+        self.trackers.get(&id).map(|tracker| &tracker.key)
+    }
+
+    /// Every tracker, ascending by id.
+    pub(crate) fn ids(&self) -> Vec<TrackerId> {
+        let mut ids: Vec<_> = self.trackers.keys().copied().collect();
+        ids.sort_unstable();
+        ids
+    }
+
+    /// Notes that a machine came, changed its place or went.
+    pub(crate) fn set_machine(&mut self, slot: usize, machine: Option<&Machine>) {
+        for (key, level) in &mut self.levels {
+            level.set_machine(slot, machine.and_then(|machine| machine.labels.get(key)));
+        }
+        self.trackers.values_mut().for_each(Tracker::forget_domains);
+    }
+
+    fn add_level(&mut self, level: &TopologyLevel, machines: &[Option<Arc<Machine>>]) {
+        let TopologyLevel::Label(key) = level else { return };
+        if self.levels.contains_key(key) {
+            return;
+        }
+        let mut table = Level::default();
+        for (slot, machine) in machines.iter().enumerate() {
+            table.set_machine(slot, machine.as_ref().and_then(|m| m.labels.get(key)));
+        }
+        self.levels.insert(key.clone(), table);
+    }
+
+    /// The domain that a machine's row has at a level.
+    fn domain(&self, level: &TopologyLevel, slot: usize) -> Option<Domain> {
+        match level {
+            TopologyLevel::Machine => Some(slot as Domain),
+            TopologyLevel::Label(key) => self.levels.get(key)?.of_slot(slot),
+        }
+    }
+
+    fn count_in(&self, tracker: &Tracker, slot: usize) -> Count {
+        let domain = self.domain(&tracker.key.level, slot);
+        domain.map_or(Count::default(), |domain| tracker.count(domain))
+    }
+
+    /// The count of a tracker in the domain of a machine.
+    pub(crate) fn count(&self, id: TrackerId, slot: usize) -> Count {
+        self.trackers.get(&id).map_or(Count::default(), |tracker| self.count_in(tracker, slot))
+    }
+
+    /// Whether a placed task's affinity or preference means what a tracker selects.
+    pub(crate) fn draws(&self, id: TrackerId) -> bool {
+        let total = self.trackers.get(&id).map(Tracker::total).unwrap_or_default();
+        total.seekers + total.pullers > 0
+    }
+
+    /// Whether a tracker selects a placed task, wherever it is.
+    pub(crate) fn matches_any(&self, id: TrackerId) -> bool {
+        self.trackers.get(&id).is_some_and(|tracker| tracker.total().matched > 0)
+    }
+
+    /// Every count of a tracker, by domain name, in no order.
+    pub(crate) fn counts(&self, id: TrackerId) -> impl Iterator<Item = (DomainName, Count)> + '_ {
+        let tracker = self.trackers.get(&id);
+        tracker.into_iter().flat_map(move |tracker| {
+            let level = &tracker.key.level;
+            tracker.counts().map(move |(domain, count)| (self.name(level, domain), count))
+        })
+    }
+
+    /// Every count of a tracker by domain, in no order, for the audit.
+    pub(crate) fn raw_counts(&self, id: TrackerId) -> Vec<(Domain, Count)> {
+        self.trackers.get(&id).map_or(Vec::new(), |tracker| tracker.counts().collect())
+    }
+
+    fn name(&self, level: &TopologyLevel, domain: Domain) -> DomainName {
+        match level {
+            TopologyLevel::Machine => DomainName::Row(domain),
+            TopologyLevel::Label(key) => {
+                let name = self.levels.get(key).and_then(|level| level.name(domain));
+                DomainName::Value(name.cloned().unwrap_or_default())
+            }
+        }
+    }
+
+    /// The domain in which a tracker counts a machine's tasks; `None` if it does not.
+    pub(crate) fn domain_of(
+        &self,
+        id: TrackerId,
+        slot: usize,
+        sets: &MachineSets,
+    ) -> Option<Domain> {
+        let tracker = self.trackers.get(&id)?;
+        if tracker.among.is_some_and(|set| !sets.contains(set, slot)) {
+            return None;
+        }
+        self.domain(&tracker.key.level, slot)
+    }
+
+    /// The domain of a row for each tracker at a level that a label names, ascending.
+    pub(crate) fn label_domains(&self, slot: usize) -> Vec<(TrackerId, Domain)> {
+        let labelled = |tracker: &Tracker| tracker.key.level != TopologyLevel::Machine;
+        let trackers = self.trackers.iter().filter(|(_, tracker)| labelled(tracker));
+        let domain = |(id, tracker): (&TrackerId, &Tracker)| {
+            Some((*id, self.domain(&tracker.key.level, slot)?))
+        };
+        let mut domains: Vec<_> = trackers.filter_map(domain).collect();
+        domains.sort_unstable();
+        domains
+    }
+
+    /// The count of a tracker in a domain, with the domain's name, for a delta.
+    pub(crate) fn named_count(&self, id: TrackerId, domain: Domain) -> Option<(DomainName, Count)> {
+        let tracker = self.trackers.get(&id)?;
+        Some((self.name(&tracker.key.level, domain), tracker.count(domain)))
+    }
+
+    /// Sets a count that came in a delta.
+    pub(crate) fn set_count(&mut self, id: TrackerId, domain: &DomainName, count: Count) {
+        let Some(tracker) = self.trackers.get_mut(&id) else { return };
+        let domain = match (domain, &tracker.key.level) {
+            (DomainName::Row(slot), TopologyLevel::Machine) => *slot,
+            (DomainName::Value(value), TopologyLevel::Label(key)) => {
+                self.levels.entry(key.clone()).or_default().domain(value)
+            }
+            _ => return,
+        };
+        tracker.set(domain, count);
+    }
+
+    /// Counts a task that is placed on a machine, or with `sign` -1 one that leaves it.
+    pub(crate) fn count_task(
+        &mut self,
+        rules: &GroupRules,
+        slot: usize,
+        sign: i32,
+        sets: &MachineSets,
+    ) {
+        for id in &rules.matched {
+            self.add(*id, slot, Step { matched: sign, ..Step::default() }, sets);
+        }
+        for id in &rules.held {
+            self.add(*id, slot, Step { holders: sign, ..Step::default() }, sets);
+        }
+        for id in &rules.sought {
+            self.add(*id, slot, Step { seekers: sign, ..Step::default() }, sets);
+        }
+        for Pull { tracker, weight } in &rules.pulls {
+            let pull = i64::from(sign * weight);
+            self.add(*tracker, slot, Step { pullers: sign, pull, ..Step::default() }, sets);
+        }
+    }
+
+    /// Adds to one tracker's counters in a machine's domain.
+    pub(crate) fn add(&mut self, id: TrackerId, slot: usize, step: Step, sets: &MachineSets) {
+        let Some(domain) = self.domain_of(id, slot, sets) else { return };
+        if let Some(tracker) = self.trackers.get_mut(&id) {
+            tracker.add(domain, step);
+        }
+    }
+}

@@ -1,0 +1,169 @@
+//! One selection of tasks, counted by domain.
+
+use super::key::TrackerKey;
+use super::level::Domain;
+use crate::map::FastMap;
+use crate::sets::SetId;
+use std::ops::AddAssign;
+use std::sync::OnceLock;
+
+/// How many tasks a tracker counts in one domain.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Count {
+    /// Placed tasks that it selects.
+    pub(crate) matched: u32,
+    /// Placed tasks that must have none of them in their domain.
+    pub(crate) holders: u32,
+    /// Required affinities of placed tasks that mean them.
+    pub(crate) seekers: u32,
+    /// Preferences of placed tasks that mean them, and the sum of their weights.
+    pub(crate) pullers: u32,
+    pub(crate) pull: i64,
+}
+
+/// A change of a [`Count`].
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Step {
+    pub(crate) matched: i32,
+    pub(crate) holders: i32,
+    pub(crate) seekers: i32,
+    pub(crate) pullers: i32,
+    pub(crate) pull: i64,
+}
+
+impl AddAssign<Step> for Count {
+    fn add_assign(&mut self, step: Step) {
+        let add =
+            |count: u32, step| count.checked_add_signed(step).expect("counts equal a recount");
+        self.matched = add(self.matched, step.matched);
+        self.holders = add(self.holders, step.holders);
+        self.seekers = add(self.seekers, step.seekers);
+        self.pullers = add(self.pullers, step.pullers);
+        self.pull += step.pull;
+    }
+}
+
+/// A count over all domains.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Total {
+    pub(super) matched: u64,
+    pub(super) holders: u64,
+    pub(super) seekers: u64,
+    pub(super) pullers: u64,
+}
+
+impl Total {
+    fn replace(&mut self, old: Count, new: Count) {
+        let replace = |total: &mut u64, old: u32, new: u32| {
+            *total = *total + u64::from(new) - u64::from(old);
+        };
+        replace(&mut self.matched, old.matched, new.matched);
+        replace(&mut self.holders, old.holders, new.holders);
+        replace(&mut self.seekers, old.seekers, new.seekers);
+        replace(&mut self.pullers, old.pullers, new.pullers);
+    }
+}
+
+/// The domains in which a tracker may count, and the fewest matched tasks in one of them.
+///
+/// To find the fewest costs a look at every domain; kept up with each change it costs that only
+/// when the last domain that had so few gets one more.
+#[derive(Clone, Debug)]
+pub(super) struct Emptiest {
+    pub(super) domains: Box<[Domain]>,
+    pub(super) fewest: u32,
+    /// How many domains have so few; 0 if it must be found anew.
+    with_fewest: u32,
+}
+
+#[derive(Clone, Debug)]
+pub(super) struct Tracker {
+    pub(super) key: TrackerKey,
+    /// The set of the key's machines.
+    pub(super) among: Option<SetId>,
+    pub(super) users: u32,
+    counts: FastMap<Domain, Count>,
+    total: Total,
+    /// Found when first asked for, and again after a machine came, changed or went.
+    emptiest: OnceLock<Emptiest>,
+}
+
+impl Tracker {
+    pub(super) fn new(key: TrackerKey, among: Option<SetId>) -> Tracker {
+        Tracker {
+            key,
+            among,
+            users: 1,
+            counts: FastMap::default(),
+            total: Total::default(),
+            emptiest: OnceLock::new(),
+        }
+    }
+
+    pub(super) fn total(&self) -> Total {
+        self.total
+    }
+
+    pub(super) fn count(&self, domain: Domain) -> Count {
+        self.counts.get(&domain).copied().unwrap_or_default()
+    }
+
+    /// Every count that is not zero, in no order.
+    pub(super) fn counts(&self) -> impl Iterator<Item = (Domain, Count)> + '_ {
+        self.counts.iter().map(|(domain, count)| (*domain, *count))
+    }
+
+    pub(super) fn set(&mut self, domain: Domain, count: Count) {
+        let old = match count == Count::default() {
+            true => self.counts.remove(&domain),
+            false => self.counts.insert(domain, count),
+        };
+        let old = old.unwrap_or_default();
+        self.total.replace(old, count);
+        self.note(old.matched, count.matched);
+    }
+
+    pub(super) fn add(&mut self, domain: Domain, step: Step) {
+        let count = self.counts.entry(domain).or_default();
+        let old = *count;
+        *count += step;
+        let new = *count;
+        if new == Count::default() {
+            self.counts.remove(&domain);
+        }
+        self.total.replace(old, new);
+        self.note(old.matched, new.matched);
+    }
+
+    /// Keeps the fewest right when one domain's matched tasks change.
+    fn note(&mut self, old: u32, new: u32) {
+        let Some(emptiest) = self.emptiest.get_mut().filter(|e| e.with_fewest > 0) else { return };
+        match emptiest.fewest {
+            fewest if new < fewest => (emptiest.fewest, emptiest.with_fewest) = (new, 1),
+            fewest if old == fewest && new > fewest => emptiest.with_fewest -= 1,
+            fewest if old > fewest && new == fewest => emptiest.with_fewest += 1,
+            _ => {}
+        }
+        if emptiest.with_fewest == 0 {
+            let domains = std::mem::take(&mut emptiest.domains);
+            self.emptiest = OnceLock::from(self.find_fewest(domains));
+        }
+    }
+
+    fn find_fewest(&self, domains: Box<[Domain]>) -> Emptiest {
+        let counts = || domains.iter().map(|domain| self.count(*domain).matched);
+        let fewest = counts().min().unwrap_or(0);
+        let with_fewest = counts().filter(|count| *count == fewest).count() as u32;
+        Emptiest { domains, fewest, with_fewest }
+    }
+
+    /// Forgets which domains there are.
+    pub(super) fn forget_domains(&mut self) {
+        self.emptiest = OnceLock::new();
+    }
+
+    /// The fewest matched tasks in a domain; `domains` finds these if they are not known.
+    pub(super) fn emptiest(&self, domains: impl FnOnce() -> Box<[Domain]>) -> &Emptiest {
+        self.emptiest.get_or_init(|| self.find_fewest(domains()))
+    }
+}

@@ -1,0 +1,220 @@
+//! Which tasks run where, for schedulers that make room by evicting.
+//!
+//! A view that keeps placements hears of every job, whoever places it. It can take a placed task
+//! off its machine and put it back, for as long as the question "what if it were gone?" takes:
+//! between two syncs, in the view alone.
+//!
+//! Invariant: every task that was taken off is put back before the next sync or claim of another
+//! question; [`View::lifted`] tells how many are off.
+
+use super::{GroupRef, View};
+use crate::delta::{Delta, TaskDelta};
+use crate::map::FastMap;
+use foldhash::fast::FixedState;
+use omega_core::{CardSet, Job, JobId, MachineId, Precedence, TaskId};
+use smallvec::SmallVec;
+use std::cmp::Reverse;
+use std::collections::HashSet;
+use std::sync::Arc;
+
+/// A task that has a machine.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PlacedTask {
+    /// Which.
+    pub id: TaskId,
+    /// The position of its group in its job.
+    pub group: u16,
+    /// Whom it may displace.
+    pub precedence: Precedence,
+    /// The cards that it has.
+    pub cards: CardSet,
+}
+
+impl PlacedTask {
+    /// Whether it is more important than another one.
+    #[must_use]
+    pub fn is_before(&self, other: &PlacedTask) -> bool {
+        (Reverse(self.precedence), self.id) < (Reverse(other.precedence), other.id)
+    }
+}
+
+#[derive(Debug)]
+struct PlacedJob {
+    spec: Arc<Job>,
+    /// How many of its tasks have a machine.
+    placed: usize,
+}
+
+/// What runs on one machine.
+#[derive(Debug, Default)]
+struct Row {
+    /// The most important first: of higher precedence, then the older.
+    tasks: Vec<PlacedTask>,
+    /// What each of them claims, every kind in order.
+    requests: Vec<i64>,
+}
+
+impl Row {
+    fn insert(&mut self, task: PlacedTask, request: &[u64], kinds: usize) {
+        let at = self.tasks.partition_point(|other| other.is_before(&task));
+        self.tasks.insert(at, task);
+        let amounts = (0..kinds).map(|kind| request.get(kind).map_or(0, |amount| *amount as i64));
+        self.requests.splice(at * kinds..at * kinds, amounts);
+    }
+
+    fn remove(&mut self, gone: impl Fn(&PlacedTask) -> bool, kinds: usize) {
+        while let Some(at) = self.tasks.iter().position(&gone) {
+            self.tasks.remove(at);
+            self.requests.drain(at * kinds..(at + 1) * kinds);
+        }
+    }
+}
+
+/// See the head of the file.
+#[derive(Debug, Default)]
+pub(super) struct Placements {
+    jobs: FastMap<JobId, PlacedJob>,
+    places: FastMap<TaskId, MachineId>,
+    kinds: usize,
+    rows: Vec<Row>,
+    lifted: usize,
+    /// Jobs whose groups were compiled to take their tasks off, and for nobody else.
+    pub(super) compiled: HashSet<JobId, FixedState>,
+}
+
+impl Placements {
+    /// Takes in what a delta tells.
+    pub(super) fn apply(&mut self, delta: &Delta, kinds: usize) {
+        if delta.full {
+            *self = Placements::default();
+        }
+        self.kinds = kinds;
+        self.rows.resize_with(delta.rows, Row::default);
+        let (ended, known): (Vec<_>, Vec<_>) =
+            delta.jobs.iter().partition(|change| change.job.is_none());
+        for change in known {
+            let Some(spec) = change.job.clone() else { continue };
+            let placed = self.jobs.get(&change.id).map_or(0, |job| job.placed);
+            self.jobs.insert(change.id, PlacedJob { spec, placed });
+        }
+        delta.tasks.iter().for_each(|task| self.set_task(task));
+        let strays: Vec<JobId> =
+            ended.into_iter().filter(|job| self.end(job.id)).map(|j| j.id).collect();
+        if !strays.is_empty() {
+            self.places.retain(|task, _| !strays.contains(&task.job));
+            let stray = |task: &PlacedTask| strays.contains(&task.id.job);
+            self.rows.iter_mut().for_each(|row| row.remove(stray, kinds));
+        }
+    }
+
+    /// Drops a job. The answer is whether tasks of it are still known: if it ended and was forgotten
+    /// since the last sync, no task of it is in the delta.
+    fn end(&mut self, id: JobId) -> bool {
+        self.jobs.remove(&id).is_some_and(|job| job.placed > 0)
+    }
+
+    fn set_task(&mut self, task: &TaskDelta) {
+        let Some(job) = self.jobs.get_mut(&task.id.job) else { return };
+        if let Some(machine) = self.places.remove(&task.id) {
+            self.rows[machine.row()].remove(|placed| placed.id == task.id, self.kinds);
+            job.placed -= 1;
+        }
+        let Some(machine) = task.state.machine() else { return };
+        let TaskDelta { id, group, cards, .. } = *task;
+        let precedence = job.spec.precedence;
+        job.placed += 1;
+        self.places.insert(id, machine);
+        let request = job.spec.groups[usize::from(group)].request.as_slice();
+        let placed = PlacedTask { id, group, precedence, cards };
+        self.rows[machine.row()].insert(placed, request, self.kinds);
+    }
+}
+
+impl View {
+    /// The same, keeping which tasks run where. It hears of every job then.
+    #[must_use]
+    pub fn with_placements(mut self) -> View {
+        self.interest = crate::delta::Interest::AllJobs;
+        self.placements = Some(Box::default());
+        self
+    }
+
+    /// The tasks on the machine in a row, the most important first: of higher precedence, then the
+    /// older. Empty if the view does not keep them.
+    #[must_use]
+    pub fn tasks_on(&self, row: usize) -> &[PlacedTask] {
+        let placements = self.placements.as_deref();
+        placements.and_then(|placements| placements.rows.get(row)).map_or(&[], |row| &row.tasks)
+    }
+
+    /// What the tasks on the machine in a row claim, in the order of [`View::tasks_on`]: of each
+    /// every kind, in order.
+    #[must_use]
+    pub fn requests_on(&self, row: usize) -> &[i64] {
+        let placements = self.placements.as_deref();
+        placements.and_then(|placements| placements.rows.get(row)).map_or(&[], |row| &row.requests)
+    }
+
+    /// The job of a placed task.
+    #[must_use]
+    pub fn job_of(&self, task: TaskId) -> Option<&Arc<Job>> {
+        Some(&self.placements.as_deref()?.jobs.get(&task.job)?.spec)
+    }
+
+    /// How many placed tasks are taken off.
+    #[must_use]
+    pub fn lifted(&self) -> usize {
+        self.placements.as_deref().map_or(0, |placements| placements.lifted)
+    }
+
+    /// Takes a task that runs in a row off its machine, in this view only.
+    pub fn lift(&mut self, row: usize, task: PlacedTask) {
+        self.count_placed(row, task, 1);
+    }
+
+    /// Puts back what [`View::lift`] took off.
+    pub fn put_back(&mut self, row: usize, task: PlacedTask) {
+        self.count_placed(row, task, -1);
+    }
+
+    fn count_placed(&mut self, row: usize, task: PlacedTask, sign: i64) {
+        let Some(job) = self.job_of(task.id).cloned() else { return };
+        if let Some(placements) = &mut self.placements {
+            placements.lifted = placements.lifted.strict_add_signed(sign as isize);
+        }
+        let group = &job.groups[usize::from(task.group)];
+        if self.facts.rules.is_empty() && group.cards.is_none() {
+            // No rule looks at any task: amounts are all there is.
+            let request = group.request.as_slice().iter().map(|amount| *amount as i64);
+            let request: SmallVec<[i64; 8]> = request.collect();
+            self.columns.add(row, &request, sign);
+            return;
+        }
+        let job_id = task.id.job;
+        let placements = self.placements.as_ref();
+        let for_this_alone = !self.by_job.contains_key(&job_id)
+            || placements.is_some_and(|placements| placements.compiled.contains(&job_id));
+        let group = self.compile(job_id, &job, usize::from(task.group));
+        if for_this_alone && let Some(placements) = &mut self.placements {
+            placements.compiled.insert(job_id);
+        }
+        self.count_group(row, group, task.cards, sign);
+    }
+
+    /// Drops what was compiled to take tasks off of jobs that a delta changes, or of all.
+    pub(super) fn forget_lifted(&mut self, delta: &Delta) {
+        let Some(placements) = &mut self.placements else { return };
+        let compiled = &mut placements.compiled;
+        let forgotten: Vec<JobId> = match delta.full {
+            true => compiled.drain().collect(),
+            false => delta.jobs.iter().filter_map(|job| compiled.take(&job.id)).collect(),
+        };
+        forgotten.into_iter().for_each(|job| self.forget_job(job));
+    }
+
+    /// Counts a task of a group as if it ran in a row, judged by nobody, or with `sign` 1 takes it
+    /// off again: for tasks that are expected there.
+    pub fn assume(&mut self, row: usize, group: GroupRef, sign: i64) {
+        self.count_group(row, group, CardSet::default(), sign);
+    }
+}

@@ -1,0 +1,96 @@
+//! What a view that keeps placements says would be there if tasks were gone is what the cell says
+//! once they are.
+
+use crate::histories::seeds;
+use crate::views::{World, assert_equal_views};
+use omega_cellstate::{PlacedTask, View};
+use omega_core::{KindId, SchedulerId, TaskId};
+
+fn rows(view: &View) -> Vec<Vec<TaskId>> {
+    let ids = |row| {
+        let mut ids: Vec<TaskId> = view.tasks_on(row).iter().map(|task| task.id).collect();
+        ids.sort();
+        ids
+    };
+    (0..view.rows()).map(ids).collect()
+}
+
+#[test]
+fn a_view_knows_what_runs_where() {
+    for seed in seeds(300) {
+        let mut world = World::new(seed);
+        let mut view = View::new(SchedulerId(0), 0).with_placements();
+        for _ in 0..80 {
+            world.step();
+            if !world.dice.chance(30) {
+                continue;
+            }
+            view.sync(&world.cell).unwrap();
+            let mut expected = vec![Vec::new(); view.rows()];
+            for (id, job, task, row) in world.twin.placed() {
+                expected[row].push(id);
+                let known = view.tasks_on(row).iter().find(|placed| placed.id == id);
+                let group = task.group as u16;
+                let precedence = job.spec.precedence;
+                let placed = PlacedTask { id, group, precedence, cards: task.cards };
+                assert_eq!(known, Some(&placed), "seed {seed}");
+                assert_eq!(view.job_of(id), Some(&job.spec), "seed {seed}");
+            }
+            assert_eq!(rows(&view), expected, "seed {seed}");
+            for row in 0..view.rows() {
+                let tasks = view.tasks_on(row);
+                assert!(tasks.is_sorted_by(|a, b| a.is_before(b)), "seed {seed}");
+                let kinds = view.kinds().count();
+                for (task, request) in tasks.iter().zip(view.requests_on(row).chunks(kinds)) {
+                    let group = &view.job_of(task.id).unwrap().groups[usize::from(task.group)];
+                    let expected = (0..kinds as u8).map(|k| group.request.get(KindId(k)) as i64);
+                    assert!(expected.eq(request.iter().copied()), "seed {seed}");
+                }
+            }
+        }
+    }
+}
+
+/// Takes random tasks off, and looks whether machines then have what they have free, and judge as
+/// they judge, in a cell without those tasks.
+#[test]
+fn a_view_without_a_task_is_a_view_of_a_cell_without_it() {
+    for seed in seeds(300) {
+        let mut world = World::new(seed);
+        (0..60).for_each(|_| world.step());
+        let mut view = View::new(SchedulerId(0), 0).with_placements();
+        view.sync(&world.cell).unwrap();
+        let placed: Vec<(usize, PlacedTask)> = (0..view.rows())
+            .flat_map(|row| view.tasks_on(row).iter().map(move |task| (row, *task)))
+            .collect();
+        let gone: Vec<_> = placed.into_iter().filter(|_| world.dice.chance(40)).collect();
+        for (row, task) in &gone {
+            view.lift(*row, *task);
+        }
+        assert_eq!(view.lifted(), gone.len());
+        let mut without = world.without(gone.iter().map(|(_, task)| task.id));
+        for row in 0..view.rows() {
+            for kind in (0..view.kinds().count() as u8).map(KindId) {
+                assert_eq!(view.free(row, kind), without.free(row, kind), "seed {seed} row {row}");
+            }
+            assert_eq!(view.cards(row), without.cards(row), "seed {seed} row {row}");
+        }
+        for id in world.groups() {
+            let (group, other) = (world.compile(&mut view, id), world.compile(&mut without, id));
+            for row in 0..view.rows() {
+                let context = format!("seed {seed} group {id:?} row {row}");
+                assert_eq!(view.judge(row, group), without.judge(row, other), "{context}");
+                let need = (view.need(group), without.need(other));
+                assert_eq!(view.draw(need.0, row), without.draw(need.1, row), "{context}");
+            }
+        }
+        for (row, task) in &gone {
+            view.put_back(*row, *task);
+        }
+        assert_eq!(view.lifted(), 0);
+        assert_equal_views(&world, &mut view);
+        world.step();
+        view.sync(&world.cell).unwrap();
+        assert_equal_views(&world, &mut view);
+    }
+}

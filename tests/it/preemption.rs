@@ -1,0 +1,139 @@
+//! Whom a preemption evicts, compared with trying it in cells from which tasks were taken.
+
+use crate::histories::seeds;
+use crate::views::{World, assert_equal_views};
+use omega_cellstate::{PlacedTask, View};
+use omega_core::{JobId, LabelSelector, Requirement, SchedulerId};
+use omega_schedulers::Profile;
+use omega_schedulers::preemption::{Budget, Candidate, Preemptor, best};
+use omega_tests::random::Dice;
+use std::cmp::Reverse;
+
+fn budget(dice: &mut Dice) -> Budget {
+    let requirements = match dice.chance(15) {
+        true => Vec::new(),
+        false => vec![Requirement::equals("app", *dice.pick(&["web", "db"]))],
+    };
+    Budget {
+        tenant: (*dice.pick(&["red", "blue"])).into(),
+        tasks: LabelSelector { requirements },
+        allowed: dice.below(3) as u32,
+    }
+}
+
+/// Whether a task of a group may run in a row once these tasks are gone.
+fn fits_without(world: &World, id: (JobId, usize), row: usize, gone: &[PlacedTask]) -> bool {
+    let mut view = world.without(gone.iter().map(|task| task.id));
+    let group = world.compile(&mut view, id);
+    view.judge(row, group).is_ok()
+}
+
+/// Whether evicting the last of these, after the others, breaks a budget.
+fn breaks(world: &World, budgets: &[Budget], order: &[PlacedTask]) -> bool {
+    let Some(last) = order.last() else { return false };
+    let protects = |budget: &Budget, task: &PlacedTask| {
+        let job = &world.twin.jobs()[&task.id.job].spec;
+        let labels = &job.groups[usize::from(task.group)].labels;
+        budget.tenant == job.tenant
+            && !labels.is_empty()
+            && !budget.tasks.requirements.is_empty()
+            && budget.tasks.matches(labels)
+    };
+    budgets.iter().any(|budget| {
+        let before = order.iter().filter(|task| protects(budget, task)).count();
+        protects(budget, last) && before > budget.allowed as usize
+    })
+}
+
+fn naive(
+    world: &World,
+    view: &View,
+    id: (JobId, usize),
+    (row, budgets): (usize, &[Budget]),
+) -> Option<Candidate> {
+    let precedence = world.twin.jobs()[&id.0].spec.precedence;
+    let mut lower: Vec<PlacedTask> =
+        view.tasks_on(row).iter().filter(|task| task.precedence < precedence).copied().collect();
+    lower.sort_by_key(|task| (Reverse(task.precedence), task.id));
+    if lower.is_empty() || !fits_without(world, id, row, &lower) {
+        return None;
+    }
+    let breaking: Vec<bool> =
+        (0..lower.len()).map(|i| breaks(world, budgets, &lower[..=i])).collect();
+    let mut gone = lower.clone();
+    let mut violations = 0;
+    for wanted in [true, false] {
+        for (task, _) in lower.iter().zip(&breaking).filter(|(_, breaks)| **breaks == wanted) {
+            let without: Vec<_> = gone.iter().filter(|t| t.id != task.id).copied().collect();
+            match fits_without(world, id, row, &without) {
+                true => gone = without,
+                false => violations += usize::from(wanted),
+            }
+        }
+    }
+    (!gone.is_empty()).then_some(Candidate { row, victims: gone, violations })
+}
+
+#[test]
+fn victims_are_those_of_trying_it() {
+    let (mut found, mut with_violations) = (0, 0);
+    for seed in seeds(250) {
+        let mut world = World::new(seed);
+        (0..70).for_each(|_| world.step());
+        let budgets: Vec<Budget> =
+            (0..world.dice.below(3)).map(|_| budget(&mut world.dice)).collect();
+        let mut view = View::new(SchedulerId(0), 0).with_placements();
+        view.sync(&world.cell).unwrap();
+        let profile = Profile::first_fit();
+        for id in world.groups() {
+            let group = world.compile(&mut view, id);
+            let preemptor =
+                Preemptor { profile: &profile, group, budgets: &budgets, expected: &[] };
+            for row in 0..view.rows() {
+                let fits = view.judge(row, group).is_ok();
+                assert_eq!(preemptor.fits(&mut view, row), fits, "seed {seed}");
+                if fits {
+                    continue;
+                }
+                let ours = preemptor.candidate(&mut view, row);
+                let expected = naive(&world, &view, id, (row, &budgets));
+                assert_eq!(ours, expected, "seed {seed} group {id:?} row {row}");
+                found += usize::from(ours.is_some());
+                with_violations += usize::from(ours.is_some_and(|c| c.violations > 0));
+            }
+        }
+        assert_equal_views(&world, &mut view);
+    }
+    assert!(found > 100 && with_violations > 5, "the test must test something: {found}");
+}
+
+#[test]
+fn the_candidate_that_hurts_least_is_chosen() {
+    let task = |precedence, number| PlacedTask {
+        id: omega_core::TaskId { job: JobId(number), index: 0 },
+        group: 0,
+        precedence: omega_core::Precedence(precedence),
+        cards: Default::default(),
+    };
+    let candidate = |row, victims: &[(i32, u64)], violations| {
+        let victims = victims.iter().map(|(precedence, number)| task(*precedence, *number));
+        Candidate { row, victims: victims.collect(), violations }
+    };
+    // Each beats all before it: by budgets, highest precedence, sum, number, age.
+    let candidates = [
+        candidate(0, &[(1, 1)], 1),
+        candidate(1, &[(5, 2)], 0),
+        candidate(2, &[(4, 3), (4, 4)], 0),
+        candidate(3, &[(4, 5), (3, 6)], 0),
+        candidate(4, &[(4, 7)], 0),
+        candidate(5, &[(4, 8)], 0),
+    ];
+    for count in 1..=candidates.len() {
+        let chosen = best(&candidates[..count]).map(|candidate| candidate.row);
+        assert_eq!(chosen, Some(count - 1), "of the first {count}");
+    }
+    // Equally good: the first.
+    let equal = [candidate(7, &[(4, 8)], 0), candidate(8, &[(4, 8)], 0)];
+    assert_eq!(best(&equal).map(|candidate| candidate.row), Some(7));
+    assert_eq!(best(&[]), None);
+}
