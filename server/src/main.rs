@@ -5,6 +5,7 @@
 //! before anything has started.
 
 mod output;
+mod profiles;
 mod progress;
 mod run;
 

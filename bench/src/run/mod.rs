@@ -24,6 +24,7 @@ use crate::report::RunReport;
 use crate::workload::Workload;
 use omega_core::{ConflictCheck, Granularity, Rejection, Text};
 use omega_schedulers::Search;
+use omega_schedulers::config::{ConfigError, Profiles};
 
 /// As fast as possible, the clock waits for the schedulers while so many tasks wait, or four times
 /// as many came or ended since the schedulers had tried all that there was: this, or two for five
@@ -31,6 +32,9 @@ use omega_schedulers::Search;
 /// so that a task is placed, and ends, hardly later than in trace time. (Without a bound a small
 /// workload is all there before its first task has ended.)
 pub const WINDOW_MAX: usize = 4096;
+
+/// The scheduler names of a run: readers of workloads give every job one of them.
+pub const SCHEDULERS: [&str; 2] = ["service", "batch"];
 
 /// How fast the workload's time passes.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -54,8 +58,10 @@ pub struct RunOptions {
     pub granularity: Granularity,
     /// What counts as a conflict.
     pub check: ConflictCheck,
-    /// How far schedulers look.
-    pub search: Search,
+    /// How far schedulers look; `None` leaves it to their profiles.
+    pub search: Option<Search>,
+    /// The profiles of schedulers that do not run with the ready-made ones, by scheduler name.
+    pub profiles: Profiles,
     /// How fast the workload's time passes.
     pub pace: Pace,
     /// The seed of the schedulers' choices.
@@ -70,7 +76,8 @@ impl Default for RunOptions {
             claims_max: 100,
             granularity: Granularity::Incremental,
             check: ConflictCheck::ResourceFit,
-            search: Search::Adaptive,
+            search: None,
+            profiles: Profiles::default(),
             pace: Pace::Fastest,
             seed: 1,
         }
@@ -108,6 +115,14 @@ pub enum RunError {
         name: Text,
         /// Why.
         why: Rejection,
+    },
+    /// A profile does not suit the workload's cell.
+    #[error("profile {name:?}: {why}")]
+    Profile {
+        /// Its name.
+        name: String,
+        /// Why.
+        why: Box<ConfigError>,
     },
     /// The cell did not answer a scheduler.
     #[error("scheduler {name:?}: {why}")]

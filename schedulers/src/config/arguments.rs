@@ -80,12 +80,12 @@ impl Serialize for KindName {
 
 /// For plugins without arguments.
 #[derive(Clone, Copy, Debug, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
+#[serde(deny_unknown_fields, expecting = "a table")]
 pub(super) struct NoArguments {}
 
 /// Which resource kinds count, and how much.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
+#[serde(deny_unknown_fields, expecting = "a table")]
 pub(super) struct Resources {
     /// The kinds that count, each with a weight; the score is their weighted mean.
     #[serde(default = "cpu_and_memory", deserialize_with = "different_kinds")]
@@ -95,7 +95,7 @@ pub(super) struct Resources {
 
 /// A kind and how much it counts.
 #[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
+#[serde(deny_unknown_fields, expecting = "a table such as { name = \"cpu\", weight = 1 }")]
 struct KindWeight {
     /// The kind's name in the cell.
     name: KindName,

@@ -122,6 +122,18 @@ pub enum Fault {
     Argument(String),
 }
 
+/// Words that serde has for programmers, in those of operators.
+const PLAIN_WORDS: [(&str, &str); 5] = [
+    (
+        "invalid type: unit variant, expected newtype variant",
+        "needs a number of machines, such as { sampled = 64 }",
+    ),
+    ("unknown variant", "unknown value"),
+    ("a nonzero u32", "a whole number from 1"),
+    ("expected i64", "expected a whole number"),
+    (", there are no fields", ": there are none"),
+];
+
 /// The text of a file, for finding lines.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Source<'a>(pub(super) &'a str);
@@ -148,7 +160,9 @@ impl Source<'_> {
     /// What the TOML parser says, in one line.
     pub(super) fn malformed(self, error: &toml::de::Error, field: String) -> ConfigError {
         let lines: Vec<&str> = error.message().lines().map(str::trim).collect();
+        let said = lines.join(", ");
+        let said = PLAIN_WORDS.iter().fold(said, |said, (from, to)| said.replace(from, to));
         let at = error.span().unwrap_or(0..0);
-        self.error(&at, field, Fault::Malformed(lines.join(", ")))
+        self.error(&at, field, Fault::Malformed(said))
     }
 }

@@ -10,7 +10,7 @@ use toml::Spanned;
 
 /// A file of profiles for Omega's schedulers.
 #[derive(Debug, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
+#[serde(deny_unknown_fields, expecting = "a table")]
 #[schemars(rename = "profiles")]
 pub(super) struct FileTable {
     /// The profiles, each for one scheduler name.
@@ -21,7 +21,7 @@ pub(super) struct FileTable {
 
 /// Which plugins a scheduler asks, and how it looks for machines.
 #[derive(Debug, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
+#[serde(deny_unknown_fields, expecting = "a table")]
 #[schemars(rename = "profile")]
 pub(super) struct ProfileTable {
     /// The scheduler name of the jobs that are placed by this profile.
@@ -109,7 +109,7 @@ impl From<SearchTable> for Search {
 
 /// A filter to be asked. Its arguments are read by the plugin, from the document itself.
 #[derive(Debug, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
+#[serde(deny_unknown_fields, expecting = "a table")]
 #[schemars(rename = "filter")]
 pub(super) struct FilterTable {
     #[schemars(with = "String")]
@@ -121,7 +121,7 @@ pub(super) struct FilterTable {
 
 /// A score to be asked.
 #[derive(Debug, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
+#[serde(deny_unknown_fields, expecting = "a table")]
 #[schemars(rename = "score")]
 pub(super) struct ScoreTable {
     #[schemars(with = "String")]

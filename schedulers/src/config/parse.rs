@@ -177,9 +177,10 @@ impl<'a> Reader<'a> {
     /// What is wrong with a name that no plugin at a point has.
     fn unknown(&self, point: Point, name: &str) -> Fault {
         let name = name.to_owned();
-        let elsewhere = Point::ALL.into_iter().find(|at| self.registry.find(*at, &name).is_some());
-        if let Some(other) = elsewhere {
-            return Fault::OtherPoint { name, point, other };
+        match Point::ALL.into_iter().find_map(|at| self.registry.find(at, &name)) {
+            Some(plugin) if is_always(plugin) => return Fault::AlwaysThere { name },
+            Some(plugin) => return Fault::OtherPoint { name, point, other: plugin.point() },
+            None => {}
         }
         let optional = self.registry.at(point).filter(|plugin| !is_always(plugin));
         let known: Vec<&str> = optional.map(Plugin::name).collect();
