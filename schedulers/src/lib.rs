@@ -57,7 +57,7 @@ pub mod scheduler;
 pub mod search;
 mod turns;
 
-pub use explain::{Explanation, explain};
+pub use explain::{Diagnosis, Explanation, diagnose, explain};
 pub use place::{Placement, Placer};
 pub use plugin::{
     Filter, MachineFilter, MachineRef, MachineScore, PerMachine, Reads, SCORE_MAX, Score, Tasks,

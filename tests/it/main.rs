@@ -7,6 +7,7 @@
 //! - `traps.rs`: what wants more than a script.
 //! - `placement.rs`: what schedulers propose, compared with doing it the long way.
 //! - `profiles.rs`, `profile_docs.rs`: profiles as files, and what is written about them.
+//! - `diagnosis.rs`: what is said of tasks that wait, tried out.
 //! - `scheduler.rs`, `scheduler_wakes.rs`, `scheduler_faults.rs`: the loop, step by step.
 //! - `preemption.rs`: whom a preemption evicts.
 //! - `pool.rs`, `examples.rs`: the loop on threads; the examples of `omega-schedulers`.
@@ -19,6 +20,7 @@
 
 mod claims;
 mod codec;
+mod diagnosis;
 mod examples;
 mod histories;
 mod journal;
