@@ -5,7 +5,7 @@ use crate::profiles::{self, ProfileError};
 use crate::progress::Bar;
 use clap::{Args, ValueEnum};
 use omega_bench::report::{self, RunReport};
-use omega_bench::run::{Pace, RunError, RunOptions};
+use omega_bench::run::{Pace, Progress, RunError, RunOptions};
 use omega_bench::workload::{LoadError, Workload, csv, google2011, kube, omega_sim, openb, synth};
 use omega_core::{ConflictCheck, Granularity};
 use omega_schedulers::Search;
@@ -26,7 +26,7 @@ pub(crate) struct RunArgs {
 
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Input")]
-struct InputArgs {
+pub(crate) struct InputArgs {
     /// Replay a published trace; --data names the folder of its files.
     #[arg(long, value_enum, requires = "data", group = "source")]
     trace: Option<Trace>,
@@ -72,7 +72,7 @@ enum Trace {
 
 #[derive(Debug, Args)]
 #[command(next_help_heading = "How to run")]
-struct HowArgs {
+pub(crate) struct HowArgs {
     /// Schedulers for service jobs.
     #[arg(long, value_name = "N", allow_negative_numbers = true, default_value_t = 1,
           value_parser = clap::value_parser!(u32).range(1..=64))]
@@ -147,6 +147,10 @@ pub(crate) enum Error {
     Profile(#[from] ProfileError),
     #[error(transparent)]
     Load(#[from] LoadError),
+    #[error(
+        "there is no job {job:?} in {input}; without a name, one job for each reason is explained"
+    )]
+    NoJob { job: String, input: String },
     #[error("{input}: {why}")]
     Run { input: String, why: RunError },
     #[error(transparent)]
@@ -154,20 +158,39 @@ pub(crate) enum Error {
 }
 
 pub(crate) fn run(args: &RunArgs) -> Result<(), Error> {
-    args.input.check()?;
-    let inputs = [args.input.files(), args.how.files()].concat();
-    output::check(&args.output.files(), &inputs)?;
-    let options = options(&args.how)?;
-    let workload = load(&args.input, args.how.seed)?;
-    if let Some(file) = &args.how.profile {
+    let (workload, options) = prepare((&args.input, &args.how), &args.output.files())?;
+    let result = with_bar(args.output.quiet, workload, |workload, progress| {
+        omega_bench::run::run(workload, &options, progress)
+    })?;
+    Ok(show(&args.output, &result)?)
+}
+
+/// Reads what is to be run, and finds what is wrong with it or with the places for the results.
+pub(crate) fn prepare(
+    (input, how): (&InputArgs, &HowArgs),
+    outputs: &[&Path],
+) -> Result<(Workload, RunOptions), Error> {
+    input.check()?;
+    output::check(outputs, &[input.files(), how.files()].concat())?;
+    let options = options(how)?;
+    let workload = load(input, how.seed)?;
+    if let Some(file) = &how.profile {
         profiles::check(file, &options.profiles, &workload.kinds)?;
     }
+    Ok((workload, options))
+}
+
+/// Runs a workload while a bar shows how far it is.
+pub(crate) fn with_bar<T>(
+    quiet: bool,
+    workload: Workload,
+    run: impl FnOnce(Workload, &mut dyn FnMut(Progress)) -> Result<T, RunError>,
+) -> Result<T, Error> {
     let input = workload.name.clone();
-    let bar = Bar::new(args.output.quiet);
-    let run = omega_bench::run::run(workload, &options, &mut |p| bar.show(p));
+    let bar = Bar::new(quiet);
+    let result = run(workload, &mut |progress| bar.show(progress));
     bar.clear();
-    let result = run.map_err(|why| Error::Run { input, why })?;
-    Ok(show(&args.output, &result)?)
+    result.map_err(|why| Error::Run { input, why })
 }
 
 fn show(output: &OutputArgs, result: &RunReport) -> Result<(), OutputError> {

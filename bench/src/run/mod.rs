@@ -15,12 +15,14 @@
 
 mod clock;
 mod ends;
+mod explained;
 mod feeder;
 mod meter;
 mod outcome;
 mod start;
 
 use crate::report::RunReport;
+use crate::report::waiting::WaitingReport;
 use crate::workload::Workload;
 use omega_core::{ConflictCheck, Granularity, Rejection, Text};
 use omega_schedulers::Search;
@@ -146,6 +148,46 @@ pub fn run(
     options: &RunOptions,
     progress: &mut dyn FnMut(Progress),
 ) -> Result<RunReport, RunError> {
+    let ended = run_to_the_end(workload, options, progress)?;
+    Ok(outcome::report(ended, options))
+}
+
+/// Which jobs are to be explained after a run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Which<'a> {
+    /// The job of this name.
+    Job(&'a str),
+    /// One for each reason for which tasks wait, those of most tasks first, up to five.
+    EachReason,
+}
+
+/// Runs a workload as [`run`] does, and explains why jobs wait at its end.
+///
+/// # Errors
+/// If the cell refuses a part of the workload.
+pub fn explain(
+    workload: Workload,
+    options: &RunOptions,
+    which: Which<'_>,
+    progress: &mut dyn FnMut(Progress),
+) -> Result<WaitingReport, RunError> {
+    let ended = run_to_the_end(workload, options, progress)?;
+    Ok(explained::report(ended, which))
+}
+
+/// A run that has ended.
+struct Ended {
+    feeder: feeder::Feeder,
+    workers: Vec<omega_schedulers::Worker<meter::Meter>>,
+    wall_s: f64,
+    cpu_s: Option<f64>,
+}
+
+fn run_to_the_end(
+    workload: Workload,
+    options: &RunOptions,
+    progress: &mut dyn FnMut(Progress),
+) -> Result<Ended, RunError> {
     let mut feeder = feeder::Feeder::new(workload, options)?;
     let cell = feeder.cell();
     let clock = clock::RunClock::start();
@@ -163,5 +205,5 @@ pub fn run(
     }
     let cpu_s = cpu_before.zip(clock::process_cpu_s()).map(|(before, after)| after - before);
     cell.read(|cell| cell.audit())?;
-    Ok(outcome::report(feeder, workers, options, (wall_s, cpu_s)))
+    Ok(Ended { feeder, workers, wall_s, cpu_s })
 }

@@ -39,6 +39,21 @@ pub enum Obstacle {
 }
 
 impl Obstacle {
+    /// What it is in one word, for programs.
+    #[must_use]
+    pub fn name(&self) -> &'static str {
+        match self {
+            Obstacle::Draining => "draining",
+            Obstacle::OtherMachine => "other_machine",
+            Obstacle::Affinity => "affinity",
+            Obstacle::Taints(_) => "taints",
+            Obstacle::Room { .. } => "room",
+            Obstacle::Cards { .. } => "cards",
+            Obstacle::Rule(_) => "rule",
+            Obstacle::Filter(_) => "filter",
+        }
+    }
+
     /// Whether it is a matter of how much is left, and so of what else runs there.
     #[must_use]
     pub fn is_room(&self) -> bool {

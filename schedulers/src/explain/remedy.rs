@@ -49,6 +49,15 @@ impl Shortage {
         shortage
     }
 
+    /// The same, as what keeps the task off the machine.
+    #[must_use]
+    pub fn obstacles(&self) -> Vec<Obstacle> {
+        let amounts = self.amounts.iter();
+        let room = amounts.map(|(kind, missing)| Obstacle::Room { kind: *kind, missing: *missing });
+        let cards = (self.cards > 0).then_some(Obstacle::Cards { missing: self.cards });
+        room.chain(cards).collect()
+    }
+
     /// Whether nothing is missing.
     #[must_use]
     pub fn is_none(&self) -> bool {
@@ -91,6 +100,18 @@ pub enum Remedy {
         /// How many machines it alone keeps the task off.
         machines: usize,
     },
+}
+
+impl Remedy {
+    /// What it is in one word, for programs.
+    #[must_use]
+    pub fn name(&self) -> &'static str {
+        match self {
+            Remedy::Room { .. } => "room",
+            Remedy::LargerMachine { .. } => "larger_machine",
+            Remedy::Lift { .. } => "lift",
+        }
+    }
 }
 
 /// Counts a machine that one obstacle alone keeps the task off.
