@@ -145,8 +145,9 @@ fn render_job(job: &WaitingJob) -> String {
     }
     let tasks = plural(job.tasks, "task");
     let by = clean(&job.scheduler);
+    let wait = if job.waiting == 1 { "waits" } else { "wait" };
     let mut text =
-        format!("{name}: {} of {tasks} wait for a machine (scheduler {by})\n", job.waiting);
+        format!("{name}: {} of {tasks} {wait} for a machine (scheduler {by})\n", job.waiting);
     if let Some(reason) = &job.refused {
         text.push_str(&format!("the cell refused it last: {reason}\n"));
     }
@@ -196,18 +197,16 @@ fn counts(what: &str, how_many: &str, list: &[(String, usize)]) -> String {
 }
 
 fn nearest(group: &WaitingGroup) -> String {
-    if group.nearest.is_empty() {
-        return String::new();
-    }
-    let row = |miss: &NearMiss| {
+    let line = |miss: &NearMiss| {
         let lacks: Vec<String> = miss.lacks.iter().map(|lack| clean(&lack.text)).collect();
-        let machines = plural(wide(miss.machines), "machine");
-        let example = format!("e.g. {}", clip(&clean(&miss.example), WIDTH / 4));
-        vec![format!("  {machines}"), example, lacks.join("; ")]
+        let example = clip(&clean(&miss.example), WIDTH / 4);
+        let who = match miss.machines {
+            1 => example,
+            machines => format!("{}, such as {example}", plural(wide(machines), "machine")),
+        };
+        format!("{who}: {}", lacks.join("; "))
     };
-    let rows: Vec<Vec<String>> = group.nearest.iter().map(row).collect();
-    let table = columns(&rows, &[Align::Right, Align::Left, Align::Left], 2);
-    format!("\n  nearest misses\n{table}")
+    list("nearest misses", group.nearest.iter().map(line).collect())
 }
 
 fn remedies(group: &WaitingGroup) -> String {
@@ -217,13 +216,99 @@ fn remedies(group: &WaitingGroup) -> String {
         [] => vec!["no one change is enough: see what the nearest machines lack".to_owned()],
         remedies => remedies.iter().map(|remedy| clean(&remedy.text)).collect(),
     };
-    let lines = lines.iter().flat_map(|line| {
-        let wrapped = wrap(line, WIDTH - 4);
-        wrapped.into_iter().enumerate().map(|(index, line)| {
+    list("what would help", lines)
+}
+
+/// A heading over lines, each with a bullet.
+fn list(heading: &str, items: Vec<String>) -> String {
+    if items.is_empty() {
+        return String::new();
+    }
+    let mut text = format!("\n  {heading}\n");
+    for item in items {
+        for (index, line) in wrap(&item, WIDTH - 4).into_iter().enumerate() {
             let bullet = if index == 0 { "-" } else { " " };
-            format!("  {bullet} {line}\n")
-        })
-    });
-    let lines: String = lines.collect();
-    if lines.is_empty() { lines } else { format!("\n  what would help\n{lines}") }
+            text.push_str(&format!("  {bullet} {line}\n"));
+        }
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn lack(text: &str) -> Lack {
+        Lack { what: "room", text: text.into(), ..Lack::default() }
+    }
+
+    fn example() -> WaitingReport {
+        let nearest = [(1, "m-7"), (1_200, "m-1")].map(|(machines, name)| NearMiss {
+            machines,
+            example: name.into(),
+            lacks: vec![lack("2 cpu short"), lack("1.5 GiB memory short")],
+        });
+        let group = WaitingGroup {
+            group: "main".into(),
+            waiting: 3,
+            request: "4 cpu".into(),
+            machines: 1_201,
+            removed: vec![("schedulable".into(), 0), ("resources_fit".into(), 1_201)],
+            reasons: vec![("too little cpu left".into(), 1_201)],
+            nearest: nearest.into(),
+            remedies: vec![Help { text: "2 cpu more free on m-7".into(), ..Help::default() }],
+            ..WaitingGroup::default()
+        };
+        let job = WaitingJob {
+            job: "web\u{1b}[31m".into(),
+            scheduler: "service-0".into(),
+            tasks: 4,
+            waiting: 3,
+            refused: Some("gang incomplete".into()),
+            gang: Some(WaitingGang { needs: 4, have: 1, room: 2 }),
+            groups: vec![group],
+        };
+        let ended = WaitingJob { job: "old".into(), ..WaitingJob::default() };
+        WaitingReport { name: "a cell".into(), pending: 3, jobs: vec![job, ended] }
+    }
+
+    #[test]
+    fn the_text_tells_all_and_nothing_to_the_terminal() {
+        let expected = "a cell\n3 tasks without a machine at the end\n\n\
+            web\u{fffd}[31m: 3 of 4 tasks wait for a machine (scheduler service-0)\n\
+            the cell refused it last: gang incomplete\n\
+            a gang: at least 4 run together; 1 have machines, and there is room for 2 more\n\n\
+            group main: 3 tasks, each 4 cpu; 0 of 1,201 machines would take one now\n\n\
+            \x20 filter         removes\n  resources_fit    1,201\n\n\
+            \x20 why not              machines\n  too little cpu left     1,201\n\n\
+            \x20 nearest misses\n\
+            \x20 - m-7: 2 cpu short; 1.5 GiB memory short\n\
+            \x20 - 1,200 machines, such as m-1: 2 cpu short; 1.5 GiB memory short\n\n\
+            \x20 what would help\n  - 2 cpu more free on m-7\n\n\
+            old does not wait: it has ended\n";
+        assert_eq!(render(&example()), expected);
+    }
+
+    #[test]
+    fn where_nothing_alone_helps_the_text_says_so() {
+        let mut group = example().jobs[0].groups[0].clone();
+        group.remedies.clear();
+        assert!(render_group(&group).contains("  - no one change is enough"));
+        group.feasible = 1;
+        assert!(!render_group(&group).contains("what would help"));
+        let empty = WaitingGroup::default();
+        assert!(render_group(&empty).contains("  - a machine: the cell has none\n"));
+    }
+
+    #[test]
+    fn every_field_of_the_file_is_in_the_docs() {
+        let docs = include_str!("../../../docs/explain.md");
+        let text = json(&example());
+        let names = text.split('"').skip(1).step_by(2).zip(text.split('"').skip(2).step_by(2));
+        let fields = names.filter(|(_, after)| after.starts_with(':')).map(|(name, _)| name);
+        assert!(fields.clone().any(|name| name == "missing"), "every list has an entry");
+        for name in fields {
+            assert!(docs.contains(&format!("\n| `{name}` |")), "docs/explain.md has no `{name}`");
+        }
+    }
 }

@@ -114,6 +114,7 @@ fn request(group: &TaskGroup, kinds: &Kinds) -> String {
     };
     let amounts = group.request.iter().map(amount);
     let cards = group.cards.map(|cards| match cards.milli_each {
+        1000 if cards.count == 1 => "1 whole card".to_owned(),
         1000 => format!("{} whole cards", cards.count),
         milli => format!("{} of each of {} cards", f64::from(milli) / 1000.0, cards.count),
     });
