@@ -13,7 +13,8 @@ use crate::jobs::{JobRecord, OwnerId, TaskRecord};
 use crate::judge::MachineStatus;
 use crate::rules::{Count, DomainName, TrackerId, TrackerKey};
 use omega_core::{
-    Amounts, CardSet, Job, JobId, Kinds, Machine, SequenceNumber, TaskId, TaskState, Text, Version,
+    Amounts, CardSet, Job, JobId, Kinds, Machine, Overcommit, SequenceNumber, TaskId, TaskState,
+    Text, Version,
 };
 use std::sync::Arc;
 
@@ -96,6 +97,8 @@ pub struct Delta {
     pub full: bool,
     /// The cell's resource kinds; only in a full delta.
     pub kinds: Option<Kinds>,
+    /// The most that a machine may be overcommitted.
+    pub overcommit_max: Overcommit,
     /// How many rows the cell has.
     pub rows: usize,
     /// Machines that came, changed or went.
@@ -166,6 +169,7 @@ impl Cell {
         delta.from = since;
         delta.to = self.version;
         delta.rows = self.machines.row_count();
+        delta.overcommit_max = self.policy.overcommit_max.clone();
         if since == self.version && since != Version(0) {
             return;
         }

@@ -41,6 +41,14 @@ impl Need {
         self.rules.is_some()
     }
 
+    /// Whether its tasks, once placed, draw others near or keep them away by a preference, or need
+    /// them.
+    #[must_use]
+    pub fn draws(&self) -> bool {
+        let draws = |rules: &GroupRules| !rules.pulls.is_empty() || !rules.sought.is_empty();
+        self.rules.as_deref().is_some_and(draws)
+    }
+
     /// The spreads that it wishes for.
     #[must_use]
     pub fn wishes(&self) -> &[SpreadWish] {
@@ -239,6 +247,10 @@ impl Facts {
 
 /// The machines on which a spread of a group counts; `None` if it is all.
 fn counting(group: &TaskGroup, spread: &Spread) -> Option<SetKey> {
+    if spread.when == WhenUnsatisfiable::ScheduleAnyway && is_machine(&spread.level) {
+        // Each machine counts for itself, and what is not wished for is not asked for.
+        return None;
+    }
     let rules = &group.rules;
     let mut keys = Vec::new();
     for rule in &rules.tasks {

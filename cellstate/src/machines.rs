@@ -7,8 +7,8 @@ use crate::cards::Cards;
 use crate::judge::{MachineStatus, Spot};
 use crate::map::FastMap;
 use omega_core::{
-    Amounts, CardRequest, CardSet, Kinds, Machine, MachineId, Overcommit, Policy, SequenceNumber,
-    TaskId, Text,
+    Amounts, CardRequest, CardSet, KindId, Kinds, Machine, MachineId, Overcommit, Policy,
+    SequenceNumber, TaskId, Text,
 };
 
 /// One machine's row, without its amounts.
@@ -32,18 +32,25 @@ pub(crate) struct Machines {
     by_name: FastMap<Text, u32>,
 }
 
-/// What is claimable of a machine under a policy: capacity times overcommit, where the kind is
-/// compressible and the policy allows it.
+/// What is claimable of each kind of a machine under a policy.
 pub(crate) fn claimable(machine: &Machine, kinds: &Kinds, policy: &Policy) -> Vec<i64> {
-    let factor = |kind, compressible| match compressible {
-        true => machine.overcommit.percent(kind).min(policy.overcommit_max.percent(kind)),
+    let all = (0..kinds.count() as u8).map(KindId);
+    all.map(|kind| claimable_of(machine, kinds, &policy.overcommit_max, kind)).collect()
+}
+
+/// What is claimable of one kind: capacity times overcommit, where the kind is compressible and as
+/// far as the policy's bound allows it.
+pub(crate) fn claimable_of(
+    machine: &Machine,
+    kinds: &Kinds,
+    overcommit_max: &Overcommit,
+    kind: KindId,
+) -> i64 {
+    let percent = match kinds.get(kind).is_some_and(|kind| kind.compressible) {
+        true => machine.overcommit.percent(kind).min(overcommit_max.percent(kind)),
         false => 100,
     };
-    let bounded = kinds.iter().map(|(id, kind)| {
-        let capped = Overcommit::none().with(id, factor(id, kind.compressible));
-        (machine.capacity.get(id) * u64::from(capped.percent(id)) / 100) as i64
-    });
-    bounded.collect()
+    (machine.capacity.get(kind) * u64::from(percent) / 100) as i64
 }
 
 impl Machines {

@@ -22,6 +22,8 @@ pub(crate) enum SetKey {
     Tolerated(Vec<Toleration>),
     /// Every taint of theirs that asks tasks to stay away is covered by one of these tolerations.
     Unmarked(Vec<Toleration>),
+    /// They have a taint of this key and effect.
+    Tainted(Text, TaintEffect),
     /// Those on which a spread counts: they have labels of all these keys, match one of these
     /// selectors, and these tolerations cover their taints, as far as those are given.
     Counting {
@@ -48,6 +50,9 @@ impl SetKey {
             }
             SetKey::Unmarked(tolerations) => {
                 covered(machine, tolerations, |effect| effect == TaintEffect::PreferNoSchedule)
+            }
+            SetKey::Tainted(key, effect) => {
+                machine.taints.iter().any(|taint| taint.key == *key && taint.effect == *effect)
             }
         }
     }
@@ -164,6 +169,11 @@ impl MachineSets {
     /// Whether any machine has a `PreferNoSchedule` taint.
     pub(crate) fn any_marked(&self) -> bool {
         self.marked.count > 0
+    }
+
+    /// The machines `64 * word ..` that are there.
+    pub(crate) fn present_word(&self, word: usize) -> u64 {
+        self.present.words.get(word).copied().unwrap_or(0)
     }
 
     /// The rows that have a machine, ascending.

@@ -40,9 +40,11 @@
 //! ```
 //!
 //! The library reads no clock and no chance: time comes in with [`Scheduler::step`], the seed with
-//! [`Settings`]. In reading order: [`plugin`], [`plugins`], [`profile`], [`search`], [`place`],
-//! [`preemption`], [`queue`], [`scheduler`], [`pool`], [`explain`](mod@explain), [`config`].
+//! [`Settings`]. In reading order: [`plugin`], [`relative`], [`plugins`], [`profile`], [`search`],
+//! [`place`], [`preemption`], [`queue`], [`scheduler`], [`pool`], [`appraise`](mod@appraise),
+//! [`explain`](mod@explain), [`config`].
 
+pub mod appraise;
 pub mod config;
 mod crowding;
 pub mod explain;
@@ -53,18 +55,23 @@ pub mod pool;
 pub mod preemption;
 pub mod profile;
 pub mod queue;
+mod rank;
+pub mod relative;
 pub mod scheduler;
 pub mod search;
 mod turns;
 
+pub use appraise::{Appraisal, Refusal, ScoreAccount, ScoreColumns, appraise};
 pub use explain::{Diagnosis, Explanation, diagnose, explain};
 pub use place::{Placement, Placer};
 pub use plugin::{
-    Filter, MachineFilter, MachineRef, MachineScore, PerMachine, Reads, SCORE_MAX, Score, Tasks,
+    Filter, Judged, MachineFilter, MachineRef, MachineScore, PerMachine, Reads, SCORE_MAX, Score,
+    Tasks,
 };
 pub use pool::{Clock, Pool, Worker};
 pub use profile::Profile;
 pub use queue::{Nanos, Queue};
+pub use relative::{Feasible, Ranking, RelativeScore, Stance};
 pub use scheduler::{Observer, Scheduler, Settings, Step, Unobserved};
 pub use search::{Home, Search};
 

@@ -8,7 +8,9 @@
 //! machine.
 //!
 //! That holds while a claim changes nothing but its own machine. Where a plugin reads what runs
-//! elsewhere (spread, affinity to tasks), every task has a search of its own.
+//! elsewhere (spread, affinity to tasks), every task has a search of its own. Scores that compare
+//! the descriptions of machines are in between: what they say changes when a machine is full and
+//! leaves the comparison, so then the heap is made anew.
 
 use crate::profile::{Active, Profile};
 use crate::search::{Candidate, Candidates, Home, Request, Search, search, tasks};
@@ -41,6 +43,7 @@ impl Default for Placement {
 pub struct Placer {
     candidates: Candidates,
     heap: BinaryHeap<Candidate>,
+    best: Vec<Candidate>,
 }
 
 impl Placer {
@@ -64,7 +67,10 @@ impl Placer {
             return tasks.iter().take_while(placed).count();
         }
         search(view, request, rng, &mut self.candidates);
-        self.place_batch(view, request, tasks)
+        match self.candidates.is_ranked() {
+            true => self.place_ranked(view, request, tasks),
+            false => self.place_batch(view, request, tasks),
+        }
     }
 
     fn depends_on_others(&self, view: &View, profile: &Profile, group: GroupRef) -> bool {
@@ -95,14 +101,26 @@ impl Placer {
         claimed.is_ok()
     }
 
-    fn place_batch(&mut self, view: &mut View, request: Request<'_>, ids: &[TaskId]) -> usize {
-        let found = &mut self.candidates.found;
-        if found.len() > ids.len() {
-            found.select_nth_unstable_by(ids.len() - 1, |a, b| b.cmp(a));
-            found.truncate(ids.len());
+    /// Makes the heap of the best `count` of `self.best`.
+    fn heap_of_best(&mut self, count: usize) {
+        if self.best.len() > count {
+            self.best.select_nth_unstable_by(count - 1, |a, b| b.cmp(a));
+            self.best.truncate(count);
         }
         self.heap.clear();
-        self.heap.extend(found.drain(..));
+        self.heap.extend(self.best.drain(..));
+    }
+
+    /// The same of all candidates, which stay as they are.
+    fn heap_of_found(&mut self, count: usize) {
+        self.best.clear();
+        self.best.extend_from_slice(&self.candidates.found);
+        self.heap_of_best(count);
+    }
+
+    fn place_batch(&mut self, view: &mut View, request: Request<'_>, ids: &[TaskId]) -> usize {
+        std::mem::swap(&mut self.best, &mut self.candidates.found);
+        self.heap_of_best(ids.len());
         let active = request.profile.active(&tasks(view, request.group));
         let mut placed = 0;
         while placed < ids.len() {
@@ -118,9 +136,35 @@ impl Placer {
         }
         placed
     }
+
+    /// The same where scores compare machines by their descriptions.
+    fn place_ranked(&mut self, view: &mut View, request: Request<'_>, ids: &[TaskId]) -> usize {
+        self.heap_of_found(ids.len());
+        let active = request.profile.active(&tasks(view, request.group));
+        let mut placed = 0;
+        while placed < ids.len() {
+            let Some(mut best) = self.heap.peek_mut() else { break };
+            let row = best.row as usize;
+            let claimed = view.claim(ids[placed], view.machine_id(row), request.group);
+            debug_assert!(claimed.is_ok(), "the filters allowed what the judge refuses");
+            placed += usize::from(claimed.is_ok());
+            let score = score_again(view, &active, request.group, row);
+            match score.filter(|_| claimed.is_ok()) {
+                Some(score) => best.score = self.candidates.score_again(&best, score),
+                None => {
+                    let full = PeekMut::pop(best);
+                    let of = (&tasks(view, request.group), &active);
+                    if self.candidates.leave_out(&full, of) && placed < ids.len() {
+                        self.heap_of_found(ids.len() - placed);
+                    }
+                }
+            }
+        }
+        placed
+    }
 }
 
-/// The score of a machine after a claim; `None` if no task more fits.
+/// The score of a machine after a claim, but for what must see the others; `None` if no task more fits.
 fn score_again(view: &View, active: &Active<'_>, group: GroupRef, row: usize) -> Option<i32> {
     let tasks = tasks(view, group);
     let block = view.block(row / BLOCK);

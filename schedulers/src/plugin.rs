@@ -55,6 +55,55 @@ impl BitOr for Reads {
     }
 }
 
+/// Parts of the cell's own judgement.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Judged(u16);
+
+impl Judged {
+    /// None of it.
+    pub const NOTHING: Judged = Judged(0);
+    /// Whether the machine takes tasks.
+    pub const STATUS: Judged = Judged(1);
+    /// The machines that a task requires.
+    pub const AFFINITY: Judged = Judged(2);
+    /// The taints that it does not tolerate.
+    pub const TAINTS: Judged = Judged(4);
+    /// Room, and cards.
+    pub const ROOM: Judged = Judged(8);
+    /// The machine that a task names.
+    pub const NAME: Judged = Judged(16);
+    /// Ports.
+    pub const PORTS: Judged = Judged(32);
+    /// Required spreads.
+    pub const SPREAD: Judged = Judged(64);
+    /// Required affinity and anti-affinity to tasks.
+    pub const NEIGHBOURS: Judged = Judged(128);
+    /// The most tasks in a domain.
+    pub const LIMITS: Judged = Judged(256);
+    /// All rules about other tasks: the four before.
+    pub const RULES: Judged = Judged(32 | 64 | 128 | 256);
+
+    /// Whether all of `other` is in it.
+    #[must_use]
+    pub fn includes(self, other: Judged) -> bool {
+        self.0 & other.0 == other.0
+    }
+
+    /// Whether any of `other` is in it.
+    #[must_use]
+    pub fn overlaps(self, other: Judged) -> bool {
+        self.0 & other.0 != 0
+    }
+}
+
+impl BitOr for Judged {
+    type Output = Judged;
+
+    fn bitor(self, other: Judged) -> Judged {
+        Judged(self.0 | other.0)
+    }
+}
+
 /// Says on which machines tasks may run.
 ///
 /// It may rely on being asked only about machines that the filters before it allowed, and on the
@@ -75,6 +124,21 @@ pub trait Filter: Send + Sync {
 
     /// Of the machines in `among`, those on which the tasks may run.
     fn filter(&self, tasks: &Tasks<'_>, block: Block<'_>, among: u64) -> u64;
+
+    /// Of machines that it refuses, those where fewer tasks on the machine could change its mind:
+    /// preemption looks at these alone. By default all.
+    fn curable(&self, _tasks: &Tasks<'_>, _block: Block<'_>, refused: u64) -> u64 {
+        refused
+    }
+
+    /// Which part of the cell's judgement it makes as the cell does. A profile adds the cell's own
+    /// filters for what is missing. By default nothing.
+    fn judges(&self) -> Judged {
+        Judged::NOTHING
+    }
+
+    /// Has the view keep ready what it reads (see [`crate::Profile::prepare`]).
+    fn keep(&self, _view: &mut View) {}
 }
 
 /// Says how well tasks would run on machines.
@@ -92,10 +156,8 @@ pub trait Score: Send + Sync {
         true
     }
 
-    /// Kinds of whose capacity it reads the share that is left: the view keeps their reciprocals.
-    fn shares(&self) -> &[KindId] {
-        &[]
-    }
+    /// Has the view keep ready what it reads (see [`crate::Profile::prepare`]).
+    fn keep(&self, _view: &mut View) {}
 
     /// Writes the score of each machine in `among`, from 0 to [`SCORE_MAX`]; what it writes
     /// elsewhere does not count.

@@ -12,7 +12,7 @@
 //! Where no rule about other tasks concerns the task, only amounts can change, and a machine is
 //! tried by sums alone, without touching the view.
 
-use crate::plugin::Reads;
+use crate::plugin::{Judged, Reads, lanes};
 use crate::profile::Profile;
 use crate::search::tasks;
 use omega_cellstate::{BLOCK, GroupRef, PlacedTask, View};
@@ -69,13 +69,16 @@ pub struct Preemptor<'a> {
     pub expected: &'a [Expected],
 }
 
+/// Tasks that would have to go: few, as a rule.
+pub type Victims = SmallVec<[PlacedTask; 4]>;
+
 /// A machine on which the task would fit without some others.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Candidate {
     /// The machine's row.
     pub row: usize,
     /// Who has to go, the most important first. Never empty.
-    pub victims: Vec<PlacedTask>,
+    pub victims: Victims,
     /// How many of them a budget protects.
     pub violations: usize,
 }
@@ -96,21 +99,24 @@ impl Preemptor<'_> {
     }
 
     fn fits_beside_expected(&self, view: &mut View, row: usize) -> bool {
-        let job = self.job_id(view);
-        let precedence = self.precedence(view);
-        let counts = |expected: &&Expected| {
-            expected.row == row && expected.precedence >= precedence && expected.job != job
-        };
-        let groups: Vec<GroupRef> =
-            self.expected.iter().filter(counts).map(|expected| expected.group).collect();
-        groups.iter().for_each(|group| view.assume(row, *group, -1));
+        let groups = self.assume_expected(view, row);
         let fits = groups.is_empty() || self.is_feasible(view, row);
         groups.iter().for_each(|group| view.assume(row, *group, 1));
         fits
     }
 
-    fn job_id(&self, view: &View) -> JobId {
-        view.job_id(self.group)
+    /// Counts the tasks that are expected in a row and must fit beside this one as if they ran.
+    /// The answer is their groups.
+    fn assume_expected(&self, view: &mut View, row: usize) -> SmallVec<[GroupRef; 4]> {
+        let job = view.job_id(self.group);
+        let precedence = self.precedence(view);
+        let counts = |expected: &&Expected| {
+            expected.row == row && expected.precedence >= precedence && expected.job != job
+        };
+        let groups: SmallVec<[GroupRef; 4]> =
+            self.expected.iter().filter(counts).map(|expected| expected.group).collect();
+        groups.iter().for_each(|group| view.assume(row, *group, -1));
+        groups
     }
 
     fn is_feasible(&self, view: &View, row: usize) -> bool {
@@ -126,6 +132,13 @@ impl Preemptor<'_> {
     /// returns.
     #[must_use]
     pub fn candidate(&self, view: &mut View, row: usize) -> Option<Candidate> {
+        let bit = 1 << (row % BLOCK);
+        let by_sums = self.by_amounts_alone(view, row / BLOCK, bit) != 0;
+        self.candidate_by(view, row, by_sums)
+    }
+
+    /// The same; by sums only where amounts alone decide.
+    fn candidate_by(&self, view: &mut View, row: usize, by_sums: bool) -> Option<Candidate> {
         let precedence = self.precedence(view);
         let on_machine = view.tasks_on(row);
         let first = on_machine.partition_point(|task| task.precedence >= precedence);
@@ -133,17 +146,13 @@ impl Preemptor<'_> {
         if lower.is_empty() {
             return None;
         }
-        let kinds = view.kinds().count();
-        let mut room = Room::of(view, row, self.group);
-        let requests = view.requests_on(row)[first * kinds..].chunks_exact(kinds);
-        requests.clone().for_each(|request| room.add(request));
-        if !room.fits() {
-            return None;
-        }
-        if self.only_amounts_matter(view) {
-            return self
-                .is_allowed(view, row)
-                .then(|| self.by_sums(view, lower, requests, room))?;
+        let sums = match view.request_stride() {
+            4 => self.by_sums::<4>(view, (row, first), by_sums),
+            8 => self.by_sums::<8>(view, (row, first), by_sums),
+            _ => self.by_sums::<16>(view, (row, first), by_sums),
+        };
+        if let Sums::Known(candidate) = sums {
+            return candidate;
         }
         let lower = lower.to_vec();
         lower.iter().for_each(|task| view.lift(row, *task));
@@ -157,41 +166,124 @@ impl Preemptor<'_> {
         candidate.filter(|candidate| !candidate.victims.is_empty())
     }
 
+    /// Candidates on the machines from a row on and around, until there are `enough`, and one among
+    /// them that breaks no budget.
+    ///
+    /// On a machine where the task fits already it is not asked what would have to go.
+    pub fn candidates(&self, view: &mut View, start: usize, enough: usize) -> Vec<Candidate> {
+        let mut found = Vec::new();
+        let mut is_clean = false;
+        let blocks = view.blocks();
+        for index in 0..blocks {
+            let block = (start / BLOCK + index) % blocks;
+            let word = self.worth_a_try(view, block);
+            let by_sums = self.by_amounts_alone(view, block, word);
+            for lane in lanes(word) {
+                let row = block * BLOCK + lane;
+                let candidate = self.candidate_by(view, row, by_sums >> lane & 1 == 1);
+                let Some(candidate) = candidate else { continue };
+                is_clean |= candidate.violations == 0;
+                found.push(candidate);
+                if found.len() >= enough && is_clean {
+                    return found;
+                }
+            }
+        }
+        found
+    }
+
+    /// The machines of a block that take no task of this group now, and might once others go: the
+    /// filter that refuses says so.
+    fn worth_a_try(&self, view: &mut View, block: usize) -> u64 {
+        let (_, mut curable) = self.sift(view, block, u64::MAX);
+        for row in self.rows_of_expected(block) {
+            let bit = 1 << (row % BLOCK);
+            let groups = self.assume_expected(view, row);
+            let (feasible, curable_beside) = self.sift(view, block, bit);
+            groups.iter().for_each(|group| view.assume(row, *group, 1));
+            if !groups.is_empty() && feasible == 0 {
+                curable = curable & !bit | curable_beside;
+            }
+        }
+        curable
+    }
+
+    /// The rows of a block in which tasks are expected.
+    fn rows_of_expected(&self, block: usize) -> SmallVec<[usize; 8]> {
+        let rows = self.expected.iter().map(|expected| expected.row);
+        let mut rows: SmallVec<[usize; 8]> = rows.filter(|row| row / BLOCK == block).collect();
+        rows.sort_unstable();
+        rows.dedup();
+        rows
+    }
+
+    /// Out of some machines of a block, those that the filters allow, and those of the others where
+    /// the first filter that refuses might change its mind.
+    fn sift(&self, view: &View, block: usize, among: u64) -> (u64, u64) {
+        let tasks = tasks(view, self.group);
+        let block = view.block(block);
+        let mut word = block.present() & among;
+        let mut curable = 0;
+        for filter in self.profile.filters().filter(|filter| filter.applies(&tasks)) {
+            let allowed = filter.filter(&tasks, block, word) & word;
+            if allowed != word {
+                curable |= filter.curable(&tasks, block, word & !allowed);
+            }
+            word = allowed;
+        }
+        (word, curable)
+    }
+
     /// Whether nothing but amounts can change when tasks go.
     fn only_amounts_matter(&self, view: &View) -> bool {
         let need = view.need(self.group);
-        let on_amounts = self.profile.filters().filter(|f| f.reads().includes(Reads::AMOUNTS));
-        // One filter is the cell's own; a second one would be somebody's who knows more.
+        // Whoever looks at amounts is the cell's own judgement of room, and knows no more.
+        let mut on_amounts = self.profile.filters().filter(|f| f.reads().includes(Reads::AMOUNTS));
         self.expected.is_empty()
             && !need.has_rules()
             && need.cards.is_none()
-            && on_amounts.count() == 1
+            && on_amounts.all(|filter| filter.judges() == Judged::ROOM)
     }
 
-    /// Whether the filters that do not look at amounts allow a machine.
-    fn is_allowed(&self, view: &View, row: usize) -> bool {
+    /// The machines of a block where amounts alone decide; none if more than amounts matters.
+    fn by_amounts_alone(&self, view: &View, block: usize, among: u64) -> u64 {
+        if !self.only_amounts_matter(view) {
+            return 0;
+        }
         let tasks = tasks(view, self.group);
-        let (block, bit) = (view.block(row / BLOCK), 1 << (row % BLOCK));
+        let block = view.block(block);
         let others = self.profile.filters().filter(|f| !f.reads().includes(Reads::AMOUNTS));
         others
             .filter(|filter| filter.applies(&tasks))
-            .all(|filter| filter.filter(&tasks, block, bit) & bit != 0)
+            .fold(among, |word, filter| word & filter.filter(&tasks, block, word))
     }
 
-    /// As [`Preemptor::put_back`], by what would be left of each kind.
-    fn by_sums<'r>(
+    /// As [`Preemptor::put_back`], by what would be left of each kind, for the tasks on a machine
+    /// from the `first` on. Unless `exact`, only what does not fit even then is known.
+    fn by_sums<const N: usize>(
         &self,
         view: &View,
-        lower: &[PlacedTask],
-        requests: impl Iterator<Item = &'r [i64]> + Clone,
-        mut room: Room<'_>,
-    ) -> Option<Candidate> {
+        (row, first): (usize, usize),
+        exact: bool,
+    ) -> Sums {
+        let lower = &view.tasks_on(row)[first..];
+        let (requests, _) = view.requests_on(row)[first * N..].as_chunks::<N>();
+        let mut room = Room::<N>::of(view, row, self.group);
+        requests.iter().for_each(|request| room.add(request));
+        if !room.fits() {
+            return Sums::Known(None);
+        }
+        if !exact {
+            return Sums::Unknown;
+        }
         let breaks = self.breaks_budget(view, lower);
-        let mut victims = Vec::new();
+        let mut victims = Victims::new();
         let mut violations = 0;
-        for protected in [true, false] {
-            let both = lower.iter().zip(requests.clone()).zip(&breaks);
-            for ((task, request), _) in both.filter(|(_, breaks)| **breaks == protected) {
+        let protected = if self.budgets.is_empty() { &[false][..] } else { &[true, false] };
+        for protected in protected.iter().copied() {
+            for ((task, request), _) in
+                lower.iter().zip(requests).zip(&breaks).filter(|(_, b)| **b == protected)
+            {
                 if !room.take(request) {
                     victims.push(*task);
                     violations += usize::from(protected);
@@ -199,13 +291,14 @@ impl Preemptor<'_> {
             }
         }
         victims.sort_by_key(|task| (Reverse(task.precedence), task.id));
-        (!victims.is_empty()).then_some(Candidate { row: room.row, victims, violations })
+        let is_one = !victims.is_empty();
+        Sums::Known(is_one.then_some(Candidate { row, victims, violations }))
     }
 
     /// Puts back what may stay, then the victims, too. The task fits without all of them.
     fn put_back(&self, view: &mut View, row: usize, lower: &[PlacedTask]) -> Candidate {
         let breaks = self.breaks_budget(view, lower);
-        let mut victims = Vec::new();
+        let mut victims = Victims::new();
         let mut violations = 0;
         for protected in [true, false] {
             for (task, _) in lower.iter().zip(&breaks).filter(|(_, b)| **b == protected) {
@@ -242,33 +335,48 @@ impl Preemptor<'_> {
 }
 
 /// What a machine would have left of each kind.
-struct Room<'a> {
-    row: usize,
-    left: SmallVec<[i64; 8]>,
-    request: &'a [i64],
+struct Room<const N: usize> {
+    left: [i64; N],
+    /// What must be left for the task; of kinds that it does not need, anything will do.
+    needed: [i64; N],
 }
 
-impl<'a> Room<'a> {
-    fn of(view: &'a View, row: usize, group: GroupRef) -> Room<'a> {
-        let kinds = (0..view.kinds().count() as u8).map(KindId);
-        let left = kinds.map(|kind| view.free(row, kind)).collect();
-        Room { row, left, request: &view.need(group).request }
+/// What sums alone say.
+enum Sums {
+    /// The answer.
+    Known(Option<Candidate>),
+    /// Amounts would do, and more than amounts matters.
+    Unknown,
+}
+
+impl<const N: usize> Room<N> {
+    fn of(view: &View, row: usize, group: GroupRef) -> Room<N> {
+        let mut room = Room { left: [0; N], needed: [i64::MIN; N] };
+        for (kind, request) in (0..).map(KindId).zip(&view.need(group).request) {
+            room.left[kind.index()] = view.free(row, kind);
+            if *request > 0 {
+                room.needed[kind.index()] = *request;
+            }
+        }
+        room
     }
 
-    fn add(&mut self, request: &[i64]) {
-        self.left.iter_mut().zip(request).for_each(|(left, amount)| *left += amount);
+    fn add(&mut self, amounts: &[i64; N]) {
+        self.left.iter_mut().zip(amounts).for_each(|(left, amount)| *left += amount);
     }
 
     fn fits(&self) -> bool {
-        self.left.iter().zip(self.request).all(|(left, request)| request <= left || *request == 0)
+        let short = self.left.iter().zip(&self.needed).map(|(left, needed)| left < needed);
+        !short.fold(false, |any, short| any | short)
     }
 
     /// Takes an amount, if the task still fits then. The answer is whether it did.
-    fn take(&mut self, amounts: &[i64]) -> bool {
+    fn take(&mut self, amounts: &[i64; N]) -> bool {
+        let before = self.left;
         self.left.iter_mut().zip(amounts).for_each(|(left, amount)| *left -= amount);
         let fits = self.fits();
         if !fits {
-            self.add(amounts);
+            self.left = before;
         }
         fits
     }

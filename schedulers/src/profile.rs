@@ -1,45 +1,76 @@
 //! Which plugins a scheduler asks, and how much each score counts.
 
-use crate::plugin::{Filter, Reads, Score, Tasks};
+use crate::plugin::{Filter, Judged, Reads, Score, Tasks};
 use crate::plugins::{
-    AvoidMarked, Balanced, LeastAllocated, MachineAffinity, MostAllocated, PackedCards,
-    PreferredAffinity, ResourcesFit, Schedulable, SpreadWishes, Taints, TaskRules,
+    AvoidMarked, Balanced, BalancedAllocation, FitArgs, ImageLocality, InterPodAffinity,
+    LeastAllocated, MachineAffinity, MostAllocated, NodeAffinity, NodeName, NodePorts,
+    NodeResourcesFit, NodeUnschedulable, PackedCards, PodTopologySpread, PreferredAffinity,
+    ResourcesFit, Schedulable, SpreadWishes, TaintToleration, Taints, TaskLimits, TaskRules,
 };
+use crate::relative::{RelativeScore, Stance};
 use omega_cellstate::{BLOCK, Block, View};
+use omega_core::Kinds;
 use pulp::Arch;
 use smallvec::SmallVec;
 
 /// Filters in order, and scores with weights.
 ///
-/// A profile always has the filters that the cell judges by, first and cheapest first: a
-/// scheduler without them would propose what the cell refuses.
+/// Invariant: its filters judge all that the cell judges. A scheduler without them would propose
+/// what the cell refuses.
 pub struct Profile {
     filters: Vec<Box<dyn Filter>>,
     scores: Vec<(Box<dyn Score>, i32)>,
+    relative: Vec<(Box<dyn RelativeScore>, i32)>,
 }
 
 impl std::fmt::Debug for Profile {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let filters: Vec<_> = self.filters.iter().map(|filter| filter.name()).collect();
-        let scores: Vec<_> = self.scores.iter().map(|(score, w)| (score.name(), w)).collect();
+        let scores = self.scores.iter().map(|(score, w)| (score.name(), w));
+        let relative = self.relative.iter().map(|(score, w)| (score.name(), w));
+        let scores: Vec<_> = scores.chain(relative).collect();
         f.debug_struct("Profile").field("filters", &filters).field("scores", &scores).finish()
     }
 }
 
+/// The filters that the cell judges by, cheapest first. Rules about other tasks are asked together,
+/// unless a profile has filters for some of them.
+fn own_filters(judged: Judged) -> Vec<Box<dyn Filter>> {
+    let mut own: Vec<Box<dyn Filter>> = vec![
+        Box::new(Schedulable),
+        Box::new(NodeName),
+        Box::new(MachineAffinity),
+        Box::new(Taints),
+        Box::new(ResourcesFit),
+    ];
+    if judged.overlaps(Judged::RULES) {
+        own.push(Box::new(NodePorts));
+        own.push(Box::new(PodTopologySpread));
+        own.push(Box::new(InterPodAffinity::default()));
+        own.push(Box::new(TaskLimits));
+    } else {
+        own.push(Box::new(TaskRules));
+    }
+    own
+}
+
 impl Profile {
-    /// The cell's own filters and no score: every feasible machine is as good as another.
+    /// The cell's own filters, cheapest first, and no score: every feasible machine is as good as
+    /// another.
     #[must_use]
     pub fn first_fit() -> Profile {
-        Profile {
-            filters: vec![
-                Box::new(Schedulable),
-                Box::new(MachineAffinity),
-                Box::new(Taints),
-                Box::new(ResourcesFit),
-                Box::new(TaskRules),
-            ],
-            scores: Vec::new(),
-        }
+        Profile::of_filters(Vec::new())
+    }
+
+    /// These filters in this order, then those of the cell's own that judge what these do not, and
+    /// no score.
+    #[must_use]
+    pub fn of_filters(mut filters: Vec<Box<dyn Filter>>) -> Profile {
+        let judged = filters.iter().map(|filter| filter.judges());
+        let judged = judged.fold(Judged::NOTHING, |all, part| all | part);
+        let missing = own_filters(judged).into_iter();
+        filters.extend(missing.filter(|filter| !judged.includes(filter.judges())));
+        Profile { filters, scores: Vec::new(), relative: Vec::new() }
     }
 
     /// For services: spread over the machines, balanced, with all preferences.
@@ -65,6 +96,34 @@ impl Profile {
             .with_score(AvoidMarked, 3)
     }
 
+    /// The default profile of Kubernetes' scheduler for a cell of these kinds: the same filters in
+    /// the same order, the same scores with the same weights, the same answers.
+    ///
+    /// Amounts are reckoned as there if `cpu` is in thousandths, `memory` in bytes, and a kind
+    /// `pods` counts tasks; the kinds `cpu (nominal)` and `memory (nominal)`, if there are any, say
+    /// what tasks count for that request less than they are reckoned with.
+    #[must_use]
+    pub fn kube(kinds: &Kinds) -> Profile {
+        let fit = NodeResourcesFit::new(&FitArgs::default(), kinds);
+        Profile::of_filters(vec![
+            Box::new(NodeUnschedulable::default()),
+            Box::new(NodeName),
+            Box::new(TaintToleration),
+            Box::new(NodeAffinity::default()),
+            Box::new(NodePorts),
+            Box::new(fit.clone()),
+            Box::new(PodTopologySpread),
+            Box::new(InterPodAffinity::default()),
+        ])
+        .with_relative(TaintToleration, 3)
+        .with_relative(NodeAffinity::default(), 2)
+        .with_relative(PodTopologySpread, 2)
+        .with_relative(InterPodAffinity::default(), 2)
+        .with_score(fit, 1)
+        .with_score(BalancedAllocation::new(&["cpu", "memory"], kinds), 1)
+        .with_score(ImageLocality, 1)
+    }
+
     /// The same with one filter more, asked after the others.
     #[must_use]
     pub fn with_filter(mut self, filter: impl Filter + 'static) -> Profile {
@@ -79,21 +138,51 @@ impl Profile {
         self
     }
 
-    /// The same without the score of this name, if it has one.
+    /// The same with one relative score more; weights are as those of other scores.
     #[must_use]
-    pub fn without_score(mut self, name: &str) -> Profile {
-        self.scores.retain(|(score, _)| score.name() != name);
+    pub fn with_relative(mut self, score: impl RelativeScore + 'static, weight: i32) -> Profile {
+        self.relative.push((Box::new(score), weight));
         self
     }
 
-    /// The names of the scores, with their weights.
-    pub fn scores(&self) -> impl Iterator<Item = (&'static str, i32)> {
-        self.scores.iter().map(|(score, weight)| (score.name(), *weight))
+    /// The same without the scores of this name, of either sort.
+    #[must_use]
+    pub fn without_score(mut self, name: &str) -> Profile {
+        self.scores.retain(|(score, _)| score.name() != name);
+        self.relative.retain(|(score, _)| score.name() != name);
+        self
+    }
+
+    /// The same with this filter in the place of the one of its name, or after the others if there
+    /// is none. What it does not judge and the other did, the cell's own filters judge.
+    #[must_use]
+    pub fn with_filter_replaced(mut self, filter: impl Filter + 'static) -> Profile {
+        match self.filters.iter().position(|known| known.name() == filter.name()) {
+            Some(place) => self.filters[place] = Box::new(filter),
+            None => self.filters.push(Box::new(filter)),
+        }
+        Profile { filters: Profile::of_filters(self.filters).filters, ..self }
+    }
+
+    /// The names of the scores of both sorts, with their weights.
+    pub fn weights(&self) -> impl Iterator<Item = (&'static str, i32)> {
+        let scores = self.scores.iter().map(|(score, weight)| (score.name(), *weight));
+        scores.chain(self.relative.iter().map(|(score, weight)| (score.name(), *weight)))
     }
 
     /// The filters in order.
     pub fn filters(&self) -> impl Iterator<Item = &dyn Filter> {
         self.filters.iter().map(|filter| &**filter)
+    }
+
+    /// The scores that look at one machine, with their weights, in order.
+    pub fn scores(&self) -> impl Iterator<Item = (&dyn Score, i32)> {
+        self.scores.iter().map(|(score, weight)| (&**score, *weight))
+    }
+
+    /// The scores that compare machines, with their weights, in order.
+    pub fn relative_scores(&self) -> impl Iterator<Item = (&dyn RelativeScore, i32)> {
+        self.relative.iter().map(|(score, weight)| (&**score, *weight))
     }
 
     /// Whether the answer of some filter depends on these facts.
@@ -102,23 +191,29 @@ impl Profile {
         self.filters.iter().any(|filter| filter.reads().includes(facts))
     }
 
-    /// Has the view keep what the scores read, as far as it knows the kinds: call it again after a
+    /// Has the view keep what the plugins read, as far as it knows the kinds: call it again after a
     /// full delta.
     pub fn prepare(&self, view: &mut View) {
-        for (score, _) in &self.scores {
-            score.shares().iter().for_each(|kind| view.keep_inverse(*kind));
-        }
+        self.filters.iter().for_each(|filter| filter.keep(view));
+        self.scores.iter().for_each(|(score, _)| score.keep(view));
+        self.relative.iter().for_each(|(score, _)| score.keep(view));
     }
 
     /// The plugins that have something to say about these tasks.
     #[must_use]
     pub fn active<'a>(&'a self, tasks: &Tasks<'_>) -> Active<'a> {
-        let filters = self.filters.iter().map(|filter| &**filter);
-        let scores = self.scores.iter().map(|(score, weight)| (&**score, *weight));
-        Active {
-            filters: filters.filter(|filter| filter.applies(tasks)).collect(),
-            scores: scores.filter(|(score, _)| score.applies(tasks)).collect(),
+        let filters = self.filters().filter(|filter| filter.applies(tasks));
+        let scores = self.scores().filter(|(score, _)| score.applies(tasks));
+        let (filters, scores) = (filters.collect(), scores.collect());
+        let mut active = Active { filters, scores, relative: SmallVec::new(), same: 0 };
+        for (score, weight) in self.relative_scores() {
+            match score.applies(tasks) {
+                Stance::Silent => {}
+                Stance::Same(score) => active.same += weight * score,
+                Stance::Ranks => active.relative.push((score, weight)),
+            }
         }
+        active
     }
 }
 
@@ -144,9 +239,12 @@ impl pulp::NullaryFnOnce for Add<'_> {
 pub struct Active<'a> {
     filters: SmallVec<[&'a dyn Filter; 8]>,
     scores: SmallVec<[(&'a dyn Score, i32); 8]>,
+    relative: SmallVec<[(&'a dyn RelativeScore, i32); 4]>,
+    /// What relative scores give to every feasible machine alike.
+    same: i32,
 }
 
-impl Active<'_> {
+impl<'a> Active<'a> {
     /// The machines of a block on which the tasks may run, out of `among`.
     #[must_use]
     pub fn feasible(&self, tasks: &Tasks<'_>, block: Block<'_>, among: u64) -> u64 {
@@ -160,11 +258,27 @@ impl Active<'_> {
         word
     }
 
-    /// The weighted scores of a block's feasible machines; 0 where there is no score.
+    /// The relative scores that must see the feasible machines, with their weights.
+    #[must_use]
+    pub fn relative(&self) -> &[(&'a dyn RelativeScore, i32)] {
+        &self.relative
+    }
+
+    /// Whether some score tells machines apart.
+    #[must_use]
+    pub fn any_score(&self) -> bool {
+        !self.scores.is_empty() || !self.relative.is_empty()
+    }
+
+    /// The weighted scores of a block's feasible machines, but for what must see the others; 0
+    /// where there is no score.
     #[must_use]
     pub fn scores(&self, tasks: &Tasks<'_>, block: Block<'_>, feasible: u64) -> [i32; BLOCK] {
         let mut total = [0; BLOCK];
         self.write_scores(tasks, block, feasible, &mut total);
+        if self.same != 0 {
+            total.iter_mut().for_each(|total| *total += self.same);
+        }
         total
     }
 
@@ -190,11 +304,13 @@ impl Active<'_> {
         }
     }
 
-    /// Whether some plugin's answer for one machine depends on what runs on others.
+    /// Whether a claim may change what is said about other machines than its own, so that each of
+    /// several tasks needs a search of its own. A relative score may only compare descriptions.
     #[must_use]
     pub fn reads_other_machines(&self) -> bool {
         let other = Reads::OTHER_MACHINES;
         self.filters.iter().any(|filter| filter.reads().includes(other))
             || self.scores.iter().any(|(score, _)| score.reads().includes(other))
+            || self.relative.iter().any(|(score, _)| !Reads::DESCRIPTION.includes(score.reads()))
     }
 }

@@ -12,6 +12,7 @@
 
 use crate::plugin::{Tasks, lanes};
 use crate::profile::{Active, Profile};
+use crate::rank::Standings;
 use omega_cellstate::{BLOCK, GroupRef, View};
 use rand::{Rng, RngExt};
 use rayon::prelude::*;
@@ -33,6 +34,10 @@ pub enum Search {
     },
     /// Full in small cells and indexed in large ones.
     Adaptive,
+    /// Indexed, until so many percent of the machines, and at least 100 of them, are feasible; 0
+    /// chooses the percentage by the size of the cell. It stops at the end of a block. (What
+    /// Kubernetes calls `percentageOfNodesToScore`.)
+    Percentage(u8),
 }
 
 /// Up to so many machines, `Adaptive` looks at all of them: it takes a few microseconds.
@@ -87,6 +92,53 @@ pub struct Candidates {
     pub found: Vec<Candidate>,
     /// Blocks in which nothing fitted although their bounds said that something might.
     misled: Vec<u32>,
+    /// Each block in which something was found, with a bit for each of its machines that was.
+    pub(crate) words: Vec<(u32, u64)>,
+    pub(crate) standings: Standings,
+}
+
+impl Candidates {
+    /// Whether relative scores are in their scores.
+    pub(crate) fn is_ranked(&self) -> bool {
+        self.standings.total().len() == self.found.len() && !self.found.is_empty()
+    }
+
+    /// Where a candidate is among those found. They are in the order in which they were met.
+    fn position(&self, of: &Candidate) -> usize {
+        let by_nearness = |other: &Candidate| of.nearness.cmp(&other.nearness);
+        self.found.binary_search_by(by_nearness).expect("a candidate was found")
+    }
+
+    /// Notes the score of a candidate after a claim, to which its standing among the others is
+    /// added.
+    pub(crate) fn score_again(&mut self, candidate: &Candidate, score: i32) -> i32 {
+        let position = self.position(candidate);
+        let found = &mut self.found[position];
+        found.score = score + self.standings.total()[position];
+        found.score
+    }
+
+    /// Leaves out a candidate that is full. The answer is whether that changed the standing of
+    /// others.
+    pub(crate) fn leave_out(
+        &mut self,
+        candidate: &Candidate,
+        (tasks, active): (&Tasks<'_>, &Active<'_>),
+    ) -> bool {
+        let position = self.position(candidate);
+        let row = candidate.row as usize;
+        let word = self.words.iter_mut().find(|(block, _)| *block as usize == row / BLOCK);
+        word.expect("a candidate was found").1 &= !(1 << (row % BLOCK));
+        self.found.remove(position);
+        let before = self.standings.leave_out(position, (tasks, active), &self.words);
+        let mut changed = false;
+        for ((found, before), now) in self.found.iter_mut().zip(before).zip(self.standings.total())
+        {
+            changed |= before != *now;
+            found.score += now - before;
+        }
+        changed
+    }
 }
 
 /// One search: what to look for and where.
@@ -108,18 +160,27 @@ pub struct Request<'a> {
 pub fn search(view: &mut View, request: Request<'_>, rng: &mut impl Rng, into: &mut Candidates) {
     into.found.clear();
     into.misled.clear();
+    into.words.clear();
+    into.standings.clear();
     if view.blocks() == 0 {
         return;
     }
     let start = request.home.start(view.blocks(), rng);
-    let Limits { enough, indexed } = limits(request, view.rows());
     let tasks = tasks(view, request.group);
     let active = request.profile.active(&tasks);
+    let Limits { enough, indexed } = limits(request, &active, view);
     if enough == usize::MAX && view.blocks() > PARALLEL_BLOCKS {
         scan_parallel(&tasks, &active, start, into);
     } else {
         let scan = Scan { tasks: &tasks, active: &active, start };
         scan.until(enough, indexed, into);
+    }
+    if !active.relative().is_empty() {
+        let Candidates { found, words, standings, .. } = into;
+        standings.rank(&tasks, &active, words);
+        for (candidate, total) in found.iter_mut().zip(standings.total()) {
+            candidate.score += total;
+        }
     }
     tighten(view, into);
 }
@@ -129,9 +190,17 @@ struct Limits {
     indexed: bool,
 }
 
-fn limits(request: Request<'_>, rows: usize) -> Limits {
+fn limits(request: Request<'_>, active: &Active<'_>, view: &View) -> Limits {
     let at_least = |feasible: u32| (feasible as usize).max(request.tasks);
+    let rows = view.rows();
     match request.search {
+        Search::Percentage(_) if !active.any_score() => {
+            Limits { enough: at_least(1), indexed: true }
+        }
+        Search::Percentage(percent) => {
+            let enough = enough_of(view.machine_count(), percent);
+            Limits { enough: enough.map_or(usize::MAX, at_least), indexed: true }
+        }
         Search::Full => Limits { enough: usize::MAX, indexed: true },
         Search::Sampled { feasible } => Limits { enough: at_least(feasible), indexed: false },
         Search::Indexed { feasible } => Limits { enough: at_least(feasible), indexed: true },
@@ -140,6 +209,17 @@ fn limits(request: Request<'_>, rows: usize) -> Limits {
         }
         Search::Adaptive => Limits { enough: at_least(ADAPTIVE_FEASIBLE), indexed: true },
     }
+}
+
+/// How many feasible machines are enough in a cell of so many; `None` for all. The rule, with its
+/// numbers, is that of Kubernetes: half of a small cell, less of a larger one, never below 5 %.
+fn enough_of(machines: usize, percent: u8) -> Option<u32> {
+    let percent = match usize::from(percent) {
+        0 => 50usize.saturating_sub(machines / 125).max(5),
+        percent => percent,
+    };
+    let enough = (machines * percent / 100).max(100);
+    (machines >= 100 && percent < 100).then_some(enough as u32)
 }
 
 /// The tasks of a compiled group, as plugins see them.
@@ -220,6 +300,7 @@ impl Scan<'_, '_> {
         let scores = self.active.scores(self.tasks, block, feasible);
         let blocks = view.blocks();
         let distance = (index + blocks - self.start) % blocks * BLOCK;
+        into.words.push((index as u32, feasible));
         // Room for all of them at once, and then no question of room for each.
         let first = into.found.len();
         into.found.resize(first + feasible.count_ones() as usize, Candidate::default());
@@ -251,6 +332,7 @@ fn scan_parallel(tasks: &Tasks<'_>, active: &Active<'_>, start: usize, into: &mu
     for mut part in parts {
         into.found.append(&mut part.found);
         into.misled.append(&mut part.misled);
+        into.words.append(&mut part.words);
     }
 }
 
@@ -266,5 +348,21 @@ fn tighten(view: &mut View, candidates: &Candidates) {
     }
     if let Some(last) = group {
         view.tighten_blocks(last);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::enough_of;
+
+    #[test]
+    fn a_percentage_is_of_the_cell_and_at_least_a_hundred_machines() {
+        let enough = [(99, None), (1000, Some(420)), (5000, Some(500)), (15_000, Some(750))];
+        for (machines, expected) in enough {
+            assert_eq!(enough_of(machines, 0), expected, "{machines} machines");
+        }
+        assert_eq!(enough_of(1000, 30), Some(300));
+        assert_eq!(enough_of(200, 10), Some(100));
+        assert_eq!(enough_of(200, 100), None);
     }
 }

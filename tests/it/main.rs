@@ -11,7 +11,7 @@
 //! - `scheduler.rs`, `scheduler_wakes.rs`, `scheduler_faults.rs`: the loop, step by step.
 //! - `preemption.rs`: whom a preemption evicts.
 //! - `pool.rs`, `examples.rs`: the loop on threads; the examples of `omega-schedulers`.
-//! - `threads.rs`: schedulers on threads.
+//! - `threads.rs`, `races.rs`: schedulers on threads, and two that would break a rule together.
 //! - `codec.rs`, `journal.rs`, `rot.rs`: commands as bytes, a history in a file, and what becomes
 //!   of it when the file is cut, damaged, or the disk fails.
 //! - `tidy.rs`: the repository's own rules.
@@ -33,6 +33,7 @@ mod pool;
 mod preemption;
 mod profile_docs;
 mod profiles;
+mod races;
 mod rot;
 mod scheduler;
 mod scheduler_faults;

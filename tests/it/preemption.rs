@@ -4,8 +4,8 @@ use crate::histories::seeds;
 use crate::views::{World, assert_equal_views};
 use omega_cellstate::{PlacedTask, View};
 use omega_core::{JobId, LabelSelector, Requirement, SchedulerId};
-use omega_schedulers::Profile;
 use omega_schedulers::preemption::{Budget, Candidate, Preemptor, best};
+use omega_schedulers::{Profile, appraise};
 use omega_tests::random::Dice;
 use std::cmp::Reverse;
 
@@ -71,7 +71,7 @@ fn naive(
             }
         }
     }
-    (!gone.is_empty()).then_some(Candidate { row, victims: gone, violations })
+    (!gone.is_empty()).then_some(Candidate { row, victims: gone.into(), violations })
 }
 
 #[test]
@@ -101,6 +101,14 @@ fn victims_are_those_of_trying_it() {
                 found += usize::from(ours.is_some());
                 with_violations += usize::from(ours.is_some_and(|c| c.violations > 0));
             }
+            let all = preemptor.candidates(&mut view, world.dice.below(70), usize::MAX);
+            let curable = appraise(&view, &profile, group).refused.into_iter();
+            let mut rows: Vec<usize> =
+                curable.filter(|refusal| refusal.curable).map(|r| r.row as usize).collect();
+            rows.retain(|row| preemptor.candidate(&mut view, *row).is_some());
+            let mut listed: Vec<usize> = all.iter().map(|candidate| candidate.row).collect();
+            listed.sort_unstable();
+            assert_eq!(listed, rows, "seed {seed} group {id:?}");
         }
         assert_equal_views(&world, &mut view);
     }

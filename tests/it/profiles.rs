@@ -7,8 +7,9 @@ use crate::placement_world::World;
 use omega_core::{KindId, Kinds, ResourceKind, Unit};
 use omega_schedulers::config::{Fault, Plugin, Point, Profiles, Registry, schema};
 use omega_schedulers::plugins::{
-    AvoidMarked, Balanced, LeastAllocated, MostAllocated, PackedCards, PreferredAffinity,
-    SpreadWishes,
+    AvoidMarked, Balanced, BalancedAllocation, ImageLocality, InterPodAffinity, LeastAllocated,
+    MostAllocated, NodeAffinity, PackedCards, PodTopologySpread, PreferredAffinity, SpreadWishes,
+    TaintToleration,
 };
 use omega_schedulers::{
     MachineFilter, MachineRef, PerMachine, Placer, Profile, Scheduler, Search, Settings, Tasks,
@@ -20,14 +21,22 @@ use serde_json::Value;
 /// A name in files, and what it adds in code.
 type Known = (&'static str, fn(Profile, &[(KindId, u32)], i32) -> Profile);
 
-const SCORES: [Known; 8] = [
+const SCORES: [Known; 14] = [
     ("least_allocated", |p, kinds, w| p.with_score(LeastAllocated::new(kinds), w)),
     ("NodeResourcesMostAllocated", |p, kinds, w| p.with_score(MostAllocated::new(kinds), w)),
     ("most_allocated", |p, kinds, w| p.with_score(MostAllocated::new(kinds), w)),
     ("balanced", |p, _, w| p.with_score(Balanced, w)),
     ("packed_cards", |p, _, w| p.with_score(PackedCards, w)),
-    ("NodeAffinity", |p, _, w| p.with_score(PreferredAffinity, w)),
-    ("PodTopologySpread", |p, _, w| p.with_score(SpreadWishes, w)),
+    ("preferred_affinity", |p, _, w| p.with_score(PreferredAffinity, w)),
+    ("spread_wishes", |p, _, w| p.with_score(SpreadWishes, w)),
+    ("NodeAffinity", |p, _, w| p.with_relative(NodeAffinity::default(), w)),
+    ("PodTopologySpread", |p, _, w| p.with_relative(PodTopologySpread, w)),
+    ("taint_toleration", |p, _, w| p.with_relative(TaintToleration, w)),
+    ("InterPodAffinity", |p, _, w| p.with_relative(InterPodAffinity::default(), w)),
+    ("image_locality", |p, _, w| p.with_score(ImageLocality, w)),
+    ("NodeResourcesBalancedAllocation", |p, _, w| {
+        p.with_score(BalancedAllocation::new(&["cpu", "memory"], &Kinds::standard()), w)
+    }),
     ("avoid_marked", |p, _, w| p.with_score(AvoidMarked, w)),
 ];
 
@@ -39,13 +48,14 @@ fn own_name(name: &str) -> String {
 
 /// A random profile, as a file and as code.
 fn random_profile(dice: &mut Dice) -> (String, Profile) {
-    let (base, mut profile) = match dice.below(3) {
+    let (base, mut profile) = match dice.below(4) {
         0 => ("service", Profile::service()),
         1 => ("batch", Profile::batch()),
+        2 => ("kube", Profile::kube(&Kinds::standard())),
         _ => ("empty", Profile::first_fit()),
     };
     let mut file = format!("[[profile]]\nname = \"p\"\nbase = \"{base}\"\n");
-    let has: Vec<&str> = profile.scores().map(|(name, _)| name).collect();
+    let has: Vec<&str> = profile.weights().map(|(name, _)| name).collect();
     let disabled: Vec<&str> = has.into_iter().filter(|_| dice.chance(30)).collect();
     file += &format!("disable = {disabled:?}\n");
     for name in &disabled {
@@ -81,7 +91,7 @@ fn check_same(seed: u64) {
         Profiles::parse(&file, &Registry::built_in()).unwrap_or_else(|e| panic!("{e}\n{file}"));
     let read = read.get("p").unwrap().bind(&Kinds::standard()).unwrap();
     let sorted = |profile: &Profile| {
-        let mut scores: Vec<_> = profile.scores().collect();
+        let mut scores: Vec<_> = profile.weights().collect();
         scores.sort_unstable();
         scores
     };
@@ -278,6 +288,42 @@ fn a_filter_of_a_users_own_is_named_like_any_other() {
     let expected =
         "6:6: profile[0].filter[0].args.suffix: unknown field `suffix`, expected `prefix`";
     assert_eq!(wrong.to_string(), expected);
+}
+
+#[test]
+fn a_filter_that_the_base_has_is_replaced_and_the_cell_is_still_obeyed() {
+    let file = "[[profile]]\nname = 'p'\nbase = 'kube'\n[[profile.filter]]\n\
+                plugin = 'NodeResourcesFit'\nargs.ignored = ['cpu']\n";
+    let profiles = Profiles::parse(file, &Registry::built_in()).unwrap();
+    let profile = profiles.get("p").unwrap().bind(&Kinds::standard()).unwrap();
+    let names: Vec<&str> = profile.filters().map(|filter| filter.name()).collect();
+    let kube = Profile::kube(&Kinds::standard());
+    let usual: Vec<&str> = kube.filters().map(|filter| filter.name()).collect();
+    assert_eq!(names[..usual.len()], usual, "it has the place of the other");
+    assert_eq!(names[usual.len()..], ["resources_fit"], "what it ignores the cell judges");
+}
+
+#[test]
+fn an_affinity_of_the_profile_goes_for_all_its_tasks() {
+    let file = "[[profile]]\nname = 's'\nbase = 'empty'\n[[profile.filter]]\n\
+                plugin = 'NodeAffinity'\n[[profile.filter.args.required]]\n\
+                labels = [{ key = 'zone', operator = 'in', values = ['z1'] }]\n";
+    let profiles = Profiles::parse(file, &Registry::built_in()).unwrap();
+    let schema = schema(&Registry::built_in());
+    assert!(allows(&schema, &schema, &as_json(file).unwrap()));
+    let mut world = World::new(3, 60);
+    let profile = profiles.get("s").unwrap().bind(&Kinds::standard()).unwrap();
+    profile.prepare(&mut world.view);
+    let group = world.submit(omega_core::TaskGroup::new(30, Default::default()));
+    let tasks = world.tasks(30);
+    let what = (&profile, how(Search::Full));
+    Placer::default().place(&mut world.view, what, (group, &tasks), &mut rng(1));
+    let rows = claimed(&mut world.view);
+    assert!(!rows.is_empty());
+    for row in rows {
+        let machine = world.view.machine(row as usize).unwrap();
+        assert_eq!(machine.labels.get("zone").map(|zone| &**zone), Some("z1"));
+    }
 }
 
 #[test]

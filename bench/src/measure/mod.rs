@@ -14,6 +14,7 @@ mod clock;
 mod commit;
 mod decide;
 pub(crate) mod memory;
+mod preempt;
 mod scan;
 mod show;
 mod sync;
@@ -29,8 +30,8 @@ const SEED: u64 = 20_130_415;
 /// What to measure, and how to print it.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct Options {
-    /// Only groups whose name contains this: scan, sync, commit, whole, decide, workers, memory,
-    /// matrix.
+    /// Only groups whose name contains this: scan, sync, commit, whole, decide, preempt, workers,
+    /// memory, matrix.
     #[arg(long, value_name = "PATTERN")]
     only: Option<String>,
     /// Fewer and shorter runs: for a look, not for a record.
@@ -62,12 +63,13 @@ struct Group {
     measure: fn(&Options) -> Vec<Row>,
 }
 
-const GROUPS: [Group; 8] = [
+const GROUPS: [Group; 9] = [
     Group { name: "scan", workload: scan::WORKLOAD, measure: scan::rows },
     Group { name: "sync", workload: sync::WORKLOAD, measure: sync::rows },
     Group { name: "commit", workload: commit::WORKLOAD, measure: commit::rows },
     Group { name: "whole", workload: whole::WORKLOAD, measure: whole::rows },
     Group { name: "decide", workload: decide::WORKLOAD, measure: decide::rows },
+    Group { name: "preempt", workload: preempt::WORKLOAD, measure: preempt::rows },
     Group { name: "workers", workload: workers::WORKLOAD, measure: workers::rows },
     Group { name: "memory", workload: memory::WORKLOAD, measure: memory::rows },
     Group { name: "matrix", workload: whole::WORKLOAD, measure: whole::matrix },

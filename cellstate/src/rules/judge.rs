@@ -43,6 +43,30 @@ impl RuleBook {
         }
     }
 
+    /// Whether the rules of a family could forbid these tasks any machine.
+    pub(crate) fn concerns(&self, rules: &GroupRules, family: RuleFamily) -> bool {
+        let ports = match family {
+            RuleFamily::Ports => Some(true),
+            RuleFamily::Neighbours => Some(false),
+            RuleFamily::Spread | RuleFamily::Limits => None,
+        };
+        let holds = |tracker: &Tracker| {
+            tracker.total().holders > 0 && ports == Some(is_port(&tracker.key.tracked))
+        };
+        let mut trackers = rules.matched.iter().filter_map(|id| self.trackers.get(id));
+        rules.checks.iter().any(|check| check.family() == family) || trackers.any(holds)
+    }
+
+    /// Whether the tasks' required affinities to other tasks are met on the machine in a row.
+    pub(crate) fn affinity_met(&self, rules: &GroupRules, slot: usize) -> bool {
+        rules.checks.iter().all(|check| match check {
+            Check::Affinity { trackers, matches_self } => {
+                self.judge_affinity(trackers, *matches_self, slot).is_ok()
+            }
+            _ => true,
+        })
+    }
+
     /// Whether a task that runs keeps these away.
     fn judge_holders(
         &self,

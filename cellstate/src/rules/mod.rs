@@ -50,6 +50,30 @@ pub(crate) struct RuleBook {
     generation: u64,
 }
 
+/// A tracker with the level at which it counts. See [`RuleBook::counter`].
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Counter<'a> {
+    tracker: &'a Tracker,
+    /// `None` if each machine is a domain.
+    level: Option<&'a Level>,
+}
+
+impl Counter<'_> {
+    /// The domain of the machine in a row.
+    pub(crate) fn domain(&self, row: usize) -> Option<Domain> {
+        self.level.map_or(Some(row as Domain), |level| level.of_slot(row))
+    }
+
+    pub(crate) fn count(&self, domain: Domain) -> Count {
+        self.tracker.count(domain)
+    }
+
+    /// The count in the domain of the machine in a row.
+    pub(crate) fn count_at(&self, row: usize) -> Count {
+        self.domain(row).map_or(Count::default(), |domain| self.count(domain))
+    }
+}
+
 impl RuleBook {
     /// Whether no rule about other tasks is in use.
     pub(crate) fn is_empty(&self) -> bool {
@@ -181,6 +205,16 @@ impl RuleBook {
     /// The count of a tracker in the domain of a machine.
     pub(crate) fn count(&self, id: TrackerId, slot: usize) -> Count {
         self.trackers.get(&id).map_or(Count::default(), |tracker| self.count_in(tracker, slot))
+    }
+
+    /// A tracker, ready to be asked about many machines; `None` if nobody uses it.
+    pub(crate) fn counter(&self, id: TrackerId) -> Option<Counter<'_>> {
+        let tracker = self.trackers.get(&id)?;
+        let level = match &tracker.key.level {
+            TopologyLevel::Machine => None,
+            TopologyLevel::Label(key) => Some(self.levels.get(key)?),
+        };
+        Some(Counter { tracker, level })
     }
 
     /// Whether a placed task's affinity or preference means what a tracker selects.

@@ -66,6 +66,12 @@ impl<'a> Block<'a> {
         self.view.machine(self.first_row() + lane)
     }
 
+    /// Machines that are there.
+    #[must_use]
+    pub fn present(&self) -> u64 {
+        self.view.facts.sets.present_word(self.index)
+    }
+
     /// Machines that take tasks.
     #[must_use]
     pub fn schedulable(&self) -> u64 {

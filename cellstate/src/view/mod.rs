@@ -23,14 +23,16 @@ mod block;
 mod claims;
 mod columns;
 mod images;
+mod kept;
 mod placements;
 mod rules;
 
 pub use block::{Block, FEW, LeftShare};
 pub use columns::BLOCK;
 pub use images::ImageHolder;
+pub use kept::MachineSet;
 pub use placements::PlacedTask;
-pub use rules::Draw;
+pub use rules::{Draw, Draws, WishCounts};
 
 use crate::cards::Cards;
 use crate::delta::{Delta, Interest};
@@ -41,6 +43,7 @@ use crate::map::FastMap;
 use claims::{InFlight, Open};
 use columns::Columns;
 use images::Images;
+use kept::Kept;
 use omega_core::{
     Amounts, CardSet, Job, JobId, Kinds, Machine, MachineId, Reason, SchedulerId, SequenceNumber,
     Version,
@@ -73,6 +76,7 @@ pub struct View {
     facts: Facts,
     columns: Columns,
     inverses: Vec<Option<Vec<f32>>>,
+    kept: Kept,
     sequences: Vec<SequenceNumber>,
     incarnations: Vec<u32>,
     /// One bit for each machine that takes tasks.
@@ -106,6 +110,7 @@ impl View {
             version: Version(0),
             columns: Columns::new(kinds.count()),
             inverses: vec![None; kinds.count()],
+            kept: Kept::default(),
             kinds,
             delta: Delta::default(),
             facts: Facts::default(),
@@ -174,6 +179,7 @@ impl View {
         }
         self.version = delta.to;
         self.grow(delta.rows);
+        self.keep_policy(&delta.overcommit_max);
         for machine in &delta.machines {
             self.set_machine(machine);
         }
@@ -242,6 +248,7 @@ impl View {
             .map(|kind| scored.get(kind).is_some_and(|scored| *scored).then(Vec::new))
             .collect();
         self.facts = Facts::default();
+        self.keep_again();
         self.images = Images::default();
         self.sequences.clear();
         self.incarnations.clear();
@@ -267,6 +274,7 @@ impl View {
         self.incarnations.resize(rows, 0);
         self.schedulable.resize(rows.div_ceil(BLOCK), 0);
         self.draining.resize(rows.div_ceil(BLOCK), 0);
+        self.kept.grow(rows);
         for inverse in self.inverses.iter_mut().flatten() {
             inverse.resize(rows.next_multiple_of(BLOCK), 0.0);
         }
@@ -291,6 +299,7 @@ impl View {
                 inverse[row] = inverse_capacity(delta.machine.as_deref(), kind);
             }
         }
+        self.kept.set_machine(row, delta.machine.as_deref(), &self.kinds);
         if delta.machine.as_ref().is_none_or(|machine| machine.cards == 0) {
             self.cards.remove(&delta.slot);
         }

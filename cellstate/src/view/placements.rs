@@ -45,27 +45,32 @@ struct PlacedJob {
     placed: usize,
 }
 
+/// How many amounts are kept of a task.
+fn stride(kinds: usize) -> usize {
+    kinds.next_power_of_two().max(4)
+}
+
 /// What runs on one machine.
 #[derive(Debug, Default)]
 struct Row {
     /// The most important first: of higher precedence, then the older.
     tasks: Vec<PlacedTask>,
-    /// What each of them claims, every kind in order.
+    /// What each of them claims: every kind in order, and zeroes up to the stride.
     requests: Vec<i64>,
 }
 
 impl Row {
-    fn insert(&mut self, task: PlacedTask, request: &[u64], kinds: usize) {
+    fn insert(&mut self, task: PlacedTask, request: &[u64], stride: usize) {
         let at = self.tasks.partition_point(|other| other.is_before(&task));
         self.tasks.insert(at, task);
-        let amounts = (0..kinds).map(|kind| request.get(kind).map_or(0, |amount| *amount as i64));
-        self.requests.splice(at * kinds..at * kinds, amounts);
+        let amounts = (0..stride).map(|kind| request.get(kind).map_or(0, |amount| *amount as i64));
+        self.requests.splice(at * stride..at * stride, amounts);
     }
 
-    fn remove(&mut self, gone: impl Fn(&PlacedTask) -> bool, kinds: usize) {
+    fn remove(&mut self, gone: impl Fn(&PlacedTask) -> bool, stride: usize) {
         while let Some(at) = self.tasks.iter().position(&gone) {
             self.tasks.remove(at);
-            self.requests.drain(at * kinds..(at + 1) * kinds);
+            self.requests.drain(at * stride..(at + 1) * stride);
         }
     }
 }
@@ -75,7 +80,7 @@ impl Row {
 pub(super) struct Placements {
     jobs: FastMap<JobId, PlacedJob>,
     places: FastMap<TaskId, MachineId>,
-    kinds: usize,
+    stride: usize,
     rows: Vec<Row>,
     lifted: usize,
     /// Jobs whose groups were compiled to take their tasks off, and for nobody else.
@@ -88,7 +93,8 @@ impl Placements {
         if delta.full {
             *self = Placements::default();
         }
-        self.kinds = kinds;
+        let stride = stride(kinds);
+        self.stride = stride;
         self.rows.resize_with(delta.rows, Row::default);
         let (ended, known): (Vec<_>, Vec<_>) =
             delta.jobs.iter().partition(|change| change.job.is_none());
@@ -103,7 +109,7 @@ impl Placements {
         if !strays.is_empty() {
             self.places.retain(|task, _| !strays.contains(&task.job));
             let stray = |task: &PlacedTask| strays.contains(&task.id.job);
-            self.rows.iter_mut().for_each(|row| row.remove(stray, kinds));
+            self.rows.iter_mut().for_each(|row| row.remove(stray, stride));
         }
     }
 
@@ -116,7 +122,7 @@ impl Placements {
     fn set_task(&mut self, task: &TaskDelta) {
         let Some(job) = self.jobs.get_mut(&task.id.job) else { return };
         if let Some(machine) = self.places.remove(&task.id) {
-            self.rows[machine.row()].remove(|placed| placed.id == task.id, self.kinds);
+            self.rows[machine.row()].remove(|placed| placed.id == task.id, self.stride);
             job.placed -= 1;
         }
         let Some(machine) = task.state.machine() else { return };
@@ -126,7 +132,7 @@ impl Placements {
         self.places.insert(id, machine);
         let request = job.spec.groups[usize::from(group)].request.as_slice();
         let placed = PlacedTask { id, group, precedence, cards };
-        self.rows[machine.row()].insert(placed, request, self.kinds);
+        self.rows[machine.row()].insert(placed, request, self.stride);
     }
 }
 
@@ -147,8 +153,15 @@ impl View {
         placements.and_then(|placements| placements.rows.get(row)).map_or(&[], |row| &row.tasks)
     }
 
+    /// How many amounts [`View::requests_on`] has of each task: 4, 8 or 16, and as many kinds or
+    /// more, so that whole vectors can be added.
+    #[must_use]
+    pub fn request_stride(&self) -> usize {
+        stride(self.kinds.count())
+    }
+
     /// What the tasks on the machine in a row claim, in the order of [`View::tasks_on`]: of each
-    /// every kind, in order.
+    /// every kind, in order, and zeroes (see [`View::request_stride`]).
     #[must_use]
     pub fn requests_on(&self, row: usize) -> &[i64] {
         let placements = self.placements.as_deref();

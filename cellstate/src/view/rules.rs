@@ -2,8 +2,9 @@
 
 use super::{Block, View};
 use crate::facts::Need;
-use crate::rules::{GroupRules, RuleFamily, SpreadWish};
+use crate::rules::{Counter, GroupRules, RuleFamily, SpreadWish};
 use omega_core::Reason;
+use smallvec::SmallVec;
 
 /// What draws a task to a machine, or keeps it away: preferences about tasks that run in the
 /// machine's domains.
@@ -27,44 +28,85 @@ impl View {
         self.facts.rules.judge_family((rules, family), row, &self.facts.sets)
     }
 
-    /// How many of a wished spread's tasks run in the domain of the machine in a row. `None` if
-    /// the machine does not count: it lacks a place at a level of the spreads, or the spread leaves
-    /// it out.
+    /// Whether the rules of one family could forbid a task any machine.
     #[must_use]
-    pub fn wish_count(&self, wish: &SpreadWish, row: usize) -> Option<u32> {
-        self.wish_domain(wish, row)?;
-        Some(self.facts.rules.count(wish.tracker, row).matched)
-    }
-
-    /// The domain of the machine in a row for a wished spread: equal numbers are equal domains.
-    /// `None` as for [`View::wish_count`].
-    #[must_use]
-    pub fn wish_domain(&self, wish: &SpreadWish, row: usize) -> Option<u32> {
-        self.facts.rules.domain_of(wish.tracker, row, &self.facts.sets)
-    }
-
-    /// Whether anything draws a task to some machine, or keeps it away (see [`View::draw`]).
-    #[must_use]
-    pub fn is_drawn(&self, need: &Need) -> bool {
-        let book = &self.facts.rules;
+    pub fn family_concerns(&self, need: &Need, family: RuleFamily) -> bool {
         let Some(rules) = &need.rules else { return false };
-        rules.pulls.iter().any(|pull| book.matches_any(pull.tracker))
-            || rules.matched.iter().any(|id| book.draws(*id))
+        self.facts.rules.concerns(rules, family)
+    }
+
+    /// Where the tasks of a wished spread run; `None` if the spread is not yet known to the cell.
+    #[must_use]
+    pub fn wish(&self, wish: &SpreadWish) -> Option<WishCounts<'_>> {
+        self.facts.rules.counter(wish.tracker).map(WishCounts)
+    }
+
+    /// What draws a task to machines, ready to be asked about many.
+    #[must_use]
+    pub fn draws(&self, need: &Need) -> Draws<'_> {
+        let mut draws = Draws::default();
+        let Some(rules) = &need.rules else { return draws };
+        let GroupRules { pulls, matched, .. } = &**rules;
+        let book = &self.facts.rules;
+        for pull in pulls.iter().filter(|pull| book.matches_any(pull.tracker)) {
+            let counter = book.counter(pull.tracker);
+            draws.own.extend(counter.map(|counter| (counter, pull.weight)));
+        }
+        let drawing = matched.iter().filter(|id| book.draws(**id));
+        draws.others.extend(drawing.filter_map(|id| book.counter(*id)));
+        draws
     }
 
     /// What draws a task to the machine in a row.
     #[must_use]
     pub fn draw(&self, need: &Need, row: usize) -> Draw {
-        let Some(rules) = &need.rules else { return Draw::default() };
-        let GroupRules { pulls, matched, .. } = &**rules;
-        let book = &self.facts.rules;
+        self.draws(need).at(row)
+    }
+}
+
+/// Where the tasks of a wished spread run. See [`View::wish`].
+#[derive(Clone, Copy, Debug)]
+pub struct WishCounts<'a>(Counter<'a>);
+
+impl WishCounts<'_> {
+    /// The domain of the machine in a row: equal numbers are equal domains. `None` if it has no
+    /// place at the spread's level.
+    #[must_use]
+    pub fn domain(&self, row: usize) -> Option<u32> {
+        self.0.domain(row)
+    }
+
+    /// How many of the tasks run in a domain, on machines that the spread lets count. Where each
+    /// machine is a domain, all do.
+    #[must_use]
+    pub fn count(&self, domain: u32) -> u32 {
+        self.0.count(domain).matched
+    }
+}
+
+/// What draws a task to machines. See [`View::draws`].
+#[derive(Clone, Debug, Default)]
+pub struct Draws<'a> {
+    own: SmallVec<[(Counter<'a>, i32); 4]>,
+    others: SmallVec<[Counter<'a>; 4]>,
+}
+
+impl Draws<'_> {
+    /// Whether nothing draws it anywhere.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.own.is_empty() && self.others.is_empty()
+    }
+
+    /// What draws it to the machine in a row.
+    #[must_use]
+    pub fn at(&self, row: usize) -> Draw {
         let mut draw = Draw::default();
-        for pull in pulls {
-            let count = book.count(pull.tracker, row).matched;
-            draw.own += i64::from(pull.weight) * i64::from(count);
+        for (counter, weight) in &self.own {
+            draw.own += i64::from(*weight) * i64::from(counter.count_at(row).matched);
         }
-        for id in matched.iter().filter(|id| book.draws(**id)) {
-            let count = book.count(*id, row);
+        for counter in &self.others {
+            let count = counter.count_at(row);
             draw.others += count.pull;
             draw.seekers += u64::from(count.seekers);
         }
@@ -92,5 +134,13 @@ impl Block<'_> {
         super::block::filter_bits(among, |lane| {
             self.view().judge_rules(need, family, self.first_row() + lane).is_ok()
         })
+    }
+
+    /// Of the machines in `among`, those where the tasks' required affinities to tasks are met.
+    #[must_use]
+    pub fn affinity_met(&self, need: &Need, among: u64) -> u64 {
+        let Some(rules) = &need.rules else { return among };
+        let book = &self.view().facts.rules;
+        super::block::filter_bits(among, |lane| book.affinity_met(rules, self.first_row() + lane))
     }
 }

@@ -88,7 +88,7 @@ pub(super) struct NoArguments {}
 #[serde(deny_unknown_fields, expecting = "a table")]
 pub(super) struct Resources {
     /// The kinds that count, each with a weight; the score is their weighted mean.
-    #[serde(default = "cpu_and_memory", deserialize_with = "different_kinds")]
+    #[serde(default = "cpu_and_memory", deserialize_with = "few_kinds")]
     #[schemars(length(min = 1, max = SCORED_KINDS_MAX))]
     kinds: Vec<KindWeight>,
 }
@@ -96,40 +96,42 @@ pub(super) struct Resources {
 /// A kind and how much it counts.
 #[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields, expecting = "a table such as { name = \"cpu\", weight = 1 }")]
-struct KindWeight {
+pub(super) struct KindWeight {
     /// The kind's name in the cell.
     name: KindName,
     /// How much it counts beside the others.
-    #[serde(default = "one", deserialize_with = "kind_weight")]
-    #[schemars(range(min = 1, max = KIND_WEIGHT_MAX))]
+    #[serde(default = "one", deserialize_with = "small_weight")]
+    #[schemars(range(min = 1, max = SMALL_WEIGHT_MAX))]
     weight: u32,
 }
 
-/// The largest weight of a kind. As in kube-scheduler: finer differences change no decision.
-const KIND_WEIGHT_MAX: u32 = 100;
+/// The largest weight inside a score. As in kube-scheduler: finer differences change no decision.
+const SMALL_WEIGHT_MAX: u32 = 100;
 
-fn one() -> u32 {
+pub(super) fn one() -> u32 {
     1
 }
 
-fn cpu_and_memory() -> Vec<KindWeight> {
+pub(super) fn cpu_and_memory() -> Vec<KindWeight> {
     ["cpu", "memory"].map(|name| KindWeight { name: KindName::unwritten(name), weight: 1 }).into()
 }
 
-fn kind_weight<'de, D: Deserializer<'de>>(from: D) -> Result<u32, D::Error> {
+/// Reads a weight inside a score.
+pub(super) fn small_weight<'de, D: Deserializer<'de>>(from: D) -> Result<u32, D::Error> {
     let weight = i64::deserialize(from)?;
-    let in_bounds = u32::try_from(weight).ok().filter(|w| (1..=KIND_WEIGHT_MAX).contains(w));
+    let in_bounds = u32::try_from(weight).ok().filter(|w| (1..=SMALL_WEIGHT_MAX).contains(w));
     in_bounds.ok_or_else(|| {
-        D::Error::custom(format!("is {weight}: the weight of a kind is 1 to {KIND_WEIGHT_MAX}"))
+        D::Error::custom(format!("is {weight}: here a weight is 1 to {SMALL_WEIGHT_MAX}"))
     })
 }
 
-fn different_kinds<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<KindWeight>, D::Error> {
+/// Reads kinds of which each is named once.
+pub(super) fn different_kinds<'de, D: Deserializer<'de>>(
+    from: D,
+) -> Result<Vec<KindWeight>, D::Error> {
     let kinds: Vec<KindWeight> = Vec::deserialize(from)?;
-    if !(1..=SCORED_KINDS_MAX).contains(&kinds.len()) {
-        let count = kinds.len();
-        let why = format!("names {count} kinds: a score is made of 1 to {SCORED_KINDS_MAX}");
-        return Err(D::Error::custom(why));
+    if kinds.is_empty() {
+        return Err(D::Error::custom("names no kind: a score is made of one at least"));
     }
     for (i, kind) in kinds.iter().enumerate() {
         let name = kind.name.name();
@@ -140,12 +142,38 @@ fn different_kinds<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<KindWeight>
     Ok(kinds)
 }
 
+/// The same, as many as a score of shares takes.
+fn few_kinds<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<KindWeight>, D::Error> {
+    let kinds = different_kinds(from)?;
+    if kinds.len() > SCORED_KINDS_MAX {
+        let count = kinds.len();
+        let why = format!("names {count} kinds: this score takes at most {SCORED_KINDS_MAX}");
+        return Err(D::Error::custom(why));
+    }
+    Ok(kinds)
+}
+
+impl KindWeight {
+    /// The name and the weight.
+    pub(super) fn named(&self) -> (String, u32) {
+        (self.name.name().to_owned(), self.weight)
+    }
+}
+
+/// The cell's kinds of these names, with their weights.
+pub(super) fn find_all(
+    named: &[KindWeight],
+    kinds: &Kinds,
+) -> Result<Vec<(KindId, u32)>, ArgumentError> {
+    let find = |(i, kind): (usize, &KindWeight)| {
+        Ok((kind.name.find(format!("kinds[{i}].name"), kinds)?, kind.weight))
+    };
+    named.iter().enumerate().map(find).collect()
+}
+
 impl Resources {
     /// The cell's kinds of these names, with their weights.
     pub(super) fn find(&self, kinds: &Kinds) -> Result<Vec<(KindId, u32)>, ArgumentError> {
-        let find = |(i, kind): (usize, &KindWeight)| {
-            Ok((kind.name.find(format!("kinds[{i}].name"), kinds)?, kind.weight))
-        };
-        self.kinds.iter().enumerate().map(find).collect()
+        find_all(&self.kinds, kinds)
     }
 }

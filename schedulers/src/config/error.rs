@@ -82,7 +82,7 @@ pub enum Fault {
     },
     /// Leave it out: the profile cannot do without.
     #[error(
-        "{name:?} is one of the cell's own filters and cannot be disabled: \
+        "{name:?} is a filter and cannot be disabled: \
          without it the scheduler would propose what the cell refuses"
     )]
     CannotBeDisabled {
@@ -90,12 +90,14 @@ pub enum Fault {
         name: String,
     },
     /// Leave it out of `disable`.
-    #[error("the base {:?} has no score {name:?}: there is nothing to disable", base.name())]
+    #[error("the base {:?} has no score {name:?}; it has: {has}", base.name())]
     NotInBase {
         /// The name in the file.
         name: String,
         /// The profile's base.
         base: Base,
+        /// The names of its scores.
+        has: String,
     },
     /// Name each plugin once at a point, whatever alias is used.
     #[error("{plugin:?} is named in line {line} already")]

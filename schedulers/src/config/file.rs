@@ -2,6 +2,7 @@
 
 use crate::profile::Profile;
 use crate::search::Search;
+use omega_core::Kinds;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde::de::IgnoredAny;
@@ -38,7 +39,8 @@ pub(super) struct ProfileTable {
     #[serde(default)]
     #[schemars(with = "Vec<String>")]
     pub(super) disable: Vec<Spanned<String>>,
-    /// Filters beside the cell's own, asked in this order after them.
+    /// Filters beside those of the base, asked in this order after them; one that the base has is
+    /// replaced.
     #[serde(default)]
     pub(super) filter: Vec<FilterTable>,
     /// Scores beside those of the base; one that the base has is replaced.
@@ -55,19 +57,27 @@ pub enum Base {
     Service,
     /// The ready-made profile for batch: packed, with all preferences.
     Batch,
+    /// The default profile of kube-scheduler: the same answers.
+    Kube,
     /// The cell's own filters alone: every machine that takes a task is as good as another.
     Empty,
 }
 
 impl Base {
-    /// The profile that it stands for.
+    /// The profile that it stands for, for a cell of these kinds.
     #[must_use]
-    pub fn profile(self) -> Profile {
+    pub fn profile(self, kinds: &Kinds) -> Profile {
         match self {
             Base::Service => Profile::service(),
             Base::Batch => Profile::batch(),
+            Base::Kube => Profile::kube(kinds),
             Base::Empty => Profile::first_fit(),
         }
+    }
+
+    /// The names of its scores, with their weights, whatever the cell.
+    pub(super) fn scores(self) -> Vec<(&'static str, i32)> {
+        self.profile(&Kinds::standard()).weights().collect()
     }
 
     /// Its name in files.
@@ -76,6 +86,7 @@ impl Base {
         match self {
             Base::Service => "service",
             Base::Batch => "batch",
+            Base::Kube => "kube",
             Base::Empty => "empty",
         }
     }

@@ -48,20 +48,21 @@
 //! let profiles = Profiles::parse(file, &registry)?;
 //! let web = profiles.get("web").expect("it is in the file");
 //! let profile = web.bind(&Kinds::standard())?;
-//! assert!(profile.scores().any(|(name, weight)| (name, weight) == ("snug", 2)));
+//! assert!(profile.weights().any(|(name, weight)| (name, weight) == ("snug", 2)));
 //!
 //! let typo = Profiles::parse(&file.replace("\"snug\"", "\"smug\""), &registry).unwrap_err();
 //! assert!(typo.to_string().starts_with("7:14: profile[0].score[0].plugin: there is no score"));
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! In reading order: `registry.rs`, `built_in.rs`, `arguments.rs`, `file.rs`, `parse.rs`,
+//! In reading order: `registry.rs`, `built_in.rs`, `kube.rs`, `arguments.rs`, `file.rs`, `parse.rs`,
 //! `profiles.rs`, `error.rs`, `schema.rs`. `docs/profiles.md` is for those who write files.
 
 mod arguments;
 mod built_in;
 mod error;
 mod file;
+mod kube;
 mod parse;
 mod profiles;
 mod registry;

@@ -61,9 +61,9 @@ impl<'a> Reader<'a> {
         for (index, FilterTable { plugin, .. }) in table.filter.iter().enumerate() {
             plugins.push(self.entry((Point::Filter, index), plugin, 0)?.1);
         }
-        let base = table.base.profile();
+        let base = table.base.scores();
         // Those of the base count too, whether they stay or not: they are small.
-        let mut sum = base.scores().map(|(_, weight)| weight).sum();
+        let mut sum = base.iter().map(|(_, weight)| weight).sum();
         let mut added = Vec::with_capacity(table.score.len());
         for (index, ScoreTable { plugin, weight, .. }) in table.score.iter().enumerate() {
             let weight = self.weight(index, weight.as_ref(), &mut sum)?;
@@ -71,7 +71,7 @@ impl<'a> Reader<'a> {
             added.push(name.to_owned());
             plugins.push(entry);
         }
-        without.extend(added.into_iter().filter(|name| base.scores().any(|(has, _)| has == name)));
+        without.extend(added.into_iter().filter(|name| base.iter().any(|(has, _)| has == name)));
         Ok(ProfileSpec {
             name: table.name.get_ref().clone(),
             place: self.source.place(table.name.span().start),
@@ -86,20 +86,22 @@ impl<'a> Reader<'a> {
 
     /// The scores of the base that are to be left out.
     fn disabled(&mut self, table: &ProfileTable) -> Result<Vec<String>, ConfigError> {
-        let base = table.base.profile();
+        let base = table.base.scores();
         let mut without = Vec::with_capacity(table.disable.len());
         for (index, spanned) in table.disable.iter().enumerate() {
             let at = (spanned.span(), format!("profile[{}].disable[{index}]", self.profile));
             let name = spanned.get_ref();
             let plugin = match self.registry.find(Point::Score, name) {
                 Some(plugin) => plugin,
-                None if self.registry.find(Point::Filter, name).is_some_and(is_always) => {
+                None if self.registry.find(Point::Filter, name).is_some() => {
                     return Err(self.error(at, Fault::CannotBeDisabled { name: name.clone() }));
                 }
                 None => return Err(self.error(at, self.unknown(Point::Score, name))),
             };
-            if !base.scores().any(|(has, _)| has == plugin.name()) {
-                let fault = Fault::NotInBase { name: name.clone(), base: table.base };
+            if !base.iter().any(|(has, _)| *has == plugin.name()) {
+                let has: Vec<&str> = base.iter().map(|(name, _)| *name).collect();
+                let has = if has.is_empty() { "none".to_owned() } else { has.join(", ") };
+                let fault = Fault::NotInBase { name: name.clone(), base: table.base, has };
                 return Err(self.error(at, fault));
             }
             self.name_once(plugin, at)?;

@@ -100,7 +100,7 @@ impl ProfileSpec {
     /// # Errors
     /// If the cell does not have what an argument names.
     pub fn bind(&self, kinds: &Kinds) -> Result<Profile, ConfigError> {
-        let mut profile = self.base.profile();
+        let mut profile = self.base.profile(kinds);
         for name in &self.without {
             profile = profile.without_score(name);
         }

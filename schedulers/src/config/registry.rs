@@ -3,6 +3,7 @@
 use super::arguments::ArgumentError;
 use crate::plugin::{Filter, Score};
 use crate::profile::Profile;
+use crate::relative::RelativeScore;
 use omega_core::Kinds;
 use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde::de::DeserializeOwned;
@@ -94,7 +95,7 @@ impl Plugin {
         A: DeserializeOwned + Send + Sync + 'static,
         F: Filter + 'static,
     {
-        let add = |profile: Profile, filter: F, _: i32| profile.with_filter(filter);
+        let add = |profile: Profile, filter: F, _: i32| profile.with_filter_replaced(filter);
         Plugin::new(Point::Filter, name.into(), make, add)
     }
 
@@ -108,6 +109,18 @@ impl Plugin {
         S: Score + 'static,
     {
         Plugin::new(Point::Score, name.into(), make, Profile::with_score)
+    }
+
+    /// A score that compares machines, as [`Plugin::filter`] is a filter.
+    pub fn relative<A, S>(
+        name: impl Into<String>,
+        make: impl Fn(&A, &Kinds) -> Result<S, ArgumentError> + Send + Sync + 'static,
+    ) -> Plugin
+    where
+        A: DeserializeOwned + Send + Sync + 'static,
+        S: RelativeScore + 'static,
+    {
+        Plugin::new(Point::Score, name.into(), make, Profile::with_relative)
     }
 
     /// A plugin of any sort: `add` is what puts it into a profile.

@@ -1,6 +1,6 @@
 //! Which machines a task must have, and which it would rather have.
 
-use crate::plugin::{Filter, Reads, SCORE_MAX, Score, Tasks, lanes};
+use crate::plugin::{Filter, Judged, Reads, SCORE_MAX, Score, Tasks, lanes};
 use omega_cellstate::{BLOCK, Block};
 
 /// Filter: the machine is the one that is named, and matches the required affinity.
@@ -23,6 +23,14 @@ impl Filter for MachineAffinity {
     fn filter(&self, tasks: &Tasks<'_>, block: Block<'_>, among: u64) -> u64 {
         let sets = tasks.need.affinity.into_iter().chain(tasks.need.machine);
         sets.fold(among, |word, set| word & block.set(set))
+    }
+
+    fn curable(&self, _: &Tasks<'_>, _: Block<'_>, _: u64) -> u64 {
+        0
+    }
+
+    fn judges(&self) -> Judged {
+        Judged::AFFINITY
     }
 }
 

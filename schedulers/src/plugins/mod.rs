@@ -4,14 +4,36 @@
 //! together they allow exactly what the judge allows, which a test compares.
 
 mod affinity;
+mod balanced_allocation;
+mod image_locality;
+mod inter_pod_affinity;
+mod node_affinity;
+mod node_name;
+mod node_ports;
+mod node_resources_fit;
+mod node_unschedulable;
+mod normalize;
+mod pod_topology_spread;
 mod resources;
 mod rules;
+mod taint_toleration;
 mod taints;
+mod usage;
 
 pub use affinity::{MachineAffinity, PreferredAffinity};
+pub use balanced_allocation::BalancedAllocation;
+pub use image_locality::ImageLocality;
+pub use inter_pod_affinity::{InterPodAffinity, Preferences};
+pub use node_affinity::NodeAffinity;
+pub use node_name::NodeName;
+pub use node_ports::NodePorts;
+pub use node_resources_fit::{FitArgs, NodeResourcesFit, ShapePoint, Strategy};
+pub use node_unschedulable::NodeUnschedulable;
+pub use pod_topology_spread::PodTopologySpread;
 pub use resources::{
     Balanced, LeastAllocated, MostAllocated, PackedCards, ResourcesFit, SCORED_KINDS_MAX,
     Schedulable,
 };
-pub use rules::{SpreadWishes, TaskRules};
+pub use rules::{SpreadWishes, TaskLimits, TaskRules};
+pub use taint_toleration::TaintToleration;
 pub use taints::{AvoidMarked, Taints};

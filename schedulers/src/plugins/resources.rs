@@ -1,10 +1,11 @@
 //! Room: whether a task fits, and what is left when it does.
 
-use crate::plugin::{Filter, Reads, SCORE_MAX, Score, Tasks, lanes};
-use omega_cellstate::{BLOCK, Block, FEW, LeftShare};
+use crate::plugin::{Filter, Judged, Reads, SCORE_MAX, Score, Tasks, lanes};
+use omega_cellstate::{BLOCK, Block, FEW, LeftShare, View};
 use omega_core::KindId;
 use omega_core::limits::{CARD_MILLI, CARDS_MAX};
 use pulp::Arch;
+use smallvec::SmallVec;
 
 /// Filter: the machine takes tasks.
 #[derive(Clone, Copy, Debug, Default)]
@@ -21,6 +22,14 @@ impl Filter for Schedulable {
 
     fn filter(&self, _tasks: &Tasks<'_>, block: Block<'_>, among: u64) -> u64 {
         among & block.schedulable()
+    }
+
+    fn curable(&self, _: &Tasks<'_>, _: Block<'_>, _: u64) -> u64 {
+        0
+    }
+
+    fn judges(&self) -> Judged {
+        Judged::STATUS
     }
 }
 
@@ -41,6 +50,34 @@ impl Filter for ResourcesFit {
         let room = block.fits_among(&tasks.need.request, among);
         if tasks.need.cards.is_none() { room } else { block.cards_fit(tasks.need, room) }
     }
+
+    fn curable(&self, tasks: &Tasks<'_>, block: Block<'_>, refused: u64) -> u64 {
+        could_fit(tasks, block, refused)
+    }
+
+    fn judges(&self) -> Judged {
+        Judged::ROOM
+    }
+}
+
+/// The kind of which each task takes one: how many tasks a machine may have, whatever they are.
+const TASKS_KIND: &str = "pods";
+
+/// Of some machines, those that could hold a task if they were empty. How many tasks a machine may
+/// have is not held against it, as Kubernetes does not.
+pub(super) fn could_fit(tasks: &Tasks<'_>, block: Block<'_>, among: u64) -> u64 {
+    let counted = tasks.view.kinds().by_name(TASKS_KIND);
+    let requests = tasks.group.request.iter().filter(|(kind, _)| Some(*kind) != counted);
+    let requests: SmallVec<[_; 8]> = requests.collect();
+    let cards = tasks.need.cards.map_or(0, |cards| cards.count);
+    let mut could = 0;
+    for lane in lanes(among) {
+        let Some(machine) = block.machine(lane) else { continue };
+        let holds = |(kind, amount): &(KindId, u64)| *amount <= machine.claimable(*kind);
+        let fits = cards <= machine.cards && requests.iter().all(holds);
+        could |= u64::from(fits) << lane;
+    }
+    could
 }
 
 /// Of how many kinds a score may be the mean: as many as there is a loop for.
@@ -182,8 +219,8 @@ impl Score for LeastAllocated {
         Reads::AMOUNTS | Reads::DESCRIPTION
     }
 
-    fn shares(&self) -> &[KindId] {
-        &self.0.kinds
+    fn keep(&self, view: &mut View) {
+        self.0.kinds.iter().for_each(|kind| view.keep_inverse(*kind));
     }
 
     fn score(&self, tasks: &Tasks<'_>, block: Block<'_>, among: u64, scores: &mut [i32; BLOCK]) {
@@ -218,8 +255,8 @@ impl Score for MostAllocated {
         Reads::AMOUNTS | Reads::DESCRIPTION
     }
 
-    fn shares(&self) -> &[KindId] {
-        &self.0.kinds
+    fn keep(&self, view: &mut View) {
+        self.0.kinds.iter().for_each(|kind| view.keep_inverse(*kind));
     }
 
     fn score(&self, tasks: &Tasks<'_>, block: Block<'_>, among: u64, scores: &mut [i32; BLOCK]) {
@@ -274,8 +311,9 @@ impl Score for Balanced {
         Reads::AMOUNTS | Reads::DESCRIPTION
     }
 
-    fn shares(&self) -> &[KindId] {
-        &[KindId::CPU, KindId::MEMORY]
+    fn keep(&self, view: &mut View) {
+        view.keep_inverse(KindId::CPU);
+        view.keep_inverse(KindId::MEMORY);
     }
 
     fn score(&self, tasks: &Tasks<'_>, block: Block<'_>, _: u64, scores: &mut [i32; BLOCK]) {

@@ -1,7 +1,9 @@
 //! Rules about other tasks: anti-affinity, affinity, spread, shares, ports.
 
-use crate::plugin::{Filter, Reads, SCORE_MAX, Score, Tasks, lanes};
-use omega_cellstate::{BLOCK, Block};
+use crate::plugin::{Filter, Judged, Reads, SCORE_MAX, Score, Tasks, lanes};
+use omega_cellstate::{BLOCK, Block, RuleFamily, WishCounts};
+use omega_core::Reason;
+use smallvec::SmallVec;
 
 /// Filter: no rule about other tasks, of this task or of one that runs, forbids the machine.
 #[derive(Clone, Copy, Debug, Default)]
@@ -23,6 +25,61 @@ impl Filter for TaskRules {
     fn filter(&self, tasks: &Tasks<'_>, block: Block<'_>, among: u64) -> u64 {
         block.rules_allow(tasks.need, among)
     }
+
+    /// Where a place or a neighbour is missing, fewer tasks do not help.
+    fn curable(&self, tasks: &Tasks<'_>, block: Block<'_>, refused: u64) -> u64 {
+        let near = block.affinity_met(tasks.need, refused);
+        let families = [RuleFamily::Spread, RuleFamily::Limits];
+        let lacking = families.map(|family| lacks_place(tasks, block, family, near));
+        near & !lacking[0] & !lacking[1]
+    }
+
+    fn judges(&self) -> Judged {
+        Judged::RULES
+    }
+}
+
+/// Filter: the machine's domains hold less than the most that they may hold. It is the part of
+/// [`TaskRules`] that Kubernetes does not have.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct TaskLimits;
+
+impl Filter for TaskLimits {
+    fn name(&self) -> &'static str {
+        "task_limits"
+    }
+
+    fn reads(&self) -> Reads {
+        Reads::DESCRIPTION | Reads::OTHER_MACHINES
+    }
+
+    fn applies(&self, tasks: &Tasks<'_>) -> bool {
+        tasks.view.family_concerns(tasks.need, RuleFamily::Limits)
+    }
+
+    fn filter(&self, tasks: &Tasks<'_>, block: Block<'_>, among: u64) -> u64 {
+        block.family_allows(tasks.need, RuleFamily::Limits, among)
+    }
+
+    fn curable(&self, tasks: &Tasks<'_>, block: Block<'_>, refused: u64) -> u64 {
+        refused & !lacks_place(tasks, block, RuleFamily::Limits, refused)
+    }
+
+    fn judges(&self) -> Judged {
+        Judged::LIMITS
+    }
+}
+
+/// Of the machines in `among`, those that a family refuses first for want of a place at a level.
+pub(super) fn lacks_place(
+    tasks: &Tasks<'_>,
+    block: Block<'_>,
+    family: RuleFamily,
+    among: u64,
+) -> u64 {
+    let reason = |lane| tasks.view.judge_rules(tasks.need, family, block.first_row() + lane);
+    let lacking = lanes(among).filter(|lane| reason(*lane) == Err(Reason::NoDomain));
+    lacking.fold(0, |word, lane| word | 1 << lane)
 }
 
 /// Score: the fewer tasks of the wished spread are in the machine's domains, the better.
@@ -43,10 +100,12 @@ impl Score for SpreadWishes {
     }
 
     fn score(&self, tasks: &Tasks<'_>, block: Block<'_>, among: u64, scores: &mut [i32; BLOCK]) {
+        let wishes = tasks.need.wishes().iter().filter_map(|wish| tasks.view.wish(wish));
+        let wishes: SmallVec<[_; 4]> = wishes.collect();
         for lane in lanes(among) {
             let row = block.first_row() + lane;
-            let counts = tasks.need.wishes().iter().map(|wish| tasks.view.wish_count(wish, row));
-            let count: u32 = counts.map(Option::unwrap_or_default).sum();
+            let count = |wish: &WishCounts<'_>| wish.domain(row).map_or(0, |at| wish.count(at));
+            let count: u32 = wishes.iter().map(count).sum();
             scores[lane] = SCORE_MAX / (1 + count.min(SCORE_MAX as u32 - 1) as i32);
         }
     }

@@ -1,6 +1,6 @@
 //! Taints: machines that keep tasks off, or ask them to stay away.
 
-use crate::plugin::{Filter, Reads, SCORE_MAX, Score, Tasks};
+use crate::plugin::{Filter, Judged, Reads, SCORE_MAX, Score, Tasks};
 use omega_cellstate::{BLOCK, Block};
 
 /// Filter: the task tolerates every taint that keeps tasks off.
@@ -22,6 +22,14 @@ impl Filter for Taints {
 
     fn filter(&self, tasks: &Tasks<'_>, block: Block<'_>, among: u64) -> u64 {
         among & block.set(tasks.need.tolerated)
+    }
+
+    fn curable(&self, _: &Tasks<'_>, _: Block<'_>, _: u64) -> u64 {
+        0
+    }
+
+    fn judges(&self) -> Judged {
+        Judged::TAINTS
     }
 }
 

@@ -211,6 +211,10 @@ impl Twin {
 
     /// Whether a machine counts for a spread.
     pub(super) fn counts(&self, of: Member<'_>, spread: &Spread, row: usize) -> bool {
+        let wished = spread.when == WhenUnsatisfiable::ScheduleAnyway;
+        if wished && spread.level == TopologyLevel::Machine {
+            return self.rows[row].machine.is_some();
+        }
         let rules = &of.job.spec.groups[of.group].rules.tasks;
         let mut levels = rules.iter().filter_map(|rule| match rule {
             TaskRule::Spread(other) if other.when == spread.when => Some(&other.level),

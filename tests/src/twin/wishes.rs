@@ -46,7 +46,7 @@ impl Twin {
         (own, others, seekers)
     }
 
-    /// The domain in which a machine counts for a spread of a group, and how many tasks are there.
+    /// The domain of a machine for a spread of a group, and how many tasks count there.
     #[must_use]
     pub fn spread_place(
         &self,
@@ -55,7 +55,7 @@ impl Twin {
         row: usize,
     ) -> Option<(String, usize)> {
         let of = Member { id, job: self.jobs.get(&id)?, group };
-        let domain = self.domain(row, &spread.level).filter(|_| self.counts(of, spread, row))?;
+        let domain = self.domain(row, &spread.level)?;
         let count = self.spread_count(of, spread, &domain);
         Some((domain, count))
     }

@@ -1,0 +1,133 @@
+//! What a view keeps ready for plugins, beyond what the judge needs.
+//!
+//! A plugin says once what its scores read; then the view keeps it true with every sync, and a
+//! decision reads a column or a word instead of a description.
+
+use super::{BLOCK, Block, View};
+use crate::machines::claimable_of;
+use crate::sets::{SetId, SetKey};
+use omega_core::{KindId, Kinds, Machine, MachineSelector, Overcommit, TaintEffect, Text};
+
+/// Capacities are kept up to this, the largest integer that a plugin turns into a float by its bits
+/// alone. Only overcommit of a pebibyte can exceed it.
+const CAPACITY_MAX: i64 = (1 << 52) - 1;
+
+/// What the machines of a set have in common that a plugin asks for.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum MachineSet {
+    /// They match one of these selectors.
+    Matching(Vec<MachineSelector>),
+    /// They have a taint of this key and effect, whatever its value.
+    Tainted(Text, TaintEffect),
+}
+
+impl From<MachineSet> for SetKey {
+    fn from(set: MachineSet) -> SetKey {
+        match set {
+            MachineSet::Matching(selectors) => SetKey::Match(selectors),
+            MachineSet::Tainted(key, effect) => SetKey::Tainted(key, effect),
+        }
+    }
+}
+
+/// See the head of the file.
+#[derive(Debug, Default)]
+pub(super) struct Kept {
+    /// By kind: what the machine in each row may give, or nothing if nobody reads it.
+    capacities: Vec<Option<Vec<i64>>>,
+    sets: Vec<(MachineSet, SetId)>,
+    /// The most that a machine may be overcommitted.
+    overcommit_max: Overcommit,
+}
+
+impl Kept {
+    /// Makes room for so many rows.
+    pub(super) fn grow(&mut self, rows: usize) {
+        for column in self.capacities.iter_mut().flatten() {
+            column.resize(rows.next_multiple_of(BLOCK), 0);
+        }
+    }
+
+    /// Notes that a machine came, changed or went.
+    pub(super) fn set_machine(&mut self, row: usize, machine: Option<&Machine>, kinds: &Kinds) {
+        for (kind, column) in (0..).map(KindId).zip(&mut self.capacities) {
+            if let Some(column) = column {
+                column[row] = capacity(machine, (kinds, &self.overcommit_max), kind);
+            }
+        }
+    }
+}
+
+fn capacity(
+    machine: Option<&Machine>,
+    (kinds, overcommit_max): (&Kinds, &Overcommit),
+    kind: KindId,
+) -> i64 {
+    let claimable = |machine| claimable_of(machine, kinds, overcommit_max, kind);
+    machine.map_or(0, claimable).min(CAPACITY_MAX)
+}
+
+impl View {
+    /// Has a column of a kind's capacities ready, which exact scores read. A kind that the cell
+    /// does not have is none of any machine.
+    pub fn keep_capacity(&mut self, kind: KindId) {
+        let known = self.kept.capacities.len();
+        self.kept.capacities.resize(known.max(kind.index() + 1), None);
+        if self.kept.capacities[kind.index()].is_none() {
+            self.kept.capacities[kind.index()] = Some(self.capacities(kind));
+        }
+    }
+
+    /// What the machine in each row may give of a kind.
+    fn capacities(&self, kind: KindId) -> Vec<i64> {
+        let rows = self.rows().next_multiple_of(BLOCK);
+        let bounds = (&self.kinds, &self.kept.overcommit_max);
+        let of = |row| capacity(self.machine(row).map(|machine| &**machine), bounds, kind);
+        (0..rows).map(of).collect()
+    }
+
+    /// Takes note of the cell's policy; if it changed, every capacity may have.
+    pub(super) fn keep_policy(&mut self, overcommit_max: &Overcommit) {
+        if self.kept.overcommit_max == *overcommit_max {
+            return;
+        }
+        self.kept.overcommit_max = overcommit_max.clone();
+        for kind in (0..self.kept.capacities.len() as u8).map(KindId) {
+            if self.kept.capacities[kind.index()].is_some() {
+                self.kept.capacities[kind.index()] = Some(self.capacities(kind));
+            }
+        }
+    }
+
+    /// Has a set of machines ready, for ever.
+    pub fn keep_set(&mut self, set: &MachineSet) {
+        if self.kept_set(set).is_none() {
+            let id = self.facts.sets.acquire(set.clone().into(), &self.facts.machines);
+            self.kept.sets.push((set.clone(), id));
+        }
+    }
+
+    /// A set that is kept; `None` unless [`View::keep_set`] was called.
+    #[must_use]
+    pub fn kept_set(&self, set: &MachineSet) -> Option<SetId> {
+        self.kept.sets.iter().find(|(known, _)| known == set).map(|(_, id)| *id)
+    }
+
+    /// Makes what is kept anew, of machines that were all forgotten.
+    pub(super) fn keep_again(&mut self) {
+        self.kept.capacities.iter_mut().flatten().for_each(Vec::clear);
+        for (set, id) in &mut self.kept.sets {
+            *id = self.facts.sets.acquire(set.clone().into(), &self.facts.machines);
+        }
+    }
+}
+
+impl<'a> Block<'a> {
+    /// What each machine may give of a kind, overcommit included; `None` unless
+    /// [`View::keep_capacity`] was called.
+    #[must_use]
+    pub fn capacity(&self, kind: KindId) -> Option<&'a [i64; BLOCK]> {
+        let column = self.view().kept.capacities.get(kind.index())?.as_ref()?;
+        column[self.first_row()..].first_chunk()
+    }
+}

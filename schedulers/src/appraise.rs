@@ -1,0 +1,203 @@
+//! A full account of one decision: what every plugin says about every machine.
+//!
+//! It looks at all machines and asks every plugin, so it is for people, tools and tests, not for
+//! the scheduling loop. What it says is what a full search decides by.
+
+use crate::plugin::{Filter, Score, Tasks, lanes};
+use crate::profile::Profile;
+use crate::rank::write_raw;
+use crate::relative::{Feasible, RelativeScore, Stance};
+use crate::search::tasks;
+use omega_cellstate::{BLOCK, GroupRef, View};
+
+/// One decision, machine by machine.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Appraisal {
+    /// Machines that some filter refuses, ascending by row.
+    pub refused: Vec<Refusal>,
+    /// The rows of the others, ascending. All that follows is in this order.
+    pub feasible: Vec<u32>,
+    /// What each score of the profile says about the feasible machines.
+    pub scores: Vec<ScoreAccount>,
+    /// The weighted sum for each feasible machine.
+    pub totals: Vec<i64>,
+    /// The rows of the machines with the highest sum, ascending.
+    pub best: Vec<u32>,
+}
+
+/// A machine that a filter refuses.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Refusal {
+    /// Its row.
+    pub row: u32,
+    /// The name of the first filter that refuses it, in the order of the profile.
+    pub filter: &'static str,
+    /// Whether fewer tasks on the machine could change that filter's mind.
+    pub curable: bool,
+}
+
+/// What one score says about the feasible machines.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ScoreAccount {
+    /// The score's name.
+    pub name: &'static str,
+    /// How much it counts.
+    pub weight: i32,
+    /// Its values; `None` if it has nothing to say about these tasks.
+    pub columns: Option<ScoreColumns>,
+}
+
+/// The values of one score, in the order of the feasible machines.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ScoreColumns {
+    /// Before the comparison with the other machines. A score that makes none has its scores here.
+    pub raw: Vec<i64>,
+    /// From 0 to [`crate::SCORE_MAX`].
+    pub scores: Vec<i64>,
+}
+
+impl ScoreAccount {
+    /// What the score adds to each machine's total; nothing if it was silent.
+    pub fn weighted(&self) -> impl Iterator<Item = i64> + '_ {
+        let scores = self.columns.iter().flat_map(|columns| &columns.scores);
+        scores.map(|score| i64::from(self.weight) * score)
+    }
+}
+
+/// Accounts for the decision about one task of a group.
+#[must_use]
+pub fn appraise(view: &View, profile: &Profile, group: GroupRef) -> Appraisal {
+    let filters: Vec<_> = profile.filters().collect();
+    let (refused, words) = sift(view, &filters, group);
+    let feasible = rows(&words);
+    let local = profile.scores().map(|(score, weight)| {
+        let columns = local_columns(score, &tasks(view, group), &words);
+        ScoreAccount { name: score.name(), weight, columns }
+    });
+    let relative = profile.relative_scores().map(|(score, weight)| {
+        let columns = relative_columns(score, &tasks(view, group), &words);
+        ScoreAccount { name: score.name(), weight, columns }
+    });
+    let scores: Vec<_> = local.chain(relative).collect();
+    let mut totals = vec![0; feasible.len()];
+    for score in &scores {
+        totals.iter_mut().zip(score.weighted()).for_each(|(total, score)| *total += score);
+    }
+    let most = totals.iter().max();
+    let best = feasible.iter().zip(&totals).filter(|(_, total)| Some(*total) == most);
+    let best = best.map(|(row, _)| *row).collect();
+    Appraisal { refused, feasible, scores, totals, best }
+}
+
+/// The machines that one filter alone refuses, ascending by row.
+#[must_use]
+pub fn appraise_filter(view: &View, filter: &dyn Filter, group: GroupRef) -> Vec<Refusal> {
+    sift(view, &[filter], group).0
+}
+
+/// What one score alone says about these rows, which are taken as the feasible machines. `None` if
+/// it has nothing to say.
+#[must_use]
+pub fn appraise_score(
+    view: &View,
+    score: &dyn Score,
+    group: GroupRef,
+    rows: &[u32],
+) -> Option<ScoreColumns> {
+    local_columns(score, &tasks(view, group), &words_of(view, rows))
+}
+
+/// The same for a relative score.
+#[must_use]
+pub fn appraise_relative(
+    view: &View,
+    score: &dyn RelativeScore,
+    group: GroupRef,
+    rows: &[u32],
+) -> Option<ScoreColumns> {
+    relative_columns(score, &tasks(view, group), &words_of(view, rows))
+}
+
+/// Asks filters about every machine: what the first of them refuses, and what is left.
+fn sift(view: &View, filters: &[&dyn Filter], group: GroupRef) -> (Vec<Refusal>, Vec<(u32, u64)>) {
+    let tasks = tasks(view, group);
+    let active = filters.iter().filter(|filter| filter.applies(&tasks));
+    let active: Vec<_> = active.collect();
+    let mut refused = Vec::new();
+    let mut words = Vec::new();
+    for index in 0..view.blocks() {
+        let block = view.block(index);
+        let present = block.present();
+        let mut word = present;
+        for filter in &active {
+            let allowed = filter.filter(&tasks, block, word) & word;
+            let gone = word & !allowed;
+            let curable = if gone == 0 { 0 } else { filter.curable(&tasks, block, gone) };
+            refused.extend(lanes(gone).map(|lane| Refusal {
+                row: (block.first_row() + lane) as u32,
+                filter: filter.name(),
+                curable: curable >> lane & 1 == 1,
+            }));
+            word = allowed;
+        }
+        if word != 0 {
+            words.push((index as u32, word));
+        }
+    }
+    refused.sort_by_key(|refusal| refusal.row);
+    (refused, words)
+}
+
+/// The rows of feasible machines.
+fn rows(words: &[(u32, u64)]) -> Vec<u32> {
+    let row = |block: u32, lane: usize| block * BLOCK as u32 + lane as u32;
+    let of_block = |(block, word): &(u32, u64)| {
+        let block = *block;
+        lanes(*word).map(move |lane| row(block, lane))
+    };
+    words.iter().flat_map(of_block).collect()
+}
+
+/// Rows as words, of machines that are there.
+fn words_of(view: &View, rows: &[u32]) -> Vec<(u32, u64)> {
+    let mut words = vec![0u64; view.blocks()];
+    for row in rows.iter().filter(|row| view.machine(**row as usize).is_some()) {
+        words[*row as usize / BLOCK] |= 1 << (*row as usize % BLOCK);
+    }
+    let words = (0..).zip(words);
+    words.filter(|(_, word)| *word != 0).collect()
+}
+
+fn local_columns(
+    score: &dyn Score,
+    tasks: &Tasks<'_>,
+    words: &[(u32, u64)],
+) -> Option<ScoreColumns> {
+    if !score.applies(tasks) {
+        return None;
+    }
+    let mut values = Vec::new();
+    for (block, among) in Feasible::new(tasks.view, words).blocks() {
+        let mut column = [0; BLOCK];
+        score.score(tasks, block, among, &mut column);
+        values.extend(lanes(among).map(|lane| i64::from(column[lane])));
+    }
+    Some(ScoreColumns { raw: values.clone(), scores: values })
+}
+
+fn relative_columns(
+    score: &dyn RelativeScore,
+    tasks: &Tasks<'_>,
+    words: &[(u32, u64)],
+) -> Option<ScoreColumns> {
+    let feasible = Feasible::new(tasks.view, words);
+    if score.applies(tasks) == Stance::Silent {
+        return None;
+    }
+    let ranking = score.prepare(*tasks, feasible)?;
+    let mut raw = Vec::new();
+    write_raw(&*ranking, feasible, &mut raw);
+    let mut scores = vec![0; raw.len()];
+    ranking.normalize(&raw, &mut scores);
+    Some(ScoreColumns { raw, scores: scores.into_iter().map(i64::from).collect() })
+}

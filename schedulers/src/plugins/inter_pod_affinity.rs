@@ -1,0 +1,113 @@
+//! Near some tasks, far from others. (Kubernetes' InterPodAffinity.)
+
+use super::normalize::POINT;
+use crate::plugin::{Filter, Judged, Reads, Tasks, lanes};
+use crate::relative::{Feasible, Ranking, RelativeScore, Stance};
+use omega_cellstate::{BLOCK, Block, Draws, RuleFamily};
+use omega_core::TaskRule;
+
+/// Filter: required affinities and anti-affinities hold, those of tasks that run too. Score: the
+/// more preferences speak for a machine, those of tasks that run too, the better.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct InterPodAffinity {
+    /// What it counts that a task on the machine requires this one near it, 0 to 100.
+    pub required_weight: u32,
+    /// Whether the score has nothing to say about tasks that have no preference of their own.
+    /// (Kubernetes' `ignorePreferredTermsOfExistingPods`.)
+    pub preferences: Preferences,
+}
+
+/// Whose preferences count.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Preferences {
+    /// Those of the task, and of tasks that run.
+    #[default]
+    Everyones,
+    /// The same, but only for tasks that have preferences of their own.
+    OfThosePreferring,
+}
+
+impl Default for InterPodAffinity {
+    fn default() -> InterPodAffinity {
+        InterPodAffinity { required_weight: 1, preferences: Preferences::Everyones }
+    }
+}
+
+impl Filter for InterPodAffinity {
+    fn name(&self) -> &'static str {
+        "inter_pod_affinity"
+    }
+
+    fn reads(&self) -> Reads {
+        Reads::DESCRIPTION | Reads::OTHER_MACHINES
+    }
+
+    fn applies(&self, tasks: &Tasks<'_>) -> bool {
+        tasks.view.family_concerns(tasks.need, RuleFamily::Neighbours)
+    }
+
+    fn filter(&self, tasks: &Tasks<'_>, block: Block<'_>, among: u64) -> u64 {
+        block.family_allows(tasks.need, RuleFamily::Neighbours, among)
+    }
+
+    /// Where a task that must be near is not, fewer tasks do not help.
+    fn curable(&self, tasks: &Tasks<'_>, block: Block<'_>, refused: u64) -> u64 {
+        block.affinity_met(tasks.need, refused)
+    }
+
+    fn judges(&self) -> Judged {
+        Judged::NEIGHBOURS
+    }
+}
+
+impl RelativeScore for InterPodAffinity {
+    fn name(&self) -> &'static str {
+        "inter_pod_affinity"
+    }
+
+    fn reads(&self) -> Reads {
+        Reads::DESCRIPTION | Reads::OTHER_MACHINES
+    }
+
+    fn applies(&self, tasks: &Tasks<'_>) -> Stance {
+        let prefers = |rule: &TaskRule| matches!(rule, TaskRule::Prefer { .. });
+        let ignores = self.preferences == Preferences::OfThosePreferring
+            && !tasks.group.rules.tasks.iter().any(prefers);
+        // The first of these tasks may draw the second, even if nothing draws the first.
+        let drawn = tasks.need.draws() || !tasks.view.draws(tasks.need).is_empty();
+        if drawn && !ignores { Stance::Ranks } else { Stance::Silent }
+    }
+
+    fn prepare<'a>(&'a self, tasks: Tasks<'a>, _: Feasible<'a>) -> Option<Box<dyn Ranking + 'a>> {
+        let draws = tasks.view.draws(tasks.need);
+        let required_weight = i64::from(self.required_weight);
+        (!draws.is_empty()).then(|| Box::new(Pull { draws, required_weight }) as Box<dyn Ranking>)
+    }
+}
+
+/// What draws the tasks to machines.
+struct Pull<'a> {
+    draws: Draws<'a>,
+    required_weight: i64,
+}
+
+impl Ranking for Pull<'_> {
+    fn raw(&self, block: Block<'_>, among: u64, raw: &mut [i64; BLOCK]) {
+        for lane in lanes(among) {
+            let draw = self.draws.at(block.first_row() + lane);
+            raw[lane] = draw.own + draw.others + self.required_weight * draw.seekers as i64;
+        }
+    }
+
+    /// The least is worth nothing, the most everything.
+    fn normalize(&self, raw: &[i64], scores: &mut [i32]) {
+        let least = raw.iter().copied().min().unwrap_or(0);
+        let range = raw.iter().copied().max().unwrap_or(0) - least;
+        for (score, raw) in scores.iter_mut().zip(raw) {
+            // In doubles and in this order, as Kubernetes does it: the quotient is rounded before
+            // it is a whole number of points.
+            let part = (raw - least) as f64 / range.max(1) as f64;
+            *score = (100.0 * part) as i32 * POINT;
+        }
+    }
+}

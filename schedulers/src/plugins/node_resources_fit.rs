@@ -1,0 +1,298 @@
+//! Room, and how full a machine would be. (Kubernetes' NodeResourcesFit.)
+//!
+//! Unlike the scores in `resources.rs`, which work in fractions, this one gives the very integers
+//! that Kubernetes gives.
+
+use super::normalize::POINT;
+use super::resources::{ResourcesFit, could_fit};
+use super::usage::{Amount, Resource, Usage, percent};
+use crate::plugin::{Filter, Judged, Reads, Score, Tasks, lanes};
+use omega_cellstate::{BLOCK, Block, FEW, View};
+use omega_core::Kinds;
+use pulp::Arch;
+use smallvec::SmallVec;
+
+/// A weight counts as no more than this, which is also the most that Kubernetes allows.
+const WEIGHT_MAX: u32 = 100;
+
+/// What a user may say about [`NodeResourcesFit`]. The default is that of Kubernetes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FitArgs {
+    /// Names of kinds that the filter does not look at.
+    pub ignored: Vec<String>,
+    /// The same for all kinds with this before the `/` in their names.
+    pub ignored_groups: Vec<String>,
+    /// How full machines are best.
+    pub strategy: Strategy,
+    /// Names of the kinds that the score looks at, each with its weight, 1 to 100.
+    pub resources: Vec<(String, u32)>,
+}
+
+impl Default for FitArgs {
+    fn default() -> FitArgs {
+        FitArgs {
+            ignored: Vec::new(),
+            ignored_groups: Vec::new(),
+            strategy: Strategy::LeastAllocated,
+            resources: vec![("cpu".to_owned(), 1), ("memory".to_owned(), 1)],
+        }
+    }
+}
+
+/// How full machines are best.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Strategy {
+    /// The emptier the better.
+    LeastAllocated,
+    /// The fuller the better.
+    MostAllocated,
+    /// As these points say, with straight lines between them, and level before and after. They are
+    /// ascending by their percentage.
+    RequestedToCapacityRatio(Vec<ShapePoint>),
+}
+
+/// A point of [`Strategy::RequestedToCapacityRatio`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ShapePoint {
+    /// How much of a kind is in use, in percent.
+    pub percent: u8,
+    /// What that is worth, 0 to 10.
+    pub score: u8,
+}
+
+/// Filter: the machine has what the task requests of every kind, and the cards. Score: how full it
+/// would be, by a [`Strategy`].
+///
+/// Kinds that the filter ignores are still judged by the cell: a profile adds the filter for that.
+/// Leave them out of the cell if they are not to count.
+#[derive(Clone, Debug)]
+pub struct NodeResourcesFit {
+    /// By kind: whether the filter ignores it. Empty if it ignores none.
+    ignored: SmallVec<[bool; 16]>,
+    prefer: Prefer,
+    resources: Vec<(Resource, i32)>,
+}
+
+/// A strategy, made ready.
+#[derive(Clone, Debug)]
+enum Prefer {
+    Empty,
+    Full,
+    /// The points for each percentage in use.
+    Shape(Box<[i32; 101]>),
+}
+
+impl NodeResourcesFit {
+    /// For a cell of these kinds. Kinds that the cell does not have do not count.
+    #[must_use]
+    pub fn new(args: &FitArgs, kinds: &Kinds) -> NodeResourcesFit {
+        let group = |name: &str| name.split_once('/').map(|(group, _)| group.to_owned());
+        let is_ignored = |name: &str| {
+            args.ignored.iter().any(|ignored| ignored == name)
+                || group(name).is_some_and(|group| args.ignored_groups.contains(&group))
+        };
+        let ignored: SmallVec<[bool; 16]> =
+            kinds.iter().map(|(_, kind)| is_ignored(&kind.name)).collect();
+        let resources = args.resources.iter().filter_map(|(name, weight)| {
+            let resource = Resource::named(name, Amount::Nominal, kinds)?;
+            Some((resource, (*weight).min(WEIGHT_MAX) as i32))
+        });
+        NodeResourcesFit {
+            ignored: if ignored.contains(&true) { ignored } else { SmallVec::new() },
+            prefer: Prefer::of(&args.strategy),
+            resources: resources.collect(),
+        }
+    }
+
+    /// The request without the kinds that are ignored.
+    fn request(&self, tasks: &Tasks<'_>) -> SmallVec<[i64; 16]> {
+        let all = tasks.need.request.iter().zip(&self.ignored);
+        all.map(|(amount, ignored)| if *ignored { 0 } else { *amount }).collect()
+    }
+}
+
+impl Prefer {
+    fn of(strategy: &Strategy) -> Prefer {
+        match strategy {
+            Strategy::LeastAllocated => Prefer::Empty,
+            Strategy::MostAllocated => Prefer::Full,
+            Strategy::RequestedToCapacityRatio(points) => {
+                Prefer::Shape(Box::new(std::array::from_fn(|percent| {
+                    shape(points, percent as i32)
+                })))
+            }
+        }
+    }
+}
+
+/// What a percentage in use is worth, 0 to 100.
+fn shape(points: &[ShapePoint], percent: i32) -> i32 {
+    let place = |point: &ShapePoint| (i32::from(point.percent), i32::from(point.score) * 10);
+    let after = points.iter().position(|point| percent <= i32::from(point.percent));
+    match (after, points.last()) {
+        (_, None) => 0,
+        (None, Some(last)) => place(last).1,
+        (Some(0), _) => place(&points[0]).1,
+        (Some(after), _) => {
+            let ((x0, y0), (x1, y1)) = (place(&points[after - 1]), place(&points[after]));
+            y0 + (y1 - y0) * (percent - x0) / (x1 - x0)
+        }
+    }
+}
+
+impl Filter for NodeResourcesFit {
+    fn name(&self) -> &'static str {
+        "node_resources_fit"
+    }
+
+    fn reads(&self) -> Reads {
+        Reads::AMOUNTS
+    }
+
+    fn filter(&self, tasks: &Tasks<'_>, block: Block<'_>, among: u64) -> u64 {
+        match self.ignored.is_empty() {
+            true => ResourcesFit.filter(tasks, block, among),
+            false => {
+                let room = block.fits_among(&self.request(tasks), among);
+                block.cards_fit(tasks.need, room)
+            }
+        }
+    }
+
+    fn curable(&self, tasks: &Tasks<'_>, block: Block<'_>, refused: u64) -> u64 {
+        could_fit(tasks, block, refused)
+    }
+
+    fn judges(&self) -> Judged {
+        if self.ignored.is_empty() { Judged::ROOM } else { Judged::NOTHING }
+    }
+}
+
+impl Score for NodeResourcesFit {
+    fn name(&self) -> &'static str {
+        "node_resources_fit"
+    }
+
+    fn reads(&self) -> Reads {
+        Reads::AMOUNTS | Reads::DESCRIPTION
+    }
+
+    fn keep(&self, view: &mut View) {
+        self.resources.iter().for_each(|(resource, _)| resource.keep(view));
+    }
+
+    fn score(&self, tasks: &Tasks<'_>, block: Block<'_>, among: u64, scores: &mut [i32; BLOCK]) {
+        let usages = self.resources.iter().filter_map(|(resource, weight)| {
+            resource.usage(tasks, block).map(|usage| (usage, *weight))
+        });
+        let usages: SmallVec<[_; 4]> = usages.collect();
+        match &self.prefer {
+            Prefer::Empty => average_all::<true>(&usages, among, scores),
+            Prefer::Full => average_all::<false>(&usages, among, scores),
+            Prefer::Shape(worth) => {
+                lanes(among).for_each(|lane| scores[lane] = worth_of(&usages, worth, lane));
+            }
+        }
+    }
+}
+
+/// The percentage of a kind that is left (`LEFT`) or in use; 0 where the machine has none.
+#[inline(always)]
+fn share<const LEFT: bool>(usage: &Usage<'_>, lane: usize) -> (i32, i32) {
+    let capacity = usage.capacity[lane];
+    let used = usage.with(lane);
+    let part = if LEFT { capacity - used } else { used };
+    let has = i32::from(capacity > 0);
+    (percent(part, capacity) as i32 * has, has)
+}
+
+/// The average of the kinds' percentages, rounded down, in points.
+#[inline(always)]
+fn average(sum: i32, weight: i32) -> i32 {
+    // Both are small: 16 kinds that weigh 100 sum up to 160,000, so that half a unit more keeps the
+    // quotient clear of the next integer below, whatever the rounding of a single float.
+    let quotient = (sum as f32 + 0.5) / weight.max(1) as f32;
+    let floor = (quotient - 0.5 + 8_388_608.0).to_bits() & 0x007f_ffff;
+    floor as i32 * POINT * i32::from(weight > 0)
+}
+
+/// Writes the averages of a block.
+fn average_all<const LEFT: bool>(
+    usages: &[(Usage<'_>, i32)],
+    among: u64,
+    scores: &mut [i32; BLOCK],
+) {
+    if among.count_ones() <= FEW {
+        for lane in lanes(among) {
+            let shares = usages.iter().map(|(usage, weight)| (share::<LEFT>(usage, lane), *weight));
+            let (sum, weights) =
+                shares.fold((0, 0), |(sum, all), ((s, has), w)| (sum + w * s, all + w * has));
+            scores[lane] = average(sum, weights);
+        }
+        return;
+    }
+    let mut sums = Sums { sums: [0; BLOCK], weights: [0; BLOCK] };
+    for (usage, weight) in usages {
+        let add = Add::<LEFT> { usage: *usage, weight: *weight, into: &mut sums };
+        Arch::new().dispatch(add);
+    }
+    Arch::new().dispatch(Average { sums: &sums, scores });
+}
+
+/// Of each machine of a block, the weighted sum of percentages, and the weights in it.
+struct Sums {
+    sums: [i32; BLOCK],
+    weights: [i32; BLOCK],
+}
+
+/// Adds one kind to the sums, in full vectors.
+struct Add<'a, const LEFT: bool> {
+    usage: Usage<'a>,
+    weight: i32,
+    into: &'a mut Sums,
+}
+
+impl<const LEFT: bool> pulp::NullaryFnOnce for Add<'_, LEFT> {
+    type Output = ();
+
+    #[inline(always)]
+    fn call(self) {
+        let Add { usage, weight, into } = self;
+        for lane in 0..BLOCK {
+            let (share, has) = share::<LEFT>(&usage, lane);
+            into.sums[lane] += weight * share;
+            into.weights[lane] += weight * has;
+        }
+    }
+}
+
+/// Divides the sums, in full vectors.
+struct Average<'a> {
+    sums: &'a Sums,
+    scores: &'a mut [i32; BLOCK],
+}
+
+impl pulp::NullaryFnOnce for Average<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn call(self) {
+        for lane in 0..BLOCK {
+            self.scores[lane] = average(self.sums.sums[lane], self.sums.weights[lane]);
+        }
+    }
+}
+
+/// The average of what the percentages in use are worth, rounded to the nearest; kinds that are
+/// worth nothing do not count.
+fn worth_of(usages: &[(Usage<'_>, i32)], worth: &[i32; 101], lane: usize) -> i32 {
+    let (mut sum, mut weights) = (0, 0);
+    for (usage, weight) in usages.iter().filter(|(usage, _)| usage.capacity[lane] > 0) {
+        let worth = worth[share::<false>(usage, lane).0 as usize];
+        if worth > 0 {
+            sum += weight * worth;
+            weights += weight;
+        }
+    }
+    if weights == 0 { 0 } else { (2 * sum + weights) / (2 * weights) * POINT }
+}

@@ -1,0 +1,63 @@
+//! Machines that take no tasks at all. (Kubernetes' NodeUnschedulable.)
+
+use crate::plugin::{Filter, Judged, Reads, Tasks};
+use omega_cellstate::{Block, MachineSet, View};
+use omega_core::{Taint, TaintEffect};
+
+/// The taint by which a machine of a Kubernetes cluster says that it is closed to new tasks.
+const CLOSED: &str = "node.kubernetes.io/unschedulable";
+
+/// Filter: the machine takes tasks, or these tolerate that it is closed to others.
+///
+/// A machine that drains takes nobody's. One that only has the taint takes those that tolerate it.
+#[derive(Clone, Debug)]
+pub struct NodeUnschedulable {
+    closed: MachineSet,
+    taint: Taint,
+}
+
+impl Default for NodeUnschedulable {
+    fn default() -> NodeUnschedulable {
+        let effect = TaintEffect::NoSchedule;
+        NodeUnschedulable {
+            closed: MachineSet::Tainted(CLOSED.into(), effect),
+            taint: Taint { key: CLOSED.into(), value: "".into(), effect },
+        }
+    }
+}
+
+impl Filter for NodeUnschedulable {
+    fn name(&self) -> &'static str {
+        "node_unschedulable"
+    }
+
+    fn reads(&self) -> Reads {
+        Reads::DESCRIPTION
+    }
+
+    fn filter(&self, tasks: &Tasks<'_>, block: Block<'_>, among: u64) -> u64 {
+        let open = among & block.schedulable();
+        if !tasks.view.any_tainted() {
+            return open;
+        }
+        let closed = tasks.view.kept_set(&self.closed).map_or(0, |set| block.set(set));
+        let mut tolerations = tasks.group.rules.tolerations.iter();
+        match open & closed {
+            0 => open,
+            _ if tolerations.any(|toleration| toleration.covers(&self.taint)) => open,
+            _ => open & !closed,
+        }
+    }
+
+    fn curable(&self, _: &Tasks<'_>, _: Block<'_>, _: u64) -> u64 {
+        0
+    }
+
+    fn judges(&self) -> Judged {
+        Judged::STATUS
+    }
+
+    fn keep(&self, view: &mut View) {
+        view.keep_set(&self.closed);
+    }
+}

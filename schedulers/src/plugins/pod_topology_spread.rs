@@ -1,0 +1,171 @@
+//! Tasks spread over the domains of a topology. (Kubernetes' PodTopologySpread.)
+//!
+//! A required spread is a filter, which counts as the cell's judge does. A wished one is a score:
+//! the more tasks of it run in a machine's domain the worse, and a task in one of many domains
+//! weighs more than one in one of few, by the logarithm of their number.
+
+use super::normalize::POINT;
+use super::rules::lacks_place;
+use crate::plugin::{Filter, Judged, Reads, Tasks, lanes};
+use crate::relative::{Feasible, Ranking, RelativeScore, Stance};
+use omega_cellstate::{BLOCK, Block, RuleFamily, SpreadWish, WishCounts};
+use smallvec::SmallVec;
+
+/// See the head of the file.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct PodTopologySpread;
+
+impl Filter for PodTopologySpread {
+    fn name(&self) -> &'static str {
+        "pod_topology_spread"
+    }
+
+    fn reads(&self) -> Reads {
+        Reads::DESCRIPTION | Reads::OTHER_MACHINES
+    }
+
+    fn applies(&self, tasks: &Tasks<'_>) -> bool {
+        tasks.view.family_concerns(tasks.need, RuleFamily::Spread)
+    }
+
+    fn filter(&self, tasks: &Tasks<'_>, block: Block<'_>, among: u64) -> u64 {
+        block.family_allows(tasks.need, RuleFamily::Spread, among)
+    }
+
+    fn curable(&self, tasks: &Tasks<'_>, block: Block<'_>, refused: u64) -> u64 {
+        refused & !lacks_place(tasks, block, RuleFamily::Spread, refused)
+    }
+
+    fn judges(&self) -> Judged {
+        Judged::SPREAD
+    }
+}
+
+impl RelativeScore for PodTopologySpread {
+    fn name(&self) -> &'static str {
+        "pod_topology_spread"
+    }
+
+    fn reads(&self) -> Reads {
+        Reads::DESCRIPTION | Reads::OTHER_MACHINES
+    }
+
+    fn applies(&self, tasks: &Tasks<'_>) -> Stance {
+        if tasks.need.wishes().is_empty() { Stance::Silent } else { Stance::Ranks }
+    }
+
+    fn prepare<'a>(
+        &'a self,
+        tasks: Tasks<'a>,
+        feasible: Feasible<'a>,
+    ) -> Option<Box<dyn Ranking + 'a>> {
+        let wishes = tasks.need.wishes().iter();
+        let wishes = wishes.filter_map(|wish| Some((*wish, tasks.view.wish(wish)?)));
+        let wishes: SmallVec<[_; 4]> = wishes.collect();
+        let placed = feasible.blocks().map(|(block, among)| placed(&wishes, block, among));
+        let placed: Vec<u64> = placed.collect();
+        let spreads = wishes.iter().map(|(wish, counts)| Spread {
+            counts: *counts,
+            skew_free: f64::from(wish.skew_max) - 1.0,
+            weight: weight(wish, counts, feasible, &placed),
+        });
+        Some(Box::new(Spreads { feasible, spreads: spreads.collect(), placed }))
+    }
+}
+
+/// Of feasible machines, those that have a place at the level of each wish: the others do not take
+/// part.
+fn placed(wishes: &[(SpreadWish, WishCounts<'_>)], block: Block<'_>, among: u64) -> u64 {
+    let has_place = |lane: usize| {
+        let row = block.first_row() + lane;
+        wishes.iter().all(|(_, counts)| counts.domain(row).is_some())
+    };
+    lanes(among).filter(|lane| has_place(*lane)).fold(0, |word, lane| word | 1 << lane)
+}
+
+/// What one task in a domain counts: more where there are more domains. The logarithm is that of a
+/// library and not of the platform, so that it is the same everywhere.
+fn weight(
+    wish: &SpreadWish,
+    counts: &WishCounts<'_>,
+    feasible: Feasible<'_>,
+    placed: &[u64],
+) -> f64 {
+    let domains = match wish.by_machine {
+        true => placed.iter().map(|word| word.count_ones() as usize).sum(),
+        false => domains(counts, feasible, placed),
+    };
+    libm::log((domains + 2) as f64)
+}
+
+/// In how many domains the machines that take part are.
+fn domains(counts: &WishCounts<'_>, feasible: Feasible<'_>, placed: &[u64]) -> usize {
+    let mut seen: Vec<u64> = Vec::new();
+    for ((block, _), word) in feasible.blocks().zip(placed) {
+        for lane in lanes(*word) {
+            let domain = counts.domain(block.first_row() + lane).unwrap_or_default() as usize;
+            if seen.len() <= domain / 64 {
+                seen.resize(domain / 64 + 1, 0);
+            }
+            seen[domain / 64] |= 1 << (domain % 64);
+        }
+    }
+    seen.iter().map(|word| word.count_ones() as usize).sum()
+}
+
+/// One wish in a decision.
+struct Spread<'a> {
+    counts: WishCounts<'a>,
+    /// How many tasks a domain may have more than another without harm.
+    skew_free: f64,
+    weight: f64,
+}
+
+/// All wishes in a decision.
+struct Spreads<'a> {
+    feasible: Feasible<'a>,
+    spreads: SmallVec<[Spread<'a>; 4]>,
+    /// By feasible block: the machines that take part.
+    placed: Vec<u64>,
+}
+
+impl Spreads<'_> {
+    /// Whether each feasible machine takes part, in their order.
+    fn takes_part(&self) -> impl Iterator<Item = bool> + '_ {
+        let blocks = self.feasible.blocks().zip(&self.placed);
+        blocks
+            .flat_map(|((_, among), placed)| lanes(among).map(move |lane| placed >> lane & 1 == 1))
+    }
+}
+
+impl Ranking for Spreads<'_> {
+    fn raw(&self, block: Block<'_>, among: u64, raw: &mut [i64; BLOCK]) {
+        for lane in lanes(among) {
+            let row = block.first_row() + lane;
+            let mut sum = 0.0;
+            let mut takes_part = true;
+            for spread in &self.spreads {
+                let Some(domain) = spread.counts.domain(row) else {
+                    takes_part = false;
+                    break;
+                };
+                sum += f64::from(spread.counts.count(domain)) * spread.weight + spread.skew_free;
+            }
+            raw[lane] = if takes_part { libm::round(sum) as i64 } else { 0 };
+        }
+    }
+
+    fn normalize(&self, raw: &[i64], scores: &mut [i32]) {
+        let taking_part = || raw.iter().zip(self.takes_part()).filter(|(_, part)| *part);
+        let least = taking_part().map(|(raw, _)| *raw).min().unwrap_or(0);
+        let most = taking_part().map(|(raw, _)| *raw).max().unwrap_or(0);
+        for ((score, raw), takes_part) in scores.iter_mut().zip(raw).zip(self.takes_part()) {
+            let points = match (takes_part, most) {
+                (false, _) => 0,
+                (true, 0) => 100,
+                (true, most) => 100 * (most + least - raw) / most,
+            };
+            *score = points as i32 * POINT;
+        }
+    }
+}

@@ -1,0 +1,147 @@
+//! How much of a kind is in use, and exact shares of it.
+//!
+//! Kubernetes scores in integers that it divides and rounds down; answers that are to equal its own
+//! need the same quotients. Vector units divide no integers, so the quotient comes from a division
+//! of doubles, which is off by one at most, and the remainder tells which way.
+
+use crate::plugin::Tasks;
+use omega_cellstate::{BLOCK, Block, View};
+use omega_core::{KindId, Kinds};
+
+/// After the name of a kind, names the kind of what tasks count for in scores where it is more
+/// than they claim: Kubernetes reckons with 100 thousandths of a core and 200 MiB for a container
+/// that asks for none. Machines have as much of it as fits any task.
+const NOMINAL: &str = " (nominal)";
+
+/// Kinds of which a task that requests none still has its machine judged by the share in use.
+const ALWAYS: [&str; 4] = ["cpu", "memory", "ephemeral-storage", "disk"];
+
+/// The kind that counts tasks; it is no matter of scores.
+const COUNTED: &str = "pods";
+
+/// Which of its amounts a task counts for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Amount {
+    /// What it claims.
+    Claimed,
+    /// What it is reckoned with, if the cell has such a kind, else what it claims.
+    Nominal,
+}
+
+/// A kind whose use counts in a score.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Resource {
+    /// The kind whose capacity counts.
+    kind: KindId,
+    /// The kind that is in use.
+    used: KindId,
+    /// Whether it counts for tasks that request none of it.
+    always: bool,
+}
+
+impl Resource {
+    /// The kind of this name; `None` if the cell has none that counts in scores.
+    pub(super) fn named(name: &str, amount: Amount, kinds: &Kinds) -> Option<Resource> {
+        let kind = kinds.by_name(name).filter(|_| name != COUNTED)?;
+        let nominal = match amount {
+            Amount::Claimed => None,
+            Amount::Nominal => kinds.by_name(&format!("{name}{NOMINAL}")),
+        };
+        Some(Resource { kind, used: nominal.unwrap_or(kind), always: ALWAYS.contains(&name) })
+    }
+
+    /// Has the view keep what [`Resource::usage`] reads.
+    pub(super) fn keep(self, view: &mut View) {
+        view.keep_capacity(self.kind);
+        view.keep_capacity(self.used);
+    }
+
+    /// What a task counts for.
+    pub(super) fn request(self, tasks: &Tasks<'_>) -> i64 {
+        tasks.need.request.get(self.used.index()).copied().unwrap_or(0)
+    }
+
+    /// The use of the kind on the machines of a block; `None` if it does not count for these tasks.
+    pub(super) fn usage<'a>(self, tasks: &Tasks<'_>, block: Block<'a>) -> Option<Usage<'a>> {
+        let request = self.request(tasks);
+        if request == 0 && !self.always {
+            return None;
+        }
+        let (capacity, of) = (block.capacity(self.kind), block.capacity(self.used));
+        debug_assert!(capacity.is_some() && of.is_some(), "the profile was prepared for the view");
+        Some(Usage { capacity: capacity?, of: of?, free: block.free(self.used), request })
+    }
+}
+
+/// The use of a kind on the machines of a block, and by one task more.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Usage<'a> {
+    pub(super) capacity: &'a [i64; BLOCK],
+    of: &'a [i64; BLOCK],
+    free: &'a [i64; BLOCK],
+    pub(super) request: i64,
+}
+
+impl Usage<'_> {
+    /// What is in use on the machine in a lane, without the task: from 0 to its capacity.
+    #[inline(always)]
+    pub(super) fn without(&self, lane: usize) -> i64 {
+        (self.of[lane] - self.free[lane]).clamp(0, self.capacity[lane])
+    }
+
+    /// The same with the task.
+    #[inline(always)]
+    pub(super) fn with(&self, lane: usize) -> i64 {
+        (self.of[lane] - self.free[lane] + self.request).clamp(0, self.capacity[lane])
+    }
+}
+
+/// 2^52: next to it the low bits of a double are its whole part.
+const TWO_TO_52: f64 = 4_503_599_627_370_496.0;
+
+/// An amount from 0 to below 2^52 as a double, by its bits alone: a conversion of 64-bit integers
+/// is not compiled to vectors on older processors.
+#[inline(always)]
+pub(super) fn double(amount: i64) -> f64 {
+    f64::from_bits(amount as u64 | TWO_TO_52.to_bits()) - TWO_TO_52
+}
+
+/// `100 * part / whole`, rounded down, where `part` is at most `whole` and that below 2^52. Any
+/// number where `whole` is 0.
+#[inline(always)]
+pub(super) fn percent(part: i64, whole: i64) -> i64 {
+    let near = double(part) / double(whole) * 100.0 + TWO_TO_52;
+    let near = (near.to_bits() & 0xff) as i64;
+    let rest = part * 100 - near * whole;
+    near + i64::from(rest >= whole) - i64::from(rest < 0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn percent_is_the_integer_quotient(whole in 1i64..1 << 52, part in any::<i64>(), k in 0i64..=100) {
+            let part = part.rem_euclid(whole + 1);
+            prop_assert_eq!(percent(part, whole), part * 100 / whole);
+            // Next to a quotient without a rest.
+            let exact = whole / 100 * k;
+            for part in [exact - 1, exact, exact + 1] {
+                let part = part.clamp(0, whole);
+                prop_assert_eq!(percent(part, whole), part * 100 / whole);
+            }
+        }
+    }
+
+    #[test]
+    fn percent_is_right_at_the_ends() {
+        for whole in [1, 2, 3, 99, 100, 101, (1 << 50) - 1, 1 << 50, (1 << 52) - 1] {
+            for part in [0, 1, whole / 2, whole - 1, whole] {
+                let part = part.min(whole);
+                assert_eq!(percent(part, whole), part * 100 / whole, "{part} of {whole}");
+            }
+        }
+    }
+}

@@ -1,0 +1,85 @@
+//! Adds relative scores to the machines that a search has found.
+//!
+//! For a single task that is all. For many identical tasks, the raw values are kept: where they
+//! depend on descriptions alone, a claim changes them nowhere, and what they are worth changes
+//! only when a machine has filled up and so left the comparison.
+
+use crate::plugin::{Tasks, lanes};
+use crate::profile::Active;
+use crate::relative::{Feasible, Ranking};
+use omega_cellstate::BLOCK;
+
+/// The relative scores of the feasible machines of one decision. Buffers are reused.
+#[derive(Debug, Default)]
+pub(crate) struct Standings {
+    /// By relative score: the raw value of each machine; none where it had nothing to say.
+    raw: Vec<Vec<i64>>,
+    /// Of each machine, the weighted sum of all relative scores.
+    total: Vec<i32>,
+    scores: Vec<i32>,
+}
+
+impl Standings {
+    /// Ranks feasible machines. [`Standings::total`] has the result, in their order.
+    pub(crate) fn rank(&mut self, tasks: &Tasks<'_>, active: &Active<'_>, words: &[(u32, u64)]) {
+        self.raw.iter_mut().for_each(Vec::clear);
+        self.raw.resize_with(active.relative().len(), Vec::new);
+        self.total_again(tasks, active, words);
+    }
+
+    /// The same with the raw values that are known.
+    fn total_again(&mut self, tasks: &Tasks<'_>, active: &Active<'_>, words: &[(u32, u64)]) {
+        let feasible = Feasible::new(tasks.view, words);
+        let Standings { raw, total, scores } = self;
+        let count = feasible.count();
+        total.clear();
+        total.resize(count, 0);
+        scores.resize(count, 0);
+        for ((score, weight), raw) in active.relative().iter().zip(raw) {
+            let Some(ranking) = score.prepare(*tasks, feasible) else { continue };
+            if raw.is_empty() {
+                write_raw(&*ranking, feasible, raw);
+            }
+            ranking.normalize(raw, scores);
+            for (total, score) in total.iter_mut().zip(&*scores) {
+                *total += weight * score;
+            }
+        }
+    }
+
+    /// Of each machine, the weighted sum of all relative scores.
+    pub(crate) fn total(&self) -> &[i32] {
+        &self.total
+    }
+
+    /// Leaves out one machine, by its position, and ranks the others, which are in `words`. Each
+    /// of the scores must read descriptions alone. The answer is the sums of the others before.
+    pub(crate) fn leave_out(
+        &mut self,
+        position: usize,
+        (tasks, active): (&Tasks<'_>, &Active<'_>),
+        words: &[(u32, u64)],
+    ) -> Vec<i32> {
+        for raw in self.raw.iter_mut().filter(|raw| !raw.is_empty()) {
+            raw.remove(position);
+        }
+        let mut before = std::mem::take(&mut self.total);
+        before.remove(position);
+        self.total_again(tasks, active, words);
+        before
+    }
+
+    /// Forgets the last decision.
+    pub(crate) fn clear(&mut self) {
+        self.total.clear();
+    }
+}
+
+/// Appends the raw value of each feasible machine.
+pub(crate) fn write_raw(ranking: &dyn Ranking, feasible: Feasible<'_>, raw: &mut Vec<i64>) {
+    for (block, among) in feasible.blocks() {
+        let mut column = [0; BLOCK];
+        ranking.raw(block, among, &mut column);
+        raw.extend(lanes(among).map(|lane| column[lane]));
+    }
+}

@@ -1,0 +1,93 @@
+//! Scores that compare: how well tasks would run on a machine, beside the others that may take them.
+//!
+//! A [`crate::Score`] looks at one machine. A score such as "the most of the wished labels" means
+//! something only beside the best that there is, so it is asked in three steps:
+//!
+//! ```text
+//!  applies: what is known without looking  ─▶  nothing, the same for all, or a ranking
+//!  prepare: all feasible machines          ─▶  a Ranking: what this decision needs
+//!  raw:     a block at a time              ─▶  any integers
+//!  normalize: the raw values together      ─▶  0 to SCORE_MAX
+//! ```
+//!
+//! A search that has no ranking to ask scores while it looks; with one it first collects the
+//! feasible machines. The state of a decision is what `prepare` returns, typed by the plugin:
+//! there is no map of strings to look it up in, and nothing to allocate for each machine.
+
+use crate::plugin::{Reads, Tasks};
+use omega_cellstate::{BLOCK, Block, View};
+
+/// What a relative score has to say about some tasks, before any machine was looked at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stance {
+    /// Nothing: it does not count.
+    Silent,
+    /// Whatever machines are feasible, all of them get this.
+    Same(i32),
+    /// It must see them.
+    Ranks,
+}
+
+/// A score relative to the other feasible machines.
+///
+/// It may rely on what [`crate::Filter`] may rely on. It is asked once per decision, and again
+/// where a decision is about many tasks and a machine has filled up.
+pub trait RelativeScore: Send + Sync {
+    /// A short name in snake case, for profiles.
+    fn name(&self) -> &'static str;
+
+    /// What the raw values depend on. Where it is no more than [`Reads::DESCRIPTION`], identical
+    /// tasks are placed together; else each has a search of its own.
+    fn reads(&self) -> Reads;
+
+    /// What is known without looking at machines.
+    fn applies(&self, _tasks: &Tasks<'_>) -> Stance {
+        Stance::Ranks
+    }
+
+    /// Has the view keep ready what it reads (see [`crate::Profile::prepare`]).
+    fn keep(&self, _view: &mut View) {}
+
+    /// Looks at all feasible machines. `None` if it has nothing to say after all.
+    fn prepare<'a>(
+        &'a self,
+        tasks: Tasks<'a>,
+        feasible: Feasible<'a>,
+    ) -> Option<Box<dyn Ranking + 'a>>;
+}
+
+/// A relative score's part in one decision.
+pub trait Ranking {
+    /// Writes the raw value of each machine in `among`, which are feasible; what it writes
+    /// elsewhere does not count.
+    fn raw(&self, block: Block<'_>, among: u64, raw: &mut [i64; BLOCK]);
+
+    /// Turns the raw values of all feasible machines, in their order, into scores from 0 to
+    /// [`crate::SCORE_MAX`].
+    fn normalize(&self, raw: &[i64], scores: &mut [i32]);
+}
+
+/// Machines that passed all filters, by blocks.
+#[derive(Clone, Copy, Debug)]
+pub struct Feasible<'a> {
+    view: &'a View,
+    words: &'a [(u32, u64)],
+}
+
+impl<'a> Feasible<'a> {
+    /// Of a view, the machines of these blocks that these words name.
+    pub(crate) fn new(view: &'a View, words: &'a [(u32, u64)]) -> Feasible<'a> {
+        Feasible { view, words }
+    }
+
+    /// How many there are.
+    #[must_use]
+    pub fn count(&self) -> usize {
+        self.words.iter().map(|(_, word)| word.count_ones() as usize).sum()
+    }
+
+    /// Each block that has any, with a bit for each of them; each block once.
+    pub fn blocks(self) -> impl Iterator<Item = (Block<'a>, u64)> {
+        self.words.iter().map(move |(block, word)| (self.view.block(*block as usize), *word))
+    }
+}
