@@ -1,5 +1,6 @@
-//! Workloads, runs over them, and what is measured.
+//! Workloads, runs over them, what is measured, and replays of another scheduler's answers.
 
+pub mod oracle;
 pub mod report;
 pub mod run;
 pub mod workload;

@@ -266,7 +266,11 @@ fn counting(group: &TaskGroup, spread: &Spread) -> Option<SetKey> {
     let affinity = rules.affinity.required.clone().filter(|_| spread.honors_affinity);
     let mut tolerations = spread.honors_taints.then(|| rules.tolerations.clone());
     tolerations.iter_mut().for_each(|tolerations| tolerations.sort());
-    if keys.len() <= 1 && affinity.is_none() && tolerations.is_none() {
+    let own = match &spread.level {
+        TopologyLevel::Label(key) => Some(key),
+        TopologyLevel::Machine => None,
+    };
+    if keys.iter().all(|key| Some(key) == own) && affinity.is_none() && tolerations.is_none() {
         // A machine without a place at its own level counts nowhere anyway.
         return None;
     }

@@ -22,8 +22,6 @@ pub(crate) enum SetKey {
     Tolerated(Vec<Toleration>),
     /// Every taint of theirs that asks tasks to stay away is covered by one of these tolerations.
     Unmarked(Vec<Toleration>),
-    /// They have a taint of this key and effect.
-    Tainted(Text, TaintEffect),
     /// Those on which a spread counts: they have labels of all these keys, match one of these
     /// selectors, and these tolerations cover their taints, as far as those are given.
     Counting {
@@ -31,6 +29,8 @@ pub(crate) enum SetKey {
         affinity: Option<Vec<MachineSelector>>,
         tolerations: Option<Vec<Toleration>>,
     },
+    /// They have a taint of this key and effect.
+    Tainted(Text, TaintEffect),
 }
 
 impl SetKey {

@@ -57,6 +57,7 @@ pub mod profile;
 pub mod queue;
 mod rank;
 pub mod relative;
+mod reuse;
 pub mod scheduler;
 pub mod search;
 mod turns;

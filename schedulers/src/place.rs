@@ -13,6 +13,7 @@
 //! leaves the comparison, so then the heap is made anew.
 
 use crate::profile::{Active, Profile};
+use crate::reuse::Reuse;
 use crate::search::{Candidate, Candidates, Home, Request, Search, search, tasks};
 use omega_cellstate::{BLOCK, GroupRef, View};
 use omega_core::TaskId;
@@ -30,11 +31,14 @@ pub struct Placement {
     pub near_best: u32,
     /// Where to look first.
     pub home: Home,
+    /// Whether single tasks find their best machine among what earlier searches knew. Only for a
+    /// [`Placer`] that always has the same profile and view.
+    pub reuse: bool,
 }
 
 impl Default for Placement {
     fn default() -> Placement {
-        Placement { search: Search::Adaptive, near_best: 1, home: Home::EVERYWHERE }
+        Placement { search: Search::Adaptive, near_best: 1, home: Home::EVERYWHERE, reuse: false }
     }
 }
 
@@ -44,6 +48,7 @@ pub struct Placer {
     candidates: Candidates,
     heap: BinaryHeap<Candidate>,
     best: Vec<Candidate>,
+    reuse: Reuse,
 }
 
 impl Placer {
@@ -63,7 +68,7 @@ impl Placer {
             Request { profile, group, search: how.search, tasks: tasks.len(), home: how.home };
         if tasks.len() == 1 || self.depends_on_others(view, profile, group) {
             let one = Request { tasks: 1, ..request };
-            let placed = |task: &&TaskId| self.place_one(view, one, (**task, how.near_best), rng);
+            let placed = |task: &&TaskId| self.place_one(view, one, (**task, how), rng);
             return tasks.iter().take_while(placed).count();
         }
         search(view, request, rng, &mut self.candidates);
@@ -81,24 +86,39 @@ impl Placer {
         &mut self,
         view: &mut View,
         request: Request<'_>,
-        (task, near_best): (TaskId, u32),
+        (task, how): (TaskId, Placement),
         rng: &mut impl Rng,
     ) -> bool {
+        let known = match how.reuse && how.near_best <= 1 {
+            true => self.reuse.best(view, request, rng),
+            false => None,
+        };
+        let best = known.unwrap_or_else(|| self.choose(view, request, how.near_best, rng));
+        let Some(best) = best else { return false };
+        let machine = view.machine_id(best.row as usize);
+        let claimed = view.claim(task, machine, request.group);
+        debug_assert!(claimed.is_ok(), "the filters allowed what the judge refuses: {claimed:?}");
+        claimed.is_ok()
+    }
+
+    /// Searches, and chooses among the best that were found.
+    fn choose(
+        &mut self,
+        view: &mut View,
+        request: Request<'_>,
+        near_best: u32,
+        rng: &mut impl Rng,
+    ) -> Option<Candidate> {
         search(view, request, rng, &mut self.candidates);
         let found = &mut self.candidates.found;
-        let best = match near_best as usize {
+        match near_best as usize {
             0 | 1 => found.iter().max().copied(),
             near if found.len() <= near => pick(found, rng),
             near => {
                 found.select_nth_unstable_by(near - 1, |a, b| b.cmp(a));
                 pick(&found[..near], rng)
             }
-        };
-        let Some(best) = best else { return false };
-        let machine = view.machine_id(best.row as usize);
-        let claimed = view.claim(task, machine, request.group);
-        debug_assert!(claimed.is_ok(), "the filters allowed what the judge refuses: {claimed:?}");
-        claimed.is_ok()
+        }
     }
 
     /// Makes the heap of the best `count` of `self.best`.

@@ -39,6 +39,8 @@ impl Reads {
     pub const LOAD: Reads = Reads(4);
     /// What runs elsewhere: a claim on one machine changes the answer for others.
     pub const OTHER_MACHINES: Reads = Reads(8);
+    /// What the job is, beyond the description of the tasks: its name, tenant, precedence.
+    pub const JOB: Reads = Reads(16);
 
     /// Whether all of `other` is read.
     #[must_use]
@@ -223,9 +225,9 @@ pub trait MachineScore: Send + Sync {
 #[derive(Clone, Copy, Debug)]
 pub struct PerMachine<T>(pub T);
 
-/// What a plugin in the per-machine form may have looked at: all of its machine.
+/// What a plugin in the per-machine form may have looked at: all of its machine, and the job.
 fn all_of_the_machine() -> Reads {
-    Reads::DESCRIPTION | Reads::AMOUNTS | Reads::LOAD
+    Reads::DESCRIPTION | Reads::AMOUNTS | Reads::LOAD | Reads::JOB
 }
 
 impl<T: MachineFilter> Filter for PerMachine<T> {

@@ -304,6 +304,14 @@ impl<'a> Active<'a> {
         }
     }
 
+    /// Whether some plugin's answer depends on these facts.
+    #[must_use]
+    pub fn reads(&self, facts: Reads) -> bool {
+        self.filters.iter().any(|filter| filter.reads().includes(facts))
+            || self.scores.iter().any(|(score, _)| score.reads().includes(facts))
+            || self.relative.iter().any(|(score, _)| score.reads().includes(facts))
+    }
+
     /// Whether a claim may change what is said about other machines than its own, so that each of
     /// several tasks needs a search of its own. A relative score may only compare descriptions.
     #[must_use]

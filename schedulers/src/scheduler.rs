@@ -96,7 +96,7 @@ impl Settings {
     /// home in the cell, so that they seldom meet.
     #[must_use]
     pub fn worker(name: &str, index: u32, of: u32) -> Settings {
-        let placement = Placement { home: Home { index, of }, ..Placement::default() };
+        let placement = Placement { home: Home { index, of }, reuse: true, ..Placement::default() };
         Settings {
             name: format!("{name}-{index}").into(),
             takes: name.into(),

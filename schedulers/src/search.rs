@@ -49,7 +49,7 @@ const ADAPTIVE_FEASIBLE: u32 = 64;
 
 /// Cells with more blocks than this are scanned by several threads in a full search: below, the
 /// hand-off costs as much as the scan.
-const PARALLEL_BLOCKS: usize = 1024;
+pub(crate) const PARALLEL_BLOCKS: usize = 1024;
 
 /// The part of the cell in which a scheduler looks first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -65,7 +65,7 @@ impl Home {
     pub const EVERYWHERE: Home = Home { index: 0, of: 1 };
 
     /// A block of the home to start from, chosen at random.
-    fn start(self, blocks: usize, rng: &mut impl Rng) -> usize {
+    pub(crate) fn start(self, blocks: usize, rng: &mut impl Rng) -> usize {
         let of = self.of.max(1) as usize;
         let index = self.index as usize % of;
         let (from, to) = (blocks * index / of, blocks * (index + 1) / of);
@@ -80,7 +80,7 @@ pub struct Candidate {
     /// Its score.
     pub score: i32,
     /// How early the search met it: the complement of its distance from the start.
-    nearness: u32,
+    pub(crate) nearness: u32,
     /// Its row.
     pub row: u32,
 }
@@ -185,12 +185,12 @@ pub fn search(view: &mut View, request: Request<'_>, rng: &mut impl Rng, into: &
     tighten(view, into);
 }
 
-struct Limits {
-    enough: usize,
-    indexed: bool,
+pub(crate) struct Limits {
+    pub(crate) enough: usize,
+    pub(crate) indexed: bool,
 }
 
-fn limits(request: Request<'_>, active: &Active<'_>, view: &View) -> Limits {
+pub(crate) fn limits(request: Request<'_>, active: &Active<'_>, view: &View) -> Limits {
     let at_least = |feasible: u32| (feasible as usize).max(request.tasks);
     let rows = view.rows();
     match request.search {

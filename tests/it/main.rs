@@ -8,6 +8,7 @@
 //! - `placement.rs`: what schedulers propose, compared with doing it the long way.
 //! - `profiles.rs`, `profile_docs.rs`: profiles as files, and what is written about them.
 //! - `diagnosis.rs`: what is said of tasks that wait, tried out.
+//! - `kube_plugins.rs`: the plugins of Kubernetes' scheduler against their formulas.
 //! - `scheduler.rs`, `scheduler_wakes.rs`, `scheduler_faults.rs`: the loop, step by step.
 //! - `preemption.rs`: whom a preemption evicts.
 //! - `pool.rs`, `examples.rs`: the loop on threads; the examples of `omega-schedulers`.
@@ -25,6 +26,9 @@ mod examples;
 mod histories;
 mod journal;
 mod json_schema;
+mod kube_naive;
+mod kube_plugins;
+mod kube_world;
 mod lifted;
 mod placement;
 mod placement_plugins;

@@ -4,10 +4,13 @@
 use crate::placement_plugins::Silent;
 use crate::placement_world::{PROFILES, World};
 use crate::small;
-use omega_cellstate::{BLOCK, Cell, GroupRef, SharedCell, View};
+use omega_cellstate::{Cell, GroupRef, SharedCell, View};
 use omega_core::{Amounts, JobId, Kinds, Machine, Reason, SchedulerId, TaskGroup, TaskId};
 use omega_schedulers::search::{Candidate, Candidates, Request, search};
-use omega_schedulers::{Explanation, Home, Placement, Placer, Profile, Search, explain};
+use omega_schedulers::{
+    Explanation, Home, MachineRef, MachineScore, PerMachine, Placement, Placer, Profile, Search,
+    Tasks, appraise, explain,
+};
 use proptest::prelude::*;
 use rand::SeedableRng;
 use rand_pcg::Pcg64Mcg;
@@ -20,15 +23,17 @@ pub(crate) fn rng(seed: u64) -> Pcg64Mcg {
 /// A home of no blocks: then every search starts at the first block.
 const FIXED: Home = Home { index: 0, of: u32::MAX };
 
-const SEARCHES: [Search; 4] = [
+const SEARCHES: [Search; 6] = [
     Search::Full,
     Search::Sampled { feasible: 3 },
     Search::Indexed { feasible: 3 },
     Search::Adaptive,
+    Search::Percentage(0),
+    Search::Percentage(30),
 ];
 
 pub(crate) fn how(search: Search) -> Placement {
-    Placement { search, near_best: 1, home: FIXED }
+    Placement { search, home: FIXED, ..Placement::default() }
 }
 
 /// The best machine of a full search now.
@@ -39,10 +44,11 @@ fn best(view: &mut View, profile: &Profile, group: GroupRef) -> Option<(i32, u32
     candidates.found.iter().max().map(|best| (best.score, best.row))
 }
 
-/// The score that a machine has now, whatever the search finds.
+/// The score that a machine has now, among all, by the full account.
 fn score_of(view: &View, profile: &Profile, group: GroupRef, row: usize) -> i32 {
-    let tasks = omega_schedulers::search::tasks(view, group);
-    profile.active(&tasks).scores(&tasks, view.block(row / BLOCK), u64::MAX)[row % BLOCK]
+    let appraisal = appraise(view, profile, group);
+    let position = appraisal.feasible.binary_search(&(row as u32)).expect("it is feasible");
+    appraisal.totals[position] as i32
 }
 
 /// Every machine is feasible or has its reason; only one that is short of room may have several.
@@ -129,12 +135,12 @@ fn check_rules(seed: u64, machines: usize) {
         }
         view.drop_claims(greedy.len());
         let mut rng = rng(seed);
-        let profile = PROFILES[round % 3]();
+        let profile = PROFILES[round % PROFILES.len()]();
         let what = (&profile, how(Search::Full));
         let placed = Placer::default().place(view, what, (group, &tasks), &mut rng);
         let feasible = (0..view.rows()).any(|row| view.judge(row, group).is_ok());
         assert!(placed == tasks.len() || !feasible, "seed {seed}: it stopped too early");
-        if round % 3 == 0 {
+        if round % PROFILES.len() == 0 {
             assert_eq!(claimed(view), greedy, "seed {seed}: first fit, greedy");
             Placer::default().place(view, what, (group, &tasks), &mut rng);
         }
@@ -155,7 +161,10 @@ fn check_searches(seed: u64, machines: usize) {
             false => world.ruled_group(),
         };
         let group = world.submit(group);
-        let profile = Profile::service().with_filter(Silent);
+        let profile = match world.dice.chance(50) {
+            true => Profile::service().with_filter(Silent),
+            false => Profile::kube(&Kinds::standard()).with_filter(Silent),
+        };
         let view = &mut world.view;
         let feasible: Vec<u32> = (0..view.rows())
             .filter(|row| view.judge(*row, group).is_ok())
@@ -193,7 +202,7 @@ fn check_seeds(seed: u64, machines: usize, near_best: u32) {
                 let group = world.submit(group);
                 let tasks = world.tasks(count);
                 let profile = Profile::service();
-                let how = Placement { search, near_best, home: Home::EVERYWHERE };
+                let how = Placement { search, near_best, ..Placement::default() };
                 let what = (&profile, how);
                 Placer::default().place(&mut world.view, what, (group, &tasks), &mut rng);
                 all.push(claimed(&mut world.view));
@@ -204,8 +213,64 @@ fn check_seeds(seed: u64, machines: usize, near_best: u32) {
     assert_eq!(run(), run());
 }
 
+/// What a placer remembers changes nothing: whatever happens between the searches, it takes the
+/// machine that one without a memory takes.
+fn check_reuse(seed: u64, machines: usize, which: usize) {
+    let mut world = World::new(seed, machines);
+    let profile = match PROFILES.get(which) {
+        Some(profile) => profile(),
+        None => Profile::batch().with_score(PerMachine(ByJob), 3),
+    };
+    let mut remembers = Placer::default();
+    // More groups than jobs: some are alike.
+    let kinds: Vec<TaskGroup> = (0..4).map(|_| world.random_group()).collect();
+    for round in 0..120 {
+        let group = world.dice.pick(&kinds).clone();
+        let group = world.submit(group);
+        let tasks = world.tasks(1);
+        let search = *world.dice.pick(&SEARCHES);
+        let home = Home { index: world.dice.below(3) as u32, of: 3 };
+        let how = Placement { search, home, ..Placement::default() };
+        let mut place = |placer: &mut Placer, how| {
+            placer.place(&mut world.view, (&profile, how), (group, &tasks), &mut rng(seed + round));
+            claimed(&mut world.view)
+        };
+        let expected = place(&mut Placer::default(), how);
+        let found = place(&mut remembers, Placement { reuse: true, ..how });
+        assert_eq!(found, expected, "seed {seed}, round {round}, {search:?}");
+        if world.dice.chance(70) {
+            place(&mut remembers, Placement { reuse: true, ..how });
+        }
+        match world.dice.below(4) {
+            0 => world.churn(),
+            1 => world.change_a_machine(),
+            _ => {}
+        }
+    }
+}
+
+/// Likes some jobs here and others there.
+struct ByJob;
+
+impl MachineScore for ByJob {
+    fn name(&self) -> &'static str {
+        "by_job"
+    }
+
+    fn score(&self, tasks: &Tasks<'_>, machine: MachineRef<'_>) -> i32 {
+        (tasks.job.name.len() * 7919 + machine.id().slot as usize * 31) as i32 % 5000
+    }
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(200) })]
+
+    #[test]
+    fn a_placer_that_remembers_places_as_one_that_does_not(
+        seed in 0u64..1 << 60, machines in 1usize..400, profile in 0..PROFILES.len() + 1,
+    ) {
+        check_reuse(seed, machines, profile);
+    }
 
     #[test]
     fn a_batch_is_placed_as_its_tasks_would_be_one_by_one(

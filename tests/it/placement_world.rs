@@ -3,16 +3,16 @@
 use crate::small;
 use omega_cellstate::{CellHandle, GroupRef, SharedCell, View};
 use omega_core::{
-    Amounts, CardRequest, JobId, LabelSelector, Labels, Machine, MachineSelector, Near, Port,
-    Preferred, Requirement, Spread, Taint, TaintEffect, TaskGroup, TaskId, TaskRule, TaskSelector,
-    Tenants, Toleration, TolerationOperator, TopologyLevel, WhenUnsatisfiable,
+    Amounts, CardRequest, Command, JobId, Kinds, LabelSelector, Labels, Machine, MachineSelector,
+    Near, Port, Preferred, Requirement, Spread, Taint, TaintEffect, TaskGroup, TaskId, TaskRule,
+    TaskSelector, Tenants, Toleration, TolerationOperator, TopologyLevel, WhenUnsatisfiable,
 };
 use omega_schedulers::Profile;
 use omega_tests::random::Dice;
 
-/// The built-in profiles: first fit, service, batch.
-pub(crate) const PROFILES: [fn() -> Profile; 3] =
-    [Profile::first_fit, Profile::service, Profile::batch];
+/// The built-in profiles.
+pub(crate) const PROFILES: [fn() -> Profile; 4] =
+    [Profile::first_fit, Profile::service, Profile::batch, || Profile::kube(&Kinds::standard())];
 
 /// A cell of random machines, partly filled, with a view of it.
 pub(crate) struct World {
@@ -79,9 +79,30 @@ impl World {
         self.commit();
         if self.dice.chance(30) {
             let job = *self.dice.pick(&self.jobs);
-            self.cell.apply(omega_core::Command::KillJob { job }).unwrap();
+            self.cell.apply(Command::KillJob { job }).unwrap();
             self.view.sync(&self.cell).unwrap();
         }
+    }
+
+    /// Drains a machine, takes it away, or changes what it is.
+    pub(crate) fn change_a_machine(&mut self) {
+        let row = self.dice.below(self.view.rows());
+        let Some(old) = self.view.machine(row).cloned() else { return };
+        let id = self.view.machine_id(row);
+        let command = match self.dice.below(8) {
+            0 => Command::RemoveMachine { id },
+            1..4 => Command::DrainMachine { id, draining: self.dice.chance(50) },
+            _ => {
+                let mut machine = random_machine(&mut self.dice, row);
+                // It never shrinks: every claim that was taken still fits.
+                machine.capacity = old.capacity.clone();
+                machine.name = old.name.clone();
+                machine.cards = old.cards;
+                Command::UpdateMachine { id, machine }
+            }
+        };
+        self.cell.apply(command).expect("the machine is there");
+        self.view.sync(&self.cell).unwrap();
     }
 
     /// Without rules about other tasks.

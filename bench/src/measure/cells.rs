@@ -64,9 +64,14 @@ pub(crate) fn machines(count: usize) -> Vec<Machine> {
     machines
 }
 
-/// A cell of so many machines without tasks.
+/// A cell of these machines without tasks.
 pub(crate) fn empty(machines: Vec<Machine>) -> Made {
-    let mut cell = Cell::new(Kinds::standard());
+    empty_of(Kinds::standard(), machines)
+}
+
+/// The same of other kinds than the standard ones.
+pub(crate) fn empty_of(kinds: Kinds, machines: Vec<Machine>) -> Made {
+    let mut cell = Cell::new(kinds);
     let count = machines.len();
     for machine in machines {
         cell.apply(Command::RegisterMachine(machine)).expect("a made-up machine is registered");
@@ -89,6 +94,18 @@ pub(crate) fn filled(
     machines: Vec<Machine>,
     milli: impl Fn(usize) -> std::ops::Range<u64>,
 ) -> Made {
+    let request = |cpu, memory| Amounts::new([cpu, memory, 1 << 30]);
+    fill(empty(machines.clone()), machines, milli, request)
+}
+
+/// The same on an empty cell of these machines, by tasks that request what `request` makes of
+/// processor and memory.
+pub(crate) fn fill(
+    mut made: Made,
+    machines: Vec<Machine>,
+    milli: impl Fn(usize) -> std::ops::Range<u64>,
+    request: impl Fn(u64, u64) -> Amounts,
+) -> Made {
     let mut rng = Pcg64::seed_from_u64(SEED);
     let mut wanted: BTreeMap<usize, Vec<u32>> = BTreeMap::new();
     for (slot, machine) in machines.iter().enumerate() {
@@ -105,14 +122,12 @@ pub(crate) fn filled(
             wanted.entry(kind).or_default().push(slot as u32);
         }
     }
-    let mut made = empty(machines);
     let mut number = 0;
     for (kind, slots) in wanted {
         let (cpu, gib) = FILLERS[kind];
         for slots in slots.chunks(FILLER_TASKS as usize) {
-            let request = Amounts::new([cpu, gib << 30, 1 << 30]);
-            let mut job =
-                Job::batch(format!("filler-{number}"), TaskGroup::new(slots.len() as u32, request));
+            let group = TaskGroup::new(slots.len() as u32, request(cpu, gib << 30));
+            let mut job = Job::batch(format!("filler-{number}"), group);
             job.scheduler = "filler".into();
             let id = submit(&mut made.cell, job);
             let txn = claims_on(&made.cell, (made.filler, number), id, slots);

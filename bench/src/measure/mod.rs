@@ -13,6 +13,7 @@ mod cells;
 mod clock;
 mod commit;
 mod decide;
+mod kube;
 pub(crate) mod memory;
 mod preempt;
 mod scan;
@@ -30,7 +31,7 @@ const SEED: u64 = 20_130_415;
 /// What to measure, and how to print it.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct Options {
-    /// Only groups whose name contains this: scan, sync, commit, whole, decide, preempt, workers,
+    /// Only groups whose name contains this: scan, sync, commit, whole, decide, preempt, kube, workers,
     /// memory, matrix.
     #[arg(long, value_name = "PATTERN")]
     only: Option<String>,
@@ -63,13 +64,14 @@ struct Group {
     measure: fn(&Options) -> Vec<Row>,
 }
 
-const GROUPS: [Group; 9] = [
+const GROUPS: [Group; 10] = [
     Group { name: "scan", workload: scan::WORKLOAD, measure: scan::rows },
     Group { name: "sync", workload: sync::WORKLOAD, measure: sync::rows },
     Group { name: "commit", workload: commit::WORKLOAD, measure: commit::rows },
     Group { name: "whole", workload: whole::WORKLOAD, measure: whole::rows },
     Group { name: "decide", workload: decide::WORKLOAD, measure: decide::rows },
     Group { name: "preempt", workload: preempt::WORKLOAD, measure: preempt::rows },
+    Group { name: "kube", workload: kube::WORKLOAD, measure: kube::rows },
     Group { name: "workers", workload: workers::WORKLOAD, measure: workers::rows },
     Group { name: "memory", workload: memory::WORKLOAD, measure: memory::rows },
     Group { name: "matrix", workload: whole::WORKLOAD, measure: whole::matrix },

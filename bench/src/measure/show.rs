@@ -11,6 +11,8 @@ pub(crate) enum Unit {
     Millis,
     /// Millions in a second of one core.
     MillionsPerSecond,
+    /// Thousands in a second of one core.
+    ThousandsPerSecond,
     Percent,
     Bytes,
     /// So many times as much.
@@ -25,6 +27,7 @@ impl Unit {
             Unit::Micros => format!("{} us", short(value)),
             Unit::Millis => format!("{} ms", short(value)),
             Unit::MillionsPerSecond => format!("{} M/s", short(value)),
+            Unit::ThousandsPerSecond => format!("{} k/s", short(value)),
             Unit::Percent => format!("{} %", short(value)),
             Unit::Bytes => format!("{value:.0} B"),
             Unit::Times => format!("{} x", short(value)),
@@ -94,7 +97,7 @@ impl Row {
     /// How many times the bare loop's cost ours is.
     fn ratio(&self) -> f64 {
         match self.unit {
-            Unit::MillionsPerSecond => self.bare / self.ours,
+            Unit::MillionsPerSecond | Unit::ThousandsPerSecond => self.bare / self.ours,
             _ => self.ours / self.bare,
         }
     }
@@ -136,6 +139,7 @@ fn convert(unit: Unit, nanos: f64) -> f64 {
         Unit::Micros => nanos / 1e3,
         Unit::Millis => nanos / 1e6,
         Unit::MillionsPerSecond => 1e3 / nanos,
+        Unit::ThousandsPerSecond => 1e6 / nanos,
         _ => nanos,
     }
 }

@@ -135,9 +135,11 @@ fn refused_in_step(
 /// Wall time of one worker to that of four, where decisions take most of the time.
 fn speed_up(options: &Options, made: &Made) -> Row {
     let wall = |workers: u32| {
-        let settings = |i| Settings {
-            claims_max: 1,
-            ..Settings::worker("default", i, workers).with_search(Search::Full)
+        let settings = |i| {
+            let mut settings = Settings::worker("default", i, workers).with_search(Search::Full);
+            // With what it knows from the last search, a full scan would be the least of the work.
+            settings.placement.reuse = false;
+            Settings { claims_max: 1, ..settings }
         };
         let workers = (0..workers).map(settings).collect();
         let load = Load { tasks: options.work(20_000), job_tasks: 1, workers };

@@ -5,6 +5,7 @@ use super::meter::Meter;
 use super::{Ended, RunOptions};
 use crate::report::{MachineHeat, ResourceReport, RunReport, SchedulerReport, Unplaced};
 use omega_cellstate::{Cell, MachineState};
+use omega_core::limits::AMOUNT_MAX;
 use omega_core::{CardRequest, JobId, Kinds, PlacementRules, Reason};
 use omega_schedulers::Worker;
 use omega_schedulers::explain::describe;
@@ -16,17 +17,17 @@ const PLACES: [&str; 4] = ["zone", "topology.kubernetes.io/zone", "gpu-model", "
 /// The claimed share of the cell's capacity by kind, and how many tasks have a machine.
 pub(crate) fn used_shares(cell: &Cell) -> (Vec<f64>, usize) {
     let count = cell.kinds().count();
-    let (mut used, mut capacity) = (vec![0i64; count], vec![0u64; count]);
+    let (mut used, mut capacity) = (vec![0i64; count], vec![0u128; count]);
     let mut running = 0;
     for machine in cell.machines() {
         running += machine.tasks.len();
         for (kind, _) in cell.kinds().iter() {
             let i = kind.index();
             used[i] += machine.claimable[i] - machine.free[i];
-            capacity[i] += machine.machine.capacity.get(kind);
+            capacity[i] += u128::from(machine.machine.capacity.get(kind));
         }
     }
-    let share = |(used, capacity): (&i64, &u64)| match capacity {
+    let share = |(used, capacity): (&i64, &u128)| match capacity {
         0 => 0.0,
         capacity => *used as f64 / *capacity as f64,
     };
@@ -93,7 +94,7 @@ fn resources(feeder: &Feeder, kinds: &Kinds) -> Vec<ResourceReport> {
     let report = |(kind, spec): (omega_core::KindId, &omega_core::ResourceKind)| {
         let total = capacity(kind);
         let used = feeder.series.iter().filter_map(|sample| sample.used.get(kind.index()));
-        (total > 0).then(|| ResourceReport {
+        (total > 0 && is_bounded(feeder, kind)).then(|| ResourceReport {
             name: spec.name.clone(),
             capacity: kinds.display(kind, total),
             used_at_end: at_end[kind.index()],
@@ -103,10 +104,16 @@ fn resources(feeder: &Feeder, kinds: &Kinds) -> Vec<ResourceReport> {
     kinds.iter().filter_map(report).collect()
 }
 
+/// Whether a machine can run out of this kind: some are only counted.
+fn is_bounded(feeder: &Feeder, kind: omega_core::KindId) -> bool {
+    let bounded = |m: MachineState<'_>| m.machine.capacity.get(kind) < AMOUNT_MAX;
+    feeder.cell.read(|cell| cell.machines().any(bounded))
+}
+
 fn heat(cell: &Cell, state: &MachineState<'_>) -> MachineHeat {
     let place = PLACES.iter().find_map(|label| state.machine.labels.get(label));
     let used = |(kind, _): (omega_core::KindId, _)| match state.machine.capacity.get(kind) {
-        0 => None,
+        0 | AMOUNT_MAX => None,
         capacity => {
             let i = kind.index();
             Some((state.claimable[i] - state.free[i]) as f64 / capacity as f64)

@@ -2,74 +2,36 @@
 
 use super::RunError;
 use super::feeder::Feeder;
-use omega_cellstate::{Cell, CellHandle};
-use omega_core::limits::TRANSACTION_ITEMS_MAX;
-use omega_core::{
-    CardSet, Claim, MachineId, SchedulerId, SequenceNumber, TaskId, Transaction, TransactionId,
-};
-use std::ops::RangeFrom;
+use omega_core::{Command, MachineId, TaskId};
 
 impl Feeder {
-    /// Submits what is there at the start, and claims the machines of what runs already.
+    /// Submits what is there at the start, and has the cell adopt what runs already. No rule is
+    /// asked: a run tells what schedulers do with a cell as it is, and nothing in it is moved.
     pub(super) fn begin(&mut self, machines: &[MachineId]) -> Result<(), RunError> {
-        let (id, number) = self
-            .cell
-            .register("start".into())
-            .map_err(|why| RunError::Scheduler { name: "start".into(), why })?;
-        let mut numbers = number..;
-        let mut claims = Vec::new();
+        let mut running = Vec::new();
         while let Some(arrival) = self.arrivals.pop_front_if(|arrival| arrival.at_ms == 0) {
             let placed = arrival.placed.clone();
             let job = self.submit(arrival)?;
-            claims.extend(placed.into_iter().map(|(index, machine)| Claim {
-                task: TaskId { job, index },
-                machine: machines[machine as usize],
-                seen: SequenceNumber(0),
-                cards: CardSet::default(),
-            }));
+            let tasks = placed.into_iter();
+            running.extend(tasks.map(|(index, machine)| (TaskId { job, index }, machine)));
         }
-        // A task may need another one near it that comes later in the list: claim again what was
-        // refused, as long as that gets anywhere.
-        let mut left = usize::MAX;
-        while claims.len() < left {
-            left = claims.len();
-            claims = self.claim(id, &mut numbers, claims)?;
+        let mut refused = 0;
+        let mut adopted = Vec::with_capacity(running.len());
+        for (task, machine) in running {
+            let machine = machines[machine as usize];
+            match self.cell.apply(Command::AdoptTask { task, machine }) {
+                Ok(_) => adopted.push((task, machine)),
+                Err(_) => refused += 1,
+            }
         }
-        if left > 0 {
-            let tasks = if left == 1 { "task that ran" } else { "tasks that ran" };
+        self.placed_at_start += adopted.len();
+        self.schedule_ends(adopted);
+        if refused > 0 {
+            let tasks = if refused == 1 { "task that ran" } else { "tasks that ran" };
             self.notes.push(format!(
-                "{left} {tasks} at the start may not be there by the cell's rules: placed anew"
+                "{refused} {tasks} at the start found no cards left on the machine: placed anew"
             ));
         }
         Ok(())
-    }
-
-    /// Claims machines for what runs at the start. The answer is the claims that were refused.
-    fn claim(
-        &mut self,
-        scheduler: SchedulerId,
-        numbers: &mut RangeFrom<u64>,
-        claims: Vec<Claim>,
-    ) -> Result<Vec<Claim>, RunError> {
-        let mut refused = Vec::new();
-        for part in claims.chunks(TRANSACTION_ITEMS_MAX) {
-            let number = numbers.next().unwrap_or_default();
-            let id = TransactionId { scheduler, number };
-            let txn = Transaction::new(id, self.cell.read(Cell::version), part.to_vec());
-            let commit = self
-                .cell
-                .commit(&txn)
-                .map_err(|why| RunError::Scheduler { name: "start".into(), why })?;
-            let mut placed = Vec::with_capacity(part.len());
-            for (claim, index) in part.iter().zip(0..) {
-                match commit.conflict_of_claim(index) {
-                    None => placed.push((claim.task, claim.machine)),
-                    Some(_) => refused.push(*claim),
-                }
-            }
-            self.placed_at_start += placed.len();
-            self.schedule_ends(placed);
-        }
-        Ok(refused)
     }
 }

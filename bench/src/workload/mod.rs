@@ -46,8 +46,8 @@ pub struct Arrival {
     /// The job. Its `scheduler` is `service` or `batch`.
     pub job: Job,
     /// Tasks that run at the moment of arrival: number in the job (counted over all groups, in
-    /// order), and position in [`Workload::machines`]. The run claims them from the cell before
-    /// any scheduler decides; one that the cell refuses stays pending, and is reported.
+    /// order), and position in [`Workload::machines`]. The cell adopts them before any
+    /// scheduler decides; one for which the machine has no cards stays pending, and is reported.
     pub placed: Vec<(u32, u32)>,
     /// How long its tasks run once they are placed.
     pub run: RunTime,

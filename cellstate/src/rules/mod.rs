@@ -223,6 +223,11 @@ impl RuleBook {
         total.seekers + total.pullers > 0
     }
 
+    /// Whether a placed task's preference means what a tracker selects.
+    pub(crate) fn pulls(&self, id: TrackerId) -> bool {
+        self.trackers.get(&id).is_some_and(|tracker| tracker.total().pullers > 0)
+    }
+
     /// Whether a tracker selects a placed task, wherever it is.
     pub(crate) fn matches_any(&self, id: TrackerId) -> bool {
         self.trackers.get(&id).is_some_and(|tracker| tracker.total().matched > 0)

@@ -24,6 +24,9 @@ pub(crate) struct Columns {
     free: Vec<i64>,
     block_most: Vec<i64>,
     group_most: Vec<i64>,
+    /// When each block changed last, in changes since the view began.
+    stamps: Vec<u64>,
+    changes: u64,
     arch: Arch,
 }
 
@@ -35,8 +38,26 @@ impl Columns {
             free: Vec::new(),
             block_most: Vec::new(),
             group_most: Vec::new(),
+            stamps: Vec::new(),
+            changes: 0,
             arch: Arch::new(),
         }
+    }
+
+    /// Empty columns in the place of these, which nobody takes for unchanged.
+    pub(crate) fn anew(&self, kinds: usize) -> Columns {
+        Columns { changes: self.changes + 1, ..Columns::new(kinds) }
+    }
+
+    /// Notes that something about a row changed.
+    pub(crate) fn touch(&mut self, row: usize) {
+        self.changes += 1;
+        self.stamps[row / BLOCK] = self.changes;
+    }
+
+    /// A number that rises with each change of a block.
+    pub(crate) fn stamp(&self, block: usize) -> u64 {
+        self.stamps[block]
     }
 
     pub(crate) fn kinds(&self) -> usize {
@@ -54,6 +75,7 @@ impl Columns {
         }
         self.rows = rows;
         let blocks = self.blocks();
+        self.stamps.resize(blocks, self.changes);
         self.free.resize(blocks * self.kinds * BLOCK, 0);
         self.block_most.resize(blocks * self.kinds, 0);
         self.group_most.resize(blocks.div_ceil(BLOCK) * self.kinds, 0);
@@ -72,6 +94,7 @@ impl Columns {
 
     /// Sets what a row has free. The answer is whether it has more of some kind than before.
     pub(crate) fn set(&mut self, row: usize, free: &[i64]) -> bool {
+        self.touch(row);
         let block = row / BLOCK;
         let column = &mut self.free[block * self.kinds * BLOCK + row % BLOCK..];
         let mut more = false;
@@ -87,6 +110,7 @@ impl Columns {
 
     /// Takes a request from what a row has free, or with `sign` 1 gives it back.
     pub(crate) fn add(&mut self, row: usize, request: &[i64], sign: i64) {
+        self.touch(row);
         let block = row / BLOCK;
         let start = block * self.kinds * BLOCK + row % BLOCK;
         for (kind, amount) in request.iter().enumerate() {

@@ -243,13 +243,13 @@ impl View {
             self.kinds = kinds.clone();
         }
         let scored: Vec<bool> = self.inverses.iter().map(Option::is_some).collect();
-        self.columns = Columns::new(self.kinds.count());
+        self.columns = self.columns.anew(self.kinds.count());
         self.inverses = (0..self.kinds.count())
             .map(|kind| scored.get(kind).is_some_and(|scored| *scored).then(Vec::new))
             .collect();
         self.facts = Facts::default();
-        self.keep_again();
         self.images = Images::default();
+        self.keep_again();
         self.sequences.clear();
         self.incarnations.clear();
         self.schedulable.clear();
@@ -303,6 +303,7 @@ impl View {
         if delta.machine.as_ref().is_none_or(|machine| machine.cards == 0) {
             self.cards.remove(&delta.slot);
         }
+        self.columns.touch(row);
         let old = self.facts.machines.get(row).and_then(Option::as_deref);
         self.images.set_machine(delta.slot, old, delta.machine.as_deref());
         self.facts.set_machine(row, delta.machine.clone());
@@ -423,6 +424,13 @@ impl View {
             let of = |row| inverse_capacity(machines.get(row).and_then(Option::as_deref), kind);
             *inverse = Some((0..rows).map(of).collect());
         }
+    }
+
+    /// A number that rises with every change of a block's machines: of what they are, what is free
+    /// on them, their cards and loads. What runs elsewhere does not count.
+    #[must_use]
+    pub fn block_stamp(&self, block: usize) -> u64 {
+        self.columns.stamp(block)
     }
 
     /// Whether a block may have room for a request; `true` may be wrong, `false` is not.

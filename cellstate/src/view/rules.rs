@@ -52,6 +52,7 @@ impl View {
             let counter = book.counter(pull.tracker);
             draws.own.extend(counter.map(|counter| (counter, pull.weight)));
         }
+        draws.preferred = !draws.own.is_empty() || matched.iter().any(|id| book.pulls(*id));
         let drawing = matched.iter().filter(|id| book.draws(**id));
         draws.others.extend(drawing.filter_map(|id| book.counter(*id)));
         draws
@@ -89,6 +90,7 @@ impl WishCounts<'_> {
 pub struct Draws<'a> {
     own: SmallVec<[(Counter<'a>, i32); 4]>,
     others: SmallVec<[Counter<'a>; 4]>,
+    preferred: bool,
 }
 
 impl Draws<'_> {
@@ -96,6 +98,13 @@ impl Draws<'_> {
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.own.is_empty() && self.others.is_empty()
+    }
+
+    /// Whether a preference is among it, the task's own or one of tasks that run. Else it is all
+    /// required affinities.
+    #[must_use]
+    pub fn any_preference(&self) -> bool {
+        self.preferred
     }
 
     /// What draws it to the machine in a row.

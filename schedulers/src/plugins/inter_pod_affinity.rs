@@ -81,7 +81,9 @@ impl RelativeScore for InterPodAffinity {
     fn prepare<'a>(&'a self, tasks: Tasks<'a>, _: Feasible<'a>) -> Option<Box<dyn Ranking + 'a>> {
         let draws = tasks.view.draws(tasks.need);
         let required_weight = i64::from(self.required_weight);
-        (!draws.is_empty()).then(|| Box::new(Pull { draws, required_weight }) as Box<dyn Ranking>)
+        // Required affinities that count 0 say nothing.
+        let says = draws.any_preference() || required_weight > 0 && !draws.is_empty();
+        says.then(|| Box::new(Pull { draws, required_weight }) as Box<dyn Ranking>)
     }
 }
 

@@ -160,7 +160,7 @@ impl Filter for NodeResourcesFit {
     }
 
     fn curable(&self, tasks: &Tasks<'_>, block: Block<'_>, refused: u64) -> u64 {
-        could_fit(tasks, block, refused)
+        could_fit(tasks, block, (refused, &self.ignored))
     }
 
     fn judges(&self) -> Judged {
@@ -212,7 +212,7 @@ fn average(sum: i32, weight: i32) -> i32 {
     // Both are small: 16 kinds that weigh 100 sum up to 160,000, so that half a unit more keeps the
     // quotient clear of the next integer below, whatever the rounding of a single float.
     let quotient = (sum as f32 + 0.5) / weight.max(1) as f32;
-    let floor = (quotient - 0.5 + 8_388_608.0).to_bits() & 0x007f_ffff;
+    let floor = ((quotient - 0.5).max(0.0) + 8_388_608.0).to_bits() & 0x007f_ffff;
     floor as i32 * POINT * i32::from(weight > 0)
 }
 

@@ -52,7 +52,7 @@ impl Filter for ResourcesFit {
     }
 
     fn curable(&self, tasks: &Tasks<'_>, block: Block<'_>, refused: u64) -> u64 {
-        could_fit(tasks, block, refused)
+        could_fit(tasks, block, (refused, &[]))
     }
 
     fn judges(&self) -> Judged {
@@ -64,10 +64,16 @@ impl Filter for ResourcesFit {
 const TASKS_KIND: &str = "pods";
 
 /// Of some machines, those that could hold a task if they were empty. How many tasks a machine may
-/// have is not held against it, as Kubernetes does not.
-pub(super) fn could_fit(tasks: &Tasks<'_>, block: Block<'_>, among: u64) -> u64 {
+/// have is not held against it, as Kubernetes does not; nor are kinds that are ignored.
+pub(super) fn could_fit(
+    tasks: &Tasks<'_>,
+    block: Block<'_>,
+    (among, ignored): (u64, &[bool]),
+) -> u64 {
     let counted = tasks.view.kinds().by_name(TASKS_KIND);
-    let requests = tasks.group.request.iter().filter(|(kind, _)| Some(*kind) != counted);
+    let ignores = |kind: KindId| ignored.get(kind.index()).copied().unwrap_or(false);
+    let requests = tasks.group.request.iter();
+    let requests = requests.filter(|(kind, _)| Some(*kind) != counted && !ignores(*kind));
     let requests: SmallVec<[_; 8]> = requests.collect();
     let cards = tasks.need.cards.map_or(0, |cards| cards.count);
     let mut could = 0;

@@ -82,17 +82,19 @@ pub(super) struct Usage<'a> {
     pub(super) request: i64,
 }
 
+// Not `clamp`, which panics where its bounds are turned round: a loop with a way out is not
+// compiled to vectors.
 impl Usage<'_> {
     /// What is in use on the machine in a lane, without the task: from 0 to its capacity.
     #[inline(always)]
     pub(super) fn without(&self, lane: usize) -> i64 {
-        (self.of[lane] - self.free[lane]).clamp(0, self.capacity[lane])
+        (self.of[lane] - self.free[lane]).max(0).min(self.capacity[lane])
     }
 
     /// The same with the task.
     #[inline(always)]
     pub(super) fn with(&self, lane: usize) -> i64 {
-        (self.of[lane] - self.free[lane] + self.request).clamp(0, self.capacity[lane])
+        (self.of[lane] - self.free[lane] + self.request).max(0).min(self.capacity[lane])
     }
 }
 

@@ -7,10 +7,10 @@ use serde::{Deserialize, Deserializer};
 use std::collections::BTreeMap;
 
 /// Amounts by resource name.
-pub(super) type Resources = BTreeMap<String, Quantity>;
+pub(crate) type Resources = BTreeMap<String, Quantity>;
 
 /// `null` as the default.
-fn or_default<'de, D, T>(deserializer: D) -> Result<T, D::Error>
+pub(crate) fn or_default<'de, D, T>(deserializer: D) -> Result<T, D::Error>
 where
     D: Deserializer<'de>,
     T: Deserialize<'de> + Default,
@@ -22,12 +22,12 @@ where
 macro_rules! objects {
     ($($(#[$doc:meta])* $object:ident { $($name:literal $field:ident: $type:ty,)* })*) => {$(
         $(#[$doc])*
-        #[derive(Debug, Default, Deserialize)]
+        #[derive(Clone, Debug, Default, Deserialize)]
         #[serde(default, expecting = "an object")]
-        pub(super) struct $object {
+        pub(crate) struct $object {
             $(
                 #[serde(rename = $name, deserialize_with = "or_default")]
-                pub(super) $field: $type,
+                pub(crate) $field: $type,
             )*
         }
     )*};
@@ -81,6 +81,7 @@ objects! {
     }
     PodStatus {
         "phase" phase: String,
+        "nominatedNodeName" nominated_node: String,
     }
     PodSpec {
         "nodeName" node_name: String,
@@ -105,6 +106,7 @@ objects! {
         "workloadRef" workload: Option<serde::de::IgnoredAny>,
     }
     Container {
+        "image" image: String,
         "resources" resources: Requirements,
         "restartPolicy" restart_policy: String,
         "ports" ports: Vec<ContainerPort>,
@@ -132,8 +134,8 @@ objects! {
         "whenUnsatisfiable" when: WhenUnsatisfiable,
         "labelSelector" selector: Option<LabelSelector>,
         "matchLabelKeys" match_label_keys: Vec<String>,
-        "nodeAffinityPolicy" node_affinity_policy: String,
-        "nodeTaintsPolicy" node_taints_policy: String,
+        "nodeAffinityPolicy" node_affinity_policy: Option<InclusionPolicy>,
+        "nodeTaintsPolicy" node_taints_policy: Option<InclusionPolicy>,
     }
     Affinity {
         "nodeAffinity" node: NodeAffinity,
@@ -163,7 +165,11 @@ objects! {
     }
     PodAffinity {
         "requiredDuringSchedulingIgnoredDuringExecution" required: Vec<PodAffinityTerm>,
-        "preferredDuringSchedulingIgnoredDuringExecution" preferred: Vec<serde::de::IgnoredAny>,
+        "preferredDuringSchedulingIgnoredDuringExecution" preferred: Vec<WeightedTerm>,
+    }
+    WeightedTerm {
+        "weight" weight: i32,
+        "podAffinityTerm" term: PodAffinityTerm,
     }
     PodAffinityTerm {
         "labelSelector" selector: Option<LabelSelector>,
@@ -181,7 +187,7 @@ objects! {
 
 /// The effect of a taint.
 #[derive(Clone, Copy, Debug, Default, Deserialize)]
-pub(super) enum Effect {
+pub(crate) enum Effect {
     #[default]
     NoSchedule,
     PreferNoSchedule,
@@ -190,7 +196,7 @@ pub(super) enum Effect {
 
 /// The effect that a toleration is for.
 #[derive(Clone, Copy, Debug, Default, Deserialize)]
-pub(super) enum ToleratedEffect {
+pub(crate) enum ToleratedEffect {
     #[default]
     #[serde(rename = "")]
     Any,
@@ -201,7 +207,7 @@ pub(super) enum ToleratedEffect {
 
 /// How an expression compares.
 #[derive(Clone, Copy, Debug, Default, Deserialize)]
-pub(super) enum Operator {
+pub(crate) enum Operator {
     #[default]
     In,
     NotIn,
@@ -213,7 +219,7 @@ pub(super) enum Operator {
 
 /// How a toleration compares; `Gt` and `Lt` compare numbers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
-pub(super) enum TolerationOperator {
+pub(crate) enum TolerationOperator {
     #[default]
     #[serde(alias = "")]
     Equal,
@@ -225,7 +231,7 @@ pub(super) enum TolerationOperator {
 /// The protocol of a port.
 #[derive(Clone, Copy, Debug, Default, Deserialize)]
 #[serde(rename_all = "UPPERCASE")]
-pub(super) enum Protocol {
+pub(crate) enum Protocol {
     #[default]
     #[serde(alias = "")]
     Tcp,
@@ -233,9 +239,16 @@ pub(super) enum Protocol {
     Sctp,
 }
 
+/// Whether the pods of a node count that the pod itself may not use.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+pub(crate) enum InclusionPolicy {
+    Honor,
+    Ignore,
+}
+
 /// What to do with a pod that cannot be spread.
 #[derive(Clone, Copy, Debug, Default, Deserialize)]
-pub(super) enum WhenUnsatisfiable {
+pub(crate) enum WhenUnsatisfiable {
     #[default]
     DoNotSchedule,
     ScheduleAnyway,

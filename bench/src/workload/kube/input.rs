@@ -16,12 +16,23 @@ use std::path::Path;
 
 /// The objects of a cluster file, in the order of the file.
 #[derive(Debug, Default)]
-pub(super) struct Input {
+pub(crate) struct Input {
     pub(super) nodes: Vec<(Place, Node)>,
     pub(super) pods: Vec<(Place, Pod)>,
     pub(super) namespaces: Vec<Namespace>,
     /// How many objects there are of kinds that we do not know.
     pub(super) others: BTreeMap<String, u64>,
+}
+
+impl Input {
+    /// Objects that are there already, the first node and the first pod as `nodes[0]`, `pods[0]`.
+    pub(crate) fn of(nodes: Vec<Node>, pods: Vec<Pod>, namespaces: Vec<Namespace>) -> Input {
+        let place = |list: &str, i: usize| Place { line: 1, path: format!("{list}[{i}]") };
+        let nodes = nodes.into_iter().enumerate().map(|(i, node)| (place("nodes", i), node));
+        let pods = pods.into_iter().enumerate().map(|(i, pod)| (place("pods", i), pod));
+        let (nodes, pods) = (nodes.collect(), pods.collect());
+        Input { nodes, pods, namespaces, others: BTreeMap::new() }
+    }
 }
 
 /// Where an object stands in the file.
@@ -35,7 +46,7 @@ pub(super) struct Place {
 
 /// What is wrong, and where; it becomes a [`LoadError`] where the file's name is known.
 #[derive(Debug)]
-pub(super) struct Fault {
+pub(crate) struct Fault {
     line: Option<u64>,
     field: Option<String>,
     message: String,
@@ -48,7 +59,7 @@ impl Fault {
     }
 
     /// The fault of this file.
-    pub(super) fn of(self, file: &Path) -> LoadError {
+    pub(crate) fn of(self, file: &Path) -> LoadError {
         LoadError {
             file: file.to_owned(),
             line: self.line,
@@ -71,7 +82,7 @@ impl Place {
 }
 
 /// The text of a file that may be compressed.
-pub(super) fn read_text(file: &Path) -> Result<String, Fault> {
+pub(crate) fn read_text(file: &Path) -> Result<String, Fault> {
     let cannot = |error: std::io::Error| Fault::file(format!("cannot be read: {error}"));
     let mut bytes = std::fs::read(file).map_err(cannot)?;
     if bytes.starts_with(&[0x1f, 0x8b]) {

@@ -4,7 +4,7 @@
 //! unless a selector in the file looks at them; what still differs becomes a group of its own.
 
 use super::api::{Owner, Pod};
-use super::pod::namespace;
+use super::pod::{TERMINATING, namespace};
 use crate::workload::{Arrival, RunTime};
 use omega_core::limits::GROUPS_PER_JOB_MAX;
 use omega_core::{
@@ -28,6 +28,8 @@ const TELLING_APART: [&str; 7] = [
 pub(super) struct PodTask<'a> {
     pub(super) pod: &'a Pod,
     pub(super) request: omega_core::Amounts,
+    /// The image of each of its containers.
+    pub(super) images: Vec<Text>,
     pub(super) rules: PlacementRules,
     /// The position of its machine, if it runs.
     pub(super) machine: Option<u32>,
@@ -87,6 +89,7 @@ impl Draft<'_> {
         let alike = |group: &TaskGroup| {
             group.request == like.request
                 && group.labels == like.labels
+                && group.images == like.images
                 && group.rules == like.rules
         };
         match self.groups.iter().position(alike) {
@@ -164,8 +167,10 @@ fn kind(pod: &Pod, owner: Option<&Owner>) -> JobKind {
 fn group(task: PodTask<'_>, looked_at: &BTreeSet<Text>) -> TaskGroup {
     let kept = |key: &str| !TELLING_APART.contains(&key) || looked_at.contains(key);
     let labels = task.pod.metadata.labels.iter().filter(|(key, _)| kept(key));
-    let labels: Labels = labels.map(|(key, value)| (key.as_str(), value.as_str())).collect();
-    TaskGroup { labels, rules: task.rules, ..TaskGroup::new(0, task.request) }
+    let labels = labels.map(|(key, value)| (key.as_str(), value.as_str()));
+    let terminating = task.pod.metadata.deleted.is_some().then_some((TERMINATING, ""));
+    let labels: Labels = labels.chain(terminating).collect();
+    TaskGroup { labels, images: task.images, rules: task.rules, ..TaskGroup::new(0, task.request) }
 }
 
 /// The keys of labels that the rules look at in other tasks.

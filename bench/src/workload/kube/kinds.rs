@@ -2,6 +2,10 @@
 //!
 //! `cpu`, `memory`, `disk` and `pods` come first, in this order; extended resources, such as
 //! accelerators, follow by name, those that pods ask for before those that machines only have.
+//!
+//! Last come `cpu (nominal)` and `memory (nominal)`: what scores count, where a container that asks
+//! for nothing counts as a little (see `request`). They are kinds of their own because every sum
+//! of a machine is kept by kind; no machine runs out of them.
 
 use super::api::Resources;
 use super::input::Fault;
@@ -18,8 +22,19 @@ const COMMON: [(&str, &str, Unit); 4] = [
     ("pods", "pods", Unit::Count),
 ];
 
+/// What is counted besides, for scores: the kind's name, and whose it is. No resource of
+/// Kubernetes' has a space in its name.
+const NOMINAL: [(&str, &str, Unit); 2] =
+    [("cpu", "cpu (nominal)", Unit::Milli), ("memory", "memory (nominal)", Unit::Bytes)];
+
 /// The remark for an amount beyond [`AMOUNT_MAX`].
 const TOO_MUCH: &str = "an amount above 2^50 is taken as 2^50";
+
+/// Our name for a resource of Kubernetes'.
+pub(crate) fn kind_name(resource: &str) -> &str {
+    let common = COMMON.iter().find(|(name, _, _)| *name == resource);
+    common.map_or(resource, |(_, kind, _)| kind)
+}
 
 /// The kinds of a cell, with Kubernetes' names for them.
 #[derive(Debug)]
@@ -45,7 +60,7 @@ impl KindTable {
     ) -> Result<Chosen, Fault> {
         let wanted = extended(requests);
         let had = extended(capacities);
-        let most = KINDS_MAX - COMMON.len();
+        let most = KINDS_MAX - COMMON.len() - NOMINAL.len();
         if wanted.len() > most {
             return Err(Fault::file(format!(
                 "the pods ask for {} extended resources, at most {most} are allowed",
@@ -61,11 +76,12 @@ impl KindTable {
         })
     }
 
-    /// The common kinds and these.
+    /// The common kinds, these, and the nominal ones.
     fn new(extended: &[&str]) -> Result<KindTable, Fault> {
         let common = COMMON.iter().copied();
         let others = extended.iter().map(|name| (*name, *name, unit(name)));
-        let all: Vec<(&str, &str, Unit)> = common.chain(others).collect();
+        let mut all: Vec<(&str, &str, Unit)> = common.chain(others).collect();
+        all.extend(NOMINAL.map(|(_, name, unit)| (name, name, unit)));
         let kinds = all.iter().map(|(_, name, unit)| ResourceKind {
             name: (*name).to_owned(),
             unit: *unit,
@@ -97,13 +113,38 @@ impl KindTable {
         (amounts, remark)
     }
 
-    /// What a pod claims: its resources, and one of the pods that a machine may hold.
-    pub(super) fn request(&self, resources: &Resources) -> (Amounts, Option<&'static str>) {
+    /// What a machine has: its resources, and of the nominal kinds more than can be asked for.
+    pub(super) fn capacity(&self, resources: &Resources) -> (Amounts, Option<&'static str>) {
         let (mut amounts, remark) = self.amounts(resources);
-        if let Some(pods) = self.ids.get("pods") {
-            amounts.set(*pods, 1);
+        for (_, name, _) in NOMINAL {
+            self.set(&mut amounts, name, AMOUNT_MAX);
         }
         (amounts, remark)
+    }
+
+    /// What a pod claims: its resources, one of the pods that a machine may hold, and what scores
+    /// count for it.
+    pub(super) fn request(
+        &self,
+        resources: &Resources,
+        nominal: &Resources,
+    ) -> (Amounts, Option<&'static str>) {
+        let (mut amounts, remark) = self.amounts(resources);
+        self.set(&mut amounts, "pods", 1);
+        for (resource, name, _) in NOMINAL {
+            let (Some(kind), Some(quantity)) = (self.ids.get(name), nominal.get(resource)) else {
+                continue;
+            };
+            amounts.set(*kind, self.amount(*kind, *quantity).min(AMOUNT_MAX));
+        }
+        (amounts, remark)
+    }
+
+    /// Sets the amount of the kind of this name.
+    fn set(&self, amounts: &mut Amounts, name: &str, amount: u64) {
+        if let Some(kind) = self.ids.get(name) {
+            amounts.set(*kind, amount);
+        }
     }
 
     /// A quantity in the unit of a kind.
@@ -121,7 +162,10 @@ impl KindTable {
 fn extended<'a>(all: impl IntoIterator<Item = &'a Resources>) -> BTreeSet<&'a str> {
     let some = all.into_iter().flatten().filter(|(_, amount)| **amount > Quantity::default());
     let names = some.map(|(name, _)| name.as_str());
-    names.filter(|name| COMMON.iter().all(|(common, _, _)| common != name)).collect()
+    let own = |name: &&str| {
+        COMMON.iter().chain(&NOMINAL).any(|(common, ours, _)| common == name || ours == name)
+    };
+    names.filter(|name| !own(name)).collect()
 }
 
 /// What an extended resource counts.

@@ -13,17 +13,17 @@
 //! In reading order: `input`, `api`, `quantity`, `kinds`, `node`, `pod`, `request`, `selector`,
 //! `rules`, `jobs`, `notes`.
 
-mod api;
-mod input;
+pub(crate) mod api;
+pub(crate) mod input;
 mod jobs;
-mod kinds;
+pub(crate) mod kinds;
 mod node;
 mod notes;
 mod pod;
-mod quantity;
-mod request;
-mod rules;
-mod selector;
+pub(crate) mod quantity;
+pub(crate) mod request;
+pub(crate) mod rules;
+pub(crate) mod selector;
 
 #[cfg(test)]
 mod tests;
@@ -35,10 +35,11 @@ use self::kinds::{Chosen, KindTable};
 use self::node::Topology;
 use self::notes::{Notes, plural};
 use self::pod::Fate;
+use self::request::{nominal_request, pod_request};
 use self::rules::Surroundings;
 use self::selector::Namespaces;
 use crate::workload::{LoadError, Workload};
-use omega_core::{Machine, Policy, TaintEffect, Toleration, TolerationOperator};
+use omega_core::{Machine, Policy};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
@@ -60,10 +61,12 @@ struct LivePod<'a> {
     pod: &'a Pod,
     machine: Option<u32>,
     request: Resources,
+    /// What scores count for it.
+    nominal: Resources,
 }
 
 /// The workload of what a file holds.
-fn workload(input: Input) -> Result<Workload, Fault> {
+pub(crate) fn workload(input: Input) -> Result<Workload, Fault> {
     let mut notes = Notes::default();
     for (kind, count) in &input.others {
         notes.sentence(format!("items of kind {kind} are not understood: {count}"));
@@ -81,7 +84,7 @@ fn workload(input: Input) -> Result<Workload, Fault> {
         topology: Topology::of(&machines),
         namespaces: namespaces(&input.namespaces, &pods),
     };
-    let tasks = pods.into_iter().map(|pod| task(pod, &kinds, &around, &machines, &mut notes));
+    let tasks = pods.into_iter().map(|pod| task(pod, &kinds, &around, &mut notes));
     let arrivals = jobs::arrivals(tasks.collect());
     Ok(Workload {
         name: String::new(),
@@ -132,7 +135,8 @@ fn live_pods<'a>(
                 continue;
             }
         };
-        live.push(LivePod { pod, machine, request: request::pod_request(&pod.spec) });
+        let (request, nominal) = (pod_request(&pod.spec), nominal_request(&pod.spec));
+        live.push(LivePod { pod, machine, request, nominal });
     }
     if pods.is_empty() {
         notes.sentence("the file has no pods (kubectl get nodes,pods -A)");
@@ -169,34 +173,13 @@ fn task<'a>(
     live: LivePod<'a>,
     kinds: &KindTable,
     around: &Surroundings,
-    machines: &[Machine],
     notes: &mut Notes,
 ) -> PodTask<'a> {
-    let LivePod { pod, machine, request } = live;
-    let (request, capped) = kinds.request(&request);
-    let (mut rules, mut remarks) = rules::rules(pod, around);
+    let LivePod { pod, machine, request, nominal } = live;
+    let (request, capped) = kinds.request(&request, &nominal);
+    let (rules, mut remarks) = rules::rules(pod, around);
     remarks.extend(pod::remarks(pod));
     remarks.extend(capped);
-    let own = machine.and_then(|position| machines.get(position as usize));
-    let granted = own.map(|own| missing(&rules.tolerations, own)).unwrap_or_default();
-    if !granted.is_empty() {
-        remarks.insert("runs where it does not tolerate a taint, which it now does");
-        rules.tolerations.extend(granted);
-    }
     notes.pod(remarks);
-    PodTask { pod, request, rules, machine }
-}
-
-/// What a pod must tolerate to stay where it runs. A `NoSchedule` taint that came after the pod
-/// leaves it in peace; without this, its claim would be refused.
-fn missing(tolerations: &[Toleration], machine: &Machine) -> Vec<Toleration> {
-    let hard = machine.taints.iter().filter(|taint| taint.effect == TaintEffect::NoSchedule);
-    let kept_off = hard.filter(|taint| !tolerations.iter().any(|known| known.covers(taint)));
-    let granted = kept_off.map(|taint| Toleration {
-        key: Some(taint.key.clone()),
-        operator: TolerationOperator::Equal,
-        value: taint.value.clone(),
-        effect: Some(taint.effect),
-    });
-    granted.collect()
+    PodTask { pod, request, images: pod::images(&pod.spec), rules, machine }
 }

@@ -3,6 +3,7 @@
 use super::api::{Effect, Node, Resources};
 use super::kinds::KindTable;
 use super::notes::Remarks;
+use super::quantity::Quantity;
 use omega_core::{Image, Machine, Taint, TaintEffect, TopologyLevel};
 use std::collections::BTreeSet;
 
@@ -20,9 +21,10 @@ pub(super) fn capacity(node: &Node) -> &Resources {
 
 /// The machine that a node is.
 pub(super) fn machine(node: &Node, kinds: &KindTable) -> (Machine, Remarks) {
-    let (capacity, remark) = kinds.amounts(capacity(node));
+    let resources = capacity(node);
+    let (capacity, remark) = kinds.capacity(resources);
     let mut remarks: Remarks = remark.into_iter().collect();
-    if capacity.is_zero() {
+    if resources.values().all(|amount| *amount == Quantity::default()) {
         remarks.insert("has no allocatable resources, so nothing fits");
     }
     let mut machine = Machine::new(node.metadata.name.as_str(), capacity);

@@ -2,6 +2,7 @@
 
 use super::api::{Pod, PodSpec};
 use super::notes::Remarks;
+use omega_core::Text;
 use std::collections::BTreeMap;
 
 /// What a pod is to the cell.
@@ -14,6 +15,10 @@ pub(super) enum Fate {
     /// No task, for this reason.
     LeftOut(&'static str),
 }
+
+/// The label of a task whose pod is being deleted: it keeps its room and its neighbours away, but
+/// no spread counts it. No label of Kubernetes' has a space in its key.
+pub(super) const TERMINATING: &str = "is being deleted";
 
 /// What becomes of a pod in a cell of these machines.
 pub(super) fn fate(pod: &Pod, machines: &BTreeMap<&str, u32>) -> Fate {
@@ -44,6 +49,20 @@ pub(super) fn namespace(pod: &Pod) -> &str {
     }
 }
 
+/// The images of the pod's containers, also of those that only run at its start. One without a tag
+/// is `latest`, as machines name it.
+pub(super) fn images(spec: &PodSpec) -> Vec<Text> {
+    let containers = spec.init_containers.iter().chain(&spec.containers);
+    let images = containers.map(|container| {
+        let image = container.image.as_str();
+        match image.rsplit_once('/').unwrap_or(("", image)) {
+            (_, name) if name.contains(':') => image.into(),
+            _ => format!("{image}:latest").into(),
+        }
+    });
+    images.collect()
+}
+
 /// What a pod has that nothing in a job stands for, but its rules, which have remarks of their own.
 pub(super) fn remarks(pod: &Pod) -> Remarks {
     let spec = &pod.spec;
@@ -63,6 +82,10 @@ pub(super) fn remarks(pod: &Pod) -> Remarks {
             "of a runtime class only what stands in the pod itself is understood",
         ),
         (spec.preemption_policy == "Never", "preemptionPolicy Never is not understood"),
+        (
+            pod.spec.node_name.is_empty() && !pod.status.nominated_node.is_empty(),
+            "is nominated to a node, which is not understood",
+        ),
         (other_scheduler, "names a scheduler of its own, which is not understood"),
         (pod.metadata.deleted.is_some(), "is being deleted, but counts until it is gone"),
         (owned_by("DaemonSet"), "of a DaemonSet: no pod is added for a machine that joins later"),

@@ -17,11 +17,11 @@ const DIGITS_MAX: u32 = 20;
 
 /// An amount in billionths. Beyond 10^29 it stays at the most that fits.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(super) struct Quantity(i128);
+pub(crate) struct Quantity(i128);
 
 /// Why a text is no quantity.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub(super) enum QuantityError {
+pub(crate) enum QuantityError {
     /// Write a number.
     #[error("it is empty")]
     Empty,
@@ -41,7 +41,7 @@ enum Factor {
 
 impl Quantity {
     /// Reads a quantity as Kubernetes does, down to `Ki` being 0 KiB.
-    pub(super) fn parse(text: &str) -> Result<Quantity, QuantityError> {
+    pub(crate) fn parse(text: &str) -> Result<Quantity, QuantityError> {
         if text.is_empty() {
             return Err(QuantityError::Empty);
         }
@@ -60,18 +60,28 @@ impl Quantity {
         Ok(Quantity(if negative { -nanos } else { nanos }))
     }
 
+    /// So many wholes.
+    pub(crate) const fn from_value(value: i64) -> Quantity {
+        Quantity(value as i128 * NANOS)
+    }
+
+    /// So many thousandths.
+    pub(crate) const fn from_milli(milli: i64) -> Quantity {
+        Quantity(milli as i128 * (NANOS / 1000))
+    }
+
     /// In wholes, rounded away from zero.
-    pub(super) fn value(self) -> i128 {
+    pub(crate) fn value(self) -> i128 {
         divide_away_from_zero(self.0, NANOS)
     }
 
     /// In thousandths, rounded away from zero.
-    pub(super) fn milli_value(self) -> i128 {
+    pub(crate) fn milli_value(self) -> i128 {
         divide_away_from_zero(self.0, NANOS / 1000)
     }
 
     /// The sum.
-    pub(super) fn plus(self, other: Quantity) -> Quantity {
+    pub(crate) fn plus(self, other: Quantity) -> Quantity {
         Quantity(self.0.saturating_add(other.0))
     }
 }

@@ -1,6 +1,7 @@
 //! What a pod claims: the rule by which Kubernetes adds up its containers.
 
 use super::api::{Container, PodSpec, Requirements, Resources};
+use super::quantity::Quantity;
 
 /// What a pod claims of its machine.
 ///
@@ -8,7 +9,38 @@ use super::api::{Container, PodSpec, Requirements, Resources};
 /// so only the largest counts; but a sidecar (an init container that restarts always) stays, and
 /// adds to all that come after it. Amounts for the whole pod replace that sum, and overhead is on
 /// top.
-pub(super) fn pod_request(spec: &PodSpec) -> Resources {
+pub(crate) fn pod_request(spec: &PodSpec) -> Resources {
+    sum(spec, requests)
+}
+
+/// What scores count for a pod: the same, where a container that does not say how much cpu or
+/// memory it needs is taken to need a little. (Else such pods would all gather on one machine.)
+/// Who writes 0 means it.
+///
+/// With amounts for the whole pod only what nothing in the pod mentions is guessed.
+pub(crate) fn nominal_request(spec: &PodSpec) -> Resources {
+    let for_pod = spec.resources.requests.keys().any(|name| counts_for_whole_pod(name));
+    let known = if for_pod { pod_request(spec) } else { Resources::new() };
+    let guessed = GUESSES.iter().filter(|(name, _)| !known.contains_key(*name));
+    let guessed: Vec<_> = guessed.collect();
+    let mut nominal = sum(spec, |container| {
+        let mut requests = requests(container);
+        for (name, amount) in &guessed {
+            requests.entry((*name).to_owned()).or_insert(*amount);
+        }
+        requests
+    });
+    nominal.retain(|name, _| GUESSES.iter().any(|(guessed, _)| guessed == name));
+    nominal
+}
+
+/// The resources whose need is guessed, and what a container is taken to need: what Kubernetes
+/// takes.
+const GUESSES: [(&str, Quantity); 2] =
+    [("cpu", Quantity::from_milli(100)), ("memory", Quantity::from_value(200 << 20))];
+
+/// The sum over the containers, by how much each asks for.
+fn sum(spec: &PodSpec, requests: impl Fn(&Requirements) -> Resources) -> Resources {
     let mut sum = Resources::new();
     for container in &spec.containers {
         add(&mut sum, &requests(&container.resources));

@@ -1,17 +1,18 @@
 //! A pod's wishes as placement rules, and which of them are not understood.
 
 use super::api::{
-    NodeAffinity, Pod, PodAffinityTerm, PodSpec, SpreadConstraint, ToleratedEffect,
-    TolerationOperator as TolerationOp, WhenUnsatisfiable as When,
+    InclusionPolicy, NodeAffinity, Pod, PodAffinityTerm, PodSpec, SpreadConstraint,
+    ToleratedEffect, TolerationOperator as TolerationOp, WhenUnsatisfiable as When,
 };
 use super::node::Topology;
 use super::notes::Remarks;
+use super::pod::TERMINATING;
 use super::request::is_sidecar;
 use super::selector::{Namespaces, labels_or_nothing, machines, narrow, required_machines};
 use omega_core::{
     Affinity, LabelSelector, Labels, Near, Operator, PlacementRules, Port, Preferred, Protocol,
-    Spread, TaintEffect, TaskRule, TaskSelector, Tenants, Toleration, TolerationOperator,
-    WhenUnsatisfiable,
+    Requirement, Spread, TaintEffect, TaskRule, TaskSelector, Tenants, Toleration,
+    TolerationOperator, WhenUnsatisfiable,
 };
 use std::collections::BTreeMap;
 
@@ -25,17 +26,10 @@ pub(super) struct Surroundings {
 pub(super) fn rules(pod: &Pod, around: &Surroundings) -> (PlacementRules, Remarks) {
     let spec = &pod.spec;
     let mut remarks = Remarks::new();
-    let mut tasks = Vec::new();
-    for constraint in &spec.spreads {
-        tasks.extend(spread(constraint, pod, around, &mut remarks));
-    }
+    let spreads = spec.spreads.iter().map(|constraint| spread(constraint, pod, around));
+    let mut tasks: Vec<TaskRule> = spreads.collect();
     tasks.extend(neighbours(pod, around, &mut remarks));
-    if !spec.affinity.pod.preferred.is_empty() {
-        remarks.insert("preferred pod affinity is not understood");
-    }
-    if !spec.affinity.anti.preferred.is_empty() {
-        remarks.insert("preferred pod anti-affinity is not understood");
-    }
+    tasks.extend(wishes(pod, around, &mut remarks));
     let rules = PlacementRules {
         machine: None,
         affinity: affinity(&spec.node_selector, &spec.affinity.node, &mut remarks),
@@ -44,6 +38,11 @@ pub(super) fn rules(pod: &Pod, around: &Surroundings) -> (PlacementRules, Remark
         ports: ports(spec),
     };
     (rules, remarks)
+}
+
+/// The machines that a scheduler's own node affinity asks for, beside those of pods.
+pub(crate) fn added_affinity(added: &NodeAffinity) -> Affinity {
+    affinity(&BTreeMap::new(), added, &mut Remarks::new())
 }
 
 /// Which machines the pod must have, and would rather have.
@@ -123,40 +122,35 @@ fn ports(spec: &PodSpec) -> Vec<Port> {
     ports
 }
 
-/// A topology spread constraint; `None` if Kubernetes counts no pod by it either.
-fn spread(
-    constraint: &SpreadConstraint,
-    pod: &Pod,
-    around: &Surroundings,
-    remarks: &mut Remarks,
-) -> Option<TaskRule> {
+/// A topology spread constraint. One without a label selector counts no pod, and one with an
+/// empty selector the pod itself alone: so Kubernetes has it.
+fn spread(constraint: &SpreadConstraint, pod: &Pod, around: &Surroundings) -> TaskRule {
     let mut selector = labels_or_nothing(constraint.selector.as_ref());
     if constraint.selector.is_some() {
         narrow(&mut selector, &constraint.match_label_keys, Operator::In, &pod.metadata.labels);
     }
-    if constraint.selector.is_none() || selector.requirements.is_empty() {
-        remarks.insert("a topology spread without a label selector counts no pod, left out");
-        return None;
+    let counts_itself = selector.matches(&own_labels(pod));
+    if selector.requirements.is_empty() {
+        selector = labels_or_nothing(None);
     }
-    if !matches!(constraint.node_affinity_policy.as_str(), "" | "Honor") {
-        remarks.insert("nodeAffinityPolicy of a topology spread is taken as Honor");
-    }
-    if !matches!(constraint.node_taints_policy.as_str(), "" | "Ignore") {
-        remarks.insert("nodeTaintsPolicy of a topology spread is taken as Ignore");
-    }
-    Some(TaskRule::Spread(Spread {
-        counts_itself: selector.matches(&own_labels(pod)),
+    selector.requirements.push(Requirement {
+        key: TERMINATING.into(),
+        operator: Operator::DoesNotExist,
+        values: Vec::new(),
+    });
+    let of = TaskSelector::Labels { tenants: Tenants::Own, labels: selector };
+    let level = around.topology.level(&constraint.topology_key);
+    TaskRule::Spread(Spread {
         domains_min: constraint.domains_min,
         when: match constraint.when {
             When::DoNotSchedule => WhenUnsatisfiable::DoNotSchedule,
             When::ScheduleAnyway => WhenUnsatisfiable::ScheduleAnyway,
         },
-        ..Spread::new(
-            TaskSelector::Labels { tenants: Tenants::Own, labels: selector },
-            around.topology.level(&constraint.topology_key),
-            constraint.skew_max.max(1),
-        )
-    }))
+        counts_itself,
+        honors_affinity: constraint.node_affinity_policy != Some(InclusionPolicy::Ignore),
+        honors_taints: constraint.node_taints_policy == Some(InclusionPolicy::Honor),
+        ..Spread::new(of, level, constraint.skew_max.max(1))
+    })
 }
 
 /// Which pods this one must run near, and which it must keep away from.
@@ -167,8 +161,7 @@ fn neighbours(pod: &Pod, around: &Surroundings, remarks: &mut Remarks) -> Vec<Ta
         if term.selector.is_none() {
             remarks.insert("a pod affinity without a label selector matches no pod, so it stays");
         }
-        let (with, level) = (selected(term, pod, around, remarks), &term.topology_key);
-        near.push(Near { tasks: with, level: around.topology.level(level) });
+        near.push(selected(term, pod, around, remarks));
     }
     if !near.is_empty() {
         rules.push(TaskRule::Affinity(near));
@@ -178,26 +171,42 @@ fn neighbours(pod: &Pod, around: &Surroundings, remarks: &mut Remarks) -> Vec<Ta
             remarks.insert("a pod anti-affinity without a label selector matches no pod, left out");
             continue;
         }
-        let (from, level) = (selected(term, pod, around, remarks), &term.topology_key);
-        rules.push(TaskRule::AntiAffinity { from, level: around.topology.level(level) });
+        let Near { tasks: from, level } = selected(term, pod, around, remarks);
+        rules.push(TaskRule::AntiAffinity { from, level });
     }
     rules
 }
 
+/// Which pods this one would rather have near it, or far from it. Terms without a label selector
+/// match no pod.
+fn wishes(pod: &Pod, around: &Surroundings, remarks: &mut Remarks) -> Vec<TaskRule> {
+    let affinity = &pod.spec.affinity;
+    let near = affinity.pod.preferred.iter().map(|wish| (&wish.term, wish.weight));
+    let far = affinity.anti.preferred.iter().map(|wish| (&wish.term, -wish.weight));
+    let some = near.chain(far).filter(|(term, _)| term.selector.is_some());
+    let rules = some.map(|(term, weight)| TaskRule::Prefer {
+        near: selected(term, pod, around, remarks),
+        weight,
+    });
+    rules.collect()
+}
+
+/// The pod's labels.
 fn own_labels(pod: &Pod) -> Labels {
     pod.metadata.labels.iter().map(|(key, value)| (key.as_str(), value.as_str())).collect()
 }
 
-/// The pods that a term looks at.
+/// The pods that a term looks at, and how near.
 fn selected(
     term: &PodAffinityTerm,
     pod: &Pod,
     around: &Surroundings,
     remarks: &mut Remarks,
-) -> TaskSelector {
+) -> Near {
     let own = &pod.metadata.labels;
     let mut labels: LabelSelector = labels_or_nothing(term.selector.as_ref());
     narrow(&mut labels, &term.match_label_keys, Operator::In, own);
     narrow(&mut labels, &term.mismatch_label_keys, Operator::NotIn, own);
-    TaskSelector::Labels { tenants: around.namespaces.tenants(term, remarks), labels }
+    let tasks = TaskSelector::Labels { tenants: around.namespaces.tenants(term, remarks), labels };
+    Near { tasks, level: around.topology.level(&term.topology_key) }
 }

@@ -39,7 +39,7 @@ pub(super) fn labels(selector: &Labels) -> LabelSelector {
 }
 
 /// A label selector that may be absent, and then matches nothing.
-pub(super) fn labels_or_nothing(selector: Option<&Labels>) -> LabelSelector {
+pub(crate) fn labels_or_nothing(selector: Option<&Labels>) -> LabelSelector {
     match selector {
         Some(selector) => labels(selector),
         None => LabelSelector {

@@ -126,7 +126,7 @@ fn more_resources_than_a_cell_has_kinds() {
             "p",
             &format!(r#""containers":[{{"resources":{{"requests":{{{requests}}}}}}}]"#),
         )),
-        ": the pods ask for 13 extended resources, at most 12 are allowed",
+        ": the pods ask for 13 extended resources, at most 10 are allowed",
     );
 }
 

@@ -2,6 +2,7 @@
 
 use super::{list, node, one, pod, read};
 use crate::workload::{Arrival, RunTime, Workload};
+use omega_core::limits::AMOUNT_MAX;
 use omega_core::{Amounts, JobKind, KindId, Precedence};
 use std::io::Write;
 use std::path::Path;
@@ -34,13 +35,16 @@ fn the_example_of_the_documentation() {
     assert_eq!(workload.name, "Kubernetes cluster of cluster.json");
     assert_eq!(workload.machines.len(), 6);
     let kinds: Vec<&str> = workload.kinds.iter().map(|(_, kind)| kind.name.as_str()).collect();
-    assert_eq!(kinds, ["cpu", "memory", "disk", "pods", "nvidia.com/gpu"]);
+    assert_eq!(
+        kinds,
+        ["cpu", "memory", "disk", "pods", "nvidia.com/gpu", "cpu (nominal)", "memory (nominal)"]
+    );
     assert_eq!(
         jobs(&workload),
         [
             "kube-system/node-agent service p2000001000 [0] [1] [2] [3] [4] [5]",
             "shop/web-6d4cf56db6 service p0 [0 1 2 4 -]",
-            "shop/cache service p1000 [3] [0 -]",
+            "shop/cache service p1000 [3 0 -]",
             "shop/gateway-5c8b7d9f4 service p1000 [1 4]",
             "ml/train batch p0 [5 -]",
             "ml/notebook service p0 [-]",
@@ -53,13 +57,11 @@ fn the_example_of_the_documentation() {
             "a persistent volume claim is not understood: 3 pods",
             "has finished, left out: 1 pod",
             "of a DaemonSet: no pod is added for a machine that joins later: 6 pods",
-            "preferred pod anti-affinity is not understood: 2 pods",
-            "runs where it does not tolerate a taint, which it now does: 1 pod",
         ]
     );
     // The init container needs more processor time than the container, which needs more memory.
     let web = &workload.arrivals[1].job.groups[0];
-    assert_eq!(web.request, Amounts::new([2000, 2 << 30, 0, 1]));
+    assert_eq!(web.request, Amounts::new([2000, 2 << 30, 0, 1, 0, 2000, 2 << 30]));
     let largest = workload.machines.iter().map(|m| m.capacity.get(KindId::CPU)).max();
     assert!(largest < Some(workload.arrivals[5].job.groups[0].request.get(KindId::CPU)));
 }
@@ -89,8 +91,11 @@ fn a_node_is_a_machine() {
     let workload = read(list(&[node, super::node("b").as_str()])).unwrap();
     let machine = &workload.machines[0];
     assert_eq!(&*machine.name, "a");
-    assert_eq!(machine.capacity, Amounts::new([3500, 3 << 29, 1_000_000_000, 110, 4 << 20]));
-    assert_eq!(workload.kinds.count(), 5);
+    assert_eq!(
+        machine.capacity,
+        Amounts::new([3500, 3 << 29, 1_000_000_000, 110, 4 << 20, AMOUNT_MAX, AMOUNT_MAX])
+    );
+    assert_eq!(workload.kinds.count(), 7);
     assert_eq!(workload.kinds.display(KindId(4), 4 << 20), "4.0 MiB");
     assert_eq!(machine.labels.get("zone").map(|zone| &**zone), Some("z"));
     let taints: Vec<String> =
@@ -111,10 +116,13 @@ fn resources_that_nobody_asks_for_make_room_first() {
     let workload = read(list(&[&node, &pod("p", asks)])).unwrap();
     assert_eq!(workload.kinds.count(), 16);
     assert_eq!(workload.kinds.by_name("example.com/r12"), Some(KindId(4)));
-    assert_eq!(workload.arrivals[0].job.groups[0].request, Amounts::new([0, 0, 0, 1, 1]));
+    // Last come the nominal kinds: a container that says nothing counts as a little.
+    let request = [0, 0, 0, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 100, 200 << 20];
+    assert_eq!(workload.arrivals[0].job.groups[0].request, Amounts::new(request));
     assert_eq!(
         workload.notes,
-        ["1 resource kind that no pod asks for left out, for want of room: example.com/r11"]
+        ["3 resource kinds that no pod asks for left out, for want of room: \
+          example.com/r09, example.com/r10, example.com/r11"]
     );
 }
 
@@ -131,8 +139,7 @@ fn what_is_not_understood_is_noted_once_per_kind() {
     let odd = r#""volumes":[{"name":"v","persistentVolumeClaim":{"claimName":"c"}},
         {"name":"h","hostPath":{"path":"/"}},{"name":"d","rbd":{}}],"resourceClaims":[{"name":"r"}],
         "runtimeClassName":"sandbox","preemptionPolicy":"Never","schedulerName":"mine",
-        "schedulingGroup":{"podGroupName":"g"},"affinity":{"podAffinity":{
-        "preferredDuringSchedulingIgnoredDuringExecution":[{"weight":1},{"weight":2}]}}"#;
+        "schedulingGroup":{"podGroupName":"g"}"#;
     let items = [node("a"), pod("p", odd), pod("q", odd)];
     let service = r#"{"kind":"Service","metadata":{"name":"s"}}"#;
     let items: Vec<&str> = items.iter().map(String::as_str).chain([service]).collect();
@@ -147,7 +154,6 @@ fn what_is_not_understood_is_noted_once_per_kind() {
             "names a scheduler of its own, which is not understood: 2 pods",
             "of a runtime class only what stands in the pod itself is understood: 2 pods",
             "preemptionPolicy Never is not understood: 2 pods",
-            "preferred pod affinity is not understood: 2 pods",
         ]
     );
 }

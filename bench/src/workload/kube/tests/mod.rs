@@ -2,7 +2,6 @@
 
 mod bad;
 mod cluster;
-mod oracle;
 mod rules;
 
 use super::load;

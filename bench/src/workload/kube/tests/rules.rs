@@ -91,30 +91,69 @@ fn a_topology_spread_is_a_spread() {
         "nodeTaintsPolicy":"Honor"},
         {"maxSkew":1,"topologyKey":"zone"},{"maxSkew":1,"topologyKey":"zone","labelSelector":{}}"#,
     );
-    let [TaskRule::Spread(zone), TaskRule::Spread(machine)] = rules(&workload).tasks.as_slice()
-    else {
-        panic!("{:?}", rules(&workload).tasks)
-    };
+    let spreads = rules(&workload).tasks.iter().map(|rule| match rule {
+        TaskRule::Spread(spread) => spread,
+        _ => panic!("{rule:?}"),
+    });
+    let [zone, machine, null, empty] = spreads.collect::<Vec<_>>().try_into().unwrap();
     let app = requirement("app", Operator::In, &["x"]);
     let rev = requirement("rev", Operator::In, &["7"]);
-    let labels = |requirements| TaskSelector::Labels {
-        tenants: Tenants::Own,
-        labels: LabelSelector { requirements },
+    let nothing = requirement("", Operator::In, &[]);
+    let labels = |mut requirements: Vec<Requirement>| {
+        requirements.push(requirement("is being deleted", Operator::DoesNotExist, &[]));
+        TaskSelector::Labels { tenants: Tenants::Own, labels: LabelSelector { requirements } }
     };
     assert_eq!(zone.of, labels(vec![app.clone(), rev]));
     assert_eq!(zone.level, TopologyLevel::Label("zone".into()));
-    assert_eq!((zone.skew_max, zone.domains_min), (2, 3));
+    assert_eq!((zone.skew_max, zone.domains_min, zone.counts_itself), (2, 3, true));
+    assert_eq!((zone.honors_affinity, zone.honors_taints), (true, false));
     assert_eq!(machine.of, labels(vec![app]));
     assert_eq!(machine.level, TopologyLevel::Machine);
     assert_eq!(machine.when, WhenUnsatisfiable::ScheduleAnyway);
-    assert_eq!(
-        workload.notes,
-        [
-            "a topology spread without a label selector counts no pod, left out: 1 pod",
-            "nodeAffinityPolicy of a topology spread is taken as Honor: 1 pod",
-            "nodeTaintsPolicy of a topology spread is taken as Ignore: 1 pod",
-        ]
-    );
+    assert_eq!((machine.honors_affinity, machine.honors_taints), (false, true));
+    assert_eq!((&null.of, null.counts_itself), (&labels(vec![nothing.clone()]), false));
+    assert_eq!((&empty.of, empty.counts_itself), (&labels(vec![nothing]), true));
+    assert_eq!(workload.notes, [""; 0]);
+}
+
+#[test]
+fn preferred_neighbours_are_wishes_with_a_sign() {
+    let wish = |weight: u32, selector: &str| {
+        format!(
+            r#""preferredDuringSchedulingIgnoredDuringExecution":[{{"weight":{weight},
+            "podAffinityTerm":{{"topologyKey":"zone"{selector}}}}}]"#
+        )
+    };
+    let of = |near: &str, far: &str| {
+        one(&format!(r#""affinity":{{"podAffinity":{{{near}}},"podAntiAffinity":{{{far}}}}}"#))
+    };
+    let any = r#","labelSelector":{}"#;
+    let workload = of(&wish(7, any), &wish(9, any));
+    let weights = rules(&workload).tasks.iter().map(|rule| match rule {
+        TaskRule::Prefer { weight, .. } => *weight,
+        _ => panic!("{rule:?}"),
+    });
+    assert_eq!(weights.collect::<Vec<_>>(), [7, -9]);
+    // Without a label selector they match no pod.
+    assert_eq!(rules(&of(&wish(7, ""), &wish(9, ""))).tasks, []);
+}
+
+#[test]
+fn images_have_a_tag_as_machines_name_them() {
+    let workload = one(r#""initContainers":[{"image":"reg:5000/a"}],
+        "containers":[{"image":"b:1"},{"image":"r/c@sha256:1"},{}]"#);
+    let images: Vec<&str> =
+        workload.arrivals[0].job.groups[0].images.iter().map(|image| &**image).collect();
+    assert_eq!(images, ["reg:5000/a:latest", "b:1", "r/c@sha256:1", ":latest"]);
+}
+
+#[test]
+fn a_pod_that_is_being_deleted_is_known_by_a_label() {
+    let pod = r#"{"kind":"Pod","metadata":{"name":"p","deletionTimestamp":"2030-01-01T00:00:00Z"},
+        "spec":{"nodeName":"a"}}"#;
+    let workload = read(list(&[&node("a"), pod])).unwrap();
+    let labels = &workload.arrivals[0].job.groups[0].labels;
+    assert_eq!(labels, &omega_core::Labels::new([("is being deleted", "")]));
 }
 
 #[test]

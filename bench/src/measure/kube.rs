@@ -1,0 +1,162 @@
+//! Question: how many decisions does a core make with the whole default profile of Kubernetes?
+//!
+//! One task after another is placed on a view and taken back, with every filter and every score that
+//! has something to say. Kubernetes' own scheduler places 511 pods a second on 5,000 nodes, and 61
+//! if it is told to score all of them: these stand beside ours as the limit.
+
+use super::cells::{self, Made};
+use super::clock::{Figure, timed};
+use super::show::{Reach, Row, Unit};
+use super::{Options, SEED};
+use omega_cellstate::View;
+use omega_core::limits::AMOUNT_MAX;
+use omega_core::{
+    Amounts, Job, JobId, KindId, Kinds, LabelSelector, Labels, Machine, MachineSelector, Preferred,
+    Requirement, ResourceKind, Spread, Taint, TaintEffect, TaskGroup, TaskId, TaskRule,
+    TaskSelector, Tenants, TopologyLevel, Unit as KindUnit, WhenUnsatisfiable,
+};
+use omega_schedulers::{Placement, Placer, Profile, Search};
+use rand::SeedableRng;
+use rand_pcg::Pcg64;
+use std::sync::Arc;
+
+pub(crate) const WORKLOAD: &str =
+    "the default profile of Kubernetes; one task placed on a view and taken back; limit: its own";
+
+/// What Kubernetes calls its default: as many machines as suffice in a cell of this size.
+const DEFAULT: Search = Search::Percentage(0);
+
+/// The kinds of a cell that is made of a Kubernetes cluster.
+fn kinds() -> Kinds {
+    let kind =
+        |name: &str, unit, compressible| ResourceKind { name: name.to_owned(), unit, compressible };
+    let kinds = vec![
+        kind("cpu", KindUnit::Milli, true),
+        kind("memory", KindUnit::Bytes, false),
+        kind("ephemeral-storage", KindUnit::Bytes, false),
+        kind("pods", KindUnit::Count, false),
+        kind("cpu (nominal)", KindUnit::Milli, false),
+        kind("memory (nominal)", KindUnit::Bytes, false),
+    ];
+    Kinds::new(kinds).expect("six kinds with different names")
+}
+
+/// What a task requests.
+fn request(cpu: u64, memory: u64) -> Amounts {
+    Amounts::new([cpu, memory, 1 << 30, 1, cpu, memory])
+}
+
+/// Machines in use to these thousandths.
+fn cell(count: usize, milli: std::ops::Range<u64>) -> Made {
+    let mut machines = cells::machines(count);
+    machines.iter_mut().for_each(as_node);
+    let empty = cells::empty_of(kinds(), machines.clone());
+    cells::fill(empty, machines, |_| milli.clone(), request)
+}
+
+/// A machine with the amounts of a Kubernetes node.
+fn as_node(machine: &mut Machine) {
+    machine.capacity.set(KindId(3), 1000);
+    machine.capacity.set(KindId(4), AMOUNT_MAX);
+    machine.capacity.set(KindId(5), AMOUNT_MAX);
+}
+
+/// A small task.
+fn small() -> TaskGroup {
+    let mut group = TaskGroup::new(1, request(100, 256 << 20));
+    group.labels = Labels::new([("app", "web")]);
+    group
+}
+
+/// One that would rather be elsewhere.
+fn choosy() -> TaskGroup {
+    let mut group = small();
+    for (zone, weight) in [("z0", 10), ("z1", 3)] {
+        let machines = MachineSelector::label("zone", zone);
+        group.rules.affinity.preferred.push(Preferred { weight, machines });
+    }
+    group
+}
+
+/// One that wishes to be spread over zones and machines, as every service of Kubernetes.
+fn spread() -> TaskGroup {
+    let mut group = small();
+    let requirements = vec![Requirement::equals("app", "web")];
+    let labels = LabelSelector { requirements };
+    for (level, skew) in [(TopologyLevel::Machine, 3), (TopologyLevel::Label("zone".into()), 5)] {
+        let of = TaskSelector::Labels { tenants: Tenants::Own, labels: labels.clone() };
+        let spread =
+            Spread { when: WhenUnsatisfiable::ScheduleAnyway, ..Spread::new(of, level, skew) };
+        group.rules.tasks.push(TaskRule::Spread(spread));
+    }
+    group
+}
+
+pub(crate) fn rows(options: &Options) -> Vec<Row> {
+    let mut rows = Vec::new();
+    let made = cell(5000, 550..650);
+    let run = |what: &str, made: &Made, group: &TaskGroup, search| {
+        Row::time(what, Unit::ThousandsPerSecond, decisions(options, made, group, search))
+    };
+    let default = run("5,000 machines, 60 % full, 500 scored", &made, &small(), DEFAULT);
+    rows.push(default.limit("0.511 k/s").reach(Reach::AtLeast(200.0)));
+    let full = run("  all scored", &made, &small(), Search::Full);
+    rows.push(full.limit("0.061 k/s").reach(Reach::AtLeast(20.0)));
+    rows.push(run("  with preferred machines, 500 scored", &made, &choosy(), DEFAULT));
+    rows.push(run("  with wished spreads, 500 scored", &made, &spread(), DEFAULT));
+    rows.push(run("  1 machine in 10 marked, 500 scored", &marked(), &small(), DEFAULT));
+    let empty = decisions(options, &cell(5000, 0..1), &small(), DEFAULT);
+    let full = decisions(options, &cell(5000, 860..861), &small(), DEFAULT);
+    rows.push(Row::time("5,000 machines, empty, 500 scored", Unit::ThousandsPerSecond, empty));
+    rows.push(Row::time("  86 % full", Unit::ThousandsPerSecond, full));
+    let times = Row::value("  86 % full to empty, time", Unit::Times, full.cpu / empty.cpu);
+    rows.push(times.reach(Reach::AtMost(1.5)));
+    let made = cell(100_000, 550..650);
+    rows.push(run("100,000 machines, 60 % full, 5,000 scored", &made, &small(), DEFAULT));
+    rows.push(run("  all scored", &made, &small(), Search::Full));
+    rows
+}
+
+/// A cell in which some machines ask tasks to stay away.
+fn marked() -> Made {
+    let mut machines = cells::machines(5000);
+    machines.iter_mut().for_each(as_node);
+    for machine in machines.iter_mut().step_by(10) {
+        let taint =
+            Taint { key: "old".into(), value: "".into(), effect: TaintEffect::PreferNoSchedule };
+        machine.taints = [taint].into();
+    }
+    let empty = cells::empty_of(kinds(), machines.clone());
+    cells::fill(empty, machines, |_| 550..650, request)
+}
+
+/// What a decision costs.
+fn decisions(options: &Options, made: &Made, group: &TaskGroup, search: Search) -> Figure {
+    let (cell, mut view) = cells::viewed(made);
+    let profile = Profile::kube(&kinds());
+    profile.prepare(&mut view);
+    let job = Job::batch("one", group.clone());
+    let outcome = cell.apply(omega_core::Command::SubmitJob(job.clone()));
+    let Ok(omega_core::Outcome::Job(id)) = outcome else {
+        unreachable!("a made-up job is submitted: {outcome:?}");
+    };
+    view.sync(&cell).expect("a cell in this process answers");
+    let group = view.compile(id, &Arc::new(job), 0);
+    let how = Placement { search, ..Placement::default() };
+    let count = (options.work(20_000_000) / made.machines).clamp(200, 20_000);
+    let mut rng = Pcg64::seed_from_u64(SEED);
+    let mut placer = Placer::default();
+    let mut run = |view: &mut View, id: JobId| {
+        let tasks = [TaskId { job: id, index: 0 }];
+        let ((), span) = timed(|| {
+            for _ in 0..count {
+                let placed = placer.place(view, (&profile, how), (group, &tasks), &mut rng);
+                assert_eq!(placed, 1, "a machine takes the task");
+                view.drop_claims(1);
+            }
+        });
+        span.each(count)
+    };
+    let figures: Vec<_> = (0..options.runs()).map(|_| run(&mut view, id)).collect();
+    Figure::median(&figures)
+}

@@ -1,0 +1,35 @@
+//! Suite `balanced_allocation`: NodeResourcesBalancedAllocation, whether resources are used alike.
+
+use super::difference::Found;
+use super::expect::Scoring;
+use super::fit::Resource;
+use super::plugin::Case;
+use crate::workload::kube::kinds::kind_name;
+use omega_schedulers::plugins::BalancedAllocation;
+use serde::Deserialize;
+
+/// The plugin's arguments.
+#[derive(Deserialize)]
+#[serde(default)]
+pub(super) struct Args {
+    /// Their weights do not count.
+    resources: Vec<Resource>,
+}
+
+impl Default for Args {
+    fn default() -> Args {
+        let resource = |name: &str| Resource { name: name.to_owned(), weight: 1 };
+        Args { resources: vec![resource("cpu"), resource("memory")] }
+    }
+}
+
+/// Compares the score.
+pub(super) fn replay(case: &Case<Args>) -> Found {
+    let resources = case.args.resources.iter();
+    let names: Vec<&str> = resources.map(|resource| kind_name(&resource.name)).collect();
+    case.replay(|found, world, group| {
+        let plugin = BalancedAllocation::new(&names, &world.kinds());
+        case.expect.compare_scores(found, world, (Scoring::Local(&plugin), group));
+        Ok(())
+    })
+}

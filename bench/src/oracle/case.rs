@@ -1,0 +1,95 @@
+//! The parts that recorded cases share: nodes and pods in their short form.
+//!
+//! Amounts are whole numbers: cpu in thousandths, memory and disk in bytes, everything else in
+//! units. What the API server takes for absent (`null`) is absent here, too.
+
+use crate::workload::kube::api::{
+    Affinity, ContainerPort, Image, SpreadConstraint, Taint, Toleration, or_default,
+};
+use serde::Deserialize;
+use std::collections::BTreeMap;
+
+/// Amounts by resource name.
+pub(super) type Amounts = BTreeMap<String, u64>;
+
+/// Labels by key.
+pub(super) type Labels = BTreeMap<String, String>;
+
+/// A node.
+#[derive(Clone, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct Node {
+    pub(super) name: String,
+    #[serde(default, deserialize_with = "or_default")]
+    pub(super) labels: Labels,
+    #[serde(default, deserialize_with = "or_default")]
+    pub(super) taints: Vec<Taint>,
+    #[serde(default)]
+    pub(super) unschedulable: bool,
+    #[serde(default, deserialize_with = "or_default")]
+    pub(super) allocatable: Amounts,
+    #[serde(default, deserialize_with = "or_default")]
+    pub(super) images: Vec<Image>,
+}
+
+/// A pod, to be placed or there already.
+#[derive(Clone, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct Pod {
+    pub(super) name: String,
+    pub(super) namespace: String,
+    #[serde(default, deserialize_with = "or_default")]
+    pub(super) labels: Labels,
+    /// Where it runs.
+    pub(super) node: Option<String>,
+    /// Where it is to run once its victims are gone.
+    pub(super) nominated_node: Option<String>,
+    #[serde(default)]
+    pub(super) priority: i32,
+    #[serde(default)]
+    pub(super) preemption_policy_never: bool,
+    /// When it started, in seconds since 1970.
+    pub(super) start_time: Option<i64>,
+    /// Whether it is being deleted.
+    #[serde(default)]
+    pub(super) terminating: bool,
+    #[serde(default, deserialize_with = "or_default")]
+    pub(super) containers: Vec<Container>,
+    #[serde(default, deserialize_with = "or_default")]
+    pub(super) init_containers: Vec<Container>,
+    #[serde(default, deserialize_with = "or_default")]
+    pub(super) pod_level_requests: Amounts,
+    #[serde(default, deserialize_with = "or_default")]
+    pub(super) overhead: Amounts,
+    /// The only node where it may run.
+    pub(super) required_node_name: Option<String>,
+    #[serde(default, deserialize_with = "or_default")]
+    pub(super) node_selector: Labels,
+    #[serde(default, deserialize_with = "or_default")]
+    pub(super) affinity: Affinity,
+    #[serde(default, deserialize_with = "or_default")]
+    pub(super) tolerations: Vec<Toleration>,
+    #[serde(default, deserialize_with = "or_default")]
+    pub(super) topology_spread_constraints: Vec<SpreadConstraint>,
+    /// What kube-scheduler computed that it claims, without zeros.
+    #[serde(default, deserialize_with = "or_default")]
+    pub(super) computed_request: Amounts,
+    /// What kube-scheduler computed for its scores.
+    #[serde(default, deserialize_with = "or_default")]
+    pub(super) computed_non_zero_request: Amounts,
+}
+
+/// A container.
+#[derive(Clone, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct Container {
+    #[serde(default)]
+    pub(super) image: String,
+    #[serde(default, deserialize_with = "or_default")]
+    pub(super) requests: Amounts,
+    #[serde(default, deserialize_with = "or_default")]
+    pub(super) ports: Vec<ContainerPort>,
+    /// `Always` makes an init container a sidecar.
+    #[serde(default)]
+    pub(super) restart_policy: String,
+}

@@ -1,0 +1,201 @@
+//! What the whole default profile says about a pod, recorded and ours.
+
+use super::case::Pod;
+use super::difference::Found;
+use super::expect::{Code, Scores, Status, in_ours, refusal};
+use super::world::{Refused, World};
+use omega_cellstate::{BLOCK, Block, GroupRef};
+use omega_core::Precedence;
+use omega_schedulers::preemption::Expected;
+use omega_schedulers::{Appraisal, Filter, Profile, Reads, Tasks, appraise};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Scores that Kubernetes never skips: where ours have nothing to say, that is 0 for all.
+const NEVER_SKIPPED: [&str; 1] = ["image_locality"];
+
+/// A machine's code, and the filter that gave it; `None` is no matter of one filter.
+type Verdict = (Code, Option<String>);
+
+/// Our decision about a pod.
+pub(super) struct Decision {
+    /// The verdict on each machine.
+    verdicts: BTreeMap<String, Verdict>,
+    /// By score that has something to say, what it adds to each feasible machine.
+    weighted: BTreeMap<String, Scores>,
+    totals: Scores,
+    best: BTreeSet<String>,
+}
+
+impl Decision {
+    /// Decides about a pod. Pods that are expected on a machine must leave room for it there, if
+    /// they may not be displaced by it: the filters are asked with and without them.
+    pub(super) fn about(
+        world: &mut World,
+        (pod, group): (&Pod, GroupRef),
+        expected: &[Expected],
+    ) -> Decision {
+        let profile = Profile::kube(&world.kinds());
+        profile.prepare(&mut world.view);
+        let counts = |other: &&Expected| other.precedence >= Precedence(pod.priority);
+        let rows: BTreeSet<usize> = expected.iter().filter(counts).map(|other| other.row).collect();
+        let mut refused = BTreeMap::new();
+        for row in rows {
+            let there: Vec<GroupRef> = expected
+                .iter()
+                .filter(|other| counts(other) && other.row == row)
+                .map(|other| other.group)
+                .collect();
+            there.iter().for_each(|other| world.view.assume(row, *other, -1));
+            let beside = appraise(&world.view, &profile, group);
+            there.iter().for_each(|other| world.view.assume(row, *other, 1));
+            let here = beside.refused.into_iter().find(|refusal| refusal.row as usize == row);
+            refused.extend(here.map(|refusal| (row, refusal)));
+        }
+        let taken = Taken(refused.keys().copied().collect());
+        let profile = Profile::kube(&world.kinds()).with_filter(taken);
+        let mut appraisal = appraise(&world.view, &profile, group);
+        for refusal in &mut appraisal.refused {
+            if let Some(first) = refused.get(&(refusal.row as usize)) {
+                *refusal = *first;
+            }
+        }
+        Decision::of(world, &appraisal)
+    }
+
+    fn of(world: &World, appraisal: &Appraisal) -> Decision {
+        let feasible: Vec<String> = appraisal.feasible.iter().map(|row| world.name(*row)).collect();
+        let by_name =
+            |values: Vec<i64>| -> Scores { feasible.iter().cloned().zip(values).collect() };
+        let mut verdicts: BTreeMap<String, Verdict> =
+            feasible.iter().map(|name| (name.clone(), (Code::Success, None))).collect();
+        verdicts.extend(appraisal.refused.iter().map(|refused| {
+            let verdict = (refusal(refused.curable), Some(refused.filter.to_owned()));
+            (world.name(refused.row), verdict)
+        }));
+        let said = appraisal.scores.iter().filter(|score| score.columns.is_some());
+        Decision {
+            verdicts,
+            weighted: said
+                .map(|score| (score.name.to_owned(), by_name(score.weighted().collect())))
+                .collect(),
+            totals: by_name(appraisal.totals.clone()),
+            best: appraisal.best.iter().map(|row| world.name(*row)).collect(),
+        }
+    }
+
+    /// Compares the verdict on each machine.
+    pub(super) fn compare_verdicts(
+        &self,
+        found: &mut Found,
+        pre_filter: &Status,
+        rejected: &BTreeMap<String, Status>,
+    ) {
+        let whole = match pre_filter.code {
+            Code::Success | Code::Skip => Code::Success,
+            refused => refused,
+        };
+        let expected = self.verdicts.iter().map(|(name, (_, ours))| {
+            let verdict = match rejected.get(name) {
+                // Ruled out before the filters: which of ours does it is no matter.
+                Some(Status { code, plugin: None, .. }) => (*code, ours.clone()),
+                Some(Status { code, plugin: Some(plugin), .. }) => (*code, Some(our_name(plugin))),
+                None if whole == Code::Success => (whole, None),
+                None => (whole, ours.clone()),
+            };
+            (name.clone(), verdict)
+        });
+        let mut expected: BTreeMap<String, Verdict> = expected.collect();
+        for (name, status) in rejected.iter().filter(|(name, _)| !self.verdicts.contains_key(*name))
+        {
+            expected.insert(name.clone(), (status.code, status.plugin.clone()));
+        }
+        found.compare_each("rejected", &expected, &self.verdicts);
+    }
+
+    /// Compares what each score adds; a plugin that is missing had nothing to say. Without a
+    /// feasible machine nobody asks for scores.
+    pub(super) fn compare_weighted(&self, found: &mut Found, expected: &BTreeMap<String, Scores>) {
+        let expected: BTreeMap<String, Scores> =
+            expected.iter().map(|(plugin, scores)| (our_name(plugin), in_ours(scores))).collect();
+        if self.totals.is_empty() {
+            return found.compare("weightedScores", &expected, &BTreeMap::new());
+        }
+        let none = Scores::new();
+        let silent: Scores = self.totals.keys().map(|name| (name.clone(), 0)).collect();
+        let names: BTreeSet<&String> = expected.keys().chain(self.weighted.keys()).collect();
+        for name in names {
+            let expected = expected.get(name);
+            let ours = match self.weighted.get(name) {
+                None if NEVER_SKIPPED.contains(&name.as_str()) => Some(&silent),
+                ours => ours,
+            };
+            let field = format!("weightedScores.{name}");
+            found.compare(&format!("{field}.skipped"), &expected.is_none(), &ours.is_none());
+            found.compare_each(&field, expected.unwrap_or(&none), ours.unwrap_or(&none));
+        }
+    }
+
+    /// Compares the sums, and the machines with the highest.
+    pub(super) fn compare_totals(&self, found: &mut Found, totals: &Scores, best: &[String]) {
+        found.compare_each("totalScores", &in_ours(totals), &self.totals);
+        found.compare("best", &best.iter().cloned().collect(), &self.best);
+    }
+
+    /// The feasible machines.
+    pub(super) fn feasible(&self) -> BTreeSet<String> {
+        self.totals.keys().cloned().collect()
+    }
+
+    /// Whether fewer tasks on this machine could help.
+    pub(super) fn is_curable(&self, machine: &str) -> bool {
+        matches!(self.verdicts.get(machine), Some((Code::Unschedulable, _)))
+    }
+}
+
+/// The pods that are expected on a machine.
+pub(super) fn expected(world: &mut World, pods: &[Pod]) -> Result<Vec<Expected>, Refused> {
+    let mut all = Vec::new();
+    for pod in pods {
+        let Some(node) = &pod.nominated_node else { continue };
+        let group = world.group(pod)?;
+        let Some(machine) = world.view.machine_by_name(node) else { continue };
+        let job = world.view.job_id(group);
+        let precedence = Precedence(pod.priority);
+        all.push(Expected { row: machine.row(), job, group, precedence });
+    }
+    Ok(all)
+}
+
+/// The name of our plugin that does what Kubernetes' does.
+fn our_name(plugin: &str) -> String {
+    if plugin == "NodeResourcesBalancedAllocation" {
+        return "balanced_allocation".to_owned();
+    }
+    let mut name = String::new();
+    for letter in plugin.chars() {
+        if letter.is_ascii_uppercase() && !name.is_empty() {
+            name.push('_');
+        }
+        name.push(letter.to_ascii_lowercase());
+    }
+    name
+}
+
+/// Filter: not these rows, on which others are expected.
+struct Taken(BTreeSet<usize>);
+
+impl Filter for Taken {
+    fn name(&self) -> &'static str {
+        "taken"
+    }
+
+    fn reads(&self) -> Reads {
+        Reads::OTHER_MACHINES
+    }
+
+    fn filter(&self, _: &Tasks<'_>, block: Block<'_>, among: u64) -> u64 {
+        let first = block.first_row();
+        let taken = self.0.range(first..first + BLOCK).map(|row| 1 << (row - first));
+        taken.fold(among, |word, bit: u64| word & !bit)
+    }
+}

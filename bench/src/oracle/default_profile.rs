@@ -1,0 +1,39 @@
+//! Suites `default_profile` and `default_profile_large`: all plugins together.
+
+use super::decision::{Decision, expected};
+use super::difference::Found;
+use super::expect::{Scores, Status};
+use super::plugin::{Case, NoArgs};
+use serde::Deserialize;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// What was decided.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct Expect {
+    pre_filter: Status,
+    #[serde(default)]
+    rejected: BTreeMap<String, Status>,
+    feasible: BTreeSet<String>,
+    /// Nothing if no machine is feasible.
+    #[serde(default)]
+    weighted_scores: BTreeMap<String, Scores>,
+    #[serde(default)]
+    total_scores: Scores,
+    #[serde(default)]
+    best: Vec<String>,
+}
+
+/// Compares the decision.
+pub(super) fn replay(case: &Case<NoArgs, Expect>) -> Found {
+    let expect = &case.expect;
+    case.replay(|found, world, group| {
+        let nominated = expected(world, &case.pods)?;
+        let ours = Decision::about(world, (&case.pod, group), &nominated);
+        ours.compare_verdicts(found, &expect.pre_filter, &expect.rejected);
+        found.compare("feasible", &expect.feasible, &ours.feasible());
+        ours.compare_weighted(found, &expect.weighted_scores);
+        ours.compare_totals(found, &expect.total_scores, &expect.best);
+        Ok(())
+    })
+}

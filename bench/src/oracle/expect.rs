@@ -1,0 +1,172 @@
+//! What was recorded of one plugin, and the comparison with what ours says.
+
+use super::difference::Found;
+use super::world::World;
+use omega_cellstate::GroupRef;
+use omega_schedulers::appraise::{appraise_filter, appraise_relative, appraise_score};
+use omega_schedulers::{Filter, RelativeScore, SCORE_MAX, Score, ScoreColumns};
+use serde::Deserialize;
+use std::collections::BTreeMap;
+
+/// Kubernetes' scores go from 0 to 100; so much of ours is one point of them.
+pub(super) const POINT: i64 = SCORE_MAX as i64 / 100;
+
+/// Scores by machine.
+pub(super) type Scores = BTreeMap<String, i64>;
+
+/// Kubernetes' word on a machine, or on a pod.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+pub(super) enum Code {
+    /// Feasible.
+    Success,
+    /// The plugin has nothing to say.
+    Skip,
+    /// Refused; fewer tasks on the machine could help.
+    Unschedulable,
+    /// Refused, whatever runs there.
+    UnschedulableAndUnresolvable,
+}
+
+/// A code, and why.
+#[derive(Clone, Debug, Deserialize)]
+pub(super) struct Status {
+    pub(super) code: Code,
+    /// The plugin that refuses, where several are asked.
+    pub(super) plugin: Option<String>,
+    /// In words, which are not compared.
+    #[serde(default, rename = "reasons")]
+    _reasons: Vec<String>,
+}
+
+/// What one plugin said about all machines.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct Expect {
+    pre_filter: Option<Status>,
+    /// The only candidates, if some were ruled out at once.
+    pre_filter_nodes: Option<Vec<String>>,
+    #[serde(default)]
+    filter_rejected: BTreeMap<String, Status>,
+    feasible: Vec<String>,
+    pre_score: Option<Status>,
+    raw_scores: Option<Scores>,
+    scores: Option<Scores>,
+}
+
+/// The score of a plugin.
+pub(super) enum Scoring<'a> {
+    /// It looks at one machine.
+    Local(&'a dyn Score),
+    /// It compares machines.
+    Relative(&'a dyn RelativeScore),
+}
+
+/// What each machine's code should be.
+pub(super) fn codes(
+    (pre_filter, rejected): (Option<&Status>, &BTreeMap<String, Status>),
+    feasible: impl IntoIterator<Item = String>,
+    machines: impl IntoIterator<Item = String>,
+) -> BTreeMap<String, Code> {
+    // A pod that is refused as a whole, or a machine that was ruled out at once, has no code of
+    // its own; Kubernetes takes them as refused for good.
+    let whole = match pre_filter.map(|status| status.code) {
+        Some(code @ (Code::Unschedulable | Code::UnschedulableAndUnresolvable)) => code,
+        _ => Code::UnschedulableAndUnresolvable,
+    };
+    let mut codes: BTreeMap<_, _> = machines.into_iter().map(|name| (name, whole)).collect();
+    codes.extend(rejected.iter().map(|(name, status)| (name.clone(), status.code)));
+    codes.extend(feasible.into_iter().map(|name| (name, Code::Success)));
+    codes
+}
+
+/// The code of a machine that is refused.
+pub(super) fn refusal(curable: bool) -> Code {
+    if curable { Code::Unschedulable } else { Code::UnschedulableAndUnresolvable }
+}
+
+impl Expect {
+    /// Compares a plugin's filter, if it has one.
+    pub(super) fn compare_filter(
+        &self,
+        found: &mut Found,
+        world: &mut World,
+        (filter, group): (&dyn Filter, GroupRef),
+    ) {
+        filter.keep(&mut world.view);
+        let mut ours: BTreeMap<String, Code> =
+            world.rows().map(|row| (world.name(row), Code::Success)).collect();
+        for refused in appraise_filter(&world.view, filter, group) {
+            ours.insert(world.name(refused.row), refusal(refused.curable));
+        }
+        self.compare_codes(found, &ours);
+    }
+
+    /// Compares the code of each machine.
+    pub(super) fn compare_codes(&self, found: &mut Found, ours: &BTreeMap<String, Code>) {
+        let machines = ours.keys().cloned();
+        let recorded = (self.pre_filter.as_ref(), &self.filter_rejected);
+        let mut expected = codes(recorded, self.feasible.clone(), machines);
+        let refuses_all = matches!(
+            self.pre_filter.as_ref().map(|status| status.code),
+            Some(Code::Unschedulable | Code::UnschedulableAndUnresolvable)
+        );
+        if self.pre_filter_nodes.is_none() && !refuses_all {
+            // Then every machine has a code of its own: one that has none is a damaged case.
+            let named = |name: &String| {
+                self.filter_rejected.contains_key(name) || self.feasible.contains(name)
+            };
+            expected.retain(|name, _| named(name));
+        }
+        found.compare_each("filter", &expected, ours);
+    }
+
+    /// Compares a plugin's score on the machines that were feasible in the recording.
+    pub(super) fn compare_scores(
+        &self,
+        found: &mut Found,
+        world: &mut World,
+        (scoring, group): (Scoring<'_>, GroupRef),
+    ) {
+        if self.feasible.is_empty() {
+            return;
+        }
+        let feasible = |row: &u32| self.feasible.contains(&world.name(*row));
+        let rows: Vec<u32> = world.rows().filter(feasible).collect();
+        let columns = match scoring {
+            Scoring::Local(score) => {
+                score.keep(&mut world.view);
+                let columns = appraise_score(&world.view, score, group, &rows);
+                columns.map(|columns| ScoreColumns {
+                    raw: columns.raw.iter().map(|raw| raw / POINT).collect(),
+                    ..columns
+                })
+            }
+            Scoring::Relative(score) => {
+                score.keep(&mut world.view);
+                appraise_relative(&world.view, score, group, &rows)
+            }
+        };
+        // A plugin without this step is never skipped: where ours has nothing to say, that is 0.
+        let zeros = || vec![0; rows.len()];
+        let columns = match (columns, &self.pre_score) {
+            (None, None) => Some(ScoreColumns { raw: zeros(), scores: zeros() }),
+            (columns, _) => columns,
+        };
+        let skipped = matches!(self.pre_score, Some(Status { code: Code::Skip, .. }));
+        found.compare("preScore.skipped", &skipped, &columns.is_none());
+        let Some(columns) = columns.filter(|_| !skipped) else { return };
+        let named = |values: &[i64]| -> Scores {
+            rows.iter().map(|row| world.name(*row)).zip(values.iter().copied()).collect()
+        };
+        let none = Scores::new();
+        let raw = self.raw_scores.as_ref().unwrap_or(&none);
+        found.compare_each("rawScores", raw, &named(&columns.raw));
+        let scores = self.scores.as_ref().unwrap_or(&none);
+        found.compare_each("scores", &in_ours(scores), &named(&columns.scores));
+    }
+}
+
+/// Kubernetes' scores in our finer unit, in which a difference of less than a point shows.
+pub(super) fn in_ours(scores: &Scores) -> Scores {
+    scores.iter().map(|(name, score)| (name.clone(), score * POINT)).collect()
+}

@@ -1,0 +1,83 @@
+//! Suite `fit`: NodeResourcesFit, whether there is room and how full a machine would be.
+
+use super::difference::Found;
+use super::expect::Scoring;
+use super::plugin::Case;
+use crate::workload::kube::api::or_default;
+use crate::workload::kube::kinds::kind_name;
+use omega_schedulers::plugins::{FitArgs, NodeResourcesFit, ShapePoint, Strategy};
+use serde::Deserialize;
+
+/// The plugin's arguments.
+#[derive(Default, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub(super) struct Args {
+    scoring_strategy: StrategyName,
+    resources: Option<Vec<Resource>>,
+    #[serde(deserialize_with = "or_default")]
+    shape: Vec<Point>,
+    #[serde(deserialize_with = "or_default")]
+    ignored_resources: Vec<String>,
+    #[serde(deserialize_with = "or_default")]
+    ignored_resource_groups: Vec<String>,
+}
+
+#[derive(Clone, Copy, Default, Deserialize)]
+enum StrategyName {
+    #[default]
+    LeastAllocated,
+    MostAllocated,
+    RequestedToCapacityRatio,
+}
+
+/// A resource that a score looks at.
+#[derive(Deserialize)]
+pub(super) struct Resource {
+    pub(super) name: String,
+    /// Nothing is taken as 1.
+    #[serde(default)]
+    pub(super) weight: u32,
+}
+
+/// A point of the shape.
+#[derive(Clone, Copy, Deserialize)]
+struct Point {
+    utilization: u8,
+    score: u8,
+}
+
+/// Compares filter and score.
+pub(super) fn replay(case: &Case<Args>) -> Found {
+    case.replay(|found, world, group| {
+        let plugin = NodeResourcesFit::new(&case.args.fit(), &world.kinds());
+        case.expect.compare_filter(found, world, (&plugin, group));
+        case.expect.compare_scores(found, world, (Scoring::Local(&plugin), group));
+        Ok(())
+    })
+}
+
+impl Args {
+    fn fit(&self) -> FitArgs {
+        let points = self.shape.iter();
+        let points = points.map(|p| ShapePoint { percent: p.utilization, score: p.score });
+        let default = FitArgs::default();
+        FitArgs {
+            ignored: self.ignored_resources.clone(),
+            ignored_groups: self.ignored_resource_groups.clone(),
+            strategy: match self.scoring_strategy {
+                StrategyName::LeastAllocated => Strategy::LeastAllocated,
+                StrategyName::MostAllocated => Strategy::MostAllocated,
+                StrategyName::RequestedToCapacityRatio => {
+                    Strategy::RequestedToCapacityRatio(points.collect())
+                }
+            },
+            resources: match &self.resources {
+                None => default.resources,
+                Some(resources) => {
+                    let own = resources.iter();
+                    own.map(|r| (kind_name(&r.name).to_owned(), r.weight.max(1))).collect()
+                }
+            },
+        }
+    }
+}

@@ -1,0 +1,32 @@
+//! Suite `interpod_affinity`: InterPodAffinity, near some pods and far from others.
+
+use super::difference::Found;
+use super::expect::Scoring;
+use super::plugin::Case;
+use omega_schedulers::plugins::{InterPodAffinity, Preferences};
+use serde::Deserialize;
+
+/// The plugin's arguments.
+#[derive(Default, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub(super) struct Args {
+    hard_pod_affinity_weight: Option<u32>,
+    ignore_preferred_terms_of_existing_pods: bool,
+}
+
+/// Compares filter and score.
+pub(super) fn replay(case: &Case<Args>) -> Found {
+    let default = InterPodAffinity::default();
+    let plugin = InterPodAffinity {
+        required_weight: case.args.hard_pod_affinity_weight.unwrap_or(default.required_weight),
+        preferences: match case.args.ignore_preferred_terms_of_existing_pods {
+            true => Preferences::OfThosePreferring,
+            false => Preferences::Everyones,
+        },
+    };
+    case.replay(|found, world, group| {
+        case.expect.compare_filter(found, world, (&plugin, group));
+        case.expect.compare_scores(found, world, (Scoring::Relative(&plugin), group));
+        Ok(())
+    })
+}

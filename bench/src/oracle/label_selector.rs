@@ -1,0 +1,29 @@
+//! Suite `label_selector`: which labels a selector matches.
+
+use super::difference::Found;
+use crate::workload::kube::api::{LabelSelector, or_default};
+use crate::workload::kube::selector::labels_or_nothing;
+use serde::Deserialize;
+use std::collections::BTreeMap;
+
+/// A selector, labels, and whether it matches them.
+#[derive(Deserialize)]
+pub(super) struct Case {
+    #[serde(rename = "id")]
+    _id: Option<String>,
+    /// `null` matches nothing, `{}` everything.
+    selector: Option<LabelSelector>,
+    #[serde(default, deserialize_with = "or_default")]
+    labels: BTreeMap<String, String>,
+    matches: bool,
+}
+
+/// Compares whether the selector matches.
+pub(super) fn replay(case: &Case) -> Found {
+    let labels: omega_core::Labels =
+        case.labels.iter().map(|(key, value)| (key.as_str(), value.as_str())).collect();
+    let mut found = Found::default();
+    let ours = labels_or_nothing(case.selector.as_ref()).matches(&labels);
+    found.compare("matches", &case.matches, &ours);
+    found
+}

@@ -1,0 +1,89 @@
+//! A line of a file as a value, every field of which is known.
+//!
+//! The objects of Kubernetes' API skip fields that placement does not depend on, because real
+//! objects are full of them. In a recorded case an unknown field may be what the case is about.
+
+use crate::workload::LoadError;
+use serde::Deserialize;
+use std::path::Path;
+
+/// Fields of Kubernetes' objects that have no part in placement, and that a case may have.
+const WITHOUT_MEANING: [&str; 1] = ["tolerationSeconds"];
+
+/// A line that holds a case.
+#[derive(Clone, Copy)]
+pub(super) struct Line<'a> {
+    /// The file.
+    pub(super) file: &'a Path,
+    /// The line, from 1.
+    pub(super) number: u64,
+    /// What stands there.
+    pub(super) text: &'a str,
+}
+
+impl<'a> Line<'a> {
+    /// The fields of this type; others are skipped.
+    pub(super) fn parse<T: Deserialize<'a>>(&self) -> Result<T, LoadError> {
+        self.read(|_| {})
+    }
+
+    /// The value, if there is no field in it but those that its type has.
+    pub(super) fn parse_all<T: Deserialize<'a>>(&self) -> Result<T, LoadError> {
+        let mut unknown = None;
+        let value = self.read(|path| {
+            let known = WITHOUT_MEANING.iter().any(|name| path.ends_with(&format!(".{name}")));
+            if !known && unknown.is_none() {
+                unknown = Some(path);
+            }
+        })?;
+        match unknown {
+            Some(path) => Err(self.error(Some(path), "is not a field that we know")),
+            None => Ok(value),
+        }
+    }
+
+    /// An error in this line.
+    pub(super) fn error(&self, field: Option<String>, message: impl Into<String>) -> LoadError {
+        LoadError { line: Some(self.number), field, ..LoadError::new(self.file, message) }
+    }
+
+    /// The value; `skipped` hears the path of each field that its type does not have.
+    fn read<T: Deserialize<'a>>(&self, mut skipped: impl FnMut(String)) -> Result<T, LoadError> {
+        let mut json = serde_json::Deserializer::from_str(self.text);
+        let mut track = serde_path_to_error::Track::new();
+        let tracked = serde_path_to_error::Deserializer::new(&mut json, &mut track);
+        let mut hear = |path: serde_ignored::Path<'_>| skipped(plain(&path.to_string()));
+        let result = T::deserialize(serde_ignored::Deserializer::new(tracked, &mut hear));
+        let fault = |error: &serde_json::Error, path: &str| {
+            let message = match error.classify() {
+                serde_json::error::Category::Data => without_position(error),
+                _ => format!("is not JSON: {error}"),
+            };
+            self.error(Some(plain(path)).filter(|path| !path.is_empty()), message)
+        };
+        let value = result.map_err(|error| fault(&error, &track.path().to_string()))?;
+        json.end().map_err(|error| fault(&error, ""))?;
+        Ok(value)
+    }
+}
+
+/// A path as people write it: places in lists in brackets, and no `?` for what may be absent.
+fn plain(path: &str) -> String {
+    let mut plain = String::new();
+    for step in path.split('.').filter(|step| !step.is_empty() && *step != "?") {
+        if step.bytes().all(|byte| byte.is_ascii_digit()) {
+            plain += &format!("[{step}]");
+        } else {
+            plain += if plain.is_empty() { "" } else { "." };
+            plain += step;
+        }
+    }
+    plain
+}
+
+/// The error's words without its ` at line 1 column 2`: every case is one line.
+fn without_position(error: &serde_json::Error) -> String {
+    let text = error.to_string();
+    let position = format!(" at line {} column {}", error.line(), error.column());
+    text.strip_suffix(&position).map(str::to_owned).unwrap_or(text)
+}

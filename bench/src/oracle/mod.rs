@@ -1,0 +1,73 @@
+//! Replays what the real kube-scheduler answered, and tells where Omega answers otherwise.
+//!
+//! ```text
+//!  FILE.jsonl.gz ─lines─▶ suite ─▶ case ─objects─▶ the adapter of `kubectl` files ─▶ cell, view
+//!                                   │                                                   │
+//!                                   └──── what was recorded ──▶ differences ◀── ours ───┘
+//! ```
+//!
+//! A line is a case: a world, a pod, and what kube-scheduler v1.36.2 said of them. The world goes
+//! through the same adapter as a real cluster's objects, so that a replay tests what a user gets.
+//! Nothing here knows a rule of scheduling. Reasons are not compared: ours are in our own words.
+//!
+//! Which suite a case is of stands in its id. A file may be renamed or cut into parts, and several
+//! suites have cases of the same form; only a case without an id is known by its fields, and one
+//! that tells nothing by the name of its file.
+
+mod balanced_allocation;
+mod case;
+mod decision;
+mod default_profile;
+mod difference;
+mod expect;
+mod fit;
+mod image_locality;
+mod interpod_affinity;
+mod label_selector;
+mod line;
+mod node_affinity;
+mod node_ports;
+mod objects;
+mod plugin;
+mod pod_requests;
+mod preemption;
+mod quantity;
+mod sequence;
+mod suite;
+mod taint_toleration;
+#[cfg(test)]
+mod tests;
+mod topology_spread;
+mod world;
+
+pub use self::difference::{Difference, FileReport};
+
+use self::line::Line;
+use self::suite::Suite;
+use crate::workload::LoadError;
+use crate::workload::kube::input;
+use std::path::Path;
+
+/// Replays the cases of one file, plain or compressed, and keeps the first `first` differences.
+///
+/// # Errors
+/// If the file cannot be read, or a line is no case: also if it has a field that we do not know,
+/// because a case of which a part is left out proves nothing.
+pub fn replay(file: &Path, first: usize) -> Result<FileReport, LoadError> {
+    let text = input::read_text(file).map_err(|fault| fault.of(file))?;
+    let mut report = FileReport::default();
+    for (text, number) in text.lines().zip(1..) {
+        if text.trim().is_empty() {
+            continue;
+        }
+        let line = Line { file, number, text };
+        let head = line.parse()?;
+        let suite = Suite::of(&head, &line)?;
+        let name = head.id.unwrap_or_else(|| format!("line {number}"));
+        report.add(&name, suite.replay(&line)?, first);
+    }
+    if report.cases == 0 {
+        return Err(LoadError::new(file, "has no case; expected one JSON object a line"));
+    }
+    Ok(report)
+}

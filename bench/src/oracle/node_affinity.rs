@@ -1,0 +1,29 @@
+//! Suite `node_affinity`: NodeAffinity, which machines a pod must have and would rather have.
+
+use super::difference::Found;
+use super::expect::Scoring;
+use super::plugin::Case;
+use crate::workload::kube::api;
+use crate::workload::kube::rules::added_affinity;
+use omega_schedulers::plugins::NodeAffinity;
+use serde::Deserialize;
+
+/// The plugin's arguments.
+#[derive(Default, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub(super) struct Args {
+    /// What every pod asks for beside its own affinity.
+    added_affinity: Option<api::NodeAffinity>,
+}
+
+/// Compares filter and score.
+pub(super) fn replay(case: &Case<Args>) -> Found {
+    let added = case.args.added_affinity.as_ref();
+    let plugin =
+        added.map_or_else(NodeAffinity::default, |a| NodeAffinity::with_added(&added_affinity(a)));
+    case.replay(|found, world, group| {
+        case.expect.compare_filter(found, world, (&plugin, group));
+        case.expect.compare_scores(found, world, (Scoring::Relative(&plugin), group));
+        Ok(())
+    })
+}

@@ -1,0 +1,13 @@
+//! Suite `node_ports`: NodePorts, whether the pod's ports of the node are free.
+
+use super::difference::Found;
+use super::plugin::Case;
+use omega_schedulers::plugins::NodePorts;
+
+/// Compares the filter.
+pub(super) fn replay(case: &Case) -> Found {
+    case.replay(|found, world, group| {
+        case.expect.compare_filter(found, world, (&NodePorts, group));
+        Ok(())
+    })
+}

@@ -1,0 +1,64 @@
+//! A case about one plugin: a world, a pod, and what the plugin said.
+
+use super::case::{Labels, Node, Pod};
+use super::difference::Found;
+use super::expect::Expect;
+use super::pod_requests;
+use super::world::{Refused, Setting, World};
+use crate::workload::kube::api::or_default;
+use omega_cellstate::GroupRef;
+use serde::Deserialize;
+use std::collections::BTreeMap;
+
+/// A case with these arguments of the plugin and this recording.
+#[derive(Deserialize)]
+pub(super) struct Case<A = NoArgs, E = Expect> {
+    #[serde(rename = "id")]
+    _id: String,
+    #[serde(default)]
+    pub(super) args: A,
+    #[serde(default, deserialize_with = "or_default")]
+    pub(super) namespaces: BTreeMap<String, Labels>,
+    pub(super) nodes: Vec<Node>,
+    #[serde(default, deserialize_with = "or_default")]
+    pub(super) pods: Vec<Pod>,
+    pub(super) pod: Pod,
+    pub(super) expect: E,
+}
+
+/// Arguments of a plugin that has none.
+#[derive(Default, Deserialize)]
+pub(super) struct NoArgs {}
+
+impl<A, E> Case<A, E> {
+    /// Replays the case: `ask` asks the plugin about the pod in the world.
+    pub(super) fn replay(
+        &self,
+        ask: impl FnOnce(&mut Found, &mut World, GroupRef) -> Result<(), Refused>,
+    ) -> Found {
+        self.replay_on(&self.nodes, ask)
+    }
+
+    /// The same with other nodes.
+    pub(super) fn replay_on(
+        &self,
+        nodes: &[Node],
+        ask: impl FnOnce(&mut Found, &mut World, GroupRef) -> Result<(), Refused>,
+    ) -> Found {
+        let mut found = Found::default();
+        for (place, pod) in (0..).map(|i| format!("pods[{i}]")).zip(&self.pods) {
+            pod_requests::compare(&mut found, &place, pod);
+        }
+        pod_requests::compare(&mut found, "pod", &self.pod);
+        let pods: Vec<&Pod> = self.pods.iter().chain([&self.pod]).collect();
+        let setting = Setting { nodes, namespaces: &self.namespaces, pods: &pods };
+        let asked = World::new(setting).and_then(|mut world| {
+            let group = world.group(&self.pod)?;
+            ask(&mut found, &mut world, group)
+        });
+        if let Err(Refused(why)) = asked {
+            found.note("world", "a cell".to_owned(), why);
+        }
+        found
+    }
+}

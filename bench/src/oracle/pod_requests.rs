@@ -1,0 +1,42 @@
+//! Suite `pod_requests`: what a pod claims of its machine, and what scores count for it.
+
+use super::case::{Amounts, Pod};
+use super::difference::Found;
+use super::objects;
+use crate::workload::kube::api::Resources;
+use crate::workload::kube::request::{nominal_request, pod_request};
+use serde::Deserialize;
+
+/// A pod with what kube-scheduler computed for it.
+#[derive(Deserialize)]
+pub(super) struct Case {
+    #[serde(rename = "id")]
+    _id: String,
+    pod: Pod,
+}
+
+/// Compares both requests.
+pub(super) fn replay(case: &Case) -> Found {
+    let mut found = Found::default();
+    compare(&mut found, "pod", &case.pod);
+    found
+}
+
+/// Compares both requests of a pod of any suite; its object is built here.
+pub(super) fn compare(found: &mut Found, place: &str, pod: &Pod) {
+    let spec = objects::pod(pod).spec;
+    let (plain, nominal) = (numbers(&pod_request(&spec)), numbers(&nominal_request(&spec)));
+    let some = plain.into_iter().filter(|(_, amount)| *amount != 0).collect();
+    found.compare_each(&format!("{place}.computedRequest"), &pod.computed_request, &some);
+    let field = format!("{place}.computedNonZeroRequest");
+    found.compare_each(&field, &pod.computed_non_zero_request, &nominal);
+}
+
+/// Amounts as numbers: cpu in thousandths.
+fn numbers(resources: &Resources) -> Amounts {
+    let number = |(name, amount): (&String, &crate::workload::kube::quantity::Quantity)| {
+        let number = if name == "cpu" { amount.milli_value() } else { amount.value() };
+        (name.clone(), u64::try_from(number).unwrap_or(u64::MAX))
+    };
+    resources.iter().map(number).collect()
+}

@@ -1,0 +1,134 @@
+//! Suite `preemption`: who would have to go for a pod that fits nowhere, and from which node.
+
+use super::case::{Labels, Node, Pod};
+use super::decision::{Decision, expected};
+use super::difference::Found;
+use super::expect::Status;
+use super::world::{Refused, Setting, World};
+use crate::workload::kube::api::{LabelSelector, or_default};
+use crate::workload::kube::selector::labels_or_nothing;
+use omega_schedulers::Profile;
+use omega_schedulers::preemption::{Budget, Candidate, Preemptor, harm};
+use serde::Deserialize;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// A world in which a pod may displace others.
+#[derive(Deserialize)]
+pub(super) struct Case {
+    #[serde(rename = "id")]
+    _id: String,
+    #[serde(default, deserialize_with = "or_default")]
+    namespaces: BTreeMap<String, Labels>,
+    nodes: Vec<Node>,
+    #[serde(default, deserialize_with = "or_default")]
+    pods: Vec<Pod>,
+    pod: Pod,
+    #[serde(default, deserialize_with = "or_default")]
+    pdbs: Vec<DisruptionBudget>,
+    expect: Expect,
+}
+
+/// How many pods may go.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct DisruptionBudget {
+    #[serde(rename = "name")]
+    _name: String,
+    namespace: String,
+    selector: Option<LabelSelector>,
+    disruptions_allowed: i64,
+}
+
+/// What was recorded.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Expect {
+    filter: Filtered,
+    /// Whether the pod's own policy lets it displace others.
+    eligible_to_preempt: bool,
+    candidates: BTreeMap<String, Victims>,
+    /// Nodes that were tried in vain; why is not compared.
+    #[serde(default)]
+    non_candidates: BTreeMap<String, Status>,
+    chosen_any_of: BTreeSet<String>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Filtered {
+    pre_filter: Status,
+    #[serde(default)]
+    rejected: BTreeMap<String, Status>,
+    feasible: BTreeSet<String>,
+}
+
+/// Who would have to go from a node, the most important first.
+#[derive(Debug, PartialEq, Eq, Deserialize)]
+struct Victims {
+    pods: Vec<String>,
+    #[serde(rename = "numPDBViolations")]
+    violations: usize,
+}
+
+/// Compares the decision, the victims on each node, and the best nodes.
+pub(super) fn replay(case: &Case) -> Found {
+    let mut found = Found::default();
+    if let Err(Refused(why)) = compare(case, &mut found) {
+        found.note("world", "a cell".to_owned(), why);
+    }
+    found
+}
+
+fn compare(case: &Case, found: &mut Found) -> Result<(), Refused> {
+    let Case { nodes, namespaces, expect, .. } = case;
+    // Of equal pods the older is the more important: to the cell that is the one it heard of first.
+    let mut pods: Vec<&Pod> = case.pods.iter().collect();
+    pods.sort_by_key(|pod| pod.start_time);
+    pods.push(&case.pod);
+    let mut world = World::new(Setting { nodes, namespaces, pods: &pods })?;
+    let nominated = expected(&mut world, &case.pods)?;
+    let group = world.group(&case.pod)?;
+    let decision = Decision::about(&mut world, (&case.pod, group), &nominated);
+    decision.compare_verdicts(found, &expect.filter.pre_filter, &expect.filter.rejected);
+    found.compare("filter.feasible", &expect.filter.feasible, &decision.feasible());
+    let eligible = !case.pod.preemption_policy_never;
+    found.compare("eligibleToPreempt", &expect.eligible_to_preempt, &eligible);
+    let budgets: Vec<Budget> = case.pdbs.iter().map(budget).collect();
+    let profile = Profile::kube(&world.kinds());
+    profile.prepare(&mut world.view);
+    let preemptor = Preemptor { profile: &profile, group, budgets: &budgets, expected: &nominated };
+    let wanted = eligible && decision.feasible().is_empty();
+    let tried: Vec<u32> = match wanted {
+        true => world.rows().filter(|row| decision.is_curable(&world.name(*row))).collect(),
+        false => Vec::new(),
+    };
+    let try_one = |row: &u32| preemptor.candidate(&mut world.view, *row as usize);
+    let candidates: Vec<Candidate> = tried.iter().filter_map(try_one).collect();
+    compare_candidates(expect, found, &world, &candidates);
+    let in_vain = tried.iter().filter(|row| !candidates.iter().any(|c| c.row == **row as usize));
+    let in_vain: BTreeSet<String> = in_vain.map(|row| world.name(*row)).collect();
+    found.compare("nonCandidates", &expect.non_candidates.keys().cloned().collect(), &in_vain);
+    Ok(())
+}
+
+/// Compares the victims on each node, and the nodes where they hurt least.
+fn compare_candidates(expect: &Expect, found: &mut Found, world: &World, candidates: &[Candidate]) {
+    let name = |candidate: &Candidate| world.name(candidate.row as u32);
+    let victims = |candidate: &Candidate| Victims {
+        pods: candidate.victims.iter().map(|task| world.pod_of(task.id.job)).collect(),
+        violations: candidate.violations,
+    };
+    let ours = candidates.iter().map(|candidate| (name(candidate), victims(candidate))).collect();
+    found.compare_each("candidates", &expect.candidates, &ours);
+    let least = candidates.iter().map(harm).min();
+    let best = candidates.iter().filter(|candidate| Some(harm(candidate)) == least);
+    found.compare("chosenAnyOf", &expect.chosen_any_of, &best.map(name).collect());
+}
+
+fn budget(budget: &DisruptionBudget) -> Budget {
+    Budget {
+        tenant: budget.namespace.as_str().into(),
+        tasks: labels_or_nothing(budget.selector.as_ref()),
+        allowed: u32::try_from(budget.disruptions_allowed.max(0)).unwrap_or(u32::MAX),
+    }
+}

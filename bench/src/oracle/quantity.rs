@@ -1,0 +1,47 @@
+//! Suite `quantity`: what a text such as `1.5Gi` is worth.
+
+use super::difference::Found;
+use crate::workload::kube::quantity::Quantity;
+use serde::Deserialize;
+
+/// A text, and what it is worth.
+#[derive(Deserialize)]
+pub(super) struct Case {
+    r#in: String,
+    #[serde(default)]
+    error: bool,
+    /// In wholes, rounded up.
+    value: Option<i64>,
+    /// In thousandths, rounded up.
+    #[serde(rename = "milliValue")]
+    milli_value: Option<i64>,
+    /// How Kubernetes would write it; we never write quantities.
+    #[serde(rename = "canonical")]
+    _canonical: Option<String>,
+}
+
+/// Compares our reading of the text.
+pub(super) fn replay(case: &Case) -> Found {
+    let mut found = Found::default();
+    let quantity = Quantity::parse(&case.r#in);
+    found.compare("error", &case.error, &quantity.is_err());
+    if let (Ok(quantity), false) = (quantity, case.error) {
+        compare(&mut found, "value", case.value, quantity.value());
+        compare(&mut found, "milliValue", case.milli_value, quantity.milli_value());
+    }
+    found
+}
+
+/// Compares a number with Kubernetes' answer, which has 64 bits. Where more are needed it answers
+/// the low 64 bits or 0, depending on how the quantity was written; the adapter caps such amounts,
+/// so all that matters is that nothing was lost before.
+fn compare(found: &mut Found, field: &str, expected: Option<i64>, got: i128) {
+    let same = match i64::try_from(got) {
+        Ok(got) => expected == Some(got),
+        Err(_) => expected == Some(0) || expected == Some(got as i64),
+    };
+    if !same {
+        let expected = expected.map_or("nothing".to_owned(), |value| value.to_string());
+        found.note(field, expected, got.to_string());
+    }
+}

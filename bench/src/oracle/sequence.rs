@@ -1,0 +1,70 @@
+//! Suite `sequence`: pods that are placed one after another, each seeing those before it.
+//!
+//! After each step the recorded placement is made, not ours: a difference stays in its step.
+
+use super::case::{Labels, Node, Pod};
+use super::decision::{Decision, expected};
+use super::difference::Found;
+use super::expect::{Scores, Status};
+use super::world::{Refused, Setting, World};
+use crate::workload::kube::api::or_default;
+use serde::Deserialize;
+use std::collections::BTreeMap;
+
+/// A world, and the pods that come to it.
+#[derive(Deserialize)]
+pub(super) struct Case {
+    #[serde(rename = "id")]
+    _id: String,
+    #[serde(default, deserialize_with = "or_default")]
+    namespaces: BTreeMap<String, Labels>,
+    nodes: Vec<Node>,
+    #[serde(default, deserialize_with = "or_default")]
+    pods: Vec<Pod>,
+    steps: Vec<Step>,
+}
+
+/// A pod, and what became of it.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Step {
+    pod: Pod,
+    pre_filter: Status,
+    #[serde(default)]
+    rejected: BTreeMap<String, Status>,
+    /// Nothing if no machine was feasible.
+    #[serde(default)]
+    total_scores: Scores,
+    #[serde(default)]
+    best: Vec<String>,
+    placed: Option<String>,
+}
+
+/// Compares the decision of each step.
+pub(super) fn replay(case: &Case) -> Found {
+    let mut found = Found::default();
+    if let Err(Refused(why)) = steps(case, &mut found) {
+        found.note("world", "a cell".to_owned(), why);
+    }
+    found
+}
+
+fn steps(case: &Case, found: &mut Found) -> Result<(), Refused> {
+    let Case { nodes, namespaces, .. } = case;
+    let pods: Vec<&Pod> = case.pods.iter().chain(case.steps.iter().map(|step| &step.pod)).collect();
+    let mut world = World::new(Setting { nodes, namespaces, pods: &pods })?;
+    for (i, step) in case.steps.iter().enumerate() {
+        let mut here = Found::default();
+        let nominated = expected(&mut world, &case.pods)?;
+        let group = world.group(&step.pod)?;
+        let ours = Decision::about(&mut world, (&step.pod, group), &nominated);
+        ours.compare_verdicts(&mut here, &step.pre_filter, &step.rejected);
+        ours.compare_totals(&mut here, &step.total_scores, &step.best);
+        here.compare("placed", &step.placed.is_some(), &!ours.feasible().is_empty());
+        found.append(here.within(&format!("steps[{i}]")));
+        if let Some(node) = &step.placed {
+            world.place(&step.pod, node)?;
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,110 @@
+//! The suites, and which of them a case is of.
+
+use super::difference::Found;
+use super::line::Line;
+use super::{
+    balanced_allocation, default_profile, fit, image_locality, interpod_affinity, label_selector,
+    node_affinity, node_ports, pod_requests, preemption, quantity, sequence, taint_toleration,
+    topology_spread,
+};
+use crate::workload::LoadError;
+use serde::Deserialize;
+use serde::de::IgnoredAny;
+
+/// What is compared.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Suite {
+    BalancedAllocation,
+    DefaultProfile,
+    Fit,
+    ImageLocality,
+    InterpodAffinity,
+    LabelSelector,
+    NodeAffinity,
+    NodePorts,
+    PodRequests,
+    Preemption,
+    Quantity,
+    Sequence,
+    TaintToleration,
+    TopologySpread,
+}
+
+/// What tells the suite of a case.
+#[derive(Deserialize)]
+#[serde(expecting = "a case, which is an object")]
+pub(super) struct Head {
+    pub(super) id: Option<String>,
+    /// Only a quantity is read `in`.
+    r#in: Option<IgnoredAny>,
+    /// Only a selector `matches`.
+    matches: Option<IgnoredAny>,
+}
+
+impl Suite {
+    /// All suites by name. `default_profile_large` is another name of `default_profile`, with
+    /// which it begins.
+    const ALL: [(&str, Suite); 14] = [
+        ("balanced_allocation", Suite::BalancedAllocation),
+        ("default_profile", Suite::DefaultProfile),
+        ("fit", Suite::Fit),
+        ("image_locality", Suite::ImageLocality),
+        ("interpod_affinity", Suite::InterpodAffinity),
+        ("label_selector", Suite::LabelSelector),
+        ("node_affinity", Suite::NodeAffinity),
+        ("node_ports", Suite::NodePorts),
+        ("pod_requests", Suite::PodRequests),
+        ("preemption", Suite::Preemption),
+        ("quantity", Suite::Quantity),
+        ("sequence", Suite::Sequence),
+        ("taint_toleration", Suite::TaintToleration),
+        ("topology_spread", Suite::TopologySpread),
+    ];
+
+    /// The suite of a case.
+    pub(super) fn of(head: &Head, line: &Line<'_>) -> Result<Suite, LoadError> {
+        let id = head.id.as_deref().unwrap_or_default();
+        let file = line.file.file_name().unwrap_or_default().to_string_lossy();
+        if let Some(suite) = Suite::named(id) {
+            return Ok(suite);
+        }
+        match (&head.r#in, &head.matches) {
+            (Some(_), None) => return Ok(Suite::Quantity),
+            (None, Some(_)) => return Ok(Suite::LabelSelector),
+            _ => {}
+        }
+        Suite::named(&file).ok_or_else(|| {
+            let known: Vec<&str> = Suite::ALL.iter().map(|(name, _)| *name).collect();
+            let message = format!(
+                "{id:?} is of no suite that we know, and nor is the file's name; known: {}",
+                known.join(", ")
+            );
+            line.error(Some("id".into()), message)
+        })
+    }
+
+    /// The suite whose name an id or a file's name begins with.
+    fn named(name: &str) -> Option<Suite> {
+        Suite::ALL.iter().find(|(suite, _)| name.starts_with(suite)).map(|(_, suite)| *suite)
+    }
+
+    /// Where our answer to a case differs.
+    pub(super) fn replay(self, line: &Line<'_>) -> Result<Found, LoadError> {
+        Ok(match self {
+            Suite::BalancedAllocation => balanced_allocation::replay(&line.parse_all()?),
+            Suite::DefaultProfile => default_profile::replay(&line.parse_all()?),
+            Suite::Fit => fit::replay(&line.parse_all()?),
+            Suite::ImageLocality => image_locality::replay(&line.parse_all()?),
+            Suite::InterpodAffinity => interpod_affinity::replay(&line.parse_all()?),
+            Suite::LabelSelector => label_selector::replay(&line.parse_all()?),
+            Suite::NodeAffinity => node_affinity::replay(&line.parse_all()?),
+            Suite::NodePorts => node_ports::replay(&line.parse_all()?),
+            Suite::PodRequests => pod_requests::replay(&line.parse_all()?),
+            Suite::Preemption => preemption::replay(&line.parse_all()?),
+            Suite::Quantity => quantity::replay(&line.parse_all()?),
+            Suite::Sequence => sequence::replay(&line.parse_all()?),
+            Suite::TaintToleration => taint_toleration::replay(&line.parse_all()?),
+            Suite::TopologySpread => topology_spread::replay(&line.parse_all()?),
+        })
+    }
+}

@@ -1,0 +1,38 @@
+//! Suite `taint_toleration`: TaintToleration, NodeUnschedulable and NodeName, one after the other.
+
+use super::case::Node;
+use super::difference::Found;
+use super::expect::{Expect, Scoring};
+use super::plugin::{Case, NoArgs};
+use omega_schedulers::plugins::{NodeName, NodeUnschedulable, TaintToleration};
+use serde::Deserialize;
+
+/// What each of the plugins said.
+#[derive(Deserialize)]
+#[serde(rename_all = "PascalCase")]
+pub(super) struct Expects {
+    node_unschedulable: Expect,
+    taint_toleration: Expect,
+    node_name: Expect,
+}
+
+/// Compares the filters and the score.
+pub(super) fn replay(case: &Case<NoArgs, Expects>) -> Found {
+    let mut found = case.replay(|found, world, group| {
+        let Expects { node_unschedulable, node_name, .. } = &case.expect;
+        node_name.compare_filter(found, world, (&NodeName, group));
+        node_unschedulable.compare_filter(found, world, (&NodeUnschedulable::default(), group));
+        Ok(())
+    });
+    // A cordon is a taint in the cell, as the controller of a real cluster sees to it. Recordings
+    // have no controller, so there TaintToleration does not know of cordons.
+    let open = |node: &Node| Node { unschedulable: false, ..node.clone() };
+    let nodes: Vec<Node> = case.nodes.iter().map(open).collect();
+    found.append(case.replay_on(&nodes, |found, world, group| {
+        let expect = &case.expect.taint_toleration;
+        expect.compare_filter(found, world, (&TaintToleration, group));
+        expect.compare_scores(found, world, (Scoring::Relative(&TaintToleration), group));
+        Ok(())
+    }));
+    found
+}

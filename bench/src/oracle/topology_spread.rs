@@ -1,0 +1,15 @@
+//! Suite `topology_spread`: PodTopologySpread, how evenly pods are spread.
+
+use super::difference::Found;
+use super::expect::Scoring;
+use super::plugin::Case;
+use omega_schedulers::plugins::PodTopologySpread;
+
+/// Compares filter and score.
+pub(super) fn replay(case: &Case) -> Found {
+    case.replay(|found, world, group| {
+        case.expect.compare_filter(found, world, (&PodTopologySpread, group));
+        case.expect.compare_scores(found, world, (Scoring::Relative(&PodTopologySpread), group));
+        Ok(())
+    })
+}

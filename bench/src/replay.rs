@@ -1,0 +1,43 @@
+//! The command `oracle`: replays files and prints what came of them.
+
+use clap::Args;
+use omega_bench::oracle::{self, FileReport};
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+/// What to replay.
+#[derive(Args)]
+pub(crate) struct Options {
+    /// Files of recorded cases, one JSON object a line; gzip is accepted.
+    #[arg(required = true)]
+    files: Vec<PathBuf>,
+    /// How many differences of each file are printed.
+    #[arg(long, default_value_t = 5)]
+    first: usize,
+}
+
+/// Replays each file. The exit status is 0 if all answers are equal, 1 if one differs, and 2 if a
+/// file cannot be read.
+pub(crate) fn replay(options: &Options) -> ExitCode {
+    let mut status = 0;
+    for file in &options.files {
+        match oracle::replay(file, options.first) {
+            Ok(report) => {
+                print(&file.display().to_string(), &report);
+                status = status.max(u8::from(report.equal < report.cases));
+            }
+            Err(error) => {
+                eprintln!("{error}");
+                status = 2;
+            }
+        }
+    }
+    ExitCode::from(status)
+}
+
+fn print(file: &str, report: &FileReport) {
+    println!("{file}: {} cases, {} equal", report.cases, report.equal);
+    for difference in &report.first {
+        println!("  {difference}");
+    }
+}

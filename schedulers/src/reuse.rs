@@ -1,0 +1,204 @@
+//! The best machine for one task, found again without looking at what did not change.
+//!
+//! Tasks come in *classes*: those of equal groups are judged and scored alike, whichever job they
+//! are of. For each class this keeps the best machine of every block, with the block's stamp at
+//! that time. A search for one task then compares stamps, and looks only into blocks that changed:
+//! after a claim that is one block, so a full scan of ten thousand machines costs as much as a
+//! hundred and fifty comparisons.
+//!
+//! That holds where an answer depends on the machine alone. Tasks that rules about other tasks
+//! concern, plugins that read other machines, and scores that compare machines, are searched anew
+//! each time.
+//!
+//! (Borg's score cache and equivalence classes, EuroSys 2015; here one entry stands for 64 machines.)
+
+use crate::plugin::{Reads, Tasks, lanes};
+use crate::profile::Active;
+use crate::search::{Candidate, Limits, PARALLEL_BLOCKS, Request, limits, tasks};
+use foldhash::fast::FixedState;
+use omega_cellstate::{BLOCK, View};
+use omega_core::{JobId, TaskGroup};
+use rand::Rng;
+use std::hash::{BuildHasher, Hash, Hasher};
+
+/// Classes that are remembered; of more, the one unused for longest is forgotten. A class costs 24
+/// bytes for each block of 64 machines.
+const CLASSES_MAX: usize = 64;
+
+/// What is known of one block.
+#[derive(Clone, Copy, Debug, Default)]
+struct Known {
+    stamp: u64,
+    /// The best score, and the first machine that has it.
+    score: i32,
+    lane: u8,
+    /// How many machines are feasible.
+    feasible: u8,
+}
+
+#[derive(Debug)]
+struct Class {
+    /// What the tasks must have in common: a group's description, and the job where a plugin looks
+    /// at it; with their hash.
+    group: TaskGroup,
+    job: Option<JobId>,
+    hash: u64,
+    used: u64,
+    blocks: Vec<Option<Known>>,
+}
+
+/// What is remembered between searches. For one profile, and one view.
+#[derive(Debug, Default)]
+pub(crate) struct Reuse {
+    classes: Vec<Class>,
+    searches: u64,
+    /// Blocks that were looked into, and that were known.
+    looked: u64,
+    known: u64,
+}
+
+impl Reuse {
+    /// The best machine for one task, if the class of its group can be remembered: the outer `None`
+    /// says that it cannot.
+    pub(crate) fn best(
+        &mut self,
+        view: &View,
+        request: Request<'_>,
+        rng: &mut impl Rng,
+    ) -> Option<Option<Candidate>> {
+        let tasks = tasks(view, request.group);
+        let active = request.profile.active(&tasks);
+        let reads_job = is_local(&tasks, &active)?;
+        let job = reads_job.then(|| view.job_id(request.group));
+        let index = self.class_of(tasks.group, job);
+        let class = &mut self.classes[index];
+        if class.blocks.is_empty() && view.blocks() > PARALLEL_BLOCKS {
+            // The first time, more threads are faster.
+            class.blocks.resize(view.blocks(), None);
+            return None;
+        }
+        class.blocks.resize(view.blocks(), None);
+        let start = request.home.start(view.blocks().max(1), rng);
+        let walk = Walk { view, tasks: &tasks, active: &active, start };
+        let (best, looked) = walk.until(limits(request, &active, view), &mut class.blocks);
+        self.looked += looked;
+        self.known += view.blocks() as u64 - looked;
+        Some(best)
+    }
+
+    /// The position of a class, made if it is new.
+    fn class_of(&mut self, group: &TaskGroup, job: Option<JobId>) -> usize {
+        self.searches += 1;
+        let hash = hash(group, job);
+        let is_it =
+            |class: &Class| class.hash == hash && class.job == job && is_alike(&class.group, group);
+        let index = self.classes.iter().position(is_it).unwrap_or_else(|| {
+            let class = Class { group: group.clone(), job, hash, used: 0, blocks: Vec::new() };
+            if self.classes.len() < CLASSES_MAX {
+                self.classes.push(class);
+                return self.classes.len() - 1;
+            }
+            let oldest = self.classes.iter().enumerate().min_by_key(|(_, class)| class.used);
+            let (oldest, _) = oldest.expect("there are as many as may be");
+            self.classes[oldest] = class;
+            oldest
+        });
+        self.classes[index].used = self.searches;
+        index
+    }
+}
+
+/// Whether the answers for these tasks depend on each machine alone; and then, whether on the job.
+fn is_local(tasks: &Tasks<'_>, active: &Active<'_>) -> Option<bool> {
+    let local =
+        !tasks.need.has_rules() && active.relative().is_empty() && !active.reads_other_machines();
+    local.then(|| active.reads(Reads::JOB))
+}
+
+/// Whether two groups differ at most in what no plugin looks at.
+fn is_alike(one: &TaskGroup, other: &TaskGroup) -> bool {
+    fn described(group: &TaskGroup) -> impl PartialEq + use<'_> {
+        let TaskGroup { name: _, count: _, restarts: _, request, cards, labels, images, rules } =
+            group;
+        (request, cards, labels, images, rules)
+    }
+    described(one) == described(other)
+}
+
+fn hash(group: &TaskGroup, job: Option<JobId>) -> u64 {
+    let mut hasher = FixedState::default().build_hasher();
+    (&group.request, &group.cards, &group.labels, &group.images, &group.rules).hash(&mut hasher);
+    job.hash(&mut hasher);
+    hasher.finish()
+}
+
+/// A walk over the blocks of a view.
+struct Walk<'a, 'p> {
+    view: &'a View,
+    tasks: &'a Tasks<'a>,
+    active: &'a Active<'p>,
+    start: usize,
+}
+
+impl Walk<'_, '_> {
+    /// Walks from the start around until enough machines are feasible. The answer is the best of
+    /// them, and how many blocks were looked into.
+    fn until(&self, limits: Limits, known: &mut [Option<Known>]) -> (Option<Candidate>, u64) {
+        let mut best: Option<Candidate> = None;
+        let mut feasible = 0;
+        let mut looked = 0;
+        let blocks = self.view.blocks();
+        for index in (self.start..blocks).chain(0..self.start) {
+            let stamp = self.view.block_stamp(index);
+            let block = match known[index].filter(|known| known.stamp == stamp) {
+                Some(known) => known,
+                None => {
+                    looked += 1;
+                    *known[index].insert(self.look(index, stamp, limits.indexed))
+                }
+            };
+            if block.feasible == 0 {
+                continue;
+            }
+            if best.is_none_or(|best| block.score > best.score) {
+                best = Some(self.candidate(index, block));
+            }
+            feasible += usize::from(block.feasible);
+            if feasible >= limits.enough {
+                break;
+            }
+        }
+        (best, looked)
+    }
+
+    fn candidate(&self, index: usize, known: Known) -> Candidate {
+        let blocks = self.view.blocks();
+        let lane = usize::from(known.lane);
+        let distance = (index + blocks - self.start) % blocks * BLOCK + lane;
+        Candidate {
+            score: known.score,
+            nearness: u32::MAX - distance as u32,
+            row: (index * BLOCK + lane) as u32,
+        }
+    }
+
+    fn look(&self, index: usize, stamp: u64, indexed: bool) -> Known {
+        let none = Known { stamp, ..Known::default() };
+        if indexed && !self.view.block_may_fit(index, &self.tasks.need.request) {
+            return none;
+        }
+        let block = self.view.block(index);
+        let feasible = self.active.feasible(self.tasks, block, u64::MAX);
+        if feasible == 0 {
+            return none;
+        }
+        let scores = self.active.scores(self.tasks, block, feasible);
+        let mut best = Known { score: i32::MIN, feasible: feasible.count_ones() as u8, ..none };
+        for lane in lanes(feasible) {
+            if scores[lane] > best.score {
+                (best.score, best.lane) = (scores[lane], lane as u8);
+            }
+        }
+        best
+    }
+}
