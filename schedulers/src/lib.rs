@@ -42,9 +42,10 @@
 //! The library reads no clock and no chance: time comes in with [`Scheduler::step`], the seed with
 //! [`Settings`]. In reading order: [`plugin`], [`relative`], [`plugins`], [`profile`], [`search`],
 //! [`place`], [`preemption`], [`queue`], [`scheduler`], [`pool`], [`appraise`](mod@appraise),
-//! [`explain`](mod@explain).
+//! [`explain`](mod@explain), [`config`].
 
 pub mod appraise;
+pub mod config;
 mod crowding;
 pub mod explain;
 pub mod place;
@@ -62,7 +63,7 @@ pub mod search;
 mod turns;
 
 pub use appraise::{Appraisal, Refusal, ScoreAccount, ScoreColumns, appraise};
-pub use explain::{Explanation, explain};
+pub use explain::{Diagnosis, Explanation, diagnose, explain};
 pub use place::{Placement, Placer};
 pub use plugin::{
     Filter, Judged, MachineFilter, MachineRef, MachineScore, PerMachine, Reads, SCORE_MAX, Score,
@@ -79,4 +80,5 @@ pub use search::{Home, Search};
 #[cfg(doctest)]
 #[doc = include_str!("../../README.md")]
 #[doc = include_str!("../../docs/plugins.md")]
+#[doc = include_str!("../../docs/profiles.md")]
 mod documents {}

@@ -145,6 +145,31 @@ impl Profile {
         self
     }
 
+    /// The same without the scores of this name, of either sort.
+    #[must_use]
+    pub fn without_score(mut self, name: &str) -> Profile {
+        self.scores.retain(|(score, _)| score.name() != name);
+        self.relative.retain(|(score, _)| score.name() != name);
+        self
+    }
+
+    /// The same with this filter in the place of the one of its name, or after the others if there
+    /// is none. What it does not judge and the other did, the cell's own filters judge.
+    #[must_use]
+    pub fn with_filter_replaced(mut self, filter: impl Filter + 'static) -> Profile {
+        match self.filters.iter().position(|known| known.name() == filter.name()) {
+            Some(place) => self.filters[place] = Box::new(filter),
+            None => self.filters.push(Box::new(filter)),
+        }
+        Profile { filters: Profile::of_filters(self.filters).filters, ..self }
+    }
+
+    /// The names of the scores of both sorts, with their weights.
+    pub fn weights(&self) -> impl Iterator<Item = (&'static str, i32)> {
+        let scores = self.scores.iter().map(|(score, weight)| (score.name(), *weight));
+        scores.chain(self.relative.iter().map(|(score, weight)| (score.name(), *weight)))
+    }
+
     /// The filters in order.
     pub fn filters(&self) -> impl Iterator<Item = &dyn Filter> {
         self.filters.iter().map(|filter| &**filter)

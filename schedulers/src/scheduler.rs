@@ -236,6 +236,33 @@ impl Scheduler {
         Some(crate::explain::explain(&self.view, &self.profile, group))
     }
 
+    /// What keeps the tasks of a group of a job from finding a machine now, and what would help.
+    #[must_use]
+    pub fn diagnose(&mut self, job: JobId, group: usize) -> Option<crate::explain::Diagnosis> {
+        let spec = self.queue.job(job).filter(|job| group < job.groups.len())?.clone();
+        let group = self.view.compile(job, &spec, group);
+        Some(crate::explain::diagnose(&self.view, &self.profile, group))
+    }
+
+    /// For how many of a job's waiting tasks there is room now, all at once: what a gang lacks is
+    /// seen from it. It tries them on the view and takes them off again.
+    pub fn room_for(&mut self, id: JobId) -> usize {
+        let Some(job) = self.queue.job(id).cloned() else { return 0 };
+        let mut tasks = Vec::new();
+        let mut taken = Vec::new();
+        let mut placed = 0;
+        for index in 0..job.groups.len() {
+            self.queue.take(id, index, TRANSACTION_ITEMS_MAX - placed, &mut tasks);
+            let group = self.view.compile(id, &job, index);
+            let how = (&self.profile, self.placement());
+            placed += self.placer.place(&mut self.view, how, (group, &tasks), &mut self.rng);
+            taken.append(&mut tasks);
+        }
+        self.view.drop_claims(placed);
+        self.queue.put_back(taken.into_iter());
+        placed
+    }
+
     /// One round. `now` is the time in nanoseconds since any fixed moment; it must not go back.
     ///
     /// # Errors

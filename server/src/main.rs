@@ -2,9 +2,11 @@
 //!
 //! `omega run`, which is also what `omega` alone does, places a workload on a cell in this
 //! process and tells how it went. Bad input ends with one line on standard error and exit code 2,
-//! before anything has started.
+//! before anything has started. `omega explain` does the same, and tells why a job waits.
 
+mod explain;
 mod output;
+mod profiles;
 mod progress;
 mod run;
 
@@ -32,6 +34,8 @@ struct Omega {
 enum Command {
     /// Place a workload on a cell in this process, and tell how it went.
     Run(run::RunArgs),
+    /// Run a workload, and tell why a job waits at its end and what would help.
+    Explain(explain::ExplainArgs),
 }
 
 fn main() -> ExitCode {
@@ -41,11 +45,12 @@ fn main() -> ExitCode {
         Err(answer) if !answer.use_stderr() => answer.exit(),
         Err(error) => return fail(&argument_error(&error)),
     };
-    let run = match omega.command {
-        Some(Command::Run(args)) => args,
-        None => omega.run,
+    let done = match omega.command {
+        Some(Command::Run(args)) => run::run(&args),
+        Some(Command::Explain(args)) => explain::explain(&args),
+        None => run::run(&omega.run),
     };
-    match run::run(&run) {
+    match done {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => fail(&error.to_string()),
     }

@@ -1,13 +1,15 @@
 //! `omega run`: which workload, how to run it, where the result goes.
 
 use crate::output::{self, OutputError};
+use crate::profiles::{self, ProfileError};
 use crate::progress::Bar;
 use clap::{Args, ValueEnum};
 use omega_bench::report::{self, RunReport};
-use omega_bench::run::{Pace, RunError, RunOptions};
+use omega_bench::run::{Pace, Progress, RunError, RunOptions};
 use omega_bench::workload::{LoadError, Workload, csv, google2011, kube, omega_sim, openb, synth};
 use omega_core::{ConflictCheck, Granularity};
 use omega_schedulers::Search;
+use omega_schedulers::config::Profiles;
 use std::path::{Path, PathBuf};
 
 /// Where a workload comes from, and how it is run. Without an input, a synthetic cell and a day
@@ -24,7 +26,7 @@ pub(crate) struct RunArgs {
 
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Input")]
-struct InputArgs {
+pub(crate) struct InputArgs {
     /// Replay a published trace; --data names the folder of its files.
     #[arg(long, value_enum, requires = "data", group = "source")]
     trace: Option<Trace>,
@@ -70,7 +72,7 @@ enum Trace {
 
 #[derive(Debug, Args)]
 #[command(next_help_heading = "How to run")]
-struct HowArgs {
+pub(crate) struct HowArgs {
     /// Schedulers for service jobs.
     #[arg(long, value_name = "N", allow_negative_numbers = true, default_value_t = 1,
           value_parser = clap::value_parser!(u32).range(1..=64))]
@@ -83,9 +85,12 @@ struct HowArgs {
     #[arg(long, value_name = "N", allow_negative_numbers = true, default_value_t = 100,
           value_parser = clap::value_parser!(u32).range(1..=10_000))]
     claims: u32,
-    /// How far a scheduler looks for machines.
-    #[arg(long, value_enum, default_value = "adaptive")]
-    search: SearchArg,
+    /// Run the schedulers that this file names by its profiles; docs/profiles.md has the format.
+    #[arg(long, value_name = "FILE.toml")]
+    profile: Option<PathBuf>,
+    /// How far a scheduler looks for machines; without it, as far as its profile says, or adaptive.
+    #[arg(long, value_enum)]
+    search: Option<SearchArg>,
     /// Refuse a whole transaction if a part of it conflicts.
     #[arg(long)]
     all_or_nothing: bool,
@@ -139,7 +144,13 @@ pub(crate) enum Error {
     #[error("{0}; see omega --help")]
     Arguments(&'static str),
     #[error(transparent)]
+    Profile(#[from] ProfileError),
+    #[error(transparent)]
     Load(#[from] LoadError),
+    #[error(
+        "there is no job {job:?} in {input}; without a name, one job for each reason is explained"
+    )]
+    NoJob { job: String, input: String },
     #[error("{input}: {why}")]
     Run { input: String, why: RunError },
     #[error(transparent)]
@@ -147,15 +158,39 @@ pub(crate) enum Error {
 }
 
 pub(crate) fn run(args: &RunArgs) -> Result<(), Error> {
-    args.input.check()?;
-    output::check(&args.output.files(), &args.input.files())?;
-    let workload = load(&args.input, args.how.seed)?;
-    let input = workload.name.clone();
-    let bar = Bar::new(args.output.quiet);
-    let run = omega_bench::run::run(workload, &options(&args.how), &mut |p| bar.show(p));
-    bar.clear();
-    let result = run.map_err(|why| Error::Run { input, why })?;
+    let (workload, options) = prepare((&args.input, &args.how), &args.output.files())?;
+    let result = with_bar(args.output.quiet, workload, |workload, progress| {
+        omega_bench::run::run(workload, &options, progress)
+    })?;
     Ok(show(&args.output, &result)?)
+}
+
+/// Reads what is to be run, and finds what is wrong with it or with the places for the results.
+pub(crate) fn prepare(
+    (input, how): (&InputArgs, &HowArgs),
+    outputs: &[&Path],
+) -> Result<(Workload, RunOptions), Error> {
+    input.check()?;
+    output::check(outputs, &[input.files(), how.files()].concat())?;
+    let options = options(how)?;
+    let workload = load(input, how.seed)?;
+    if let Some(file) = &how.profile {
+        profiles::check(file, &options.profiles, &workload.kinds)?;
+    }
+    Ok((workload, options))
+}
+
+/// Runs a workload while a bar shows how far it is.
+pub(crate) fn with_bar<T>(
+    quiet: bool,
+    workload: Workload,
+    run: impl FnOnce(Workload, &mut dyn FnMut(Progress)) -> Result<T, RunError>,
+) -> Result<T, Error> {
+    let input = workload.name.clone();
+    let bar = Bar::new(quiet);
+    let result = run(workload, &mut |progress| bar.show(progress));
+    bar.clear();
+    result.map_err(|why| Error::Run { input, why })
 }
 
 fn show(output: &OutputArgs, result: &RunReport) -> Result<(), OutputError> {
@@ -172,6 +207,12 @@ fn show(output: &OutputArgs, result: &RunReport) -> Result<(), OutputError> {
 impl OutputArgs {
     fn files(&self) -> Vec<&Path> {
         [&self.json, &self.report].into_iter().flatten().map(PathBuf::as_path).collect()
+    }
+}
+
+impl HowArgs {
+    fn files(&self) -> Vec<&Path> {
+        self.profile.iter().map(PathBuf::as_path).collect()
     }
 }
 
@@ -223,8 +264,8 @@ fn load(input: &InputArgs, seed: u64) -> Result<Workload, LoadError> {
     }
 }
 
-fn options(how: &HowArgs) -> RunOptions {
-    RunOptions {
+fn options(how: &HowArgs) -> Result<RunOptions, ProfileError> {
+    Ok(RunOptions {
         service_schedulers: how.service,
         batch_schedulers: how.batch,
         claims_max: how.claims as usize,
@@ -236,13 +277,14 @@ fn options(how: &HowArgs) -> RunOptions {
             true => ConflictCheck::SequenceNumber,
             false => ConflictCheck::ResourceFit,
         },
-        search: match how.search {
+        search: how.search.map(|search| match search {
             SearchArg::Adaptive => Search::Adaptive,
             SearchArg::Full => Search::Full,
             SearchArg::Sampled => Search::Sampled { feasible: 64 },
             SearchArg::Indexed => Search::Indexed { feasible: 64 },
-        },
+        }),
+        profiles: how.profile.as_deref().map_or(Ok(Profiles::default()), profiles::load)?,
         pace: how.speed.map_or(Pace::Fastest, Pace::Speed),
         seed: how.seed,
-    }
+    })
 }

@@ -6,6 +6,8 @@
 //! - `scripts.rs`: behaviour over several steps, as text in `tests/scripts/`.
 //! - `traps.rs`: what wants more than a script.
 //! - `placement.rs`: what schedulers propose, compared with doing it the long way.
+//! - `profiles.rs`, `profile_docs.rs`: profiles as files, and what is written about them.
+//! - `diagnosis.rs`: what is said of tasks that wait, tried out.
 //! - `kube_plugins.rs`: the plugins of Kubernetes' scheduler against their formulas.
 //! - `scheduler.rs`, `scheduler_wakes.rs`, `scheduler_faults.rs`: the loop, step by step.
 //! - `preemption.rs`: whom a preemption evicts.
@@ -19,9 +21,11 @@
 
 mod claims;
 mod codec;
+mod diagnosis;
 mod examples;
 mod histories;
 mod journal;
+mod json_schema;
 mod kube_naive;
 mod kube_plugins;
 mod kube_world;
@@ -31,6 +35,8 @@ mod placement_plugins;
 mod placement_world;
 mod pool;
 mod preemption;
+mod profile_docs;
+mod profiles;
 mod races;
 mod rot;
 mod scheduler;

@@ -5,6 +5,7 @@
 
 use crate::workload::LoadError;
 use serde::Deserialize;
+use serde::de::IgnoredAny;
 use std::path::Path;
 
 /// Fields of Kubernetes' objects that have no part in placement, and that a case may have.
@@ -48,22 +49,25 @@ impl<'a> Line<'a> {
     }
 
     /// The value; `skipped` hears the path of each field that its type does not have.
+    ///
+    /// The two wrappers, which know the path and what is skipped, are erased: compiled once, and
+    /// not for every type in a case.
     fn read<T: Deserialize<'a>>(&self, mut skipped: impl FnMut(String)) -> Result<T, LoadError> {
+        serde_json::from_str::<IgnoredAny>(self.text)
+            .map_err(|error| self.error(None, format!("is not JSON: {error}")))?;
         let mut json = serde_json::Deserializer::from_str(self.text);
         let mut track = serde_path_to_error::Track::new();
         let tracked = serde_path_to_error::Deserializer::new(&mut json, &mut track);
-        let mut hear = |path: serde_ignored::Path<'_>| skipped(plain(&path.to_string()));
-        let result = T::deserialize(serde_ignored::Deserializer::new(tracked, &mut hear));
-        let fault = |error: &serde_json::Error, path: &str| {
-            let message = match error.classify() {
-                serde_json::error::Category::Data => without_position(error),
-                _ => format!("is not JSON: {error}"),
-            };
-            self.error(Some(plain(path)).filter(|path| !path.is_empty()), message)
-        };
-        let value = result.map_err(|error| fault(&error, &track.path().to_string()))?;
-        json.end().map_err(|error| fault(&error, ""))?;
-        Ok(value)
+        let hear = &mut |path: serde_ignored::Path<'_>| skipped(plain(&path.to_string()));
+        let hear: &mut dyn FnMut(serde_ignored::Path<'_>) = hear;
+        let mut both = |path: serde_ignored::Path<'_>| hear(path);
+        let wrapped = serde_ignored::Deserializer::new(tracked, &mut both);
+        let result =
+            erased_serde::deserialize(&mut <dyn erased_serde::Deserializer<'_>>::erase(wrapped));
+        result.map_err(|error| {
+            let path = plain(&track.path().to_string());
+            self.error(Some(path).filter(|path| !path.is_empty()), without_position(&error))
+        })
     }
 }
 
@@ -82,8 +86,7 @@ fn plain(path: &str) -> String {
 }
 
 /// The error's words without its ` at line 1 column 2`: every case is one line.
-fn without_position(error: &serde_json::Error) -> String {
+fn without_position(error: &erased_serde::Error) -> String {
     let text = error.to_string();
-    let position = format!(" at line {} column {}", error.line(), error.column());
-    text.strip_suffix(&position).map(str::to_owned).unwrap_or(text)
+    text.rsplit_once(" at line ").map(|(words, _)| words.to_owned()).unwrap_or(text)
 }

@@ -16,6 +16,7 @@
 
 mod balanced_allocation;
 mod case;
+mod cordon;
 mod decision;
 mod default_profile;
 mod difference;

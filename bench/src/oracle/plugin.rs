@@ -1,6 +1,7 @@
 //! A case about one plugin: a world, a pod, and what the plugin said.
 
 use super::case::{Labels, Node, Pod};
+use super::cordon::without_taints;
 use super::difference::Found;
 use super::expect::Expect;
 use super::pod_requests;
@@ -15,7 +16,11 @@ use std::collections::BTreeMap;
 pub(super) struct Case<A = NoArgs, E = Expect> {
     #[serde(rename = "id")]
     _id: String,
-    #[serde(default)]
+    #[serde(
+        default,
+        deserialize_with = "or_default",
+        bound(deserialize = "A: Deserialize<'de> + Default")
+    )]
     pub(super) args: A,
     #[serde(default, deserialize_with = "or_default")]
     pub(super) namespaces: BTreeMap<String, Labels>,
@@ -51,8 +56,10 @@ impl<A, E> Case<A, E> {
         }
         pod_requests::compare(&mut found, "pod", &self.pod);
         let pods: Vec<&Pod> = self.pods.iter().chain([&self.pod]).collect();
-        let setting = Setting { nodes, namespaces: &self.namespaces, pods: &pods };
+        let (nodes, draining) = without_taints(nodes, &self.pod);
+        let setting = Setting { nodes: &nodes, namespaces: &self.namespaces, pods: &pods };
         let asked = World::new(setting).and_then(|mut world| {
+            world.drain(&draining)?;
             let group = world.group(&self.pod)?;
             ask(&mut found, &mut world, group)
         });

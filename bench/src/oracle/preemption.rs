@@ -1,6 +1,7 @@
 //! Suite `preemption`: who would have to go for a pod that fits nowhere, and from which node.
 
 use super::case::{Labels, Node, Pod};
+use super::cordon::without_taints;
 use super::decision::{Decision, expected};
 use super::difference::Found;
 use super::expect::Status;
@@ -80,12 +81,14 @@ pub(super) fn replay(case: &Case) -> Found {
 }
 
 fn compare(case: &Case, found: &mut Found) -> Result<(), Refused> {
-    let Case { nodes, namespaces, expect, .. } = case;
+    let Case { namespaces, expect, .. } = case;
+    let (nodes, draining) = without_taints(&case.nodes, &case.pod);
     // Of equal pods the older is the more important: to the cell that is the one it heard of first.
     let mut pods: Vec<&Pod> = case.pods.iter().collect();
     pods.sort_by_key(|pod| pod.start_time);
     pods.push(&case.pod);
-    let mut world = World::new(Setting { nodes, namespaces, pods: &pods })?;
+    let mut world = World::new(Setting { nodes: &nodes, namespaces, pods: &pods })?;
+    world.drain(&draining)?;
     let nominated = expected(&mut world, &case.pods)?;
     let group = world.group(&case.pod)?;
     let decision = Decision::about(&mut world, (&case.pod, group), &nominated);

@@ -75,6 +75,19 @@ impl World {
         Ok(self.view.compile(id, &job, 0))
     }
 
+    /// Has machines take no new tasks.
+    pub(super) fn drain(&mut self, names: &[String]) -> Result<(), Refused> {
+        for name in names {
+            let Some(id) = self.view.machine_by_name(name) else { continue };
+            apply(&self.cell, Command::DrainMachine { id, draining: true })?;
+        }
+        self.sync()
+    }
+
+    fn sync(&mut self) -> Result<(), Refused> {
+        self.view.sync(&self.cell).map_err(|why| Refused(why.to_string()))
+    }
+
     /// Places a pod that waited.
     pub(super) fn place(&mut self, pod: &Pod, node: &str) -> Result<(), Refused> {
         let machine = self.view.machine_by_name(node);
@@ -83,7 +96,7 @@ impl World {
         };
         let task = TaskId { job: *job, index: 0 };
         apply(&self.cell, Command::AdoptTask { task, machine })?;
-        self.view.sync(&self.cell).map_err(|why| Refused(why.to_string()))
+        self.sync()
     }
 
     /// The name of the pod that a job is.

@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 
 pub mod page;
 pub mod table;
+pub mod waiting;
 
 mod axis;
 mod grid;

@@ -3,7 +3,7 @@
 use super::clock::RunClock;
 use super::ends::{Ending, Ends};
 use super::meter::{IdleState, Message, Meter};
-use super::{Pace, Progress, RunError, RunOptions, WINDOW_MAX};
+use super::{Pace, Progress, RunError, RunOptions, SCHEDULERS, WINDOW_MAX};
 use crate::report::Sample;
 use crate::workload::{Arrival, MachineChange, MachineEvent, RunTime, Workload};
 use crossbeam::channel::{Receiver, Sender, unbounded};
@@ -115,16 +115,11 @@ impl Feeder {
         &self,
         options: &RunOptions,
     ) -> Result<Vec<(Scheduler, Meter)>, RunError> {
-        let kinds = [("service", options.service_schedulers), ("batch", options.batch_schedulers)];
+        let counts = [options.service_schedulers, options.batch_schedulers];
         let mut schedulers = Vec::new();
-        for (name, count) in kinds {
+        for (name, count) in SCHEDULERS.into_iter().zip(counts) {
             for index in 0..count {
-                let mut settings = Settings::worker(name, index, count).with_seed(options.seed);
-                settings.claims_max = options.claims_max;
-                settings.granularity = options.granularity;
-                settings.check = options.check;
-                settings.placement.search = options.search;
-                let profile = if name == "service" { Profile::service() } else { Profile::batch() };
+                let (profile, settings) = self.scheduler((name, index, count), options)?;
                 let meter = Meter::new(schedulers.len(), self.sender.clone());
                 let name = settings.name.clone();
                 let scheduler = Scheduler::new(&self.cell, profile, settings)
@@ -133,6 +128,30 @@ impl Feeder {
             }
         }
         Ok(schedulers)
+    }
+
+    /// What a scheduler runs with: the profile of its name if there is one, or a ready-made one.
+    fn scheduler(
+        &self,
+        (name, index, count): (&str, u32, u32),
+        options: &RunOptions,
+    ) -> Result<(Profile, Settings), RunError> {
+        let mut settings = Settings::worker(name, index, count).with_seed(options.seed);
+        settings.claims_max = options.claims_max;
+        settings.granularity = options.granularity;
+        settings.check = options.check;
+        let profile = match options.profiles.get(name) {
+            Some(spec) => {
+                settings = spec.apply(settings);
+                let profile = self.cell.read(|cell| spec.bind(cell.kinds()));
+                profile
+                    .map_err(|why| RunError::Profile { name: name.to_owned(), why: why.into() })?
+            }
+            None if name == "service" => Profile::service(),
+            None => Profile::batch(),
+        };
+        settings.placement.search = options.search.unwrap_or(settings.placement.search);
+        Ok((profile, settings))
     }
 
     pub(super) fn submit(&mut self, arrival: Arrival) -> Result<JobId, RunError> {

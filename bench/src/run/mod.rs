@@ -15,15 +15,18 @@
 
 mod clock;
 mod ends;
+mod explained;
 mod feeder;
 mod meter;
 mod outcome;
 mod start;
 
 use crate::report::RunReport;
+use crate::report::waiting::WaitingReport;
 use crate::workload::Workload;
 use omega_core::{ConflictCheck, Granularity, Rejection, Text};
 use omega_schedulers::Search;
+use omega_schedulers::config::{ConfigError, Profiles};
 
 /// As fast as possible, the clock waits for the schedulers while so many tasks wait, or four times
 /// as many came or ended since the schedulers had tried all that there was: this, or two for five
@@ -31,6 +34,9 @@ use omega_schedulers::Search;
 /// so that a task is placed, and ends, hardly later than in trace time. (Without a bound a small
 /// workload is all there before its first task has ended.)
 pub const WINDOW_MAX: usize = 4096;
+
+/// The scheduler names of a run: readers of workloads give every job one of them.
+pub const SCHEDULERS: [&str; 2] = ["service", "batch"];
 
 /// How fast the workload's time passes.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -54,8 +60,10 @@ pub struct RunOptions {
     pub granularity: Granularity,
     /// What counts as a conflict.
     pub check: ConflictCheck,
-    /// How far schedulers look.
-    pub search: Search,
+    /// How far schedulers look; `None` leaves it to their profiles.
+    pub search: Option<Search>,
+    /// The profiles of schedulers that do not run with the ready-made ones, by scheduler name.
+    pub profiles: Profiles,
     /// How fast the workload's time passes.
     pub pace: Pace,
     /// The seed of the schedulers' choices.
@@ -70,7 +78,8 @@ impl Default for RunOptions {
             claims_max: 100,
             granularity: Granularity::Incremental,
             check: ConflictCheck::ResourceFit,
-            search: Search::Adaptive,
+            search: None,
+            profiles: Profiles::default(),
             pace: Pace::Fastest,
             seed: 1,
         }
@@ -109,6 +118,14 @@ pub enum RunError {
         /// Why.
         why: Rejection,
     },
+    /// A profile does not suit the workload's cell.
+    #[error("profile {name:?}: {why}")]
+    Profile {
+        /// Its name.
+        name: String,
+        /// Why.
+        why: Box<ConfigError>,
+    },
     /// The cell did not answer a scheduler.
     #[error("scheduler {name:?}: {why}")]
     Scheduler {
@@ -131,6 +148,46 @@ pub fn run(
     options: &RunOptions,
     progress: &mut dyn FnMut(Progress),
 ) -> Result<RunReport, RunError> {
+    let ended = run_to_the_end(workload, options, progress)?;
+    Ok(outcome::report(ended, options))
+}
+
+/// Which jobs are to be explained after a run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Which<'a> {
+    /// The job of this name.
+    Job(&'a str),
+    /// One for each reason for which tasks wait, those of most tasks first, up to five.
+    EachReason,
+}
+
+/// Runs a workload as [`run`] does, and explains why jobs wait at its end.
+///
+/// # Errors
+/// If the cell refuses a part of the workload.
+pub fn explain(
+    workload: Workload,
+    options: &RunOptions,
+    which: Which<'_>,
+    progress: &mut dyn FnMut(Progress),
+) -> Result<WaitingReport, RunError> {
+    let ended = run_to_the_end(workload, options, progress)?;
+    Ok(explained::report(ended, which))
+}
+
+/// A run that has ended.
+struct Ended {
+    feeder: feeder::Feeder,
+    workers: Vec<omega_schedulers::Worker<meter::Meter>>,
+    wall_s: f64,
+    cpu_s: Option<f64>,
+}
+
+fn run_to_the_end(
+    workload: Workload,
+    options: &RunOptions,
+    progress: &mut dyn FnMut(Progress),
+) -> Result<Ended, RunError> {
     let mut feeder = feeder::Feeder::new(workload, options)?;
     let cell = feeder.cell();
     let clock = clock::RunClock::start();
@@ -148,5 +205,5 @@ pub fn run(
     }
     let cpu_s = cpu_before.zip(clock::process_cpu_s()).map(|(before, after)| after - before);
     cell.read(|cell| cell.audit())?;
-    Ok(outcome::report(feeder, workers, options, (wall_s, cpu_s)))
+    Ok(Ended { feeder, workers, wall_s, cpu_s })
 }

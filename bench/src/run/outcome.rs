@@ -1,8 +1,8 @@
 //! From a run's end to its report.
 
-use super::RunOptions;
 use super::feeder::Feeder;
 use super::meter::Meter;
+use super::{Ended, RunOptions};
 use crate::report::{MachineHeat, ResourceReport, RunReport, SchedulerReport, Unplaced};
 use omega_cellstate::{Cell, MachineState};
 use omega_core::limits::AMOUNT_MAX;
@@ -35,12 +35,8 @@ pub(crate) fn used_shares(cell: &Cell) -> (Vec<f64>, usize) {
 }
 
 /// The report of a run that has ended.
-pub(crate) fn report(
-    feeder: Feeder,
-    mut workers: Vec<Worker<Meter>>,
-    options: &RunOptions,
-    (wall_s, cpu_s): (f64, Option<f64>),
-) -> RunReport {
+pub(super) fn report(ended: Ended, options: &RunOptions) -> RunReport {
+    let Ended { feeder, mut workers, wall_s, cpu_s } = ended;
     let unplaced = unplaced(&feeder, &mut workers);
     let kinds = feeder.cell.read(|cell| cell.kinds().clone());
     let pending = feeder.pending();
@@ -134,7 +130,7 @@ fn heat(cell: &Cell, state: &MachineState<'_>) -> MachineHeat {
 type Need = (omega_core::Amounts, Option<CardRequest>, PlacementRules);
 
 /// What waits at the end, by what rules out most machines.
-fn unplaced(feeder: &Feeder, workers: &mut [Worker<Meter>]) -> Vec<Unplaced> {
+pub(super) fn unplaced(feeder: &Feeder, workers: &mut [Worker<Meter>]) -> Vec<Unplaced> {
     let mut known: HashMap<Need, String> = HashMap::new();
     let mut list: Vec<Unplaced> = Vec::new();
     for worker in workers {

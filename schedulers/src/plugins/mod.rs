@@ -31,7 +31,8 @@ pub use node_resources_fit::{FitArgs, NodeResourcesFit, ShapePoint, Strategy};
 pub use node_unschedulable::NodeUnschedulable;
 pub use pod_topology_spread::PodTopologySpread;
 pub use resources::{
-    Balanced, LeastAllocated, MostAllocated, PackedCards, ResourcesFit, Schedulable,
+    Balanced, LeastAllocated, MostAllocated, PackedCards, ResourcesFit, SCORED_KINDS_MAX,
+    Schedulable,
 };
 pub use rules::{SpreadWishes, TaskLimits, TaskRules};
 pub use taint_toleration::TaintToleration;

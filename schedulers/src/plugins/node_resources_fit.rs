@@ -18,7 +18,7 @@ const WEIGHT_MAX: u32 = 100;
 /// What a user may say about [`NodeResourcesFit`]. The default is that of Kubernetes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FitArgs {
-    /// Names of kinds that the filter does not look at.
+    /// Names of kinds that the filter does not look at; those without a `/` have no effect.
     pub ignored: Vec<String>,
     /// The same for all kinds with this before the `/` in their names.
     pub ignored_groups: Vec<String>,
@@ -88,8 +88,11 @@ impl NodeResourcesFit {
     pub fn new(args: &FitArgs, kinds: &Kinds) -> NodeResourcesFit {
         let group = |name: &str| name.split_once('/').map(|(group, _)| group.to_owned());
         let is_ignored = |name: &str| {
-            args.ignored.iter().any(|ignored| ignored == name)
-                || group(name).is_some_and(|group| args.ignored_groups.contains(&group))
+            // Only kinds with a `/` in their names: nobody ignores cpu or memory.
+            group(name).is_some_and(|group| {
+                let listed = args.ignored.iter().any(|ignored| ignored == name);
+                listed || args.ignored_groups.contains(&group)
+            })
         };
         let ignored: SmallVec<[bool; 16]> =
             kinds.iter().map(|(_, kind)| is_ignored(&kind.name)).collect();

@@ -86,6 +86,9 @@ pub(super) fn could_fit(
     could
 }
 
+/// Of how many kinds a score may be the mean: as many as there is a loop for.
+pub const SCORED_KINDS_MAX: usize = 4;
+
 /// How a score weighs the kinds. The shares of the kinds are averaged by these weights.
 #[derive(Clone, Debug)]
 struct Weights {
@@ -102,6 +105,7 @@ enum Better {
 
 impl Weights {
     fn new(weights: &[(KindId, u32)]) -> Weights {
+        debug_assert!((1..=SCORED_KINDS_MAX).contains(&weights.len()), "{weights:?}");
         let sum: u32 = weights.iter().map(|(_, weight)| weight).sum();
         Weights {
             kinds: weights.iter().map(|(kind, _)| *kind).collect(),
@@ -199,7 +203,7 @@ impl<const N: usize> pulp::NullaryFnOnce for Write<'_, N> {
 pub struct LeastAllocated(Weights);
 
 impl LeastAllocated {
-    /// With a weight for each kind that counts.
+    /// With a weight for each kind that counts: 1 to [`SCORED_KINDS_MAX`] of them.
     #[must_use]
     pub fn new(weights: &[(KindId, u32)]) -> LeastAllocated {
         LeastAllocated(Weights::new(weights))
@@ -235,7 +239,7 @@ impl Score for LeastAllocated {
 pub struct MostAllocated(Weights);
 
 impl MostAllocated {
-    /// With a weight for each kind that counts.
+    /// With a weight for each kind that counts: 1 to [`SCORED_KINDS_MAX`] of them.
     #[must_use]
     pub fn new(weights: &[(KindId, u32)]) -> MostAllocated {
         MostAllocated(Weights::new(weights))

@@ -3,6 +3,7 @@
 //! - `runs.rs`: every kind of input and every way to run it, and what must hold of each result.
 //! - `traces.rs`: the published traces; skipped where they are not at hand.
 //! - `bad_input.rs`: what is at fault is told in one line, and costs no file.
+//! - `explain.rs`: what is said of jobs that wait.
 //! - `outputs.rs`: files, pipes and terminals that results go to.
 //!
 //! `process.rs` starts the process, `outcome.rs` reads its result.
@@ -10,6 +11,7 @@
 #![allow(clippy::unwrap_used, reason = "all of it is tests, helpers too")]
 
 mod bad_input;
+mod explain;
 mod outcome;
 mod outputs;
 mod process;

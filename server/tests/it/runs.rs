@@ -60,6 +60,34 @@ fn every_way_to_run_ends_with_a_sound_result() {
 }
 
 #[test]
+fn schedulers_run_by_the_profiles_of_a_file() {
+    // Two tasks of one core: packed they share a machine, spread they do not.
+    let tables = [
+        ("m.csv", "name,cpu,memory,count\nm,4,8Gi,20\n"),
+        ("j.csv", "name,kind,count,cpu,memory\nweb,service,2,1,1Gi\n"),
+    ];
+    for (score, machines) in [("most_allocated", 1), ("NodeResourcesLeastAllocated", 2)] {
+        let profile = format!(
+            "[[profile]]\nname = \"service\"\nbase = \"empty\"\nsearch = \"full\"\n\
+             [[profile.score]]\nplugin = \"{score}\"\n"
+        );
+        let dir = folder(&[tables[0], tables[1], ("p.toml", &profile)]);
+        let files = ["--machines", "m.csv", "--jobs", "j.csv", "--profile", "p.toml"];
+        let outcome = run_in(dir.path(), &files, 1.0);
+        let heat = outcome.json["heat"].as_array().unwrap();
+        let used = heat.iter().filter(|machine| machine["used"][0] != 0.0).count();
+        assert_eq!((outcome.number("placements"), used), (2, machines), "{score}");
+    }
+}
+
+#[test]
+fn the_example_profiles_place_a_cell() {
+    let file = workspace_file("schedulers/examples/profiles.toml");
+    let outcome = run(&[&SMALL[..], &["--profile", file.to_str().unwrap()]].concat(), 1.0);
+    assert!(outcome.number("placements") > 0);
+}
+
+#[test]
 fn a_kubernetes_cluster_is_placed_around_what_runs() {
     let file = workspace_file("bench/examples/cluster.json");
     let outcome = run(&["run", "--cluster", file.to_str().unwrap()], 1.0);

@@ -17,7 +17,7 @@ pub(crate) mod api;
 pub(crate) mod input;
 mod jobs;
 pub(crate) mod kinds;
-mod node;
+pub(crate) mod node;
 mod notes;
 mod pod;
 pub(crate) mod quantity;

@@ -10,7 +10,7 @@ use std::collections::BTreeSet;
 /// The label by which Kubernetes tells nodes apart.
 const HOSTNAME: &str = "kubernetes.io/hostname";
 
-/// The taint of a node that was cordoned.
+/// The key of the taint of a node that was cordoned.
 const UNSCHEDULABLE: &str = "node.kubernetes.io/unschedulable";
 
 /// What pods may claim of a node.
@@ -37,6 +37,11 @@ pub(super) fn machine(node: &Node, kinds: &KindTable) -> (Machine, Remarks) {
     (machine, remarks)
 }
 
+/// The taint of a node that was cordoned.
+pub(crate) fn cordon() -> Taint {
+    Taint { key: UNSCHEDULABLE.into(), value: "".into(), effect: TaintEffect::NoSchedule }
+}
+
 /// The node's taints; a cordoned node has the one that Kubernetes gives it in any case.
 fn taints(node: &Node) -> Vec<Taint> {
     let own = node.spec.taints.iter().map(|taint| Taint {
@@ -52,11 +57,7 @@ fn taints(node: &Node) -> Vec<Taint> {
     let cordoned =
         |taint: &Taint| &*taint.key == UNSCHEDULABLE && taint.effect == TaintEffect::NoSchedule;
     if node.spec.unschedulable && !taints.iter().any(cordoned) {
-        taints.push(Taint {
-            key: UNSCHEDULABLE.into(),
-            value: "".into(),
-            effect: TaintEffect::NoSchedule,
-        });
+        taints.push(cordon());
     }
     taints
 }

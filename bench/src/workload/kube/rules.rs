@@ -11,7 +11,7 @@ use super::request::is_sidecar;
 use super::selector::{Namespaces, labels_or_nothing, machines, narrow, required_machines};
 use omega_core::{
     Affinity, LabelSelector, Labels, Near, Operator, PlacementRules, Port, Preferred, Protocol,
-    Requirement, Spread, TaintEffect, TaskRule, TaskSelector, Tenants, Toleration,
+    Requirement, Spread, Taint, TaintEffect, TaskRule, TaskSelector, Tenants, Toleration,
     TolerationOperator, WhenUnsatisfiable,
 };
 use std::collections::BTreeMap;
@@ -64,6 +64,11 @@ fn affinity(
         required: required_machines(plain, affinity.required.as_ref()),
         preferred: preferred.collect(),
     }
+}
+
+/// Whether the pod tolerates a taint.
+pub(crate) fn tolerates(spec: &PodSpec, taint: &Taint) -> bool {
+    tolerations(spec, &mut Remarks::new()).iter().any(|toleration| toleration.covers(taint))
 }
 
 /// The pod's tolerations, but those that compare numbers.

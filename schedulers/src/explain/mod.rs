@@ -1,10 +1,26 @@
-//! Why a task finds no machine: how many machines each reason rules out.
+//! Why a task finds no machine: how many machines each reason rules out, which machines it misses
+//! by least, and what would have to change.
+//!
+//! [`explain`] counts reasons, one for each machine, and is cheap enough for a report of all that
+//! waits. [`diagnose`] finds *all* that each machine lacks, which a scheduler never needs and a
+//! person does: what one machine lacks alone is what a single change would mend. Both give typed
+//! values; the words for them are in `text.rs` and nowhere else.
+
+mod diagnosis;
+mod obstacle;
+mod remedy;
+mod text;
+
+pub use diagnosis::{Diagnosis, Miss, diagnose};
+pub use obstacle::{Obstacle, obstacles};
+pub use remedy::{Remedy, Shortage};
+pub use text::{describe, describe_obstacle, describe_remedy};
 
 use crate::plugin::Tasks;
 use crate::profile::Profile;
 use crate::search::tasks;
 use omega_cellstate::{BLOCK, GroupRef, View};
-use omega_core::{KindId, Kinds, Reason};
+use omega_core::{KindId, Reason};
 
 /// Why the machines of a cell do not take a task.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -67,30 +83,5 @@ fn add<T: PartialEq>(counts: &mut Vec<(T, usize)>, item: T) {
     match counts.iter_mut().find(|(known, _)| *known == item) {
         Some((_, count)) => *count += 1,
         None => counts.push((item, 1)),
-    }
-}
-
-/// A reason in a few words for a person.
-#[must_use]
-pub fn describe(reason: Reason, kinds: &Kinds) -> String {
-    let kind = |id| kinds.get(id).map_or_else(|| format!("kind {id:?}"), |kind| kind.name.clone());
-    match reason {
-        Reason::NoRoom(id) => format!("too little {} left", kind(id)),
-        Reason::NoCards => "no accelerator card with enough left".to_owned(),
-        Reason::MachineChanged => "changed since it was seen".to_owned(),
-        Reason::MachineGone => "gone".to_owned(),
-        Reason::MachineDraining => "draining".to_owned(),
-        Reason::OtherMachine => "another machine is named".to_owned(),
-        Reason::AffinityUnmet => "required labels missing".to_owned(),
-        Reason::Tainted => "taint not tolerated".to_owned(),
-        Reason::PortTaken => "port taken".to_owned(),
-        Reason::AntiAffinity => "anti-affinity to a task there".to_owned(),
-        Reason::TaskAffinityUnmet => "no task of its affinity there".to_owned(),
-        Reason::Skew => "spread would be uneven".to_owned(),
-        Reason::DomainFull => "domain holds as many tasks as it may".to_owned(),
-        Reason::NoDomain => "no place in the topology".to_owned(),
-        Reason::QuotaExceeded(id) => format!("quota of {} used up", kind(id)),
-        Reason::GangIncomplete => "gang incomplete".to_owned(),
-        other => format!("{other:?}"),
     }
 }

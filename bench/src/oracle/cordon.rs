@@ -1,0 +1,24 @@
+//! Cordons without their taint, as recordings have them.
+//!
+//! A controller of a real cluster taints a node that is cordoned, so the adapter makes a cordon a
+//! taint. Recordings have no controller: there a cordon keeps pods off and is no taint. Only a
+//! spread that honors taints can tell the two apart. For a pod that has one, a cordon that it does
+//! not tolerate becomes a machine that drains, and one that it tolerates is dropped.
+
+use super::case::{Node, Pod};
+use super::objects;
+use crate::workload::kube::api::InclusionPolicy;
+use crate::workload::kube::{node, rules};
+
+/// The nodes as the adapter is to see them, and the names of those that are to drain.
+pub(super) fn without_taints(nodes: &[Node], pod: &Pod) -> (Vec<Node>, Vec<String>) {
+    let mut spreads = pod.topology_spread_constraints.iter();
+    if !spreads.any(|spread| spread.node_taints_policy == Some(InclusionPolicy::Honor)) {
+        return (nodes.to_vec(), Vec::new());
+    }
+    let tolerates = rules::tolerates(&objects::pod(pod).spec, &node::cordon());
+    let cordoned = nodes.iter().filter(|node| node.unschedulable && !tolerates);
+    let draining = cordoned.map(|node| node.name.clone()).collect();
+    let open = nodes.iter().map(|node| Node { unschedulable: false, ..node.clone() });
+    (open.collect(), draining)
+}

@@ -1,0 +1,314 @@
+//! Why jobs wait: what `omega explain` shows, as one value, as text and as JSON.
+//!
+//! `docs/explain.md` describes the fields for readers of the file.
+
+use super::number::{plural, wide};
+use super::text::{Align, WIDTH, clean, clip, columns, wrap};
+use serde::Serialize;
+
+/// Jobs that wait at the end of a run.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct WaitingReport {
+    /// What was run, in a few words.
+    pub name: String,
+    /// Tasks of all jobs that wait.
+    pub pending: usize,
+    /// The jobs that were asked for.
+    pub jobs: Vec<WaitingJob>,
+}
+
+/// A job, and why it waits if it does.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct WaitingJob {
+    /// Its name.
+    pub job: String,
+    /// The scheduler that could not place it; empty if none of its tasks waits.
+    pub scheduler: String,
+    /// How many tasks it has; 0 if it has ended and is forgotten.
+    pub tasks: u64,
+    /// How many of them wait.
+    pub waiting: usize,
+    /// Why the cell refused claims for it last, if not for what others did in the meantime.
+    pub refused: Option<String>,
+    /// If its tasks must run together.
+    pub gang: Option<WaitingGang>,
+    /// Its groups with tasks that wait.
+    pub groups: Vec<WaitingGroup>,
+}
+
+/// A job whose tasks must run together.
+#[derive(Clone, Copy, Debug, Default, Serialize)]
+pub struct WaitingGang {
+    /// How many tasks at least.
+    pub needs: u32,
+    /// How many have a machine.
+    pub have: usize,
+    /// For how many of those that wait there is room, all at once.
+    pub room: usize,
+}
+
+/// Identical tasks that wait.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct WaitingGroup {
+    /// The group's name.
+    pub group: String,
+    /// How many tasks wait.
+    pub waiting: usize,
+    /// What each asks for, as a person reads it.
+    pub request: String,
+    /// How many machines there are.
+    pub machines: usize,
+    /// How many would take one of the tasks now.
+    pub feasible: usize,
+    /// How many machines each filter removes of those that the filters before it left.
+    pub removed: Vec<(String, usize)>,
+    /// How many machines each reason rules out, the most first; one that has too little of several
+    /// kinds counts for each.
+    pub reasons: Vec<(String, usize)>,
+    /// The machines that come nearest.
+    pub nearest: Vec<NearMiss>,
+    /// Single changes that would help.
+    pub remedies: Vec<Help>,
+}
+
+/// Machines that lack the same.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct NearMiss {
+    /// How many.
+    pub machines: usize,
+    /// The first of them.
+    pub example: String,
+    /// All that each of them lacks.
+    pub lacks: Vec<Lack>,
+}
+
+/// One thing that a machine lacks.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct Lack {
+    /// What it is: `room`, `cards`, `taints`, `affinity`, `other_machine`, `draining`, `rule` or
+    /// `filter`.
+    pub what: &'static str,
+    /// Of which resource kind, if it is room.
+    pub kind: Option<String>,
+    /// How much, if it is room (in the kind's smallest unit) or cards.
+    pub missing: Option<u64>,
+    /// The same in words.
+    pub text: String,
+}
+
+/// A change that would help.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct Help {
+    /// What it is: `room` that comes free, a `larger_machine`, or to `lift` what forbids.
+    pub what: &'static str,
+    /// The machine that is short of least, if it is about room.
+    pub machine: Option<String>,
+    /// How many machines that are there it opens.
+    pub machines: usize,
+    /// What is missing, or is lifted.
+    pub lacks: Vec<Lack>,
+    /// The same in words.
+    pub text: String,
+}
+
+/// The report as indented JSON, with a line break at its end.
+///
+/// # Panics
+/// Never: every key is text, and nothing is written but to memory.
+#[must_use]
+pub fn json(report: &WaitingReport) -> String {
+    let mut text = serde_json::to_string_pretty(report)
+        .expect("a report holds only what JSON has, and memory takes all that is written");
+    text.push('\n');
+    text
+}
+
+/// The report as text for a terminal.
+#[must_use]
+pub fn render(report: &WaitingReport) -> String {
+    let pending = plural(wide(report.pending), "task");
+    let mut text = format!("{}\n{pending} without a machine at the end\n", clean(&report.name));
+    for job in &report.jobs {
+        text.push('\n');
+        text.push_str(&render_job(job));
+    }
+    text
+}
+
+fn render_job(job: &WaitingJob) -> String {
+    let name = clip(&clean(&job.job), WIDTH / 2);
+    if job.waiting == 0 {
+        return match job.tasks {
+            0 => format!("{name} does not wait: it has ended\n"),
+            tasks => format!("{name} does not wait: {} had room\n", plural(tasks, "task")),
+        };
+    }
+    let tasks = plural(job.tasks, "task");
+    let by = clean(&job.scheduler);
+    let wait = if job.waiting == 1 { "waits" } else { "wait" };
+    let mut text =
+        format!("{name}: {} of {tasks} {wait} for a machine (scheduler {by})\n", job.waiting);
+    if let Some(reason) = &job.refused {
+        text.push_str(&format!("the cell refused it last: {reason}\n"));
+    }
+    if let Some(gang) = &job.gang {
+        text.push_str(&format!(
+            "a gang: at least {} run together; {} have machines, and there is room for {} more\n",
+            gang.needs, gang.have, gang.room
+        ));
+    }
+    for group in &job.groups {
+        text.push('\n');
+        text.push_str(&render_group(group));
+    }
+    text
+}
+
+fn render_group(group: &WaitingGroup) -> String {
+    let waiting = plural(wide(group.waiting), "task");
+    let head = format!(
+        "group {}: {waiting}, each {}; {} of {} would take one now",
+        clean(&group.group),
+        clean(&group.request),
+        group.feasible,
+        plural(wide(group.machines), "machine"),
+    );
+    let mut text = wrap(&head, WIDTH).join("\n");
+    text.push('\n');
+    text.push_str(&counts("filter", "removes", &group.removed));
+    text.push_str(&counts("why not", "machines", &group.reasons));
+    text.push_str(&nearest(group));
+    text.push_str(&remedies(group));
+    text
+}
+
+/// A table of what takes how many machines away.
+fn counts(what: &str, how_many: &str, list: &[(String, usize)]) -> String {
+    let some = list.iter().filter(|(_, count)| *count > 0);
+    let row = |(name, count): &(String, usize)| {
+        vec![format!("  {}", clean(name)), super::number::count(wide(*count))]
+    };
+    let head = vec![format!("  {what}"), how_many.to_owned()];
+    let rows: Vec<Vec<String>> = std::iter::once(head).chain(some.map(row)).collect();
+    if rows.len() == 1 {
+        return String::new();
+    }
+    format!("\n{}", columns(&rows, &[Align::Left, Align::Right], 0))
+}
+
+fn nearest(group: &WaitingGroup) -> String {
+    let line = |miss: &NearMiss| {
+        let lacks: Vec<String> = miss.lacks.iter().map(|lack| clean(&lack.text)).collect();
+        let example = clip(&clean(&miss.example), WIDTH / 4);
+        let who = match miss.machines {
+            1 => example,
+            machines => format!("{}, such as {example}", plural(wide(machines), "machine")),
+        };
+        format!("{who}: {}", lacks.join("; "))
+    };
+    list("nearest misses", group.nearest.iter().map(line).collect())
+}
+
+fn remedies(group: &WaitingGroup) -> String {
+    let lines: Vec<String> = match group.remedies.as_slice() {
+        _ if group.feasible > 0 => Vec::new(),
+        [] if group.machines == 0 => vec!["a machine: the cell has none".to_owned()],
+        [] => vec!["no one change is enough: see what the nearest machines lack".to_owned()],
+        remedies => remedies.iter().map(|remedy| clean(&remedy.text)).collect(),
+    };
+    list("what would help", lines)
+}
+
+/// A heading over lines, each with a bullet.
+fn list(heading: &str, items: Vec<String>) -> String {
+    if items.is_empty() {
+        return String::new();
+    }
+    let mut text = format!("\n  {heading}\n");
+    for item in items {
+        for (index, line) in wrap(&item, WIDTH - 4).into_iter().enumerate() {
+            let bullet = if index == 0 { "-" } else { " " };
+            text.push_str(&format!("  {bullet} {line}\n"));
+        }
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn lack(text: &str) -> Lack {
+        Lack { what: "room", text: text.into(), ..Lack::default() }
+    }
+
+    fn example() -> WaitingReport {
+        let nearest = [(1, "m-7"), (1_200, "m-1")].map(|(machines, name)| NearMiss {
+            machines,
+            example: name.into(),
+            lacks: vec![lack("2 cpu short"), lack("1.5 GiB memory short")],
+        });
+        let group = WaitingGroup {
+            group: "main".into(),
+            waiting: 3,
+            request: "4 cpu".into(),
+            machines: 1_201,
+            removed: vec![("schedulable".into(), 0), ("resources_fit".into(), 1_201)],
+            reasons: vec![("too little cpu left".into(), 1_201)],
+            nearest: nearest.into(),
+            remedies: vec![Help { text: "2 cpu more free on m-7".into(), ..Help::default() }],
+            ..WaitingGroup::default()
+        };
+        let job = WaitingJob {
+            job: "web\u{1b}[31m".into(),
+            scheduler: "service-0".into(),
+            tasks: 4,
+            waiting: 3,
+            refused: Some("gang incomplete".into()),
+            gang: Some(WaitingGang { needs: 4, have: 1, room: 2 }),
+            groups: vec![group],
+        };
+        let ended = WaitingJob { job: "old".into(), ..WaitingJob::default() };
+        WaitingReport { name: "a cell".into(), pending: 3, jobs: vec![job, ended] }
+    }
+
+    #[test]
+    fn the_text_tells_all_and_nothing_to_the_terminal() {
+        let expected = "a cell\n3 tasks without a machine at the end\n\n\
+            web\u{fffd}[31m: 3 of 4 tasks wait for a machine (scheduler service-0)\n\
+            the cell refused it last: gang incomplete\n\
+            a gang: at least 4 run together; 1 have machines, and there is room for 2 more\n\n\
+            group main: 3 tasks, each 4 cpu; 0 of 1,201 machines would take one now\n\n\
+            \x20 filter         removes\n  resources_fit    1,201\n\n\
+            \x20 why not              machines\n  too little cpu left     1,201\n\n\
+            \x20 nearest misses\n\
+            \x20 - m-7: 2 cpu short; 1.5 GiB memory short\n\
+            \x20 - 1,200 machines, such as m-1: 2 cpu short; 1.5 GiB memory short\n\n\
+            \x20 what would help\n  - 2 cpu more free on m-7\n\n\
+            old does not wait: it has ended\n";
+        assert_eq!(render(&example()), expected);
+    }
+
+    #[test]
+    fn where_nothing_alone_helps_the_text_says_so() {
+        let mut group = example().jobs[0].groups[0].clone();
+        group.remedies.clear();
+        assert!(render_group(&group).contains("  - no one change is enough"));
+        group.feasible = 1;
+        assert!(!render_group(&group).contains("what would help"));
+        let empty = WaitingGroup::default();
+        assert!(render_group(&empty).contains("  - a machine: the cell has none\n"));
+    }
+
+    #[test]
+    fn every_field_of_the_file_is_in_the_docs() {
+        let docs = include_str!("../../../docs/explain.md");
+        let text = json(&example());
+        let names = text.split('"').skip(1).step_by(2).zip(text.split('"').skip(2).step_by(2));
+        let fields = names.filter(|(_, after)| after.starts_with(':')).map(|(name, _)| name);
+        assert!(fields.clone().any(|name| name == "missing"), "every list has an entry");
+        for name in fields {
+            assert!(docs.contains(&format!("\n| `{name}` |")), "docs/explain.md has no `{name}`");
+        }
+    }
+}

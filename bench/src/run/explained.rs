@@ -1,0 +1,161 @@
+//! After a run: why jobs wait, found out by the schedulers that could not place them.
+
+use super::feeder::Feeder;
+use super::meter::Meter;
+use super::outcome::unplaced;
+use super::{Ended, Which};
+use crate::report::waiting::{
+    Help, Lack, NearMiss, WaitingGang, WaitingGroup, WaitingJob, WaitingReport,
+};
+use omega_cellstate::View;
+use omega_core::{Job, JobId, Kinds, TaskGroup, TaskState};
+use omega_schedulers::explain::{
+    Miss, Obstacle, Remedy, describe, describe_obstacle, describe_remedy,
+};
+use omega_schedulers::{Scheduler, Worker};
+
+/// How many jobs are explained if none is named: what comes after waits for less.
+const JOBS_MAX: usize = 5;
+
+/// Explains jobs of a run that has ended.
+pub(super) fn report(ended: Ended, which: Which<'_>) -> WaitingReport {
+    let Ended { feeder, mut workers, .. } = ended;
+    let names: Vec<String> = match which {
+        Which::Job(name) => vec![name.to_owned()],
+        Which::EachReason => {
+            let reasons = unplaced(&feeder, &mut workers);
+            reasons.into_iter().map(|reason| reason.example).take(JOBS_MAX).collect()
+        }
+    };
+    let jobs = names.into_iter().map(|name| job(&feeder, &mut workers, name)).collect();
+    WaitingReport { jobs, pending: feeder.pending(), name: feeder.name }
+}
+
+fn job(feeder: &Feeder, workers: &mut [Worker<Meter>], name: String) -> WaitingJob {
+    let mut explained = WaitingJob { job: name, ..WaitingJob::default() };
+    let id = feeder.cell.read(|cell| cell.job_by_name(&explained.job));
+    let Some((id, spec)) = id.and_then(|id| Some((id, feeder.cell.read(|c| c.job(id).cloned())?)))
+    else {
+        return explained;
+    };
+    explained.tasks = spec.task_count();
+    let waits = |worker: &&mut Worker<Meter>| {
+        worker.scheduler.queue().waiting().iter().any(|(waiting, _)| *waiting == id)
+    };
+    let Some(worker) = workers.iter_mut().find(waits) else { return explained };
+    let kinds = feeder.cell.read(|cell| cell.kinds().clone());
+    explained.scheduler = worker.scheduler.settings().name.to_string();
+    explained.refused = worker.observer.refused.get(&id).map(|reason| describe(*reason, &kinds));
+    explained.gang = gang(&mut worker.scheduler, (id, &spec));
+    for (index, waiting) in (0..).zip(waiting(feeder, (id, &spec))) {
+        if waiting > 0 {
+            let group = &spec.groups[index];
+            explained.waiting += waiting;
+            explained.groups.extend(self::group(
+                &mut worker.scheduler,
+                (id, index),
+                group,
+                waiting,
+            ));
+        }
+    }
+    explained
+}
+
+/// How many tasks of each group wait.
+fn waiting(feeder: &Feeder, (id, job): (JobId, &Job)) -> Vec<usize> {
+    let mut waiting = vec![0; job.groups.len()];
+    feeder.cell.read(|cell| {
+        for (task, _) in cell.tasks(id).filter(|(_, state)| *state == TaskState::Pending) {
+            if let Some(count) = cell.task_group(task).and_then(|group| waiting.get_mut(group)) {
+                *count += 1;
+            }
+        }
+    });
+    waiting
+}
+
+fn gang(scheduler: &mut Scheduler, (id, job): (JobId, &Job)) -> Option<WaitingGang> {
+    let needs = job.gang_min?;
+    let have = scheduler.queue().placed_tasks(id);
+    Some(WaitingGang { needs, have, room: scheduler.room_for(id) })
+}
+
+fn group(
+    scheduler: &mut Scheduler,
+    (id, index): (JobId, usize),
+    group: &TaskGroup,
+    waiting: usize,
+) -> Option<WaitingGroup> {
+    let explanation = scheduler.explain(id, index)?;
+    let diagnosis = scheduler.diagnose(id, index)?;
+    let view = scheduler.view();
+    let own = explanation.refused.into_iter().map(|(r, n)| (describe(r, view.kinds()), n));
+    let filters = explanation.filtered.into_iter();
+    let filters = filters.map(|(name, n)| (format!("removed by the filter {name}"), n));
+    Some(WaitingGroup {
+        group: group.name.to_string(),
+        waiting,
+        request: request(group, view.kinds()),
+        machines: diagnosis.machines,
+        feasible: diagnosis.feasible,
+        removed: diagnosis.removed.into_iter().map(|(f, n)| (f.to_owned(), n)).collect(),
+        reasons: own.chain(filters).collect(),
+        nearest: diagnosis.nearest.iter().map(|miss| near_miss(miss, view)).collect(),
+        remedies: diagnosis.remedies.iter().map(|remedy| help(remedy, view)).collect(),
+    })
+}
+
+/// What each task of a group asks for.
+fn request(group: &TaskGroup, kinds: &Kinds) -> String {
+    let amount = |(kind, amount)| {
+        let name = kinds.get(kind).map_or("units", |kind| kind.name.as_str());
+        format!("{} {name}", kinds.display(kind, amount))
+    };
+    let amounts = group.request.iter().map(amount);
+    let cards = group.cards.map(|cards| match cards.milli_each {
+        1000 if cards.count == 1 => "1 whole card".to_owned(),
+        1000 => format!("{} whole cards", cards.count),
+        milli => format!("{} of each of {} cards", f64::from(milli) / 1000.0, cards.count),
+    });
+    let parts: Vec<String> = amounts.chain(cards).collect();
+    if parts.is_empty() { "nothing".to_owned() } else { parts.join(", ") }
+}
+
+fn near_miss(miss: &Miss, view: &View) -> NearMiss {
+    NearMiss {
+        machines: miss.machines,
+        example: machine_name(view, miss.example.row()),
+        lacks: miss.obstacles.iter().map(|obstacle| lack(obstacle, view.kinds())).collect(),
+    }
+}
+
+fn lack(obstacle: &Obstacle, kinds: &Kinds) -> Lack {
+    let (kind, missing) = match obstacle {
+        Obstacle::Room { kind, missing } => {
+            (kinds.get(*kind).map(|kind| kind.name.clone()), Some(*missing))
+        }
+        Obstacle::Cards { missing } => (None, Some(u64::from(*missing))),
+        _ => (None, None),
+    };
+    Lack { what: obstacle.name(), kind, missing, text: describe_obstacle(obstacle, kinds) }
+}
+
+fn help(remedy: &Remedy, view: &View) -> Help {
+    let (obstacles, machine, machines) = match remedy {
+        Remedy::Room { shortage, .. } => (shortage.obstacles(), Some(shortage.machine), 1),
+        Remedy::LargerMachine { shortage } => (shortage.obstacles(), Some(shortage.machine), 0),
+        Remedy::Lift { obstacle, machines } => (vec![obstacle.clone()], None, *machines),
+    };
+    Help {
+        what: remedy.name(),
+        machine: machine.map(|machine| machine_name(view, machine.row())),
+        machines,
+        lacks: obstacles.iter().map(|obstacle| lack(obstacle, view.kinds())).collect(),
+        text: describe_remedy(remedy, view),
+    }
+}
+
+fn machine_name(view: &View, row: usize) -> String {
+    view.machine(row).map_or_else(String::new, |machine| machine.name.to_string())
+}

@@ -1,0 +1,179 @@
+//! The arguments of the built-in plugins, and what arguments of any plugin may be made of.
+
+use crate::plugins::SCORED_KINDS_MAX;
+use omega_core::{KindId, Kinds};
+use schemars::JsonSchema;
+use serde::de::Error;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use std::ops::Range;
+use toml::Spanned;
+
+/// Why arguments cannot be used with a cell: the operator changes the file or the cell's kinds.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{why}")]
+pub struct ArgumentError {
+    /// Which argument, as a path such as `kinds[1].name`.
+    pub argument: String,
+    /// What is wrong with it.
+    pub why: String,
+    /// Its bytes in the file, where they are known better than those of all arguments.
+    place: Option<Range<usize>>,
+}
+
+impl ArgumentError {
+    /// What is wrong with an argument.
+    pub fn new(argument: impl Into<String>, why: impl Into<String>) -> ArgumentError {
+        ArgumentError { argument: argument.into(), why: why.into(), place: None }
+    }
+
+    pub(super) fn place(&self) -> Option<Range<usize>> {
+        self.place.clone()
+    }
+}
+
+/// A resource kind by its name, which a cell may have or not.
+///
+/// It knows its place in the file, and can therefore be read from a profile file alone.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(transparent)]
+#[schemars(description = "The name of a resource kind of the cell.")]
+pub struct KindName(#[schemars(with = "String")] Spanned<String>);
+
+impl KindName {
+    /// A name that is in no file, for what an argument is if it is left out.
+    #[must_use]
+    pub fn unwritten(name: &str) -> KindName {
+        KindName(Spanned::new(0..0, name.to_owned()))
+    }
+
+    /// The name.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        self.0.get_ref()
+    }
+
+    /// The cell's kind of this name.
+    ///
+    /// # Errors
+    /// If the cell has none, naming those that it has. `argument` is the path of this one.
+    pub fn find(
+        &self,
+        argument: impl Into<String>,
+        kinds: &Kinds,
+    ) -> Result<KindId, ArgumentError> {
+        kinds.by_name(self.name()).ok_or_else(|| {
+            let known: Vec<&str> = kinds.iter().map(|(_, kind)| kind.name.as_str()).collect();
+            let known = known.join(", ");
+            let why = format!("the cell has no kind {:?}; it has: {known}", self.name());
+            let place = self.0.span();
+            let place = (!place.is_empty()).then_some(place);
+            ArgumentError { argument: argument.into(), why, place }
+        })
+    }
+}
+
+impl Serialize for KindName {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        to.serialize_str(self.name())
+    }
+}
+
+/// For plugins without arguments.
+#[derive(Clone, Copy, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, expecting = "a table")]
+pub(super) struct NoArguments {}
+
+/// Which resource kinds count, and how much.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, expecting = "a table")]
+pub(super) struct Resources {
+    /// The kinds that count, each with a weight; the score is their weighted mean.
+    #[serde(default = "cpu_and_memory", deserialize_with = "few_kinds")]
+    #[schemars(length(min = 1, max = SCORED_KINDS_MAX))]
+    kinds: Vec<KindWeight>,
+}
+
+/// A kind and how much it counts.
+#[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields, expecting = "a table such as { name = \"cpu\", weight = 1 }")]
+pub(super) struct KindWeight {
+    /// The kind's name in the cell.
+    name: KindName,
+    /// How much it counts beside the others.
+    #[serde(default = "one", deserialize_with = "small_weight")]
+    #[schemars(range(min = 1, max = SMALL_WEIGHT_MAX))]
+    weight: u32,
+}
+
+/// The largest weight inside a score. As in kube-scheduler: finer differences change no decision.
+const SMALL_WEIGHT_MAX: u32 = 100;
+
+pub(super) fn one() -> u32 {
+    1
+}
+
+pub(super) fn cpu_and_memory() -> Vec<KindWeight> {
+    ["cpu", "memory"].map(|name| KindWeight { name: KindName::unwritten(name), weight: 1 }).into()
+}
+
+/// Reads a weight inside a score.
+pub(super) fn small_weight<'de, D: Deserializer<'de>>(from: D) -> Result<u32, D::Error> {
+    let weight = i64::deserialize(from)?;
+    let in_bounds = u32::try_from(weight).ok().filter(|w| (1..=SMALL_WEIGHT_MAX).contains(w));
+    in_bounds.ok_or_else(|| {
+        D::Error::custom(format!("is {weight}: here a weight is 1 to {SMALL_WEIGHT_MAX}"))
+    })
+}
+
+/// Reads kinds of which each is named once.
+pub(super) fn different_kinds<'de, D: Deserializer<'de>>(
+    from: D,
+) -> Result<Vec<KindWeight>, D::Error> {
+    let kinds: Vec<KindWeight> = Vec::deserialize(from)?;
+    if kinds.is_empty() {
+        return Err(D::Error::custom("names no kind: a score is made of one at least"));
+    }
+    for (i, kind) in kinds.iter().enumerate() {
+        let name = kind.name.name();
+        if kinds[..i].iter().any(|earlier| earlier.name.name() == name) {
+            return Err(D::Error::custom(format!("the kind {name:?} is named twice")));
+        }
+    }
+    Ok(kinds)
+}
+
+/// The same, as many as a score of shares takes.
+fn few_kinds<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<KindWeight>, D::Error> {
+    let kinds = different_kinds(from)?;
+    if kinds.len() > SCORED_KINDS_MAX {
+        let count = kinds.len();
+        let why = format!("names {count} kinds: this score takes at most {SCORED_KINDS_MAX}");
+        return Err(D::Error::custom(why));
+    }
+    Ok(kinds)
+}
+
+impl KindWeight {
+    /// The name and the weight.
+    pub(super) fn named(&self) -> (String, u32) {
+        (self.name.name().to_owned(), self.weight)
+    }
+}
+
+/// The cell's kinds of these names, with their weights.
+pub(super) fn find_all(
+    named: &[KindWeight],
+    kinds: &Kinds,
+) -> Result<Vec<(KindId, u32)>, ArgumentError> {
+    let find = |(i, kind): (usize, &KindWeight)| {
+        Ok((kind.name.find(format!("kinds[{i}].name"), kinds)?, kind.weight))
+    };
+    named.iter().enumerate().map(find).collect()
+}
+
+impl Resources {
+    /// The cell's kinds of these names, with their weights.
+    pub(super) fn find(&self, kinds: &Kinds) -> Result<Vec<(KindId, u32)>, ArgumentError> {
+        find_all(&self.kinds, kinds)
+    }
+}

@@ -1,0 +1,153 @@
+//! The table of the plugins that come with the library: one entry each, in the order of the docs.
+
+use super::arguments::{ArgumentError, NoArguments, Resources};
+use super::registry::Plugin;
+use crate::plugin::{Filter, Score};
+use crate::plugins::{
+    AvoidMarked, Balanced, LeastAllocated, MostAllocated, PackedCards, PreferredAffinity,
+    SpreadWishes,
+};
+use crate::relative::RelativeScore;
+use omega_core::Kinds;
+use schemars::JsonSchema;
+use serde::de::DeserializeOwned;
+
+pub(super) fn plugins() -> Vec<Plugin> {
+    let own = cells_own().into_iter().chain(scores());
+    own.chain(super::kube::filters()).chain(super::kube::scores()).collect()
+}
+
+/// The filters that the cell judges by, in the order in which they are asked.
+fn cells_own() -> [Plugin; 7] {
+    [
+        Plugin::always("schedulable").about("The machine takes tasks: it is not draining."),
+        Plugin::always("node_name")
+            .alias("NodeName")
+            .about("The task names no machine, or this one."),
+        Plugin::always("machine_affinity").about("The machine matches the required affinity."),
+        Plugin::always("taints").about("The task tolerates every taint that keeps tasks off."),
+        Plugin::always("resources_fit")
+            .about("The machine has what the task requests of every kind, and the cards."),
+        Plugin::always("task_rules").about("No rule about other tasks forbids the machine."),
+        Plugin::always("task_limits").about("The machine's domains hold less than they may."),
+    ]
+}
+
+fn scores() -> [Plugin; 7] {
+    [
+        score("least_allocated", |resources: &Resources, kinds| {
+            Ok(LeastAllocated::new(&resources.find(kinds)?))
+        })
+        .alias("NodeResourcesLeastAllocated")
+        .about("The more is left of the machine, the better: spreads load."),
+        score("most_allocated", |resources: &Resources, kinds| {
+            Ok(MostAllocated::new(&resources.find(kinds)?))
+        })
+        .alias("NodeResourcesMostAllocated")
+        .about("The less is left of the machine, the better: packs."),
+        score("balanced", |_: &NoArguments, _| Ok(Balanced))
+            .about("Processor and memory are left in equal shares."),
+        score("packed_cards", |_: &NoArguments, _| Ok(PackedCards))
+            .about("Tasks with cards go where few are left, all others where there are none."),
+        score("preferred_affinity", |_: &NoArguments, _| Ok(PreferredAffinity))
+            .about("The machine matches what the task would rather have."),
+        score("spread_wishes", |_: &NoArguments, _| Ok(SpreadWishes))
+            .about("Few tasks of the wished spread are in the machine's domains."),
+        score("avoid_marked", |_: &NoArguments, _| Ok(AvoidMarked))
+            .about("The machine has no `PreferNoSchedule` taint that the task does not tolerate."),
+    ]
+}
+
+/// A filter whose arguments are described.
+pub(super) fn filter<A, F>(name: &str, make: fn(&A, &Kinds) -> Result<F, ArgumentError>) -> Plugin
+where
+    A: DeserializeOwned + JsonSchema + Send + Sync + 'static,
+    F: Filter + 'static,
+{
+    Plugin::filter(name, make).describe::<A>()
+}
+
+/// A score that compares machines, whose arguments are described.
+pub(super) fn relative<A, S>(name: &str, make: fn(&A, &Kinds) -> Result<S, ArgumentError>) -> Plugin
+where
+    A: DeserializeOwned + JsonSchema + Send + Sync + 'static,
+    S: RelativeScore + 'static,
+{
+    Plugin::relative(name, make).describe::<A>()
+}
+
+/// A score whose arguments are described.
+pub(super) fn score<A, S>(name: &str, make: fn(&A, &Kinds) -> Result<S, ArgumentError>) -> Plugin
+where
+    A: DeserializeOwned + JsonSchema + Send + Sync + 'static,
+    S: Score + 'static,
+{
+    Plugin::score(name, make).describe::<A>()
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::config::{Plugin, Point, Presence, Profiles, Registry};
+    use crate::profile::Profile;
+    use omega_core::Kinds;
+
+    #[test]
+    fn the_cells_own_filters_are_always_there() {
+        let registry = Registry::built_in();
+        for filter in Profile::first_fit().filters() {
+            let plugin = registry.find(Point::Filter, filter.name()).expect("it is registered");
+            assert_eq!(plugin.presence(), Presence::Always, "{}", filter.name());
+        }
+    }
+
+    /// A file with one plugin that may be left out, under some name.
+    fn file(plugin: &Plugin, name: &str) -> String {
+        let point = plugin.point();
+        format!("[[profile]]\nname = 'p'\nbase = 'empty'\n[[profile.{point}]]\nplugin = '{name}'\n")
+    }
+
+    fn optional(registry: &Registry) -> impl Iterator<Item = &Plugin> {
+        registry.plugins().filter(|plugin| plugin.presence() == Presence::Optional)
+    }
+
+    #[test]
+    fn every_plugin_is_made_without_arguments_and_bears_its_name() {
+        let registry = Registry::built_in();
+        for plugin in optional(&registry) {
+            for name in plugin.names() {
+                let profiles = Profiles::parse(&file(plugin, name), &registry).unwrap();
+                let profile = profiles.get("p").unwrap().bind(&Kinds::standard()).unwrap();
+                let made = match plugin.point() {
+                    Point::Filter => profile.filters().any(|made| made.name() == plugin.name()),
+                    Point::Score => profile.weights().any(|made| made == (plugin.name(), 1)),
+                };
+                assert!(made, "{name}: {profile:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn every_plugin_refuses_arguments_that_it_does_not_have() {
+        let registry = Registry::built_in();
+        for plugin in optional(&registry) {
+            let file = file(plugin, plugin.name()) + "args.nonsense = 1";
+            let error = Profiles::parse(&file, &registry).unwrap_err().to_string();
+            let point = plugin.point();
+            let expected = format!("6:6: profile[0].{point}[0].args.nonsense: unknown field");
+            assert!(error.starts_with(&expected), "{error}");
+        }
+    }
+
+    #[test]
+    fn every_plugin_of_a_ready_made_profile_is_registered() {
+        let registry = Registry::built_in();
+        let kube = Profile::kube(&Kinds::standard());
+        for profile in [Profile::service(), Profile::batch(), kube] {
+            let scores = profile.weights().map(|(name, _)| (Point::Score, name));
+            let filters = profile.filters().map(|filter| (Point::Filter, filter.name()));
+            for (point, name) in scores.chain(filters) {
+                assert!(registry.find(point, name).is_some(), "{point} {name}");
+            }
+        }
+    }
+}

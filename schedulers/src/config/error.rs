@@ -1,0 +1,170 @@
+//! What is wrong with a profile file: the place, the field, and what to do about it.
+
+use super::file::Base;
+use super::registry::Point;
+use std::fmt;
+use std::ops::Range;
+
+/// The largest sum of the weights of a profile's scores: the weighted sum of scores, each at most
+/// [`crate::SCORE_MAX`], then still fits into 32 bits.
+pub(super) const WEIGHT_SUM_MAX: i32 = i32::MAX / crate::SCORE_MAX;
+
+/// Why a profile file cannot be used. One line: `LINE:COLUMN: FIELD: what is wrong`, to be put
+/// after the file's name and a colon. The operator changes the file.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub struct ConfigError {
+    /// The line, from 1.
+    pub line: usize,
+    /// The column in characters, from 1.
+    pub column: usize,
+    /// The path of the field; empty if the fault is not in one field.
+    pub field: String,
+    /// What is wrong.
+    pub fault: Fault,
+}
+
+impl fmt::Display for ConfigError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{}: ", self.line, self.column)?;
+        if !self.field.is_empty() {
+            write!(f, "{}: ", self.field)?;
+        }
+        write!(f, "{}", self.fault)
+    }
+}
+
+/// What is wrong with a profile file.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum Fault {
+    /// It is no TOML, or a value is missing, unknown or of a wrong type: what the parser says.
+    #[error("{0}")]
+    Malformed(String),
+    /// Write at least one profile.
+    #[error("the file has no [[profile]]")]
+    NoProfile,
+    /// A profile's name is the scheduler name of jobs, which is never empty.
+    #[error("is empty: it is the scheduler name of the jobs that the profile is for")]
+    NoName,
+    /// Two profiles would be for the same jobs: name another scheduler, or merge them.
+    #[error("there is a profile {name:?} in line {line} already")]
+    SecondProfile {
+        /// Its name.
+        name: String,
+        /// Where the first one is.
+        line: usize,
+    },
+    /// Name one of those that there are, or register it.
+    #[error("there is no {point} {name:?}; there are: {known}")]
+    UnknownPlugin {
+        /// At which point it was looked for.
+        point: Point,
+        /// The name in the file.
+        name: String,
+        /// The names at that point.
+        known: String,
+    },
+    /// Move it to the list of the other point.
+    #[error("{name:?} is no {point} but a {other}: list it under [[profile.{other}]]")]
+    OtherPoint {
+        /// The name in the file.
+        name: String,
+        /// Where it is listed.
+        point: Point,
+        /// Where it belongs.
+        other: Point,
+    },
+    /// Leave it out.
+    #[error("{name:?} is one of the cell's own filters, which every profile has: leave it out")]
+    AlwaysThere {
+        /// The name in the file.
+        name: String,
+    },
+    /// Leave it out: the profile cannot do without.
+    #[error(
+        "{name:?} is a filter and cannot be disabled: \
+         without it the scheduler would propose what the cell refuses"
+    )]
+    CannotBeDisabled {
+        /// The name in the file.
+        name: String,
+    },
+    /// Leave it out of `disable`.
+    #[error("the base {:?} has no score {name:?}; it has: {has}", base.name())]
+    NotInBase {
+        /// The name in the file.
+        name: String,
+        /// The profile's base.
+        base: Base,
+        /// The names of its scores.
+        has: String,
+    },
+    /// Name each plugin once at a point, whatever alias is used.
+    #[error("{plugin:?} is named in line {line} already")]
+    Twice {
+        /// The plugin's own name.
+        plugin: String,
+        /// Where it was named first.
+        line: usize,
+    },
+    /// Choose a weight from 1; to have no such score, leave it out or disable it.
+    #[error("is {weight}: a weight is at least 1; to turn a score off, leave it out or disable it")]
+    WeightTooSmall {
+        /// The weight in the file.
+        weight: i64,
+    },
+    /// Choose smaller weights: only their ratios count.
+    #[error("is {weight}: the weights of a profile sum to at most {WEIGHT_SUM_MAX}")]
+    WeightTooLarge {
+        /// The weight in the file.
+        weight: i64,
+    },
+    /// The arguments do not suit the cell.
+    #[error("{0}")]
+    Argument(String),
+}
+
+/// Words that serde has for programmers, in those of operators.
+const PLAIN_WORDS: [(&str, &str); 5] = [
+    (
+        "invalid type: unit variant, expected newtype variant",
+        "needs a number of machines, such as { sampled = 64 }",
+    ),
+    ("unknown variant", "unknown value"),
+    ("a nonzero u32", "a whole number from 1"),
+    ("expected i64", "expected a whole number"),
+    (", there are no fields", ": there are none"),
+];
+
+/// The text of a file, for finding lines.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Source<'a>(pub(super) &'a str);
+
+impl Source<'_> {
+    /// The line and column of a byte, both from 1.
+    pub(super) fn place(self, byte: usize) -> (usize, usize) {
+        let before = &self.0.as_bytes()[..byte.min(self.0.len())];
+        let before = String::from_utf8_lossy(before);
+        let line_start = before.rfind('\n').map_or(0, |end| end + 1);
+        (before.matches('\n').count() + 1, before[line_start..].chars().count() + 1)
+    }
+
+    pub(super) fn error(
+        self,
+        at: &Range<usize>,
+        field: impl Into<String>,
+        fault: Fault,
+    ) -> ConfigError {
+        let (line, column) = self.place(at.start);
+        ConfigError { line, column, field: field.into(), fault }
+    }
+
+    /// What the TOML parser says, in one line.
+    pub(super) fn malformed(self, error: &toml::de::Error, field: String) -> ConfigError {
+        let lines: Vec<&str> = error.message().lines().map(str::trim).collect();
+        let said = lines.join(", ");
+        let said = PLAIN_WORDS.iter().fold(said, |said, (from, to)| said.replace(from, to));
+        let at = error.span().unwrap_or(0..0);
+        self.error(&at, field, Fault::Malformed(said))
+    }
+}

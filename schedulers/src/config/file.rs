@@ -1,0 +1,145 @@
+//! The tables of a profile file, as they are written. What they mean is in `parse.rs`.
+
+use crate::profile::Profile;
+use crate::search::Search;
+use omega_core::Kinds;
+use schemars::JsonSchema;
+use serde::Deserialize;
+use serde::de::IgnoredAny;
+use std::num::NonZeroU32;
+use toml::Spanned;
+
+/// A file of profiles for Omega's schedulers.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, expecting = "a table")]
+#[schemars(rename = "profiles")]
+pub(super) struct FileTable {
+    /// The profiles, each for one scheduler name.
+    #[serde(default)]
+    #[schemars(length(min = 1))]
+    pub(super) profile: Vec<ProfileTable>,
+}
+
+/// Which plugins a scheduler asks, and how it looks for machines.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, expecting = "a table")]
+#[schemars(rename = "profile")]
+pub(super) struct ProfileTable {
+    /// The scheduler name of the jobs that are placed by this profile.
+    #[schemars(with = "String", length(min = 1))]
+    pub(super) name: Spanned<String>,
+    /// Where the profile starts from.
+    pub(super) base: Base,
+    /// How far to look for machines; left out, `adaptive`.
+    pub(super) search: Option<SearchTable>,
+    /// Among how many of the best machines to choose at random, for single tasks; left out, 1,
+    /// which takes the best.
+    pub(super) near_best: Option<NonZeroU32>,
+    /// Scores of the base that are not to be asked.
+    #[serde(default)]
+    #[schemars(with = "Vec<String>")]
+    pub(super) disable: Vec<Spanned<String>>,
+    /// Filters beside those of the base, asked in this order after them; one that the base has is
+    /// replaced.
+    #[serde(default)]
+    pub(super) filter: Vec<FilterTable>,
+    /// Scores beside those of the base; one that the base has is replaced.
+    #[serde(default)]
+    pub(super) score: Vec<ScoreTable>,
+}
+
+/// What a profile has before anything is disabled or added. Each has the cell's own filters.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+#[schemars(rename = "base")]
+pub enum Base {
+    /// The ready-made profile for services: spread over the machines, with all preferences.
+    Service,
+    /// The ready-made profile for batch: packed, with all preferences.
+    Batch,
+    /// The default profile of kube-scheduler: the same answers.
+    Kube,
+    /// The cell's own filters alone: every machine that takes a task is as good as another.
+    Empty,
+}
+
+impl Base {
+    /// The profile that it stands for, for a cell of these kinds.
+    #[must_use]
+    pub fn profile(self, kinds: &Kinds) -> Profile {
+        match self {
+            Base::Service => Profile::service(),
+            Base::Batch => Profile::batch(),
+            Base::Kube => Profile::kube(kinds),
+            Base::Empty => Profile::first_fit(),
+        }
+    }
+
+    /// The names of its scores, with their weights, whatever the cell.
+    pub(super) fn scores(self) -> Vec<(&'static str, i32)> {
+        self.profile(&Kinds::standard()).weights().collect()
+    }
+
+    /// Its name in files.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Base::Service => "service",
+            Base::Batch => "batch",
+            Base::Kube => "kube",
+            Base::Empty => "empty",
+        }
+    }
+}
+
+/// How far to look for machines.
+#[derive(Clone, Copy, Debug, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+#[schemars(rename = "search")]
+pub(super) enum SearchTable {
+    /// At every machine of a small cell, at some of a large one.
+    Adaptive,
+    /// At every machine.
+    Full,
+    /// From a random machine on, until so many fit.
+    Sampled(NonZeroU32),
+    /// The same, skipping machines that cannot fit.
+    Indexed(NonZeroU32),
+}
+
+impl From<SearchTable> for Search {
+    fn from(table: SearchTable) -> Search {
+        match table {
+            SearchTable::Adaptive => Search::Adaptive,
+            SearchTable::Full => Search::Full,
+            SearchTable::Sampled(feasible) => Search::Sampled { feasible: feasible.get() },
+            SearchTable::Indexed(feasible) => Search::Indexed { feasible: feasible.get() },
+        }
+    }
+}
+
+/// A filter to be asked. Its arguments are read by the plugin, from the document itself.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, expecting = "a table")]
+#[schemars(rename = "filter")]
+pub(super) struct FilterTable {
+    #[schemars(with = "String")]
+    pub(super) plugin: Spanned<String>,
+    #[serde(rename = "args")]
+    #[schemars(with = "Option<serde_json::Value>")]
+    _args: Option<IgnoredAny>,
+}
+
+/// A score to be asked.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, expecting = "a table")]
+#[schemars(rename = "score")]
+pub(super) struct ScoreTable {
+    #[schemars(with = "String")]
+    pub(super) plugin: Spanned<String>,
+    #[schemars(with = "Option<i64>")]
+    pub(super) weight: Option<Spanned<i64>>,
+    #[serde(rename = "args")]
+    #[schemars(with = "Option<serde_json::Value>")]
+    _args: Option<IgnoredAny>,
+}

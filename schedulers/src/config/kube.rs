@@ -1,0 +1,334 @@
+//! The plugins that answer as those of kube-scheduler, under its names, with its arguments in our
+//! words.
+
+use super::arguments::{
+    ArgumentError, KindName, KindWeight, NoArguments, cpu_and_memory, different_kinds, find_all,
+    one,
+};
+use super::built_in::{filter, relative, score};
+use super::registry::Plugin;
+use crate::plugins::{
+    BalancedAllocation, FitArgs, ImageLocality, InterPodAffinity, NodeAffinity, NodePorts,
+    NodeResourcesFit, NodeUnschedulable, PodTopologySpread, Preferences, ShapePoint, Strategy,
+    TaintToleration,
+};
+use omega_core::{Affinity, Kinds, MachineSelector, Operator, Preferred, Requirement};
+use schemars::JsonSchema;
+use serde::de::Error;
+use serde::{Deserialize, Deserializer};
+
+pub(super) fn filters() -> [Plugin; 7] {
+    [
+        filter("node_unschedulable", |_: &NoArguments, _| Ok(NodeUnschedulable::default()))
+            .alias("NodeUnschedulable")
+            .about("The machine takes tasks, or these tolerate that it is closed to others."),
+        filter("taint_toleration", |_: &NoArguments, _| Ok(TaintToleration))
+            .alias("TaintToleration")
+            .about("The task tolerates every taint that keeps tasks off."),
+        filter("node_affinity", |added: &Added, _| Ok(NodeAffinity::with_added(&added.affinity())))
+            .alias("NodeAffinity")
+            .about("The machine matches the required affinity, and that of the profile."),
+        filter("node_ports", |_: &NoArguments, _| Ok(NodePorts))
+            .alias("NodePorts")
+            .about("No task on the machine has one of the task's ports."),
+        filter("node_resources_fit", |ignored: &Ignored, kinds| {
+            let Ignored { ignored, ignored_groups } = ignored.clone();
+            let args = FitArgs { ignored, ignored_groups, ..FitArgs::default() };
+            Ok(NodeResourcesFit::new(&args, kinds))
+        })
+        .alias("NodeResourcesFit")
+        .about(
+            "The machine has what the task requests; what is ignored here the cell still judges.",
+        ),
+        filter("pod_topology_spread", |_: &NoArguments, _| Ok(PodTopologySpread))
+            .alias("PodTopologySpread")
+            .about("Required spreads stay as even as they are to be."),
+        filter("inter_pod_affinity", |_: &NoArguments, _| Ok(InterPodAffinity::default()))
+            .alias("InterPodAffinity")
+            .about("Required affinities and anti-affinities hold, those of tasks that run too."),
+    ]
+}
+
+pub(super) fn scores() -> [Plugin; 7] {
+    [
+        relative("taint_toleration", |_: &NoArguments, _| Ok(TaintToleration))
+            .alias("TaintToleration")
+            .about("Few taints of the machine ask the task to stay away."),
+        relative("node_affinity", |added: &Added, _| {
+            Ok(NodeAffinity::with_added(&added.affinity()))
+        })
+        .alias("NodeAffinity")
+        .about("The machine matches much of what the task or the profile prefers."),
+        relative("pod_topology_spread", |_: &NoArguments, _| Ok(PodTopologySpread))
+            .alias("PodTopologySpread")
+            .about("The machine's domains have few tasks of the wished spreads."),
+        relative("inter_pod_affinity", |neighbours: &Neighbours, _| Ok(neighbours.plugin()))
+            .alias("InterPodAffinity")
+            .about("Many preferences speak for the machine, those of tasks that run too."),
+        score("node_resources_fit", |fit: &Fit, kinds| fit.plugin(kinds))
+            .alias("NodeResourcesFit")
+            .about("How full the machine would be, by a strategy."),
+        score("balanced_allocation", |balance: &Balance, kinds| balance.plugin(kinds))
+            .alias("NodeResourcesBalancedAllocation")
+            .about("The task leaves the kinds of the machine in even use."),
+        score("image_locality", |_: &NoArguments, _| Ok(ImageLocality))
+            .alias("ImageLocality")
+            .about("The machine holds much of the task's images."),
+    ]
+}
+
+/// Kinds that a filter does not look at.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, expecting = "a table")]
+#[schemars(rename = "ignored")]
+struct Ignored {
+    /// Kinds that are not looked at; a cell may be without them.
+    #[serde(default)]
+    ignored: Vec<String>,
+    /// The same for all kinds with this before the `/` in their names.
+    #[serde(default)]
+    ignored_groups: Vec<String>,
+}
+
+/// How full machines are best.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, expecting = "a table")]
+#[schemars(rename = "fit")]
+struct Fit {
+    /// How full machines are best.
+    #[serde(default)]
+    strategy: FitStrategy,
+    /// The kinds that count, each with a weight.
+    #[serde(default = "cpu_and_memory", deserialize_with = "different_kinds")]
+    #[schemars(length(min = 1))]
+    kinds: Vec<KindWeight>,
+}
+
+/// How full machines are best.
+#[derive(Clone, Debug, Default, Deserialize, serde::Serialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+#[schemars(rename = "strategy")]
+enum FitStrategy {
+    /// The emptier the better.
+    #[default]
+    LeastAllocated,
+    /// The fuller the better.
+    MostAllocated,
+    /// As these points say, with straight lines between them; ascending by percentage.
+    #[serde(deserialize_with = "ascending")]
+    RequestedToCapacityRatio(#[schemars(length(min = 1))] Vec<Point>),
+}
+
+/// What a percentage in use is worth.
+#[derive(Clone, Copy, Debug, Deserialize, serde::Serialize, JsonSchema)]
+#[serde(deny_unknown_fields, expecting = "a table such as { percent = 100, score = 10 }")]
+#[schemars(rename = "point")]
+struct Point {
+    /// How much of a kind is in use.
+    #[schemars(range(min = 0, max = 100))]
+    percent: u8,
+    /// What that is worth.
+    #[schemars(range(min = 0, max = 10))]
+    score: u8,
+}
+
+fn ascending<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<Point>, D::Error> {
+    let points: Vec<Point> = Vec::deserialize(from)?;
+    let out_of_bounds = |point: &&Point| point.percent > 100 || point.score > 10;
+    if points.is_empty() {
+        return Err(D::Error::custom("has no point: one or more say what a share in use is worth"));
+    }
+    if let Some(Point { percent, score }) = points.iter().find(out_of_bounds) {
+        let why = format!("has the point {percent} %, {score}: up to 100 %, and up to 10");
+        return Err(D::Error::custom(why));
+    }
+    if !points.is_sorted_by(|a, b| a.percent < b.percent) {
+        return Err(D::Error::custom("has points that are not ascending by their percentage"));
+    }
+    Ok(points)
+}
+
+impl Fit {
+    fn plugin(&self, kinds: &Kinds) -> Result<NodeResourcesFit, ArgumentError> {
+        find_all(&self.kinds, kinds)?;
+        let strategy = match &self.strategy {
+            FitStrategy::LeastAllocated => Strategy::LeastAllocated,
+            FitStrategy::MostAllocated => Strategy::MostAllocated,
+            FitStrategy::RequestedToCapacityRatio(points) => {
+                let point = |Point { percent, score }: &Point| ShapePoint {
+                    percent: *percent,
+                    score: *score,
+                };
+                Strategy::RequestedToCapacityRatio(points.iter().map(point).collect())
+            }
+        };
+        let resources = self.kinds.iter().map(KindWeight::named).collect();
+        Ok(NodeResourcesFit::new(&FitArgs { strategy, resources, ..FitArgs::default() }, kinds))
+    }
+}
+
+/// Which kinds are to be in even use.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, expecting = "a table")]
+#[schemars(rename = "balance")]
+struct Balance {
+    /// The kinds that are to be in even use.
+    #[serde(default = "names_of_cpu_and_memory")]
+    kinds: Vec<KindName>,
+}
+
+fn names_of_cpu_and_memory() -> Vec<KindName> {
+    ["cpu", "memory"].map(KindName::unwritten).into()
+}
+
+impl Balance {
+    fn plugin(&self, kinds: &Kinds) -> Result<BalancedAllocation, ArgumentError> {
+        for (i, kind) in self.kinds.iter().enumerate() {
+            kind.find(format!("kinds[{i}]"), kinds)?;
+        }
+        let names: Vec<&str> = self.kinds.iter().map(KindName::name).collect();
+        Ok(BalancedAllocation::new(&names, kinds))
+    }
+}
+
+/// Whose preferences about other tasks count.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, expecting = "a table")]
+#[schemars(rename = "neighbours")]
+struct Neighbours {
+    /// What it counts that a task on the machine requires this one near it.
+    #[serde(default = "one", deserialize_with = "up_to_a_hundred")]
+    #[schemars(range(min = 0, max = 100))]
+    required_weight: u32,
+    /// Whether tasks without preferences are scored by those of tasks that run.
+    #[serde(default)]
+    preferences: Whose,
+}
+
+fn up_to_a_hundred<'de, D: Deserializer<'de>>(from: D) -> Result<u32, D::Error> {
+    let weight = i64::deserialize(from)?;
+    let in_bounds = u32::try_from(weight).ok().filter(|weight| *weight <= 100);
+    in_bounds.ok_or_else(|| D::Error::custom(format!("is {weight}: this weight is 0 to 100")))
+}
+
+/// Whose preferences count.
+#[derive(Clone, Copy, Debug, Default, Deserialize, serde::Serialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+#[schemars(rename = "whose")]
+enum Whose {
+    /// Those of the task, and of tasks that run.
+    #[default]
+    Everyones,
+    /// The same, but only for tasks that have preferences of their own.
+    OfThosePreferring,
+}
+
+impl Neighbours {
+    fn plugin(&self) -> InterPodAffinity {
+        let preferences = match self.preferences {
+            Whose::Everyones => Preferences::Everyones,
+            Whose::OfThosePreferring => Preferences::OfThosePreferring,
+        };
+        InterPodAffinity { required_weight: self.required_weight, preferences }
+    }
+}
+
+/// An affinity that all tasks of the profile have beside their own.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, expecting = "a table")]
+#[schemars(rename = "added")]
+struct Added {
+    /// Each task's machine must match one of these.
+    #[serde(default)]
+    required: Vec<Labelled>,
+    /// Machines that match these are better.
+    #[serde(default)]
+    preferred: Vec<Better>,
+}
+
+/// Machines whose labels meet every requirement.
+#[derive(Clone, Debug, Deserialize, serde::Serialize, JsonSchema)]
+#[serde(deny_unknown_fields, expecting = "a table with a list of labels")]
+#[schemars(rename = "labelled")]
+struct Labelled {
+    /// The requirements.
+    #[serde(deserialize_with = "some_labels")]
+    #[schemars(length(min = 1))]
+    labels: Vec<Label>,
+}
+
+/// What is required of a label.
+#[derive(Clone, Debug, Deserialize, serde::Serialize, JsonSchema)]
+#[serde(deny_unknown_fields, expecting = "a table with key, operator and values")]
+#[schemars(rename = "label")]
+struct Label {
+    /// The label's key.
+    key: String,
+    /// What is asked of its value.
+    #[schemars(with = "OperatorName")]
+    operator: Operator,
+    /// What it is compared with.
+    #[serde(default)]
+    values: Vec<String>,
+}
+
+/// What a requirement asks of a label's value.
+#[derive(JsonSchema)]
+#[serde(rename_all = "snake_case")]
+#[schemars(rename = "operator")]
+#[expect(dead_code, reason = "the names of omega_core::Operator, for the schema alone")]
+enum OperatorName {
+    In,
+    NotIn,
+    Exists,
+    DoesNotExist,
+    Gt,
+    Lt,
+}
+
+/// Machines that are better.
+#[derive(Clone, Debug, Deserialize, serde::Serialize, JsonSchema)]
+#[serde(deny_unknown_fields, expecting = "a table with weight and labels")]
+#[schemars(rename = "better")]
+struct Better {
+    /// How much a match counts.
+    #[schemars(range(min = 1, max = 100))]
+    #[serde(deserialize_with = "super::arguments::small_weight")]
+    weight: u32,
+    /// What is required of the labels.
+    #[serde(deserialize_with = "some_labels")]
+    #[schemars(length(min = 1))]
+    labels: Vec<Label>,
+}
+
+fn some_labels<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<Label>, D::Error> {
+    let labels: Vec<Label> = Vec::deserialize(from)?;
+    match labels.is_empty() {
+        true => Err(D::Error::custom("requires nothing: that would match no machine")),
+        false => Ok(labels),
+    }
+}
+
+impl Added {
+    fn affinity(&self) -> Affinity {
+        let required: Vec<MachineSelector> =
+            self.required.iter().map(|labelled| selector(&labelled.labels)).collect();
+        let preferred = self
+            .preferred
+            .iter()
+            .map(|better| Preferred { weight: better.weight, machines: selector(&better.labels) });
+        Affinity {
+            required: (!required.is_empty()).then_some(required),
+            preferred: preferred.collect(),
+        }
+    }
+}
+
+fn selector(labels: &[Label]) -> MachineSelector {
+    let requirement = |label: &Label| Requirement {
+        key: label.key.as_str().into(),
+        operator: label.operator,
+        values: label.values.iter().map(|value| value.as_str().into()).collect(),
+    };
+    MachineSelector { labels: labels.iter().map(requirement).collect(), names: Vec::new() }
+}

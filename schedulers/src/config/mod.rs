@@ -1,0 +1,76 @@
+//! Profiles as files: which plugins a scheduler asks, written by an operator and not by us.
+//!
+//! ```text
+//!   file ──parse──▶ Profiles ──bind to the cell's kinds──▶ Profile, Settings
+//!          ▲                        ▲
+//!          └── Registry: name, aliases, arguments, constructor of each plugin
+//! ```
+//!
+//! Reading has two steps, because a file is written for no cell in particular: [`Profiles::parse`]
+//! finds everything that is wrong with the file itself, [`ProfileSpec::bind`] what does not suit a
+//! cell, such as a resource kind that it does not have. Either way the error is one line with the
+//! place and the field. Arguments become a typed value of the plugin's own; nothing after the
+//! parser sees text.
+//!
+//! A plugin of your own is one entry more in the [`Registry`]:
+//!
+//! ```
+//! use omega_core::{KindId, Kinds};
+//! use omega_schedulers::config::{KindName, Plugin, Profiles, Registry};
+//! use omega_schedulers::{MachineRef, MachineScore, PerMachine, Tasks};
+//!
+//! #[derive(serde::Deserialize)]
+//! #[serde(deny_unknown_fields)]
+//! struct SnugArguments { kind: KindName }
+//!
+//! struct Snug(KindId);
+//! impl MachineScore for Snug {
+//!     fn name(&self) -> &'static str { "snug" }
+//!     fn score(&self, _: &Tasks<'_>, machine: MachineRef<'_>) -> i32 {
+//!         10_000 - (machine.free(self.0) >> 30) as i32
+//!     }
+//! }
+//!
+//! let snug = Plugin::score("snug", |arguments: &SnugArguments, kinds: &Kinds| {
+//!     Ok(PerMachine(Snug(arguments.kind.find("kind", kinds)?)))
+//! });
+//! let registry = Registry::built_in().with(snug)?;
+//! let file = r#"
+//!     [[profile]]
+//!     name = "web"
+//!     base = "service"
+//!     disable = ["balanced"]
+//!     [[profile.score]]
+//!     plugin = "snug"
+//!     weight = 2
+//!     args = { kind = "memory" }
+//! "#;
+//! let profiles = Profiles::parse(file, &registry)?;
+//! let web = profiles.get("web").expect("it is in the file");
+//! let profile = web.bind(&Kinds::standard())?;
+//! assert!(profile.weights().any(|(name, weight)| (name, weight) == ("snug", 2)));
+//!
+//! let typo = Profiles::parse(&file.replace("\"snug\"", "\"smug\""), &registry).unwrap_err();
+//! assert!(typo.to_string().starts_with("7:14: profile[0].score[0].plugin: there is no score"));
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! In reading order: `registry.rs`, `built_in.rs`, `kube.rs`, `arguments.rs`, `file.rs`, `parse.rs`,
+//! `profiles.rs`, `error.rs`, `schema.rs`. `docs/profiles.md` is for those who write files.
+
+mod arguments;
+mod built_in;
+mod error;
+mod file;
+mod kube;
+mod parse;
+mod profiles;
+mod registry;
+mod schema;
+
+pub use arguments::{ArgumentError, KindName};
+pub use error::{ConfigError, Fault};
+pub use file::Base;
+pub use profiles::{ProfileSpec, Profiles};
+pub use registry::{NameTaken, Plugin, Point, Presence, Registry};
+pub use schema::schema;

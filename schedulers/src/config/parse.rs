@@ -1,0 +1,227 @@
+//! From text to profiles: syntax first, then the tables, then the plugins with their arguments.
+//!
+//! The document is kept beside the typed tables, because each plugin reads its own arguments from
+//! it: they keep their places in the file, and need no type that fits all plugins.
+
+use super::error::{ConfigError, Fault, Source, WEIGHT_SUM_MAX};
+use super::file::{FileTable, FilterTable, ProfileTable, ScoreTable};
+use super::profiles::{Entry, ProfileSpec};
+use super::registry::{Misread, Plugin, Point, Presence, Registry};
+use std::ops::Range;
+use std::sync::Arc;
+use toml::Spanned;
+use toml::de::{DeTable, DeValue, ValueDeserializer};
+
+type Value<'a> = Spanned<DeValue<'a>>;
+
+/// Reads the profiles of a file.
+pub(super) fn parse(text: &str, registry: &Registry) -> Result<Vec<ProfileSpec>, ConfigError> {
+    let source = Source(text);
+    let document = DeTable::parse(text).map_err(|error| source.malformed(&error, String::new()))?;
+    let document = Spanned::new(document.span(), DeValue::Table(document.into_inner()));
+    let tables: FileTable =
+        serde_path_to_error::deserialize(ValueDeserializer::from(document.clone()))
+            .map_err(|error| misread(source, "", &error))?;
+    if tables.profile.is_empty() {
+        return Err(source.error(&(0..0), "", Fault::NoProfile));
+    }
+    let text: Arc<str> = text.into();
+    let mut profiles: Vec<ProfileSpec> = Vec::with_capacity(tables.profile.len());
+    for (index, table) in tables.profile.iter().enumerate() {
+        let name = table.name.get_ref();
+        let at = format!("profile[{index}].name");
+        if name.is_empty() {
+            return Err(source.error(&table.name.span(), at, Fault::NoName));
+        }
+        if let Some(first) = profiles.iter().find(|profile| profile.name == *name) {
+            let fault = Fault::SecondProfile { name: name.clone(), line: first.place.0 };
+            return Err(source.error(&table.name.span(), at, fault));
+        }
+        let reader =
+            Reader { source, registry, document: &document, profile: index, named: vec![] };
+        profiles.push(reader.profile(table, text.clone())?);
+    }
+    Ok(profiles)
+}
+
+/// Reads one profile.
+struct Reader<'a> {
+    source: Source<'a>,
+    registry: &'a Registry,
+    document: &'a Value<'a>,
+    profile: usize,
+    /// The plugins that were named so far, with their lines.
+    named: Vec<(Point, &'a str, usize)>,
+}
+
+impl<'a> Reader<'a> {
+    fn profile(mut self, table: &ProfileTable, text: Arc<str>) -> Result<ProfileSpec, ConfigError> {
+        let mut without = self.disabled(table)?;
+        let mut plugins = Vec::with_capacity(table.filter.len() + table.score.len());
+        for (index, FilterTable { plugin, .. }) in table.filter.iter().enumerate() {
+            plugins.push(self.entry((Point::Filter, index), plugin, 0)?.1);
+        }
+        let base = table.base.scores();
+        // Those of the base count too, whether they stay or not: they are small.
+        let mut sum = base.iter().map(|(_, weight)| weight).sum();
+        let mut added = Vec::with_capacity(table.score.len());
+        for (index, ScoreTable { plugin, weight, .. }) in table.score.iter().enumerate() {
+            let weight = self.weight(index, weight.as_ref(), &mut sum)?;
+            let (name, entry) = self.entry((Point::Score, index), plugin, weight)?;
+            added.push(name.to_owned());
+            plugins.push(entry);
+        }
+        without.extend(added.into_iter().filter(|name| base.iter().any(|(has, _)| has == name)));
+        Ok(ProfileSpec {
+            name: table.name.get_ref().clone(),
+            place: self.source.place(table.name.span().start),
+            base: table.base,
+            without,
+            plugins,
+            search: table.search.map(Into::into),
+            near_best: table.near_best.map(Into::into),
+            text,
+        })
+    }
+
+    /// The scores of the base that are to be left out.
+    fn disabled(&mut self, table: &ProfileTable) -> Result<Vec<String>, ConfigError> {
+        let base = table.base.scores();
+        let mut without = Vec::with_capacity(table.disable.len());
+        for (index, spanned) in table.disable.iter().enumerate() {
+            let at = (spanned.span(), format!("profile[{}].disable[{index}]", self.profile));
+            let name = spanned.get_ref();
+            let plugin = match self.registry.find(Point::Score, name) {
+                Some(plugin) => plugin,
+                None if self.registry.find(Point::Filter, name).is_some() => {
+                    return Err(self.error(at, Fault::CannotBeDisabled { name: name.clone() }));
+                }
+                None => return Err(self.error(at, self.unknown(Point::Score, name))),
+            };
+            if !base.iter().any(|(has, _)| *has == plugin.name()) {
+                let has: Vec<&str> = base.iter().map(|(name, _)| *name).collect();
+                let has = if has.is_empty() { "none".to_owned() } else { has.join(", ") };
+                let fault = Fault::NotInBase { name: name.clone(), base: table.base, has };
+                return Err(self.error(at, fault));
+            }
+            self.name_once(plugin, at)?;
+            without.push(plugin.name().to_owned());
+        }
+        Ok(without)
+    }
+
+    /// A plugin of a list, by its position in it.
+    fn entry(
+        &mut self,
+        (point, index): (Point, usize),
+        written: &Spanned<String>,
+        weight: i32,
+    ) -> Result<(&'a str, Entry), ConfigError> {
+        let path = format!("profile[{}].{point}[{index}]", self.profile);
+        let at = (written.span(), format!("{path}.plugin"));
+        let name = written.get_ref();
+        let Some(plugin) = self.registry.find(point, name) else {
+            return Err(self.error(at, self.unknown(point, name)));
+        };
+        if is_always(plugin) {
+            return Err(self.error(at, Fault::AlwaysThere { name: name.clone() }));
+        }
+        self.name_once(plugin, at)?;
+        let field = format!("{path}.args");
+        let arguments = arguments(self.document, (self.profile, point, index)).cloned();
+        let nothing = || Spanned::new(written.span(), DeValue::Table(DeTable::new()));
+        let arguments = arguments.unwrap_or_else(nothing);
+        let place = arguments.span();
+        let read = plugin.read(ValueDeserializer::from(arguments));
+        let add = read.expect("what is not always there has arguments");
+        let add = add.map_err(|error| misread(self.source, &field, &error))?;
+        Ok((plugin.name(), Entry { weight, add, field, place }))
+    }
+
+    /// The weight of a score, 1 if none is given. `sum` is that of the weights before it.
+    fn weight(
+        &self,
+        index: usize,
+        weight: Option<&Spanned<i64>>,
+        sum: &mut i32,
+    ) -> Result<i32, ConfigError> {
+        let given = weight.map_or(1, |weight| *weight.get_ref());
+        let fault = match i32::try_from(given) {
+            Ok(weight) if weight >= 1 && weight <= WEIGHT_SUM_MAX - *sum => {
+                *sum += weight;
+                return Ok(weight);
+            }
+            _ if given < 1 => Fault::WeightTooSmall { weight: given },
+            _ => Fault::WeightTooLarge { weight: given },
+        };
+        let place = weight.map_or(0..0, Spanned::span);
+        Err(self.error((place, format!("profile[{}].score[{index}].weight", self.profile)), fault))
+    }
+
+    /// Refuses a plugin that was named before at its point.
+    fn name_once(
+        &mut self,
+        plugin: &'a Plugin,
+        at: (Range<usize>, String),
+    ) -> Result<(), ConfigError> {
+        let (line, _) = self.source.place(at.0.start);
+        let same = |(point, name, _): &&(Point, &str, usize)| {
+            *point == plugin.point() && *name == plugin.name()
+        };
+        if let Some((_, name, line)) = self.named.iter().find(same) {
+            let fault = Fault::Twice { plugin: (*name).to_owned(), line: *line };
+            return Err(self.error(at, fault));
+        }
+        self.named.push((plugin.point(), plugin.name(), line));
+        Ok(())
+    }
+
+    /// What is wrong with a name that no plugin at a point has.
+    fn unknown(&self, point: Point, name: &str) -> Fault {
+        let name = name.to_owned();
+        match Point::ALL.into_iter().find_map(|at| self.registry.find(at, &name)) {
+            Some(plugin) if is_always(plugin) => return Fault::AlwaysThere { name },
+            Some(plugin) => return Fault::OtherPoint { name, point, other: plugin.point() },
+            None => {}
+        }
+        let optional = self.registry.at(point).filter(|plugin| !is_always(plugin));
+        let known: Vec<&str> = optional.map(Plugin::name).collect();
+        let known = if known.is_empty() { "none".to_owned() } else { known.join(", ") };
+        Fault::UnknownPlugin { point, name, known }
+    }
+
+    fn error(&self, (place, field): (Range<usize>, String), fault: Fault) -> ConfigError {
+        self.source.error(&place, field, fault)
+    }
+}
+
+fn is_always(plugin: &Plugin) -> bool {
+    plugin.presence() == Presence::Always
+}
+
+/// The arguments of a plugin in a document, by the positions of its profile and itself.
+fn arguments<'a, 'd>(
+    document: &'a Value<'d>,
+    (profile, point, index): (usize, Point, usize),
+) -> Option<&'a Value<'d>> {
+    let profile = document.get_ref().get("profile")?.get_ref().get(profile)?;
+    let plugin = profile.get_ref().get(point.name())?.get_ref().get(index)?;
+    plugin.get_ref().get("args")
+}
+
+/// What serde says of tables or arguments, whose own path is `parent`.
+fn misread(source: Source<'_>, parent: &str, error: &Misread) -> ConfigError {
+    let mut field = parent.to_owned();
+    for segment in error.path() {
+        // What carries the place of a value is a table of its own to serde.
+        let text = segment.to_string();
+        if text == "?" || text.starts_with("$__") {
+            continue;
+        }
+        if !field.is_empty() && !text.starts_with('[') {
+            field.push('.');
+        }
+        field.push_str(&text);
+    }
+    source.malformed(error.inner(), field)
+}

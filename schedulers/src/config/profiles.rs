@@ -1,0 +1,125 @@
+//! Profiles that were read, ready to be bound to a cell.
+
+use super::error::{ConfigError, Fault, Source};
+use super::file::Base;
+use super::parse;
+use super::registry::{Add, Registry};
+use crate::profile::Profile;
+use crate::scheduler::Settings;
+use crate::search::Search;
+use omega_core::Kinds;
+use std::fmt;
+use std::ops::Range;
+use std::sync::Arc;
+
+/// The profiles of a file, in its order.
+///
+/// Invariant: no two have one name.
+#[derive(Clone, Debug, Default)]
+pub struct Profiles(Arc<[ProfileSpec]>);
+
+impl Profiles {
+    /// Reads a file.
+    ///
+    /// # Errors
+    /// The first thing that is wrong with it, whatever the cell.
+    pub fn parse(text: &str, registry: &Registry) -> Result<Profiles, ConfigError> {
+        parse::parse(text, registry).map(|profiles| Profiles(profiles.into()))
+    }
+
+    /// The profile for the jobs of this scheduler name.
+    #[must_use]
+    pub fn get(&self, name: &str) -> Option<&ProfileSpec> {
+        self.iter().find(|profile| profile.name() == name)
+    }
+
+    /// All of them.
+    pub fn iter(&self) -> impl Iterator<Item = &ProfileSpec> {
+        self.0.iter()
+    }
+
+    /// Checks that each can be bound to a cell with these kinds.
+    ///
+    /// # Errors
+    /// The first that cannot, as [`ProfileSpec::bind`] tells it.
+    pub fn check(&self, kinds: &Kinds) -> Result<(), ConfigError> {
+        self.iter().try_for_each(|profile| profile.bind(kinds).map(drop))
+    }
+}
+
+/// A profile of a file. It can be bound to any number of cells and workers.
+pub struct ProfileSpec {
+    pub(super) name: String,
+    /// Where its name stands.
+    pub(super) place: (usize, usize),
+    pub(super) base: Base,
+    /// Scores of the base that are left out or replaced.
+    pub(super) without: Vec<String>,
+    pub(super) plugins: Vec<Entry>,
+    pub(super) search: Option<Search>,
+    pub(super) near_best: Option<u32>,
+    pub(super) text: Arc<str>,
+}
+
+/// A plugin that a profile adds.
+pub(super) struct Entry {
+    pub(super) weight: i32,
+    pub(super) add: Box<Add>,
+    /// The path of its arguments, and their bytes.
+    pub(super) field: String,
+    pub(super) place: Range<usize>,
+}
+
+impl fmt::Debug for ProfileSpec {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ProfileSpec").field("name", &self.name).finish_non_exhaustive()
+    }
+}
+
+impl ProfileSpec {
+    /// The scheduler name of the jobs that it is for.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// The line and column of its name in the file, from 1.
+    #[must_use]
+    pub fn place(&self) -> (usize, usize) {
+        self.place
+    }
+
+    /// How far to look for machines, if the file says so.
+    #[must_use]
+    pub fn search(&self) -> Option<Search> {
+        self.search
+    }
+
+    /// Its plugins, for a cell with these kinds.
+    ///
+    /// # Errors
+    /// If the cell does not have what an argument names.
+    pub fn bind(&self, kinds: &Kinds) -> Result<Profile, ConfigError> {
+        let mut profile = self.base.profile(kinds);
+        for name in &self.without {
+            profile = profile.without_score(name);
+        }
+        for entry in &self.plugins {
+            profile = (entry.add)(profile, kinds, entry.weight).map_err(|error| {
+                let place = error.place().unwrap_or_else(|| entry.place.clone());
+                let field = format!("{}.{}", entry.field, error.argument);
+                Source(&self.text).error(&place, field, Fault::Argument(error.to_string()))
+            })?;
+        }
+        Ok(profile)
+    }
+
+    /// The settings with what the file says of search and choice.
+    #[must_use]
+    pub fn apply(&self, mut settings: Settings) -> Settings {
+        let placement = &mut settings.placement;
+        placement.search = self.search.unwrap_or(placement.search);
+        placement.near_best = self.near_best.unwrap_or(placement.near_best);
+        settings
+    }
+}

@@ -1,0 +1,276 @@
+//! Which plugins a file may name, what they are called, and how each is made of its arguments.
+
+use super::arguments::ArgumentError;
+use crate::plugin::{Filter, Score};
+use crate::profile::Profile;
+use crate::relative::RelativeScore;
+use omega_core::Kinds;
+use schemars::{JsonSchema, Schema, SchemaGenerator};
+use serde::de::DeserializeOwned;
+use std::fmt;
+use std::sync::Arc;
+use toml::de::ValueDeserializer;
+
+/// Where a scheduler asks a plugin. One name may stand for one plugin at each point.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[non_exhaustive]
+pub enum Point {
+    /// It says where tasks may run.
+    Filter,
+    /// It says how well they would run.
+    Score,
+}
+
+impl Point {
+    /// Every point, in the order in which a scheduler comes to them.
+    pub const ALL: [Point; 2] = [Point::Filter, Point::Score];
+
+    /// Its name in files: that of the list of its plugins.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Point::Filter => "filter",
+            Point::Score => "score",
+        }
+    }
+}
+
+impl fmt::Display for Point {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+/// Whether files may leave a plugin out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Presence {
+    /// It is in a profile whose file or base names it.
+    Optional,
+    /// It is in every profile: the cell judges by it too.
+    Always,
+}
+
+/// Adds a plugin, made of arguments that were read, to a profile: bound to a cell's kinds, with
+/// a weight if it has one.
+pub(super) type Add = dyn Fn(Profile, &Kinds, i32) -> Result<Profile, ArgumentError> + Send + Sync;
+
+/// Reads a plugin's arguments.
+type Read = dyn Fn(ValueDeserializer<'_>) -> Result<Box<Add>, Misread> + Send + Sync;
+
+/// Arguments that are not what the plugin takes, and in which field of them.
+pub(super) type Misread = serde_path_to_error::Error<toml::de::Error>;
+
+/// Where arguments are described for the schema of the file format.
+type Describe = fn(&mut SchemaGenerator) -> Schema;
+
+/// A plugin as files name it.
+#[derive(Clone)]
+pub struct Plugin {
+    point: Point,
+    name: String,
+    aliases: Vec<String>,
+    about: String,
+    describe: Option<Describe>,
+    /// `None` for what is always there.
+    read: Option<Arc<Read>>,
+}
+
+impl fmt::Debug for Plugin {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Plugin").field("point", &self.point).field("name", &self.name).finish()
+    }
+}
+
+impl Plugin {
+    /// A filter of this name. `make` makes it of the arguments in the file, which are read as an
+    /// `A`, for a cell with these kinds; the cell may be another one for each call. Have serde
+    /// refuse unknown fields of `A`, so that a typing error is found.
+    ///
+    /// The name is the one that [`Filter::name`] gives, in snake case.
+    pub fn filter<A, F>(
+        name: impl Into<String>,
+        make: impl Fn(&A, &Kinds) -> Result<F, ArgumentError> + Send + Sync + 'static,
+    ) -> Plugin
+    where
+        A: DeserializeOwned + Send + Sync + 'static,
+        F: Filter + 'static,
+    {
+        let add = |profile: Profile, filter: F, _: i32| profile.with_filter_replaced(filter);
+        Plugin::new(Point::Filter, name.into(), make, add)
+    }
+
+    /// A score, as [`Plugin::filter`] is a filter.
+    pub fn score<A, S>(
+        name: impl Into<String>,
+        make: impl Fn(&A, &Kinds) -> Result<S, ArgumentError> + Send + Sync + 'static,
+    ) -> Plugin
+    where
+        A: DeserializeOwned + Send + Sync + 'static,
+        S: Score + 'static,
+    {
+        Plugin::new(Point::Score, name.into(), make, Profile::with_score)
+    }
+
+    /// A score that compares machines, as [`Plugin::filter`] is a filter.
+    pub fn relative<A, S>(
+        name: impl Into<String>,
+        make: impl Fn(&A, &Kinds) -> Result<S, ArgumentError> + Send + Sync + 'static,
+    ) -> Plugin
+    where
+        A: DeserializeOwned + Send + Sync + 'static,
+        S: RelativeScore + 'static,
+    {
+        Plugin::new(Point::Score, name.into(), make, Profile::with_relative)
+    }
+
+    /// A plugin of any sort: `add` is what puts it into a profile.
+    fn new<A, P>(
+        point: Point,
+        name: String,
+        make: impl Fn(&A, &Kinds) -> Result<P, ArgumentError> + Send + Sync + 'static,
+        add: fn(Profile, P, i32) -> Profile,
+    ) -> Plugin
+    where
+        A: DeserializeOwned + Send + Sync + 'static,
+        P: 'static,
+    {
+        let make = Arc::new(make);
+        let read = move |arguments: ValueDeserializer<'_>| {
+            let arguments: A = serde_path_to_error::deserialize(arguments)?;
+            let make = make.clone();
+            let bind = move |profile: Profile, kinds: &Kinds, weight: i32| {
+                Ok(add(profile, make(&arguments, kinds)?, weight))
+            };
+            Ok(Box::new(bind) as Box<Add>)
+        };
+        let (aliases, about) = (Vec::new(), String::new());
+        Plugin { point, name, aliases, about, describe: None, read: Some(Arc::new(read)) }
+    }
+
+    /// One of the filters that the cell judges by: files may name it, but not add or disable it.
+    pub(super) fn always(name: &str) -> Plugin {
+        let (name, aliases, about) = (name.to_owned(), Vec::new(), String::new());
+        Plugin { point: Point::Filter, name, aliases, about, describe: None, read: None }
+    }
+
+    /// The same, also known by this name at its point.
+    #[must_use]
+    pub fn alias(mut self, name: impl Into<String>) -> Plugin {
+        self.aliases.push(name.into());
+        self
+    }
+
+    /// The same, with what it does in one sentence.
+    #[must_use]
+    pub fn about(mut self, sentence: impl Into<String>) -> Plugin {
+        self.about = sentence.into();
+        self
+    }
+
+    /// The same, with its arguments described in the schema of the file format: `A` is the type
+    /// that they are read as. Without it the schema allows any.
+    #[must_use]
+    pub fn describe<A: JsonSchema>(mut self) -> Plugin {
+        self.describe = Some(|generator| generator.subschema_for::<A>());
+        self
+    }
+
+    /// Where it is asked.
+    #[must_use]
+    pub fn point(&self) -> Point {
+        self.point
+    }
+
+    /// Its name.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Its other names.
+    pub fn aliases(&self) -> impl Iterator<Item = &str> {
+        self.aliases.iter().map(String::as_str)
+    }
+
+    /// What it does.
+    #[must_use]
+    pub fn sentence(&self) -> &str {
+        &self.about
+    }
+
+    /// Whether files may leave it out.
+    #[must_use]
+    pub fn presence(&self) -> Presence {
+        if self.read.is_some() { Presence::Optional } else { Presence::Always }
+    }
+
+    /// The schema of its arguments; one that allows all where they are not described.
+    pub(super) fn arguments(&self, generator: &mut SchemaGenerator) -> Schema {
+        self.describe.map_or_else(Schema::default, |describe| describe(generator))
+    }
+
+    /// Its arguments, read. `None` for what is always there.
+    pub(super) fn read(
+        &self,
+        arguments: ValueDeserializer<'_>,
+    ) -> Option<Result<Box<Add>, Misread>> {
+        self.read.as_ref().map(|read| read(arguments))
+    }
+
+    /// Its name and its aliases.
+    pub(super) fn names(&self) -> impl Iterator<Item = &str> {
+        std::iter::once(self.name.as_str()).chain(self.aliases())
+    }
+}
+
+/// Two plugins would have one name: give the second another one.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("there is a {point} {name:?} already")]
+pub struct NameTaken {
+    /// At which point.
+    pub point: Point,
+    /// The name.
+    pub name: String,
+}
+
+/// The plugins that files may name.
+///
+/// Invariant: at each point no two have a name in common.
+#[derive(Clone, Debug)]
+pub struct Registry(Vec<Plugin>);
+
+impl Registry {
+    /// The plugins of this library, under their names and those of kube-scheduler.
+    #[must_use]
+    pub fn built_in() -> Registry {
+        Registry(super::built_in::plugins())
+    }
+
+    /// The same with a plugin more.
+    ///
+    /// # Errors
+    /// If one of its names is taken at its point.
+    pub fn with(mut self, plugin: Plugin) -> Result<Registry, NameTaken> {
+        if let Some(name) = plugin.names().find(|name| self.find(plugin.point, name).is_some()) {
+            return Err(NameTaken { point: plugin.point, name: name.to_owned() });
+        }
+        self.0.push(plugin);
+        Ok(self)
+    }
+
+    /// All of them.
+    pub fn plugins(&self) -> impl Iterator<Item = &Plugin> {
+        self.0.iter()
+    }
+
+    /// The plugin of this name or alias.
+    #[must_use]
+    pub fn find(&self, point: Point, name: &str) -> Option<&Plugin> {
+        self.at(point).find(|plugin| plugin.names().any(|known| known == name))
+    }
+
+    /// Those at one point.
+    pub(super) fn at(&self, point: Point) -> impl Iterator<Item = &Plugin> {
+        self.plugins().filter(move |plugin| plugin.point == point)
+    }
+}

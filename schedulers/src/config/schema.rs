@@ -1,0 +1,61 @@
+//! The JSON schema of profile files: what editors complete and check by.
+//!
+//! It is made of the types that the parser reads and of the registry, so that it says what the
+//! parser takes. What it cannot say (names given twice, what a base has, a cell's kinds) the parser
+//! finds.
+
+use super::error::WEIGHT_SUM_MAX;
+use super::file::FileTable;
+use super::registry::{Plugin, Point, Presence, Registry};
+use schemars::SchemaGenerator;
+use schemars::generate::SchemaSettings;
+use serde_json::{Map, Value, json};
+
+/// The schema of files that name the plugins of a registry, in JSON Schema's draft 7, which is
+/// what editors know.
+#[must_use]
+pub fn schema(registry: &Registry) -> Value {
+    let mut generator = SchemaSettings::draft07().into_generator();
+    let plugins: Vec<(Point, Value)> =
+        Point::ALL.map(|point| (point, any_of(registry, point, &mut generator))).into();
+    let mut schema = generator.into_root_schema_for::<FileTable>().to_value();
+    let definitions = schema.get_mut("definitions").and_then(Value::as_object_mut);
+    let definitions = definitions.expect("the tables of a file are definitions");
+    for (point, any) in plugins {
+        definitions.insert(point.name().to_owned(), any);
+    }
+    // Not by serde, which would not say it in the user's words.
+    schema["required"] = json!(["profile"]);
+    schema
+}
+
+/// The schema of an entry of the list of a point: one of its plugins.
+fn any_of(registry: &Registry, point: Point, generator: &mut SchemaGenerator) -> Value {
+    let optional = registry.at(point).filter(|plugin| plugin.presence() == Presence::Optional);
+    let entries: Vec<Value> = optional.map(|plugin| entry(plugin, generator)).collect();
+    match entries.is_empty() {
+        true => json!({ "not": {}, "description": format!("There is no {point} to be named.") }),
+        false => json!({ "oneOf": entries }),
+    }
+}
+
+fn entry(plugin: &Plugin, generator: &mut SchemaGenerator) -> Value {
+    let names: Vec<&str> = plugin.names().collect();
+    let mut properties = Map::new();
+    properties.insert("plugin".to_owned(), json!({ "enum": names }));
+    if plugin.point() == Point::Score {
+        let weight = json!({
+            "description": "How much the score counts.",
+            "type": "integer", "minimum": 1, "maximum": WEIGHT_SUM_MAX, "default": 1,
+        });
+        properties.insert("weight".to_owned(), weight);
+    }
+    properties.insert("args".to_owned(), plugin.arguments(generator).to_value());
+    json!({
+        "description": plugin.sentence(),
+        "type": "object",
+        "properties": properties,
+        "required": ["plugin"],
+        "additionalProperties": false,
+    })
+}

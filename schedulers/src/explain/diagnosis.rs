@@ -1,0 +1,141 @@
+//! A diagnosis: what each filter removes, the nearest misses, the remedies.
+
+use super::obstacle::{Obstacle, obstacles};
+use super::remedy::{self, Remedy, Shortage};
+use crate::plugin::{Filter, Tasks};
+use crate::profile::Profile;
+use crate::search::tasks;
+use omega_cellstate::{BLOCK, GroupRef, View};
+use omega_core::MachineId;
+use std::cmp::Reverse;
+
+/// How many different misses a diagnosis has: enough to see what they have in common.
+const MISSES_MAX: usize = 5;
+
+/// Machines that miss being feasible by the same.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Miss {
+    /// The first of them.
+    pub example: MachineId,
+    /// How many there are.
+    pub machines: usize,
+    /// All that each of them lacks; never empty.
+    pub obstacles: Vec<Obstacle>,
+}
+
+/// What keeps a task from finding a machine.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Diagnosis {
+    /// How many machines there are.
+    pub machines: usize,
+    /// How many would take the task now.
+    pub feasible: usize,
+    /// How many machines each filter of the profile removes of those that the filters before it
+    /// left; those that have nothing to say about the task are left out.
+    pub removed: Vec<(&'static str, usize)>,
+    /// The machines that come nearest: those that lack nothing but room first, then by how many
+    /// things they lack, and among equals by the worst shortage as a share of the request.
+    pub nearest: Vec<Miss>,
+    /// Single changes that would help: room first, then by how many machines each opens.
+    pub remedies: Vec<Remedy>,
+}
+
+/// A machine that does not take the task.
+struct Near {
+    /// How many obstacles there are beside room, and the worst shortage of room.
+    distance: (usize, u64),
+    row: usize,
+    obstacles: Vec<Obstacle>,
+}
+
+/// Finds out why a group's tasks find no machine on a view. It looks at all that each machine
+/// lacks, so it is for people, not for the scheduling loop.
+#[must_use]
+pub fn diagnose(view: &View, profile: &Profile, group: GroupRef) -> Diagnosis {
+    let tasks = tasks(view, group);
+    let filters: Vec<&dyn Filter> = profile.filters().filter(|f| f.applies(&tasks)).collect();
+    let rows = (0..view.rows()).filter(|row| view.machine(*row).is_some());
+    let mut diagnosis = Diagnosis { removed: removed(&tasks, &filters), ..Diagnosis::default() };
+    let mut misses = Vec::new();
+    for row in rows {
+        diagnosis.machines += 1;
+        let obstacles = obstacles(&tasks, group, &filters, row);
+        if obstacles.is_empty() {
+            diagnosis.feasible += 1;
+            continue;
+        }
+        let others = obstacles.iter().filter(|obstacle| !obstacle.is_room()).count();
+        let shortage = Shortage::of(view.machine_id(row), &obstacles).share(&tasks);
+        misses.push(Near { distance: (others, shortage), row, obstacles });
+    }
+    misses.sort_by_key(|miss| (miss.distance, miss.row));
+    diagnosis.remedies = remedies(&tasks, &misses);
+    diagnosis.nearest = nearest(view, misses);
+    diagnosis
+}
+
+/// What each filter removes, one after the other.
+fn removed(tasks: &Tasks<'_>, filters: &[&dyn Filter]) -> Vec<(&'static str, usize)> {
+    let mut removed: Vec<_> = filters.iter().map(|filter| (filter.name(), 0)).collect();
+    for index in 0..tasks.view.blocks() {
+        let block = tasks.view.block(index);
+        let is_there = |lane: &usize| block.machine(*lane).is_some();
+        let lanes = (0..BLOCK).take_while(|lane| block.first_row() + lane < tasks.view.rows());
+        let mut word = lanes.filter(is_there).fold(0u64, |word, lane| word | 1 << lane);
+        for (filter, (_, count)) in filters.iter().zip(&mut removed) {
+            if word == 0 {
+                break;
+            }
+            let left = word & filter.filter(tasks, block, word);
+            *count += (word.count_ones() - left.count_ones()) as usize;
+            word = left;
+        }
+    }
+    removed
+}
+
+/// The first misses, those that lack the same as one.
+fn nearest(view: &View, misses: Vec<Near>) -> Vec<Miss> {
+    let mut nearest: Vec<Miss> = Vec::new();
+    for miss in misses {
+        if let Some(known) = nearest.iter_mut().find(|known| known.obstacles == miss.obstacles) {
+            known.machines += 1;
+        } else if nearest.len() < MISSES_MAX {
+            let example = view.machine_id(miss.row);
+            nearest.push(Miss { example, machines: 1, obstacles: miss.obstacles });
+        }
+    }
+    nearest
+}
+
+/// The single changes that would help, of misses with the nearest first.
+fn remedies(tasks: &Tasks<'_>, misses: &[Near]) -> Vec<Remedy> {
+    let lacks_room_only = |miss: &&Near| miss.distance.0 == 0;
+    let mut remedies: Vec<Remedy> =
+        room(tasks, misses.iter().filter(lacks_room_only)).into_iter().collect();
+    let mut lifts = Vec::new();
+    for miss in misses {
+        if let [obstacle] = miss.obstacles.as_slice()
+            && !obstacle.is_room()
+        {
+            remedy::count(&mut lifts, obstacle);
+        }
+    }
+    lifts.sort_by_key(|(_, machines)| Reverse(*machines));
+    let lift = |(obstacle, machines)| Remedy::Lift { obstacle, machines };
+    remedies.extend(lifts.into_iter().map(lift));
+    remedies
+}
+
+/// The remedy for a lack of room, given the machines that lack nothing else, the nearest first.
+fn room<'a>(tasks: &Tasks<'_>, short: impl Iterator<Item = &'a Near> + Clone) -> Option<Remedy> {
+    let empty = |miss: &Near| Shortage::when_empty(tasks, miss.row);
+    let mut large = short.clone().filter(|miss| empty(miss).is_none()).peekable();
+    if let Some(nearest) = large.peek() {
+        let machine = tasks.view.machine_id(nearest.row);
+        let shortage = Shortage::of(machine, &nearest.obstacles);
+        return Some(Remedy::Room { shortage, hold: large.count() });
+    }
+    let shortage = short.map(empty).min_by_key(|shortage| shortage.share(tasks))?;
+    Some(Remedy::LargerMachine { shortage })
+}

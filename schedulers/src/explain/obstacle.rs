@@ -1,0 +1,132 @@
+//! All that one machine lacks for a task, and not only the first.
+//!
+//! It asks for the same facts as the judge, in the judge's order; a test compares: there is no
+//! obstacle exactly where the judge and the profile allow the task.
+
+use crate::plugin::{Filter, Tasks};
+use omega_cellstate::{BLOCK, GroupRef, RuleFamily};
+use omega_core::{KindId, Reason, Taint, TaintEffect};
+
+/// One thing that keeps a task off one machine.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Obstacle {
+    /// The machine takes no new tasks.
+    Draining,
+    /// The task names another machine.
+    OtherMachine,
+    /// The machine does not meet the required affinity.
+    Affinity,
+    /// Taints that the task does not tolerate, in the machine's order.
+    Taints(Vec<Taint>),
+    /// There is too little of a kind left.
+    Room {
+        /// Of which kind.
+        kind: KindId,
+        /// How much more the task requests than there is, in the kind's unit.
+        missing: u64,
+    },
+    /// There are too few cards with enough left.
+    Cards {
+        /// How many more are needed.
+        missing: u32,
+    },
+    /// A rule about other tasks: the first of its family.
+    Rule(Reason),
+    /// A filter of the profile beside the judge's. Filters are asked about what the judge allows, so
+    /// this is never one of several.
+    Filter(&'static str),
+}
+
+impl Obstacle {
+    /// What it is in one word, for programs.
+    #[must_use]
+    pub fn name(&self) -> &'static str {
+        match self {
+            Obstacle::Draining => "draining",
+            Obstacle::OtherMachine => "other_machine",
+            Obstacle::Affinity => "affinity",
+            Obstacle::Taints(_) => "taints",
+            Obstacle::Room { .. } => "room",
+            Obstacle::Cards { .. } => "cards",
+            Obstacle::Rule(_) => "rule",
+            Obstacle::Filter(_) => "filter",
+        }
+    }
+
+    /// Whether it is a matter of how much is left, and so of what else runs there.
+    #[must_use]
+    pub fn is_room(&self) -> bool {
+        matches!(self, Obstacle::Room { .. } | Obstacle::Cards { .. })
+    }
+}
+
+const FAMILIES: [RuleFamily; 4] =
+    [RuleFamily::Ports, RuleFamily::Spread, RuleFamily::Neighbours, RuleFamily::Limits];
+
+/// All that keeps a task off the machine in a row, which must be there. Nothing if it would run.
+#[must_use]
+pub fn obstacles(
+    tasks: &Tasks<'_>,
+    group: GroupRef,
+    filters: &[&dyn Filter],
+    row: usize,
+) -> Vec<Obstacle> {
+    let mut found = of_the_machine(tasks, row);
+    found.extend(of_room(tasks, row));
+    let rules =
+        FAMILIES.into_iter().filter_map(|f| tasks.view.judge_rules(tasks.need, f, row).err());
+    found.extend(rules.map(Obstacle::Rule));
+    if found.is_empty() {
+        debug_assert!(tasks.view.judge(row, group).is_ok(), "the judge refuses more than is found");
+        let (block, bit) = (tasks.view.block(row / BLOCK), 1 << (row % BLOCK));
+        let removes = |filter: &&&dyn Filter| filter.filter(tasks, block, bit) & bit == 0;
+        found.extend(filters.iter().find(removes).map(|filter| Obstacle::Filter(filter.name())));
+    }
+    found
+}
+
+/// What the machine is.
+fn of_the_machine(tasks: &Tasks<'_>, row: usize) -> Vec<Obstacle> {
+    let (need, block) = (tasks.need, tasks.view.block(row / BLOCK));
+    let is_in = |word: u64| word >> (row % BLOCK) & 1 == 1;
+    let mut found = Vec::new();
+    if !is_in(block.schedulable()) {
+        found.push(Obstacle::Draining);
+    }
+    if need.machine.is_some_and(|set| !is_in(block.set(set))) {
+        found.push(Obstacle::OtherMachine);
+    }
+    if need.affinity.is_some_and(|set| !is_in(block.set(set))) {
+        found.push(Obstacle::Affinity);
+    }
+    if !is_in(block.set(need.tolerated)) {
+        let tolerations = &tasks.group.rules.tolerations;
+        let keeps_off = |taint: &&Taint| {
+            taint.effect != TaintEffect::PreferNoSchedule
+                && !tolerations.iter().any(|toleration| toleration.covers(taint))
+        };
+        let taints = tasks.view.machine(row).map_or(&[][..], |machine| &machine.taints);
+        found.push(Obstacle::Taints(taints.iter().filter(keeps_off).cloned().collect()));
+    }
+    found
+}
+
+/// What is left of it.
+fn of_room(tasks: &Tasks<'_>, row: usize) -> impl Iterator<Item = Obstacle> {
+    let (view, need) = (tasks.view, tasks.need);
+    let room = (0..).map(KindId).zip(&need.request).filter_map(move |(kind, request)| {
+        let missing = request.checked_sub(view.free(row, kind))?;
+        (*request > 0 && missing > 0)
+            .then_some(Obstacle::Room { kind, missing: missing.unsigned_abs() })
+    });
+    let cards = need.cards.and_then(|request| {
+        let left = view.cards(row).map_or(&[][..], |cards| cards.left());
+        let enough = left.iter().filter(|left| **left >= request.milli_each).count();
+        let missing = u32::from(request.count).saturating_sub(enough as u32);
+        // A request for no card still asks for a machine that has cards.
+        let none = view.cards(row).is_none();
+        (missing > 0 || none).then_some(Obstacle::Cards { missing: missing.max(1) })
+    });
+    room.chain(cards)
+}

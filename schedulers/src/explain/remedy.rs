@@ -1,0 +1,123 @@
+//! What would have to change for a task to find a machine, one change at a time.
+//!
+//! A machine that one thing alone keeps the task off is opened by that change; how many machines
+//! each change opens tells which is worth making. Where every machine lacks several things, no
+//! single change helps, and the nearest misses tell what does.
+
+use super::obstacle::Obstacle;
+use crate::plugin::Tasks;
+use omega_core::{KindId, MachineId};
+
+/// What a machine is short of.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Shortage {
+    /// Which machine.
+    pub machine: MachineId,
+    /// How much more of each kind is needed than there is, in the kind's unit.
+    pub amounts: Vec<(KindId, u64)>,
+    /// How many more cards with enough left are needed.
+    pub cards: u32,
+}
+
+impl Shortage {
+    /// The part of a machine's obstacles that is about room.
+    pub(super) fn of(machine: MachineId, obstacles: &[Obstacle]) -> Shortage {
+        let mut shortage = Shortage { machine, amounts: Vec::new(), cards: 0 };
+        for obstacle in obstacles {
+            match obstacle {
+                Obstacle::Room { kind, missing } => shortage.amounts.push((*kind, *missing)),
+                Obstacle::Cards { missing } => shortage.cards = *missing,
+                _ => {}
+            }
+        }
+        shortage
+    }
+
+    /// What a machine would be short of if nothing ran on it. What its operator lets be claimed
+    /// beyond its capacity counts.
+    pub(super) fn when_empty(tasks: &Tasks<'_>, row: usize) -> Shortage {
+        let mut shortage = Shortage::of(tasks.view.machine_id(row), &[]);
+        let Some(machine) = tasks.view.machine(row) else { return shortage };
+        for (kind, request) in (0..).map(KindId).zip(&tasks.need.request) {
+            let missing = request.unsigned_abs().saturating_sub(machine.claimable(kind));
+            if missing > 0 {
+                shortage.amounts.push((kind, missing));
+            }
+        }
+        let cards = tasks.need.cards.map_or(0, |request| request.count);
+        shortage.cards = u32::from(cards.saturating_sub(machine.cards));
+        shortage
+    }
+
+    /// The same, as what keeps the task off the machine.
+    #[must_use]
+    pub fn obstacles(&self) -> Vec<Obstacle> {
+        let amounts = self.amounts.iter();
+        let room = amounts.map(|(kind, missing)| Obstacle::Room { kind: *kind, missing: *missing });
+        let cards = (self.cards > 0).then_some(Obstacle::Cards { missing: self.cards });
+        room.chain(cards).collect()
+    }
+
+    /// Whether nothing is missing.
+    #[must_use]
+    pub fn is_none(&self) -> bool {
+        self.amounts.is_empty() && self.cards == 0
+    }
+
+    /// How much is missing at worst, in millionths of what is requested.
+    pub(super) fn share(&self, tasks: &Tasks<'_>) -> u64 {
+        let share = |missing: u64, of: u64| {
+            let millionths = u128::from(missing) * 1_000_000 / u128::from(of.max(1));
+            u64::try_from(millionths).unwrap_or(u64::MAX)
+        };
+        let request = |kind: KindId| tasks.need.request.get(kind.index()).copied().unwrap_or(0);
+        let amounts = self.amounts.iter().map(|(kind, n)| share(*n, request(*kind).unsigned_abs()));
+        let asked = tasks.need.cards.map_or(1, |request| u64::from(request.count));
+        amounts.chain([share(u64::from(self.cards), asked)]).max().unwrap_or(0)
+    }
+}
+
+/// A single change after which some machine would take the task.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Remedy {
+    /// Room comes free on the machine that is short of least.
+    Room {
+        /// What it is short of.
+        shortage: Shortage,
+        /// How many machines are large enough, were they empty.
+        hold: usize,
+    },
+    /// A larger machine joins: even empty, none that is open to the task is large enough.
+    LargerMachine {
+        /// What the machine that comes nearest lacks even if empty.
+        shortage: Shortage,
+    },
+    /// What alone keeps the task off some machines is lifted: the taints are tolerated, the labels
+    /// not required, the machines not draining.
+    Lift {
+        /// What it is: never room.
+        obstacle: Obstacle,
+        /// How many machines it alone keeps the task off.
+        machines: usize,
+    },
+}
+
+impl Remedy {
+    /// What it is in one word, for programs.
+    #[must_use]
+    pub fn name(&self) -> &'static str {
+        match self {
+            Remedy::Room { .. } => "room",
+            Remedy::LargerMachine { .. } => "larger_machine",
+            Remedy::Lift { .. } => "lift",
+        }
+    }
+}
+
+/// Counts a machine that one obstacle alone keeps the task off.
+pub(super) fn count(lifts: &mut Vec<(Obstacle, usize)>, obstacle: &Obstacle) {
+    match lifts.iter_mut().find(|(known, _)| known == obstacle) {
+        Some((_, machines)) => *machines += 1,
+        None => lifts.push((obstacle.clone(), 1)),
+    }
+}

@@ -1,0 +1,132 @@
+//! The words for reasons, obstacles and remedies: the one place where they become text.
+
+use super::obstacle::Obstacle;
+use super::remedy::{Remedy, Shortage};
+use omega_cellstate::View;
+use omega_core::{Kinds, Reason, Taint, TaintEffect};
+
+/// A reason in a few words for a person.
+#[must_use]
+pub fn describe(reason: Reason, kinds: &Kinds) -> String {
+    let kind = |id| kinds.get(id).map_or_else(|| format!("kind {id:?}"), |kind| kind.name.clone());
+    match reason {
+        Reason::NoRoom(id) => format!("too little {} left", kind(id)),
+        Reason::NoCards => "no accelerator card with enough left".to_owned(),
+        Reason::MachineChanged => "changed since it was seen".to_owned(),
+        Reason::MachineGone => "gone".to_owned(),
+        Reason::MachineDraining => "draining".to_owned(),
+        Reason::OtherMachine => "another machine is named".to_owned(),
+        Reason::AffinityUnmet => "required labels missing".to_owned(),
+        Reason::Tainted => "taint not tolerated".to_owned(),
+        Reason::PortTaken => "port taken".to_owned(),
+        Reason::AntiAffinity => "anti-affinity to a task there".to_owned(),
+        Reason::TaskAffinityUnmet => "no task of its affinity there".to_owned(),
+        Reason::Skew => "spread would be uneven".to_owned(),
+        Reason::DomainFull => "domain holds as many tasks as it may".to_owned(),
+        Reason::NoDomain => "no place in the topology".to_owned(),
+        Reason::QuotaExceeded(id) => format!("quota of {} used up", kind(id)),
+        Reason::GangIncomplete => "gang incomplete".to_owned(),
+        other => format!("{other:?}"),
+    }
+}
+
+/// What one machine lacks, in a few words.
+#[must_use]
+pub fn describe_obstacle(obstacle: &Obstacle, kinds: &Kinds) -> String {
+    match obstacle {
+        Obstacle::Draining => describe(Reason::MachineDraining, kinds),
+        Obstacle::OtherMachine => describe(Reason::OtherMachine, kinds),
+        Obstacle::Affinity => describe(Reason::AffinityUnmet, kinds),
+        Obstacle::Taints(taints) => format!("not tolerated: {}", taint_list(taints)),
+        Obstacle::Room { kind, missing } => format!("{} short", amount(*kind, *missing, kinds)),
+        Obstacle::Cards { missing } => format!("{} short", cards(*missing)),
+        Obstacle::Rule(reason) => describe(*reason, kinds),
+        Obstacle::Filter(name) => format!("removed by the filter {name}"),
+    }
+}
+
+/// What would let the task run, in one sentence without its full stop.
+#[must_use]
+pub fn describe_remedy(remedy: &Remedy, view: &View) -> String {
+    match remedy {
+        Remedy::Room { shortage, hold } => format!(
+            "{} more free on {}: {} could hold it if empty",
+            missing(shortage, view.kinds()),
+            name_of(shortage, view),
+            machines(*hold),
+        ),
+        Remedy::LargerMachine { shortage } => format!(
+            "a machine with {} more than {} has in all: none is large enough even if empty",
+            missing(shortage, view.kinds()),
+            name_of(shortage, view),
+        ),
+        Remedy::Lift { obstacle, machines: count } => {
+            format!("{}: {} would take it", change(obstacle, view.kinds()), machines(*count))
+        }
+    }
+}
+
+/// What has to be different where one obstacle is all there is.
+fn change(obstacle: &Obstacle, kinds: &Kinds) -> String {
+    match obstacle {
+        Obstacle::Draining => "if draining machines took tasks again".to_owned(),
+        Obstacle::OtherMachine => "if it did not name its machine".to_owned(),
+        Obstacle::Affinity => "without its required labels".to_owned(),
+        Obstacle::Taints(taints) => {
+            let s = if taints.len() == 1 { "" } else { "s" };
+            format!("with a toleration for the taint{s} {}", taint_list(taints))
+        }
+        Obstacle::Rule(reason) => format!("if it were not for {:?}", describe(*reason, kinds)),
+        Obstacle::Filter(name) => format!("without the filter {name}"),
+        Obstacle::Room { .. } | Obstacle::Cards { .. } => {
+            format!("with what is {}", describe_obstacle(obstacle, kinds))
+        }
+    }
+}
+
+fn name_of(shortage: &Shortage, view: &View) -> String {
+    view.machine(shortage.machine.row()).map_or_else(String::new, |m| m.name.to_string())
+}
+
+/// `2 cpu, 1.5 GiB memory and 1 card`.
+fn missing(shortage: &Shortage, kinds: &Kinds) -> String {
+    let amounts = shortage.amounts.iter().map(|(kind, missing)| amount(*kind, *missing, kinds));
+    let cards = (shortage.cards > 0).then(|| cards(shortage.cards));
+    let parts: Vec<String> = amounts.chain(cards).collect();
+    match parts.split_last() {
+        Some((last, [])) => last.clone(),
+        Some((last, others)) => format!("{} and {last}", others.join(", ")),
+        None => "nothing".to_owned(),
+    }
+}
+
+fn amount(kind: omega_core::KindId, amount: u64, kinds: &Kinds) -> String {
+    let name = kinds.get(kind).map_or("units", |kind| kind.name.as_str());
+    format!("{} {name}", kinds.display(kind, amount))
+}
+
+fn cards(count: u32) -> String {
+    if count == 1 { "1 card".to_owned() } else { format!("{count} cards") }
+}
+
+fn machines(count: usize) -> String {
+    if count == 1 { "1 machine".to_owned() } else { format!("{count} machines") }
+}
+
+/// Taints as operators write them: `key=value:NoSchedule`.
+fn taint_list(taints: &[Taint]) -> String {
+    let texts: Vec<String> = taints.iter().map(taint).collect();
+    texts.join(", ")
+}
+
+fn taint(taint: &Taint) -> String {
+    let effect = match taint.effect {
+        TaintEffect::NoSchedule => "NoSchedule",
+        TaintEffect::PreferNoSchedule => "PreferNoSchedule",
+        TaintEffect::NoExecute => "NoExecute",
+    };
+    match &*taint.value {
+        "" => format!("{}:{effect}", taint.key),
+        value => format!("{}={value}:{effect}", taint.key),
+    }
+}

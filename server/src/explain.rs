@@ -1,0 +1,53 @@
+//! `omega explain`: runs a workload, and tells why a job waits at its end and what would help.
+
+use crate::output;
+use crate::run::{Error, HowArgs, InputArgs, prepare, with_bar};
+use clap::Args;
+use omega_bench::report::waiting;
+use omega_bench::run::Which;
+use std::path::{Path, PathBuf};
+
+/// Which job, and the same as for `omega run`.
+#[derive(Debug, Args)]
+pub(crate) struct ExplainArgs {
+    /// The job; without it, one for each reason for which tasks wait.
+    #[arg(value_name = "JOB")]
+    job: Option<String>,
+    #[command(flatten)]
+    input: InputArgs,
+    #[command(flatten)]
+    how: HowArgs,
+    #[command(flatten)]
+    output: OutputArgs,
+}
+
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Output")]
+struct OutputArgs {
+    /// Write the explanation as JSON too; docs/explain.md has its fields.
+    #[arg(long, value_name = "FILE")]
+    json: Option<PathBuf>,
+    /// Show no progress.
+    #[arg(long, short)]
+    quiet: bool,
+}
+
+pub(crate) fn explain(args: &ExplainArgs) -> Result<(), Error> {
+    let outputs: Vec<&Path> = args.output.json.iter().map(PathBuf::as_path).collect();
+    let (workload, options) = prepare((&args.input, &args.how), &outputs)?;
+    let which = match &args.job {
+        Some(name) if workload.arrivals.iter().any(|arrival| *arrival.job.name == **name) => {
+            Which::Job(name)
+        }
+        Some(name) => return Err(Error::NoJob { job: name.clone(), input: workload.name }),
+        None => Which::EachReason,
+    };
+    let report = with_bar(args.output.quiet, workload, |workload, progress| {
+        omega_bench::run::explain(workload, &options, which, progress)
+    })?;
+    output::print(&waiting::render(&report))?;
+    if let Some(file) = &args.output.json {
+        output::write(file, &waiting::json(&report))?;
+    }
+    Ok(())
+}

@@ -1,0 +1,59 @@
+//! `--profile FILE`: the profiles that schedulers run with.
+//!
+//! Everything that is wrong with the file is told before the run: what concerns the file alone
+//! before the input is read, what concerns the cell's kinds after it.
+
+use omega_bench::run::SCHEDULERS;
+use omega_core::Kinds;
+use omega_schedulers::config::{ConfigError, ProfileSpec, Profiles, Registry};
+use std::io::{self, Read};
+use std::path::{Path, PathBuf};
+
+/// The largest file that is read. The largest sensible one has some kilobytes; what is larger is
+/// another file by mistake.
+const BYTES_MAX: u64 = 1 << 20;
+
+/// Why a profile file cannot be used. One line for the user.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum ProfileError {
+    /// Name another file.
+    #[error("{}: cannot be read: {why}", file.display())]
+    Read { file: PathBuf, why: io::Error },
+    /// Name another file.
+    #[error("{}: is larger than {BYTES_MAX} bytes: it is no profile file", file.display())]
+    TooLarge { file: PathBuf },
+    /// Change the file.
+    #[error("{}:{why}", file.display())]
+    Content { file: PathBuf, why: ConfigError },
+    /// Name a scheduler that there is, or leave the profile out.
+    #[error(
+        "{}:{line}:{column}: profile[{index}].name: the run has no scheduler {name:?}; it has: {}",
+        file.display(), SCHEDULERS.join(", ")
+    )]
+    NoScheduler { file: PathBuf, line: usize, column: usize, index: usize, name: String },
+}
+
+/// Reads a file, whose profiles must be for schedulers of a run.
+pub(crate) fn load(file: &Path) -> Result<Profiles, ProfileError> {
+    let owned = || file.to_path_buf();
+    let mut text = String::new();
+    let opened = std::fs::File::open(file);
+    let read = opened.and_then(|opened| opened.take(BYTES_MAX + 1).read_to_string(&mut text));
+    read.map_err(|why| ProfileError::Read { file: owned(), why })?;
+    if text.len() as u64 > BYTES_MAX {
+        return Err(ProfileError::TooLarge { file: owned() });
+    }
+    let profiles = Profiles::parse(&text, &Registry::built_in())
+        .map_err(|why| ProfileError::Content { file: owned(), why })?;
+    let is_unknown = |(_, profile): &(usize, &ProfileSpec)| !SCHEDULERS.contains(&profile.name());
+    if let Some((index, profile)) = profiles.iter().enumerate().find(is_unknown) {
+        let ((line, column), name) = (profile.place(), profile.name().to_owned());
+        return Err(ProfileError::NoScheduler { file: owned(), line, column, index, name });
+    }
+    Ok(profiles)
+}
+
+/// Checks that the profiles suit a cell of these kinds.
+pub(crate) fn check(file: &Path, profiles: &Profiles, kinds: &Kinds) -> Result<(), ProfileError> {
+    profiles.check(kinds).map_err(|why| ProfileError::Content { file: file.to_path_buf(), why })
+}

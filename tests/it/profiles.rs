@@ -1,0 +1,343 @@
+//! Profile files: they make the profile that code makes, wrong ones are told by their place, and
+//! the schema allows what the parser takes.
+
+use crate::json_schema::allows;
+use crate::placement::{claimed, how, rng};
+use crate::placement_world::World;
+use omega_core::{KindId, Kinds, ResourceKind, Unit};
+use omega_schedulers::config::{Fault, Plugin, Point, Profiles, Registry, schema};
+use omega_schedulers::plugins::{
+    AvoidMarked, Balanced, BalancedAllocation, ImageLocality, InterPodAffinity, LeastAllocated,
+    MostAllocated, NodeAffinity, PackedCards, PodTopologySpread, PreferredAffinity, SpreadWishes,
+    TaintToleration,
+};
+use omega_schedulers::{
+    MachineFilter, MachineRef, PerMachine, Placer, Profile, Scheduler, Search, Settings, Tasks,
+};
+use omega_tests::random::Dice;
+use proptest::prelude::*;
+use serde_json::Value;
+
+/// A name in files, and what it adds in code.
+type Known = (&'static str, fn(Profile, &[(KindId, u32)], i32) -> Profile);
+
+const SCORES: [Known; 14] = [
+    ("least_allocated", |p, kinds, w| p.with_score(LeastAllocated::new(kinds), w)),
+    ("NodeResourcesMostAllocated", |p, kinds, w| p.with_score(MostAllocated::new(kinds), w)),
+    ("most_allocated", |p, kinds, w| p.with_score(MostAllocated::new(kinds), w)),
+    ("balanced", |p, _, w| p.with_score(Balanced, w)),
+    ("packed_cards", |p, _, w| p.with_score(PackedCards, w)),
+    ("preferred_affinity", |p, _, w| p.with_score(PreferredAffinity, w)),
+    ("spread_wishes", |p, _, w| p.with_score(SpreadWishes, w)),
+    ("NodeAffinity", |p, _, w| p.with_relative(NodeAffinity::default(), w)),
+    ("PodTopologySpread", |p, _, w| p.with_relative(PodTopologySpread, w)),
+    ("taint_toleration", |p, _, w| p.with_relative(TaintToleration, w)),
+    ("InterPodAffinity", |p, _, w| p.with_relative(InterPodAffinity::default(), w)),
+    ("image_locality", |p, _, w| p.with_score(ImageLocality, w)),
+    ("NodeResourcesBalancedAllocation", |p, _, w| {
+        p.with_score(BalancedAllocation::new(&["cpu", "memory"], &Kinds::standard()), w)
+    }),
+    ("avoid_marked", |p, _, w| p.with_score(AvoidMarked, w)),
+];
+
+/// The name that a score has by itself.
+fn own_name(name: &str) -> String {
+    let registry = Registry::built_in();
+    registry.find(Point::Score, name).expect("it is registered").name().to_owned()
+}
+
+/// A random profile, as a file and as code.
+fn random_profile(dice: &mut Dice) -> (String, Profile) {
+    let (base, mut profile) = match dice.below(4) {
+        0 => ("service", Profile::service()),
+        1 => ("batch", Profile::batch()),
+        2 => ("kube", Profile::kube(&Kinds::standard())),
+        _ => ("empty", Profile::first_fit()),
+    };
+    let mut file = format!("[[profile]]\nname = \"p\"\nbase = \"{base}\"\n");
+    let has: Vec<&str> = profile.weights().map(|(name, _)| name).collect();
+    let disabled: Vec<&str> = has.into_iter().filter(|_| dice.chance(30)).collect();
+    file += &format!("disable = {disabled:?}\n");
+    for name in &disabled {
+        profile = profile.without_score(name);
+    }
+    let mut named: Vec<String> = disabled.into_iter().map(str::to_owned).collect();
+    for _ in 0..dice.below(5) {
+        let (name, add) = dice.pick(&SCORES);
+        let own = own_name(name);
+        if named.contains(&own) {
+            continue;
+        }
+        let weight = 1 + dice.below(9) as i32;
+        file += &format!("[[profile.score]]\nplugin = \"{name}\"\nweight = {weight}\n");
+        let mut kinds = vec![(KindId::CPU, 1), (KindId::MEMORY, 1)];
+        if own.ends_with("_allocated") && dice.chance(50) {
+            let weight = 1 + dice.below(100) as u32;
+            kinds = vec![(KindId::MEMORY, weight), (KindId::CPU, 1)];
+            file += &format!(
+                "args = {{ kinds = [{{ name = \"memory\", weight = {weight} }}, {{ name = \"cpu\" }}] }}\n"
+            );
+        }
+        profile = add(profile.without_score(&own), &kinds, weight);
+        named.push(own);
+    }
+    (file, profile)
+}
+
+fn check_same(seed: u64) {
+    let mut dice = Dice::new(seed);
+    let (file, code) = random_profile(&mut dice);
+    let read =
+        Profiles::parse(&file, &Registry::built_in()).unwrap_or_else(|e| panic!("{e}\n{file}"));
+    let read = read.get("p").unwrap().bind(&Kinds::standard()).unwrap();
+    let sorted = |profile: &Profile| {
+        let mut scores: Vec<_> = profile.weights().collect();
+        scores.sort_unstable();
+        scores
+    };
+    assert_eq!(sorted(&read), sorted(&code), "{file}");
+
+    let mut world = World::new(seed, 1 + dice.below(100));
+    let mut group = world.random_group();
+    group.count = 1 + dice.below(20) as u32;
+    let tasks = group.count;
+    let group = world.submit(group);
+    let tasks = world.tasks(tasks);
+    let mut place = |profile: &Profile| {
+        profile.prepare(&mut world.view);
+        let what = (profile, how(Search::Full));
+        Placer::default().place(&mut world.view, what, (group, &tasks), &mut rng(seed));
+        claimed(&mut world.view)
+    };
+    assert_eq!(place(&read), place(&code), "{file}");
+}
+
+/// Changes a file a little: a byte, a line or a word of it, in most cases to something wrong.
+fn spoil(dice: &mut Dice, file: &str) -> String {
+    const WORDS: [(&str, &str); 12] = [
+        ("name", "nam"),
+        ("\"service\"", "7"),
+        ("weight = ", "weight = -"),
+        ("weight = ", "weight = 1."),
+        ("weight = ", "weight = 10000000"),
+        ("score", "filter"),
+        ("plugin", "wight"),
+        ("base = ", "search = "),
+        ("args = { kinds", "args = { kind"),
+        ("cpu", "memory"),
+        ("disable = [", "disable = [\"balanced\", "),
+        ("disable", "near_best = 0\ndisable"),
+    ];
+    match dice.below(3) {
+        0 => {
+            let (from, to) = dice.pick(&WORDS);
+            file.replacen(from, to, 1)
+        }
+        1 => {
+            let mut lines: Vec<&str> = file.lines().collect();
+            lines.remove(dice.below(lines.len()));
+            lines.join("\n")
+        }
+        _ => {
+            let mut bytes = file.as_bytes().to_vec();
+            let at = dice.below(bytes.len());
+            bytes[at] = *dice.pick(b"\"[]{}=,.x1\n \xff");
+            String::from_utf8_lossy(&bytes).into_owned()
+        }
+    }
+}
+
+/// What a file is to those who know JSON alone; `None` if it is no TOML.
+fn as_json(file: &str) -> Option<Value> {
+    serde_json::to_value(toml::from_str::<toml::Table>(file).ok()?).ok()
+}
+
+fn check_spoiled(seed: u64) {
+    let mut dice = Dice::new(seed);
+    let (sound, _) = random_profile(&mut dice);
+    let file = spoil(&mut dice, &sound);
+    let read = Profiles::parse(&file, &Registry::built_in());
+    if let Err(error) = &read {
+        let line = file.lines().nth(error.line - 1).unwrap_or("");
+        assert!(error.column <= line.chars().count() + 1, "{error}\n{file}");
+        assert_eq!(error.to_string().lines().count(), 1, "{error:?}");
+    }
+    let Some(json) = as_json(&file) else {
+        assert!(matches!(read.unwrap_err().fault, Fault::Malformed(_)), "{file}");
+        return;
+    };
+    let schema = schema(&Registry::built_in());
+    let allowed = allows(&schema, &schema, &json);
+    match read {
+        Ok(_) => assert!(allowed, "the schema forbids what the parser takes:\n{file}"),
+        // What a schema cannot say, and what it could.
+        Err(error) => match error.fault {
+            Fault::Malformed(what) if what.contains("named twice") => {}
+            Fault::Malformed(_)
+            | Fault::NoProfile
+            | Fault::NoName
+            | Fault::UnknownPlugin { .. }
+            | Fault::OtherPoint { .. }
+            | Fault::AlwaysThere { .. }
+            | Fault::WeightTooSmall { .. } => {
+                let in_disable = error.field.contains("disable");
+                assert!(!allowed || in_disable, "the schema allows what is wrong:\n{file}");
+            }
+            _ => {}
+        },
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(300) })]
+
+    #[test]
+    fn a_file_makes_the_profile_that_code_makes(seed in any::<u64>()) {
+        check_same(seed);
+    }
+
+    #[test]
+    fn a_spoiled_file_is_told_by_its_place_and_the_schema_agrees(seed in any::<u64>()) {
+        check_spoiled(seed);
+    }
+}
+
+#[test]
+fn what_a_file_says_of_search_goes_into_the_settings() {
+    let file = "[[profile]]\nname = 'p'\nbase = 'empty'\nsearch = { sampled = 7 }\nnear_best = 3\n\
+                [[profile]]\nname = 'q'\nbase = 'empty'\n";
+    let profiles = Profiles::parse(file, &Registry::built_in()).unwrap();
+    let full = || Settings::new("s").with_search(Search::Full);
+    let settings = profiles.get("p").unwrap().apply(full());
+    assert_eq!(settings.placement.search, Search::Sampled { feasible: 7 });
+    assert_eq!(settings.placement.near_best, 3);
+    let settings = profiles.get("q").unwrap().apply(full());
+    assert_eq!((settings.placement.search, settings.placement.near_best), (Search::Full, 1));
+}
+
+#[test]
+fn a_kind_is_looked_up_by_its_name_in_each_cell() {
+    let kind =
+        |name: &str| ResourceKind { name: name.into(), unit: Unit::Count, compressible: false };
+    let file = "[[profile]]\nname = 'p'\nbase = 'empty'\n[[profile.score]]\n\
+                plugin = 'least_allocated'\n[profile.score.args]\nkinds = [\n  { name = 'fpga' },\n\
+                  { name = 'cpu' },\n]\n";
+    let profiles = Profiles::parse(file, &Registry::built_in()).unwrap();
+    let kinds = Kinds::new(vec![kind("memory"), kind("cpu"), kind("fpga")]).unwrap();
+    assert!(profiles.check(&kinds).is_ok());
+    assert_eq!(
+        profiles.check(&Kinds::standard()).unwrap_err().to_string(),
+        "8:12: profile[0].score[0].args.kinds[0].name: the cell has no kind \"fpga\"; \
+         it has: cpu, memory, disk, gpu"
+    );
+    // What is left out has no place of its own.
+    let file =
+        "[[profile]]\nname = 'p'\nbase = 'empty'\n[[profile.score]]\nplugin = 'most_allocated'\n";
+    let profiles = Profiles::parse(file, &Registry::built_in()).unwrap();
+    let error = profiles.check(&Kinds::new(vec![kind("slots")]).unwrap()).unwrap_err();
+    assert_eq!((error.line, error.column), (5, 10), "{error}");
+}
+
+/// Machines whose name begins so.
+#[derive(serde::Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Named {
+    prefix: String,
+}
+
+impl MachineFilter for Named {
+    fn name(&self) -> &'static str {
+        "named"
+    }
+
+    fn allows(&self, _: &Tasks<'_>, machine: MachineRef<'_>) -> bool {
+        machine.machine().name.starts_with(&self.prefix)
+    }
+}
+
+/// The built-in plugins and `named`.
+fn with_named() -> Registry {
+    let named = Plugin::filter("named", |named: &Named, _: &Kinds| {
+        Ok(PerMachine(Named { prefix: named.prefix.clone() }))
+    });
+    Registry::built_in().with(named.alias("NodeNamePrefix")).unwrap()
+}
+
+#[test]
+fn a_filter_of_a_users_own_is_named_like_any_other() {
+    let file = "[[profile]]\nname = 's'\nbase = 'batch'\n[[profile.filter]]\n\
+                plugin = 'NodeNamePrefix'\nargs.prefix = 'm1'\n";
+    let profiles = Profiles::parse(file, &with_named()).unwrap();
+    let schema = schema(&with_named());
+    assert!(allows(&schema, &schema, &as_json(file).unwrap()));
+    let world = World::new(1, 30);
+    let spec = profiles.get("s").unwrap();
+    let settings = spec.apply(Settings::new("other"));
+    let mut scheduler =
+        Scheduler::new(&world.cell, spec.bind(&Kinds::standard()).unwrap(), settings).unwrap();
+    let job = omega_core::Job::batch("j", omega_core::TaskGroup::new(1, Default::default()));
+    let job = omega_core::Job { scheduler: "other".into(), ..job };
+    let id = crate::small::submit(&world.cell, job);
+    scheduler.step(&world.cell, 0, &mut omega_schedulers::Unobserved).unwrap();
+    let task = world.cell.read(|cell| cell.tasks(id).next().unwrap().1);
+    let machine =
+        world.cell.read(|cell| cell.machine(task.machine().unwrap()).unwrap().machine.clone());
+    assert!(machine.name.starts_with("m1"), "{}", machine.name);
+
+    let wrong = Profiles::parse(&file.replace("prefix", "suffix"), &with_named()).unwrap_err();
+    let expected =
+        "6:6: profile[0].filter[0].args.suffix: unknown field `suffix`, expected `prefix`";
+    assert_eq!(wrong.to_string(), expected);
+}
+
+#[test]
+fn a_filter_that_the_base_has_is_replaced_and_the_cell_is_still_obeyed() {
+    let file = "[[profile]]\nname = 'p'\nbase = 'kube'\n[[profile.filter]]\n\
+                plugin = 'NodeResourcesFit'\nargs.ignored = ['cpu']\n";
+    let profiles = Profiles::parse(file, &Registry::built_in()).unwrap();
+    let profile = profiles.get("p").unwrap().bind(&Kinds::standard()).unwrap();
+    let names: Vec<&str> = profile.filters().map(|filter| filter.name()).collect();
+    let kube = Profile::kube(&Kinds::standard());
+    let usual: Vec<&str> = kube.filters().map(|filter| filter.name()).collect();
+    assert_eq!(names[..usual.len()], usual, "it has the place of the other");
+    assert_eq!(names[usual.len()..], ["resources_fit"], "what it ignores the cell judges");
+}
+
+#[test]
+fn an_affinity_of_the_profile_goes_for_all_its_tasks() {
+    let file = "[[profile]]\nname = 's'\nbase = 'empty'\n[[profile.filter]]\n\
+                plugin = 'NodeAffinity'\n[[profile.filter.args.required]]\n\
+                labels = [{ key = 'zone', operator = 'in', values = ['z1'] }]\n";
+    let profiles = Profiles::parse(file, &Registry::built_in()).unwrap();
+    let schema = schema(&Registry::built_in());
+    assert!(allows(&schema, &schema, &as_json(file).unwrap()));
+    let mut world = World::new(3, 60);
+    let profile = profiles.get("s").unwrap().bind(&Kinds::standard()).unwrap();
+    profile.prepare(&mut world.view);
+    let group = world.submit(omega_core::TaskGroup::new(30, Default::default()));
+    let tasks = world.tasks(30);
+    let what = (&profile, how(Search::Full));
+    Placer::default().place(&mut world.view, what, (group, &tasks), &mut rng(1));
+    let rows = claimed(&mut world.view);
+    assert!(!rows.is_empty());
+    for row in rows {
+        let machine = world.view.machine(row as usize).unwrap();
+        assert_eq!(machine.labels.get("zone").map(|zone| &**zone), Some("z1"));
+    }
+}
+
+#[test]
+fn no_two_plugins_of_a_point_have_one_name() {
+    for name in ["taints", "NodePorts"] {
+        let again = Plugin::filter(name, |_: &Named, _: &Kinds| {
+            Ok(PerMachine(Named { prefix: String::new() }))
+        });
+        let taken = Registry::built_in().with(again).unwrap_err();
+        assert_eq!((taken.point, taken.name.as_str()), (Point::Filter, name));
+    }
+    // At another point it is another plugin.
+    let filter = Plugin::filter("balanced", |_: &Named, _: &Kinds| {
+        Ok(PerMachine(Named { prefix: String::new() }))
+    });
+    assert!(Registry::built_in().with(filter).is_ok());
+}
