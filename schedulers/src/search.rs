@@ -92,7 +92,8 @@ pub struct Candidates {
     pub found: Vec<Candidate>,
     /// Blocks in which nothing fitted although their bounds said that something might.
     misled: Vec<u32>,
-    /// Each block in which something was found, with a bit for each of its machines that was.
+    /// Each block in which something was found, with a bit for each of its machines that was; for
+    /// relative scores only.
     pub(crate) words: Vec<(u32, u64)>,
     pub(crate) standings: Standings,
 }
@@ -300,7 +301,9 @@ impl Scan<'_, '_> {
         let scores = self.active.scores(self.tasks, block, feasible);
         let blocks = view.blocks();
         let distance = (index + blocks - self.start) % blocks * BLOCK;
-        into.words.push((index as u32, feasible));
+        if !self.active.relative().is_empty() {
+            into.words.push((index as u32, feasible));
+        }
         // Room for all of them at once, and then no question of room for each.
         let first = into.found.len();
         into.found.resize(first + feasible.count_ones() as usize, Candidate::default());
