@@ -293,14 +293,22 @@ fn a_filter_of_a_users_own_is_named_like_any_other() {
 #[test]
 fn a_filter_that_the_base_has_is_replaced_and_the_cell_is_still_obeyed() {
     let file = "[[profile]]\nname = 'p'\nbase = 'kube'\n[[profile.filter]]\n\
-                plugin = 'NodeResourcesFit'\nargs.ignored = ['cpu']\n";
+                plugin = 'NodeResourcesFit'\nargs.ignored_groups = ['example.com']\n";
     let profiles = Profiles::parse(file, &Registry::built_in()).unwrap();
-    let profile = profiles.get("p").unwrap().bind(&Kinds::standard()).unwrap();
-    let names: Vec<&str> = profile.filters().map(|filter| filter.name()).collect();
-    let kube = Profile::kube(&Kinds::standard());
-    let usual: Vec<&str> = kube.filters().map(|filter| filter.name()).collect();
-    assert_eq!(names[..usual.len()], usual, "it has the place of the other");
-    assert_eq!(names[usual.len()..], ["resources_fit"], "what it ignores the cell judges");
+    let names = |profile: &Profile| -> Vec<&str> {
+        profile.filters().map(|filter| filter.name()).collect()
+    };
+    let bound = |kinds: &Kinds| profiles.get("p").unwrap().bind(kinds).unwrap();
+    let usual = names(&Profile::kube(&Kinds::standard()));
+    assert_eq!(names(&bound(&Kinds::standard())), usual, "it has the place of the other");
+
+    let mut kinds: Vec<ResourceKind> =
+        Kinds::standard().iter().map(|(_, kind)| kind.clone()).collect();
+    let name = "example.com/fpga".to_owned();
+    kinds.push(ResourceKind { name, unit: Unit::Count, compressible: false });
+    let ignoring = names(&bound(&Kinds::new(kinds).unwrap()));
+    assert_eq!(ignoring[..usual.len()], usual);
+    assert_eq!(ignoring[usual.len()..], ["resources_fit"], "what it ignores the cell judges");
 }
 
 #[test]

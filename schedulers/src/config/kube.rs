@@ -82,12 +82,35 @@ pub(super) fn scores() -> [Plugin; 7] {
 #[serde(deny_unknown_fields, expecting = "a table")]
 #[schemars(rename = "ignored")]
 struct Ignored {
-    /// Kinds that are not looked at; a cell may be without them.
-    #[serde(default)]
+    /// Kinds that are not looked at, each with a `/` in its name; a cell may be without them.
+    #[serde(default, deserialize_with = "with_slash")]
     ignored: Vec<String>,
     /// The same for all kinds with this before the `/` in their names.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "without_slash")]
     ignored_groups: Vec<String>,
+}
+
+/// Reads names of kinds that a filter can ignore: others it would look at all the same.
+fn with_slash<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<String>, D::Error> {
+    let names: Vec<String> = Vec::deserialize(from)?;
+    match names.iter().find(|name| !name.contains('/')) {
+        Some(name) => Err(D::Error::custom(format!(
+            "holds {name:?}: only kinds with a / in their names, such as example.com/fpga, can be \
+             ignored"
+        ))),
+        None => Ok(names),
+    }
+}
+
+/// Reads what stands before the `/` in names of kinds.
+fn without_slash<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<String>, D::Error> {
+    let groups: Vec<String> = Vec::deserialize(from)?;
+    match groups.iter().find(|group| group.contains('/')) {
+        Some(group) => Err(D::Error::custom(format!(
+            "holds {group:?}: a group is what stands before the /, such as example.com"
+        ))),
+        None => Ok(groups),
+    }
 }
 
 /// How full machines are best.
