@@ -72,4 +72,6 @@ pub use judge::MachineStatus;
 pub use rules::{RuleFamily, SpreadWish};
 pub use sets::SetId;
 pub use shared::SharedCell;
-pub use view::{BLOCK, Block, Draw, FEW, GroupRef, ImageHolder, LeftShare, PlacedTask, View};
+pub use view::{
+    BLOCK, Block, Draw, FEW, GroupRef, ImageHolder, LeftShare, PlacedTask, Tally, View,
+};

@@ -41,30 +41,44 @@
 //!
 //! The library reads no clock and no chance: time comes in with [`Scheduler::step`], the seed with
 //! [`Settings`]. In reading order: [`plugin`], [`plugins`], [`profile`], [`search`], [`place`],
-//! [`queue`], [`scheduler`], [`pool`], [`explain`](mod@explain).
+//! [`events`], [`refusals`], [`queue`], [`points`], [`waiting`], [`scheduler`], [`pool`],
+//! [`explain`](mod@explain).
 
+mod chain;
 mod crowding;
+pub mod events;
 pub mod explain;
 pub mod place;
 pub mod plugin;
 pub mod plugins;
+pub mod points;
 pub mod pool;
 pub mod profile;
 pub mod queue;
+pub mod refusals;
 pub mod scheduler;
 pub mod search;
+mod sleepers;
 mod turns;
+pub mod waiting;
 
+pub use events::Events;
 pub use explain::{Explanation, explain};
 pub use place::{Placement, Placer};
 pub use plugin::{
     Filter, MachineFilter, MachineRef, MachineScore, PerMachine, Reads, SCORE_MAX, Score, Tasks,
 };
+pub use points::{
+    Admit, Claimed, Lack, MadeRoom, Order, PERMIT_WAIT_MAX, Permission, Permit, PostBind,
+    PostFilter, PreBind, Queued, Refusal, Reserve,
+};
 pub use pool::{Clock, Pool, Worker};
 pub use profile::Profile;
-pub use queue::{Nanos, Queue};
+pub use queue::{Nanos, Patience, Queue};
+pub use refusals::News;
 pub use scheduler::{Observer, Scheduler, Settings, Step, Unobserved};
 pub use search::{Home, Search};
+pub use waiting::{Waiting, WaitingTask};
 
 /// The examples of the README and of the page about plugins, compiled and run.
 #[cfg(doctest)]

@@ -1,5 +1,6 @@
 //! Which plugins a scheduler asks, and how much each score counts.
 
+use crate::chain::Chain;
 use crate::plugin::{Filter, Reads, Score, Tasks};
 use crate::plugins::{
     AvoidMarked, Balanced, LeastAllocated, MachineAffinity, MostAllocated, PackedCards,
@@ -16,13 +17,19 @@ use smallvec::SmallVec;
 pub struct Profile {
     filters: Vec<Box<dyn Filter>>,
     scores: Vec<(Box<dyn Score>, i32)>,
+    /// The plugins around the decision.
+    pub(crate) chain: Chain,
 }
 
 impl std::fmt::Debug for Profile {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let filters: Vec<_> = self.filters.iter().map(|filter| filter.name()).collect();
         let scores: Vec<_> = self.scores.iter().map(|(score, w)| (score.name(), w)).collect();
-        f.debug_struct("Profile").field("filters", &filters).field("scores", &scores).finish()
+        f.debug_struct("Profile")
+            .field("filters", &filters)
+            .field("scores", &scores)
+            .field("points", &self.chain.names())
+            .finish()
     }
 }
 
@@ -39,6 +46,7 @@ impl Profile {
                 Box::new(TaskRules),
             ],
             scores: Vec::new(),
+            chain: Chain::default(),
         }
     }
 
