@@ -26,7 +26,7 @@ use crate::points::Order;
 use crate::refusals::Refusers;
 use crate::sleepers::Sleepers;
 use crate::turns::Turns;
-use entry::{Entry, TaskMark, TaskNote, Totals, Turn};
+use entry::{Entry, Refused, TaskMark, TaskNote, Totals, Turn};
 use foldhash::fast::FixedState;
 use omega_cellstate::TaskDelta;
 use omega_core::{Job, JobId, TaskId, TaskState};
@@ -58,6 +58,8 @@ pub enum Verdict {
 #[derive(Debug)]
 pub struct Queue {
     jobs: HashMap<JobId, Entry, FixedState>,
+    /// Of those that cool or sleep.
+    refused: HashMap<JobId, Refused, FixedState>,
     order: Option<Arc<dyn Order>>,
     patience: Patience,
     active: Turns,
@@ -80,6 +82,7 @@ impl Queue {
     pub fn new(patience: Patience, order: Option<Arc<dyn Order>>) -> Queue {
         Queue {
             jobs: HashMap::default(),
+            refused: HashMap::default(),
             active: Turns::new(order.clone()),
             order,
             patience,
@@ -118,24 +121,25 @@ impl Queue {
     /// How many tasks belong to jobs that were refused, those that are held left out.
     #[must_use]
     pub fn unplaceable_tasks(&self) -> usize {
-        self.refused_ids().map(|id| self.jobs[&id].waiting - self.jobs[&id].held).sum()
+        self.refused_ids().map(|id| (self.jobs[&id].waiting - self.jobs[&id].held) as usize).sum()
     }
 
     /// Whether every job that was refused has been tried since the last news for it. If not, it
     /// is tried once its wait is over, even if nothing changes any more.
     #[must_use]
     pub fn is_settled(&self) -> bool {
-        let tried = |entry: &Entry| match entry.turn {
-            Turn::Cooling(_, news) => !self.is_woken(entry.refusers, news),
+        let tried = |id| match self.jobs[id].turn {
+            Turn::Cooling(_, news) => !self.is_woken(self.refusers(*id), news),
             _ => true,
         };
-        self.only_unplaceable() && self.cooling.iter().all(|(_, id)| tried(&self.jobs[id]))
+        self.only_unplaceable() && self.cooling.iter().all(|(_, id)| tried(id))
     }
 
     /// Jobs that a plugin does not let in, ascending by id.
     #[must_use]
     pub fn gated(&self) -> Vec<JobId> {
-        let mut ids: Vec<_> = self.refused_ids().filter(|id| self.jobs[id].gated).collect();
+        let gated = self.refused.iter().filter(|(_, refused)| refused.gated);
+        let mut ids: Vec<_> = gated.map(|(id, _)| *id).collect();
         ids.sort_unstable();
         ids
     }
@@ -143,7 +147,7 @@ impl Queue {
     /// Whether some job waits for events.
     #[must_use]
     pub fn anyone_listens(&self) -> bool {
-        self.refused_ids().next().is_some()
+        !(self.cooling.is_empty() && self.sleeping.is_empty())
     }
 
     /// Jobs that cool or sleep, in no order.
@@ -155,7 +159,7 @@ impl Queue {
     #[must_use]
     pub fn waiting(&self) -> Vec<(JobId, usize)> {
         let waiting = self.jobs.iter().filter(|(_, entry)| entry.waiting > 0);
-        let mut jobs: Vec<_> = waiting.map(|(id, entry)| (*id, entry.waiting)).collect();
+        let mut jobs: Vec<_> = waiting.map(|(id, e)| (*id, e.waiting as usize)).collect();
         jobs.sort_unstable();
         jobs
     }
@@ -163,7 +167,8 @@ impl Queue {
     /// Jobs that were refused, with how many of their tasks are pending, ascending by id.
     #[must_use]
     pub fn unplaceable(&self) -> Vec<(JobId, usize)> {
-        let mut jobs: Vec<_> = self.refused_ids().map(|id| (id, self.jobs[&id].waiting)).collect();
+        let mut jobs: Vec<_> =
+            self.refused_ids().map(|id| (id, self.jobs[&id].waiting as usize)).collect();
         jobs.sort_unstable();
         jobs
     }
@@ -194,7 +199,7 @@ impl Queue {
             return;
         }
         let entry = Entry::new(job);
-        self.totals.pending += entry.waiting;
+        self.totals.pending += entry.waiting as usize;
         self.jobs.insert(id, entry);
         self.wake(id);
     }
@@ -202,7 +207,7 @@ impl Queue {
     /// Gives a job with tasks to try its turn, unless it has one or waits after a conflict.
     pub fn wake(&mut self, id: JobId) {
         let Some(entry) = self.jobs.get(&id).filter(|entry| entry.may_be_tried()) else { return };
-        if matches!(entry.turn, Turn::None | Turn::Cooling(..) | Turn::Sleeping(..)) {
+        if entry.turn == Turn::None || entry.turn.is_of_refused() {
             self.set_turn(id, Turn::Active);
         }
     }
@@ -211,8 +216,8 @@ impl Queue {
     pub fn remove_job(&mut self, id: JobId) {
         self.set_turn(id, Turn::None);
         if let Some(entry) = self.jobs.remove(&id) {
-            self.totals.pending -= entry.waiting;
-            self.totals.held -= entry.held;
+            self.totals.pending -= entry.waiting as usize;
+            self.totals.held -= entry.held as usize;
         }
     }
 
@@ -266,11 +271,11 @@ impl Queue {
             self.set_turn(id, Turn::Active);
         }
         while let Some((until, id)) = self.cooling.first().copied().filter(|c| c.0 <= now) {
-            let entry = &self.jobs[&id];
-            let turn = match entry.turn {
-                Turn::Cooling(_, news) if !self.is_woken(entry.refusers, news) => {
+            let by = self.refusers(id);
+            let turn = match self.jobs[&id].turn {
+                Turn::Cooling(_, news) if !self.is_woken(by, news) => {
                     let until = until.saturating_add(self.patience.sleep_max);
-                    Turn::Sleeping(until, entry.refusers.events())
+                    Turn::Sleeping(until, by.events())
                 }
                 _ => Turn::Active,
             };
@@ -280,6 +285,11 @@ impl Queue {
             self.set_turn(id, Turn::Active);
         }
         self.active.first()
+    }
+
+    /// Who refused a job that cools or sleeps.
+    fn refusers(&self, id: JobId) -> Refusers {
+        self.refused.get(&id).copied().unwrap_or_default().by
     }
 
     /// Whether something has happened since a count of news that may help whom these refused. Time
@@ -305,7 +315,7 @@ impl Queue {
         }
         self.heard.note(events);
         let listening = self.sleeping.listening(events).into_iter();
-        listening.map(|id| (id, self.jobs[&id].refusers)).collect()
+        listening.map(|id| (id, self.refusers(id))).collect()
     }
 
     /// Notes that what happened does not help a sleeping job. It is asked no more than it would be
@@ -321,8 +331,7 @@ impl Queue {
     /// Notes that a plugin does not let a job in until one of these events.
     pub fn gate(&mut self, id: JobId, until: Events, now: Nanos) {
         let Some(entry) = self.jobs.get_mut(&id) else { return };
-        entry.refusers = Refusers::waiting_for(until);
-        entry.gated = true;
+        self.refused.insert(id, Refused { by: Refusers::waiting_for(until), gated: true });
         // It cost no search, so it needs no backoff, unless nothing else keeps it from asking.
         let turn = match until.meets(Events::TIME) {
             true => {
@@ -400,10 +409,9 @@ impl Queue {
     /// anyway.
     pub fn refuse(&mut self, id: JobId, by: Refusers, now: Nanos) {
         let Some(entry) = self.jobs.get_mut(&id) else { return };
-        let asleep = matches!(entry.turn, Turn::Cooling(..) | Turn::Sleeping(..));
-        if asleep || entry.turn == Turn::None {
+        if entry.turn == Turn::None || entry.turn.is_of_refused() {
             // What the others of its tasks sleep for wakes it, too.
-            let by = if asleep { by.and(entry.refusers) } else { by };
+            let by = by.and(self.refusers(id));
             self.end(id, Verdict::Refused { by, news: self.heard.now() }, now);
         }
     }
@@ -427,9 +435,6 @@ impl Queue {
 
     /// Notes that a job's tasks go into a transaction: it has no turn until [`Queue::end`].
     pub fn begin(&mut self, id: JobId) {
-        if let Some(entry) = self.jobs.get_mut(&id) {
-            entry.gated = false;
-        }
         self.set_turn(id, Turn::Deciding);
     }
 
@@ -438,6 +443,7 @@ impl Queue {
     pub fn end(&mut self, id: JobId, verdict: Verdict, now: Nanos) -> bool {
         let Some(entry) = self.jobs.get_mut(&id) else { return false };
         let again = match verdict {
+            _ if !entry.may_be_tried() => Turn::None,
             Verdict::More => Turn::Active,
             Verdict::Conflict => {
                 entry.failures += 1;
@@ -449,13 +455,12 @@ impl Queue {
             }
             Verdict::Refused { by, news } => {
                 entry.failures += 1;
-                entry.refusers = by;
+                self.refused.insert(id, Refused { by, gated: false });
                 let wait = self.patience.backoff(entry.failures - 1);
                 Turn::Cooling(now.saturating_add(wait), news)
             }
         };
         let pending = entry.waiting > 0;
-        let again = if entry.may_be_tried() { again } else { Turn::None };
         self.set_turn(id, again);
         pending
     }
@@ -483,6 +488,9 @@ impl Queue {
     }
 
     fn set_turn(&mut self, id: JobId, turn: Turn) {
+        if !self.refused.is_empty() && !turn.is_of_refused() {
+            self.refused.remove(&id);
+        }
         let Some(entry) = self.jobs.get_mut(&id) else { return };
         match std::mem::replace(&mut entry.turn, turn) {
             Turn::None | Turn::Deciding => {}

@@ -320,7 +320,10 @@ impl Scheduler {
 
     /// Adds to a job's part of the open transaction.
     fn note_decided(&mut self, decided: Decided) {
-        let Some(part) = self.decided.iter_mut().find(|part| part.job == decided.job) else {
+        // A job has one turn in a transaction, and beside it at most claims that have waited.
+        let same = |part: &&mut Decided| part.job == decided.job;
+        let part = if self.resumed { self.decided.iter_mut().find(same) } else { None };
+        let Some(part) = part else {
             self.decided.push(decided);
             return;
         };
@@ -372,7 +375,9 @@ impl Scheduler {
             placed += self.placer.place(&mut self.view, how, left, &mut self.rng);
             let Some(task) = tasks.get(placed) else { return placed };
             // What comes after it still needs its place in the transaction.
-            if !self.make_room((*task, job.1), group, tasks.len() - placed) {
+            if self.profile.chain.post_filter.is_empty()
+                || !self.make_room((*task, job.1), group, tasks.len() - placed)
+            {
                 return placed;
             }
             placed += 1;
@@ -380,15 +385,13 @@ impl Scheduler {
     }
 
     /// Asks the plugins for room for a task, and claims it. `left` tasks are still to be placed.
+    #[inline(never)]
     fn make_room(
         &mut self,
         (task, job): (TaskId, &Arc<Job>),
         group: GroupRef,
         left: usize,
     ) -> bool {
-        if self.profile.chain.post_filter.is_empty() {
-            return false;
-        }
         let mut plugins = std::mem::take(&mut self.profile.chain.post_filter);
         let lack = Lack { task, group, job, profile: &self.profile };
         let view = &mut self.view;

@@ -40,6 +40,11 @@ impl Sleepers {
         listening.flat_map(|(_, jobs)| jobs).copied().collect()
     }
 
+    /// Whether there is none.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.by_time.is_empty()
+    }
+
     /// A job whose time has come.
     pub(crate) fn due(&self, now: Nanos) -> Option<JobId> {
         self.by_time.first().filter(|(until, _)| *until <= now).map(|(_, id)| *id)

@@ -159,6 +159,9 @@ impl View {
     /// Gives every unanswered claim back to the columns (`sign` 1), or takes it off (-1); with it
     /// go the tasks that it evicts.
     pub(super) fn each_unanswered(&mut self, sign: i64) {
+        if self.open.is_empty() && self.in_flight.is_empty() && self.held.is_empty() {
+            return;
+        }
         if sign < 0 && !self.evictions.is_empty() {
             self.lift_victims();
         }

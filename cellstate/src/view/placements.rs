@@ -139,6 +139,12 @@ impl View {
         self
     }
 
+    /// Whether it keeps which tasks run where.
+    #[must_use]
+    pub fn keeps_placements(&self) -> bool {
+        self.placements.is_some()
+    }
+
     /// The tasks on the machine in a row, the most important first: of higher precedence, then the
     /// older. Empty if the view does not keep them.
     #[must_use]

@@ -48,6 +48,13 @@ pub(super) enum Turn {
     Sleeping(Nanos, Events),
 }
 
+impl Turn {
+    /// Whether a job that stands so was refused, and waits for what may change that.
+    pub(super) fn is_of_refused(self) -> bool {
+        matches!(self, Turn::Cooling(..) | Turn::Sleeping(..))
+    }
+}
+
 /// How many tasks all jobs have.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Totals {
@@ -55,7 +62,8 @@ pub(super) struct Totals {
     pub(super) held: usize,
 }
 
-/// A job that the queue knows.
+/// A job that the queue knows. There may be very many, so what only refused ones need is kept
+/// elsewhere, and counts are short.
 #[derive(Debug)]
 pub(super) struct Entry {
     /// What it is.
@@ -64,13 +72,18 @@ pub(super) struct Entry {
     pub(super) tasks: SmallVec<[TaskNote; 4]>,
     /// By group: pending tasks, the next one last. May hold tasks that are no longer pending.
     pub(super) pending: SmallVec<[SmallVec<[u32; 4]>; 1]>,
-    pub(super) waiting: usize,
+    pub(super) waiting: u32,
     /// How many of those are held.
-    pub(super) held: usize,
+    pub(super) held: u32,
     pub(super) turn: Turn,
     pub(super) failures: u32,
-    /// Who refused it last.
-    pub(super) refusers: Refusers,
+}
+
+/// Why a job cools or sleeps.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Refused {
+    pub(super) by: Refusers,
+    /// Whether a plugin did not let it in.
     pub(super) gated: bool,
 }
 
@@ -87,14 +100,12 @@ impl Entry {
         }
         Entry {
             job,
-            waiting: tasks.len(),
+            waiting: tasks.len() as u32,
             tasks,
             pending,
             held: 0,
             turn: Turn::None,
             failures: 0,
-            refusers: Refusers::default(),
-            gated: false,
         }
     }
 
@@ -126,7 +137,7 @@ impl Entry {
             (&mut self.waiting, &mut totals.pending, was.0, is.0),
             (&mut self.held, &mut totals.held, was.1, is.1),
         ] {
-            *count = *count + usize::from(is) - usize::from(was);
+            *count = *count + u32::from(is) - u32::from(was);
             *total = *total + usize::from(is) - usize::from(was);
         }
     }

@@ -52,9 +52,10 @@ impl Scheduler {
             self.stale.sort_unstable();
             self.queue.clear();
         }
-        let settings = &self.settings;
-        let is_own =
-            |id: JobId, job: &Job| job.scheduler == settings.takes && settings.share.includes(id);
+        let (settings, hears_of_all) = (&self.settings, self.view.keeps_placements());
+        let is_own = |id: JobId, job: &Job| {
+            !hears_of_all || job.scheduler == settings.takes && settings.share.includes(id)
+        };
         for change in &delta.jobs {
             if self.queue.job(change.id).is_some() {
                 self.stale.push(change.id);

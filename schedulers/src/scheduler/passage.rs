@@ -90,6 +90,7 @@ impl Way {
 
 impl Scheduler {
     /// Asks the plugins about the open claims from `first` on, which a job has just made.
+    #[inline(never)]
     pub(super) fn pass(
         &mut self,
         decided: &mut Decided,
@@ -231,9 +232,13 @@ impl Scheduler {
     /// Lets those claims go on that were allowed, and gives back those that were refused or whose
     /// time is over.
     pub(super) fn let_go(&mut self, now: Nanos, observer: &mut impl Observer) {
-        if self.parts.is_empty() || !self.waiting.any_answer(now) {
-            return;
+        if !self.parts.is_empty() && self.waiting.any_answer(now) {
+            self.let_go_all(now, observer);
         }
+    }
+
+    #[cold]
+    fn let_go_all(&mut self, now: Nanos, observer: &mut impl Observer) {
         for part in std::mem::take(&mut self.parts) {
             let rest = self.let_go_of(part, now, observer);
             self.parts.extend(rest);
@@ -296,6 +301,13 @@ impl Scheduler {
     /// After a sync: gives back claims that wait for a machine that went, or for a task that is no
     /// longer pending.
     pub(super) fn drop_lost(&mut self, now: Nanos, observer: &mut impl Observer) {
+        if !self.parts.is_empty() {
+            self.drop_lost_of_parts(now, observer);
+        }
+    }
+
+    #[cold]
+    fn drop_lost_of_parts(&mut self, now: Nanos, observer: &mut impl Observer) {
         for mut part in std::mem::take(&mut self.parts) {
             let mut lost = Vec::new();
             part.claims.retain(|claim| {
@@ -324,9 +336,13 @@ impl Scheduler {
 
     /// Tells the plugins what became of the claims of a transaction.
     pub(super) fn follow(&mut self, txn: &Transaction, taken: impl Fn(usize) -> bool) {
-        if !self.profile.chain.follows() {
-            return;
+        if self.profile.chain.follows() {
+            self.follow_claims(txn, taken);
         }
+    }
+
+    #[inline(never)]
+    fn follow_claims(&mut self, txn: &Transaction, taken: impl Fn(usize) -> bool) {
         for (index, claim) in txn.claims.iter().enumerate() {
             let Some(spec) = self.queue.job(claim.task.job) else { continue };
             let Some(group) = self.queue.group_of(claim.task) else { continue };
