@@ -7,6 +7,7 @@
 //! - `traps.rs`: what wants more than a script.
 //! - `placement.rs`: what schedulers propose, compared with doing it the long way.
 //! - `scheduler.rs`, `scheduler_wakes.rs`, `scheduler_faults.rs`: the loop, step by step.
+//! - `points.rs`: plugins that refuse, wait and fail at each point around a decision.
 //! - `pool.rs`, `examples.rs`: the loop on threads; the examples of `omega-schedulers`.
 //! - `threads.rs`: schedulers on threads.
 //! - `codec.rs`, `journal.rs`, `rot.rs`: commands as bytes, a history in a file, and what becomes
@@ -24,6 +25,8 @@ mod lifted;
 mod placement;
 mod placement_plugins;
 mod placement_world;
+mod points;
+mod points_kit;
 mod pool;
 mod rot;
 mod scheduler;
