@@ -18,11 +18,13 @@ pub(crate) struct Chain {
 
 impl Chain {
     /// Whether some plugin stands between a decision and its commit.
+    #[inline]
     pub(crate) fn guards(&self) -> bool {
         !(self.reserve.is_empty() && self.permit.is_empty() && self.pre_bind.is_empty())
     }
 
     /// Whether some plugin is told what became of a claim.
+    #[inline]
     pub(crate) fn follows(&self) -> bool {
         !(self.reserve.is_empty() && self.post_bind.is_empty())
     }

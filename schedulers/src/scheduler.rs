@@ -31,7 +31,7 @@ use crate::search::tasks;
 use crate::waiting::Waiting;
 use omega_cellstate::{CellHandle, GroupRef, HandleError, Interest, View};
 use omega_core::limits::TRANSACTION_ITEMS_MAX;
-use omega_core::{Commit, Job, JobId, Reason, TaskId, Transaction, Version};
+use omega_core::{Commit, Job, JobId, Reason, TaskId, Transaction, TransactionId, Version};
 use passage::Part;
 use rand::SeedableRng;
 use rand_pcg::Pcg64;
@@ -193,6 +193,12 @@ impl Scheduler {
     #[must_use]
     pub fn queue(&self) -> &Queue {
         &self.queue
+    }
+
+    /// The transaction whose outcome is unknown, if there is one: it is sent again first.
+    #[must_use]
+    pub fn unanswered(&self) -> Option<TransactionId> {
+        self.unknown.as_ref().map(|txn| txn.id)
     }
 
     /// A handle to the tasks that wait for a permit, for any thread.

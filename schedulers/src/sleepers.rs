@@ -41,11 +41,13 @@ impl Sleepers {
     }
 
     /// Whether there is none.
+    #[inline]
     pub(crate) fn is_empty(&self) -> bool {
         self.by_time.is_empty()
     }
 
     /// A job whose time has come.
+    #[inline]
     pub(crate) fn due(&self, now: Nanos) -> Option<JobId> {
         self.by_time.first().filter(|(until, _)| *until <= now).map(|(_, id)| *id)
     }

@@ -30,6 +30,7 @@ impl Turns {
     }
 
     /// How many jobs there are.
+    #[inline]
     pub(crate) fn len(&self) -> usize {
         match self {
             Turns::Lines(lines) => lines.jobs,
@@ -38,11 +39,13 @@ impl Turns {
     }
 
     /// Whether there are none.
+    #[inline]
     pub(crate) fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
     /// The job whose turn it is.
+    #[inline]
     pub(crate) fn first(&self) -> Option<JobId> {
         match self {
             Turns::Lines(lines) => lines.first(),
@@ -51,6 +54,7 @@ impl Turns {
     }
 
     /// Adds a job that is not there.
+    #[inline]
     pub(crate) fn insert(&mut self, job: &Arc<Job>, id: JobId) {
         match self {
             Turns::Lines(lines) => lines.insert(job.precedence, id),
@@ -59,6 +63,7 @@ impl Turns {
     }
 
     /// Takes a job out, if it is there. It must be the job that was added.
+    #[inline]
     pub(crate) fn remove(&mut self, job: &Arc<Job>, id: JobId) {
         match self {
             Turns::Lines(lines) => lines.remove(job.precedence, id),

@@ -7,7 +7,9 @@
 //! - `traps.rs`: what wants more than a script.
 //! - `placement.rs`: what schedulers propose, compared with doing it the long way.
 //! - `scheduler.rs`, `scheduler_wakes.rs`, `scheduler_faults.rs`: the loop, step by step.
-//! - `points.rs`: plugins that refuse, wait and fail at each point around a decision.
+//! - `points.rs`, `points_random.rs`: plugins that refuse, wait and fail at each point around a
+//!   decision.
+//! - `wakes.rs`: waking only whom an event may help places what waking everybody would.
 //! - `pool.rs`, `examples.rs`: the loop on threads; the examples of `omega-schedulers`.
 //! - `threads.rs`: schedulers on threads.
 //! - `codec.rs`, `journal.rs`, `rot.rs`: commands as bytes, a history in a file, and what becomes
@@ -27,6 +29,7 @@ mod placement_plugins;
 mod placement_world;
 mod points;
 mod points_kit;
+mod points_random;
 mod pool;
 mod rot;
 mod scheduler;
@@ -38,4 +41,5 @@ mod threads;
 mod tidy;
 mod traps;
 mod views;
+mod wakes;
 mod wishes;

@@ -20,6 +20,7 @@ pub(super) enum TaskMark {
 }
 
 impl TaskMark {
+    #[inline]
     pub(super) fn is_pending(self) -> bool {
         matches!(self, TaskMark::Waiting | TaskMark::Taken | TaskMark::Held)
     }
@@ -50,6 +51,7 @@ pub(super) enum Turn {
 
 impl Turn {
     /// Whether a job that stands so was refused, and waits for what may change that.
+    #[inline]
     pub(super) fn is_of_refused(self) -> bool {
         matches!(self, Turn::Cooling(..) | Turn::Sleeping(..))
     }
@@ -110,6 +112,7 @@ impl Entry {
     }
 
     /// Lists a task to be taken next of its group.
+    #[inline]
     pub(super) fn list(&mut self, index: u32) {
         let group = usize::from(self.tasks[index as usize].group);
         if self.pending.len() <= group {
@@ -119,16 +122,19 @@ impl Entry {
     }
 
     /// Whether it has tasks to try.
+    #[inline]
     pub(super) fn may_be_tried(&self) -> bool {
         self.waiting > self.held
     }
 
     /// The mark of one of its tasks.
+    #[inline]
     pub(super) fn mark_of(&self, task: TaskId) -> Option<TaskMark> {
         self.tasks.get(task.index as usize).map(|note| note.mark)
     }
 
     /// Sets the mark of a task, and counts.
+    #[inline]
     pub(super) fn mark(&mut self, index: usize, mark: TaskMark, totals: &mut Totals) {
         let before = std::mem::replace(&mut self.tasks[index].mark, mark);
         let was = (before.is_pending(), before == TaskMark::Held);
