@@ -166,6 +166,23 @@ fn a_gang_waits_together() {
     stage.assert_clean(0);
 }
 
+/// The one that it waited for ends: the others go, or are too few and come again.
+#[test]
+fn a_gang_does_not_wait_for_one_that_is_gone() {
+    for min in [2, 3] {
+        let mut stage = Stage::new(cell(&[4]));
+        let mut gang = job("gang", 3, 1);
+        gang.gang_min = Some(min);
+        let id = submit(&stage.cell, gang);
+        stage.says.lines().permit.extend([Permission::Allow, Permission::Allow, wait(100 * LONG)]);
+        assert_eq!((stage.run(0), stage.waiting().list().len()), (0, 3));
+        let resize = Command::ResizeGroup { job: id, group: "main".into(), count: 2 };
+        stage.cell.apply(resize).unwrap();
+        assert_eq!(stage.run(0) + stage.run(LONG), 2);
+        stage.assert_clean(LONG);
+    }
+}
+
 #[test]
 fn a_claim_that_the_cell_refuses_is_unreserved() {
     let mut stage = Stage::new(cell(&[2]));

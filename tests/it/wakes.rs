@@ -5,7 +5,7 @@
 
 use crate::histories::seeds;
 use crate::placement_world::{random_group, random_machine, ruled_group};
-use crate::small::cell_that_remembers;
+use crate::small;
 use omega_cellstate::{Cell, SharedCell};
 use omega_core::{
     Amounts, Command, Job, JobId, KindId, Machine, Outcome, Precedence, TaskReport, TaskState,
@@ -94,6 +94,7 @@ impl History {
             job.gang_min = Some(1 + self.dice.below(job.task_count() as usize) as u32);
         }
         job.precedence = Precedence(self.dice.below(3) as i32);
+        job.scheduler = (*self.dice.pick(&["default", "default", "other"])).into();
         job
     }
 
@@ -175,12 +176,15 @@ fn scheduler(cell: &SharedCell, seed: u64, name: &str) -> Scheduler {
 fn nobody_sleeps_who_would_be_placed_if_everybody_were_woken() {
     let (mut ours, mut naive, mut all) = (Tries::default(), Tries::default(), 0);
     for seed in seeds(300) {
-        let cell = cell_that_remembers(if seed % 5 == 0 { 3 } else { 1000 }, &[]);
+        let cell = small::cell_that_remembers(if seed % 5 == 0 { 3 } else { 1000 }, &[]);
         let mut history = History::new(&cell, seed);
         let mut scheduler = self::scheduler(&cell, seed, "ours");
+        // It hears nothing of the tasks of another one, but for what they take and their rules.
+        let mut other = small::scheduler(&cell, "other");
         let mut now = 0;
         for round in 1..40 {
             (0..=history.dice.below(3)).for_each(|_| history.step());
+            small::run(&mut other, &cell, round * small::LONG);
             // A look may be news for those that failed just before it.
             for quiet in 0.. {
                 now += 10;

@@ -73,10 +73,11 @@ struct Way {
 }
 
 impl Way {
-    /// Refuses all that is left, for the same reason as what was refused first.
+    /// Refuses all that is left, until whatever may help what was refused first. If nothing was,
+    /// others of the gang were lost, and it is tried again soon.
     fn refuse_rest(&mut self) {
-        let Some((_, (refusal, _))) = self.refused.first() else { return };
-        let no = (*refusal, GANG);
+        let first = self.refused.first().map(|(_, (refusal, _))| *refusal);
+        let no = (first.unwrap_or(Refusal(Events::TIME)), GANG);
         let held = self.held.drain(..).map(|(claim, _)| claim);
         self.refused.extend(self.on.drain(..).chain(held).map(|claim| (claim, no)));
     }
@@ -134,8 +135,9 @@ impl Scheduler {
 
     fn refuse_small_gang(&self, way: &mut Way, spec: &Job) {
         let left = way.on.len() + way.held.len();
-        let Some((claim, _)) = way.refused.first() else { return };
-        if spec.gang_min.is_some() && !self.queue.gang_suffices(claim.task.job, left) {
+        let some = way.on.first().or(way.held.first().map(|(claim, _)| claim));
+        let Some(job) = some.map(|claim| claim.task.job) else { return };
+        if spec.gang_min.is_some() && !self.queue.gang_suffices(job, left) {
             way.refuse_rest();
         }
     }
@@ -325,6 +327,8 @@ impl Scheduler {
                 self.give_back(&part.spec, &lost, observer);
                 self.hear_of_own(lost.iter().map(|(claim, _)| claim.machine.slot), now);
                 self.queue.wake(part.job);
+                // The others of a gang may now be all that it waited for.
+                self.waiting.look_again();
             }
             if !part.claims.is_empty() {
                 self.parts.push(part);
