@@ -51,6 +51,8 @@ pub(crate) enum Change {
     Task(TaskId, OwnerId),
     Tracker(TrackerId),
     Count(TrackerId, Domain),
+    /// A tenant may claim more or less than before.
+    Quota,
 }
 
 /// A scheduler that may commit.
@@ -169,6 +171,7 @@ impl Cell {
         }
         let version = self.begin();
         self.tenants.set_limit(tenant, limit);
+        self.log.push(Change::Quota);
         Ok(Outcome::Done(version))
     }
 

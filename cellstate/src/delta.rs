@@ -117,6 +117,8 @@ pub struct Delta {
     pub(crate) trackers: Vec<(TrackerId, Option<TrackerKey>)>,
     /// Counters that changed.
     pub(crate) counts: Vec<(TrackerId, DomainName, Count)>,
+    /// Whether some tenant's quota changed.
+    pub quotas: bool,
     /// Jobs that came, changed or ended.
     pub jobs: Vec<JobDelta>,
     /// Tasks whose state changed, and all of a job that was ever resized. A task of a new job that
@@ -146,6 +148,7 @@ impl Delta {
         self.loads.clear();
         self.trackers.clear();
         self.counts.clear();
+        self.quotas = false;
         self.jobs.clear();
         self.tasks.clear();
     }
@@ -200,6 +203,7 @@ impl Cell {
                         delta.counts.push((id, name, count));
                     }
                 }
+                Change::Quota => delta.quotas = true,
                 Change::Job(id, owner) if wants.includes(owner, id) => self.write_job(id, delta),
                 Change::Task(id, owner) if wants.includes(owner, id.job) => {
                     if let Some((_, task)) = self.jobs.task(id) {

@@ -41,40 +41,53 @@
 //!
 //! The library reads no clock and no chance: time comes in with [`Scheduler::step`], the seed with
 //! [`Settings`]. In reading order: [`plugin`], [`relative`], [`plugins`], [`profile`], [`search`],
-//! [`place`], [`preemption`], [`queue`], [`scheduler`], [`pool`], [`appraise`](mod@appraise),
-//! [`explain`](mod@explain), [`config`].
+//! [`place`], [`preemption`], [`events`], [`refusals`], [`queue`], [`points`], [`waiting`],
+//! [`scheduler`], [`pool`], [`appraise`](mod@appraise), [`explain`](mod@explain), [`config`].
 
 pub mod appraise;
+mod chain;
 pub mod config;
 mod crowding;
+pub mod events;
 pub mod explain;
 pub mod place;
 pub mod plugin;
 pub mod plugins;
+pub mod points;
 pub mod pool;
 pub mod preemption;
 pub mod profile;
 pub mod queue;
 mod rank;
+pub mod refusals;
 pub mod relative;
 mod reuse;
 pub mod scheduler;
 pub mod search;
+mod sleepers;
 mod turns;
+pub mod waiting;
 
 pub use appraise::{Appraisal, Refusal, ScoreAccount, ScoreColumns, appraise};
+pub use events::Events;
 pub use explain::{Diagnosis, Explanation, diagnose, explain};
 pub use place::{Placement, Placer};
 pub use plugin::{
     Filter, Judged, MachineFilter, MachineRef, MachineScore, PerMachine, Reads, SCORE_MAX, Score,
     Tasks,
 };
+pub use points::{
+    Admit, Claimed, Lack, MadeRoom, Order, PERMIT_WAIT_MAX, Permission, Permit, PostBind,
+    PostFilter, PreBind, Queued, Refused, Reserve,
+};
 pub use pool::{Clock, Pool, Worker};
 pub use profile::Profile;
-pub use queue::{Nanos, Queue};
+pub use queue::{Nanos, Patience, Queue};
+pub use refusals::News;
 pub use relative::{Feasible, Ranking, RelativeScore, Stance};
 pub use scheduler::{Observer, Scheduler, Settings, Step, Unobserved};
 pub use search::{Home, Search};
+pub use waiting::{Waiting, WaitingTask};
 
 /// The examples of the README and of the page about plugins, compiled and run.
 #[cfg(doctest)]

@@ -5,6 +5,8 @@
 //! per machine and not twenty. Whoever would rather write about one machine implements
 //! [`MachineFilter`] or [`MachineScore`] and wraps it in [`PerMachine`].
 
+use crate::events::Events;
+use crate::refusals::News;
 use omega_cellstate::{BLOCK, Block, Need, View};
 use omega_core::{Job, KindId, Machine, MachineId, TaskGroup};
 use std::ops::BitOr;
@@ -120,6 +122,20 @@ pub trait Filter: Send + Sync {
     /// What its answer depends on.
     fn reads(&self) -> Reads;
 
+    /// What may change its mind about machines that it refused: only that wakes a job which found
+    /// none because of it. Called when a job found no machine. A filter that refuses machines for
+    /// having too much left adds [`Events::ROOM_TAKEN`].
+    fn wakes_on(&self) -> Events {
+        Events::of(self.reads())
+    }
+
+    /// Whether news, some of which it listens to, may help tasks that it refused. Called at most
+    /// once for a sleeping job and its backoff; a wrong `true` costs a search, a wrong `false`
+    /// leaves the job asleep until the next news. By default it looks at the machines that changed.
+    fn may_help(&self, tasks: &Tasks<'_>, news: &News<'_>) -> bool {
+        news.allows_some(self, tasks)
+    }
+
     /// Whether it has anything to say about these tasks. Called once per decision; `false` saves
     /// the calls for every block.
     fn applies(&self, _tasks: &Tasks<'_>) -> bool {
@@ -212,6 +228,12 @@ pub trait MachineFilter: Send + Sync {
 
     /// Whether the tasks may run on this machine.
     fn allows(&self, tasks: &Tasks<'_>, machine: MachineRef<'_>) -> bool;
+
+    /// What may change its mind about machines that it refused: see [`Filter::wakes_on`]. By
+    /// default any change of a machine.
+    fn wakes_on(&self) -> Events {
+        Events::of(all_of_the_machine()) | Events::ROOM_TAKEN
+    }
 }
 
 /// A score about one machine at a time. Wrap it in [`PerMachine`].
@@ -239,6 +261,10 @@ impl<T: MachineFilter> Filter for PerMachine<T> {
 
     fn reads(&self) -> Reads {
         all_of_the_machine()
+    }
+
+    fn wakes_on(&self) -> Events {
+        self.0.wakes_on()
     }
 
     fn filter(&self, tasks: &Tasks<'_>, block: Block<'_>, among: u64) -> u64 {

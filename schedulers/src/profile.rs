@@ -1,5 +1,6 @@
 //! Which plugins a scheduler asks, and how much each score counts.
 
+use crate::chain::Chain;
 use crate::plugin::{Filter, Judged, Reads, Score, Tasks};
 use crate::plugins::{
     AvoidMarked, Balanced, BalancedAllocation, FitArgs, ImageLocality, InterPodAffinity,
@@ -21,6 +22,8 @@ pub struct Profile {
     filters: Vec<Box<dyn Filter>>,
     scores: Vec<(Box<dyn Score>, i32)>,
     relative: Vec<(Box<dyn RelativeScore>, i32)>,
+    /// The plugins around the decision.
+    pub(crate) chain: Chain,
 }
 
 impl std::fmt::Debug for Profile {
@@ -29,7 +32,11 @@ impl std::fmt::Debug for Profile {
         let scores = self.scores.iter().map(|(score, w)| (score.name(), w));
         let relative = self.relative.iter().map(|(score, w)| (score.name(), w));
         let scores: Vec<_> = scores.chain(relative).collect();
-        f.debug_struct("Profile").field("filters", &filters).field("scores", &scores).finish()
+        f.debug_struct("Profile")
+            .field("filters", &filters)
+            .field("scores", &scores)
+            .field("points", &self.chain.names())
+            .finish()
     }
 }
 
@@ -70,7 +77,7 @@ impl Profile {
         let judged = judged.fold(Judged::NOTHING, |all, part| all | part);
         let missing = own_filters(judged).into_iter();
         filters.extend(missing.filter(|filter| !judged.includes(filter.judges())));
-        Profile { filters, scores: Vec::new(), relative: Vec::new() }
+        Profile { filters, scores: Vec::new(), relative: Vec::new(), chain: Chain::default() }
     }
 
     /// For services: spread over the machines, balanced, with all preferences.

@@ -5,80 +5,38 @@
 //!   new job ──▶ active ────────────────────────────────────▶ placed, or
 //!                 ▲  ▲                                        │
 //!                 │  └── time is up ── waiting ◀── conflict ──┤
-//!                 └─ news of room ──── parked ◀ cooling ◀ no room┘
+//!                 └─ an event ────── sleeping ◀ cooling ◀ refused
 //! ```
 //!
-//! Jobs of higher precedence go first, then older ones. What found no room waits until something
-//! changed that may have made some, and after each failure in vain a little longer, so that a job
-//! that cannot be placed costs less and less.
+//! Jobs of higher precedence go first, then older ones, unless the profile has an order of its own.
+//! A job that was refused, because it found no machine or by a plugin, sleeps until something
+//! happens that may change the mind of whoever refused it; and after each failure in vain a little
+//! longer, so that a job that cannot be placed costs less and less. A job that a plugin does not
+//! let in sleeps in the same way: it is *gated*. After a long while every sleeper is tried again,
+//! whatever its refusers listen to.
+//!
+//! Tasks may also be *held*: they have a claim on the view that waits for a permit. A job whose
+//! pending tasks are all held has no turn.
 
+mod entry;
+mod patience;
+
+use crate::events::{Events, Heard};
+use crate::points::Order;
+use crate::refusals::Refusers;
+use crate::sleepers::Sleepers;
 use crate::turns::Turns;
+use entry::{Entry, Refused, TaskMark, TaskNote, Totals, Turn};
 use foldhash::fast::FixedState;
 use omega_cellstate::TaskDelta;
 use omega_core::{Job, JobId, TaskId, TaskState};
-use smallvec::SmallVec;
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
+pub use patience::Patience;
+
 /// Nanoseconds since any fixed moment, from the caller.
 pub type Nanos = u64;
-
-/// The first wait after a failure, and what it grows to by doubling: a millisecond is some
-/// thousand decisions of others; a second is what a person waits gladly.
-const BACKOFF_MIN: Nanos = 1_000_000;
-const BACKOFF_MAX: Nanos = 1_000_000_000;
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum TaskMark {
-    Waiting,
-    /// In a transaction that was not answered yet. It still counts as waiting.
-    Taken,
-    Placed,
-    Ended,
-}
-
-impl TaskMark {
-    fn is_pending(self) -> bool {
-        matches!(self, TaskMark::Waiting | TaskMark::Taken)
-    }
-}
-
-/// A task, as far as the queue cares.
-#[derive(Clone, Copy, Debug)]
-struct TaskNote {
-    mark: TaskMark,
-    group: u16,
-}
-
-/// Where a job stands.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Turn {
-    /// It has no pending tasks.
-    None,
-    Active,
-    /// Some of its tasks are in a transaction.
-    Deciding,
-    /// Not before this time.
-    Waiting(Nanos),
-    /// It found no room when the count of news was this; not before this time.
-    Cooling(Nanos, u64),
-    /// It found no room, and there were no news since.
-    Parked,
-}
-
-/// A job that the queue knows.
-#[derive(Debug)]
-pub struct Entry {
-    /// What it is.
-    pub job: Arc<Job>,
-    /// By number. Most jobs have one group of few tasks: then nothing is allocated for them.
-    tasks: SmallVec<[TaskNote; 4]>,
-    /// By group: pending tasks, the next one last. May hold tasks that are no longer pending.
-    pending: SmallVec<[SmallVec<[u32; 4]>; 1]>,
-    waiting: usize,
-    turn: Turn,
-    failures: u32,
-}
 
 /// How a job's turn ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -87,41 +45,59 @@ pub enum Verdict {
     More,
     /// Claims were refused.
     Conflict,
-    /// There was no room, when the count of news was this.
-    NoRoom {
-        /// See [`Queue::next`].
+    /// Tasks of it found no machine, or a plugin refused them.
+    Refused {
+        /// What may change that.
+        by: Refusers,
+        /// The count of news when it was decided: see [`Queue::news`].
         news: u64,
     },
 }
 
-impl Entry {
-    /// Lists a task to be taken next of its group.
-    fn list(&mut self, index: u32) {
-        let group = usize::from(self.tasks[index as usize].group);
-        if self.pending.len() <= group {
-            self.pending.resize_with(group + 1, SmallVec::new);
-        }
-        self.pending[group].push(index);
-    }
-}
-
 /// The queue. See the head of the file.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Queue {
     jobs: HashMap<JobId, Entry, FixedState>,
+    /// Of those that cool or sleep.
+    refused: HashMap<JobId, Refused, FixedState>,
+    order: Option<Arc<dyn Order>>,
+    patience: Patience,
     active: Turns,
     waiting: BTreeSet<(Nanos, JobId)>,
     cooling: BTreeSet<(Nanos, JobId)>,
-    parked: BTreeSet<JobId>,
-    news: u64,
-    tasks: usize,
+    sleeping: Sleepers,
+    heard: Heard,
+    totals: Totals,
+}
+
+impl Default for Queue {
+    fn default() -> Queue {
+        Queue::new(Patience::default(), None)
+    }
 }
 
 impl Queue {
+    /// An empty queue, in the usual order or that of a plugin.
+    #[must_use]
+    pub fn new(patience: Patience, order: Option<Arc<dyn Order>>) -> Queue {
+        Queue {
+            jobs: HashMap::default(),
+            refused: HashMap::default(),
+            active: Turns::new(order.clone()),
+            order,
+            patience,
+            waiting: BTreeSet::new(),
+            cooling: BTreeSet::new(),
+            sleeping: Sleepers::default(),
+            heard: Heard::default(),
+            totals: Totals::default(),
+        }
+    }
+
     /// How many tasks are pending.
     #[must_use]
     pub fn pending_tasks(&self) -> usize {
-        self.tasks
+        self.totals.pending
     }
 
     /// How many jobs may be tried now.
@@ -130,41 +106,69 @@ impl Queue {
         self.active.len()
     }
 
-    /// Whether every pending task waits for room to come free.
+    /// How many of them have a claim that waits for a permit.
+    #[must_use]
+    pub fn held_tasks(&self) -> usize {
+        self.totals.held
+    }
+
+    /// Whether every pending task belongs to a job that was refused.
     #[must_use]
     pub fn only_unplaceable(&self) -> bool {
-        self.active.is_empty() && self.waiting.is_empty()
+        self.active.is_empty() && self.waiting.is_empty() && self.totals.held == 0
     }
 
-    /// How many tasks belong to jobs that found no room.
+    /// How many tasks belong to jobs that were refused, those that are held left out.
     #[must_use]
     pub fn unplaceable_tasks(&self) -> usize {
-        let ids = self.cooling.iter().map(|(_, id)| id).chain(&self.parked);
-        ids.map(|id| self.jobs[id].waiting).sum()
+        self.refused_ids().map(|id| (self.jobs[&id].waiting - self.jobs[&id].held) as usize).sum()
     }
 
-    /// Whether every job that found no room has been tried since the last news. If not, it
+    /// Whether every job that was refused has been tried since the last news for it. If not, it
     /// is tried once its wait is over, even if nothing changes any more.
     #[must_use]
     pub fn is_settled(&self) -> bool {
-        let tried = |turn| matches!(turn, Turn::Cooling(_, news) if news == self.news);
-        self.only_unplaceable() && self.cooling.iter().all(|(_, id)| tried(self.jobs[id].turn))
+        let tried = |id| match self.jobs[id].turn {
+            Turn::Cooling(_, news) => !self.is_woken(self.refusers(*id), news),
+            _ => true,
+        };
+        self.only_unplaceable() && self.cooling.iter().all(|(_, id)| tried(id))
+    }
+
+    /// Jobs that a plugin does not let in, ascending by id.
+    #[must_use]
+    pub fn gated(&self) -> Vec<JobId> {
+        let gated = self.refused.iter().filter(|(_, refused)| refused.gated);
+        let mut ids: Vec<_> = gated.map(|(id, _)| *id).collect();
+        ids.sort_unstable();
+        ids
+    }
+
+    /// Whether some job waits for events.
+    #[must_use]
+    pub fn anyone_listens(&self) -> bool {
+        !(self.cooling.is_empty() && self.sleeping.is_empty())
+    }
+
+    /// Jobs that cool or sleep, in no order.
+    fn refused_ids(&self) -> impl Iterator<Item = JobId> {
+        self.cooling.iter().map(|(_, id)| *id).chain(self.sleeping.ids())
     }
 
     /// All jobs with pending tasks, and how many, ascending by id.
     #[must_use]
     pub fn waiting(&self) -> Vec<(JobId, usize)> {
         let waiting = self.jobs.iter().filter(|(_, entry)| entry.waiting > 0);
-        let mut jobs: Vec<_> = waiting.map(|(id, entry)| (*id, entry.waiting)).collect();
+        let mut jobs: Vec<_> = waiting.map(|(id, e)| (*id, e.waiting as usize)).collect();
         jobs.sort_unstable();
         jobs
     }
 
-    /// Jobs that found no room, with how many of their tasks are pending, ascending by id.
+    /// Jobs that were refused, with how many of their tasks are pending, ascending by id.
     #[must_use]
     pub fn unplaceable(&self) -> Vec<(JobId, usize)> {
-        let ids = self.cooling.iter().map(|(_, id)| id).chain(&self.parked);
-        let mut jobs: Vec<_> = ids.map(|id| (*id, self.jobs[id].waiting)).collect();
+        let mut jobs: Vec<_> =
+            self.refused_ids().map(|id| (id, self.jobs[&id].waiting as usize)).collect();
         jobs.sort_unstable();
         jobs
     }
@@ -176,36 +180,34 @@ impl Queue {
 
     /// Forgets everything, before a full delta.
     pub fn clear(&mut self) {
-        *self = Queue::default();
+        *self = Queue::new(self.patience, self.order.take());
     }
 
     /// Adds a job whose tasks are all pending, or notes that a known one changed.
     pub fn add_job(&mut self, id: JobId, job: Arc<Job>) {
         if let Some(entry) = self.jobs.get_mut(&id) {
+            // Its place among the active ones may depend on what it was.
+            let before = entry.turn;
+            if before == Turn::Active {
+                self.set_turn(id, Turn::None);
+            }
+            if let Some(entry) = self.jobs.get_mut(&id) {
+                entry.job = job;
+            }
             // What was refused may fit now: a group has tasks more, or a share another size.
-            entry.job = job;
             self.wake(id);
             return;
         }
-        let mut tasks = SmallVec::new();
-        let mut pending = SmallVec::new();
-        for (index, group) in job.groups.iter().enumerate() {
-            let first = tasks.len() as u32;
-            let note = TaskNote { mark: TaskMark::Waiting, group: index as u16 };
-            tasks.resize(tasks.len() + group.count as usize, note);
-            pending.push((first..first + group.count).rev().collect());
-        }
-        let waiting = tasks.len();
-        self.tasks += waiting;
-        let entry = Entry { job, tasks, pending, waiting, turn: Turn::None, failures: 0 };
+        let entry = Entry::new(job);
+        self.totals.pending += entry.waiting as usize;
         self.jobs.insert(id, entry);
         self.wake(id);
     }
 
-    /// Gives a job with pending tasks its turn, unless it has one or waits after a conflict.
+    /// Gives a job with tasks to try its turn, unless it has one or waits after a conflict.
     pub fn wake(&mut self, id: JobId) {
-        let Some(entry) = self.jobs.get(&id).filter(|entry| entry.waiting > 0) else { return };
-        if matches!(entry.turn, Turn::None | Turn::Cooling(..) | Turn::Parked) {
+        let Some(entry) = self.jobs.get(&id).filter(|entry| entry.may_be_tried()) else { return };
+        if entry.turn == Turn::None || entry.turn.is_of_refused() {
             self.set_turn(id, Turn::Active);
         }
     }
@@ -214,7 +216,8 @@ impl Queue {
     pub fn remove_job(&mut self, id: JobId) {
         self.set_turn(id, Turn::None);
         if let Some(entry) = self.jobs.remove(&id) {
-            self.tasks -= entry.waiting;
+            self.totals.pending -= entry.waiting as usize;
+            self.totals.held -= entry.held as usize;
         }
     }
 
@@ -242,43 +245,103 @@ impl Queue {
             }
             return;
         }
-        note.mark = mark;
+        entry.mark(index, mark, &mut self.totals);
         match (before, mark) {
             (_, TaskMark::Waiting) => {
                 entry.list(task.index);
-                entry.waiting += 1;
-                self.tasks += 1;
                 self.wake(task.job);
             }
-            (before, _) if before.is_pending() => {
-                entry.waiting -= 1;
-                self.tasks -= 1;
-                if entry.waiting == 0 && entry.turn != Turn::Deciding {
-                    self.set_turn(task.job, Turn::None);
-                }
-            }
+            (before, _) if before.is_pending() => self.rest(task.job),
             _ => {}
         }
     }
 
-    /// The job whose turn it is, after waking those whose time has come. Jobs that found no room
-    /// wake when `news` is another number than before: the caller counts in it whatever may make
-    /// room.
-    pub fn next(&mut self, now: Nanos, news: u64) -> Option<JobId> {
+    /// Takes a job's turn away if it has nothing to try any more.
+    fn rest(&mut self, id: JobId) {
+        let Some(entry) = self.jobs.get(&id) else { return };
+        if !entry.may_be_tried() && entry.turn != Turn::Deciding {
+            self.set_turn(id, Turn::None);
+        }
+    }
+
+    /// The job whose turn it is, after waking those whose time has come.
+    pub fn next(&mut self, now: Nanos) -> Option<JobId> {
         while let Some((_, id)) = self.waiting.first().filter(|(until, _)| *until <= now) {
             let id = *id;
             self.set_turn(id, Turn::Active);
         }
         while let Some((until, id)) = self.cooling.first().copied().filter(|c| c.0 <= now) {
-            let unchanged = self.jobs[&id].turn == Turn::Cooling(until, news);
-            self.set_turn(id, if unchanged { Turn::Parked } else { Turn::Active });
+            let by = self.refusers(id);
+            let turn = match self.jobs[&id].turn {
+                Turn::Cooling(_, news) if !self.is_woken(by, news) => {
+                    let until = until.saturating_add(self.patience.sleep_max);
+                    Turn::Sleeping(until, by.events())
+                }
+                _ => Turn::Active,
+            };
+            self.set_turn(id, turn);
         }
-        if std::mem::replace(&mut self.news, news) != news {
-            for id in std::mem::take(&mut self.parked) {
-                self.set_turn(id, Turn::Active);
-            }
+        while let Some(id) = self.sleeping.due(now) {
+            self.set_turn(id, Turn::Active);
         }
         self.active.first()
+    }
+
+    /// Who refused a job that cools or sleeps.
+    fn refusers(&self, id: JobId) -> Refusers {
+        self.refused.get(&id).copied().unwrap_or_default().by
+    }
+
+    /// Whether something has happened since a count of news that may help whom these refused. Time
+    /// always passes.
+    fn is_woken(&self, by: Refusers, news: u64) -> bool {
+        let events = by.events();
+        events.meets(Events::TIME) || self.heard.any_since(events, news)
+    }
+
+    /// Counts what was heard: a job that is refused now listens to what is heard after it.
+    #[must_use]
+    pub fn news(&self) -> u64 {
+        self.heard.now()
+    }
+
+    /// Notes that something happened. The answer is the sleeping jobs that listen to it, and who
+    /// refused them: each is either to wake ([`Queue::wake`]) or to sleep on ([`Queue::sleep_on`]).
+    /// Those that still cool are tried after it.
+    #[must_use]
+    pub fn hear(&mut self, events: Events) -> Vec<(JobId, Refusers)> {
+        if events.is_empty() {
+            return Vec::new();
+        }
+        self.heard.note(events);
+        let listening = self.sleeping.listening(events).into_iter();
+        listening.map(|id| (id, self.refusers(id))).collect()
+    }
+
+    /// Notes that what happened does not help a sleeping job. It is asked no more than it would be
+    /// tried.
+    pub fn sleep_on(&mut self, id: JobId, now: Nanos) {
+        let Some(entry) = self.jobs.get(&id) else { return };
+        if matches!(entry.turn, Turn::Sleeping(..)) {
+            let until = now.saturating_add(self.patience.backoff(entry.failures));
+            self.set_turn(id, Turn::Cooling(until, self.heard.now()));
+        }
+    }
+
+    /// Notes that a plugin does not let a job in until one of these events.
+    pub fn gate(&mut self, id: JobId, until: Events, now: Nanos) {
+        let Some(entry) = self.jobs.get_mut(&id) else { return };
+        self.refused.insert(id, Refused { by: Refusers::waiting_for(until), gated: true });
+        // It cost no search, so it needs no backoff, unless nothing else keeps it from asking.
+        let turn = match until.meets(Events::TIME) {
+            true => {
+                entry.failures += 1;
+                let wait = self.patience.backoff(entry.failures - 1);
+                Turn::Cooling(now.saturating_add(wait), self.heard.now())
+            }
+            false => Turn::Sleeping(now.saturating_add(self.patience.sleep_max), until),
+        };
+        self.set_turn(id, turn);
     }
 
     /// The job of an id.
@@ -308,12 +371,66 @@ impl Queue {
     pub fn put_back(&mut self, tasks: impl DoubleEndedIterator<Item = TaskId>) {
         for task in tasks.rev() {
             let Some(entry) = self.jobs.get_mut(&task.job) else { continue };
-            let Some(note) = entry.tasks.get_mut(task.index as usize) else { continue };
-            if note.mark == TaskMark::Taken {
-                note.mark = TaskMark::Waiting;
+            if matches!(entry.mark_of(task), Some(TaskMark::Taken | TaskMark::Held)) {
+                entry.mark(task.index as usize, TaskMark::Waiting, &mut self.totals);
                 entry.list(task.index);
             }
         }
+    }
+
+    /// Notes that a task has a claim that waits for a permit, if it is pending. The answer is
+    /// whether it is held now.
+    pub fn hold(&mut self, task: TaskId) -> bool {
+        let Some(entry) = self.jobs.get_mut(&task.job) else { return false };
+        if !entry.mark_of(task).is_some_and(TaskMark::is_pending) {
+            return false;
+        }
+        entry.mark(task.index as usize, TaskMark::Held, &mut self.totals);
+        self.rest(task.job);
+        true
+    }
+
+    /// Whether a task is held.
+    #[must_use]
+    pub fn is_held(&self, task: TaskId) -> bool {
+        let entry = self.jobs.get(&task.job);
+        entry.is_some_and(|entry| entry.mark_of(task) == Some(TaskMark::Held))
+    }
+
+    /// Notes that a held task goes into a transaction.
+    pub fn resume(&mut self, task: TaskId) {
+        let Some(entry) = self.jobs.get_mut(&task.job) else { return };
+        if entry.mark_of(task) == Some(TaskMark::Held) {
+            entry.mark(task.index as usize, TaskMark::Taken, &mut self.totals);
+        }
+    }
+
+    /// Notes that a held task was refused, and put back: its job sleeps unless it has its turn
+    /// anyway.
+    pub fn refuse(&mut self, id: JobId, by: Refusers, now: Nanos) {
+        let Some(entry) = self.jobs.get_mut(&id) else { return };
+        if entry.turn == Turn::None || entry.turn.is_of_refused() {
+            // What the others of its tasks sleep for wakes it, too.
+            let by = by.and(self.refusers(id));
+            self.end(id, Verdict::Refused { by, news: self.heard.now() }, now);
+        }
+    }
+
+    /// Whether enough of a gang would run with so many of its tasks more: its minimum, or all that
+    /// is left of it.
+    #[must_use]
+    pub fn gang_suffices(&self, id: JobId, more: usize) -> bool {
+        let Some(entry) = self.jobs.get(&id) else { return true };
+        let alive = entry.tasks.iter().filter(|task| task.mark != TaskMark::Ended).count();
+        let wanted = entry.job.gang_min.map_or(0, |min| (min as usize).min(alive));
+        self.placed_tasks(id) + more >= wanted
+    }
+
+    /// The position of a task's group in its job.
+    #[must_use]
+    pub fn group_of(&self, task: TaskId) -> Option<usize> {
+        let tasks = &self.jobs.get(&task.job)?.tasks;
+        tasks.get(task.index as usize).map(|note| usize::from(note.group))
     }
 
     /// Notes that a job's tasks go into a transaction: it has no turn until [`Queue::end`].
@@ -326,22 +443,25 @@ impl Queue {
     pub fn end(&mut self, id: JobId, verdict: Verdict, now: Nanos) -> bool {
         let Some(entry) = self.jobs.get_mut(&id) else { return false };
         let again = match verdict {
+            _ if !entry.may_be_tried() => Turn::None,
             Verdict::More => Turn::Active,
             Verdict::Conflict => {
                 entry.failures += 1;
                 // The first conflict is the price of optimism, and is tried again at once.
                 match entry.failures {
                     1 => Turn::Active,
-                    n => Turn::Waiting(now + backoff(n - 2)),
+                    n => Turn::Waiting(now.saturating_add(self.patience.backoff(n - 2))),
                 }
             }
-            Verdict::NoRoom { news } => {
+            Verdict::Refused { by, news } => {
                 entry.failures += 1;
-                Turn::Cooling(now + backoff(entry.failures - 1), news)
+                self.refused.insert(id, Refused { by, gated: false });
+                let wait = self.patience.backoff(entry.failures - 1);
+                Turn::Cooling(now.saturating_add(wait), news)
             }
         };
         let pending = entry.waiting > 0;
-        self.set_turn(id, if pending { again } else { Turn::None });
+        self.set_turn(id, again);
         pending
     }
 
@@ -355,37 +475,38 @@ impl Queue {
     /// Notes that a transaction with this task was taken.
     pub fn placed(&mut self, task: TaskId) {
         let Some(entry) = self.jobs.get_mut(&task.job) else { return };
-        let mark = &mut entry.tasks[task.index as usize].mark;
-        if mark.is_pending() {
-            *mark = TaskMark::Placed;
-            entry.waiting -= 1;
+        if entry.mark_of(task).is_some_and(TaskMark::is_pending) {
+            entry.mark(task.index as usize, TaskMark::Placed, &mut self.totals);
             entry.failures = 0;
-            self.tasks -= 1;
         }
+    }
+
+    /// How often a job failed since a task of it was placed.
+    #[must_use]
+    pub fn failures(&self, id: JobId) -> u32 {
+        self.jobs.get(&id).map_or(0, |entry| entry.failures)
     }
 
     fn set_turn(&mut self, id: JobId, turn: Turn) {
+        if !self.refused.is_empty() && !turn.is_of_refused() {
+            self.refused.remove(&id);
+        }
         let Some(entry) = self.jobs.get_mut(&id) else { return };
-        let precedence = entry.job.precedence;
         match std::mem::replace(&mut entry.turn, turn) {
             Turn::None | Turn::Deciding => {}
-            Turn::Active => self.active.remove(precedence, id),
+            Turn::Active => self.active.remove(&entry.job, id),
             Turn::Waiting(until) => drop(self.waiting.remove(&(until, id))),
             Turn::Cooling(until, _) => drop(self.cooling.remove(&(until, id))),
-            Turn::Parked => drop(self.parked.remove(&id)),
+            Turn::Sleeping(until, events) => self.sleeping.remove(id, events, until),
         }
         match turn {
             Turn::None | Turn::Deciding => {}
-            Turn::Active => self.active.insert(precedence, id),
+            Turn::Active => self.active.insert(&entry.job, id),
             Turn::Waiting(until) => drop(self.waiting.insert((until, id))),
             Turn::Cooling(until, _) => drop(self.cooling.insert((until, id))),
-            Turn::Parked => drop(self.parked.insert(id)),
+            Turn::Sleeping(until, events) => self.sleeping.insert(id, events, until),
         }
     }
-}
-
-fn backoff(failures: u32) -> Nanos {
-    BACKOFF_MIN.saturating_mul(1 << failures.min(20)).min(BACKOFF_MAX)
 }
 
 #[cfg(test)]
@@ -410,30 +531,99 @@ mod tests {
         queue.add_job(JobId(1), job(5, 1));
         queue.add_job(JobId(2), job(5, 1));
         let mut order = Vec::new();
-        while let Some(id) = queue.next(0, 0) {
+        while let Some(id) = queue.next(0) {
             order.push(id.0);
             queue.remove_job(id);
         }
         assert_eq!(order, [1, 2, 0]);
     }
 
+    const MIN: Nanos = 1_000_000;
+
+    fn refused(queue: &Queue, events: Events) -> Verdict {
+        Verdict::Refused { by: Refusers::waiting_for(events), news: queue.news() }
+    }
+
+    /// Tells the queue, and wakes who listens.
+    fn tell(queue: &mut Queue, events: Events) {
+        for (id, _) in queue.hear(events) {
+            queue.wake(id);
+        }
+    }
+
     #[test]
-    fn what_found_no_room_waits_for_room_and_ever_longer() {
+    fn what_was_refused_waits_for_its_event_and_ever_longer() {
         let mut queue = Queue::default();
         queue.add_job(JobId(0), job(0, 2));
         queue.begin(JobId(0));
-        assert_eq!(queue.next(0, 7), None, "it is being decided");
-        queue.end(JobId(0), Verdict::NoRoom { news: 7 }, 0);
-        assert!(queue.only_unplaceable());
-        assert_eq!(queue.next(0, 8), None, "too early");
+        assert_eq!(queue.next(0), None, "it is being decided");
+        queue.end(JobId(0), refused(&queue, Events::ROOM_FREED), 0);
+        assert!(queue.only_unplaceable() && queue.is_settled());
+        tell(&mut queue, Events::ROOM_FREED | Events::TASK_ENDED);
+        assert_eq!(queue.next(0), None, "too early");
         assert!(!queue.is_settled(), "it is tried later");
-        assert_eq!(queue.next(0, 7), None, "too early");
+        assert_eq!(queue.next(MIN), Some(JobId(0)));
+        queue.end(JobId(0), refused(&queue, Events::ROOM_FREED), 0);
+        tell(&mut queue, Events::LOAD_REPORTED);
+        assert_eq!(queue.next(2 * MIN), None, "that does not help");
         assert!(queue.is_settled());
-        assert_eq!(queue.next(BACKOFF_MIN, 7), None, "nothing came free");
-        assert_eq!(queue.next(BACKOFF_MIN, 8), Some(JobId(0)));
-        queue.end(JobId(0), Verdict::NoRoom { news: 8 }, 0);
-        assert_eq!(queue.next(BACKOFF_MIN, 9), None);
-        assert_eq!(queue.next(2 * BACKOFF_MIN, 9), Some(JobId(0)));
+        tell(&mut queue, Events::ROOM_FREED);
+        assert_eq!(queue.next(2 * MIN), Some(JobId(0)), "it slept, and was woken");
+    }
+
+    #[test]
+    fn an_event_between_decision_and_verdict_is_not_lost() {
+        let mut queue = Queue::default();
+        queue.add_job(JobId(0), job(0, 1));
+        queue.begin(JobId(0));
+        let verdict = refused(&queue, Events::ROOM_FREED);
+        tell(&mut queue, Events::ROOM_FREED);
+        queue.end(JobId(0), verdict, 0);
+        assert_eq!(queue.next(MIN), Some(JobId(0)));
+    }
+
+    #[test]
+    fn a_sleeper_is_tried_after_a_long_while_in_any_case() {
+        let patience = Patience { sleep_max: 5 * MIN, ..Patience::default() };
+        let mut queue = Queue::new(patience, None);
+        queue.add_job(JobId(0), job(0, 1));
+        queue.end(JobId(0), refused(&queue, Events::NONE), 0);
+        assert_eq!((queue.next(MIN), queue.next(6 * MIN - 1)), (None, None));
+        assert_eq!(queue.next(6 * MIN), Some(JobId(0)));
+    }
+
+    #[test]
+    fn a_gate_opens_at_once_and_time_with_patience() {
+        let mut queue = Queue::default();
+        (0..2).for_each(|id| queue.add_job(JobId(id), job(0, 1)));
+        queue.gate(JobId(0), Events::TOLD, 0);
+        queue.gate(JobId(1), Events::TIME, 0);
+        assert_eq!(queue.gated(), [JobId(0), JobId(1)]);
+        assert_eq!(queue.next(0), None);
+        tell(&mut queue, Events::TOLD);
+        assert_eq!(queue.next(0), Some(JobId(0)));
+        queue.begin(JobId(0));
+        assert_eq!(queue.next(MIN), Some(JobId(1)));
+        assert_eq!(queue.gated(), []);
+    }
+
+    #[test]
+    fn a_job_whose_tasks_are_all_held_has_no_turn() {
+        let mut queue = Queue::default();
+        queue.add_job(JobId(0), job(0, 2));
+        let task = |index| TaskId { job: JobId(0), index };
+        let mut tasks = Vec::new();
+        queue.take(JobId(0), 0, 9, &mut tasks);
+        assert!(queue.hold(task(0)) && queue.hold(task(1)) && !queue.hold(task(2)));
+        assert_eq!((queue.next(0), queue.held_tasks(), queue.pending_tasks()), (None, 2, 2));
+        queue.resume(task(0));
+        queue.placed(task(0));
+        queue.put_back([task(1)].into_iter());
+        queue.refuse(JobId(0), Refusers::waiting_for(Events::TOLD), 0);
+        assert_eq!((queue.held_tasks(), queue.pending_tasks()), (0, 1));
+        assert_eq!(queue.unplaceable(), [(JobId(0), 1)]);
+        tell(&mut queue, Events::TOLD);
+        assert_eq!(queue.next(MIN), Some(JobId(0)));
     }
 
     #[test]
@@ -474,8 +664,8 @@ mod tests {
         queue.placed(task(2));
         queue.placed(task(3));
         queue.end(JobId(0), Verdict::More, 0);
-        assert_eq!((queue.pending_tasks(), queue.next(0, 0)), (0, None));
+        assert_eq!((queue.pending_tasks(), queue.next(0)), (0, None));
         queue.set_task(&change(task(0), TaskState::Pending));
-        assert_eq!(queue.next(0, 0), Some(JobId(0)), "an evicted task is pending again");
+        assert_eq!(queue.next(0), Some(JobId(0)), "an evicted task is pending again");
     }
 }

@@ -9,25 +9,36 @@
 //!                                                           cell          │ no room: queue
 //! ```
 //!
+//! What plugins say between the decision and the commit is in `scheduler/passage.rs`, what is heard
+//! with a sync in `scheduler/hearing.rs`.
+//!
 //! One step is one round. A scheduler reads no clock and draws no chance of its own: the time
 //! comes in with the step, the seed with the settings. Whoever drives it (a thread, a simulator)
 //! can measure it through an [`Observer`].
 
+mod hearing;
+mod passage;
+mod settings;
+
 use crate::crowding::{Crowding, is_of_a_place};
+use crate::events::Events;
 use crate::place::{Placement, Placer};
-use crate::plugin::Reads;
+use crate::points::{Lack, Queued, Refused};
 use crate::profile::Profile;
 use crate::queue::{Nanos, Queue, Verdict};
-use crate::search::{Home, Search};
-use omega_cellstate::{CellHandle, HandleError, Interest, Share, View};
+use crate::refusals::Refusers;
+use crate::search::tasks;
+use crate::waiting::Waiting;
+use omega_cellstate::{CellHandle, GroupRef, HandleError, Interest, View};
 use omega_core::limits::TRANSACTION_ITEMS_MAX;
-use omega_core::{
-    Commit, ConflictCheck, Granularity, Job, JobId, Reason, TaskId, Text, Transaction, Version,
-};
+use omega_core::{Commit, Job, JobId, Reason, TaskId, Transaction, TransactionId, Version};
+use passage::Part;
 use rand::SeedableRng;
 use rand_pcg::Pcg64;
 use smallvec::SmallVec;
 use std::sync::Arc;
+
+pub use settings::Settings;
 
 /// What happens in a step, for whoever measures. Every method does nothing by default.
 pub trait Observer {
@@ -41,6 +52,9 @@ pub trait Observer {
     /// A transaction was answered.
     fn committed(&mut self, _txn: &Transaction, _commit: &Commit) {}
 
+    /// A plugin refused a claim after the decision, or a wait for its permit was in vain.
+    fn refused(&mut self, _task: TaskId, _by: &'static str) {}
+
     /// There is nothing to do as of this version: no job has its turn.
     fn idle(&mut self, _version: Version, _queue: &Queue) {}
 }
@@ -50,77 +64,6 @@ pub trait Observer {
 pub struct Unobserved;
 
 impl Observer for Unobserved {}
-
-/// How a scheduler works.
-#[derive(Clone, Debug)]
-pub struct Settings {
-    /// The name under which it registers; each running scheduler needs one of its own.
-    pub name: Text,
-    /// The scheduler name of the jobs that it takes.
-    pub takes: Text,
-    /// Which of those jobs, if several workers divide them.
-    pub share: Share,
-    /// How it places.
-    pub placement: Placement,
-    /// How many claims it puts into one transaction.
-    pub claims_max: usize,
-    /// What happens to the rest of a transaction of which a part conflicts.
-    pub granularity: Granularity,
-    /// What counts as a conflict.
-    pub check: ConflictCheck,
-    /// The seed of its choices.
-    pub seed: u64,
-}
-
-/// Claims in one transaction by default: enough that sync and commit no longer count, few enough
-/// that what a transaction collides with stays small.
-const CLAIMS_DEFAULT: usize = 100;
-
-impl Settings {
-    /// The settings of the only scheduler of this name.
-    pub fn new(name: impl Into<Text>) -> Settings {
-        let name = name.into();
-        Settings {
-            takes: name.clone(),
-            name,
-            share: Share::ALL,
-            placement: Placement::default(),
-            claims_max: CLAIMS_DEFAULT,
-            granularity: Granularity::Incremental,
-            check: ConflictCheck::ResourceFit,
-            seed: 0,
-        }
-    }
-
-    /// The settings of worker `index` of `of`, which divide the jobs of this name. Each has a
-    /// home in the cell, so that they seldom meet.
-    #[must_use]
-    pub fn worker(name: &str, index: u32, of: u32) -> Settings {
-        let placement = Placement { home: Home { index, of }, reuse: true, ..Placement::default() };
-        Settings {
-            name: format!("{name}-{index}").into(),
-            takes: name.into(),
-            share: Share { index, of },
-            placement,
-            seed: u64::from(index),
-            ..Settings::new(name)
-        }
-    }
-
-    /// The same with another search.
-    #[must_use]
-    pub fn with_search(mut self, search: Search) -> Settings {
-        self.placement.search = search;
-        self
-    }
-
-    /// The same with another seed; workers of one seed still choose differently.
-    #[must_use]
-    pub fn with_seed(mut self, seed: u64) -> Settings {
-        self.seed = self.seed.wrapping_add(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15));
-        self
-    }
-}
 
 /// What a step did.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -147,12 +90,17 @@ pub struct Scheduler {
     decided: Vec<Decided>,
     /// Jobs that found no room beside the claims of the open transaction.
     missed: Vec<JobId>,
-    /// Counts what may have made room although no machine has more: see [`Scheduler::news`].
-    other_news: u64,
     crowding: Crowding,
     tasks: Vec<TaskId>,
     /// Jobs of which what the view compiled is out of date.
     stale: Vec<JobId>,
+    waiting: Waiting,
+    /// Whether somebody else may have a handle to what waits.
+    shared: bool,
+    /// Claims that wait for permits.
+    parts: Vec<Part>,
+    /// Whether the open transaction holds claims that have waited.
+    resumed: bool,
 }
 
 /// A job's part of the open transaction.
@@ -160,15 +108,41 @@ pub struct Scheduler {
 struct Decided {
     job: JobId,
     asked: usize,
+    /// How many of them are in the transaction.
     placed: usize,
-    /// How many there was room for in the transaction: if all of it was used, tasks may be left for
-    /// which there is room in the cell, of this group or the next.
-    most: usize,
+    /// Whether tasks found no machine. Not so if all that there was room for in the transaction was
+    /// used: then tasks may be left for which there is room in the cell, of this group or the next.
+    short: bool,
+    /// How many wait for a permit.
+    held: usize,
+    /// Whether a plugin refused claims after the decision.
+    turned_away: bool,
+    /// Who refused the tasks that have no machine.
+    by: Refusers,
+    /// The count of news at the decision.
+    news: u64,
 }
 
 impl Decided {
-    fn found_no_room(&self) -> bool {
-        self.placed < self.asked && self.placed < self.most
+    fn new(job: JobId, news: u64) -> Decided {
+        Decided {
+            job,
+            asked: 0,
+            placed: 0,
+            short: false,
+            held: 0,
+            turned_away: false,
+            by: Refusers::default(),
+            news,
+        }
+    }
+
+    /// The verdict if nothing came between.
+    fn verdict(&self) -> Verdict {
+        match self.turned_away || self.short {
+            true => Verdict::Refused { by: self.by, news: self.news },
+            false => Verdict::More,
+        }
     }
 }
 
@@ -185,21 +159,27 @@ impl Scheduler {
         let (id, next) = cell.register(settings.name.clone())?;
         let interest = Interest::JobsOf(settings.takes.clone(), settings.share);
         let mut view = View::new(id, next).with_interest(interest);
+        if !profile.chain.post_filter.is_empty() {
+            view = view.with_placements();
+        }
         profile.prepare(&mut view);
         Ok(Scheduler {
             view,
-            profile,
-            queue: Queue::default(),
+            queue: Queue::new(settings.patience, profile.chain.order.clone()),
             placer: Placer::default(),
             rng: Pcg64::seed_from_u64(settings.seed),
             settings,
             unknown: None,
             decided: Vec::new(),
             missed: Vec::new(),
-            other_news: 0,
             crowding: Crowding::default(),
             tasks: Vec::new(),
             stale: Vec::new(),
+            waiting: Waiting::default(),
+            shared: !profile.chain.permit.is_empty(),
+            parts: Vec::new(),
+            resumed: false,
+            profile,
         })
     }
 
@@ -213,6 +193,19 @@ impl Scheduler {
     #[must_use]
     pub fn queue(&self) -> &Queue {
         &self.queue
+    }
+
+    /// The transaction whose outcome is unknown, if there is one: it is sent again first.
+    #[must_use]
+    pub fn unanswered(&self) -> Option<TransactionId> {
+        self.unknown.as_ref().map(|txn| txn.id)
+    }
+
+    /// A handle to the tasks that wait for a permit, for any thread.
+    #[must_use]
+    pub fn waiting(&mut self) -> Waiting {
+        self.shared = true;
+        self.waiting.clone()
     }
 
     /// How far it has widened its choice because its claims conflict: 0 is not at all, and each
@@ -282,7 +275,7 @@ impl Scheduler {
             }
             return self.answered(txn, answer, now, observer);
         }
-        self.sync(cell)?;
+        self.sync(cell, now, observer)?;
         self.decide(now, observer);
         if self.view.open_claims() == 0 {
             let idle = self.queue.active_jobs() == 0;
@@ -298,77 +291,84 @@ impl Scheduler {
         self.answered(txn, answer, now, observer)
     }
 
-    fn sync(&mut self, cell: &(impl CellHandle + ?Sized)) -> Result<(), HandleError> {
-        self.view.sync(cell)?;
-        let delta = self.view.delta();
-        self.stale.clear();
-        if delta.full {
-            // It does not tell which jobs ended: what is still there is compiled again.
-            self.stale.extend(self.queue.ids());
-            self.stale.sort_unstable();
-            self.queue.clear();
-        }
-        for change in &delta.jobs {
-            if self.queue.job(change.id).is_some() {
-                self.stale.push(change.id);
-            }
-            match &change.job {
-                Some(job) => self.queue.add_job(change.id, job.clone()),
-                None => self.queue.remove_job(change.id),
-            }
-        }
-        delta.tasks.iter().for_each(|change| self.queue.set_task(change));
-        // A rule may now allow what it forbade: what ran there ended, or what it wants there runs.
-        let rules = delta.changes_rules();
-        let loads = !delta.loads.is_empty() && self.profile.filters_read(Reads::LOAD);
-        self.other_news += u64::from(rules || loads);
-        if delta.full {
-            self.profile.prepare(&mut self.view);
-        }
-        for job in &self.stale {
-            self.view.forget_job(*job);
-        }
-        Ok(())
-    }
-
-    /// Counts what may make room: while it stays the same, what found no room would find none.
-    fn news(&self) -> u64 {
-        self.view.freed() + self.other_news
-    }
-
     /// Places jobs on the view until the transaction is full or no job has its turn.
     fn decide(&mut self, now: Nanos, observer: &mut impl Observer) {
         let limit = self.settings.claims_max.clamp(1, TRANSACTION_ITEMS_MAX);
-        while self.view.open_claims() < limit {
-            let Some(id) = self.queue.next(now, self.news()) else { return };
+        loop {
+            self.let_go(now, observer);
+            let open = self.open_items();
+            let next = if open < limit { self.queue.next(now) } else { None };
+            let Some(id) = next else { return };
             let Some(job) = self.queue.job(id).cloned() else { return };
+            if let Err(Refused(until)) = self.admit(Queued { id, job: &job }) {
+                self.queue.gate(id, until, now);
+                continue;
+            }
             let room = match job.gang_min {
-                None => limit - self.view.open_claims(),
+                None => limit - open,
                 // A gang goes into one transaction, which may exceed the usual limit for it.
-                Some(_) if self.view.open_claims() == 0 => TRANSACTION_ITEMS_MAX,
+                Some(_) if open == 0 => TRANSACTION_ITEMS_MAX,
                 Some(_) => return,
             };
             self.queue.begin(id);
             observer.deciding();
-            let decided = self.decide_job((id, &job), room);
+            let first = self.view.open_claims();
+            let mut decided = self.decide_job((id, &job), room);
             observer.decided(id, decided.asked, decided.placed);
+            if decided.placed > 0 && self.profile.chain.guards() {
+                self.pass(&mut decided, (&job, first), now, observer);
+            }
             match decided.placed {
-                0 => self.missed_out(id, now),
-                _ => self.decided.push(decided),
+                0 => self.missed_out(&decided, now),
+                _ => self.note_decided(decided),
             }
         }
     }
 
-    /// A job found no room, maybe because of claims that will be refused.
-    fn missed_out(&mut self, id: JobId, now: Nanos) {
-        self.queue.end(id, self.no_room(), now);
-        if self.view.open_claims() > 0 {
-            self.missed.push(id);
+    /// How much of the open transaction is used.
+    fn open_items(&self) -> usize {
+        self.view.open_claims() + self.view.open_evictions()
+    }
+
+    /// Asks the plugins whether a job may have its turn.
+    fn admit(&mut self, queued: Queued<'_>) -> Result<(), Refused> {
+        let view = &self.view;
+        self.profile.chain.admit.iter_mut().try_for_each(|plugin| plugin.admit(queued, view))
+    }
+
+    /// A job has nothing in the transaction, maybe because of claims that will be refused.
+    fn missed_out(&mut self, decided: &Decided, now: Nanos) {
+        let verdict = match decided.verdict() {
+            // Nothing was tried, so nobody knows what to wait for.
+            Verdict::More if decided.held == 0 => {
+                Verdict::Refused { by: Refusers::waiting_for(Events::ALL), news: decided.news }
+            }
+            verdict => verdict,
+        };
+        self.queue.end(decided.job, verdict, now);
+        if self.view.open_claims() > 0 && decided.short {
+            self.missed.push(decided.job);
         }
     }
 
+    /// Adds to a job's part of the open transaction.
+    fn note_decided(&mut self, decided: Decided) {
+        // A job has one turn in a transaction, and beside it at most claims that have waited.
+        let same = |part: &&mut Decided| part.job == decided.job;
+        let part = if self.resumed { self.decided.iter_mut().find(same) } else { None };
+        let Some(part) = part else {
+            self.decided.push(decided);
+            return;
+        };
+        part.asked += decided.asked;
+        part.placed += decided.placed;
+        part.short |= decided.short;
+        part.turned_away |= decided.turned_away;
+        part.by = part.by.and(decided.by);
+    }
+
     fn decide_job(&mut self, (id, job): (JobId, &Arc<Job>), room: usize) -> Decided {
-        let mut decided = Decided { job: id, asked: 0, placed: 0, most: room };
+        let mut decided = Decided::new(id, self.queue.news());
         let mut tasks = std::mem::take(&mut self.tasks);
         let mut placed_tasks = Vec::new();
         for index in 0..job.groups.len() {
@@ -377,9 +377,10 @@ impl Scheduler {
                 continue;
             }
             let group = self.view.compile(id, job, index);
-            let how = (&self.profile, self.placement());
-            let group = (group, tasks.as_slice());
-            let placed = self.placer.place(&mut self.view, how, group, &mut self.rng);
+            let placed = self.place((id, job), group, &tasks);
+            if placed < tasks.len() || job.gang_min.is_some() && job.groups.len() > 1 {
+                decided.by = decided.by.and(self.refusers((id, job), group));
+            }
             self.queue.put_back(tasks[placed..].iter().copied());
             decided.asked += tasks.len();
             decided.placed += placed;
@@ -388,17 +389,63 @@ impl Scheduler {
             }
         }
         self.tasks = tasks;
-        let gang_min = job.gang_min.unwrap_or(0) as usize;
-        if gang_min > 0 && decided.placed + self.queue.placed_tasks(id) < gang_min {
+        if job.gang_min.is_some() && !self.queue.gang_suffices(id, decided.placed) {
             self.view.drop_claims(decided.placed);
             self.queue.put_back(placed_tasks.into_iter());
             decided.placed = 0;
         }
+        decided.short = decided.placed < decided.asked && decided.placed < room;
         decided
     }
 
-    fn no_room(&self) -> Verdict {
-        Verdict::NoRoom { news: self.news() }
+    /// Claims machines for tasks of a group, in the order given; if there are none left, in room
+    /// that plugins make. The answer is how many have one.
+    fn place(&mut self, job: (JobId, &Arc<Job>), group: GroupRef, tasks: &[TaskId]) -> usize {
+        let mut placed = 0;
+        loop {
+            let how = (&self.profile, self.placement());
+            let left = (group, &tasks[placed..]);
+            placed += self.placer.place(&mut self.view, how, left, &mut self.rng);
+            let Some(task) = tasks.get(placed) else { return placed };
+            // What comes after it still needs its place in the transaction.
+            if self.profile.chain.post_filter.is_empty()
+                || !self.make_room((*task, job.1), group, tasks.len() - placed)
+            {
+                return placed;
+            }
+            placed += 1;
+        }
+    }
+
+    /// Asks the plugins for room for a task, and claims it. `left` tasks are still to be placed.
+    #[inline(never)]
+    fn make_room(
+        &mut self,
+        (task, job): (TaskId, &Arc<Job>),
+        group: GroupRef,
+        left: usize,
+    ) -> bool {
+        let mut plugins = std::mem::take(&mut self.profile.chain.post_filter);
+        let lack = Lack { task, group, job, profile: &self.profile };
+        let view = &mut self.view;
+        let made = plugins.iter_mut().find_map(|plugin| plugin.make_room(view, &lack));
+        self.profile.chain.post_filter = plugins;
+        debug_assert_eq!(self.view.lifted(), 0, "a plugin puts back what it takes off");
+        let Some(made) = made else { return false };
+        let items = self.open_items() + made.evictions.len() + left;
+        items <= TRANSACTION_ITEMS_MAX
+            && self.view.claim_evicting(task, made.machine, group, &made.evictions).is_ok()
+    }
+
+    /// Who refuses tasks that found no machine. The first time it may be chance, and a guess is
+    /// enough; after that it is worth another look at the cell.
+    fn refusers(&self, (id, job): (JobId, &Arc<Job>), group: GroupRef) -> Refusers {
+        // In a gang of several groups another choice for one may help the other.
+        let entangled = job.gang_min.is_some() && job.groups.len() > 1;
+        match entangled || self.queue.failures(id) == 0 {
+            true => Refusers::suspects(&self.profile, &tasks(&self.view, group)),
+            false => Refusers::of(&self.view, &self.profile, group),
+        }
     }
 
     /// The placement of the settings, wider while many claims conflict.
@@ -427,8 +474,10 @@ impl Scheduler {
             Err(error) => {
                 // Nothing was taken, or the next sync tells what was.
                 self.view.abandon(&txn);
+                self.follow(&txn, |_| false);
                 self.queue.put_back(txn.claims.iter().map(|claim| claim.task));
                 self.end_turns(now, Some(&[]));
+                self.resumed = false;
                 Err(error)
             }
         }
@@ -436,10 +485,13 @@ impl Scheduler {
 
     fn settle(&mut self, txn: &Transaction, commit: &Commit, now: Nanos) -> Step {
         self.view.settle(txn, commit);
+        self.follow(txn, |index| commit.conflict_of_claim(index).is_none());
         let mut refused: SmallVec<[JobId; 8]> = SmallVec::new();
-        let mut crowded = 0;
+        let (mut crowded, mut conflicts) = (0, 0);
         for (index, claim) in txn.claims.iter().enumerate() {
-            match commit.conflict_of_claim(index) {
+            let conflict = commit.conflict_of_claim(index);
+            conflicts += usize::from(conflict.is_some());
+            match conflict {
                 None => self.queue.placed(claim.task),
                 // It was placed or ended in the meantime: the next sync tells.
                 Some(Reason::TaskPlaced | Reason::TaskEnded | Reason::UnknownTask) => {}
@@ -451,14 +503,17 @@ impl Scheduler {
                 }
             }
         }
-        let conflicts = commit.conflicts.len();
         if conflicts > 0 {
             // All of them: what was placed in the meantime may be pending again by now.
             let back = txn.claims.iter().map(|claim| claim.task).enumerate();
             let back = back.filter(|(index, _)| commit.conflict_of_claim(*index).is_some());
             self.queue.put_back(back.map(|(_, task)| task));
             refused.dedup();
+            if self.resumed {
+                self.hear_of_own(txn.claims.iter().map(|claim| claim.machine.slot), now);
+            }
         }
+        self.resumed = false;
         self.end_turns(now, (conflicts > 0).then_some(&refused));
         self.crowding.note(txn.claims.len(), crowded);
         Step { placed: txn.claims.len() - conflicts, conflicts, idle: false }
@@ -478,8 +533,9 @@ impl Scheduler {
         for part in decided.drain(..) {
             let verdict = match () {
                 () if at_fault.contains(&part.job) => Verdict::Conflict,
-                () if part.found_no_room() && refused.is_none() => self.no_room(),
-                () => Verdict::More,
+                // What it missed may have come back.
+                () if part.short && refused.is_some() => Verdict::More,
+                () => part.verdict(),
             };
             if !self.queue.end(part.job, verdict, now) {
                 // What was compiled for a job that is placed would only take room; should one of

@@ -2,39 +2,144 @@
 //!
 //! Higher precedence first, then the older job. Jobs come almost always in order and leave almost
 //! always from the front, so each precedence has a line, in which both cost next to nothing; a job
-//! that comes back late is put where it belongs.
+//! that comes back late is put where it belongs. A profile with an order of its own pays for a tree.
 
-use omega_core::{JobId, Precedence};
-use std::cmp::Reverse;
-use std::collections::{BTreeMap, VecDeque};
+use crate::points::{Order, Queued};
+use omega_core::{Job, JobId, Precedence};
+use std::cmp::{Ordering, Reverse};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::fmt;
+use std::sync::Arc;
 
 /// Jobs in the order of their turns.
+#[derive(Debug)]
+pub(crate) enum Turns {
+    /// By precedence, then by age.
+    Lines(Lines),
+    /// As a plugin has it, then by age.
+    Tree(Tree),
+}
+
+impl Turns {
+    /// No jobs, in this order or the usual one.
+    pub(crate) fn new(order: Option<Arc<dyn Order>>) -> Turns {
+        match order {
+            None => Turns::Lines(Lines::default()),
+            Some(order) => Turns::Tree(Tree { order, places: BTreeSet::new() }),
+        }
+    }
+
+    /// How many jobs there are.
+    #[inline]
+    pub(crate) fn len(&self) -> usize {
+        match self {
+            Turns::Lines(lines) => lines.jobs,
+            Turns::Tree(tree) => tree.places.len(),
+        }
+    }
+
+    /// Whether there are none.
+    #[inline]
+    pub(crate) fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// The job whose turn it is.
+    #[inline]
+    pub(crate) fn first(&self) -> Option<JobId> {
+        match self {
+            Turns::Lines(lines) => lines.first(),
+            Turns::Tree(tree) => tree.places.first().map(|place| place.id),
+        }
+    }
+
+    /// Adds a job that is not there.
+    #[inline]
+    pub(crate) fn insert(&mut self, job: &Arc<Job>, id: JobId) {
+        match self {
+            Turns::Lines(lines) => lines.insert(job.precedence, id),
+            Turns::Tree(tree) => drop(tree.places.insert(tree.place(job, id))),
+        }
+    }
+
+    /// Takes a job out, if it is there. It must be the job that was added.
+    #[inline]
+    pub(crate) fn remove(&mut self, job: &Arc<Job>, id: JobId) {
+        match self {
+            Turns::Lines(lines) => lines.remove(job.precedence, id),
+            Turns::Tree(tree) => drop(tree.places.remove(&tree.place(job, id))),
+        }
+    }
+}
+
+/// Jobs in the order of a plugin.
+#[derive(Debug)]
+pub(crate) struct Tree {
+    order: Arc<dyn Order>,
+    places: BTreeSet<Place>,
+}
+
+impl Tree {
+    fn place(&self, job: &Arc<Job>, id: JobId) -> Place {
+        Place { order: self.order.clone(), id, job: job.clone() }
+    }
+}
+
+impl fmt::Debug for dyn Order {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+/// A job in its place.
+#[derive(Debug)]
+struct Place {
+    order: Arc<dyn Order>,
+    id: JobId,
+    job: Arc<Job>,
+}
+
+impl Place {
+    fn queued(&self) -> Queued<'_> {
+        Queued { id: self.id, job: &self.job }
+    }
+}
+
+impl Ord for Place {
+    fn cmp(&self, other: &Place) -> Ordering {
+        self.order.compare(self.queued(), other.queued()).then(self.id.cmp(&other.id))
+    }
+}
+
+impl PartialOrd for Place {
+    fn partial_cmp(&self, other: &Place) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl PartialEq for Place {
+    fn eq(&self, other: &Place) -> bool {
+        self.cmp(other) == Ordering::Equal
+    }
+}
+
+impl Eq for Place {}
+
+/// Jobs by precedence, then by age.
 ///
 /// Invariant: no line is empty, and each is strictly ascending by job.
 #[derive(Debug, Default)]
-pub(crate) struct Turns {
+pub(crate) struct Lines {
     lines: BTreeMap<Reverse<Precedence>, VecDeque<JobId>>,
     jobs: usize,
 }
 
-impl Turns {
-    /// How many jobs there are.
-    pub(crate) fn len(&self) -> usize {
-        self.jobs
-    }
-
-    /// Whether there are none.
-    pub(crate) fn is_empty(&self) -> bool {
-        self.jobs == 0
-    }
-
-    /// The job whose turn it is.
-    pub(crate) fn first(&self) -> Option<JobId> {
+impl Lines {
+    fn first(&self) -> Option<JobId> {
         self.lines.values().next()?.front().copied()
     }
 
-    /// Adds a job that is not there.
-    pub(crate) fn insert(&mut self, precedence: Precedence, id: JobId) {
+    fn insert(&mut self, precedence: Precedence, id: JobId) {
         let line = self.lines.entry(Reverse(precedence)).or_default();
         match line.back() {
             Some(last) if *last >= id => match line.binary_search(&id) {
@@ -46,8 +151,7 @@ impl Turns {
         self.jobs += 1;
     }
 
-    /// Takes a job out, if it is there.
-    pub(crate) fn remove(&mut self, precedence: Precedence, id: JobId) {
+    fn remove(&mut self, precedence: Precedence, id: JobId) {
         let Some(line) = self.lines.get_mut(&Reverse(precedence)) else { return };
         if line.front() == Some(&id) {
             line.pop_front();
@@ -66,22 +170,58 @@ impl Turns {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use omega_core::{Amounts, TaskGroup};
+    use proptest::prelude::*;
 
-    #[test]
-    fn precedence_goes_before_age_and_age_before_arrival() {
-        let mut turns = Turns::default();
-        for (precedence, id) in [(0, 3), (5, 9), (0, 1), (5, 4), (0, 2), (0, 2)] {
-            turns.insert(Precedence(precedence), JobId(id));
+    /// The usual order, as a plugin.
+    struct Usual;
+
+    impl Order for Usual {
+        fn name(&self) -> &'static str {
+            "usual"
         }
-        assert_eq!(turns.len(), 5, "a job is there once");
-        turns.remove(Precedence(0), JobId(2));
-        turns.remove(Precedence(7), JobId(2));
-        let mut order = Vec::new();
-        while let Some(id) = turns.first() {
-            order.push(id.0);
-            turns.remove(Precedence(if id.0 == 9 || id.0 == 4 { 5 } else { 0 }), id);
+
+        fn compare(&self, a: Queued<'_>, b: Queued<'_>) -> Ordering {
+            b.job.precedence.cmp(&a.job.precedence)
         }
-        assert_eq!(order, [4, 9, 1, 3]);
-        assert!(turns.is_empty() && turns.lines.is_empty());
+    }
+
+    fn job(precedence: i32) -> Arc<Job> {
+        let mut job = Job::batch("job", TaskGroup::new(1, Amounts::zero()));
+        job.precedence = Precedence(precedence);
+        Arc::new(job)
+    }
+
+    proptest! {
+        /// Lines and a tree agree with a sorted list, whatever comes and goes.
+        #[test]
+        fn precedence_goes_before_age_and_age_before_arrival(
+            steps in prop::collection::vec((any::<bool>(), 0u64..20), 0..200)
+        ) {
+            let (mut lines, mut tree) = (Turns::new(None), Turns::new(Some(Arc::new(Usual))));
+            let mut naive: Vec<(Reverse<i32>, u64)> = Vec::new();
+            for (comes, id) in steps {
+                let precedence = (id % 3) as i32;
+                let known = naive.iter().position(|entry| entry.1 == id);
+                for turns in [&mut lines, &mut tree] {
+                    match comes {
+                        true => turns.insert(&job(precedence), JobId(id)),
+                        false => turns.remove(&job(precedence), JobId(id)),
+                    }
+                }
+                match known {
+                    None if comes => naive.push((Reverse(precedence), id)),
+                    Some(at) if !comes => drop(naive.remove(at)),
+                    _ => {}
+                }
+                naive.sort_unstable();
+                let first = naive.first().map(|entry| JobId(entry.1));
+                for turns in [&lines, &tree] {
+                    prop_assert_eq!(turns.first(), first);
+                    prop_assert_eq!(turns.len(), naive.len());
+                    prop_assert_eq!(turns.is_empty(), naive.is_empty());
+                }
+            }
+        }
     }
 }

@@ -11,6 +11,9 @@
 //! - `kube_plugins.rs`: the plugins of Kubernetes' scheduler against their formulas.
 //! - `scheduler.rs`, `scheduler_wakes.rs`, `scheduler_faults.rs`: the loop, step by step.
 //! - `preemption.rs`: whom a preemption evicts.
+//! - `points.rs`, `points_random.rs`: plugins that refuse, wait and fail at each point around a
+//!   decision.
+//! - `wakes.rs`: waking only whom an event may help places what waking everybody would.
 //! - `pool.rs`, `examples.rs`: the loop on threads; the examples of `omega-schedulers`.
 //! - `threads.rs`, `races.rs`: schedulers on threads, and two that would break a rule together.
 //! - `codec.rs`, `journal.rs`, `rot.rs`: commands as bytes, a history in a file, and what becomes
@@ -33,6 +36,9 @@ mod lifted;
 mod placement;
 mod placement_plugins;
 mod placement_world;
+mod points;
+mod points_kit;
+mod points_random;
 mod pool;
 mod preemption;
 mod profile_docs;
@@ -48,4 +54,5 @@ mod threads;
 mod tidy;
 mod traps;
 mod views;
+mod wakes;
 mod wishes;

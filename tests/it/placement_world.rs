@@ -108,57 +108,66 @@ impl World {
 
     /// Without rules about other tasks.
     pub(crate) fn random_group(&mut self) -> TaskGroup {
-        let dice = &mut self.dice;
-        let request = [500 * dice.below(9) as u64, (dice.below(9) as u64) << 30];
-        let mut group = TaskGroup::new(1, Amounts::new(request));
-        if dice.chance(25) {
-            let milli_each = *dice.pick(&[1000, 300, 500]);
-            group.cards = Some(CardRequest { count: 1, milli_each });
-        }
-        if dice.chance(25) {
-            group.rules.affinity.required = Some(vec![MachineSelector::label("disk", "ssd")]);
-        }
-        if dice.chance(5) {
-            group.rules.machine = Some(format!("m{}", dice.below(20)).into());
-        }
-        for (zone, weight) in [("z0", 3), ("z1", 1)] {
-            if dice.chance(25) {
-                let machines = MachineSelector::label("zone", zone);
-                group.rules.affinity.preferred.push(Preferred { weight, machines });
-            }
-        }
-        if dice.chance(25) {
-            group.images = vec!["i".into()];
-        }
-        if dice.chance(40) {
-            group.rules.tolerations.push(Toleration {
-                key: None,
-                operator: TolerationOperator::Exists,
-                value: "".into(),
-                effect: None,
-            });
-        }
-        group
+        random_group(&mut self.dice)
     }
 
     /// With one or two rules about other tasks.
     pub(crate) fn ruled_group(&mut self) -> TaskGroup {
-        let mut group = self.random_group();
-        group.count = 1 + self.dice.below(12) as u32;
-        group.labels = Labels::new([("app", *self.dice.pick(&["a", "b"]))]);
-        for _ in 0..1 + self.dice.below(2) {
-            let rule = random_rule(&mut self.dice);
-            group.rules.tasks.push(rule);
-        }
-        if self.dice.chance(25) {
-            group.rules.ports.push(Port::tcp(80));
-        }
-        group
+        ruled_group(&mut self.dice)
     }
 }
 
-fn random_machine(dice: &mut Dice, index: usize) -> Machine {
-    // A few sizes, so that there are ties.
+/// A group without rules about other tasks.
+pub(crate) fn random_group(dice: &mut Dice) -> TaskGroup {
+    let request = [500 * dice.below(9) as u64, (dice.below(9) as u64) << 30];
+    let mut group = TaskGroup::new(1, Amounts::new(request));
+    if dice.chance(25) {
+        let milli_each = *dice.pick(&[1000, 300, 500]);
+        group.cards = Some(CardRequest { count: 1, milli_each });
+    }
+    if dice.chance(25) {
+        group.rules.affinity.required = Some(vec![MachineSelector::label("disk", "ssd")]);
+    }
+    if dice.chance(5) {
+        group.rules.machine = Some(format!("m{}", dice.below(20)).into());
+    }
+    for (zone, weight) in [("z0", 3), ("z1", 1)] {
+        if dice.chance(25) {
+            let machines = MachineSelector::label("zone", zone);
+            group.rules.affinity.preferred.push(Preferred { weight, machines });
+        }
+    }
+    if dice.chance(25) {
+        group.images = vec!["i".into()];
+    }
+    if dice.chance(40) {
+        group.rules.tolerations.push(Toleration {
+            key: None,
+            operator: TolerationOperator::Exists,
+            value: "".into(),
+            effect: None,
+        });
+    }
+    group
+}
+
+/// A group with one or two rules about other tasks.
+pub(crate) fn ruled_group(dice: &mut Dice) -> TaskGroup {
+    let mut group = random_group(dice);
+    group.count = 1 + dice.below(12) as u32;
+    group.labels = Labels::new([("app", *dice.pick(&["a", "b"]))]);
+    for _ in 0..1 + dice.below(2) {
+        let rule = random_rule(dice);
+        group.rules.tasks.push(rule);
+    }
+    if dice.chance(25) {
+        group.rules.ports.push(Port::tcp(80));
+    }
+    group
+}
+
+/// A machine of one of a few sizes, so that there are ties.
+pub(crate) fn random_machine(dice: &mut Dice, index: usize) -> Machine {
     let cores = *dice.pick(&[1, 4, 4, 8, 16]);
     let gib = *dice.pick(&[4, 16, 16, 64]);
     let mut machine = Machine::new(format!("m{index}"), Amounts::new([cores * 1000, gib << 30]));

@@ -163,14 +163,18 @@ fn a_scheduler_whose_claims_conflict_chooses_more_widely() {
 }
 
 /// A random world: jobs come, grow, shrink and end, tasks finish and are lost, machines go.
-struct Turmoil {
+pub(crate) struct Turmoil {
     cell: SharedCell,
-    dice: Dice,
+    pub(crate) dice: Dice,
     jobs: u32,
     machines: u32,
 }
 
 impl Turmoil {
+    pub(crate) fn new(cell: &SharedCell, dice: Dice) -> Turmoil {
+        Turmoil { cell: cell.clone(), dice, jobs: 0, machines: 10 }
+    }
+
     fn add_machine(&mut self) {
         self.machines += 1;
         let mut machine = Machine::new(format!("m{}", self.machines), Amounts::new([8000, 64]));
@@ -206,7 +210,7 @@ impl Turmoil {
         (!tasks.is_empty()).then(|| *self.dice.pick(&tasks))
     }
 
-    fn step(&mut self) {
+    pub(crate) fn step(&mut self) {
         let id = JobId(self.dice.below(self.jobs.max(1) as usize) as u64);
         let command = match self.dice.below(20) {
             0 => return self.add_machine(),
@@ -241,7 +245,7 @@ fn in_the_end_every_task_that_can_be_placed_is_placed_once() {
         let changes = *dice.pick(&[1, 4, 20, 1000]);
         let cell = cell_that_remembers(changes, &[8, 8, 8]);
         let handle = FaultyCell::new(&cell, seed, *dice.pick(&[0, 20, 50]));
-        let mut turmoil = Turmoil { cell: cell.clone(), dice, jobs: 0, machines: 10 };
+        let mut turmoil = Turmoil::new(&cell, dice);
         let mut schedulers: Vec<Scheduler> = Vec::new();
         for (name, index, of) in [("x", 0, 2), ("x", 1, 2), ("y", 0, 1)] {
             let search = [Search::Full, Search::Indexed { feasible: 2 }, Search::Adaptive];
@@ -268,7 +272,7 @@ fn in_the_end_every_task_that_can_be_placed_is_placed_once() {
 }
 
 /// The cell is right, everybody knows the same, and what is pending fits nowhere.
-fn check_the_end(cell: &SharedCell, schedulers: &mut [Scheduler], seed: u64) {
+pub(crate) fn check_the_end(cell: &SharedCell, schedulers: &mut [Scheduler], seed: u64) {
     cell.read(|cell| cell.audit_no_overcommit()).unwrap_or_else(|e| panic!("seed {seed}: {e}"));
     for scheduler in schedulers.iter_mut() {
         assert_settled(scheduler, cell, 20 * LONG);

@@ -54,12 +54,59 @@ impl View {
         self.open.len()
     }
 
-    /// Gives back the last `count` claims that were not submitted.
+    /// One of these claims, in the order in which they were made: its task, machine and group.
+    #[must_use]
+    pub fn open_claim(&self, index: usize) -> Option<(TaskId, MachineId, GroupRef)> {
+        self.open.get(index).map(|open| (open.claim.task, open.claim.machine, open.group))
+    }
+
+    /// Gives back the last `count` claims that were not submitted, with what they evict.
     pub fn drop_claims(&mut self, count: usize) {
         for _ in 0..count {
             let Some(open) = self.open.pop() else { return };
-            self.count(&open, 1);
+            self.drop_open(&open);
         }
+    }
+
+    /// Gives back the claim of a task that was not submitted, open or held, with what it evicts.
+    /// The answer is whether there was one.
+    pub fn drop_claim(&mut self, task: TaskId) -> bool {
+        let open = self.take_open(task).or_else(|| self.held.remove(&task));
+        let Some(open) = open else { return false };
+        self.drop_open(&open);
+        true
+    }
+
+    /// Sets aside the open claim of a task: it stays off the view through every sync, but goes into
+    /// no transaction until [`View::resume_claim`]. The answer is whether there was one.
+    pub fn hold_claim(&mut self, task: TaskId) -> bool {
+        let Some(open) = self.take_open(task) else { return false };
+        self.held.insert(task, open);
+        true
+    }
+
+    /// Makes a held claim an open one again. The answer is whether there was one.
+    pub fn resume_claim(&mut self, task: TaskId) -> bool {
+        let Some(open) = self.held.remove(&task) else { return false };
+        self.open.push(open);
+        true
+    }
+
+    /// How many claims are held.
+    #[must_use]
+    pub fn held_claims(&self) -> usize {
+        self.held.len()
+    }
+
+    /// The newest are looked at first: what is taken out was mostly just put in.
+    fn take_open(&mut self, task: TaskId) -> Option<Open> {
+        let index = self.open.iter().rposition(|open| open.claim.task == task)?;
+        Some(self.open.remove(index))
+    }
+
+    fn drop_open(&mut self, open: &Open) {
+        self.count(open, 1);
+        self.drop_evictions(open.claim.task);
     }
 
     /// Moves the claims into a transaction, incremental and checked by resource fit; change that
@@ -76,7 +123,7 @@ impl View {
             granularity: Granularity::Incremental,
             check: ConflictCheck::ResourceFit,
             releases: Vec::new(),
-            evictions: Vec::new(),
+            evictions: self.submit_evictions(number),
             claims: claims.iter().map(|open| open.claim).collect(),
         };
         self.in_flight.push(InFlight { number, claims });
@@ -86,11 +133,13 @@ impl View {
     /// Takes note of the answer to a transaction.
     pub fn settle(&mut self, txn: &Transaction, commit: &Commit) {
         let already_seen = commit.version <= self.version;
+        self.end_evictions(txn, Some(commit));
         self.end_flight(txn, |index| already_seen || commit.conflict_of_claim(index).is_some());
     }
 
     /// Gives all claims of a transaction back that was not judged.
     pub fn abandon(&mut self, txn: &Transaction) {
+        self.end_evictions(txn, None);
         self.end_flight(txn, |_| true);
     }
 
@@ -107,19 +156,31 @@ impl View {
         self.spare.push(claims);
     }
 
-    /// Gives every unanswered claim back to the columns (`sign` 1), or takes it off (-1).
+    /// Gives every unanswered claim back to the columns (`sign` 1), or takes it off (-1); with it
+    /// go the tasks that it evicts.
     pub(super) fn each_unanswered(&mut self, sign: i64) {
+        if self.open.is_empty() && self.in_flight.is_empty() && self.held.is_empty() {
+            return;
+        }
+        if sign < 0 && !self.evictions.is_empty() {
+            self.lift_victims();
+        }
         let mut open = std::mem::take(&mut self.open);
+        let mut held = std::mem::take(&mut self.held);
         let mut in_flight = std::mem::take(&mut self.in_flight);
         let flying = in_flight.iter_mut().flat_map(|flight| &mut flight.claims);
-        for claim in flying.chain(&mut open) {
+        for claim in flying.chain(&mut open).chain(held.values_mut()) {
             if sign < 0 {
                 claim.cards = self.cards_again(claim);
             }
             self.count(claim, sign);
         }
         self.open = open;
+        self.held = held;
         self.in_flight = in_flight;
+        if sign > 0 && !self.evictions.is_empty() {
+            self.return_victims();
+        }
     }
 
     /// The cards that an unanswered claim now gets: others may have taken those that it had, and

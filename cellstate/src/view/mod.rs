@@ -7,9 +7,10 @@
 //!
 //! ```text
 //!   claim ─▶ open claims ──take_transaction──▶ in flight ──settle──▶ gone
-//!                │                                 │                  │ refused: given back
-//!                └──── off the view all along ─────┘                  │ taken: now part of the
-//!                                                                     │        cell, see below
+//!                │  ▲                              │                  │ refused: given back
+//!                ▼  │                              │                  │ taken: now part of the
+//!             held claims                          │                  │        cell, see below
+//!                └──── off the view all along ─────┘
 //! ```
 //!
 //! A claim that was taken stays off the view until the sync that brings its machine's new row,
@@ -22,10 +23,12 @@
 mod block;
 mod claims;
 mod columns;
+mod evictions;
 mod images;
 mod kept;
 mod placements;
 mod rules;
+mod tally;
 
 pub use block::{Block, FEW, LeftShare};
 pub use columns::BLOCK;
@@ -33,6 +36,7 @@ pub use images::ImageHolder;
 pub use kept::MachineSet;
 pub use placements::PlacedTask;
 pub use rules::{Draw, Draws, WishCounts};
+pub use tally::Tally;
 
 use crate::cards::Cards;
 use crate::delta::{Delta, Interest};
@@ -42,15 +46,18 @@ use crate::judge::{MachineStatus, Spot, judge};
 use crate::map::FastMap;
 use claims::{InFlight, Open};
 use columns::Columns;
+use evictions::Eviction;
 use images::Images;
 use kept::Kept;
 use omega_core::{
     Amounts, CardSet, Job, JobId, Kinds, Machine, MachineId, Reason, SchedulerId, SequenceNumber,
-    Version,
+    TaskId, Version,
 };
 use placements::Placements;
 use smallvec::SmallVec;
+use std::collections::BTreeMap;
 use std::sync::Arc;
+use tally::RowState;
 
 /// A task group that a view has compiled: see [`View::compile`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -91,8 +98,10 @@ pub struct View {
     vacant: Vec<u32>,
     by_job: FastMap<JobId, SmallVec<[GroupRef; 2]>>,
     rules_generation: u64,
-    freed: u64,
+    tally: Tally,
     open: Vec<Open>,
+    held: BTreeMap<TaskId, Open>,
+    evictions: Vec<Eviction>,
     in_flight: Vec<InFlight>,
     spare: Vec<Vec<Open>>,
 }
@@ -126,8 +135,10 @@ impl View {
             vacant: Vec::new(),
             by_job: FastMap::default(),
             rules_generation: 0,
-            freed: 0,
+            tally: Tally::default(),
             open: Vec::new(),
+            held: BTreeMap::new(),
+            evictions: Vec::new(),
             in_flight: Vec::new(),
             spare: Vec::new(),
         }
@@ -167,15 +178,13 @@ impl View {
     /// # Panics
     /// If the delta starts elsewhere: then the view would be wrong for ever.
     pub fn apply(&mut self, delta: &Delta) {
+        if !delta.full {
+            assert_eq!(delta.from, self.version, "a delta starts where the view is");
+            self.each_unanswered(1);
+        }
         self.forget_lifted(delta);
-        let unanswered = !self.open.is_empty() || !self.in_flight.is_empty();
         if delta.full {
             self.reset(delta);
-        } else {
-            assert_eq!(delta.from, self.version, "a delta starts where the view is");
-            if unanswered {
-                self.each_unanswered(1);
-            }
         }
         self.version = delta.to;
         self.grow(delta.rows);
@@ -187,21 +196,22 @@ impl View {
         for (i, slot) in delta.slots.iter().enumerate() {
             self.sequences[*slot as usize] = delta.sequences[i];
             let more = self.columns.set(*slot as usize, &delta.free[i * kinds..][..kinds]);
-            self.freed += u64::from(more);
+            self.tally.freed += u64::from(more);
         }
         for (slot, cards) in &delta.cards {
             let before = self.cards.insert(*slot, *cards);
             let more = |before: Cards| cards.left().iter().zip(before.left()).any(|(a, b)| a > b);
-            self.freed += u64::from(before.is_none_or(more));
+            self.tally.freed += u64::from(before.is_none_or(more));
         }
-        self.loads.extend(delta.loads.iter().cloned());
+        for (slot, load) in &delta.loads {
+            let before = self.loads.insert(*slot, load.clone());
+            self.tally.loads += u64::from(before.as_ref() != Some(load));
+        }
         self.apply_rules(delta);
         if let Some(placements) = &mut self.placements {
             placements.apply(delta, kinds);
         }
-        if unanswered {
-            self.each_unanswered(-1);
-        }
+        self.each_unanswered(-1);
     }
 
     fn apply_rules(&mut self, delta: &Delta) {
@@ -282,6 +292,7 @@ impl View {
 
     fn set_machine(&mut self, delta: &crate::delta::MachineDelta) {
         let row = delta.slot as usize;
+        let before = self.row_state(row);
         if self.incarnations[row] != delta.incarnation {
             // Another machine has the row now; what it reported comes with the row.
             self.loads.remove(&delta.slot);
@@ -307,7 +318,23 @@ impl View {
         let old = self.facts.machines.get(row).and_then(Option::as_deref);
         self.images.set_machine(delta.slot, old, delta.machine.as_deref());
         self.facts.set_machine(row, delta.machine.clone());
-        self.freed += 1;
+        self.tally.note_machine(&before, &self.row_state(row));
+    }
+
+    /// What a row holds.
+    fn row_state(&self, row: usize) -> RowState {
+        let machine = self.machine(row).cloned();
+        RowState { incarnation: self.incarnations[row], status: self.status(row), machine }
+    }
+
+    /// Whether the machine in a row takes tasks.
+    fn status(&self, row: usize) -> MachineStatus {
+        let bit = |words: &[u64]| words[row / BLOCK] >> (row % BLOCK) & 1 == 1;
+        match (bit(&self.schedulable), bit(&self.draining)) {
+            (true, _) => MachineStatus::Schedulable,
+            (false, true) => MachineStatus::Draining,
+            (false, false) => MachineStatus::Absent,
+        }
     }
 
     // --- What is known -------------------------------------------------------------------------
@@ -318,10 +345,10 @@ impl View {
         self.version
     }
 
-    /// Rises whenever a sync brings a machine more room than it had: then what did not fit may.
+    /// What its syncs have brought so far.
     #[must_use]
-    pub fn freed(&self) -> u64 {
-        self.freed
+    pub fn tally(&self) -> Tally {
+        self.tally
     }
 
     /// Whether some machine has accelerator cards.
@@ -548,13 +575,8 @@ impl View {
         let row = machine.row();
         let kinds = self.columns.kinds();
         let free: SmallVec<[i64; 8]> = (0..kinds).map(|kind| self.columns.get(row, kind)).collect();
-        let bit = |words: &[u64]| words[row / BLOCK] >> (row % BLOCK) & 1 == 1;
-        let status = match (bit(&self.schedulable), bit(&self.draining)) {
-            (true, _) => MachineStatus::Schedulable,
-            (false, true) => MachineStatus::Draining,
-            (false, false) => MachineStatus::Absent,
-        };
         let cards = if self.cards.is_empty() { None } else { self.cards(row) };
+        let status = self.status(row);
         let spot = Spot { id: self.machine_id(row), status, free: &free, cards };
         judge(machine, spot, need, &self.facts, CardSet::default())
     }

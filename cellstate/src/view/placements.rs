@@ -145,6 +145,12 @@ impl View {
         self
     }
 
+    /// Whether it keeps which tasks run where.
+    #[must_use]
+    pub fn keeps_placements(&self) -> bool {
+        self.placements.is_some()
+    }
+
     /// The tasks on the machine in a row, the most important first: of higher precedence, then the
     /// older. Empty if the view does not keep them.
     #[must_use]
@@ -182,19 +188,25 @@ impl View {
 
     /// Takes a task that runs in a row off its machine, in this view only.
     pub fn lift(&mut self, row: usize, task: PlacedTask) {
+        self.note_lifted(1);
         self.count_placed(row, task, 1);
     }
 
     /// Puts back what [`View::lift`] took off.
     pub fn put_back(&mut self, row: usize, task: PlacedTask) {
+        self.note_lifted(-1);
         self.count_placed(row, task, -1);
     }
 
-    fn count_placed(&mut self, row: usize, task: PlacedTask, sign: i64) {
-        let Some(job) = self.job_of(task.id).cloned() else { return };
+    fn note_lifted(&mut self, more: isize) {
         if let Some(placements) = &mut self.placements {
-            placements.lifted = placements.lifted.strict_add_signed(sign as isize);
+            placements.lifted = placements.lifted.strict_add_signed(more);
         }
+    }
+
+    /// Takes a placed task off a row (`sign` 1), or puts it back (-1).
+    pub(super) fn count_placed(&mut self, row: usize, task: PlacedTask, sign: i64) {
+        let Some(job) = self.job_of(task.id).cloned() else { return };
         let group = &job.groups[usize::from(task.group)];
         if self.facts.rules.is_empty() && group.cards.is_none() {
             // No rule looks at any task: amounts are all there is.

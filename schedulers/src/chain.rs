@@ -1,0 +1,96 @@
+//! The plugins of a profile that stand around the decision.
+
+use crate::points::{Admit, Order, Permit, PostBind, PostFilter, PreBind, Reserve};
+use crate::profile::Profile;
+use std::sync::Arc;
+
+/// Plugins by point, each in the order in which it is asked.
+#[derive(Default)]
+pub(crate) struct Chain {
+    pub(crate) admit: Vec<Box<dyn Admit>>,
+    pub(crate) order: Option<Arc<dyn Order>>,
+    pub(crate) post_filter: Vec<Box<dyn PostFilter>>,
+    pub(crate) reserve: Vec<Box<dyn Reserve>>,
+    pub(crate) permit: Vec<Box<dyn Permit>>,
+    pub(crate) pre_bind: Vec<Box<dyn PreBind>>,
+    pub(crate) post_bind: Vec<Box<dyn PostBind>>,
+}
+
+impl Chain {
+    /// Whether some plugin stands between a decision and its commit.
+    #[inline]
+    pub(crate) fn guards(&self) -> bool {
+        !(self.reserve.is_empty() && self.permit.is_empty() && self.pre_bind.is_empty())
+    }
+
+    /// Whether some plugin is told what became of a claim.
+    #[inline]
+    pub(crate) fn follows(&self) -> bool {
+        !(self.reserve.is_empty() && self.post_bind.is_empty())
+    }
+
+    /// The names of all, with the name of the point.
+    pub(crate) fn names(&self) -> Vec<(&'static str, &'static str)> {
+        let mut names = Vec::new();
+        let mut add = |point, name| names.push((point, name));
+        self.admit.iter().for_each(|plugin| add("admit", plugin.name()));
+        self.order.iter().for_each(|plugin| add("order", plugin.name()));
+        self.post_filter.iter().for_each(|plugin| add("post_filter", plugin.name()));
+        self.reserve.iter().for_each(|plugin| add("reserve", plugin.name()));
+        self.permit.iter().for_each(|plugin| add("permit", plugin.name()));
+        self.pre_bind.iter().for_each(|plugin| add("pre_bind", plugin.name()));
+        self.post_bind.iter().for_each(|plugin| add("post_bind", plugin.name()));
+        names
+    }
+}
+
+impl Profile {
+    /// The same with one plugin more that lets jobs in, asked after the others.
+    #[must_use]
+    pub fn with_admit(mut self, plugin: impl Admit + 'static) -> Profile {
+        self.chain.admit.push(Box::new(plugin));
+        self
+    }
+
+    /// The same with another order of the queue.
+    #[must_use]
+    pub fn with_order(mut self, plugin: impl Order + 'static) -> Profile {
+        self.chain.order = Some(Arc::new(plugin));
+        self
+    }
+
+    /// The same with one plugin more that makes room, asked after the others.
+    #[must_use]
+    pub fn with_post_filter(mut self, plugin: impl PostFilter + 'static) -> Profile {
+        self.chain.post_filter.push(Box::new(plugin));
+        self
+    }
+
+    /// The same with one plugin more that reserves, asked after the others.
+    #[must_use]
+    pub fn with_reserve(mut self, plugin: impl Reserve + 'static) -> Profile {
+        self.chain.reserve.push(Box::new(plugin));
+        self
+    }
+
+    /// The same with one plugin more that permits, asked after the others.
+    #[must_use]
+    pub fn with_permit(mut self, plugin: impl Permit + 'static) -> Profile {
+        self.chain.permit.push(Box::new(plugin));
+        self
+    }
+
+    /// The same with one step more before the commit, after the others.
+    #[must_use]
+    pub fn with_pre_bind(mut self, plugin: impl PreBind + 'static) -> Profile {
+        self.chain.pre_bind.push(Box::new(plugin));
+        self
+    }
+
+    /// The same with one plugin more that hears of commits, after the others.
+    #[must_use]
+    pub fn with_post_bind(mut self, plugin: impl PostBind + 'static) -> Profile {
+        self.chain.post_bind.push(Box::new(plugin));
+        self
+    }
+}

@@ -1,0 +1,196 @@
+//! What may happen in a cell, as far as it may change the mind of a plugin that refused.
+//!
+//! A job that cannot be placed costs a search each time that it is tried. So whoever refuses says
+//! what could make it answer otherwise, and the job sleeps until one of these events. An event too
+//! many costs a search in vain; one too few, and a job sleeps that would fit.
+
+use crate::plugin::Reads;
+use std::fmt;
+use std::ops::{BitOr, BitOrAssign};
+
+/// A set of kinds of events.
+#[derive(Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Events(u16);
+
+impl Events {
+    /// None: nothing but the long look of [`Patience`](crate::queue::Patience) helps.
+    pub const NONE: Events = Events(0);
+    /// A machine came.
+    pub const MACHINE_ADDED: Events = Events(1);
+    /// A machine's description changed (labels, taints, capacity, images), or it began or ended
+    /// draining.
+    pub const MACHINE_CHANGED: Events = Events(1 << 1);
+    /// A machine went.
+    pub const MACHINE_REMOVED: Events = Events(1 << 2);
+    /// A machine has more left of something: it grew, or a task left it.
+    pub const ROOM_FREED: Events = Events(1 << 3);
+    /// What is left on a machine changed, maybe to less. Only a plugin that wants machines *used*
+    /// is helped by that.
+    pub const ROOM_TAKEN: Events = Events(1 << 4);
+    /// A task was placed, of a job that the scheduler hears of: its own, or all if it makes room
+    /// by evicting.
+    pub const TASK_PLACED: Events = Events(1 << 5);
+    /// A task of such a job ended or lost its machine.
+    pub const TASK_ENDED: Events = Events(1 << 6);
+    /// Such a job came, was resized or ended.
+    pub const JOB_CHANGED: Events = Events(1 << 7);
+    /// A tenant's quota changed.
+    pub const QUOTA_CHANGED: Events = Events(1 << 8);
+    /// A machine reported another load.
+    pub const LOAD_REPORTED: Events = Events(1 << 9);
+    /// Counters of rules about other tasks changed: a task that a rule selects came or left.
+    pub const RULES_CHANGED: Events = Events(1 << 10);
+    /// Time passed: the job is tried again whenever its backoff is over.
+    pub const TIME: Events = Events(1 << 11);
+    /// Somebody outside said so, by [`Waiting::raise`](crate::Waiting::raise).
+    pub const TOLD: Events = Events(1 << 12);
+    /// Every one of them.
+    pub const ALL: Events = Events((1 << Events::COUNT) - 1);
+
+    /// How many kinds there are.
+    pub(crate) const COUNT: usize = 13;
+
+    /// Events that say which machines they are about.
+    pub(crate) const OF_MACHINES: Events = Events(
+        Events::MACHINE_ADDED.0
+            | Events::MACHINE_CHANGED.0
+            | Events::ROOM_FREED.0
+            | Events::ROOM_TAKEN.0
+            | Events::LOAD_REPORTED.0,
+    );
+
+    /// What may change an answer that depends on these facts, given that a plugin refuses no
+    /// machine for having too much: one that does adds [`Events::ROOM_TAKEN`].
+    #[must_use]
+    pub fn of(reads: Reads) -> Events {
+        let mut events = Events::MACHINE_ADDED;
+        let mut add = |facts, more| {
+            if reads.includes(facts) {
+                events |= more;
+            }
+        };
+        add(Reads::DESCRIPTION, Events::MACHINE_CHANGED);
+        add(Reads::AMOUNTS, Events::ROOM_FREED);
+        add(Reads::LOAD, Events::LOAD_REPORTED);
+        // The domains of a rule come and go with machines.
+        let elsewhere = Events::MACHINE_CHANGED | Events::MACHINE_REMOVED | Events::RULES_CHANGED;
+        add(Reads::OTHER_MACHINES, elsewhere | Events::TASK_PLACED | Events::TASK_ENDED);
+        events
+    }
+
+    /// Whether there is none.
+    #[must_use]
+    pub fn is_empty(self) -> bool {
+        self.0 == 0
+    }
+
+    /// Those that are in both.
+    #[must_use]
+    pub fn and(self, other: Events) -> Events {
+        Events(self.0 & other.0)
+    }
+
+    /// Those that are not in `other`.
+    #[must_use]
+    pub fn without(self, other: Events) -> Events {
+        Events(self.0 & !other.0)
+    }
+
+    /// Whether some event is in both.
+    #[must_use]
+    pub fn meets(self, other: Events) -> bool {
+        self.0 & other.0 != 0
+    }
+
+    /// The numbers of its kinds, ascending.
+    pub(crate) fn kinds(self) -> impl Iterator<Item = usize> {
+        (0..Events::COUNT).filter(move |kind| self.0 >> kind & 1 == 1)
+    }
+}
+
+impl BitOr for Events {
+    type Output = Events;
+
+    fn bitor(self, other: Events) -> Events {
+        Events(self.0 | other.0)
+    }
+}
+
+impl BitOrAssign for Events {
+    fn bitor_assign(&mut self, other: Events) {
+        self.0 |= other.0;
+    }
+}
+
+/// The names of the kinds, in the order of their bits.
+const NAMES: [&str; Events::COUNT] = [
+    "machine added",
+    "machine changed",
+    "machine removed",
+    "room freed",
+    "room taken",
+    "task placed",
+    "task ended",
+    "job changed",
+    "quota changed",
+    "load reported",
+    "rules changed",
+    "time",
+    "told",
+];
+
+impl fmt::Debug for Events {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_set().entries(self.kinds().map(|kind| NAMES[kind])).finish()
+    }
+}
+
+/// When each kind of event was heard of last, by a count of news.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Heard {
+    count: u64,
+    last: [u64; Events::COUNT],
+}
+
+impl Heard {
+    /// Notes that these happened.
+    pub(crate) fn note(&mut self, events: Events) {
+        self.count += 1;
+        for kind in events.kinds() {
+            self.last[kind] = self.count;
+        }
+    }
+
+    /// The present count: what is noted from now on is after it.
+    pub(crate) fn now(&self) -> u64 {
+        self.count
+    }
+
+    /// Whether one of these happened after a count.
+    pub(crate) fn any_since(&self, events: Events, count: u64) -> bool {
+        events.kinds().any(|kind| self.last[kind] > count)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sets_print_the_names_of_what_is_in_them() {
+        let events = Events::MACHINE_ADDED | Events::TOLD;
+        assert_eq!(format!("{events:?}"), r#"{"machine added", "told"}"#);
+        assert_eq!(Events::ALL.kinds().count(), NAMES.len());
+        assert_eq!(Events::of(Reads::AMOUNTS), Events::MACHINE_ADDED | Events::ROOM_FREED);
+    }
+
+    #[test]
+    fn an_event_is_news_until_it_was_counted() {
+        let mut heard = Heard::default();
+        heard.note(Events::TIME);
+        let now = heard.now();
+        assert!(!heard.any_since(Events::ALL, now));
+        heard.note(Events::TOLD | Events::TIME);
+        assert!(heard.any_since(Events::TOLD, now) && !heard.any_since(Events::ROOM_FREED, now));
+    }
+}

@@ -1,0 +1,208 @@
+//! The points around a decision where plugins have a say.
+//!
+//! ```text
+//!   Admit ─▶ Order ─▶ filters, scores ─▶ Reserve ─▶ Permit ─▶ PreBind ─▶ commit ─▶ PostBind
+//!   gated    queue        │ no machine      │ no      │ no │     │ no       │ refused
+//!                     PostFilter            ▼         ▼    ▼     ▼          ▼
+//!                     evictions          Unreserve, all plugins, the last first
+//!                                                          waits: Waiting
+//! ```
+//!
+//! These are the points that authors of kube-scheduler plugins know, by the names used here: Admit
+//! is PreEnqueue, Order is QueueSort; Bind is the commit. A plugin implements those that it needs,
+//! and keeps its state in itself: it is called by one scheduler, on one thread, and may change. It
+//! answers from what it is given and its own state, so that two runs with one seed are one run, and
+//! must be quick: the scheduler waits for it.
+//!
+//! What was claimed is off the scheduler's view from the decision until the answer, whatever these
+//! plugins say in between. Other schedulers see nothing of it before the commit.
+
+use crate::events::Events;
+use crate::profile::Profile;
+use crate::queue::Nanos;
+use crate::waiting::Waiting;
+use omega_cellstate::{GroupRef, PlacedTask, View};
+use omega_core::{Job, JobId, MachineId, TaskGroup, TaskId};
+use std::cmp::Ordering;
+use std::sync::Arc;
+
+/// The longest that a task waits for a permit: fifteen minutes, as in Kubernetes. What takes longer
+/// should not keep room from others.
+pub const PERMIT_WAIT_MAX: Nanos = 15 * 60 * 1_000_000_000;
+
+/// A job in the queue.
+#[derive(Clone, Copy, Debug)]
+pub struct Queued<'a> {
+    /// Which: older jobs have lower numbers.
+    pub id: JobId,
+    /// What it is.
+    pub job: &'a Arc<Job>,
+}
+
+/// A claim on the scheduler's view, for one task.
+#[derive(Clone, Copy, Debug)]
+pub struct Claimed<'a> {
+    /// The view, with the claim on it; once the claim was refused or taken, without.
+    pub view: &'a View,
+    /// For which task.
+    pub task: TaskId,
+    /// On which machine.
+    pub machine: MachineId,
+    /// The task's job.
+    pub job: &'a Arc<Job>,
+    /// The task's group.
+    pub group: &'a TaskGroup,
+}
+
+/// No, until one of these events. With [`Events::TIME`] the job is tried again whenever its backoff
+/// is over; with [`Events::NONE`] only after the long look of [`Patience`](crate::queue::Patience).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Refused(pub Events);
+
+/// Says whether a job may be queued at all (PreEnqueue).
+///
+/// Asked whenever the job's turn comes, first of all plugins. A refused job is *gated*: it costs
+/// nothing until one of the events that the refusal names, and is then asked about again at once.
+/// The first plugin that refuses decides.
+pub trait Admit: Send + Sync {
+    /// A short name in snake case.
+    fn name(&self) -> &'static str;
+
+    /// Whether the job may have its turn.
+    ///
+    /// # Errors
+    /// Not before one of the events of the refusal.
+    fn admit(&mut self, queued: Queued<'_>, view: &View) -> Result<(), Refused>;
+}
+
+/// Says which of two queued jobs has its turn first (QueueSort). A profile has at most one; without
+/// it, higher precedence goes first.
+///
+/// Called some times for each job that comes or leaves, more often the more jobs there are. The
+/// answer must be a total order, and depend on the two jobs alone: what is queued is not sorted
+/// again. Of equals the older goes first.
+pub trait Order: Send + Sync {
+    /// A short name in snake case.
+    fn name(&self) -> &'static str;
+
+    /// Less if `a` goes first.
+    fn compare(&self, a: Queued<'_>, b: Queued<'_>) -> Ordering;
+}
+
+/// Is told of every claim, to set aside what goes with it: a volume, a licence, an address.
+pub trait Reserve: Send + Sync {
+    /// A short name in snake case.
+    fn name(&self) -> &'static str;
+
+    /// Sets aside what a claimed task needs. Called once for each claim, before any plugin is asked
+    /// for a permit; in the order of the profile, until one refuses.
+    ///
+    /// # Errors
+    /// It cannot be had. The claim is given back; the job sleeps until one of the events.
+    fn reserve(&mut self, claimed: &Claimed<'_>) -> Result<(), Refused>;
+
+    /// Gives back what was set aside, because the claim came to nothing: a plugin refused it, a
+    /// permit ran out, the cell refused it, or its outcome cannot be known any more. In the last
+    /// case the task may yet turn out to run.
+    ///
+    /// Called once for each claim that came to nothing, for all plugins in reverse order: also for
+    /// those that were not asked to reserve because an earlier one refused. So it must do no harm
+    /// where nothing was set aside.
+    fn unreserve(&mut self, claimed: &Claimed<'_>);
+}
+
+/// What a permit plugin says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Permission {
+    /// Go on.
+    Allow,
+    /// The claim is given back; the job sleeps until one of the events.
+    Refuse(Refused),
+    /// The claim stays on the view, and goes into no transaction until this plugin allows it by
+    /// [`Waiting::allow`]. If that does not come in time, it is refused.
+    Wait {
+        /// For at most so long; more than [`PERMIT_WAIT_MAX`] counts as that.
+        at_most: Nanos,
+        /// What may help the job if the wait was in vain.
+        then: Refused,
+    },
+}
+
+/// Allows, refuses or delays what was reserved.
+///
+/// Asked once for each claim, after everything that its job claimed in this turn was reserved. All
+/// plugins are asked until one refuses; if several let the task wait, each must allow it. A gang
+/// goes together: if one of its tasks waits, all wait, and if too few are left, all are refused.
+/// While a task waits, other schedulers may take the room: then the commit refuses it.
+pub trait Permit: Send + Sync {
+    /// A short name in snake case, by which it allows what it let wait.
+    fn name(&self) -> &'static str;
+
+    /// Whether the claim may go on. `waiting` holds the tasks that wait already: a plugin may allow
+    /// or refuse them here, and keep a clone to do so at any time.
+    fn permit(&mut self, claimed: &Claimed<'_>, waiting: &Waiting) -> Permission;
+}
+
+/// Does what must be done last before the commit.
+///
+/// Called once for each claim that all permits allow, in the order of the profile until one fails.
+/// It must be quick: what takes long is begun in [`Permit::permit`], which answers
+/// [`Permission::Wait`] and allows the task when it is done.
+pub trait PreBind: Send + Sync {
+    /// A short name in snake case.
+    fn name(&self) -> &'static str;
+
+    /// Prepares the machine for the task.
+    ///
+    /// # Errors
+    /// It cannot be done. The claim is given back; the job sleeps until one of the events.
+    fn pre_bind(&mut self, claimed: &Claimed<'_>) -> Result<(), Refused>;
+}
+
+/// Is told what the cell has taken.
+pub trait PostBind: Send + Sync {
+    /// A short name in snake case.
+    fn name(&self) -> &'static str;
+
+    /// The task has its machine now. Called once for each claim that was taken.
+    fn post_bind(&mut self, claimed: &Claimed<'_>);
+}
+
+/// A task that found no machine.
+#[derive(Clone, Copy, Debug)]
+pub struct Lack<'a> {
+    /// Which.
+    pub task: TaskId,
+    /// Its group, compiled in the view.
+    pub group: GroupRef,
+    /// Its job.
+    pub job: &'a Arc<Job>,
+    /// The filters that refused every machine: which of them refused which, is told by
+    /// [`first_refusals`](crate::refusals::first_refusals).
+    pub profile: &'a Profile,
+}
+
+/// Room that is there once some tasks have left.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MadeRoom {
+    /// Where the task is to run.
+    pub machine: MachineId,
+    /// What must leave that machine: tasks of lower precedence, as [`View::tasks_on`] has them.
+    pub evictions: Vec<PlacedTask>,
+}
+
+/// Makes room for a task that found no machine, by preemption.
+///
+/// With such a plugin the scheduler's view keeps placements (see [`View::with_placements`]) and
+/// hears of every job. Called once for each task that found no machine, in the order of the profile
+/// until one knows a way. What it answers is judged like any claim, on the view and by the cell;
+/// claim and evictions go into one transaction, after the points that follow.
+pub trait PostFilter: Send + Sync {
+    /// A short name in snake case.
+    fn name(&self) -> &'static str;
+
+    /// Where the task can run, and what must leave for it; `None` if it knows no way. It may take
+    /// tasks off the view to see what would be ([`View::lift`]), and must put them back. Tasks that
+    /// another claim evicts ([`View::is_evicted`]) are off already.
+    fn make_room(&mut self, view: &mut View, lack: &Lack<'_>) -> Option<MadeRoom>;
+}

@@ -1,0 +1,150 @@
+//! What the queue knows of one job and its tasks.
+
+use super::Nanos;
+use crate::events::Events;
+use crate::refusals::Refusers;
+use omega_core::{Job, TaskId};
+use smallvec::SmallVec;
+use std::sync::Arc;
+
+/// Where a task stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum TaskMark {
+    Waiting,
+    /// In a transaction that was not answered yet. It still counts as waiting.
+    Taken,
+    /// It has a claim that waits for a permit. It counts as waiting, too.
+    Held,
+    Placed,
+    Ended,
+}
+
+impl TaskMark {
+    #[inline]
+    pub(super) fn is_pending(self) -> bool {
+        matches!(self, TaskMark::Waiting | TaskMark::Taken | TaskMark::Held)
+    }
+}
+
+/// A task, as far as the queue cares.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct TaskNote {
+    pub(super) mark: TaskMark,
+    pub(super) group: u16,
+}
+
+/// Where a job stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Turn {
+    /// It has no pending tasks, or all of them are held.
+    None,
+    Active,
+    /// Some of its tasks are in a transaction.
+    Deciding,
+    /// Not before this time.
+    Waiting(Nanos),
+    /// It was refused when the count of news was this; not before this time.
+    Cooling(Nanos, u64),
+    /// It was refused, and there were no news for it since; at this time in any case.
+    Sleeping(Nanos, Events),
+}
+
+impl Turn {
+    /// Whether a job that stands so was refused, and waits for what may change that.
+    #[inline]
+    pub(super) fn is_of_refused(self) -> bool {
+        matches!(self, Turn::Cooling(..) | Turn::Sleeping(..))
+    }
+}
+
+/// How many tasks all jobs have.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Totals {
+    pub(super) pending: usize,
+    pub(super) held: usize,
+}
+
+/// A job that the queue knows. There may be very many, so what only refused ones need is kept
+/// elsewhere, and counts are short.
+#[derive(Debug)]
+pub(super) struct Entry {
+    /// What it is.
+    pub(super) job: Arc<Job>,
+    /// By number. Most jobs have one group of few tasks: then nothing is allocated for them.
+    pub(super) tasks: SmallVec<[TaskNote; 4]>,
+    /// By group: pending tasks, the next one last. May hold tasks that are no longer pending.
+    pub(super) pending: SmallVec<[SmallVec<[u32; 4]>; 1]>,
+    pub(super) waiting: u32,
+    /// How many of those are held.
+    pub(super) held: u32,
+    pub(super) turn: Turn,
+    pub(super) failures: u32,
+}
+
+/// Why a job cools or sleeps.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Refused {
+    pub(super) by: Refusers,
+    /// Whether a plugin did not let it in.
+    pub(super) gated: bool,
+}
+
+impl Entry {
+    /// A job whose tasks are all pending.
+    pub(super) fn new(job: Arc<Job>) -> Entry {
+        let mut tasks = SmallVec::new();
+        let mut pending = SmallVec::new();
+        for (index, group) in job.groups.iter().enumerate() {
+            let first = tasks.len() as u32;
+            let note = TaskNote { mark: TaskMark::Waiting, group: index as u16 };
+            tasks.resize(tasks.len() + group.count as usize, note);
+            pending.push((first..first + group.count).rev().collect());
+        }
+        Entry {
+            job,
+            waiting: tasks.len() as u32,
+            tasks,
+            pending,
+            held: 0,
+            turn: Turn::None,
+            failures: 0,
+        }
+    }
+
+    /// Lists a task to be taken next of its group.
+    #[inline]
+    pub(super) fn list(&mut self, index: u32) {
+        let group = usize::from(self.tasks[index as usize].group);
+        if self.pending.len() <= group {
+            self.pending.resize_with(group + 1, SmallVec::new);
+        }
+        self.pending[group].push(index);
+    }
+
+    /// Whether it has tasks to try.
+    #[inline]
+    pub(super) fn may_be_tried(&self) -> bool {
+        self.waiting > self.held
+    }
+
+    /// The mark of one of its tasks.
+    #[inline]
+    pub(super) fn mark_of(&self, task: TaskId) -> Option<TaskMark> {
+        self.tasks.get(task.index as usize).map(|note| note.mark)
+    }
+
+    /// Sets the mark of a task, and counts.
+    #[inline]
+    pub(super) fn mark(&mut self, index: usize, mark: TaskMark, totals: &mut Totals) {
+        let before = std::mem::replace(&mut self.tasks[index].mark, mark);
+        let was = (before.is_pending(), before == TaskMark::Held);
+        let is = (mark.is_pending(), mark == TaskMark::Held);
+        for (count, total, was, is) in [
+            (&mut self.waiting, &mut totals.pending, was.0, is.0),
+            (&mut self.held, &mut totals.held, was.1, is.1),
+        ] {
+            *count = *count + u32::from(is) - u32::from(was);
+            *total = *total + usize::from(is) - usize::from(was);
+        }
+    }
+}

@@ -1,0 +1,188 @@
+//! Which filters keep tasks off the machines, and what may change their minds.
+//!
+//! One refusing filter per machine is enough: as long as that one stays with its answer, the
+//! machine stays closed. So the first in the profile's order is remembered, as a bit in a word, and
+//! whole blocks that have no room, or no machine with the required labels, need not be looked at
+//! one machine at a time: their refusal is known from the view's bounds.
+
+use crate::events::Events;
+use crate::plugin::{Filter, Reads, Tasks, lanes};
+use crate::profile::Profile;
+use crate::search::tasks;
+use omega_cellstate::{BLOCK, GroupRef, View};
+use smallvec::SmallVec;
+
+/// Machines of a block that a filter is the first to refuse: its position in the profile, and a
+/// bit for each.
+pub type FirstRefusal = (usize, u64);
+
+/// For a block of machines, which filter refuses each of them first. A machine that no filter
+/// refuses is in none of the words; a row without a machine may be in any.
+#[must_use]
+pub fn first_refusals(
+    profile: &Profile,
+    tasks: &Tasks<'_>,
+    block: usize,
+) -> SmallVec<[FirstRefusal; 4]> {
+    let block = tasks.view.block(block);
+    let mut left = u64::MAX;
+    let mut refusals = SmallVec::new();
+    for (index, filter) in profile.filters().enumerate() {
+        if left == 0 {
+            break;
+        }
+        if filter.applies(tasks) {
+            let allowed = left & filter.filter(tasks, block, left);
+            if allowed != left {
+                refusals.push((index, left & !allowed));
+            }
+            left = allowed;
+        }
+    }
+    refusals
+}
+
+/// Who refuses a job, and what may change that.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Refusers {
+    /// Filters of the profile, by position. Those beyond the 64th are in `others`.
+    filters: u64,
+    /// What wakes those filters.
+    filter_events: Events,
+    /// What else wakes the job, without a question.
+    others: Events,
+}
+
+impl Refusers {
+    /// Refused by something that one of these may change.
+    #[must_use]
+    pub fn waiting_for(events: Events) -> Refusers {
+        Refusers { others: events, ..Refusers::default() }
+    }
+
+    /// Everything that may wake the job.
+    #[must_use]
+    pub fn events(self) -> Events {
+        self.filter_events | self.others
+    }
+
+    /// Both together.
+    #[must_use]
+    pub fn and(self, other: Refusers) -> Refusers {
+        Refusers {
+            filters: self.filters | other.filters,
+            filter_events: self.filter_events | other.filter_events,
+            others: self.others | other.others,
+        }
+    }
+
+    fn add(&mut self, index: usize, filter: &dyn Filter) {
+        match 1u64.checked_shl(index as u32) {
+            Some(bit) => {
+                self.filters |= bit;
+                self.filter_events |= filter.wakes_on();
+            }
+            None => self.others |= filter.wakes_on(),
+        }
+    }
+
+    fn has(self, index: usize) -> bool {
+        1u64.checked_shl(index as u32).is_some_and(|bit| self.filters & bit != 0)
+    }
+
+    /// Every filter that may refuse these tasks: what is known without looking at a machine.
+    #[must_use]
+    pub fn suspects(profile: &Profile, tasks: &Tasks<'_>) -> Refusers {
+        let mut refusers = Refusers::waiting_for(Events::MACHINE_ADDED);
+        for (index, filter) in profile.filters().enumerate() {
+            if filter.applies(tasks) {
+                refusers.add(index, filter);
+            }
+        }
+        refusers
+    }
+
+    /// The filters that refuse some machine first, after a search that found none.
+    #[must_use]
+    pub fn of(view: &View, profile: &Profile, group: GroupRef) -> Refusers {
+        let tasks = tasks(view, group);
+        let mut refusers = Refusers::waiting_for(Events::MACHINE_ADDED);
+        for sixty_four in 0..view.blocks().div_ceil(BLOCK) {
+            let there = view.blocks() - sixty_four * BLOCK;
+            let there = if there < BLOCK { (1 << there) - 1 } else { u64::MAX };
+            let allowed = there & view.blocks_allowed(sixty_four, tasks.need);
+            if allowed != there {
+                refusers.others |= Events::of(Reads::DESCRIPTION);
+            }
+            if !view.blocks_may_fit(sixty_four, &tasks.need.request) {
+                refusers.others |= Events::of(Reads::AMOUNTS);
+                continue;
+            }
+            for lane in lanes(allowed) {
+                refusers.add_block(profile, &tasks, sixty_four * BLOCK + lane);
+            }
+        }
+        refusers
+    }
+
+    fn add_block(&mut self, profile: &Profile, tasks: &Tasks<'_>, block: usize) {
+        if !tasks.view.block_may_fit(block, &tasks.need.request) {
+            self.others |= Events::of(Reads::AMOUNTS);
+            return;
+        }
+        for (index, word) in first_refusals(profile, tasks, block) {
+            let is_machine = |lane: usize| tasks.view.machine(block * BLOCK + lane).is_some();
+            if !self.has(index)
+                && lanes(word).any(is_machine)
+                && let Some(filter) = profile.filters().nth(index)
+            {
+                self.add(index, filter);
+            }
+        }
+    }
+
+    /// Whether news may help these tasks, as far as the filters know that refused them.
+    pub(crate) fn may_be_helped(
+        self,
+        profile: &Profile,
+        tasks: &Tasks<'_>,
+        news: &News<'_>,
+    ) -> bool {
+        let listens = |(index, filter): &(usize, &dyn Filter)| {
+            self.has(*index) && filter.wakes_on().meets(news.events)
+        };
+        self.others.meets(news.events)
+            || profile.filters().enumerate().filter(listens).any(|f| f.1.may_help(tasks, news))
+    }
+}
+
+/// What a sync brought, for a filter that is asked whether it may help a job.
+#[derive(Clone, Copy, Debug)]
+pub struct News<'a> {
+    /// What happened.
+    pub events: Events,
+    /// The rows of machines that came, or changed in any way. A row may be there twice.
+    pub rows: &'a [u32],
+}
+
+/// Machines that changed at once beyond which a filter is not asked about each: then a search
+/// costs as little.
+const ROWS_MAX: usize = 64;
+
+impl News<'_> {
+    /// Whether one of the machines is now allowed by a filter whose answer depends on that machine
+    /// alone; true without looking if there are many, or if something else happened that the filter
+    /// listens to.
+    #[must_use]
+    pub fn allows_some(&self, filter: &(impl Filter + ?Sized), tasks: &Tasks<'_>) -> bool {
+        let elsewhere = filter.reads().includes(Reads::OTHER_MACHINES);
+        let others = filter.wakes_on().and(self.events).without(Events::OF_MACHINES);
+        if elsewhere || !others.is_empty() || self.rows.len() > ROWS_MAX {
+            return true;
+        }
+        self.rows.iter().map(|row| *row as usize).any(|row| {
+            let (block, bit) = (tasks.view.block(row / BLOCK), 1 << (row % BLOCK));
+            tasks.view.machine(row).is_some() && filter.filter(tasks, block, bit) & bit != 0
+        })
+    }
+}

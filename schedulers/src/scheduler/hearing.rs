@@ -1,0 +1,121 @@
+//! What a scheduler hears with a sync, and which jobs that wakes.
+
+use super::{Observer, Scheduler};
+use crate::events::Events;
+use crate::queue::Nanos;
+use crate::refusals::{News, Refusers};
+use crate::search::tasks;
+use omega_cellstate::{CellHandle, Delta, HandleError, Tally, TaskDelta};
+use omega_core::{Job, JobId};
+
+impl Scheduler {
+    /// Brings view and queue up to date.
+    pub(super) fn sync(
+        &mut self,
+        cell: &(impl CellHandle + ?Sized),
+        now: Nanos,
+        observer: &mut impl Observer,
+    ) -> Result<(), HandleError> {
+        let before = self.view.tally();
+        self.view.sync(cell)?;
+        self.update_queue();
+        if self.view.delta().full {
+            self.profile.prepare(&mut self.view);
+        }
+        self.drop_lost(now, observer);
+        let stale = std::mem::take(&mut self.stale);
+        for job in stale {
+            // What is compiled for a claim that waits stays as long as the claim.
+            match self.parts.iter().any(|part| part.job == job) {
+                true => self.stale.push(job),
+                false => self.view.forget_job(job),
+            }
+        }
+        let mut events = if self.shared { self.waiting.take_raised() } else { Events::NONE };
+        if self.queue.anyone_listens() {
+            events |= events_of(self.view.delta(), before, self.view.tally());
+        }
+        if !events.is_empty() {
+            let delta = self.view.delta();
+            let machines = delta.machines.iter().map(|machine| machine.slot);
+            let rows: Vec<u32> = delta.slots.iter().copied().chain(machines).collect();
+            self.hear(events, &rows, now);
+        }
+        Ok(())
+    }
+
+    fn update_queue(&mut self) {
+        let delta = self.view.delta();
+        if delta.full {
+            // It does not tell which jobs ended: what is still there is compiled again.
+            self.stale.extend(self.queue.ids());
+            self.stale.sort_unstable();
+            self.queue.clear();
+        }
+        let (settings, hears_of_all) = (&self.settings, self.view.keeps_placements());
+        let is_own = |id: JobId, job: &Job| {
+            !hears_of_all || job.scheduler == settings.takes && settings.share.includes(id)
+        };
+        for change in &delta.jobs {
+            if self.queue.job(change.id).is_some() {
+                self.stale.push(change.id);
+            }
+            match &change.job {
+                Some(job) if is_own(change.id, job) => self.queue.add_job(change.id, job.clone()),
+                Some(_) => {}
+                None => self.queue.remove_job(change.id),
+            }
+        }
+        delta.tasks.iter().for_each(|change| self.queue.set_task(change));
+    }
+
+    /// Wakes the jobs that events may help; `rows` are the machines that they are about.
+    pub(super) fn hear(&mut self, events: Events, rows: &[u32], now: Nanos) {
+        let news = News { events, rows };
+        for (id, by) in self.queue.hear(events) {
+            match self.may_help(id, by, &news) {
+                true => self.queue.wake(id),
+                false => self.queue.sleep_on(id, now),
+            }
+        }
+    }
+
+    /// Notes that own claims were given back, which others may have been decided around.
+    pub(super) fn hear_of_own(&mut self, rows: impl Iterator<Item = u32>, now: Nanos) {
+        let rows: Vec<u32> = rows.collect();
+        let events = Events::ROOM_FREED | Events::ROOM_TAKEN | Events::RULES_CHANGED;
+        self.hear(events, &rows, now);
+    }
+
+    /// Whether news may help a job, as far as those know who refused it.
+    fn may_help(&mut self, id: JobId, by: Refusers, news: &News<'_>) -> bool {
+        let Some(job) = self.queue.job(id).cloned() else { return false };
+        (0..job.groups.len()).any(|index| {
+            let group = self.view.compile(id, &job, index);
+            by.may_be_helped(&self.profile, &tasks(&self.view, group), news)
+        })
+    }
+}
+
+/// What a delta tells, with what the view counted before and after it.
+fn events_of(delta: &Delta, before: Tally, after: Tally) -> Events {
+    if delta.full {
+        return Events::ALL;
+    }
+    let has_machine = |task: &TaskDelta| task.state.machine().is_some();
+    let happened = [
+        (after.added > before.added, Events::MACHINE_ADDED),
+        (after.changed > before.changed, Events::MACHINE_CHANGED),
+        (after.removed > before.removed, Events::MACHINE_REMOVED),
+        (after.freed > before.freed, Events::ROOM_FREED),
+        (after.loads > before.loads, Events::LOAD_REPORTED),
+        (!delta.slots.is_empty(), Events::ROOM_TAKEN),
+        (delta.tasks.iter().any(has_machine), Events::TASK_PLACED),
+        (!delta.tasks.iter().all(has_machine), Events::TASK_ENDED),
+        (!delta.jobs.is_empty(), Events::JOB_CHANGED),
+        (delta.quotas, Events::QUOTA_CHANGED),
+        (delta.changes_rules(), Events::RULES_CHANGED),
+    ];
+    let happened = happened.into_iter().filter(|(did, _)| *did);
+    happened.fold(Events::NONE, |events, (_, event)| events | event)
+}

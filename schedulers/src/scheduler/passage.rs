@@ -1,0 +1,370 @@
+//! What becomes of claims between the decision and the commit: reserved, permitted, prepared; or
+//! held until a permit comes, or given back.
+//!
+//! ```text
+//!   decision ─▶ reserve ─▶ permit ─┬─▶ pre-bind ─▶ the transaction ─▶ follow: told, or unreserved
+//!                                  └─▶ held ─▶ let go, in any later step
+//! ```
+//!
+//! Each stage is done for all claims of a decision before the next, so that no machine is prepared
+//! for a gang that stays too small. Whatever leaves the passage by a refusal is unreserved once and
+//! off the view.
+
+use super::{Decided, Observer, Scheduler};
+use crate::events::Events;
+use crate::points::{Claimed, PERMIT_WAIT_MAX, Permission, Refused};
+use crate::profile::Profile;
+use crate::queue::Nanos;
+use crate::refusals::Refusers;
+use crate::waiting::{Answer, WaitingTask};
+use omega_cellstate::View;
+use omega_core::limits::TRANSACTION_ITEMS_MAX;
+use omega_core::{Job, JobId, MachineId, TaskId, Transaction};
+use smallvec::SmallVec;
+use std::sync::Arc;
+
+/// The name of who refuses what is left of a gang that has become too small.
+const GANG: &str = "gang";
+
+/// The name of who refuses a claim that waits for a machine that went, or for a task that ended.
+const CELL: &str = "cell";
+
+/// A claim on its way.
+#[derive(Clone, Copy, Debug)]
+struct Bound {
+    task: TaskId,
+    machine: MachineId,
+    /// The position of its group in its job.
+    group: usize,
+    /// What may help its job if it waits in vain.
+    then: Refused,
+}
+
+impl Bound {
+    fn claimed<'a>(&self, view: &'a View, job: &'a Arc<Job>) -> Claimed<'a> {
+        let group = &job.groups[self.group];
+        Claimed { view, task: self.task, machine: self.machine, job, group }
+    }
+
+    /// Its entry among those that wait; for no plugin yet, and for ever.
+    fn waits(&self) -> WaitingTask {
+        let plugins = SmallVec::new();
+        WaitingTask { task: self.task, machine: self.machine, until: Nanos::MAX, plugins }
+    }
+}
+
+/// Claims of one decision that wait for permits.
+#[derive(Debug)]
+pub(super) struct Part {
+    pub(super) job: JobId,
+    spec: Arc<Job>,
+    claims: Vec<Bound>,
+}
+
+/// Who said no, and until what.
+type No = (Refused, &'static str);
+
+/// The claims of one decision, sorted by what was said to them.
+#[derive(Default)]
+struct Way {
+    on: Vec<Bound>,
+    held: Vec<(Bound, WaitingTask)>,
+    refused: Vec<(Bound, No)>,
+}
+
+impl Way {
+    /// Refuses all that is left, until whatever may help what was refused first. If nothing was,
+    /// others of the gang were lost, and it is tried again soon.
+    fn refuse_rest(&mut self) {
+        let first = self.refused.first().map(|(_, (refusal, _))| *refusal);
+        let no = (first.unwrap_or(Refused(Events::TIME)), GANG);
+        let held = self.held.drain(..).map(|(claim, _)| claim);
+        self.refused.extend(self.on.drain(..).chain(held).map(|claim| (claim, no)));
+    }
+
+    /// What may help the job whose claims were refused.
+    fn refusers(&self) -> Refusers {
+        let events = self.refused.iter().map(|(_, (Refused(events), _))| *events);
+        Refusers::waiting_for(events.fold(Events::NONE, |all, events| all | events))
+    }
+}
+
+impl Scheduler {
+    /// Asks the plugins about the open claims from `first` on, which a job has just made.
+    #[inline(never)]
+    pub(super) fn pass(
+        &mut self,
+        decided: &mut Decided,
+        (spec, first): (&Arc<Job>, usize),
+        now: Nanos,
+        observer: &mut impl Observer,
+    ) {
+        let bound = |index| {
+            let (task, machine, group) = self.view.open_claim(index)?;
+            let (_, group) = self.view.job(group);
+            Some(Bound { task, machine, group, then: Refused(Events::NONE) })
+        };
+        let on = (first..self.view.open_claims()).filter_map(bound).collect();
+        let mut way = Way { on, ..Way::default() };
+        self.stage(&mut way, spec, Scheduler::reserve);
+        self.permits(&mut way, spec, now);
+        self.stage(&mut way, spec, Scheduler::pre_bind);
+        decided.placed = way.on.len();
+        decided.held = way.held.len();
+        decided.turned_away = !way.refused.is_empty();
+        decided.by = decided.by.and(way.refusers());
+        self.give_back(spec, &way.refused, observer);
+        self.hold(decided.job, spec, way.held);
+    }
+
+    /// Asks a question about each claim that goes on. A gang that becomes too small is refused.
+    fn stage(
+        &mut self,
+        way: &mut Way,
+        spec: &Arc<Job>,
+        ask: fn(&mut Scheduler, &Arc<Job>, &Bound) -> Result<(), No>,
+    ) {
+        for claim in std::mem::take(&mut way.on) {
+            match ask(self, spec, &claim) {
+                Ok(()) => way.on.push(claim),
+                Err(no) => way.refused.push((claim, no)),
+            }
+        }
+        self.refuse_small_gang(way, spec);
+    }
+
+    fn refuse_small_gang(&self, way: &mut Way, spec: &Job) {
+        let left = way.on.len() + way.held.len();
+        let some = way.on.first().or(way.held.first().map(|(claim, _)| claim));
+        let Some(job) = some.map(|claim| claim.task.job) else { return };
+        if spec.gang_min.is_some() && !self.queue.gang_suffices(job, left) {
+            way.refuse_rest();
+        }
+    }
+
+    fn reserve(&mut self, spec: &Arc<Job>, claim: &Bound) -> Result<(), No> {
+        let claimed = claim.claimed(&self.view, spec);
+        let mut plugins = self.profile.chain.reserve.iter_mut();
+        plugins.try_for_each(|plugin| plugin.reserve(&claimed).map_err(|no| (no, plugin.name())))
+    }
+
+    fn pre_bind(&mut self, spec: &Arc<Job>, claim: &Bound) -> Result<(), No> {
+        let claimed = claim.claimed(&self.view, spec);
+        let mut plugins = self.profile.chain.pre_bind.iter_mut();
+        plugins.try_for_each(|plugin| plugin.pre_bind(&claimed).map_err(|no| (no, plugin.name())))
+    }
+
+    /// Asks for permits. A gang waits together.
+    fn permits(&mut self, way: &mut Way, spec: &Arc<Job>, now: Nanos) {
+        for claim in std::mem::take(&mut way.on) {
+            match self.permit(spec, &claim, now) {
+                Ok((_, waits)) if waits.plugins.is_empty() => way.on.push(claim),
+                Ok((then, waits)) => way.held.push((Bound { then, ..claim }, waits)),
+                Err(no) => way.refused.push((claim, no)),
+            }
+        }
+        self.refuse_small_gang(way, spec);
+        if spec.gang_min.is_some() && !way.held.is_empty() {
+            let others = way.on.drain(..).map(|claim| (claim, claim.waits()));
+            way.held.extend(others);
+        }
+    }
+
+    /// Asks all plugins for a permit for one claim. The answer is for which it waits, and what may
+    /// help if it waits in vain.
+    fn permit(
+        &mut self,
+        spec: &Arc<Job>,
+        claim: &Bound,
+        now: Nanos,
+    ) -> Result<(Refused, WaitingTask), No> {
+        let claimed = claim.claimed(&self.view, spec);
+        let mut waits = claim.waits();
+        let mut events = Events::NONE;
+        for plugin in &mut self.profile.chain.permit {
+            match plugin.permit(&claimed, &self.waiting) {
+                Permission::Allow => {}
+                Permission::Refuse(refusal) => return Err((refusal, plugin.name())),
+                Permission::Wait { at_most, then } => {
+                    let until = now.saturating_add(at_most.min(PERMIT_WAIT_MAX));
+                    waits.until = waits.until.min(until);
+                    waits.plugins.push(plugin.name());
+                    events |= then.0;
+                }
+            }
+        }
+        Ok((Refused(events), waits))
+    }
+
+    /// Sets claims aside until their permits come.
+    fn hold(&mut self, job: JobId, spec: &Arc<Job>, held: Vec<(Bound, WaitingTask)>) {
+        if held.is_empty() {
+            return;
+        }
+        let mut claims = Vec::with_capacity(held.len());
+        // The newest first, which the view finds first.
+        for (claim, waits) in held.into_iter().rev() {
+            self.view.hold_claim(claim.task);
+            self.queue.hold(claim.task);
+            self.waiting.insert(waits);
+            claims.push(claim);
+        }
+        claims.reverse();
+        self.parts.push(Part { job, spec: spec.clone(), claims });
+    }
+
+    /// Gives back claims that were refused, open or held.
+    fn give_back(
+        &mut self,
+        spec: &Arc<Job>,
+        refused: &[(Bound, No)],
+        observer: &mut impl Observer,
+    ) {
+        for (claim, (_, by)) in refused.iter().rev() {
+            self.waiting.remove(claim.task);
+            self.view.drop_claim(claim.task);
+            unreserve(&mut self.profile, &claim.claimed(&self.view, spec));
+            observer.refused(claim.task, by);
+        }
+        self.queue.put_back(refused.iter().map(|(claim, _)| claim.task));
+    }
+
+    // --- What has waited -----------------------------------------------------------------------
+
+    /// Lets those claims go on that were allowed, and gives back those that were refused or whose
+    /// time is over.
+    pub(super) fn let_go(&mut self, now: Nanos, observer: &mut impl Observer) {
+        if !self.parts.is_empty() && self.waiting.any_answer(now) {
+            self.let_go_all(now, observer);
+        }
+    }
+
+    #[cold]
+    fn let_go_all(&mut self, now: Nanos, observer: &mut impl Observer) {
+        for part in std::mem::take(&mut self.parts) {
+            let rest = self.let_go_of(part, now, observer);
+            self.parts.extend(rest);
+        }
+    }
+
+    fn let_go_of(&mut self, part: Part, now: Nanos, observer: &mut impl Observer) -> Option<Part> {
+        let Part { job, spec, claims } = part;
+        let mut way = Way::default();
+        for claim in claims {
+            match self.waiting.answer(claim.task, now) {
+                Answer::Waits => way.held.push((claim, claim.waits())),
+                Answer::Allowed => way.on.push(claim),
+                Answer::Refused(by) => way.refused.push((claim, (claim.then, by))),
+            }
+        }
+        self.refuse_small_gang(&mut way, &spec);
+        let gang_waits = spec.gang_min.is_some() && !way.held.is_empty();
+        let too_many = self.open_items() + way.on.len() > TRANSACTION_ITEMS_MAX;
+        if too_many {
+            self.waiting.look_again();
+        }
+        let mut rest: Vec<Bound> = way.held.drain(..).map(|(claim, _)| claim).collect();
+        if gang_waits || too_many {
+            rest.append(&mut way.on);
+        }
+        for claim in &way.on {
+            self.waiting.remove(claim.task);
+            self.view.resume_claim(claim.task);
+            self.queue.resume(claim.task);
+        }
+        self.stage(&mut way, &spec, Scheduler::pre_bind);
+        if !way.on.is_empty() {
+            let resumed = way.on.len();
+            self.resumed = true;
+            self.queue.begin(job);
+            let decided = Decided::new(job, self.queue.news());
+            self.note_decided(Decided { asked: resumed, placed: resumed, ..decided });
+        }
+        if !way.refused.is_empty() {
+            self.give_back(&spec, &way.refused, observer);
+            self.refuse_held(job, &way, now);
+        }
+        (!rest.is_empty()).then_some(Part { job, spec, claims: rest })
+    }
+
+    /// Notes that claims of a job which had waited were given back.
+    fn refuse_held(&mut self, job: JobId, way: &Way, now: Nanos) {
+        self.hear_of_own(way.refused.iter().map(|(claim, _)| claim.machine.slot), now);
+        let by = way.refusers();
+        match self.decided.iter_mut().find(|part| part.job == job) {
+            Some(part) => {
+                part.turned_away = true;
+                part.by = part.by.and(by);
+            }
+            None => self.queue.refuse(job, by, now),
+        }
+    }
+
+    /// After a sync: gives back claims that wait for a machine that went, or for a task that is no
+    /// longer pending.
+    pub(super) fn drop_lost(&mut self, now: Nanos, observer: &mut impl Observer) {
+        if !self.parts.is_empty() {
+            self.drop_lost_of_parts(now, observer);
+        }
+    }
+
+    #[cold]
+    fn drop_lost_of_parts(&mut self, now: Nanos, observer: &mut impl Observer) {
+        for mut part in std::mem::take(&mut self.parts) {
+            let mut lost = Vec::new();
+            part.claims.retain(|claim| {
+                let row = claim.machine.row();
+                let is_there =
+                    self.view.machine(row).is_some() && self.view.machine_id(row) == claim.machine;
+                // A queue that was made anew takes note again.
+                let kept = self.queue.hold(claim.task) && is_there;
+                if !kept {
+                    lost.push((*claim, (Refused(Events::NONE), CELL)));
+                }
+                kept
+            });
+            if !lost.is_empty() {
+                self.give_back(&part.spec, &lost, observer);
+                self.hear_of_own(lost.iter().map(|(claim, _)| claim.machine.slot), now);
+                self.queue.wake(part.job);
+                // The others of a gang may now be all that it waited for.
+                self.waiting.look_again();
+            }
+            if !part.claims.is_empty() {
+                self.parts.push(part);
+            }
+        }
+    }
+
+    // --- What was answered ---------------------------------------------------------------------
+
+    /// Tells the plugins what became of the claims of a transaction.
+    pub(super) fn follow(&mut self, txn: &Transaction, taken: impl Fn(usize) -> bool) {
+        if self.profile.chain.follows() {
+            self.follow_claims(txn, taken);
+        }
+    }
+
+    #[inline(never)]
+    fn follow_claims(&mut self, txn: &Transaction, taken: impl Fn(usize) -> bool) {
+        for (index, claim) in txn.claims.iter().enumerate() {
+            let Some(spec) = self.queue.job(claim.task.job) else { continue };
+            let Some(group) = self.queue.group_of(claim.task) else { continue };
+            let then = Refused(Events::NONE);
+            let bound = Bound { task: claim.task, machine: claim.machine, group, then };
+            let claimed = bound.claimed(&self.view, spec);
+            match taken(index) {
+                true => {
+                    let plugins = self.profile.chain.post_bind.iter_mut();
+                    plugins.for_each(|plugin| plugin.post_bind(&claimed));
+                }
+                false => unreserve(&mut self.profile, &claimed),
+            }
+        }
+    }
+}
+
+/// Has all plugins give back what they set aside for a claim, the last first.
+fn unreserve(profile: &mut Profile, claimed: &Claimed<'_>) {
+    profile.chain.reserve.iter_mut().rev().for_each(|plugin| plugin.unreserve(claimed));
+}

@@ -1,0 +1,81 @@
+//! How a scheduler works.
+
+use crate::place::Placement;
+use crate::queue::Patience;
+use crate::search::{Home, Search};
+use omega_cellstate::Share;
+use omega_core::{ConflictCheck, Granularity, Text};
+
+/// How a scheduler works.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// The name under which it registers; each running scheduler needs one of its own.
+    pub name: Text,
+    /// The scheduler name of the jobs that it takes.
+    pub takes: Text,
+    /// Which of those jobs, if several workers divide them.
+    pub share: Share,
+    /// How it places.
+    pub placement: Placement,
+    /// How many claims it puts into one transaction.
+    pub claims_max: usize,
+    /// What happens to the rest of a transaction of which a part conflicts.
+    pub granularity: Granularity,
+    /// What counts as a conflict.
+    pub check: ConflictCheck,
+    /// How long jobs wait that failed.
+    pub patience: Patience,
+    /// The seed of its choices.
+    pub seed: u64,
+}
+
+/// Claims in one transaction by default: enough that sync and commit no longer count, few enough
+/// that what a transaction collides with stays small.
+const CLAIMS_DEFAULT: usize = 100;
+
+impl Settings {
+    /// The settings of the only scheduler of this name.
+    pub fn new(name: impl Into<Text>) -> Settings {
+        let name = name.into();
+        Settings {
+            takes: name.clone(),
+            name,
+            share: Share::ALL,
+            placement: Placement::default(),
+            claims_max: CLAIMS_DEFAULT,
+            granularity: Granularity::Incremental,
+            check: ConflictCheck::ResourceFit,
+            patience: Patience::default(),
+            seed: 0,
+        }
+    }
+
+    /// The settings of worker `index` of `of`, which divide the jobs of this name. Each has a
+    /// home in the cell, so that they seldom meet.
+    #[must_use]
+    pub fn worker(name: &str, index: u32, of: u32) -> Settings {
+        let placement = Placement { home: Home { index, of }, reuse: true, ..Placement::default() };
+        Settings {
+            name: format!("{name}-{index}").into(),
+            takes: name.into(),
+            share: Share { index, of },
+            placement,
+            seed: u64::from(index),
+            ..Settings::new(name)
+        }
+    }
+
+    /// The same with another search.
+    #[must_use]
+    pub fn with_search(mut self, search: Search) -> Settings {
+        self.placement.search = search;
+        self
+    }
+
+    /// The same with another seed; workers of one seed still choose differently.
+    #[must_use]
+    pub fn with_seed(mut self, seed: u64) -> Settings {
+        self.seed = self.seed.wrapping_add(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15));
+        self
+    }
+}

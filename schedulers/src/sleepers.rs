@@ -1,0 +1,81 @@
+//! Jobs that sleep until something happens, by what they listen to.
+//!
+//! There are few different sets of events, and maybe very many jobs. So jobs that listen to the
+//! same are kept together: an event then costs what it wakes, and not what there is.
+
+use crate::events::Events;
+use crate::queue::Nanos;
+use omega_core::JobId;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Sleeping jobs.
+///
+/// Invariant: a job is in one set of `by_events`, which is not empty, and once in `by_time`.
+#[derive(Debug, Default)]
+pub(crate) struct Sleepers {
+    by_events: BTreeMap<Events, BTreeSet<JobId>>,
+    by_time: BTreeSet<(Nanos, JobId)>,
+}
+
+impl Sleepers {
+    /// Adds a job that wakes on one of these events, and at this time in any case.
+    pub(crate) fn insert(&mut self, id: JobId, events: Events, until: Nanos) {
+        self.by_events.entry(events).or_default().insert(id);
+        self.by_time.insert((until, id));
+    }
+
+    /// Takes a job out that was added so.
+    pub(crate) fn remove(&mut self, id: JobId, events: Events, until: Nanos) {
+        self.by_time.remove(&(until, id));
+        let Some(jobs) = self.by_events.get_mut(&events) else { return };
+        jobs.remove(&id);
+        if jobs.is_empty() {
+            self.by_events.remove(&events);
+        }
+    }
+
+    /// The jobs that listen to one of these events.
+    pub(crate) fn listening(&self, events: Events) -> Vec<JobId> {
+        let listening = self.by_events.iter().filter(|(listens, _)| listens.meets(events));
+        listening.flat_map(|(_, jobs)| jobs).copied().collect()
+    }
+
+    /// Whether there is none.
+    #[inline]
+    pub(crate) fn is_empty(&self) -> bool {
+        self.by_time.is_empty()
+    }
+
+    /// A job whose time has come.
+    #[inline]
+    pub(crate) fn due(&self, now: Nanos) -> Option<JobId> {
+        self.by_time.first().filter(|(until, _)| *until <= now).map(|(_, id)| *id)
+    }
+
+    /// Every job, in no order.
+    pub(crate) fn ids(&self) -> impl Iterator<Item = JobId> {
+        self.by_time.iter().map(|(_, id)| *id)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_event_finds_those_that_listen_to_it() {
+        let mut sleepers = Sleepers::default();
+        let both = Events::TIME | Events::TOLD;
+        for (id, events, until) in [(1, Events::TIME, 9), (2, both, 5), (3, Events::NONE, 7)] {
+            sleepers.insert(JobId(id), events, until);
+        }
+        assert_eq!(sleepers.listening(Events::TOLD), [JobId(2)]);
+        assert_eq!(sleepers.listening(Events::TIME), [JobId(1), JobId(2)]);
+        assert_eq!((sleepers.due(4), sleepers.due(5)), (None, Some(JobId(2))));
+        sleepers.remove(JobId(2), both, 5);
+        sleepers.remove(JobId(3), Events::NONE, 7);
+        assert_eq!(sleepers.ids().collect::<Vec<_>>(), [JobId(1)]);
+        assert_eq!(sleepers.listening(Events::ALL), [JobId(1)]);
+        assert_eq!(sleepers.by_events.len(), 1, "no set is empty");
+    }
+}

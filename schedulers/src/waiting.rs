@@ -1,0 +1,151 @@
+//! Tasks that wait for a permit, and the handle by which anyone lets them go.
+//!
+//! A permit plugin may let a task wait: for the rest of its group, for a volume, for a person.
+//! Meanwhile the scheduler goes on. Whoever decides holds a clone of this handle, on any thread; the
+//! scheduler looks at the answers at the beginning of each step, and after each decision.
+
+use crate::events::Events;
+use crate::queue::Nanos;
+use omega_core::{MachineId, TaskId};
+use smallvec::SmallVec;
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// The names of plugins.
+type Names = SmallVec<[&'static str; 2]>;
+
+/// A task that waits.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct WaitingTask {
+    /// Which.
+    pub task: TaskId,
+    /// The machine that is kept for it.
+    pub machine: MachineId,
+    /// When the first of the plugins loses patience, in the scheduler's time.
+    pub until: Nanos,
+    /// The plugins that have not allowed it yet. None: it waits for others of its gang.
+    pub plugins: Names,
+}
+
+/// What became of a task that waited.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Answer {
+    /// It still waits.
+    Waits,
+    /// All plugins have allowed it.
+    Allowed,
+    /// Somebody refused it, or its time is over: the name says who refused, or who waited.
+    Refused(&'static str),
+}
+
+#[derive(Debug)]
+struct Wait {
+    task: WaitingTask,
+    refused: Option<&'static str>,
+}
+
+#[derive(Debug, Default)]
+struct Shared {
+    tasks: BTreeMap<TaskId, Wait>,
+    /// Whether something was allowed or refused since the scheduler looked.
+    answered: bool,
+    /// Not after the first time at which a wait is over.
+    earliest: Nanos,
+    raised: Events,
+}
+
+/// A handle to the tasks of one scheduler that wait for a permit. Clones are the same handle.
+#[derive(Clone, Debug, Default)]
+pub struct Waiting {
+    /// Guards what waits. Nothing is called while it is held, so it has no place in any order.
+    shared: Arc<Mutex<Shared>>,
+}
+
+impl Waiting {
+    /// The tasks that wait, ascending.
+    #[must_use]
+    pub fn list(&self) -> Vec<WaitingTask> {
+        self.shared().tasks.values().map(|wait| wait.task.clone()).collect()
+    }
+
+    /// Allows a task on behalf of a plugin; it goes on once all plugins have that let it wait. The
+    /// answer is whether it waited for this one.
+    pub fn allow(&self, task: TaskId, plugin: &str) -> bool {
+        let mut shared = self.shared();
+        let Some(wait) = shared.tasks.get_mut(&task) else { return false };
+        let plugins = &mut wait.task.plugins;
+        let before = plugins.len();
+        plugins.retain(|name| *name != plugin);
+        let waited = plugins.len() < before;
+        shared.answered |= waited;
+        waited
+    }
+
+    /// Refuses a task on behalf of whoever asks, whichever plugin it waits for. Its claim is given
+    /// back. The answer is whether it waited.
+    pub fn refuse(&self, task: TaskId, by: &'static str) -> bool {
+        let mut shared = self.shared();
+        let Some(wait) = shared.tasks.get_mut(&task) else { return false };
+        wait.refused.get_or_insert(by);
+        shared.answered = true;
+        true
+    }
+
+    /// Tells the scheduler that something happened of which it would not hear otherwise:
+    /// [`Events::TOLD`], or any event that its plugins listen to.
+    pub fn raise(&self, events: Events) {
+        self.shared().raised |= events;
+    }
+
+    /// What was raised since the last call.
+    pub(crate) fn take_raised(&self) -> Events {
+        std::mem::take(&mut self.shared().raised)
+    }
+
+    /// Adds a task.
+    pub(crate) fn insert(&self, task: WaitingTask) {
+        let mut shared = self.shared();
+        shared.earliest = shared.earliest.min(task.until);
+        shared.tasks.insert(task.task, Wait { task, refused: None });
+    }
+
+    /// Takes a task out.
+    pub(crate) fn remove(&self, task: TaskId) {
+        self.shared().tasks.remove(&task);
+    }
+
+    /// Whether some task may have its answer: one was allowed or refused since the last call, or
+    /// its time is over.
+    pub(crate) fn any_answer(&self, now: Nanos) -> bool {
+        let mut shared = self.shared();
+        if shared.earliest <= now {
+            let times = shared.tasks.values().map(|wait| wait.task.until);
+            let earliest = times.min().unwrap_or(Nanos::MAX);
+            shared.answered |= earliest <= now;
+            shared.earliest = earliest;
+        }
+        std::mem::take(&mut shared.answered)
+    }
+
+    /// Has the next [`Waiting::any_answer`] say yes: there was no time for all answers.
+    pub(crate) fn look_again(&self) {
+        self.shared().answered = true;
+    }
+
+    /// What became of a task.
+    pub(crate) fn answer(&self, task: TaskId, now: Nanos) -> Answer {
+        let shared = self.shared();
+        let Some(wait) = shared.tasks.get(&task) else { return Answer::Allowed };
+        match (wait.refused, wait.task.plugins.first()) {
+            (Some(by), _) => Answer::Refused(by),
+            (None, None) => Answer::Allowed,
+            (None, Some(plugin)) if wait.task.until <= now => Answer::Refused(plugin),
+            (None, Some(_)) => Answer::Waits,
+        }
+    }
+
+    fn shared(&self) -> MutexGuard<'_, Shared> {
+        // Every change is done in one go, so what a panicking thread leaves is whole.
+        self.shared.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
