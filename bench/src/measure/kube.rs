@@ -101,7 +101,7 @@ pub(crate) fn rows(options: &Options) -> Vec<Row> {
     let default = run("5,000 machines, 60 % full, 500 scored", &made, &small(), DEFAULT);
     rows.push(default.limit("0.511 k/s").reach(Reach::AtLeast(200.0)));
     let full = run("  all scored", &made, &small(), Search::Full);
-    rows.push(full.limit("0.061 k/s").reach(Reach::AtLeast(20.0)));
+    rows.push(full.limit("0.061 k/s").reach(Reach::AtLeast(25.0)));
     rows.push(run("  with preferred machines, 500 scored", &made, &choosy(), DEFAULT));
     rows.push(run("  with wished spreads, 500 scored", &made, &spread(), DEFAULT));
     rows.push(run("  1 machine in 10 marked, 500 scored", &marked(), &small(), DEFAULT));
