@@ -52,9 +52,6 @@ struct Class {
 pub(crate) struct Reuse {
     classes: Vec<Class>,
     searches: u64,
-    /// Blocks that were looked into, and that were known.
-    looked: u64,
-    known: u64,
 }
 
 impl Reuse {
@@ -80,9 +77,7 @@ impl Reuse {
         class.blocks.resize(view.blocks(), None);
         let start = request.home.start(view.blocks().max(1), rng);
         let walk = Walk { view, tasks: &tasks, active: &active, start };
-        let (best, looked) = walk.until(limits(request, &active, view), &mut class.blocks);
-        self.looked += looked;
-        self.known += view.blocks() as u64 - looked;
+        let best = walk.until(limits(request, &active, view), &mut class.blocks);
         Some(best)
     }
 
@@ -144,20 +139,16 @@ struct Walk<'a, 'p> {
 
 impl Walk<'_, '_> {
     /// Walks from the start around until enough machines are feasible. The answer is the best of
-    /// them, and how many blocks were looked into.
-    fn until(&self, limits: Limits, known: &mut [Option<Known>]) -> (Option<Candidate>, u64) {
+    /// them.
+    fn until(&self, limits: Limits, known: &mut [Option<Known>]) -> Option<Candidate> {
         let mut best: Option<Candidate> = None;
         let mut feasible = 0;
-        let mut looked = 0;
         let blocks = self.view.blocks();
         for index in (self.start..blocks).chain(0..self.start) {
             let stamp = self.view.block_stamp(index);
             let block = match known[index].filter(|known| known.stamp == stamp) {
                 Some(known) => known,
-                None => {
-                    looked += 1;
-                    *known[index].insert(self.look(index, stamp, limits.indexed))
-                }
+                None => *known[index].insert(self.look(index, stamp, limits.indexed)),
             };
             if block.feasible == 0 {
                 continue;
@@ -170,7 +161,7 @@ impl Walk<'_, '_> {
                 break;
             }
         }
-        (best, looked)
+        best
     }
 
     fn candidate(&self, index: usize, known: Known) -> Candidate {
