@@ -129,7 +129,8 @@ fn task_group(job: &Job, group: &TaskGroup, kinds: &Kinds) -> Result<(), Rejecti
     at_most("ports of a group", rules.ports.len(), RULES_PER_GROUP_MAX)?;
     at_most("tolerations of a group", rules.tolerations.len(), RULES_PER_GROUP_MAX)?;
     at_most("images of a group", group.images.len(), RULES_PER_GROUP_MAX)?;
-    group.images.iter().chain(&rules.machine).try_for_each(name)?;
+    at_most("volumes of a group", group.volumes.len(), RULES_PER_GROUP_MAX)?;
+    group.images.iter().chain(&group.volumes).chain(&rules.machine).try_for_each(name)?;
     rules.tasks.iter().try_for_each(|rule| task_rule(group, rule))?;
     let required = rules.affinity.required.as_ref().map_or(0, Vec::len);
     at_most("required selectors", required, RULES_PER_GROUP_MAX)?;

@@ -81,6 +81,10 @@ pub struct TaskGroup {
     pub images: Vec<Text>,
     /// Where its tasks may run.
     pub rules: PlacementRules,
+    /// The claims to volumes that each of its tasks uses, by name. The cell does not know volumes:
+    /// schedulers look the names up. Tasks with claims of their own are groups of their own.
+    #[serde(default)]
+    pub volumes: Vec<Text>,
 }
 
 impl TaskGroup {
@@ -96,6 +100,7 @@ impl TaskGroup {
             restarts: 0,
             images: Vec::new(),
             rules: PlacementRules::default(),
+            volumes: Vec::new(),
         }
     }
 }

@@ -115,9 +115,9 @@ fn is_local(tasks: &Tasks<'_>, active: &Active<'_>) -> Option<bool> {
 /// Whether two groups differ at most in what no plugin looks at.
 fn is_alike(one: &TaskGroup, other: &TaskGroup) -> bool {
     fn described(group: &TaskGroup) -> impl PartialEq + use<'_> {
-        let TaskGroup { name: _, count: _, restarts: _, request, cards, labels, images, rules } =
-            group;
-        (request, cards, labels, images, rules)
+        let TaskGroup { name: _, count: _, restarts: _, request, cards, .. } = group;
+        let TaskGroup { labels, images, rules, volumes, .. } = group;
+        (request, cards, labels, images, rules, volumes)
     }
     described(one) == described(other)
 }

@@ -55,6 +55,9 @@ impl Generator {
             group.rules.machine = Some(format!("m{}", 1 + self.dice.below(6)).into());
         }
         group.images = (0..self.dice.below(2)).map(|_| "image".into()).collect();
+        if self.dice.chance(10) {
+            group.volumes = (0..self.dice.below(3)).map(|i| format!("data-{i}").into()).collect();
+        }
         group.rules.tolerations = (0..self.dice.below(3)).map(|_| self.toleration()).collect();
         if self.dice.chance(25) {
             group.rules.ports = (0..1 + self.dice.below(2)).map(|_| self.port()).collect();

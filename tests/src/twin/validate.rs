@@ -103,7 +103,8 @@ fn task_group(job: &Text, group: &TaskGroup, kinds: &Kinds) -> Result<(), Reject
     at_most(rules.ports.len(), RULES_PER_GROUP_MAX)?;
     at_most(rules.tolerations.len(), RULES_PER_GROUP_MAX)?;
     at_most(group.images.len(), RULES_PER_GROUP_MAX)?;
-    group.images.iter().chain(&rules.machine).try_for_each(name)?;
+    at_most(group.volumes.len(), RULES_PER_GROUP_MAX)?;
+    group.images.iter().chain(&group.volumes).chain(&rules.machine).try_for_each(name)?;
     for rule in &rules.tasks {
         match rule {
             TaskRule::Affinity(terms) if terms.is_empty() => return Err(bad_job()),

@@ -91,6 +91,7 @@ impl Draft<'_> {
                 && group.labels == like.labels
                 && group.images == like.images
                 && group.rules == like.rules
+                && group.volumes == like.volumes
         };
         match self.groups.iter().position(alike) {
             None if self.groups.len() == GROUPS_PER_JOB_MAX => None,
