@@ -219,6 +219,12 @@ impl MachineSets {
         set.and_then(|set| set.full_words.get(group)).copied().unwrap_or(0)
     }
 
+    /// Whether a set holds no machine.
+    pub(crate) fn is_empty(&self, id: SetId) -> bool {
+        let set = self.sets[id.0 as usize].as_ref();
+        set.is_none_or(|set| set.full_words.iter().all(|word| *word == 0))
+    }
+
     /// Every set in use with its bits, for the audit.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (&SetKey, SetId)> {
         let sets = self.sets.iter().enumerate();

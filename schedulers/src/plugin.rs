@@ -8,7 +8,7 @@
 use crate::events::Events;
 use crate::refusals::News;
 use omega_cellstate::{BLOCK, Block, Need, View};
-use omega_core::{Job, KindId, Machine, MachineId, TaskGroup};
+use omega_core::{Job, JobId, KindId, Machine, MachineId, TaskGroup};
 use std::ops::BitOr;
 
 /// The score of a machine that could not be better, from one plugin. The worst is 0.
@@ -21,6 +21,8 @@ pub struct Tasks<'a> {
     pub view: &'a View,
     /// What each of them needs, compiled.
     pub need: &'a Need,
+    /// The id of their job.
+    pub id: JobId,
     /// Their job.
     pub job: &'a Job,
     /// Their group.

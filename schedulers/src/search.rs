@@ -227,7 +227,7 @@ fn enough_of(machines: usize, percent: u8) -> Option<u32> {
 #[must_use]
 pub fn tasks(view: &View, group: GroupRef) -> Tasks<'_> {
     let (job, index) = view.job(group);
-    Tasks { view, need: view.need(group), job, group: &job.groups[index] }
+    Tasks { view, need: view.need(group), id: view.job_id(group), job, group: &job.groups[index] }
 }
 
 /// A walk over the blocks of a view.

@@ -8,7 +8,8 @@
 //! - `placement.rs`: what schedulers propose, compared with doing it the long way.
 //! - `profiles.rs`, `profile_docs.rs`: profiles as files, and what is written about them.
 //! - `diagnosis.rs`: what is said of tasks that wait, tried out.
-//! - `kube_plugins.rs`: the plugins of Kubernetes' scheduler against their formulas.
+//! - `kube_plugins.rs`, `kube_old.rs`, `job_places.rs`: the plugins of Kubernetes' scheduler, of now
+//!   and of old, against their formulas.
 //! - `scheduler.rs`, `scheduler_wakes.rs`, `scheduler_faults.rs`: the loop, step by step.
 //! - `preemption.rs`: whom a preemption evicts.
 //! - `points.rs`, `points_random.rs`: plugins that refuse, wait and fail at each point around a
@@ -27,9 +28,11 @@ mod codec;
 mod diagnosis;
 mod examples;
 mod histories;
+mod job_places;
 mod journal;
 mod json_schema;
 mod kube_naive;
+mod kube_old;
 mod kube_plugins;
 mod kube_world;
 mod lifted;

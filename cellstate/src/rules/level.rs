@@ -17,7 +17,7 @@ pub(crate) enum DomainName {
 
 /// One level of the topology and where each machine is in it.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Level {
+pub(crate) struct Level {
     ids: FastMap<Text, Domain>,
     names: Vec<Text>,
     of_slot: Vec<Option<Domain>>,
@@ -42,7 +42,7 @@ impl Level {
         domain
     }
 
-    pub(super) fn of_slot(&self, slot: usize) -> Option<Domain> {
+    pub(crate) fn of_slot(&self, slot: usize) -> Option<Domain> {
         *self.of_slot.get(slot)?
     }
 

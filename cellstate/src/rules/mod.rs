@@ -22,7 +22,7 @@ mod tracker;
 pub(crate) use group::{Check, GroupRules, Pull};
 pub use group::{RuleFamily, SpreadWish};
 pub(crate) use key::{Member, TrackerKey};
-pub(crate) use level::{Domain, DomainName};
+pub(crate) use level::{Domain, DomainName, Level as Values};
 pub(crate) use tracker::{Count, Step};
 
 use crate::map::FastMap;
@@ -175,6 +175,16 @@ impl RuleBook {
             level.set_machine(slot, machine.and_then(|machine| machine.labels.get(key)));
         }
         self.trackers.values_mut().for_each(Tracker::forget_domains);
+    }
+
+    /// Has each machine's value of a label ready.
+    pub(crate) fn keep_level(&mut self, key: &Text, machines: &[Option<Arc<Machine>>]) {
+        self.add_level(&TopologyLevel::Label(key.clone()), machines);
+    }
+
+    /// Each machine's value of a label, if some tracker counts by it or it is kept.
+    pub(crate) fn level(&self, key: &str) -> Option<&Level> {
+        self.levels.get(key)
     }
 
     fn add_level(&mut self, level: &TopologyLevel, machines: &[Option<Arc<Machine>>]) {

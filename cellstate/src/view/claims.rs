@@ -148,12 +148,20 @@ impl View {
         let Some(flight) = flight.map(|i| self.in_flight.swap_remove(i)) else { return };
         let mut claims = flight.claims;
         for (index, open) in claims.iter().enumerate() {
-            if gives_back(index) {
-                self.count(open, 1);
+            match gives_back(index) {
+                true => self.count(open, 1),
+                false => self.note_placed(open),
             }
         }
         claims.clear();
         self.spare.push(claims);
+    }
+
+    /// Notes that a claim was taken, and stays off the view until its row comes.
+    fn note_placed(&mut self, open: &Open) {
+        if let Some(places) = &mut self.job_places {
+            places.placed(open.claim.task, open.claim.machine);
+        }
     }
 
     /// Gives every unanswered claim back to the columns (`sign` 1), or takes it off (-1); with it
@@ -204,7 +212,11 @@ impl View {
     /// Takes a task of a group, with these cards, off a row (`sign` -1), or gives it back (1).
     pub(super) fn count_group(&mut self, row: usize, group: GroupRef, chosen: CardSet, sign: i64) {
         let compiled = self.groups[group.0 as usize].as_ref();
-        let need = &compiled.expect("a group is used until its job is forgotten").need;
+        let compiled = compiled.expect("a group is used until its job is forgotten");
+        let need = &compiled.need;
+        if let Some(places) = &mut self.job_places {
+            places.add(compiled.id, row as u32, -sign as i32);
+        }
         self.columns.add(row, &need.request, sign);
         if let Some(request) = need.cards
             && let Some(cards) = self.cards.get_mut(&(row as u32))

@@ -112,8 +112,10 @@ impl View {
                 commit.version > self.version
                     && item.is_some_and(|item| commit.conflict_of(item).is_none())
             };
-            if !commit.is_some_and(taken) {
-                self.return_victim(eviction);
+            match (commit.is_some_and(taken), &mut self.job_places) {
+                (false, _) => self.return_victim(eviction),
+                (true, Some(places)) if eviction.off => places.evicted(eviction.victim.id),
+                (true, _) => {}
             }
         }
     }

@@ -5,6 +5,7 @@
 
 use super::{BLOCK, Block, View};
 use crate::machines::claimable_of;
+use crate::rules::Values;
 use crate::sets::{SetId, SetKey};
 use omega_core::{KindId, Kinds, Machine, MachineSelector, Overcommit, TaintEffect, Text};
 
@@ -36,6 +37,8 @@ pub(super) struct Kept {
     /// By kind: what the machine in each row may give, or nothing if nobody reads it.
     capacities: Vec<Option<Vec<i64>>>,
     sets: Vec<(MachineSet, SetId)>,
+    /// The keys of labels whose values are kept.
+    levels: Vec<Text>,
     /// The most that a machine may be overcommitted.
     overcommit_max: Overcommit,
 }
@@ -113,12 +116,48 @@ impl View {
         self.kept.sets.iter().find(|(known, _)| known == set).map(|(_, id)| *id)
     }
 
+    /// Whether no machine is in a set.
+    #[must_use]
+    pub fn is_empty_set(&self, set: SetId) -> bool {
+        self.facts.sets.is_empty(set)
+    }
+
     /// Makes what is kept anew, of machines that were all forgotten.
     pub(super) fn keep_again(&mut self) {
         self.kept.capacities.iter_mut().flatten().for_each(Vec::clear);
         for (set, id) in &mut self.kept.sets {
             *id = self.facts.sets.acquire(set.clone().into(), &self.facts.machines);
         }
+        for key in &self.kept.levels {
+            self.facts.rules.keep_level(key, &self.facts.machines);
+        }
+    }
+
+    /// Has each machine's value of a label ready, for ever.
+    pub fn keep_level(&mut self, key: &Text) {
+        if !self.kept.levels.contains(key) {
+            self.kept.levels.push(key.clone());
+            self.facts.rules.keep_level(key, &self.facts.machines);
+        }
+    }
+
+    /// Each machine's value of a label; `None` unless [`View::keep_level`] was called.
+    #[must_use]
+    pub fn level(&self, key: &str) -> Option<Level<'_>> {
+        self.facts.rules.level(key).map(Level)
+    }
+}
+
+/// The values that machines have of one label. See [`View::level`].
+#[derive(Clone, Copy, Debug)]
+pub struct Level<'a>(&'a Values);
+
+impl Level<'_> {
+    /// The value of the machine in a row, as a number: equal numbers are equal values, and they are
+    /// small. `None` if it has no such label.
+    #[must_use]
+    pub fn of(&self, row: usize) -> Option<u32> {
+        self.0.of_slot(row)
     }
 }
 

@@ -25,6 +25,7 @@ mod claims;
 mod columns;
 mod evictions;
 mod images;
+mod job_places;
 mod kept;
 mod placements;
 mod rules;
@@ -33,7 +34,8 @@ mod tally;
 pub use block::{Block, FEW, LeftShare};
 pub use columns::BLOCK;
 pub use images::ImageHolder;
-pub use kept::MachineSet;
+pub use job_places::JobPlaces;
+pub use kept::{Level, MachineSet};
 pub use placements::PlacedTask;
 pub use rules::{Draw, Draws, WishCounts};
 pub use tally::Tally;
@@ -93,6 +95,7 @@ pub struct View {
     loads: FastMap<u32, Amounts>,
     images: Images,
     placements: Option<Box<Placements>>,
+    job_places: Option<Box<job_places::Places>>,
     groups: Vec<Option<Compiled>>,
     /// Positions in `groups` that are free again.
     vacant: Vec<u32>,
@@ -131,6 +134,7 @@ impl View {
             loads: FastMap::default(),
             images: Images::default(),
             placements: None,
+            job_places: None,
             groups: Vec::new(),
             vacant: Vec::new(),
             by_job: FastMap::default(),
@@ -210,6 +214,9 @@ impl View {
         self.apply_rules(delta);
         if let Some(placements) = &mut self.placements {
             placements.apply(delta, kinds);
+        }
+        if let Some(places) = &mut self.job_places {
+            places.apply(delta);
         }
         self.each_unanswered(-1);
     }

@@ -209,6 +209,9 @@ impl View {
         let Some(job) = self.job_of(task.id).cloned() else { return };
         let group = &job.groups[usize::from(task.group)];
         if self.facts.rules.is_empty() && group.cards.is_none() {
+            if let Some(places) = &mut self.job_places {
+                places.add(task.id.job, row as u32, -sign as i32);
+            }
             // No rule looks at any task: amounts are all there is.
             let request = group.request.as_slice().iter().map(|amount| *amount as i64);
             let request: SmallVec<[i64; 8]> = request.collect();

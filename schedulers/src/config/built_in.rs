@@ -14,7 +14,9 @@ use serde::de::DeserializeOwned;
 
 pub(super) fn plugins() -> Vec<Plugin> {
     let own = cells_own().into_iter().chain(scores());
-    own.chain(super::kube::filters()).chain(super::kube::scores()).collect()
+    let kube = super::kube::filters().into_iter().chain(super::kube::scores());
+    let old = super::kube_old::filters().into_iter().chain(super::kube_old::scores());
+    own.chain(kube).chain(old).collect()
 }
 
 /// The filters that the cell judges by, in the order in which they are asked.

@@ -63,6 +63,7 @@ mod built_in;
 mod error;
 mod file;
 mod kube;
+mod kube_old;
 mod parse;
 mod profiles;
 mod registry;

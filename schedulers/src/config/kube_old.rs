@@ -1,0 +1,143 @@
+//! Plugins that kube-scheduler once had and has no more, under its names, with their arguments in
+//! our words.
+
+use super::built_in::{filter, relative, score};
+use super::registry::Plugin;
+use crate::plugins::{
+    NodeLabel, NodePreferAvoid, PREFER_AVOID, SelectorSpread, ServiceAffinity, ZONE,
+};
+use omega_core::Text;
+use schemars::JsonSchema;
+use serde::de::Error;
+use serde::{Deserialize, Deserializer};
+
+pub(super) fn filters() -> [Plugin; 2] {
+    [
+        filter("node_label", |wanted: &Wanted, _| {
+            Ok(NodeLabel::requiring(&wanted.present.0, &wanted.absent.0))
+        })
+        .alias("NodeLabel")
+        .about("The machine has some labels and lacks others, whatever their values."),
+        filter("service_affinity", |same: &Same, _| {
+            Ok(ServiceAffinity::same(same.labels.0.clone()))
+        })
+        .alias("ServiceAffinity")
+        .about("The machine has the same values of some labels as the job's tasks that run."),
+    ]
+}
+
+pub(super) fn scores() -> [Plugin; 4] {
+    [
+        score("node_label", |wished: &Wished, _| {
+            Ok(NodeLabel::preferring(&wished.prefer_present.0, &wished.prefer_absent.0))
+        })
+        .alias("NodeLabel")
+        .about("The machine has and lacks the labels that it had better, whatever their values."),
+        score("node_prefer_avoid", |avoided: &Avoided, _| {
+            Ok(NodePreferAvoid::new(avoided.label.as_str()))
+        })
+        .alias("NodePreferAvoidPods")
+        .about("The machine does not say, in a label, that it would rather not have the job."),
+        relative("selector_spread", |zones: &Zones, _| {
+            Ok(SelectorSpread::new(zones.zone.as_str()))
+        })
+        .alias("SelectorSpread")
+        .about("Few tasks of the job are on the machine and in its zone."),
+        relative("service_affinity", |apart: &Apart, _| {
+            Ok(ServiceAffinity::spreading(apart.spread_by.0.clone()))
+        })
+        .alias("ServiceAffinity")
+        .about("Few tasks of the job run on machines with its values of some labels."),
+    ]
+}
+
+/// Keys of labels, each once.
+#[derive(Clone, Debug, Default, serde::Serialize, JsonSchema)]
+#[serde(transparent)]
+#[schemars(rename = "keys", description = "Keys of labels.")]
+pub(super) struct Keys(#[schemars(with = "Vec<String>")] pub(super) Vec<Text>);
+
+impl<'de> Deserialize<'de> for Keys {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Keys, D::Error> {
+        let keys: Vec<Text> = Vec::deserialize(from)?;
+        let twice = keys.iter().enumerate().find(|(i, key)| keys[..*i].contains(key));
+        match twice {
+            Some((_, key)) => Err(D::Error::custom(format!("names the label {key:?} twice"))),
+            None => Ok(Keys(keys)),
+        }
+    }
+}
+
+/// Labels that a machine must have, and must not.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, expecting = "a table")]
+#[schemars(rename = "wanted")]
+struct Wanted {
+    /// Keys of labels that the machine has.
+    #[serde(default)]
+    present: Keys,
+    /// Keys of labels that it does not have.
+    #[serde(default)]
+    absent: Keys,
+}
+
+/// Labels that a machine had better have, and had better not.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, expecting = "a table")]
+#[schemars(rename = "wished")]
+struct Wished {
+    /// Keys of labels that it had better have.
+    #[serde(default)]
+    prefer_present: Keys,
+    /// Keys of labels that it had better not have.
+    #[serde(default)]
+    prefer_absent: Keys,
+}
+
+/// Where machines say what they would rather not run.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, expecting = "a table")]
+#[schemars(rename = "avoided")]
+struct Avoided {
+    /// The label whose value names jobs and tenants: `job/NAME, tenant/NAME`.
+    #[serde(default = "prefer_avoid")]
+    label: String,
+}
+
+fn prefer_avoid() -> String {
+    PREFER_AVOID.to_owned()
+}
+
+/// What zones are.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, expecting = "a table")]
+#[schemars(rename = "zones")]
+struct Zones {
+    /// The label that holds a machine's zone; machines without it count for themselves.
+    #[serde(default = "zone")]
+    zone: String,
+}
+
+fn zone() -> String {
+    ZONE.to_owned()
+}
+
+/// What the tasks of a job have in common.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, expecting = "a table")]
+#[schemars(rename = "same")]
+struct Same {
+    /// Keys of labels whose values all tasks of a job have in common.
+    #[serde(default)]
+    labels: Keys,
+}
+
+/// What the tasks of a job are spread over.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, expecting = "a table")]
+#[schemars(rename = "apart")]
+struct Apart {
+    /// Keys of labels over whose values the tasks of a job are spread.
+    #[serde(default)]
+    spread_by: Keys,
+}

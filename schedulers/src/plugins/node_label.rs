@@ -1,0 +1,113 @@
+//! Labels that machines have or lack, whatever their values. (Kubernetes' NodeLabel of old.)
+
+use super::normalize::POINT;
+use crate::plugin::{Filter, Reads, Score, Tasks, lanes};
+use omega_cellstate::{BLOCK, Block, MachineSet, View};
+use omega_core::{MachineSelector, Operator, Requirement, Text};
+
+/// Filter: the machine has these labels and lacks those, for every task of the profile. Score: the
+/// more of its wishes the machine meets, the better.
+#[derive(Clone, Debug, Default)]
+pub struct NodeLabel {
+    required: Option<MachineSet>,
+    /// Of each wish, the machines that meet it.
+    wished: Vec<MachineSet>,
+}
+
+/// What is asked of the labels of these keys.
+fn requirements(keys: &[Text], operator: Operator) -> impl Iterator<Item = Requirement> + '_ {
+    let asked = move |key: &Text| Requirement { key: key.clone(), operator, values: Vec::new() };
+    keys.iter().map(asked)
+}
+
+/// That labels are there, and that others are not.
+fn both(present: &[Text], absent: &[Text]) -> Vec<Requirement> {
+    let present = requirements(present, Operator::Exists);
+    present.chain(requirements(absent, Operator::DoesNotExist)).collect()
+}
+
+fn matching(labels: Vec<Requirement>) -> MachineSet {
+    MachineSet::Matching(vec![MachineSelector { labels, names: Vec::new() }])
+}
+
+impl NodeLabel {
+    /// A filter that wants labels of these keys present, and of those absent.
+    #[must_use]
+    pub fn requiring(present: &[Text], absent: &[Text]) -> NodeLabel {
+        let labels = both(present, absent);
+        // A selector that requires nothing would match nothing.
+        let required = (!labels.is_empty()).then(|| matching(labels));
+        NodeLabel { required, wished: Vec::new() }
+    }
+
+    /// A score that would rather have labels of these keys present, and of those absent. Each
+    /// counts as much as another.
+    #[must_use]
+    pub fn preferring(present: &[Text], absent: &[Text]) -> NodeLabel {
+        let wished = both(present, absent).into_iter().map(|label| matching(vec![label]));
+        NodeLabel { required: None, wished: wished.collect() }
+    }
+
+    fn keep_sets(&self, view: &mut View) {
+        self.required.iter().chain(&self.wished).for_each(|set| view.keep_set(set));
+    }
+}
+
+impl Filter for NodeLabel {
+    fn name(&self) -> &'static str {
+        "node_label"
+    }
+
+    fn reads(&self) -> Reads {
+        Reads::DESCRIPTION
+    }
+
+    fn applies(&self, _: &Tasks<'_>) -> bool {
+        self.required.is_some()
+    }
+
+    fn filter(&self, tasks: &Tasks<'_>, block: Block<'_>, among: u64) -> u64 {
+        let Some(required) = &self.required else { return among };
+        let set = tasks.view.kept_set(required);
+        debug_assert!(set.is_some(), "the profile was prepared for the view");
+        set.map_or(among, |set| among & block.set(set))
+    }
+
+    fn curable(&self, _: &Tasks<'_>, _: Block<'_>, _: u64) -> u64 {
+        0
+    }
+
+    fn keep(&self, view: &mut View) {
+        self.keep_sets(view);
+    }
+}
+
+impl Score for NodeLabel {
+    fn name(&self) -> &'static str {
+        "node_label"
+    }
+
+    fn reads(&self) -> Reads {
+        Reads::DESCRIPTION
+    }
+
+    fn applies(&self, _: &Tasks<'_>) -> bool {
+        !self.wished.is_empty()
+    }
+
+    fn keep(&self, view: &mut View) {
+        self.keep_sets(view);
+    }
+
+    fn score(&self, tasks: &Tasks<'_>, block: Block<'_>, among: u64, scores: &mut [i32; BLOCK]) {
+        *scores = [0; BLOCK];
+        for set in self.wished.iter().filter_map(|wish| tasks.view.kept_set(wish)) {
+            for lane in lanes(among & block.set(set)) {
+                scores[lane] += 1;
+            }
+        }
+        // The mean is cut to whole points, as Kubernetes' was.
+        let wishes = self.wished.len() as i32;
+        scores.iter_mut().for_each(|score| *score = 100 * *score / wishes * POINT);
+    }
+}

@@ -1,0 +1,148 @@
+//! The tasks of a job spread over machines and zones. (Kubernetes' SelectorSpread of old.)
+//!
+//! What belongs together is a job, as it was a service or a replica set there. A group that wishes
+//! its tasks spread over machines says better what belongs together: then those are counted that
+//! the first such wish selects. Nobody counts at a decision: the view keeps how many tasks of a job
+//! each machine has, and the cell's rules count for the wishes.
+
+use super::normalize::POINT;
+use crate::plugin::{Reads, Tasks, lanes};
+use crate::relative::{Feasible, Ranking, RelativeScore, Stance};
+use omega_cellstate::{BLOCK, Block, JobPlaces, Level, View, WishCounts};
+use omega_core::Text;
+
+/// The label that holds a machine's zone, if the profile names no other: Kubernetes' own.
+pub const ZONE: &str = "topology.kubernetes.io/zone";
+
+/// What the zones count beside the machines.
+const ZONE_WEIGHT: f64 = 2.0 / 3.0;
+
+/// Score: the fewer tasks of the job are on the machine, and in its zone, the better.
+#[derive(Clone, Debug)]
+pub struct SelectorSpread {
+    zone: Text,
+}
+
+impl Default for SelectorSpread {
+    fn default() -> SelectorSpread {
+        SelectorSpread::new(ZONE)
+    }
+}
+
+impl SelectorSpread {
+    /// With zones that the label with this key tells.
+    #[must_use]
+    pub fn new(zone: impl Into<Text>) -> SelectorSpread {
+        SelectorSpread { zone: zone.into() }
+    }
+}
+
+/// How many tasks that belong together are on a machine.
+enum Counts<'a> {
+    OfJob(JobPlaces<'a>),
+    OfWish(WishCounts<'a>),
+}
+
+impl Counts<'_> {
+    fn on(&self, row: usize) -> i64 {
+        match self {
+            Counts::OfJob(places) => i64::from(places.on(row)),
+            Counts::OfWish(counts) => {
+                counts.domain(row).map_or(0, |domain| i64::from(counts.count(domain)))
+            }
+        }
+    }
+}
+
+impl RelativeScore for SelectorSpread {
+    fn name(&self) -> &'static str {
+        "selector_spread"
+    }
+
+    fn reads(&self) -> Reads {
+        Reads::DESCRIPTION | Reads::OTHER_MACHINES | Reads::JOB
+    }
+
+    fn applies(&self, _: &Tasks<'_>) -> Stance {
+        Stance::Ranks
+    }
+
+    fn keep(&self, view: &mut View) {
+        view.keep_job_places();
+        view.keep_level(&self.zone);
+    }
+
+    fn prepare<'a>(
+        &'a self,
+        tasks: Tasks<'a>,
+        feasible: Feasible<'a>,
+    ) -> Option<Box<dyn Ranking + 'a>> {
+        let wish = tasks.need.wishes().iter().find(|wish| wish.by_machine);
+        let counts = match wish.and_then(|wish| tasks.view.wish(wish)) {
+            Some(wish) => Counts::OfWish(wish),
+            None => Counts::OfJob(tasks.view.places_of(tasks.id)),
+        };
+        let zones = tasks.view.level(&self.zone);
+        debug_assert!(zones.is_some(), "the profile was prepared for the view");
+        Some(Box::new(Spread { counts, zones, feasible }))
+    }
+}
+
+/// See [`SelectorSpread`].
+struct Spread<'a> {
+    counts: Counts<'a>,
+    zones: Option<Level<'a>>,
+    feasible: Feasible<'a>,
+}
+
+impl Spread<'_> {
+    /// The zone of each feasible machine, in their order.
+    fn zones(&self) -> impl Iterator<Item = Option<usize>> + '_ {
+        let rows = self.feasible.blocks().flat_map(|(block, among)| {
+            let first = block.first_row();
+            lanes(among).map(move |lane| first + lane)
+        });
+        rows.map(|row| self.zones.as_ref()?.of(row).map(|zone| zone as usize))
+    }
+
+    /// The tasks of each zone on feasible machines.
+    fn by_zone(&self, raw: &[i64]) -> Vec<i64> {
+        let mut counts = Vec::new();
+        for (zone, count) in self.zones().zip(raw) {
+            let Some(zone) = zone else { continue };
+            if counts.len() <= zone {
+                counts.resize(zone + 1, 0);
+            }
+            counts[zone] += count;
+        }
+        counts
+    }
+}
+
+/// What is missing to the most, of a hundred; everything where there is nothing at all. In doubles,
+/// as Kubernetes did it.
+fn share_missing(count: i64, most: i64) -> f64 {
+    if most == 0 { 100.0 } else { 100.0 * ((most - count) as f64 / most as f64) }
+}
+
+impl Ranking for Spread<'_> {
+    fn raw(&self, block: Block<'_>, among: u64, raw: &mut [i64; BLOCK]) {
+        for lane in lanes(among) {
+            raw[lane] = self.counts.on(block.first_row() + lane);
+        }
+    }
+
+    fn normalize(&self, raw: &[i64], scores: &mut [i32]) {
+        let by_zone = self.by_zone(raw);
+        let most = raw.iter().copied().max().unwrap_or(0);
+        let most_of_zone = by_zone.iter().copied().max().unwrap_or(0);
+        for ((score, count), zone) in scores.iter_mut().zip(raw).zip(self.zones()) {
+            let mut points = share_missing(*count, most);
+            if let Some(zone) = zone {
+                let of_zone = share_missing(by_zone[zone], most_of_zone);
+                points = points * (1.0 - ZONE_WEIGHT) + ZONE_WEIGHT * of_zone;
+            }
+            *score = points as i32 * POINT;
+        }
+    }
+}

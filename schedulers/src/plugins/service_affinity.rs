@@ -1,0 +1,177 @@
+//! The tasks of a job on machines that have a label's value in common, or spread over its values.
+//! (Kubernetes' ServiceAffinity of old.)
+//!
+//! The filter is judged by the scheduler alone: it sees where the tasks of the job run in its view,
+//! and a job belongs to one scheduler at a time. Only where two schedulers place tasks of one job at
+//! once, which takes two of one name that do not share the jobs out, may its first two tasks come to
+//! machines with different values; then both values stand, the tasks after them follow the one in
+//! the lower row, and nobody is told. What must hold whoever schedules is a rule of the job, an
+//! affinity to its own tasks, which the cell judges.
+
+use super::normalize::POINT;
+use crate::plugin::{Filter, Reads, Tasks, lanes};
+use crate::relative::{Feasible, Ranking, RelativeScore, Stance};
+use omega_cellstate::{BLOCK, Block, JobPlaces, Level, View};
+use omega_core::{Operator, TaskGroup, Text};
+use smallvec::SmallVec;
+
+/// Filter: the machine has the same values of some labels as the job's tasks that run. Score: the
+/// fewer of them run on machines with its value of some labels, the better.
+#[derive(Clone, Debug, Default)]
+pub struct ServiceAffinity {
+    labels: Vec<Text>,
+    spread_by: Vec<Text>,
+}
+
+impl ServiceAffinity {
+    /// A filter: all tasks of a job have the same values of the labels with these keys. Where the
+    /// first of them runs decides; a label without a value there decides nothing.
+    #[must_use]
+    pub fn same(labels: Vec<Text>) -> ServiceAffinity {
+        ServiceAffinity { labels, spread_by: Vec::new() }
+    }
+
+    /// A score: the tasks of a job are spread over the values of the labels with these keys, each
+    /// of which counts as much as another.
+    #[must_use]
+    pub fn spreading(spread_by: Vec<Text>) -> ServiceAffinity {
+        ServiceAffinity { labels: Vec::new(), spread_by }
+    }
+
+    fn keep_all(&self, view: &mut View) {
+        view.keep_job_places();
+        self.labels.iter().chain(&self.spread_by).for_each(|key| view.keep_level(key));
+    }
+}
+
+/// Whether the tasks' own requirement leaves a label one value: then that is the one.
+fn fixes(group: &TaskGroup, key: &str) -> bool {
+    let Some(required) = &group.rules.affinity.required else { return false };
+    let one = |values: &[Text]| match values {
+        [value] => Some(value.clone()),
+        _ => None,
+    };
+    let mut values = required.iter().map(|machines| {
+        let equal = |operator| operator == Operator::In;
+        let mut on_key = machines.labels.iter().filter(|label| *label.key == *key);
+        on_key.find_map(|label| one(&label.values).filter(|_| equal(label.operator)))
+    });
+    let Some(Some(first)) = values.next() else { return false };
+    values.all(|value| value.as_ref() == Some(&first))
+}
+
+impl Filter for ServiceAffinity {
+    fn name(&self) -> &'static str {
+        "service_affinity"
+    }
+
+    fn reads(&self) -> Reads {
+        Reads::DESCRIPTION | Reads::OTHER_MACHINES | Reads::JOB
+    }
+
+    fn applies(&self, _: &Tasks<'_>) -> bool {
+        !self.labels.is_empty()
+    }
+
+    fn filter(&self, tasks: &Tasks<'_>, block: Block<'_>, among: u64) -> u64 {
+        let Some((base, _)) = tasks.view.places_of(tasks.id).iter().next() else { return among };
+        let mut word = among;
+        for key in self.labels.iter().filter(|key| !fixes(tasks.group, key)) {
+            let Some(level) = tasks.view.level(key) else { continue };
+            let Some(value) = level.of(base) else { continue };
+            let same = |lane: &usize| level.of(block.first_row() + lane) == Some(value);
+            word = lanes(word).filter(same).fold(0, |word, lane| word | 1 << lane);
+        }
+        word
+    }
+
+    /// The tasks that decide are of the same job: none of them is evicted for it.
+    fn curable(&self, _: &Tasks<'_>, _: Block<'_>, _: u64) -> u64 {
+        0
+    }
+
+    fn keep(&self, view: &mut View) {
+        self.keep_all(view);
+    }
+}
+
+impl RelativeScore for ServiceAffinity {
+    fn name(&self) -> &'static str {
+        "service_affinity"
+    }
+
+    fn reads(&self) -> Reads {
+        Reads::DESCRIPTION | Reads::OTHER_MACHINES | Reads::JOB
+    }
+
+    fn applies(&self, _: &Tasks<'_>) -> Stance {
+        if self.spread_by.is_empty() { Stance::Silent } else { Stance::Ranks }
+    }
+
+    fn keep(&self, view: &mut View) {
+        self.keep_all(view);
+    }
+
+    fn prepare<'a>(
+        &'a self,
+        tasks: Tasks<'a>,
+        feasible: Feasible<'a>,
+    ) -> Option<Box<dyn Ranking + 'a>> {
+        let levels = self.spread_by.iter().filter_map(|key| tasks.view.level(key)).collect();
+        Some(Box::new(Spread { places: tasks.view.places_of(tasks.id), levels, feasible }))
+    }
+}
+
+/// See [`ServiceAffinity::spreading`].
+struct Spread<'a> {
+    places: JobPlaces<'a>,
+    levels: SmallVec<[Level<'a>; 2]>,
+    feasible: Feasible<'a>,
+}
+
+impl Spread<'_> {
+    /// The value of a label of each feasible machine, in their order.
+    fn values<'a>(&'a self, level: &'a Level<'_>) -> impl Iterator<Item = Option<usize>> + 'a {
+        let rows = self.feasible.blocks().flat_map(|(block, among)| {
+            let first = block.first_row();
+            lanes(among).map(move |lane| first + lane)
+        });
+        rows.map(|row| level.of(row).map(|value| value as usize))
+    }
+}
+
+impl Ranking for Spread<'_> {
+    fn raw(&self, block: Block<'_>, among: u64, raw: &mut [i64; BLOCK]) {
+        for lane in lanes(among) {
+            raw[lane] = i64::from(self.places.on(block.first_row() + lane));
+        }
+    }
+
+    /// In doubles and in this order, as Kubernetes did it. A machine without the label gets
+    /// nothing for it.
+    fn normalize(&self, raw: &[i64], scores: &mut [i32]) {
+        let total: i64 = raw.iter().sum();
+        let mut points = vec![0.0; raw.len()];
+        for level in &self.levels {
+            let mut counts: Vec<i64> = Vec::new();
+            for (value, count) in self.values(level).zip(raw) {
+                let Some(value) = value else { continue };
+                if counts.len() <= value {
+                    counts.resize(value + 1, 0);
+                }
+                counts[value] += count;
+            }
+            for (points, value) in points.iter_mut().zip(self.values(level)) {
+                let Some(value) = value else { continue };
+                let part = match total {
+                    0 => 100.0,
+                    total => 100.0 * ((total - counts[value]) as f64 / total as f64),
+                };
+                *points += part / self.levels.len() as f64;
+            }
+        }
+        for (score, points) in scores.iter_mut().zip(points) {
+            *score = points as i32 * POINT;
+        }
+    }
+}
