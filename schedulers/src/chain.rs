@@ -45,6 +45,11 @@ impl Chain {
 }
 
 impl Profile {
+    /// The names of the plugins that reserve.
+    pub(crate) fn reserves(&self) -> impl Iterator<Item = &'static str> {
+        self.chain.reserve.iter().map(|plugin| plugin.name())
+    }
+
     /// The same with one plugin more that lets jobs in, asked after the others.
     #[must_use]
     pub fn with_admit(mut self, plugin: impl Admit + 'static) -> Profile {

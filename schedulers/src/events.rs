@@ -44,11 +44,14 @@ impl Events {
     pub const TIME: Events = Events(1 << 11);
     /// Somebody outside said so, by [`Waiting::raise`](crate::Waiting::raise).
     pub const TOLD: Events = Events(1 << 12);
+    /// Volumes, their claims or classes changed, or tasks that use some came or left: see
+    /// [`Volumes`](crate::Volumes).
+    pub const VOLUMES_CHANGED: Events = Events(1 << 13);
     /// Every one of them.
     pub const ALL: Events = Events((1 << Events::COUNT) - 1);
 
     /// How many kinds there are.
-    pub(crate) const COUNT: usize = 13;
+    pub(crate) const COUNT: usize = 14;
 
     /// Events that say which machines they are about.
     pub(crate) const OF_MACHINES: Events = Events(
@@ -137,6 +140,7 @@ const NAMES: [&str; Events::COUNT] = [
     "rules changed",
     "time",
     "told",
+    "volumes changed",
 ];
 
 impl fmt::Debug for Events {

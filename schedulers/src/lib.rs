@@ -42,7 +42,7 @@
 //! The library reads no clock and no chance: time comes in with [`Scheduler::step`], the seed with
 //! [`Settings`]. In reading order: [`plugin`], [`relative`], [`plugins`], [`profile`], [`search`],
 //! [`place`], [`preemption`], [`events`], [`refusals`], [`queue`], [`points`], [`waiting`],
-//! [`scheduler`], [`pool`], [`appraise`](mod@appraise), [`explain`](mod@explain), [`config`].
+//! [`volumes`], [`scheduler`], [`pool`], [`appraise`](mod@appraise), [`explain`](mod@explain), [`config`].
 
 pub mod appraise;
 mod chain;
@@ -66,6 +66,7 @@ pub mod scheduler;
 pub mod search;
 mod sleepers;
 mod turns;
+pub mod volumes;
 pub mod waiting;
 
 pub use appraise::{Appraisal, Refusal, ScoreAccount, ScoreColumns, appraise};
@@ -87,6 +88,7 @@ pub use refusals::News;
 pub use relative::{Feasible, Ranking, RelativeScore, Stance};
 pub use scheduler::{Observer, Scheduler, Settings, Step, Unobserved};
 pub use search::{Home, Search};
+pub use volumes::Volumes;
 pub use waiting::{Waiting, WaitingTask};
 
 /// The examples of the README and of the page about plugins, compiled and run.

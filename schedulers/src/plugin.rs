@@ -153,6 +153,12 @@ pub trait Filter: Send + Sync {
         refused
     }
 
+    /// Why it refuses the machine in a row, in a clause for a person, where there is more to say than
+    /// its name does. Called only to explain.
+    fn why(&self, _tasks: &Tasks<'_>, _row: usize) -> Option<String> {
+        None
+    }
+
     /// Which part of the cell's judgement it makes as the cell does. A profile adds the cell's own
     /// filters for what is missing. By default nothing.
     fn judges(&self) -> Judged {

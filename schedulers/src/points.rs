@@ -94,6 +94,14 @@ pub trait Reserve: Send + Sync {
     /// A short name in snake case.
     fn name(&self) -> &'static str;
 
+    /// Called once, when the scheduler begins. A plugin whose mind changes by something that the
+    /// scheduler does not hear of keeps a clone, to [raise](Waiting::raise) an event.
+    fn start(&mut self, _waiting: &Waiting) {}
+
+    /// Called after each sync; [`View::delta`] tells what it brought: by that a plugin knows when a
+    /// task that runs has left, and gives back what was set aside for it.
+    fn heard(&mut self, _view: &View) {}
+
     /// Sets aside what a claimed task needs. Called once for each claim, before any plugin is asked
     /// for a permit; in the order of the profile, until one refuses.
     ///

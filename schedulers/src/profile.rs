@@ -9,6 +9,7 @@ use crate::plugins::{
     ResourcesFit, Schedulable, SpreadWishes, TaintToleration, Taints, TaskLimits, TaskRules,
 };
 use crate::relative::{RelativeScore, Stance};
+use crate::volumes::Volumes;
 use omega_cellstate::{BLOCK, Block, View};
 use omega_core::Kinds;
 use pulp::Arch;
@@ -24,6 +25,8 @@ pub struct Profile {
     relative: Vec<(Box<dyn RelativeScore>, i32)>,
     /// The plugins around the decision.
     pub(crate) chain: Chain,
+    /// What the plugins of a file take for the volumes that there are.
+    pub(crate) volumes: Volumes,
 }
 
 impl std::fmt::Debug for Profile {
@@ -77,7 +80,9 @@ impl Profile {
         let judged = judged.fold(Judged::NOTHING, |all, part| all | part);
         let missing = own_filters(judged).into_iter();
         filters.extend(missing.filter(|filter| !judged.includes(filter.judges())));
-        Profile { filters, scores: Vec::new(), relative: Vec::new(), chain: Chain::default() }
+        let (scores, relative) = Default::default();
+        let (chain, volumes) = Default::default();
+        Profile { filters, scores, relative, chain, volumes }
     }
 
     /// For services: spread over the machines, balanced, with all preferences.

@@ -153,7 +153,7 @@ impl Scheduler {
     /// If the cell cannot be reached or refuses the name.
     pub fn new(
         cell: &(impl CellHandle + ?Sized),
-        profile: Profile,
+        mut profile: Profile,
         settings: Settings,
     ) -> Result<Scheduler, HandleError> {
         let (id, next) = cell.register(settings.name.clone())?;
@@ -163,6 +163,8 @@ impl Scheduler {
             view = view.with_placements();
         }
         profile.prepare(&mut view);
+        let waiting = Waiting::default();
+        profile.chain.reserve.iter_mut().for_each(|plugin| plugin.start(&waiting));
         Ok(Scheduler {
             view,
             queue: Queue::new(settings.patience, profile.chain.order.clone()),
@@ -175,8 +177,8 @@ impl Scheduler {
             crowding: Crowding::default(),
             tasks: Vec::new(),
             stale: Vec::new(),
-            waiting: Waiting::default(),
-            shared: !profile.chain.permit.is_empty(),
+            waiting,
+            shared: !profile.chain.permit.is_empty() || !profile.chain.reserve.is_empty(),
             parts: Vec::new(),
             resumed: false,
             profile,

@@ -97,6 +97,11 @@ impl Waiting {
         self.shared().raised |= events;
     }
 
+    /// Whether this is the last handle: the scheduler is gone.
+    pub(crate) fn is_alone(&self) -> bool {
+        Arc::strong_count(&self.shared) == 1
+    }
+
     /// What was raised since the last call.
     pub(crate) fn take_raised(&self) -> Events {
         std::mem::take(&mut self.shared().raised)

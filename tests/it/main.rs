@@ -14,6 +14,7 @@
 //! - `preemption.rs`: whom a preemption evicts.
 //! - `points.rs`, `points_random.rs`: plugins that refuse, wait and fail at each point around a
 //!   decision.
+//! - `volumes.rs`, `volumes_twin.rs`: tasks with volumes, and the list of volumes against a naive one.
 //! - `wakes.rs`: waking only whom an event may help places what waking everybody would.
 //! - `pool.rs`, `examples.rs`: the loop on threads; the examples of `omega-schedulers`.
 //! - `threads.rs`, `races.rs`: schedulers on threads, and two that would break a rule together.
@@ -57,5 +58,7 @@ mod threads;
 mod tidy;
 mod traps;
 mod views;
+mod volumes;
+mod volumes_twin;
 mod wakes;
 mod wishes;

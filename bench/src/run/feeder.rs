@@ -9,7 +9,7 @@ use crate::workload::{Arrival, MachineChange, MachineEvent, RunTime, Workload};
 use crossbeam::channel::{Receiver, Sender, unbounded};
 use omega_cellstate::{Cell, SharedCell};
 use omega_core::{Command, JobId, MachineId, Outcome, TaskId, TaskReport, Text, Version};
-use omega_schedulers::{Pool, Profile, Scheduler, Settings};
+use omega_schedulers::{Pool, Profile, Scheduler, Settings, Volumes};
 use std::collections::VecDeque;
 use std::time::Duration;
 
@@ -22,6 +22,8 @@ const PATIENCE: Duration = Duration::from_millis(2);
 /// The feeder, and what it counted.
 pub(crate) struct Feeder {
     pub(crate) cell: SharedCell,
+    /// What the profiles that look at volumes look at.
+    pub(super) volumes: Volumes,
     pub(crate) name: String,
     pub(crate) notes: Vec<String>,
     pub(crate) jobs: usize,
@@ -74,7 +76,9 @@ impl Feeder {
         let last = workload.arrivals.last().map_or(0, |arrival| arrival.at_ms);
         let last_event = workload.machine_events.last().map_or(0, |event| event.at_ms);
         let workers = options.service_schedulers + options.batch_schedulers;
+        let (volumes, _) = workload.volumes.list();
         let mut feeder = Feeder {
+            volumes,
             name: workload.name,
             notes: workload.notes,
             jobs: workload.arrivals.len(),
@@ -143,7 +147,7 @@ impl Feeder {
         let profile = match options.profiles.get(name) {
             Some(spec) => {
                 settings = spec.apply(settings);
-                let profile = self.cell.read(|cell| spec.bind(cell.kinds()));
+                let profile = self.cell.read(|cell| spec.bind_with(cell.kinds(), &self.volumes));
                 profile
                     .map_err(|why| RunError::Profile { name: name.to_owned(), why: why.into() })?
             }

@@ -49,6 +49,7 @@ mod machines;
 
 use crate::workload::decimal::Rounding;
 use crate::workload::table::{Column, Row, Table};
+use crate::workload::volumes::VolumesAtStart;
 use crate::workload::{LoadError, Workload};
 use omega_core::limits::{AMOUNT_MAX, CARDS_MAX};
 use omega_core::{Amounts, KindId, Kinds, Policy, ResourceKind, Unit};
@@ -76,6 +77,7 @@ pub fn load(machines: &Path, jobs: &Path) -> Result<Workload, LoadError> {
         machines,
         machine_events: Vec::new(),
         arrivals,
+        volumes: VolumesAtStart::default(),
         notes: Vec::new(),
     })
 }

@@ -25,6 +25,7 @@ mod tasks;
 
 use crate::workload::decimal::Rounding;
 use crate::workload::table::Table;
+use crate::workload::volumes::VolumesAtStart;
 use crate::workload::{LoadError, MachineChange, MachineEvent, Workload};
 use omega_core::{Amounts, KindId, Kinds, Labels, Machine, Overcommit, Policy, ResourceKind, Unit};
 use std::collections::HashMap;
@@ -103,6 +104,7 @@ pub fn load(dir: &Path, options: &GoogleOptions) -> Result<Workload, LoadError> 
         machines: cell.machines,
         machine_events: cell.events,
         arrivals: tasks::arrivals(&replayed),
+        volumes: VolumesAtStart::default(),
         notes,
     })
 }

@@ -15,9 +15,11 @@ pub mod synth;
 pub mod table;
 #[cfg(test)]
 mod testing;
+pub mod volumes;
 
 use omega_core::{Job, Kinds, Machine, Policy};
 use std::path::{Path, PathBuf};
+use volumes::VolumesAtStart;
 
 /// A cell and what comes to it.
 #[derive(Clone, Debug)]
@@ -34,6 +36,8 @@ pub struct Workload {
     pub machine_events: Vec<MachineEvent>,
     /// The jobs, ascending by time of arrival; those of time 0 are there at the start.
     pub arrivals: Vec<Arrival>,
+    /// The volumes that tasks claim.
+    pub volumes: VolumesAtStart,
     /// What was not carried over, in sentences that a user understands.
     pub notes: Vec<String>,
 }

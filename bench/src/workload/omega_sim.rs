@@ -9,6 +9,7 @@
 
 use crate::workload::decimal::Rounding;
 use crate::workload::table::Table;
+use crate::workload::volumes::VolumesAtStart;
 use crate::workload::{Arrival, LoadError, RunTime, Workload};
 use omega_core::limits::TASKS_PER_JOB_MAX;
 use omega_core::{Amounts, Job, JobKind, Kinds, Machine, Policy, Precedence, TaskGroup, Text};
@@ -58,6 +59,7 @@ pub fn load(dir: &Path, cell: &str) -> Result<Workload, LoadError> {
         machines: (0..cell.machines).map(machine).collect(),
         machine_events: Vec::new(),
         arrivals,
+        volumes: VolumesAtStart::default(),
         notes: Vec::new(),
     })
 }

@@ -10,6 +10,7 @@
 
 use crate::workload::decimal::Rounding;
 use crate::workload::table::{Column, Row, Table};
+use crate::workload::volumes::VolumesAtStart;
 use crate::workload::{Arrival, LoadError, RunTime, Workload};
 use omega_core::limits::{AMOUNT_MAX, CARD_MILLI, CARDS_MAX};
 use omega_core::{
@@ -60,6 +61,7 @@ pub fn load(dir: &Path, list: &str) -> Result<Workload, LoadError> {
         machines,
         machine_events: Vec::new(),
         arrivals,
+        volumes: VolumesAtStart::default(),
         notes,
     })
 }

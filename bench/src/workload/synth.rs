@@ -19,6 +19,7 @@ mod drafts;
 mod jobs;
 
 use crate::workload::Workload;
+use crate::workload::volumes::VolumesAtStart;
 use dice::Dice;
 use omega_core::limits::MACHINES_MAX;
 use omega_core::{Amounts, KindId, Kinds, Labels, Machine, Policy, Text};
@@ -109,6 +110,7 @@ pub fn synthesize(options: &SynthOptions) -> Workload {
         machines,
         machine_events: Vec::new(),
         arrivals,
+        volumes: VolumesAtStart::default(),
         notes: Vec::new(),
     }
 }

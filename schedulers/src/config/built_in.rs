@@ -14,7 +14,8 @@ use serde::de::DeserializeOwned;
 
 pub(super) fn plugins() -> Vec<Plugin> {
     let own = cells_own().into_iter().chain(scores());
-    let kube = super::kube::filters().into_iter().chain(super::kube::scores());
+    let kube = super::kube::filters().into_iter().chain(super::kube::volumes());
+    let kube = kube.chain(super::kube::scores());
     let old = super::kube_old::filters().into_iter().chain(super::kube_old::scores());
     own.chain(kube).chain(old).collect()
 }

@@ -12,6 +12,7 @@ use crate::plugins::{
     NodeResourcesFit, NodeUnschedulable, PodTopologySpread, Preferences, ShapePoint, Strategy,
     TaintToleration,
 };
+use crate::volumes::Aspect;
 use omega_core::{Affinity, Kinds, MachineSelector, Operator, Preferred, Requirement};
 use schemars::JsonSchema;
 use serde::de::Error;
@@ -46,6 +47,23 @@ pub(super) fn filters() -> [Plugin; 7] {
         filter("inter_pod_affinity", |_: &NoArguments, _| Ok(InterPodAffinity::default()))
             .alias("InterPodAffinity")
             .about("Required affinities and anti-affinities hold, those of tasks that run too."),
+    ]
+}
+
+pub(super) fn volumes() -> [Plugin; 4] {
+    [
+        Plugin::volumes::<NoArguments>("volume_restrictions", Aspect::Restrictions)
+            .alias("VolumeRestrictions")
+            .about("Nobody uses the task's volumes beside whom they must not be used."),
+        Plugin::volumes::<NoArguments>("volume_limits", Aspect::Limits)
+            .alias("NodeVolumeLimits")
+            .about("No more volumes of a driver are on the machine than can be attached."),
+        Plugin::volumes::<NoArguments>("volume_binding", Aspect::Binding)
+            .alias("VolumeBinding")
+            .about("Each claim of the task has, or can have, a volume that the machine reaches."),
+        Plugin::volumes::<NoArguments>("volume_zone", Aspect::Zone)
+            .alias("VolumeZone")
+            .about("The volumes that the task's claims have are reachable from the machine."),
     ]
 }
 

@@ -7,6 +7,7 @@ use super::registry::{Add, Registry};
 use crate::profile::Profile;
 use crate::scheduler::Settings;
 use crate::search::Search;
+use crate::volumes::Volumes;
 use omega_core::Kinds;
 use std::fmt;
 use std::ops::Range;
@@ -100,7 +101,17 @@ impl ProfileSpec {
     /// # Errors
     /// If the cell does not have what an argument names.
     pub fn bind(&self, kinds: &Kinds) -> Result<Profile, ConfigError> {
+        self.bind_with(kinds, &Volumes::default())
+    }
+
+    /// The same, where tasks can have these volumes. Without, there are none: a task that claims
+    /// some is placed only by profiles that do not look at volumes.
+    ///
+    /// # Errors
+    /// As [`ProfileSpec::bind`].
+    pub fn bind_with(&self, kinds: &Kinds, volumes: &Volumes) -> Result<Profile, ConfigError> {
         let mut profile = self.base.profile(kinds);
+        profile.volumes = volumes.clone();
         for name in &self.without {
             profile = profile.without_score(name);
         }

@@ -4,6 +4,7 @@ use super::arguments::ArgumentError;
 use crate::plugin::{Filter, Score};
 use crate::profile::Profile;
 use crate::relative::RelativeScore;
+use crate::volumes::Aspect;
 use omega_core::Kinds;
 use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde::de::DeserializeOwned;
@@ -121,6 +122,19 @@ impl Plugin {
         S: RelativeScore + 'static,
     {
         Plugin::new(Point::Score, name.into(), make, Profile::with_relative)
+    }
+
+    /// A filter for one aspect of the volumes that a profile is bound to.
+    pub(super) fn volumes<A>(name: &str, aspect: Aspect) -> Plugin
+    where
+        A: DeserializeOwned + JsonSchema + Send + Sync + 'static,
+    {
+        let add = |profile: Profile, aspect: Aspect, _: i32| {
+            let volumes = profile.volumes.clone();
+            profile.with_volumes(&volumes, &[aspect])
+        };
+        let make = move |_: &A, _: &Kinds| Ok(aspect);
+        Plugin::new(Point::Filter, name.to_owned(), make, add).describe::<A>()
     }
 
     /// A plugin of any sort: `add` is what puts it into a profile.

@@ -36,6 +36,13 @@ pub enum Obstacle {
     /// A filter of the profile beside the judge's. Filters are asked about what the judge allows, so
     /// this is never one of several.
     Filter(&'static str),
+    /// The same, of a filter that says why.
+    Told {
+        /// Which filter.
+        filter: &'static str,
+        /// Why, in a clause.
+        why: String,
+    },
 }
 
 impl Obstacle {
@@ -50,7 +57,7 @@ impl Obstacle {
             Obstacle::Room { .. } => "room",
             Obstacle::Cards { .. } => "cards",
             Obstacle::Rule(_) => "rule",
-            Obstacle::Filter(_) => "filter",
+            Obstacle::Filter(_) | Obstacle::Told { .. } => "filter",
         }
     }
 
@@ -81,7 +88,10 @@ pub fn obstacles(
         debug_assert!(tasks.view.judge(row, group).is_ok(), "the judge refuses more than is found");
         let (block, bit) = (tasks.view.block(row / BLOCK), 1 << (row % BLOCK));
         let removes = |filter: &&&dyn Filter| filter.filter(tasks, block, bit) & bit == 0;
-        found.extend(filters.iter().find(removes).map(|filter| Obstacle::Filter(filter.name())));
+        found.extend(filters.iter().find(removes).map(|filter| match filter.why(tasks, row) {
+            Some(why) => Obstacle::Told { filter: filter.name(), why },
+            None => Obstacle::Filter(filter.name()),
+        }));
     }
     found
 }

@@ -42,6 +42,7 @@ pub fn describe_obstacle(obstacle: &Obstacle, kinds: &Kinds) -> String {
         Obstacle::Cards { missing } => format!("{} short", cards(*missing)),
         Obstacle::Rule(reason) => describe(*reason, kinds),
         Obstacle::Filter(name) => format!("removed by the filter {name}"),
+        Obstacle::Told { why, .. } => why.clone(),
     }
 }
 
@@ -78,6 +79,7 @@ fn change(obstacle: &Obstacle, kinds: &Kinds) -> String {
         }
         Obstacle::Rule(reason) => format!("if it were not for {:?}", describe(*reason, kinds)),
         Obstacle::Filter(name) => format!("without the filter {name}"),
+        Obstacle::Told { filter, why } => format!("if {filter} did not find that {why}"),
         Obstacle::Room { .. } | Obstacle::Cards { .. } => {
             format!("with what is {}", describe_obstacle(obstacle, kinds))
         }

@@ -23,6 +23,7 @@ mod service_affinity;
 mod taint_toleration;
 mod taints;
 mod usage;
+mod volumes;
 
 pub use affinity::{MachineAffinity, PreferredAffinity};
 pub use balanced_allocation::BalancedAllocation;
@@ -45,3 +46,4 @@ pub use selector_spread::{SelectorSpread, ZONE};
 pub use service_affinity::ServiceAffinity;
 pub use taint_toleration::TaintToleration;
 pub use taints::{AvoidMarked, Taints};
+pub use volumes::{VolumeBinding, VolumeFilter};

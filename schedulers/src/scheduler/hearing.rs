@@ -22,6 +22,8 @@ impl Scheduler {
         if self.view.delta().full {
             self.profile.prepare(&mut self.view);
         }
+        let view = &self.view;
+        self.profile.chain.reserve.iter_mut().for_each(|plugin| plugin.heard(view));
         self.drop_lost(now, observer);
         let stale = std::mem::take(&mut self.stale);
         for job in stale {

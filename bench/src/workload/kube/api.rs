@@ -39,6 +39,7 @@ objects! {
         "name" name: String,
         "namespace" namespace: String,
         "labels" labels: BTreeMap<String, String>,
+        "annotations" annotations: BTreeMap<String, String>,
         "ownerReferences" owners: Vec<Owner>,
         "deletionTimestamp" deleted: Option<String>,
     }
@@ -46,6 +47,7 @@ objects! {
     Owner {
         "kind" kind: String,
         "name" name: String,
+        "uid" uid: String,
         "controller" controller: bool,
     }
     Namespace {
@@ -99,11 +101,97 @@ objects! {
         "affinity" affinity: Affinity,
         "tolerations" tolerations: Vec<Toleration>,
         "topologySpreadConstraints" spreads: Vec<SpreadConstraint>,
-        "volumes" volumes: Vec<BTreeMap<String, serde::de::IgnoredAny>>,
+        "volumes" volumes: Vec<PodVolume>,
         "schedulingGates" gates: Vec<serde::de::IgnoredAny>,
         "resourceClaims" claims: Vec<serde::de::IgnoredAny>,
         "schedulingGroup" scheduling_group: Option<serde::de::IgnoredAny>,
         "workloadRef" workload: Option<serde::de::IgnoredAny>,
+    }
+    /// A volume of a pod, by where it comes from.
+    PodVolume {
+        "name" name: String,
+        "persistentVolumeClaim" claim: Option<PodClaim>,
+        "ephemeral" ephemeral: Option<serde::de::IgnoredAny>,
+        "awsElasticBlockStore" aws: Option<serde::de::IgnoredAny>,
+        "azureDisk" azure: Option<serde::de::IgnoredAny>,
+        "cinder" cinder: Option<serde::de::IgnoredAny>,
+        "gcePersistentDisk" gce: Option<serde::de::IgnoredAny>,
+        "iscsi" iscsi: Option<serde::de::IgnoredAny>,
+        "rbd" rbd: Option<serde::de::IgnoredAny>,
+    }
+    PodClaim {
+        "claimName" name: String,
+    }
+    PersistentVolume {
+        "metadata" metadata: Metadata,
+        "spec" spec: PersistentVolumeSpec,
+    }
+    PersistentVolumeSpec {
+        "capacity" capacity: Resources,
+        "accessModes" modes: Vec<AccessMode>,
+        "storageClassName" class: String,
+        "claimRef" claim: Option<ObjectReference>,
+        "nodeAffinity" affinity: VolumeNodeAffinity,
+        "csi" csi: Option<CsiSource>,
+    }
+    ObjectReference {
+        "namespace" namespace: String,
+        "name" name: String,
+    }
+    VolumeNodeAffinity {
+        "required" required: Option<NodeSelector>,
+    }
+    CsiSource {
+        "driver" driver: String,
+    }
+    PersistentVolumeClaim {
+        "metadata" metadata: Metadata,
+        "spec" spec: PersistentVolumeClaimSpec,
+    }
+    PersistentVolumeClaimSpec {
+        "storageClassName" class: Option<String>,
+        "accessModes" modes: Vec<AccessMode>,
+        "resources" resources: Requirements,
+        "volumeName" volume: String,
+    }
+    StorageClass {
+        "metadata" metadata: Metadata,
+        "provisioner" provisioner: String,
+        "volumeBindingMode" binding_mode: String,
+        "allowedTopologies" allowed_topologies: Vec<TopologyTerm>,
+    }
+    TopologyTerm {
+        "matchLabelExpressions" labels: Vec<TopologyLabel>,
+    }
+    TopologyLabel {
+        "key" key: String,
+        "values" values: Vec<String>,
+    }
+    /// What the drivers of volumes can do on a node.
+    CsiNode {
+        "metadata" metadata: Metadata,
+        "spec" spec: CsiNodeSpec,
+    }
+    CsiNodeSpec {
+        "drivers" drivers: Vec<CsiDriver>,
+    }
+    CsiDriver {
+        "name" name: String,
+        "topologyKeys" topology_keys: Vec<String>,
+        "allocatable" allocatable: Option<CsiAllocatable>,
+    }
+    CsiAllocatable {
+        "count" count: Option<u32>,
+    }
+    /// The value of an annotation of old, by which a node asks controllers to keep their pods away.
+    AvoidPods {
+        "preferAvoidPods" avoid: Vec<AvoidPod>,
+    }
+    AvoidPod {
+        "podSignature" signature: PodSignature,
+    }
+    PodSignature {
+        "podController" controller: Owner,
     }
     Container {
         "image" image: String,
@@ -226,6 +314,19 @@ pub(crate) enum TolerationOperator {
     Exists,
     Gt,
     Lt,
+}
+
+/// How a volume is used.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+pub(crate) enum AccessMode {
+    #[serde(rename = "ReadWriteOnce")]
+    OneMachine,
+    #[serde(rename = "ReadOnlyMany")]
+    ManyReaders,
+    #[serde(rename = "ReadWriteMany")]
+    ManyWriters,
+    #[serde(rename = "ReadWriteOncePod")]
+    OneTask,
 }
 
 /// The protocol of a port.

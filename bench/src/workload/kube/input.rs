@@ -4,7 +4,9 @@
 //! object. An item is parsed once its kind is known, from its place in the text, so that an error
 //! can name the line and the path, and no second copy of a large file is ever made.
 
-use super::api::{Namespace, Node, Pod};
+use super::api::{
+    CsiNode, Namespace, Node, PersistentVolume, PersistentVolumeClaim, Pod, StorageClass,
+};
 use crate::workload::LoadError;
 use crate::workload::table::describe;
 use flate2::read::MultiGzDecoder;
@@ -20,6 +22,10 @@ pub(crate) struct Input {
     pub(super) nodes: Vec<(Place, Node)>,
     pub(super) pods: Vec<(Place, Pod)>,
     pub(super) namespaces: Vec<Namespace>,
+    pub(super) volumes: Vec<PersistentVolume>,
+    pub(super) claims: Vec<PersistentVolumeClaim>,
+    pub(super) classes: Vec<StorageClass>,
+    pub(super) csi_nodes: Vec<CsiNode>,
     /// How many objects there are of kinds that we do not know.
     pub(super) others: BTreeMap<String, u64>,
 }
@@ -31,7 +37,7 @@ impl Input {
         let nodes = nodes.into_iter().enumerate().map(|(i, node)| (place("nodes", i), node));
         let pods = pods.into_iter().enumerate().map(|(i, pod)| (place("pods", i), pod));
         let (nodes, pods) = (nodes.collect(), pods.collect());
-        Input { nodes, pods, namespaces, others: BTreeMap::new() }
+        Input { nodes, pods, namespaces, ..Input::default() }
     }
 }
 
@@ -132,6 +138,22 @@ struct Head {
     kind: Option<String>,
 }
 
+/// The kinds of objects that are read.
+const KINDS: [&str; 7] = [
+    "Node",
+    "Pod",
+    "Namespace",
+    "PersistentVolume",
+    "PersistentVolumeClaim",
+    "StorageClass",
+    "CSINode",
+];
+
+/// Whether a document of this kind is a list of objects that are read, or of any.
+fn is_list(kind: &str) -> bool {
+    kind.strip_suffix("List").is_some_and(|of| of.is_empty() || KINDS.contains(&of))
+}
+
 /// Adds the objects of one document to the input.
 fn read_document<'a>(
     source: &mut Source<'a>,
@@ -146,13 +168,13 @@ fn read_document<'a>(
     };
     match (head.kind.as_deref(), head.items) {
         (None, _) => wrong("is missing", source.place(document, path)),
-        (Some(kind @ ("Node" | "Pod" | "Namespace")), _) => {
+        (Some(kind), _) if KINDS.contains(&kind) => {
             read_object(source, input, document, kind, path)
         }
-        (Some("List" | "NodeList" | "PodList" | "NamespaceList"), None) => {
+        (Some(kind), None) if is_list(kind) => {
             Err(source.place(document, path).fault("items", "is missing"))
         }
-        (Some(kind @ ("List" | "NodeList" | "PodList" | "NamespaceList")), Some(items)) => {
+        (Some(kind), Some(items)) if is_list(kind) => {
             let implied = kind.strip_suffix("List").filter(|kind| !kind.is_empty());
             for (i, item) in items.into_iter().enumerate() {
                 let path = join(path, &format!("items[{i}]"));
@@ -196,6 +218,26 @@ fn read_object<'a>(
             let namespace: Namespace = source.parse(object, path)?;
             named(&namespace.metadata.name)?;
             input.namespaces.push(namespace);
+        }
+        "PersistentVolume" => {
+            let volume: PersistentVolume = source.parse(object, path)?;
+            named(&volume.metadata.name)?;
+            input.volumes.push(volume);
+        }
+        "PersistentVolumeClaim" => {
+            let claim: PersistentVolumeClaim = source.parse(object, path)?;
+            named(&claim.metadata.name)?;
+            input.claims.push(claim);
+        }
+        "StorageClass" => {
+            let class: StorageClass = source.parse(object, path)?;
+            named(&class.metadata.name)?;
+            input.classes.push(class);
+        }
+        "CSINode" => {
+            let node: CsiNode = source.parse(object, path)?;
+            named(&node.metadata.name)?;
+            input.csi_nodes.push(node);
         }
         _ => *input.others.entry(kind.to_owned()).or_default() += 1,
     }

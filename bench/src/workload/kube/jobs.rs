@@ -31,6 +31,8 @@ pub(super) struct PodTask<'a> {
     /// The image of each of its containers.
     pub(super) images: Vec<Text>,
     pub(super) rules: PlacementRules,
+    /// The claims to volumes that it uses.
+    pub(super) volumes: Vec<Text>,
     /// The position of its machine, if it runs.
     pub(super) machine: Option<u32>,
 }
@@ -136,6 +138,13 @@ impl Draft<'_> {
     }
 }
 
+/// The name of the job of a pod's controller, by which nodes may ask it to keep away.
+pub(super) fn job_of_controller(pod: &Pod) -> Option<(&str, String)> {
+    let owner = pod.metadata.owners.iter().find(|owner| owner.controller)?;
+    let key = key(pod);
+    Some((&owner.uid, format!("{}/{}", key.namespace, key.owner.1)))
+}
+
 /// The job that a pod belongs to.
 fn key(pod: &Pod) -> JobKey<'_> {
     let owner = pod.metadata.owners.iter().find(|owner| owner.controller);
@@ -171,7 +180,8 @@ fn group(task: PodTask<'_>, looked_at: &BTreeSet<Text>) -> TaskGroup {
     let labels = labels.map(|(key, value)| (key.as_str(), value.as_str()));
     let terminating = task.pod.metadata.deleted.is_some().then_some((TERMINATING, ""));
     let labels: Labels = labels.chain(terminating).collect();
-    TaskGroup { labels, images: task.images, rules: task.rules, ..TaskGroup::new(0, task.request) }
+    let PodTask { request, images, rules, volumes, .. } = task;
+    TaskGroup { labels, images, rules, volumes, ..TaskGroup::new(0, request) }
 }
 
 /// The keys of labels that the rules look at in other tasks.

@@ -10,10 +10,11 @@
 //! Everything is there at the start. What a pod asks for and we do not understand is a note with a
 //! count, so that a user can judge how far the answer holds for this cluster.
 //!
-//! In reading order: `input`, `api`, `quantity`, `kinds`, `node`, `pod`, `request`, `selector`,
-//! `rules`, `jobs`, `notes`.
+//! In reading order: `input`, `api`, `quantity`, `kinds`, `node`, `avoid`, `pod`, `request`,
+//! `selector`, `rules`, `volumes`, `jobs`, `notes`.
 
 pub(crate) mod api;
+mod avoid;
 pub(crate) mod input;
 mod jobs;
 pub(crate) mod kinds;
@@ -24,6 +25,7 @@ pub(crate) mod quantity;
 pub(crate) mod request;
 pub(crate) mod rules;
 pub(crate) mod selector;
+mod volumes;
 
 #[cfg(test)]
 mod tests;
@@ -34,7 +36,7 @@ use self::jobs::PodTask;
 use self::kinds::{Chosen, KindTable};
 use self::node::Topology;
 use self::notes::{Notes, plural};
-use self::pod::Fate;
+use self::pod::{Claims, Fate};
 use self::request::{nominal_request, pod_request};
 use self::rules::Surroundings;
 use self::selector::Namespaces;
@@ -45,6 +47,7 @@ use std::path::Path;
 
 /// Reads a cluster file: a `List` of Nodes and Pods, or several; gzip is accepted.
 ///
+/// With the claims to volumes in it, tasks have their volumes (see [`Workload::volumes`]).
 /// Namespaces in it are used where a rule selects them by their labels.
 ///
 /// # Errors
@@ -74,9 +77,11 @@ pub(crate) fn workload(input: Input) -> Result<Workload, Fault> {
     let positions = positions(&input.nodes)?;
     let pods = live_pods(&input.pods, &positions, &mut notes)?;
     let kinds = kinds(&input.nodes, &pods, &mut notes)?;
+    let controllers = pods.iter().filter_map(|pod| jobs::job_of_controller(pod.pod)).collect();
     let mut machines: Vec<Machine> = Vec::new();
     for (_, node) in &input.nodes {
-        let (machine, remarks) = node::machine(node, &kinds);
+        let (mut machine, mut remarks) = node::machine(node, &kinds);
+        remarks.extend(avoid::mark(&mut machine, &node.metadata, &controllers));
         notes.node(remarks);
         machines.push(machine);
     }
@@ -84,8 +89,11 @@ pub(crate) fn workload(input: Input) -> Result<Workload, Fault> {
         topology: Topology::of(&machines),
         namespaces: namespaces(&input.namespaces, &pods),
     };
-    let tasks = pods.into_iter().map(|pod| task(pod, &kinds, &around, &mut notes));
+    let claims = if volumes::has_any(&input) { Claims::Known } else { Claims::Unknown };
+    let tasks = pods.into_iter().map(|pod| task(pod, &kinds, (&around, claims), &mut notes));
     let arrivals = jobs::arrivals(tasks.collect());
+    let volumes = volumes::volumes(&input);
+    volumes.list().1.iter().for_each(|fault| notes.sentence(format!("volumes: {fault}")));
     Ok(Workload {
         name: String::new(),
         kinds: kinds.into_kinds(),
@@ -93,6 +101,7 @@ pub(crate) fn workload(input: Input) -> Result<Workload, Fault> {
         machines,
         machine_events: Vec::new(),
         arrivals,
+        volumes,
         notes: notes.into_sentences(),
     })
 }
@@ -172,14 +181,18 @@ fn namespaces(objects: &[Namespace], pods: &[LivePod<'_>]) -> Namespaces {
 fn task<'a>(
     live: LivePod<'a>,
     kinds: &KindTable,
-    around: &Surroundings,
+    (around, claims): (&Surroundings, Claims),
     notes: &mut Notes,
 ) -> PodTask<'a> {
     let LivePod { pod, machine, request, nominal } = live;
     let (request, capped) = kinds.request(&request, &nominal);
     let (rules, mut remarks) = rules::rules(pod, around);
-    remarks.extend(pod::remarks(pod));
+    remarks.extend(pod::remarks(pod, claims));
     remarks.extend(capped);
     notes.pod(remarks);
-    PodTask { pod, request, images: pod::images(&pod.spec), rules, machine }
+    let volumes = match claims {
+        Claims::Known => volumes::claims(pod::namespace(pod), &pod.metadata.name, &pod.spec),
+        Claims::Unknown => Vec::new(),
+    };
+    PodTask { pod, request, images: pod::images(&pod.spec), rules, volumes, machine }
 }

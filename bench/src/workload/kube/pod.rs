@@ -1,6 +1,6 @@
 //! What becomes of a pod: whether it is a task, where it runs, and what of it is not carried over.
 
-use super::api::{Pod, PodSpec};
+use super::api::{Pod, PodSpec, PodVolume};
 use super::notes::Remarks;
 use omega_core::Text;
 use std::collections::BTreeMap;
@@ -64,14 +64,21 @@ pub(super) fn images(spec: &PodSpec) -> Vec<Text> {
 }
 
 /// What a pod has that nothing in a job stands for, but its rules, which have remarks of their own.
-pub(super) fn remarks(pod: &Pod) -> Remarks {
+pub(super) fn remarks(pod: &Pod, claims: Claims) -> Remarks {
     let spec = &pod.spec;
     let owned_by = |kind: &str| pod.metadata.owners.iter().any(|owner| owner.kind == kind);
-    let volume = |sources: &[&str]| has_volume(spec, sources);
+    let claiming = spec.volumes.iter().any(|v| v.claim.is_some() || v.ephemeral.is_some());
     let other_scheduler = !matches!(spec.scheduler_name.as_str(), "" | "default-scheduler");
     let all = [
-        (volume(&CLAIMS), "a persistent volume claim is not understood"),
-        (volume(&DISKS), "a volume on a cloud's disk is not understood"),
+        (
+            claiming && claims == Claims::Unknown,
+            "a persistent volume claim is not understood without the claims (kubectl get nodes,pods,pvc,pv,sc,csinodes -A)",
+        ),
+        (
+            claiming && claims == Claims::Known,
+            "uses volume claims, which count only in a profile with volume_binding",
+        ),
+        (spec.volumes.iter().any(is_on_disk), "a volume on a cloud's disk is not understood"),
         (!spec.claims.is_empty(), "a resource claim is not understood"),
         (
             spec.scheduling_group.is_some() || spec.workload.is_some(),
@@ -93,14 +100,15 @@ pub(super) fn remarks(pod: &Pod) -> Remarks {
     all.into_iter().filter(|(has, _)| *has).map(|(_, remark)| remark).collect()
 }
 
-/// Sources of volumes whose place depends on other objects.
-const CLAIMS: [&str; 2] = ["persistentVolumeClaim", "ephemeral"];
+/// Whether the file tells of claims to volumes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Claims {
+    Known,
+    Unknown,
+}
 
-/// Sources of volumes that few machines can reach, or few pods can share.
-const DISKS: [&str; 6] =
-    ["awsElasticBlockStore", "azureDisk", "cinder", "gcePersistentDisk", "iscsi", "rbd"];
-
-/// Whether the pod has a volume from one of these sources.
-fn has_volume(spec: &PodSpec, sources: &[&str]) -> bool {
-    spec.volumes.iter().any(|volume| sources.iter().any(|source| volume.contains_key(*source)))
+/// Whether a volume comes from what few machines can reach, or few pods can share.
+fn is_on_disk(volume: &PodVolume) -> bool {
+    let PodVolume { aws, azure, cinder, gce, iscsi, rbd, .. } = volume;
+    [aws, azure, cinder, gce, iscsi, rbd].into_iter().any(Option::is_some)
 }

@@ -54,7 +54,7 @@ fn the_example_of_the_documentation() {
     assert_eq!(
         workload.notes,
         [
-            "a persistent volume claim is not understood: 3 pods",
+            "a persistent volume claim is not understood without the claims (kubectl get nodes,pods,pvc,pv,sc,csinodes -A): 3 pods",
             "has finished, left out: 1 pod",
             "of a DaemonSet: no pod is added for a machine that joins later: 6 pods",
         ]
@@ -148,7 +148,7 @@ fn what_is_not_understood_is_noted_once_per_kind() {
         [
             "items of kind Service are not understood: 1",
             "a group of pods that start together is not understood: 2 pods",
-            "a persistent volume claim is not understood: 2 pods",
+            "a persistent volume claim is not understood without the claims (kubectl get nodes,pods,pvc,pv,sc,csinodes -A): 2 pods",
             "a resource claim is not understood: 2 pods",
             "a volume on a cloud's disk is not understood: 2 pods",
             "names a scheduler of its own, which is not understood: 2 pods",

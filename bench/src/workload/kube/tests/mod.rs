@@ -3,6 +3,7 @@
 mod bad;
 mod cluster;
 mod rules;
+mod volumes;
 
 use super::load;
 use crate::workload::Workload;

@@ -1,0 +1,45 @@
+//! Nodes that ask controllers to keep their pods away, by an annotation of old.
+//!
+//! It names controllers by their uids; those that pods of the file have become jobs, and the label
+//! by which a machine says what it would rather not run names these.
+
+use super::api::{AvoidPods, Metadata};
+use super::notes::Remarks;
+use omega_core::Machine;
+use omega_core::limits::TEXT_BYTES_MAX;
+use omega_schedulers::plugins::PREFER_AVOID;
+use std::collections::BTreeMap;
+
+/// The annotation.
+const ANNOTATION: &str = "scheduler.alpha.kubernetes.io/preferAvoidPods";
+
+/// Gives a machine the label that its node's annotation asks for. `controllers` are the names of
+/// jobs by the uids of the controllers that they are.
+pub(super) fn mark(
+    machine: &mut Machine,
+    metadata: &Metadata,
+    controllers: &BTreeMap<&str, String>,
+) -> Remarks {
+    let Some(annotation) = metadata.annotations.get(ANNOTATION) else { return Remarks::new() };
+    let Ok(AvoidPods { avoid }) = serde_json::from_str(annotation) else {
+        return Remarks::from(["has an annotation preferAvoidPods that cannot be read"]);
+    };
+    let jobs = avoid.iter().filter_map(|avoid| {
+        controllers.get(avoid.signature.controller.uid.as_str()).map(|job| format!("job/{job}"))
+    });
+    let mut said = machine.labels.get(PREFER_AVOID).map_or(String::new(), |said| said.to_string());
+    let mut remarks = Remarks::new();
+    for job in jobs {
+        let separator = if said.is_empty() { "" } else { ", " };
+        if said.len() + separator.len() + job.len() > TEXT_BYTES_MAX {
+            remarks.insert("names more controllers to keep away than a label holds");
+            break;
+        }
+        said = [said.as_str(), separator, &job].concat();
+    }
+    if !said.is_empty() {
+        let labels = machine.labels.iter().map(|(key, value)| (key.clone(), value.clone()));
+        machine.labels = labels.chain([(PREFER_AVOID.into(), said.into())]).collect();
+    }
+    remarks
+}

@@ -1,0 +1,160 @@
+//! Volumes, claims and classes of a cluster, and nodes that ask pods to keep away.
+
+use super::{list, node, pod, read};
+use crate::run::{RunOptions, run};
+use crate::workload::Workload;
+use omega_core::{MachineSelector, Text};
+use omega_schedulers::config::{Profiles, Registry};
+use omega_schedulers::volumes::{AccessModes, BindingTime, Reach};
+
+/// A node in a zone.
+fn in_zone(name: &str, zone: &str) -> String {
+    let label = format!(r#""labels":{{"topology.kubernetes.io/zone":"{zone}","#);
+    node(name).replace(r#""labels":{"#, &label)
+}
+
+/// A class of local disks.
+const LOCAL: &str = r#"{"kind":"StorageClass","metadata":{"name":"local"},
+    "provisioner":"kubernetes.io/no-provisioner","volumeBindingMode":"WaitForFirstConsumer"}"#;
+
+/// A class that makes volumes in zone b, for claims that name no class.
+const CLOUD: &str = r#"{"kind":"StorageClass","metadata":{"name":"cloud",
+    "annotations":{"storageclass.kubernetes.io/is-default-class":"true"}},
+    "provisioner":"disk.example.com","volumeBindingMode":"WaitForFirstConsumer",
+    "allowedTopologies":[{"matchLabelExpressions":[
+        {"key":"topology.kubernetes.io/zone","values":["b"]}]}]}"#;
+
+const DRIVER: &str = r#"{"kind":"CSINode","metadata":{"name":"n1"},"spec":{"drivers":[
+    {"name":"disk.example.com","topologyKeys":["topology.kubernetes.io/zone"],
+     "allocatable":{"count":1}}]}}"#;
+
+/// A volume of the class of local disks, on a node of this name.
+fn volume(name: &str, size: &str, on: &str) -> String {
+    format!(
+        r#"{{"kind":"PersistentVolume","metadata":{{"name":"{name}"}},"spec":{{
+        "capacity":{{"storage":"{size}"}},"accessModes":["ReadWriteOnce"],"storageClassName":"local",
+        "nodeAffinity":{{"required":{{"nodeSelectorTerms":[{{"matchExpressions":[
+            {{"key":"kubernetes.io/hostname","operator":"In","values":["{on}"]}}]}}]}}}}}}}}"#
+    )
+}
+
+/// A claim with this in its spec.
+fn claim(name: &str, spec: &str) -> String {
+    format!(
+        r#"{{"kind":"PersistentVolumeClaim","metadata":{{"name":"{name}","namespace":"shop"}},
+        "spec":{{"accessModes":["ReadWriteOnce"],"resources":{{"requests":{{"storage":"5Gi"}}}}{spec}}}}}"#
+    )
+}
+
+/// A pod with these claims.
+fn claiming(name: &str, claims: &[&str]) -> String {
+    let volume = |claim: &&str| {
+        format!(r#"{{"name":"v","persistentVolumeClaim":{{"claimName":"{claim}"}}}}"#)
+    };
+    let volumes: Vec<String> = claims.iter().map(volume).collect();
+    let pod = pod(name, &format!(r#""volumes":[{}]"#, volumes.join(",")));
+    pod.replace(r#""metadata":{"#, r#""metadata":{"namespace":"shop","#)
+}
+
+fn parsed(items: &[String]) -> Workload {
+    let items: Vec<&str> = items.iter().map(String::as_str).collect();
+    read(list(&items)).unwrap()
+}
+
+fn nodes() -> [String; 3] {
+    [in_zone("n0", "a"), in_zone("n1", "b"), in_zone("n2", "c")]
+}
+
+#[test]
+fn objects_of_storage_are_read() {
+    let [a, b, c] = nodes();
+    let bound = claim("old", r#","storageClassName":"local","volumeName":"pv0""#);
+    let objects = [a, b, c, LOCAL.into(), CLOUD.into(), DRIVER.into(), volume("pv0", "10Gi", "n2")];
+    let more = [bound, claim("new", ""), claiming("p", &["old", "new"])];
+    let workload = parsed(&[&objects[..], &more].concat());
+    let volumes = &workload.volumes;
+    let [local, cloud] = &volumes.classes[..] else { panic!("{volumes:?}") };
+    assert!(local.binding == BindingTime::Late && local.provisions.is_none());
+    let makes = cloud.provisions.as_ref().unwrap();
+    let zone = "topology.kubernetes.io/zone";
+    assert_eq!(makes.within, Reach::Matching(vec![MachineSelector::label(zone, "b")]));
+    assert_eq!(makes.by, [Text::from(zone)]);
+    let [volume] = &volumes.volumes[..] else { panic!("{volumes:?}") };
+    let host = MachineSelector::label("kubernetes.io/hostname", "n2");
+    assert_eq!((volume.bytes, &volume.reach), (10 << 30, &Reach::Matching(vec![host])));
+    let [old, new] = &volumes.claims[..] else { panic!("{volumes:?}") };
+    assert_eq!((&*old.name, old.volume.as_deref()), ("shop/old", Some("pv0")));
+    assert_eq!((&*new.class, new.bytes, new.modes), ("cloud", 5 << 30, AccessModes::ONE_MACHINE));
+    assert_eq!(volumes.limits, [("n1".into(), "disk.example.com".into(), 1)]);
+    let group = &workload.arrivals[0].job.groups[0];
+    assert_eq!(group.volumes, ["shop/old".into(), "shop/new".into()]);
+    let note = "uses volume claims, which count only in a profile with volume_binding: 1 pod";
+    assert_eq!(workload.notes, [note]);
+}
+
+#[test]
+fn labels_of_a_volume_say_where_it_is() {
+    let zoned = r#"{"kind":"PersistentVolume","metadata":{"name":"pv","labels":
+        {"topology.kubernetes.io/zone":"a__b"}},"spec":{"capacity":{"storage":"1Gi"},
+        "claimRef":{"namespace":"shop","name":"c"},"csi":{"driver":"disk.example.com"}}}"#;
+    let workload = parsed(&[in_zone("n0", "a"), in_zone("n2", "c"), zoned.into()]);
+    let [volume] = &workload.volumes.volumes[..] else { panic!("{:?}", workload.volumes) };
+    let reached = workload.machines.iter().map(|machine| volume.reach.includes(machine));
+    assert_eq!(reached.collect::<Vec<_>>(), [true, false]);
+    assert_eq!((volume.claim.as_deref(), &*volume.driver), (Some("shop/c"), "disk.example.com"));
+}
+
+#[test]
+fn what_does_not_go_together_is_noted() {
+    let two = ["x", "y"].map(|name| claim(name, r#","volumeName":"pv0""#));
+    let workload = parsed(&[&[node("n0"), volume("pv0", "1Gi", "n0")], &two[..]].concat());
+    assert_eq!(workload.notes[0], r#"volumes: the volume "pv0" is of the claim "shop/x""#);
+}
+
+/// The filters for volumes, for both schedulers.
+fn profiles() -> Profiles {
+    let names = ["VolumeRestrictions", "NodeVolumeLimits", "VolumeBinding", "VolumeZone"];
+    let filters = names.map(|name| format!("[[profile.filter]]\nplugin = '{name}'\n")).concat();
+    let of = |name| format!("[[profile]]\nname = '{name}'\nbase = '{name}'\n{filters}");
+    Profiles::parse(&(of("service") + &of("batch")), &Registry::built_in()).unwrap()
+}
+
+#[test]
+fn a_run_places_pods_where_their_volumes_are() {
+    let [a, b, c] = nodes();
+    let local = |name: &str| claim(name, r#","storageClassName":"local""#);
+    let objects = [a, b, c, LOCAL.into(), CLOUD.into(), DRIVER.into(), volume("pv0", "10Gi", "n2")];
+    // One finds the disk on n2; of two that the cloud makes, n1 can attach one; one has no claim.
+    let claims = [local("disk"), claim("one", ""), claim("two", "")];
+    let pods = [("p", "disk"), ("q", "one"), ("r", "two"), ("s", "missing")];
+    let pods = pods.map(|(pod, of)| claiming(pod, &[of]));
+    let workload = parsed(&[&objects[..], &claims, &pods].concat());
+    let placed = |profiles| {
+        let options = RunOptions { profiles, service_schedulers: 2, ..RunOptions::default() };
+        let report = run(workload.clone(), &options, &mut |_| {}).unwrap();
+        (report.placements, report.pending)
+    };
+    assert_eq!(placed(Profiles::default()), (4, 0), "nobody looks at volumes");
+    assert_eq!(placed(profiles()), (2, 2));
+}
+
+#[test]
+fn a_node_asks_controllers_to_keep_their_pods_away() {
+    let avoid = r#""annotations":{"scheduler.alpha.kubernetes.io/preferAvoidPods":
+        "{\"preferAvoidPods\":[{\"podSignature\":{\"podController\":{\"kind\":\"ReplicaSet\",
+        \"name\":\"web\",\"uid\":\"u-1\"}}},{\"podSignature\":{\"podController\":
+        {\"uid\":\"gone\"}}}]}"},"labels":{"#
+        .replace("\n        ", "");
+    let asking = node("n0").replace(r#""labels":{"#, &avoid);
+    let garbled = node("n1").replace(
+        r#""labels":{"#,
+        r#""annotations":{"scheduler.alpha.kubernetes.io/preferAvoidPods":"?"},"labels":{"#,
+    );
+    let owner = r#""ownerReferences":[{"kind":"ReplicaSet","name":"web","uid":"u-1",
+        "controller":true}],"name""#;
+    let owned = pod("p", "").replacen(r#""name""#, owner, 1);
+    let workload = parsed(&[asking, garbled, owned]);
+    let said = |i: usize| workload.machines[i].labels.get("prefer-avoid").map(|said| &**said);
+    assert_eq!((said(0), said(1)), (Some("job/default/web"), None));
+    assert_eq!(workload.notes, ["has an annotation preferAvoidPods that cannot be read: 1 node"]);
+}

@@ -1,0 +1,219 @@
+//! Volumes: where tasks can have those that they claim. (Kubernetes' VolumeBinding, VolumeZone,
+//! NodeVolumeLimits and VolumeRestrictions.)
+//!
+//! Each filter asks the process's [`Volumes`] one thing; what is reserved is judged in full, once
+//! more and under one lock, so that of two schedulers that choose one volume one gets it. Whichever
+//! of the filters a profile has, it has the reservation, too.
+//!
+//! Tasks without volumes cost nothing. Those with some are searched one by one, because one task's
+//! choice is another's limit. Preemption does not help them: who has a volume is not seen from the
+//! view.
+
+use crate::events::Events;
+use crate::plugin::{Filter, Reads, Tasks};
+use crate::points::{Claimed, PostBind, PreBind, Refused, Reserve};
+use crate::profile::Profile;
+use crate::volumes::{Aspect, Volumes};
+use crate::waiting::Waiting;
+use omega_cellstate::{Block, View};
+use omega_core::{Job, JobId, TaskId};
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+/// Filter: nothing is in the way of the tasks' volumes, in one aspect.
+#[derive(Clone, Debug)]
+pub struct VolumeFilter {
+    aspect: Aspect,
+    volumes: Volumes,
+}
+
+impl VolumeFilter {
+    /// A filter for an aspect of these volumes.
+    #[must_use]
+    pub fn new(aspect: Aspect, volumes: &Volumes) -> VolumeFilter {
+        VolumeFilter { aspect, volumes: volumes.clone() }
+    }
+}
+
+impl Filter for VolumeFilter {
+    fn name(&self) -> &'static str {
+        match self.aspect {
+            Aspect::Binding => "volume_binding",
+            Aspect::Zone => "volume_zone",
+            Aspect::Limits => "volume_limits",
+            Aspect::Restrictions => "volume_restrictions",
+        }
+    }
+
+    /// What other tasks use is not seen from the machine.
+    fn reads(&self) -> Reads {
+        Reads::DESCRIPTION | Reads::OTHER_MACHINES
+    }
+
+    /// A task that ends is an event of the volumes that it used.
+    fn wakes_on(&self) -> Events {
+        let labels = match self.aspect {
+            Aspect::Binding | Aspect::Zone => Events::MACHINE_CHANGED,
+            Aspect::Limits | Aspect::Restrictions => Events::NONE,
+        };
+        labels | Events::MACHINE_ADDED | Events::VOLUMES_CHANGED
+    }
+
+    fn applies(&self, tasks: &Tasks<'_>) -> bool {
+        !tasks.group.volumes.is_empty()
+    }
+
+    fn filter(&self, tasks: &Tasks<'_>, block: Block<'_>, among: u64) -> u64 {
+        let machine = |lane| block.machine(lane).map(|machine| &**machine);
+        self.volumes.allows((&tasks.group.volumes, self.aspect), among, machine)
+    }
+
+    fn curable(&self, _: &Tasks<'_>, _: Block<'_>, _: u64) -> u64 {
+        0
+    }
+
+    fn why(&self, tasks: &Tasks<'_>, row: usize) -> Option<String> {
+        let machine = tasks.view.machine(row)?;
+        let obstacle = self.volumes.obstacle_of(&tasks.group.volumes, self.aspect, machine)?;
+        Some(obstacle.to_string())
+    }
+}
+
+/// Reserves, binds and gives back the volumes of tasks, and notes which tasks use them.
+#[derive(Clone, Debug)]
+pub struct VolumeBinding {
+    volumes: Volumes,
+    /// The jobs that use volumes, of those that the scheduler hears of.
+    jobs: BTreeMap<JobId, Arc<Job>>,
+    /// Tasks that use volumes, as this scheduler told.
+    told: BTreeSet<TaskId>,
+}
+
+impl VolumeBinding {
+    /// For these volumes.
+    #[must_use]
+    pub fn new(volumes: &Volumes) -> VolumeBinding {
+        VolumeBinding { volumes: volumes.clone(), jobs: BTreeMap::new(), told: BTreeSet::new() }
+    }
+
+    fn left(&mut self, task: TaskId) {
+        self.volumes.left(task);
+        self.told.remove(&task);
+    }
+
+    fn end_job(&mut self, job: JobId) {
+        self.jobs.remove(&job);
+        let first = TaskId { job, index: 0 };
+        let last = TaskId { job, index: u32::MAX };
+        let tasks: Vec<TaskId> = self.told.range(first..=last).copied().collect();
+        tasks.into_iter().for_each(|task| self.left(task));
+    }
+}
+
+impl Reserve for VolumeBinding {
+    fn name(&self) -> &'static str {
+        "volume_binding"
+    }
+
+    fn start(&mut self, waiting: &Waiting) {
+        self.volumes.tell(waiting);
+    }
+
+    fn heard(&mut self, view: &View) {
+        let delta = view.delta();
+        if delta.full {
+            // It does not tell which jobs ended.
+            let ended: Vec<JobId> = self.told.iter().map(|task| task.job).collect();
+            let there: BTreeSet<JobId> = delta.jobs.iter().map(|change| change.id).collect();
+            ended.into_iter().filter(|job| !there.contains(job)).for_each(|job| self.end_job(job));
+            self.jobs.clear();
+        }
+        for change in &delta.jobs {
+            match &change.job {
+                Some(job) if job.groups.iter().any(|group| !group.volumes.is_empty()) => {
+                    self.jobs.insert(change.id, job.clone());
+                }
+                Some(_) => {}
+                None => self.end_job(change.id),
+            }
+        }
+        for task in &delta.tasks {
+            let Some(job) = self.jobs.get(&task.id.job) else { continue };
+            let claims = &job.groups[usize::from(task.group)].volumes;
+            if claims.is_empty() {
+                continue;
+            }
+            let machine = task.state.machine().filter(|id| view.machine_id(id.row()) == *id);
+            match machine.and_then(|id| view.machine(id.row())) {
+                Some(machine) => {
+                    self.volumes.runs(task.id, claims, &machine.name);
+                    self.told.insert(task.id);
+                }
+                None => self.left(task.id),
+            }
+        }
+    }
+
+    /// What was in the way is there to be seen by the next search, which comes soon.
+    fn reserve(&mut self, claimed: &Claimed<'_>) -> Result<(), Refused> {
+        let claims = &claimed.group.volumes;
+        if claims.is_empty() {
+            return Ok(());
+        }
+        let Some(machine) = claimed.view.machine(claimed.machine.row()) else {
+            return Err(Refused(Events::TIME));
+        };
+        self.told.insert(claimed.task);
+        let reserved = self.volumes.reserve(claimed.task, claims, machine);
+        reserved.map_err(|_| Refused(Events::TIME))
+    }
+
+    fn unreserve(&mut self, claimed: &Claimed<'_>) {
+        if !claimed.group.volumes.is_empty() {
+            self.volumes.unreserve(claimed.task);
+        }
+    }
+}
+
+impl PreBind for VolumeBinding {
+    fn name(&self) -> &'static str {
+        "volume_binding"
+    }
+
+    fn pre_bind(&mut self, claimed: &Claimed<'_>) -> Result<(), Refused> {
+        if !claimed.group.volumes.is_empty() {
+            self.volumes.bind(claimed.task);
+        }
+        Ok(())
+    }
+}
+
+impl PostBind for VolumeBinding {
+    fn name(&self) -> &'static str {
+        "volume_binding"
+    }
+
+    fn post_bind(&mut self, claimed: &Claimed<'_>) {
+        let claims = &claimed.group.volumes;
+        if !claims.is_empty()
+            && let Some(machine) = claimed.view.machine(claimed.machine.row())
+        {
+            self.volumes.runs(claimed.task, claims, &machine.name);
+        }
+    }
+}
+
+impl Profile {
+    /// The same with filters for these aspects of these volumes, and with what reserves volumes.
+    #[must_use]
+    pub fn with_volumes(self, volumes: &Volumes, aspects: &[Aspect]) -> Profile {
+        let filters = aspects.iter().map(|aspect| VolumeFilter::new(*aspect, volumes));
+        let profile = filters.fold(self, Profile::with_filter_replaced);
+        let has = |name: &str| profile.reserves().any(|known| known == name);
+        if has("volume_binding") {
+            return profile;
+        }
+        let binding = VolumeBinding::new(volumes);
+        profile.with_reserve(binding.clone()).with_pre_bind(binding.clone()).with_post_bind(binding)
+    }
+}

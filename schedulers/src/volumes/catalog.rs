@@ -1,0 +1,294 @@
+//! The list itself: what is there, and how it changes.
+//!
+//! Invariants: a volume is of at most one claim, and a claim has at most one volume; a class's free
+//! volumes are those that no claim has; a machine's volumes are those of the claims that tasks on it
+//! use, each counted as often as it is used.
+
+use super::ClaimState;
+use super::free::Free;
+use super::objects::{StorageClass, Volume, VolumeClaim};
+use super::uses::Use;
+use crate::waiting::Waiting;
+use omega_core::{TaskId, Text};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Why the list was not changed.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum VolumeError {
+    /// Take the volume from that claim first, or name another one.
+    #[error("the volume {volume:?} is of the claim {claim:?}")]
+    OfAnotherClaim {
+        /// The volume.
+        volume: Text,
+        /// Whose it is.
+        claim: Text,
+    },
+    /// A claim keeps its volume: take the claim away and put another one there.
+    #[error("the claim {claim:?} has the volume {volume:?}")]
+    HasAnotherVolume {
+        /// The claim.
+        claim: Text,
+        /// What it has.
+        volume: Text,
+    },
+    /// Wait until the tasks that use the claim have ended.
+    #[error("{tasks} tasks use the claim {claim:?}")]
+    InUse {
+        /// The claim.
+        claim: Text,
+        /// How many use it.
+        tasks: usize,
+    },
+    /// There is none of this name: it was taken away already, or never there.
+    #[error("there is no {name:?}")]
+    Unknown {
+        /// The name that was asked for.
+        name: Text,
+    },
+}
+
+/// A volume.
+#[derive(Debug)]
+pub(super) struct Held {
+    pub(super) volume: Volume,
+    /// Whether it was made for the claim that has it, and goes with it.
+    pub(super) made: bool,
+}
+
+/// A claim, its volume and its users. One that is not there, but is used, has no `spec`.
+#[derive(Debug, Default)]
+pub(super) struct Claim {
+    pub(super) spec: Option<VolumeClaim>,
+    pub(super) volume: Option<Text>,
+    /// Whether it keeps the volume if no task comes to run.
+    pub(super) is_final: bool,
+    pub(super) users: BTreeSet<TaskId>,
+    /// The machines that they are on, each with how many.
+    pub(super) machines: BTreeMap<Text, u32>,
+}
+
+/// See the head of the file.
+#[derive(Debug, Default)]
+pub(super) struct Catalog {
+    pub(super) classes: BTreeMap<Text, StorageClass>,
+    pub(super) volumes: BTreeMap<Text, Held>,
+    /// By volume, which need not be there: the claim that has it.
+    whose: BTreeMap<Text, Text>,
+    /// By claim, which need not be there: a volume that is kept for it.
+    kept_for: BTreeMap<Text, Text>,
+    pub(super) claims: BTreeMap<Text, Claim>,
+    /// By class: volumes that no claim has.
+    pub(super) free: BTreeMap<Text, Free>,
+    /// By machine and driver: how many volumes can be attached.
+    pub(super) limits: BTreeMap<Text, BTreeMap<Text, u32>>,
+    /// By machine: the volumes there, each with how many tasks use it.
+    pub(super) on: BTreeMap<Text, BTreeMap<Text, u32>>,
+    pub(super) uses: BTreeMap<TaskId, Use>,
+    pub(super) listeners: Vec<Waiting>,
+}
+
+impl Catalog {
+    pub(super) fn put_class(&mut self, class: StorageClass) {
+        self.classes.insert(class.name.clone(), class);
+    }
+
+    pub(super) fn put_volume(&mut self, volume: Volume) -> Result<(), VolumeError> {
+        let name = volume.name.clone();
+        if let (Some(of), Some(wanted)) = (self.whose.get(&name), &volume.claim)
+            && of != wanted
+        {
+            return Err(VolumeError::OfAnotherClaim { volume: name, claim: of.clone() });
+        }
+        self.forget_volume(&name);
+        let (made, claim) = (false, volume.claim.clone());
+        self.volumes.insert(name.clone(), Held { volume, made });
+        self.set_free(&name);
+        if let Some(claim) = claim {
+            self.kept_for.insert(claim.clone(), name);
+            self.take_kept(&claim);
+        }
+        Ok(())
+    }
+
+    pub(super) fn remove_volume(&mut self, name: &str) -> Result<(), VolumeError> {
+        if !self.volumes.contains_key(name) {
+            return Err(unknown(name));
+        }
+        match self.whose.get(name) {
+            Some(claim) => {
+                Err(VolumeError::OfAnotherClaim { volume: name.into(), claim: claim.clone() })
+            }
+            None => {
+                self.forget_volume(name);
+                Ok(())
+            }
+        }
+    }
+
+    /// Forgets what a volume was.
+    fn forget_volume(&mut self, name: &str) {
+        let Some(held) = self.volumes.remove(name) else { return };
+        self.take_from_free(&held.volume);
+        if let Some(claim) = &held.volume.claim {
+            self.kept_for.remove(claim);
+        }
+    }
+
+    /// Gives a claim without a volume the one that is kept for it.
+    fn take_kept(&mut self, name: &Text) {
+        let waits = |claim: &Claim| claim.spec.is_some() && claim.volume.is_none();
+        let Some(volume) = self.kept_for.get(name).cloned() else { return };
+        if self.claims.get(name).is_some_and(waits) {
+            self.set_volume(name, Some(volume));
+            self.make_final(name);
+        }
+    }
+
+    fn make_final(&mut self, name: &Text) {
+        if let Some(claim) = self.claims.get_mut(name) {
+            claim.is_final = claim.volume.is_some();
+        }
+    }
+
+    pub(super) fn put_claim(&mut self, claim: VolumeClaim) -> Result<(), VolumeError> {
+        let (name, wanted) = (claim.name.clone(), claim.volume.clone());
+        let known = self.claims.get(&name).and_then(|known| known.volume.clone());
+        let owner = wanted.as_ref().and_then(|volume| self.owner(volume));
+        let other = owner.filter(|owner| **owner != name).cloned();
+        match (known, &wanted, other) {
+            (Some(has), Some(wanted), _) if has != *wanted => {
+                return Err(VolumeError::HasAnotherVolume { claim: name, volume: has });
+            }
+            (_, Some(volume), Some(claim)) => {
+                return Err(VolumeError::OfAnotherClaim { volume: volume.clone(), claim });
+            }
+            _ => {}
+        }
+        self.claims.entry(name.clone()).or_default().spec = Some(claim);
+        if let Some(volume) = wanted {
+            self.set_volume(&name, Some(volume));
+            self.make_final(&name);
+        }
+        self.take_kept(&name);
+        Ok(())
+    }
+
+    pub(super) fn remove_claim(&mut self, name: &str) -> Result<(), VolumeError> {
+        let claim = self.claims.get(name).filter(|claim| claim.spec.is_some());
+        let Some(claim) = claim else { return Err(unknown(name)) };
+        if !claim.users.is_empty() {
+            return Err(VolumeError::InUse { claim: name.into(), tasks: claim.users.len() });
+        }
+        self.set_volume(name, None);
+        self.claims.remove(name);
+        Ok(())
+    }
+
+    pub(super) fn set_limit(&mut self, machine: Text, driver: Text, limit: Option<u32>) {
+        let limits = self.limits.entry(machine.clone()).or_default();
+        match limit {
+            Some(limit) => limits.insert(driver, limit),
+            None => limits.remove(&driver),
+        };
+        if limits.is_empty() {
+            self.limits.remove(&machine);
+        }
+    }
+
+    pub(super) fn claim_state(&self, name: &str) -> Option<ClaimState> {
+        let claim = self.claims.get(name)?;
+        Some(ClaimState {
+            claim: claim.spec.clone(),
+            volume: claim.volume.clone(),
+            is_final: claim.is_final,
+            users: claim.users.iter().copied().collect(),
+        })
+    }
+
+    pub(super) fn volume(&self, name: &str) -> Option<Volume> {
+        let held = self.volumes.get(name)?;
+        Some(Volume { claim: self.owner(name).cloned(), ..held.volume.clone() })
+    }
+
+    pub(super) fn attached(&self, machine: &str) -> Vec<Text> {
+        self.on.get(machine).into_iter().flat_map(|volumes| volumes.keys().cloned()).collect()
+    }
+
+    /// Gives a claim its volume, or takes it from it.
+    pub(super) fn set_volume(&mut self, name: &str, volume: Option<Text>) {
+        let Some(claim) = self.claims.get_mut(name) else { return };
+        if claim.volume == volume {
+            return;
+        }
+        let before = std::mem::replace(&mut claim.volume, volume.clone());
+        claim.is_final = false;
+        let machines: Vec<(Text, u32)> =
+            claim.machines.iter().map(|(machine, tasks)| (machine.clone(), *tasks)).collect();
+        for (machine, tasks) in machines {
+            if let Some(before) = &before {
+                self.attach(&machine, before, -(tasks as i32));
+            }
+            if let Some(volume) = &volume {
+                self.attach(&machine, volume, tasks as i32);
+            }
+        }
+        if let Some(before) = before {
+            self.give_up(&before);
+        }
+        if let Some(volume) = volume {
+            self.whose.insert(volume.clone(), name.into());
+            self.set_free(&volume);
+        }
+    }
+
+    /// The claim that has a volume, or for which it is kept.
+    fn owner(&self, volume: &str) -> Option<&Text> {
+        let kept = || self.volumes.get(volume)?.volume.claim.as_ref();
+        self.whose.get(volume).or_else(kept)
+    }
+
+    /// Takes a volume from its claim: one that was made for it goes.
+    fn give_up(&mut self, volume: &Text) {
+        self.whose.remove(volume);
+        match self.volumes.get(volume).is_some_and(|held| held.made) {
+            true => self.forget_volume(volume),
+            false => self.set_free(volume),
+        }
+    }
+
+    /// Puts a volume among the free ones of its class, or takes it out, as it is.
+    fn set_free(&mut self, name: &str) {
+        let is_free = self.owner(name).is_none();
+        let Some(Held { volume, .. }) = self.volumes.get(name) else { return };
+        if is_free {
+            let free = self.free.entry(volume.class.clone()).or_default();
+            free.insert(&volume.name, volume.bytes, &volume.reach);
+        } else if let Some(free) = self.free.get_mut(&volume.class) {
+            free.remove(&volume.name, volume.bytes, &volume.reach);
+        }
+    }
+
+    fn take_from_free(&mut self, volume: &Volume) {
+        if let Some(free) = self.free.get_mut(&volume.class) {
+            free.remove(&volume.name, volume.bytes, &volume.reach);
+        }
+    }
+
+    /// Counts tasks that use a volume on a machine.
+    pub(super) fn attach(&mut self, machine: &Text, volume: &Text, tasks: i32) {
+        let on = self.on.entry(machine.clone()).or_default();
+        let count = on.entry(volume.clone()).or_default();
+        *count = count.checked_add_signed(tasks).expect("what is taken off was counted");
+        if *count == 0 {
+            on.remove(volume);
+        }
+        if on.is_empty() {
+            self.on.remove(machine);
+        }
+    }
+}
+
+fn unknown(name: &str) -> VolumeError {
+    VolumeError::Unknown { name: name.into() }
+}

@@ -1,0 +1,253 @@
+//! Whether a task with some claims may run on a machine: the one place where it is decided, for the
+//! filters, which look, and for the reservation, which counts.
+//!
+//! The claims are looked up once; then each machine costs a look at labels.
+
+use super::catalog::{Catalog, Claim, Held};
+use super::objects::{BindingTime, StorageClass, VolumeClaim};
+use omega_core::{Machine, TaskId, Text};
+use smallvec::SmallVec;
+use std::fmt;
+
+/// What is asked about a task's volumes on a machine. Each has a filter of its own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Aspect {
+    /// Each claim has, or can have, a volume that the machine reaches.
+    Binding,
+    /// The volumes that claims have are reachable from the machine.
+    Zone,
+    /// No more volumes of a driver are on the machine than can be.
+    Limits,
+    /// Nobody uses a volume beside whom it must not be used.
+    Restrictions,
+}
+
+impl Aspect {
+    /// All of them, in the order in which they are asked.
+    pub const ALL: [Aspect; 4] =
+        [Aspect::Restrictions, Aspect::Limits, Aspect::Binding, Aspect::Zone];
+}
+
+/// Why a claim keeps a task off a machine.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum VolumeReason {
+    /// There is no such claim: it must be put there.
+    UnknownClaim,
+    /// There is no class of the name that the claim gives.
+    UnknownClass,
+    /// Its class binds early, and it has no volume: whoever keeps the volumes must give it one.
+    NotBound,
+    /// The volume that it has is not there.
+    NoSuchVolume,
+    /// The volume that it has is not reachable from the machine.
+    OutOfReach,
+    /// No free volume of its class is large enough, suits it and is reachable from the machine, and
+    /// its class makes none there.
+    NoVolume,
+    /// It is for one task, and another one uses it.
+    UsedByTask,
+    /// It is for one machine, and a task on another one uses it.
+    UsedElsewhere,
+    /// The machine has as many volumes of its driver as it can.
+    TooMany,
+}
+
+impl fmt::Display for VolumeReason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            VolumeReason::UnknownClaim => "is not known",
+            VolumeReason::UnknownClass => "is of a class that is not known",
+            VolumeReason::NotBound => "has no volume yet, and its class leaves no choice to us",
+            VolumeReason::NoSuchVolume => "has a volume that is not known",
+            VolumeReason::OutOfReach => "has a volume that is out of reach",
+            VolumeReason::NoVolume => "finds no volume within reach",
+            VolumeReason::UsedByTask => "is for one task, and used by another",
+            VolumeReason::UsedElsewhere => "is for one machine, and used on another",
+            VolumeReason::TooMany => "is one volume more than can be attached",
+        })
+    }
+}
+
+/// What keeps a task off a machine.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the claim {claim:?} {reason}")]
+pub struct VolumeObstacle {
+    /// The claim that is in the way.
+    pub claim: Text,
+    /// Why.
+    pub reason: VolumeReason,
+}
+
+/// Where the volume of a claim is to come from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Choice {
+    /// This one, which is free.
+    Free(Text),
+    /// A new one.
+    Made,
+}
+
+/// A claim that gets its volume with this task.
+struct Late<'a> {
+    claim: &'a Text,
+    spec: &'a VolumeClaim,
+    class: &'a StorageClass,
+}
+
+/// The claims of a task, looked up.
+pub(super) struct Resolved<'a> {
+    catalog: &'a Catalog,
+    task: Option<TaskId>,
+    /// Claims that have a volume.
+    bound: SmallVec<[(&'a Text, &'a Claim, &'a Held); 4]>,
+    /// Claims that have none, the smallest first: so that none takes what a larger one needs.
+    late: SmallVec<[Late<'a>; 2]>,
+    /// The first that no machine can help.
+    hopeless: Option<(&'a Text, VolumeReason)>,
+}
+
+impl Catalog {
+    /// Looks up the claims of a task. What the task itself uses already does not count.
+    pub(super) fn resolve<'a>(&'a self, claims: &'a [Text], task: Option<TaskId>) -> Resolved<'a> {
+        let (bound, late, hopeless) = Default::default();
+        let mut resolved = Resolved { catalog: self, task, bound, late, hopeless };
+        for (i, name) in claims.iter().enumerate() {
+            // Named twice is used once.
+            if !claims[..i].contains(name)
+                && let Err(reason) = resolved.add(name)
+            {
+                resolved.hopeless.get_or_insert((name, reason));
+            }
+        }
+        resolved.late.sort_by_key(|late| (late.spec.bytes, late.claim));
+        resolved
+    }
+}
+
+impl<'a> Resolved<'a> {
+    fn add(&mut self, name: &'a Text) -> Result<(), VolumeReason> {
+        let catalog = self.catalog;
+        let claim = catalog.claims.get(name).ok_or(VolumeReason::UnknownClaim)?;
+        let spec = claim.spec.as_ref().ok_or(VolumeReason::UnknownClaim)?;
+        if let Some(volume) = &claim.volume {
+            let held = catalog.volumes.get(volume).ok_or(VolumeReason::NoSuchVolume)?;
+            self.bound.push((name, claim, held));
+            return Ok(());
+        }
+        let class = catalog.classes.get(&spec.class);
+        match class {
+            None if spec.class.is_empty() => Err(VolumeReason::NotBound),
+            None => Err(VolumeReason::UnknownClass),
+            Some(class) if class.binding == BindingTime::Early => Err(VolumeReason::NotBound),
+            Some(class) => {
+                self.late.push(Late { claim: name, spec, class });
+                Ok(())
+            }
+        }
+    }
+
+    /// Whether nothing is in the way on a machine, in one aspect.
+    pub(super) fn judge(&self, aspect: Aspect, machine: &Machine) -> Result<(), VolumeObstacle> {
+        match aspect {
+            Aspect::Binding => self.choices(machine).map(drop),
+            Aspect::Zone => self.reaches(machine),
+            Aspect::Limits => self.fits(machine),
+            Aspect::Restrictions => self.is_free(&machine.name),
+        }
+    }
+
+    fn reaches(&self, machine: &Machine) -> Result<(), VolumeObstacle> {
+        let mut bound = self.bound.iter();
+        let far = bound.find(|(.., held)| !held.volume.reach.includes(machine));
+        far.map_or(Ok(()), |(claim, ..)| refuse(claim, VolumeReason::OutOfReach))
+    }
+
+    /// Where the volumes of the claims without one are to come from.
+    pub(super) fn choices(
+        &self,
+        machine: &Machine,
+    ) -> Result<SmallVec<[(&'a Text, Choice); 2]>, VolumeObstacle> {
+        if let Some((claim, reason)) = self.hopeless {
+            return refuse(claim, reason);
+        }
+        self.reaches(machine)?;
+        let mut choices: SmallVec<[(&Text, Choice); 2]> = SmallVec::new();
+        for late in &self.late {
+            let taken = |name: &Text| {
+                choices.iter().any(|(_, c)| matches!(c, Choice::Free(f) if f == name))
+            };
+            let suits = |name: &Text| {
+                let volume = self.catalog.volumes.get(name).map(|held| &held.volume);
+                volume.is_some_and(|volume| {
+                    volume.modes.includes(late.spec.modes) && volume.reach.includes(machine)
+                }) && !taken(name)
+            };
+            let free = self.catalog.free.get(&late.spec.class);
+            let free = free.and_then(|free| free.smallest(late.spec, machine, suits));
+            let makes = || {
+                late.class.provisions.as_ref().is_some_and(|makes| makes.within.includes(machine))
+            };
+            let choice = match free {
+                Some(volume) => Choice::Free(volume.clone()),
+                None if makes() => Choice::Made,
+                None => return refuse(late.claim, VolumeReason::NoVolume),
+            };
+            choices.push((late.claim, choice));
+        }
+        Ok(choices)
+    }
+
+    /// A volume that is on the machine already is not attached again.
+    fn fits(&self, machine: &Machine) -> Result<(), VolumeObstacle> {
+        let Some(limits) = self.catalog.limits.get(&machine.name) else { return Ok(()) };
+        let on = self.catalog.on.get(&machine.name);
+        let is_on = |volume: &Text| on.is_some_and(|on| on.contains_key(volume));
+        let bound = self.bound.iter().filter(|(.., held)| !is_on(&held.volume.name));
+        let bound = bound.map(|(claim, _, held)| (*claim, &held.volume.driver));
+        let late = self.late.iter().map(|late| (late.claim, &late.class.driver));
+        let mut used: SmallVec<[(&Text, u32); 2]> = SmallVec::new();
+        for (claim, driver) in bound.chain(late) {
+            let Some(limit) = limits.get(driver) else { continue };
+            let at = used.iter().position(|(known, _)| *known == driver).unwrap_or_else(|| {
+                used.push((driver, self.catalog.attached_of(machine, driver)));
+                used.len() - 1
+            });
+            used[at].1 += 1;
+            if used[at].1 > *limit {
+                return refuse(claim, VolumeReason::TooMany);
+            }
+        }
+        Ok(())
+    }
+
+    fn is_free(&self, machine: &Text) -> Result<(), VolumeObstacle> {
+        for (name, claim, _) in &self.bound {
+            let modes = claim.spec.as_ref().map(|spec| spec.modes).unwrap_or_default();
+            let others = claim.users.iter().any(|user| Some(*user) != self.task);
+            if others && modes.is_for_one_task() {
+                return refuse(name, VolumeReason::UsedByTask);
+            }
+            let elsewhere = claim.machines.keys().any(|used_on| used_on != machine);
+            if others && elsewhere && modes.is_for_one_machine() {
+                return refuse(name, VolumeReason::UsedElsewhere);
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Catalog {
+    /// How many volumes of a driver are on a machine.
+    fn attached_of(&self, machine: &Machine, driver: &Text) -> u32 {
+        let volumes = self.on.get(&machine.name).into_iter().flat_map(|on| on.keys());
+        let is_of = |volume: &&Text| {
+            self.volumes.get(*volume).is_some_and(|held| held.volume.driver == *driver)
+        };
+        volumes.filter(is_of).count() as u32
+    }
+}
+
+fn refuse<T>(claim: &Text, reason: VolumeReason) -> Result<T, VolumeObstacle> {
+    Err(VolumeObstacle { claim: claim.clone(), reason })
+}

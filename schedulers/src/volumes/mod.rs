@@ -1,0 +1,241 @@
+//! Volumes: what tasks store, and where it can be reached from.
+//!
+//! Volumes are outside of the cell, as they are outside of Kubernetes' scheduler: whoever makes and
+//! attaches them keeps the list. A [`Volumes`] is that list as the schedulers of a process see it.
+//! All of them share one, and it is the judge of what tasks do with volumes, as the cell is of what
+//! they do with machines: a scheduler looks, chooses a machine, and *reserves*; of two that want one
+//! volume, one gets it.
+//!
+//! ```text
+//!   class  ── early or late, makes volumes or not ──┐
+//!   volume ── class, bytes, modes, reach, driver    ├─▶ obstacle: may a task with these claims
+//!   claim  ── class, bytes, modes ──▶ its volume    │   run on this machine?
+//!   limit  ── machine, driver, how many             ┘
+//!
+//!   reserve ─▶ bind ─▶ runs ─▶ left          a task's use of its claims
+//!      └─────────┴───▶ unreserve
+//! ```
+//!
+//! A claim of a class that binds late gets its volume when a task that uses it is reserved: the
+//! smallest free one that fits and is reachable from the machine, or a new one. `bind` makes that
+//! final; until then `unreserve` gives it back.
+//!
+//! In reading order: `objects`, `free`, `catalog`, `judge`, `uses`, this file.
+
+mod catalog;
+mod free;
+mod judge;
+mod objects;
+mod uses;
+
+pub use catalog::VolumeError;
+pub use judge::{Aspect, VolumeObstacle, VolumeReason};
+pub use objects::{
+    AccessModes, BindingTime, Provisioning, Reach, StorageClass, Volume, VolumeClaim,
+};
+
+use crate::events::Events;
+use crate::waiting::Waiting;
+use catalog::Catalog;
+use omega_core::{Machine, TaskId, Text};
+use parking_lot::RwLock;
+use std::sync::Arc;
+
+/// What a process knows of volumes. Clones are the same list. See the head of the file.
+#[derive(Clone, Debug, Default)]
+pub struct Volumes {
+    /// Guards all of it; held for one question or one change. With it held, listeners are told, so
+    /// it comes before the lock of a [`Waiting`].
+    catalog: Arc<RwLock<Catalog>>,
+}
+
+/// A claim as it is now.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ClaimState {
+    /// What was asked for; `None` if tasks use a claim that nobody has put there.
+    pub claim: Option<VolumeClaim>,
+    /// The volume that it has.
+    pub volume: Option<Text>,
+    /// Whether it keeps that volume if no task comes to run.
+    pub is_final: bool,
+    /// The tasks that use it, ascending.
+    pub users: Vec<TaskId>,
+}
+
+impl Volumes {
+    // --- What is there -------------------------------------------------------------------------
+
+    /// Adds a class, or replaces the one of its name.
+    pub fn put_class(&self, class: StorageClass) {
+        self.change(|catalog| catalog.put_class(class));
+    }
+
+    /// Adds a volume, or replaces the one of its name, which keeps its claim.
+    ///
+    /// # Errors
+    /// If it is to be for another claim than the one that has it.
+    pub fn put_volume(&self, volume: Volume) -> Result<(), VolumeError> {
+        self.try_change(|catalog| catalog.put_volume(volume))
+    }
+
+    /// Takes a volume away.
+    ///
+    /// # Errors
+    /// If there is none of this name, or a claim has it.
+    pub fn remove_volume(&self, name: &str) -> Result<(), VolumeError> {
+        self.try_change(|catalog| catalog.remove_volume(name))
+    }
+
+    /// Adds a claim, or replaces the one of its name, which keeps its volume.
+    ///
+    /// # Errors
+    /// If it names a volume that another claim has, or another than its own.
+    pub fn put_claim(&self, claim: VolumeClaim) -> Result<(), VolumeError> {
+        self.try_change(|catalog| catalog.put_claim(claim))
+    }
+
+    /// Takes a claim away. Its volume is free again, unless it was made for it: then it goes too.
+    ///
+    /// # Errors
+    /// If there is none of this name, or tasks use it.
+    pub fn remove_claim(&self, name: &str) -> Result<(), VolumeError> {
+        self.try_change(|catalog| catalog.remove_claim(name))
+    }
+
+    /// How many volumes of a driver can be attached to the machine of this name; `None` is any
+    /// number.
+    pub fn set_limit(&self, machine: impl Into<Text>, driver: impl Into<Text>, limit: Option<u32>) {
+        let (machine, driver) = (machine.into(), driver.into());
+        self.change(|catalog| catalog.set_limit(machine, driver, limit));
+    }
+
+    /// A claim by its name.
+    #[must_use]
+    pub fn claim(&self, name: &str) -> Option<ClaimState> {
+        self.catalog.read().claim_state(name)
+    }
+
+    /// A volume by its name.
+    #[must_use]
+    pub fn volume(&self, name: &str) -> Option<Volume> {
+        self.catalog.read().volume(name)
+    }
+
+    /// The names of the volumes on the machine of this name, ascending.
+    #[must_use]
+    pub fn attached(&self, machine: &str) -> Vec<Text> {
+        self.catalog.read().attached(machine)
+    }
+
+    /// Has a scheduler told of every change that may help a job: [`Events::VOLUMES_CHANGED`].
+    pub fn tell(&self, waiting: &Waiting) {
+        self.catalog.write().listeners.push(waiting.clone());
+    }
+
+    // --- What tasks may do with it -------------------------------------------------------------
+
+    /// What keeps a task with these claims off a machine, if anything does.
+    #[must_use]
+    pub fn obstacle(&self, claims: &[Text], machine: &Machine) -> Option<VolumeObstacle> {
+        let catalog = self.catalog.read();
+        let use_of = catalog.resolve(claims, None);
+        Aspect::ALL.into_iter().find_map(|aspect| use_of.judge(aspect, machine).err())
+    }
+
+    /// The same for one aspect.
+    #[must_use]
+    pub fn obstacle_of(
+        &self,
+        claims: &[Text],
+        aspect: Aspect,
+        machine: &Machine,
+    ) -> Option<VolumeObstacle> {
+        self.catalog.read().resolve(claims, None).judge(aspect, machine).err()
+    }
+
+    /// The same for one aspect, and for a word of machines: those of `among` where nothing does.
+    pub(crate) fn allows<'a>(
+        &self,
+        (claims, aspect): (&[Text], Aspect),
+        among: u64,
+        machine: impl Fn(usize) -> Option<&'a Machine>,
+    ) -> u64 {
+        let catalog = self.catalog.read();
+        let use_of = catalog.resolve(claims, None);
+        let allowed = |lane: &usize| {
+            machine(*lane).is_some_and(|machine| use_of.judge(aspect, machine).is_ok())
+        };
+        crate::plugin::lanes(among).filter(allowed).fold(0, |word, lane| word | 1 << lane)
+    }
+
+    // --- What tasks do with it -----------------------------------------------------------------
+
+    /// Sets aside what a task uses on a machine: each claim that has no volume yet gets one. Judged
+    /// anew, whatever the scheduler saw before; all of it or nothing.
+    ///
+    /// # Errors
+    /// What is in the way.
+    pub fn reserve(
+        &self,
+        task: TaskId,
+        claims: &[Text],
+        machine: &Machine,
+    ) -> Result<(), VolumeObstacle> {
+        self.catalog.write().reserve(task, claims, machine)
+    }
+
+    /// Makes final which volumes the claims of a reserved task have.
+    pub fn bind(&self, task: TaskId) {
+        self.catalog.write().bind(task);
+    }
+
+    /// Gives back what was set aside for a task that does not come to run. Volumes that are not
+    /// final, and that no other task has reserved, are free again.
+    pub fn unreserve(&self, task: TaskId) {
+        self.change_if(|catalog| catalog.unreserve(task));
+    }
+
+    /// Notes that a task with these claims runs on the machine of this name, whoever placed it.
+    pub fn runs(&self, task: TaskId, claims: &[Text], machine: &Text) {
+        self.change_if(|catalog| catalog.runs(task, claims, machine));
+    }
+
+    /// Notes that a task runs nowhere any more. One that is reserved anew stays reserved.
+    pub fn left(&self, task: TaskId) {
+        self.change_if(|catalog| catalog.left(task));
+    }
+
+    // --- Who hears of it -----------------------------------------------------------------------
+
+    fn change(&self, change: impl FnOnce(&mut Catalog)) {
+        let mut catalog = self.catalog.write();
+        change(&mut catalog);
+        catalog.raise();
+    }
+
+    fn try_change(
+        &self,
+        change: impl FnOnce(&mut Catalog) -> Result<(), VolumeError>,
+    ) -> Result<(), VolumeError> {
+        let mut catalog = self.catalog.write();
+        change(&mut catalog)?;
+        catalog.raise();
+        Ok(())
+    }
+
+    /// Tells the listeners if the change says that it may help someone.
+    fn change_if(&self, change: impl FnOnce(&mut Catalog) -> bool) {
+        let mut catalog = self.catalog.write();
+        if change(&mut catalog) {
+            catalog.raise();
+        }
+    }
+}
+
+impl Catalog {
+    /// Tells the schedulers that are still there.
+    fn raise(&mut self) {
+        self.listeners.retain(|listener| !listener.is_alone());
+        self.listeners.iter().for_each(|listener| listener.raise(Events::VOLUMES_CHANGED));
+    }
+}

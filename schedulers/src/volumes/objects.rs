@@ -1,0 +1,146 @@
+//! What the list of volumes is made of.
+
+use omega_core::{Machine, MachineSelector, Text};
+use std::ops::BitOr;
+
+/// From which machines something is reachable.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Reach {
+    /// From all.
+    #[default]
+    Everywhere,
+    /// From those that match one of these.
+    Matching(Vec<MachineSelector>),
+}
+
+impl Reach {
+    /// Whether it is reachable from a machine.
+    #[must_use]
+    pub fn includes(&self, machine: &Machine) -> bool {
+        match self {
+            Reach::Everywhere => true,
+            Reach::Matching(any) => any.iter().any(|selector| selector.matches(machine)),
+        }
+    }
+}
+
+/// Who may use a volume at once: a set of the ways that it can be, or is to be, used.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct AccessModes(u8);
+
+impl AccessModes {
+    /// Tasks of one machine read and write. (Kubernetes' `ReadWriteOnce`.)
+    pub const ONE_MACHINE: AccessModes = AccessModes(1);
+    /// Tasks of many machines read. (`ReadOnlyMany`.)
+    pub const MANY_READERS: AccessModes = AccessModes(2);
+    /// Tasks of many machines read and write. (`ReadWriteMany`.)
+    pub const MANY_WRITERS: AccessModes = AccessModes(4);
+    /// One task reads and writes. (`ReadWriteOncePod`.)
+    pub const ONE_TASK: AccessModes = AccessModes(8);
+
+    /// Whether all of `other` is in it.
+    #[must_use]
+    pub fn includes(self, other: AccessModes) -> bool {
+        self.0 & other.0 == other.0
+    }
+
+    /// Whether a claim with these is used by one task at a time.
+    pub(super) fn is_for_one_task(self) -> bool {
+        self.includes(AccessModes::ONE_TASK)
+    }
+
+    /// Whether a claim with these is used on one machine at a time.
+    pub(super) fn is_for_one_machine(self) -> bool {
+        self.0 & (AccessModes::MANY_READERS | AccessModes::MANY_WRITERS).0 == 0
+    }
+}
+
+impl BitOr for AccessModes {
+    type Output = AccessModes;
+
+    fn bitor(self, other: AccessModes) -> AccessModes {
+        AccessModes(self.0 | other.0)
+    }
+}
+
+/// When a claim of a class gets its volume.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BindingTime {
+    /// At once, by whoever keeps the volumes: no scheduler chooses.
+    Early,
+    /// When a task that uses it has a machine. (Kubernetes' `WaitForFirstConsumer`.)
+    Late,
+}
+
+/// What volumes a class makes.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Provisioning {
+    /// For tasks on which machines it makes them.
+    pub within: Reach,
+    /// A volume is reachable from machines that have the same values of these labels as the one
+    /// that it was made for; without labels, from wherever the class makes them.
+    pub by: Vec<Text>,
+}
+
+impl Provisioning {
+    /// From where a volume would be reachable that is made for a machine.
+    pub(super) fn reach_from(&self, machine: &Machine) -> Reach {
+        let value = |key: &Text| Some((key.clone(), machine.labels.get(key)?.clone()));
+        let labels: Vec<_> = self.by.iter().filter_map(value).collect();
+        let equals = |(key, value): (Text, Text)| omega_core::Requirement::equals(key, value);
+        match labels.is_empty() {
+            true => self.within.clone(),
+            false => Reach::Matching(vec![MachineSelector {
+                labels: labels.into_iter().map(equals).collect(),
+                names: Vec::new(),
+            }]),
+        }
+    }
+}
+
+/// What volumes of one sort have in common.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StorageClass {
+    /// Its name.
+    pub name: Text,
+    /// The driver of the volumes that it makes.
+    pub driver: Text,
+    /// When claims get their volumes.
+    pub binding: BindingTime,
+    /// What volumes it makes; `None` if it makes none.
+    pub provisions: Option<Provisioning>,
+}
+
+/// A volume.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Volume {
+    /// Its name.
+    pub name: Text,
+    /// The class that it is of; empty if it is of none.
+    pub class: Text,
+    /// Who attaches it to machines.
+    pub driver: Text,
+    /// How large it is.
+    pub bytes: u64,
+    /// How it can be used.
+    pub modes: AccessModes,
+    /// From where.
+    pub reach: Reach,
+    /// The only claim that may have it, if it is kept for one.
+    pub claim: Option<Text>,
+}
+
+/// A claim to a volume: what tasks name.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct VolumeClaim {
+    /// Its name.
+    pub name: Text,
+    /// The class that its volume is to be of.
+    pub class: Text,
+    /// How large it is to be at least.
+    pub bytes: u64,
+    /// How it is to be used.
+    pub modes: AccessModes,
+    /// The volume that it has.
+    pub volume: Option<Text>,
+}
