@@ -1,8 +1,8 @@
 //! What a view tells about tasks that run elsewhere: the rules' counters, for filters and scores.
 
-use super::{Block, View};
+use super::{BLOCK, Block, View};
 use crate::facts::Need;
-use crate::rules::{Counter, GroupRules, RuleFamily, SpreadWish};
+use crate::rules::{Count, Counter, GroupRules, RuleFamily, SpreadWish};
 use omega_core::Reason;
 use smallvec::SmallVec;
 
@@ -57,12 +57,6 @@ impl View {
         draws.others.extend(drawing.filter_map(|id| book.counter(*id)));
         draws
     }
-
-    /// What draws a task to the machine in a row.
-    #[must_use]
-    pub fn draw(&self, need: &Need, row: usize) -> Draw {
-        self.draws(need).at(row)
-    }
 }
 
 /// Where the tasks of a wished spread run. See [`View::wish`].
@@ -77,11 +71,20 @@ impl WishCounts<'_> {
         self.0.domain(row)
     }
 
-    /// How many of the tasks run in a domain, on machines that the spread lets count. Where each
-    /// machine is a domain, all do.
+    /// Of the machines of a block in `among`, those that have a place at the spread's level.
     #[must_use]
-    pub fn count(&self, domain: u32) -> u32 {
-        self.0.count(domain).matched
+    pub fn placed(&self, block: Block<'_>, among: u64) -> u64 {
+        self.0.placed(block.first_row(), among)
+    }
+
+    /// For each of the machines of a block in `among`, how many of the tasks run in its domain, on
+    /// machines that the spread lets count (where each machine is a domain, all do); elsewhere 0.
+    #[must_use]
+    pub fn of_block(&self, block: Block<'_>, among: u64) -> [u32; BLOCK] {
+        let mut counts = [0; BLOCK];
+        let each = |lane: usize, count: Count| counts[lane] = count.matched;
+        self.0.each_count(block.first_row(), among, each);
+        counts
     }
 }
 
@@ -107,19 +110,22 @@ impl Draws<'_> {
         self.preferred
     }
 
-    /// What draws it to the machine in a row.
+    /// What draws it to each of the machines of a block in `among`; elsewhere nothing.
     #[must_use]
-    pub fn at(&self, row: usize) -> Draw {
-        let mut draw = Draw::default();
+    pub fn of_block(&self, block: Block<'_>, among: u64) -> [Draw; BLOCK] {
+        let mut draws = [Draw::default(); BLOCK];
         for (counter, weight) in &self.own {
-            draw.own += i64::from(*weight) * i64::from(counter.count_at(row).matched);
+            counter.each_count(block.first_row(), among, |lane, count| {
+                draws[lane].own += i64::from(*weight) * i64::from(count.matched);
+            });
         }
         for counter in &self.others {
-            let count = counter.count_at(row);
-            draw.others += count.pull;
-            draw.seekers += u64::from(count.seekers);
+            counter.each_count(block.first_row(), among, |lane, count| {
+                draws[lane].others += count.pull;
+                draws[lane].seekers += u64::from(count.seekers);
+            });
         }
-        draw
+        draws
     }
 }
 
@@ -129,27 +135,22 @@ impl Block<'_> {
     pub fn rules_allow(&self, need: &Need, among: u64) -> u64 {
         let Some(rules) = &need.rules else { return among };
         let facts = &self.view().facts;
-        super::block::filter_bits(among, |lane| {
-            facts.rules.judge(rules, self.first_row() + lane, &facts.sets).is_ok()
-        })
+        facts.rules.sift(rules, (self.first_row(), among), &facts.sets)
     }
 
     /// The same, for one family of rules.
     #[must_use]
     pub fn family_allows(&self, need: &Need, family: RuleFamily, among: u64) -> u64 {
-        if need.rules.is_none() {
-            return among;
-        }
-        super::block::filter_bits(among, |lane| {
-            self.view().judge_rules(need, family, self.first_row() + lane).is_ok()
-        })
+        let Some(rules) = &need.rules else { return among };
+        let facts = &self.view().facts;
+        facts.rules.sift_family((rules, family), (self.first_row(), among), &facts.sets)
     }
 
     /// Of the machines in `among`, those where the tasks' required affinities to tasks are met.
     #[must_use]
     pub fn affinity_met(&self, need: &Need, among: u64) -> u64 {
         let Some(rules) = &need.rules else { return among };
-        let book = &self.view().facts.rules;
-        super::block::filter_bits(among, |lane| book.affinity_met(rules, self.first_row() + lane))
+        let facts = &self.view().facts;
+        facts.rules.affinity_met(rules, (self.first_row(), among), &facts.sets)
     }
 }

@@ -76,11 +76,7 @@ impl RelativeScore for PodTopologySpread {
 /// Of feasible machines, those that have a place at the level of each wish: the others do not take
 /// part.
 fn placed(wishes: &[(SpreadWish, WishCounts<'_>)], block: Block<'_>, among: u64) -> u64 {
-    let has_place = |lane: usize| {
-        let row = block.first_row() + lane;
-        wishes.iter().all(|(_, counts)| counts.domain(row).is_some())
-    };
-    lanes(among).filter(|lane| has_place(*lane)).fold(0, |word, lane| word | 1 << lane)
+    wishes.iter().fold(among, |word, (_, counts)| counts.placed(block, word))
 }
 
 /// What one task in a domain counts: more where there are more domains. The logarithm is that of a
@@ -140,18 +136,17 @@ impl Spreads<'_> {
 
 impl Ranking for Spreads<'_> {
     fn raw(&self, block: Block<'_>, among: u64, raw: &mut [i64; BLOCK]) {
-        for lane in lanes(among) {
-            let row = block.first_row() + lane;
-            let mut sum = 0.0;
-            let mut takes_part = true;
-            for spread in &self.spreads {
-                let Some(domain) = spread.counts.domain(row) else {
-                    takes_part = false;
-                    break;
-                };
-                sum += f64::from(spread.counts.count(domain)) * spread.weight + spread.skew_free;
+        let placed = self.spreads.iter().fold(among, |word, s| s.counts.placed(block, word));
+        let mut sums = [0.0; BLOCK];
+        for spread in &self.spreads {
+            let counts = spread.counts.of_block(block, placed);
+            for (sum, count) in sums.iter_mut().zip(counts) {
+                *sum += f64::from(count) * spread.weight + spread.skew_free;
             }
-            raw[lane] = if takes_part { libm::round(sum) as i64 } else { 0 };
+        }
+        raw.fill(0);
+        for lane in lanes(placed) {
+            raw[lane] = libm::round(sums[lane]) as i64;
         }
     }
 
