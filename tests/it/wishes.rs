@@ -22,10 +22,7 @@ fn written(view: &View, group: GroupRef) -> Vec<Spread> {
 
 /// What draws a task to the machine in a row.
 pub(crate) fn draw(view: &View, need: &Need, row: usize) -> Draw {
-    let block = view.block(row / BLOCK);
-    let alone = view.draws(need).of_block(block, 1 << (row % BLOCK))[row % BLOCK];
-    assert_eq!(view.draws(need).of_block(block, u64::MAX)[row % BLOCK], alone);
-    alone
+    view.draws(need).of_block(view.block(row / BLOCK))[row % BLOCK]
 }
 
 fn assert_draws(world: &World, view: &View, group: GroupRef, id: (JobId, usize)) {
@@ -52,7 +49,7 @@ fn assert_wish(
         let expected = place(row).map(|(_, count)| count as u32);
         let counts = view.wish(wish).unwrap();
         let (block, lane) = (view.block(row / BLOCK), row % BLOCK);
-        let count = |_| counts.of_block(block, u64::MAX)[lane];
+        let count = |_| counts.of_block(block)[lane];
         assert_eq!(counts.domain(row).map(count), expected, "{context}");
         assert_eq!(counts.placed(block, u64::MAX) >> lane & 1 == 1, expected.is_some());
         for other in (0..row).filter(|row| view.machine(*row).is_some()) {

@@ -56,6 +56,8 @@ fn request(cpu: u64, memory: u64) -> Amounts {
 fn cell(count: usize, milli: std::ops::Range<u64>) -> Made {
     let mut machines = cells::machines(count);
     machines.iter_mut().for_each(as_node);
+    // As in Kubernetes' own benchmark of affinity.
+    cells::label(&mut machines, "region", |_| true);
     let empty = cells::empty_of(kinds(), machines.clone());
     cells::fill(empty, machines, |_| milli.clone(), request)
 }
@@ -109,10 +111,10 @@ fn apart() -> TaskGroup {
     group
 }
 
-/// One that goes to a zone where its service is already.
-fn together() -> TaskGroup {
+/// One that goes where its service is already.
+fn together(level: &str) -> TaskGroup {
     let mut group = small();
-    let near = Near { tasks: service(), level: TopologyLevel::Label("zone".into()) };
+    let near = Near { tasks: service(), level: TopologyLevel::Label(level.into()) };
     group.rules.tasks.push(TaskRule::Affinity(vec![near]));
     group
 }
@@ -133,10 +135,12 @@ pub(crate) fn rows(options: &Options) -> Vec<Row> {
     for (what, group) in [
         ("  with hard spreads, 500 scored", spread(WhenUnsatisfiable::DoNotSchedule)),
         ("  with anti-affinity, 500 scored", apart()),
-        ("  with affinity, 500 scored", together()),
+        ("  with affinity, 500 scored", together("region")),
     ] {
         rows.push(run(what, &made, &group, DEFAULT).reach(Reach::AtLeast(100.0)));
     }
+    let one_zone = together("zone");
+    rows.push(run("  the same to one zone of four", &made, &one_zone, DEFAULT));
     rows.push(run("  1 machine in 10 marked, 500 scored", &marked(), &small(), DEFAULT));
     let at_once = Row::time(
         "  1,000 identical tasks at once, all scored",

@@ -53,23 +53,13 @@ impl Bound<'_> {
         }
     }
 
-    /// Of some rows of a block, those that it allows.
-    pub(super) fn sift(&self, first_row: usize, among: u64) -> u64 {
-        let Some(counter) = self.counter else { return if self.needs_place { 0 } else { among } };
-        let placed = match self.needs_place || !self.allows(Count::default()) {
-            true => counter.placed(first_row, among),
-            false => among,
-        };
-        let mut word = match (self.allows(Count::default()), self.needs_place) {
-            (true, _) => placed,
-            (false, true) => 0,
-            (false, false) => among & !placed,
-        };
-        counter.each_count(first_row, placed, |lane, count| {
-            let bit = 1 << lane;
-            word = if self.allows(count) { word | bit } else { word & !bit };
-        });
-        word
+    /// Of the rows of a block, those that it allows.
+    pub(super) fn sift(&self, block: usize) -> u64 {
+        match self.counter {
+            Some(counter) => counter.sift(block, !self.needs_place, |count| self.allows(count)),
+            None if self.needs_place => 0,
+            None => u64::MAX,
+        }
     }
 }
 

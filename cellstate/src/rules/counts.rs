@@ -6,13 +6,17 @@
 //! finding. A page holds only what is not zero, so a rule about few tasks stays small in a large
 //! cell.
 
+use super::bits;
 use super::level::Domain;
 use super::tracker::Count;
 use crate::map::FastMap;
 use smallvec::SmallVec;
 
 /// Domains in a page: as many as a block has machines.
-pub(super) const PAGE: u32 = 64;
+pub(super) const PAGE: usize = 64;
+
+/// The same as a number of domains.
+const PAGE_DOMAINS: Domain = PAGE as Domain;
 
 #[derive(Clone, Debug, Default)]
 pub(super) struct Counts {
@@ -36,9 +40,9 @@ impl Page {
         (self.there & ((1 << bit) - 1)).count_ones() as usize
     }
 
-    /// A bit for each domain whose count is not zero.
-    pub(super) fn there(&self) -> u64 {
-        self.there
+    /// Each count that is not zero, with its domain on the page.
+    pub(super) fn iter(&self) -> impl Iterator<Item = (usize, Count)> + '_ {
+        bits(self.there).zip(self.counts.iter().copied())
     }
 
     pub(super) fn get(&self, bit: u32) -> Count {
@@ -68,12 +72,12 @@ impl Counts {
     }
 
     pub(super) fn get(&self, domain: Domain) -> Count {
-        let page = self.page(domain / PAGE);
-        page.map_or(Count::default(), |page| page.get(domain % PAGE))
+        let page = self.page(domain / PAGE_DOMAINS);
+        page.map_or(Count::default(), |page| page.get(domain % PAGE_DOMAINS))
     }
 
     pub(super) fn set(&mut self, domain: Domain, count: Count) {
-        let (number, bit) = (domain / PAGE, domain % PAGE);
+        let (number, bit) = (domain / PAGE_DOMAINS, domain % PAGE_DOMAINS);
         if number == 0 {
             self.first.set(bit, count);
             return;
@@ -89,8 +93,7 @@ impl Counts {
     pub(super) fn iter(&self) -> impl Iterator<Item = (Domain, Count)> + '_ {
         let others = self.others.iter().map(|(number, page)| (*number, page));
         std::iter::once((0, &self.first)).chain(others).flat_map(|(number, page)| {
-            let bits = (0..PAGE).filter(|bit| page.there >> bit & 1 == 1);
-            bits.zip(&page.counts).map(move |(bit, count)| (number * PAGE + bit, *count))
+            page.iter().map(move |(bit, count)| (number * PAGE_DOMAINS + bit as u32, count))
         })
     }
 }

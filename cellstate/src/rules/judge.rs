@@ -29,7 +29,7 @@ impl RuleBook {
         self.try_bounds((rules, Asked::Family(family)), sets, |bound| bound.judge(row))
     }
 
-    /// Of some rows of a block, those where a task with these rules may run.
+    /// Of some machines of a block, those where a task with these rules may run.
     pub(crate) fn sift(&self, rules: &GroupRules, block: (usize, u64), sets: &MachineSets) -> u64 {
         self.sift_by((rules, Asked::All), block, sets)
     }
@@ -44,7 +44,7 @@ impl RuleBook {
         self.sift_by((rules, Asked::Family(family)), block, sets)
     }
 
-    /// Of some rows of a block, those where the required affinities to other tasks are met.
+    /// Of some machines of a block, those where the required affinities to other tasks are met.
     pub(crate) fn affinity_met(
         &self,
         rules: &GroupRules,
@@ -57,13 +57,13 @@ impl RuleBook {
     fn sift_by(
         &self,
         asked: (&GroupRules, Asked),
-        (first_row, among): (usize, u64),
+        (block, among): (usize, u64),
         sets: &MachineSets,
     ) -> u64 {
         let mut word = among;
         // The error says that nothing is left, and no bound need be asked any more.
         let _ = self.try_bounds(asked, sets, |bound| {
-            word = bound.sift(first_row, word);
+            word &= bound.sift(block);
             if word == 0 { Err(()) } else { Ok(()) }
         });
         word

@@ -29,9 +29,9 @@ pub(crate) use tracker::{Count, Step};
 
 use crate::map::FastMap;
 use crate::sets::{MachineSets, SetId};
-use counts::PAGE;
+use counts::{PAGE, Page};
 use judge::is_port;
-use level::{Level, LevelId};
+use level::{Level, LevelId, NOWHERE};
 use omega_core::{JobId, Machine, TopologyLevel};
 use std::sync::Arc;
 use tracker::Tracker;
@@ -73,42 +73,69 @@ impl Counter<'_> {
         self.tracker.count(domain)
     }
 
-    /// Of some rows of a block, those of machines that have a place at the level.
-    pub(crate) fn placed(&self, first_row: usize, among: u64) -> u64 {
-        let Some(level) = self.level else { return among };
-        let domains = level.of_block(first_row).iter().enumerate();
-        domains.fold(0, |word, (lane, domain)| word | u64::from(domain.is_some()) << lane) & among
+    /// Of the rows of a block, those of machines that have a place at the level.
+    pub(crate) fn placed(&self, block: usize) -> u64 {
+        let Some(level) = self.level else { return u64::MAX };
+        word_of(level.of_block(block), |domain| domain != NOWHERE)
     }
 
-    /// Calls `each` with the lane and the count of each of some rows of a block, where the count
-    /// is not zero.
-    #[inline]
-    pub(crate) fn each_count(
-        &self,
-        first_row: usize,
-        among: u64,
-        mut each: impl FnMut(usize, Count),
-    ) {
+    /// Of the rows of a block, those whose count passes a test. Machines without a place pass if
+    /// `unplaced` do.
+    pub(super) fn sift(&self, block: usize, unplaced: bool, test: impl Fn(Count) -> bool) -> u64 {
+        let none = test(Count::default());
         let counts = self.tracker.counts();
-        match self.level {
-            None => {
-                let Some(page) = counts.page(first_row as u32 / PAGE) else { return };
-                for lane in bits(page.there() & among) {
-                    each(lane, page.get(lane as u32));
-                }
+        let passed = |page: Option<&Page>| {
+            let all = if none { u64::MAX } else { 0 };
+            let counted = page.into_iter().flat_map(Page::iter);
+            counted
+                .filter(|(_, count)| test(*count) != none)
+                .fold(all, |word, (bit, _)| word ^ 1 << bit)
+        };
+        let Some(level) = self.level else { return passed(counts.page(block as u32)) };
+        let domains = level.of_block(block);
+        let word = match level.is_small() {
+            true => {
+                let passed = passed(counts.page(0));
+                word_of(domains, |domain| passed >> (domain % PAGE as u32) & 1 == 1)
             }
-            Some(level) => {
-                let domains = level.of_block(first_row);
-                for lane in bits(among) {
-                    let Some(Some(domain)) = domains.get(lane) else { continue };
-                    let count = counts.get(*domain);
-                    if count != Count::default() {
-                        each(lane, count);
-                    }
-                }
-            }
-        }
+            false => word_of(domains, |domain| test(counts.get(domain))),
+        };
+        let placed = word_of(domains, |domain| domain != NOWHERE);
+        if unplaced { word | !placed } else { word & placed }
     }
+
+    /// A number for each row of a block, made of its count, and 0 for machines without a place.
+    #[inline]
+    pub(crate) fn column<T: Copy + Default>(
+        &self,
+        block: usize,
+        of: impl Fn(Count) -> T,
+    ) -> [T; PAGE] {
+        let counts = self.tracker.counts();
+        let column = |page: Option<&Page>| {
+            let mut column = [T::default(); PAGE];
+            let counted = page.into_iter().flat_map(Page::iter);
+            counted.for_each(|(bit, count)| column[bit] = of(count));
+            column
+        };
+        let Some(level) = self.level else { return column(counts.page(block as u32)) };
+        let domains = level.of_block(block);
+        if !level.is_small() {
+            return domains.map(|domain| of(counts.get(domain)));
+        }
+        let numbers = column(counts.page(0));
+        domains.map(|domain| {
+            let number = numbers[domain as usize % PAGE];
+            if domain == NOWHERE { T::default() } else { number }
+        })
+    }
+}
+
+/// A word with a bit for each domain that passes a test.
+#[inline]
+fn word_of(domains: &[Domain; PAGE], test: impl Fn(Domain) -> bool) -> u64 {
+    let bits = domains.iter().enumerate();
+    bits.fold(0, |word, (lane, domain)| word | u64::from(test(*domain)) << lane)
 }
 
 /// The positions of a word's set bits, ascending.

@@ -2,7 +2,7 @@
 
 use super::{BLOCK, Block, View};
 use crate::facts::Need;
-use crate::rules::{Count, Counter, GroupRules, RuleFamily, SpreadWish};
+use crate::rules::{Counter, GroupRules, RuleFamily, SpreadWish};
 use omega_core::Reason;
 use smallvec::SmallVec;
 
@@ -74,17 +74,14 @@ impl WishCounts<'_> {
     /// Of the machines of a block in `among`, those that have a place at the spread's level.
     #[must_use]
     pub fn placed(&self, block: Block<'_>, among: u64) -> u64 {
-        self.0.placed(block.first_row(), among)
+        self.0.placed(block.index()) & among
     }
 
-    /// For each of the machines of a block in `among`, how many of the tasks run in its domain, on
-    /// machines that the spread lets count (where each machine is a domain, all do); elsewhere 0.
+    /// For each machine of a block, how many of the tasks run in its domain, on machines that the
+    /// spread lets count (where each machine is a domain, all do); 0 if it has no place.
     #[must_use]
-    pub fn of_block(&self, block: Block<'_>, among: u64) -> [u32; BLOCK] {
-        let mut counts = [0; BLOCK];
-        let each = |lane: usize, count: Count| counts[lane] = count.matched;
-        self.0.each_count(block.first_row(), among, each);
-        counts
+    pub fn of_block(&self, block: Block<'_>) -> [u32; BLOCK] {
+        self.0.column(block.index(), |count| count.matched)
     }
 }
 
@@ -110,20 +107,22 @@ impl Draws<'_> {
         self.preferred
     }
 
-    /// What draws it to each of the machines of a block in `among`; elsewhere nothing.
+    /// What draws it to each of the machines of a block.
     #[must_use]
-    pub fn of_block(&self, block: Block<'_>, among: u64) -> [Draw; BLOCK] {
+    pub fn of_block(&self, block: Block<'_>) -> [Draw; BLOCK] {
         let mut draws = [Draw::default(); BLOCK];
         for (counter, weight) in &self.own {
-            counter.each_count(block.first_row(), among, |lane, count| {
-                draws[lane].own += i64::from(*weight) * i64::from(count.matched);
-            });
+            let matched = counter.column(block.index(), |count| count.matched);
+            for (draw, matched) in draws.iter_mut().zip(matched) {
+                draw.own += i64::from(*weight) * i64::from(matched);
+            }
         }
         for counter in &self.others {
-            counter.each_count(block.first_row(), among, |lane, count| {
-                draws[lane].others += count.pull;
-                draws[lane].seekers += u64::from(count.seekers);
-            });
+            let counts = counter.column(block.index(), |count| (count.pull, count.seekers));
+            for (draw, (pull, seekers)) in draws.iter_mut().zip(counts) {
+                draw.others += pull;
+                draw.seekers += u64::from(seekers);
+            }
         }
         draws
     }
@@ -135,7 +134,7 @@ impl Block<'_> {
     pub fn rules_allow(&self, need: &Need, among: u64) -> u64 {
         let Some(rules) = &need.rules else { return among };
         let facts = &self.view().facts;
-        facts.rules.sift(rules, (self.first_row(), among), &facts.sets)
+        facts.rules.sift(rules, (self.index(), among), &facts.sets)
     }
 
     /// The same, for one family of rules.
@@ -143,7 +142,7 @@ impl Block<'_> {
     pub fn family_allows(&self, need: &Need, family: RuleFamily, among: u64) -> u64 {
         let Some(rules) = &need.rules else { return among };
         let facts = &self.view().facts;
-        facts.rules.sift_family((rules, family), (self.first_row(), among), &facts.sets)
+        facts.rules.sift_family((rules, family), (self.index(), among), &facts.sets)
     }
 
     /// Of the machines in `among`, those where the tasks' required affinities to tasks are met.
@@ -151,6 +150,6 @@ impl Block<'_> {
     pub fn affinity_met(&self, need: &Need, among: u64) -> u64 {
         let Some(rules) = &need.rules else { return among };
         let facts = &self.view().facts;
-        facts.rules.affinity_met(rules, (self.first_row(), among), &facts.sets)
+        facts.rules.affinity_met(rules, (self.index(), among), &facts.sets)
     }
 }

@@ -95,7 +95,7 @@ struct Pull<'a> {
 
 impl Ranking for Pull<'_> {
     fn raw(&self, block: Block<'_>, among: u64, raw: &mut [i64; BLOCK]) {
-        let draws = self.draws.of_block(block, among);
+        let draws = self.draws.of_block(block);
         for lane in lanes(among) {
             let draw = draws[lane];
             raw[lane] = draw.own + draw.others + self.required_weight * draw.seekers as i64;

@@ -102,7 +102,7 @@ impl Score for SpreadWishes {
         let wishes = tasks.need.wishes().iter().filter_map(|wish| tasks.view.wish(wish));
         let mut counts = [0u32; BLOCK];
         for wish in wishes {
-            let here = wish.of_block(block, among);
+            let here = wish.of_block(block);
             counts.iter_mut().zip(here).for_each(|(count, here)| *count += here);
         }
         for lane in lanes(among) {
