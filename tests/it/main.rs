@@ -26,6 +26,7 @@ mod claims;
 mod codec;
 mod diagnosis;
 mod examples;
+mod failures;
 mod histories;
 mod journal;
 mod json_schema;
