@@ -46,10 +46,12 @@
 
 pub mod appraise;
 mod chain;
+mod class;
 pub mod config;
 mod crowding;
 pub mod events;
 pub mod explain;
+mod failures;
 pub mod place;
 pub mod plugin;
 pub mod plugins;

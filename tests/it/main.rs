@@ -28,6 +28,7 @@ mod claims;
 mod codec;
 mod diagnosis;
 mod examples;
+mod failures;
 mod histories;
 mod job_places;
 mod journal;

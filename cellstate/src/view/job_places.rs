@@ -7,7 +7,7 @@
 //! Invariant: a job's count of a row is the number of its tasks that run there as of the last sync,
 //! with the view's claims on it and without what they evict.
 
-use super::View;
+use super::{BLOCK, Block, View};
 use crate::delta::{Delta, TaskDelta};
 use crate::map::FastMap;
 use omega_core::{JobId, MachineId, TaskId};
@@ -90,6 +90,18 @@ impl JobPlaces<'_> {
     pub fn on(&self, row: usize) -> u32 {
         let count = self.0.and_then(|rows| rows.get(&(row as u32)));
         count.map_or(0, |count| (*count).max(0) as u32)
+    }
+
+    /// How many run on each machine of a block.
+    #[must_use]
+    pub fn of_block(&self, block: Block<'_>) -> [u32; BLOCK] {
+        let mut counts = [0; BLOCK];
+        let first = block.first_row() as u32;
+        let here = self.0.into_iter().flat_map(|rows| rows.range(first..first + BLOCK as u32));
+        for (row, count) in here {
+            counts[(row - first) as usize] = (*count).max(0) as u32;
+        }
+        counts
     }
 
     /// The rows of machines where some run, ascending, each with how many.

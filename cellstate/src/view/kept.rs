@@ -144,7 +144,7 @@ impl View {
     /// Each machine's value of a label; `None` unless [`View::keep_level`] was called.
     #[must_use]
     pub fn level(&self, key: &str) -> Option<Level<'_>> {
-        self.facts.rules.level(key).map(Level)
+        self.facts.rules.values(key).map(Level)
     }
 }
 

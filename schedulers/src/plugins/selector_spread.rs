@@ -44,12 +44,10 @@ enum Counts<'a> {
 }
 
 impl Counts<'_> {
-    fn on(&self, row: usize) -> i64 {
+    fn of_block(&self, block: Block<'_>) -> [u32; BLOCK] {
         match self {
-            Counts::OfJob(places) => i64::from(places.on(row)),
-            Counts::OfWish(counts) => {
-                counts.domain(row).map_or(0, |domain| i64::from(counts.count(domain)))
-            }
+            Counts::OfWish(counts) => counts.of_block(block),
+            Counts::OfJob(places) => places.of_block(block),
         }
     }
 }
@@ -126,10 +124,9 @@ fn share_missing(count: i64, most: i64) -> f64 {
 }
 
 impl Ranking for Spread<'_> {
-    fn raw(&self, block: Block<'_>, among: u64, raw: &mut [i64; BLOCK]) {
-        for lane in lanes(among) {
-            raw[lane] = self.counts.on(block.first_row() + lane);
-        }
+    fn raw(&self, block: Block<'_>, _: u64, raw: &mut [i64; BLOCK]) {
+        let counts = self.counts.of_block(block);
+        raw.iter_mut().zip(counts).for_each(|(raw, count)| *raw = i64::from(count));
     }
 
     fn normalize(&self, raw: &[i64], scores: &mut [i32]) {

@@ -141,10 +141,9 @@ impl Spread<'_> {
 }
 
 impl Ranking for Spread<'_> {
-    fn raw(&self, block: Block<'_>, among: u64, raw: &mut [i64; BLOCK]) {
-        for lane in lanes(among) {
-            raw[lane] = i64::from(self.places.on(block.first_row() + lane));
-        }
+    fn raw(&self, block: Block<'_>, _: u64, raw: &mut [i64; BLOCK]) {
+        let counts = self.places.of_block(block);
+        raw.iter_mut().zip(counts).for_each(|(raw, count)| *raw = i64::from(count));
     }
 
     /// In doubles and in this order, as Kubernetes did it. A machine without the label gets

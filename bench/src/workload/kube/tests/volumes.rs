@@ -108,7 +108,7 @@ fn labels_of_a_volume_say_where_it_is() {
 fn what_does_not_go_together_is_noted() {
     let two = ["x", "y"].map(|name| claim(name, r#","volumeName":"pv0""#));
     let workload = parsed(&[&[node("n0"), volume("pv0", "1Gi", "n0")], &two[..]].concat());
-    assert_eq!(workload.notes[0], r#"volumes: the volume "pv0" is of the claim "shop/x""#);
+    assert_eq!(workload.notes[1], r#"volumes: the volume "pv0" is of the claim "shop/x""#);
 }
 
 /// The filters for volumes, for both schedulers.
