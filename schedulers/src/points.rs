@@ -20,6 +20,7 @@
 use crate::events::Events;
 use crate::profile::Profile;
 use crate::queue::Nanos;
+use crate::scheduler::Settings;
 use crate::waiting::Waiting;
 use omega_cellstate::{GroupRef, PlacedTask, View};
 use omega_core::{Job, JobId, MachineId, TaskGroup, TaskId};
@@ -95,11 +96,12 @@ pub trait Reserve: Send + Sync {
     fn name(&self) -> &'static str;
 
     /// Called once, when the scheduler begins. A plugin whose mind changes by something that the
-    /// scheduler does not hear of keeps a clone, to [raise](Waiting::raise) an event.
-    fn start(&mut self, _waiting: &Waiting) {}
+    /// scheduler does not hear of keeps a clone of the handle, to [raise](Waiting::raise) an event.
+    fn start(&mut self, _of: &Settings, _waiting: &Waiting) {}
 
     /// Called after each sync; [`View::delta`] tells what it brought: by that a plugin knows when a
-    /// task that runs has left, and gives back what was set aside for it.
+    /// task that runs has left, and gives back what was set aside for it. A scheduler that makes
+    /// room hears of the jobs of others, too, and maybe later than they do.
     fn heard(&mut self, _view: &View) {}
 
     /// Sets aside what a claimed task needs. Called once for each claim, before any plugin is asked

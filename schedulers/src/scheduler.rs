@@ -166,7 +166,7 @@ impl Scheduler {
         }
         profile.prepare(&mut view);
         let waiting = Waiting::default();
-        profile.chain.reserve.iter_mut().for_each(|plugin| plugin.start(&waiting));
+        profile.chain.reserve.iter_mut().for_each(|plugin| plugin.start(&settings, &waiting));
         Ok(Scheduler {
             view,
             queue: Queue::new(settings.patience, profile.chain.order.clone()),

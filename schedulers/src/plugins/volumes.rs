@@ -13,10 +13,11 @@ use crate::events::Events;
 use crate::plugin::{Filter, Reads, Tasks};
 use crate::points::{Claimed, PostBind, PreBind, Refused, Reserve};
 use crate::profile::Profile;
+use crate::scheduler::Settings;
 use crate::volumes::{Aspect, Volumes};
 use crate::waiting::Waiting;
-use omega_cellstate::{Block, View};
-use omega_core::{Job, JobId, TaskId};
+use omega_cellstate::{Block, Share, View};
+use omega_core::{Job, JobId, TaskId, Text};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
@@ -83,7 +84,9 @@ impl Filter for VolumeFilter {
 #[derive(Clone, Debug)]
 pub struct VolumeBinding {
     volumes: Volumes,
-    /// The jobs that use volumes, of those that the scheduler hears of.
+    /// Whose jobs the scheduler takes, and which of them.
+    takes: Option<(Text, Share)>,
+    /// The scheduler's own jobs that use volumes.
     jobs: BTreeMap<JobId, Arc<Job>>,
     /// Tasks that use volumes, as this scheduler told.
     told: BTreeSet<TaskId>,
@@ -93,7 +96,17 @@ impl VolumeBinding {
     /// For these volumes.
     #[must_use]
     pub fn new(volumes: &Volumes) -> VolumeBinding {
-        VolumeBinding { volumes: volumes.clone(), jobs: BTreeMap::new(), told: BTreeSet::new() }
+        let (jobs, told) = (BTreeMap::new(), BTreeSet::new());
+        VolumeBinding { volumes: volumes.clone(), takes: None, jobs, told }
+    }
+
+    /// Whether it is this scheduler that tells of a job's tasks: another may know better by now.
+    fn tells_of(&self, id: JobId, job: &Job) -> bool {
+        let own = self
+            .takes
+            .as_ref()
+            .is_none_or(|(takes, share)| job.scheduler == *takes && share.includes(id));
+        own && job.groups.iter().any(|group| !group.volumes.is_empty())
     }
 
     fn left(&mut self, task: TaskId) {
@@ -115,7 +128,8 @@ impl Reserve for VolumeBinding {
         "volume_binding"
     }
 
-    fn start(&mut self, waiting: &Waiting) {
+    fn start(&mut self, of: &Settings, waiting: &Waiting) {
+        self.takes = Some((of.takes.clone(), of.share));
         self.volumes.tell(waiting);
     }
 
@@ -130,7 +144,7 @@ impl Reserve for VolumeBinding {
         }
         for change in &delta.jobs {
             match &change.job {
-                Some(job) if job.groups.iter().any(|group| !group.volumes.is_empty()) => {
+                Some(job) if self.tells_of(change.id, job) => {
                     self.jobs.insert(change.id, job.clone());
                 }
                 Some(_) => {}
