@@ -35,7 +35,7 @@ pub use columns::BLOCK;
 pub use images::ImageHolder;
 pub use kept::MachineSet;
 pub use placements::PlacedTask;
-pub use rules::{Draw, Draws, WishCounts};
+pub use rules::{Draws, WishCounts};
 pub use tally::Tally;
 
 use crate::cards::Cards;
