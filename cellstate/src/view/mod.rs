@@ -37,7 +37,7 @@ pub use images::ImageHolder;
 pub use job_places::JobPlaces;
 pub use kept::{Level, MachineSet};
 pub use placements::PlacedTask;
-pub use rules::{Draw, Draws, WishCounts};
+pub use rules::{Draws, WishCounts};
 pub use tally::Tally;
 
 use crate::cards::Cards;
