@@ -5,9 +5,9 @@ use crate::histories::seeds;
 use omega_core::{
     Affinity, Amounts, CardRequest, CardSet, Claim, Command, ConflictCheck, Granularity, Image,
     Job, JobId, JobKind, KindId, LabelSelector, Labels, Machine, MachineId, MachineSelector, Near,
-    Operator, Overcommit, PlacementRules, Policy, Port, Precedence, Preferred, Protocol,
-    Requirement, SchedulerId, SequenceNumber, Spread, Taint, TaintEffect, TaskGroup, TaskId,
-    TaskReport, TaskRule, TaskSelector, Tenants, Text, Toleration, TolerationOperator,
+    Operator, Overcommit, PlacementRules, Policy, Port, Precedence, Preemption, Preferred,
+    Protocol, Requirement, SchedulerId, SequenceNumber, Spread, Taint, TaintEffect, TaskGroup,
+    TaskId, TaskReport, TaskRule, TaskSelector, Tenants, Text, Toleration, TolerationOperator,
     TopologyLevel, Transaction, TransactionId, Version, WhenUnsatisfiable,
 };
 use omega_store::CodecError;
@@ -130,6 +130,7 @@ fn job() -> Job {
         tenant: "shop".into(),
         scheduler: "service".into(),
         precedence: Precedence(200),
+        preemption: Preemption::Never,
         kind: JobKind::Service,
         groups: vec![group, TaskGroup::new(0, Amounts::zero())],
         gang_min: Some(7),

@@ -8,7 +8,7 @@ use super::pod::{TERMINATING, namespace};
 use crate::workload::{Arrival, RunTime};
 use omega_core::limits::GROUPS_PER_JOB_MAX;
 use omega_core::{
-    Job, JobKind, Labels, PlacementRules, Precedence, Requirement, TaskGroup, TaskRule,
+    Job, JobKind, Labels, PlacementRules, Precedence, Preemption, Requirement, TaskGroup, TaskRule,
     TaskSelector, Text,
 };
 use std::collections::{BTreeMap, BTreeSet};
@@ -42,6 +42,7 @@ struct JobKey<'a> {
     /// What controls the pods: the kind and the name. A pod that nothing controls is of kind "".
     owner: (&'a str, &'a str),
     precedence: Precedence,
+    preemption: Preemption,
     kind: JobKind,
 }
 
@@ -124,6 +125,7 @@ impl Draft<'_> {
                 JobKind::Batch => "batch".into(),
             },
             precedence: key.precedence,
+            preemption: key.preemption,
             kind: key.kind,
             groups: self.groups,
             gang_min: None,
@@ -146,6 +148,10 @@ fn key(pod: &Pod) -> JobKey<'_> {
             _ => ("", &pod.metadata.name),
         },
         precedence: Precedence(pod.spec.priority),
+        preemption: match pod.spec.preemption_policy.as_str() {
+            "Never" => Preemption::Never,
+            _ => Preemption::LowerPrecedence,
+        },
         kind: kind(pod, owner),
     }
 }

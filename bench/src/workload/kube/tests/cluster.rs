@@ -138,7 +138,7 @@ fn amounts_beyond_the_largest_are_capped() {
 fn what_is_not_understood_is_noted_once_per_kind() {
     let odd = r#""volumes":[{"name":"v","persistentVolumeClaim":{"claimName":"c"}},
         {"name":"h","hostPath":{"path":"/"}},{"name":"d","rbd":{}}],"resourceClaims":[{"name":"r"}],
-        "runtimeClassName":"sandbox","preemptionPolicy":"Never","schedulerName":"mine",
+        "runtimeClassName":"sandbox","schedulerName":"mine",
         "schedulingGroup":{"podGroupName":"g"}"#;
     let items = [node("a"), pod("p", odd), pod("q", odd)];
     let service = r#"{"kind":"Service","metadata":{"name":"s"}}"#;
@@ -153,7 +153,6 @@ fn what_is_not_understood_is_noted_once_per_kind() {
             "a volume on a cloud's disk is not understood: 2 pods",
             "names a scheduler of its own, which is not understood: 2 pods",
             "of a runtime class only what stands in the pod itself is understood: 2 pods",
-            "preemptionPolicy Never is not understood: 2 pods",
         ]
     );
 }
