@@ -74,5 +74,5 @@ pub use sets::SetId;
 pub use shared::SharedCell;
 pub use view::{
     BLOCK, Block, Draw, Draws, FEW, GroupRef, ImageHolder, LeftShare, MachineSet, PlacedTask,
-    Tally, View, WishCounts,
+    Tally, TaskCounts, TaskSet, View, WishCounts,
 };

@@ -41,13 +41,14 @@
 //!
 //! The library reads no clock and no chance: time comes in with [`Scheduler::step`], the seed with
 //! [`Settings`]. In reading order: [`plugin`], [`relative`], [`plugins`], [`profile`], [`search`],
-//! [`place`], [`preemption`], [`events`], [`refusals`], [`queue`], [`points`], [`waiting`],
+//! [`place`], [`preemption`], [`disruption`], [`events`], [`refusals`], [`queue`], [`points`], [`waiting`],
 //! [`scheduler`], [`pool`], [`appraise`](mod@appraise), [`explain`](mod@explain), [`config`].
 
 pub mod appraise;
 mod chain;
 pub mod config;
 mod crowding;
+pub mod disruption;
 pub mod events;
 pub mod explain;
 pub mod place;

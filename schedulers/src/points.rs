@@ -17,9 +17,12 @@
 //! What was claimed is off the scheduler's view from the decision until the answer, whatever these
 //! plugins say in between. Other schedulers see nothing of it before the commit.
 
+use crate::disruption::DisruptionBudget;
 use crate::events::Events;
+use crate::plugin::Tasks;
 use crate::profile::Profile;
 use crate::queue::Nanos;
+use crate::refusals::News;
 use crate::waiting::Waiting;
 use omega_cellstate::{GroupRef, PlacedTask, View};
 use omega_core::{Job, JobId, MachineId, TaskGroup, TaskId};
@@ -205,4 +208,23 @@ pub trait PostFilter: Send + Sync {
     /// tasks off the view to see what would be ([`View::lift`]), and must put them back. Tasks that
     /// another claim evicts ([`View::is_evicted`]) are off already.
     fn make_room(&mut self, view: &mut View, lack: &Lack<'_>) -> Option<MadeRoom>;
+
+    /// What may let it make room for tasks of a job for which it knew no way, beside what changes
+    /// the mind of the filters that refused them. By default nothing.
+    fn wakes_on(&self, _job: &Job) -> Events {
+        Events::NONE
+    }
+
+    /// Whether news, some of which it listens to, may let it make room for these tasks. As with
+    /// filters, a wrong `true` costs a search. By default always.
+    fn may_help(&self, _tasks: &Tasks<'_>, _news: &News<'_>) -> bool {
+        true
+    }
+
+    /// Has the view keep ready what it reads (see [`Profile::prepare`]).
+    fn keep(&self, _view: &mut View) {}
+
+    /// Takes note of disruption budgets that came with the cell, beside those in its own arguments.
+    /// Called before the first [`PostFilter::keep`]. By default it evicts without regard to them.
+    fn protect(&mut self, _budgets: &[DisruptionBudget]) {}
 }

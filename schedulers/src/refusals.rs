@@ -10,6 +10,7 @@ use crate::plugin::{Filter, Reads, Tasks, lanes};
 use crate::profile::Profile;
 use crate::search::tasks;
 use omega_cellstate::{BLOCK, GroupRef, View};
+use omega_core::Job;
 use smallvec::SmallVec;
 
 /// Machines of a block that a filter is the first to refuse: its position in the profile, and a
@@ -49,6 +50,8 @@ pub struct Refusers {
     filters: u64,
     /// What wakes those filters.
     filter_events: Events,
+    /// What wakes the plugins that make room.
+    maker_events: Events,
     /// What else wakes the job, without a question.
     others: Events,
 }
@@ -63,7 +66,7 @@ impl Refusers {
     /// Everything that may wake the job.
     #[must_use]
     pub fn events(self) -> Events {
-        self.filter_events | self.others
+        self.filter_events | self.maker_events | self.others
     }
 
     /// Both together.
@@ -72,8 +75,17 @@ impl Refusers {
         Refusers {
             filters: self.filters | other.filters,
             filter_events: self.filter_events | other.filter_events,
+            maker_events: self.maker_events | other.maker_events,
             others: self.others | other.others,
         }
+    }
+
+    /// The same, with the plugins that made no room for the tasks of a job.
+    #[must_use]
+    pub fn with_makers(self, profile: &Profile, job: &Job) -> Refusers {
+        let makers = profile.chain.post_filter.iter().map(|plugin| plugin.wakes_on(job));
+        let maker_events = makers.fold(self.maker_events, |all, events| all | events);
+        Refusers { maker_events, ..self }
     }
 
     fn add(&mut self, index: usize, filter: &dyn Filter) {
@@ -153,6 +165,8 @@ impl Refusers {
         };
         self.others.meets(news.events)
             || profile.filters().enumerate().filter(listens).any(|f| f.1.may_help(tasks, news))
+            || self.maker_events.meets(news.events)
+                && profile.chain.post_filter.iter().any(|plugin| plugin.may_help(tasks, news))
     }
 }
 

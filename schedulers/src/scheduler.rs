@@ -442,10 +442,11 @@ impl Scheduler {
     fn refusers(&self, (id, job): (JobId, &Arc<Job>), group: GroupRef) -> Refusers {
         // In a gang of several groups another choice for one may help the other.
         let entangled = job.gang_min.is_some() && job.groups.len() > 1;
-        match entangled || self.queue.failures(id) == 0 {
+        let filters = match entangled || self.queue.failures(id) == 0 {
             true => Refusers::suspects(&self.profile, &tasks(&self.view, group)),
             false => Refusers::of(&self.view, &self.profile, group),
-        }
+        };
+        filters.with_makers(&self.profile, job)
     }
 
     /// The placement of the settings, wider while many claims conflict.

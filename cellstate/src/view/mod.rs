@@ -23,6 +23,7 @@
 mod block;
 mod claims;
 mod columns;
+mod counted;
 mod evictions;
 mod images;
 mod kept;
@@ -32,6 +33,7 @@ mod tally;
 
 pub use block::{Block, FEW, LeftShare};
 pub use columns::BLOCK;
+pub use counted::{TaskCounts, TaskSet};
 pub use images::ImageHolder;
 pub use kept::MachineSet;
 pub use placements::PlacedTask;

@@ -14,7 +14,8 @@ use serde::de::DeserializeOwned;
 
 pub(super) fn plugins() -> Vec<Plugin> {
     let own = cells_own().into_iter().chain(scores());
-    own.chain(super::kube::filters()).chain(super::kube::scores()).collect()
+    let kubes = super::kube::filters().into_iter().chain(super::kube::scores());
+    own.chain(kubes).chain(super::preemption::post_filters()).collect()
 }
 
 /// The filters that the cell judges by, in the order in which they are asked.
@@ -120,6 +121,7 @@ mod tests {
                 let made = match plugin.point() {
                     Point::Filter => profile.filters().any(|made| made.name() == plugin.name()),
                     Point::Score => profile.weights().any(|made| made == (plugin.name(), 1)),
+                    Point::PostFilter => profile.post_filters().any(|made| made == plugin.name()),
                 };
                 assert!(made, "{name}: {profile:?}");
             }
@@ -145,7 +147,8 @@ mod tests {
         for profile in [Profile::service(), Profile::batch(), kube] {
             let scores = profile.weights().map(|(name, _)| (Point::Score, name));
             let filters = profile.filters().map(|filter| (Point::Filter, filter.name()));
-            for (point, name) in scores.chain(filters) {
+            let post_filters = profile.post_filters().map(|name| (Point::PostFilter, name));
+            for (point, name) in scores.chain(filters).chain(post_filters) {
                 assert!(registry.find(point, name).is_some(), "{point} {name}");
             }
         }
