@@ -274,7 +274,7 @@ pub struct MachineState<'a> {
     /// What may be claimed of each kind in all.
     pub claimable: Vec<i64>,
     /// What is left in each card, in thousandths.
-    pub cards_left: &'a [u16],
+    pub cards_left: &'a [i16],
     /// The last reported load.
     pub load: Option<&'a omega_core::Amounts>,
     /// Its tasks, in no order.

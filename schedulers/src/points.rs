@@ -209,10 +209,12 @@ pub trait PostFilter: Send + Sync {
     /// another claim evicts ([`View::is_evicted`]) are off already.
     fn make_room(&mut self, view: &mut View, lack: &Lack<'_>) -> Option<MadeRoom>;
 
-    /// What may let it make room for tasks of a job for which it knew no way, beside what changes
-    /// the mind of the filters that refused them. By default nothing.
-    fn wakes_on(&self, _job: &Job) -> Events {
-        Events::NONE
+    /// What may let it make room for tasks for which it knew no way, beside what changes the mind
+    /// of the filters that were the first to refuse a machine. `all` is what any filter listens to
+    /// that has something to say about them: where the first filter would give in to evictions,
+    /// another one may have been in the way. By default all of that.
+    fn wakes_on(&self, _tasks: &Tasks<'_>, all: Events) -> Events {
+        all
     }
 
     /// Whether news, some of which it listens to, may let it make room for these tasks. As with

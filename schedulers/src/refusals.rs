@@ -10,7 +10,6 @@ use crate::plugin::{Filter, Reads, Tasks, lanes};
 use crate::profile::Profile;
 use crate::search::tasks;
 use omega_cellstate::{BLOCK, GroupRef, View};
-use omega_core::Job;
 use smallvec::SmallVec;
 
 /// Machines of a block that a filter is the first to refuse: its position in the profile, and a
@@ -80,10 +79,14 @@ impl Refusers {
         }
     }
 
-    /// The same, with the plugins that made no room for the tasks of a job.
+    /// The same, with the plugins that made no room for these tasks.
     #[must_use]
-    pub fn with_makers(self, profile: &Profile, job: &Job) -> Refusers {
-        let makers = profile.chain.post_filter.iter().map(|plugin| plugin.wakes_on(job));
+    pub fn with_makers(self, profile: &Profile, tasks: &Tasks<'_>) -> Refusers {
+        if profile.chain.post_filter.is_empty() {
+            return self;
+        }
+        let all = Refusers::suspects(profile, tasks).events();
+        let makers = profile.chain.post_filter.iter().map(|plugin| plugin.wakes_on(tasks, all));
         let maker_events = makers.fold(self.maker_events, |all, events| all | events);
         Refusers { maker_events, ..self }
     }
@@ -165,8 +168,16 @@ impl Refusers {
         };
         self.others.meets(news.events)
             || profile.filters().enumerate().filter(listens).any(|f| f.1.may_help(tasks, news))
-            || self.maker_events.meets(news.events)
-                && profile.chain.post_filter.iter().any(|plugin| plugin.may_help(tasks, news))
+            || self.makers_may_help(profile, tasks, news)
+    }
+}
+
+impl Refusers {
+    /// The same for the plugins that make room, of the news that they listen to.
+    fn makers_may_help(self, profile: &Profile, tasks: &Tasks<'_>, news: &News<'_>) -> bool {
+        let news = News { events: news.events.and(self.maker_events), ..*news };
+        let mut makers = profile.chain.post_filter.iter();
+        !news.events.is_empty() && makers.any(|plugin| plugin.may_help(tasks, &news))
     }
 }
 

@@ -442,11 +442,12 @@ impl Scheduler {
     fn refusers(&self, (id, job): (JobId, &Arc<Job>), group: GroupRef) -> Refusers {
         // In a gang of several groups another choice for one may help the other.
         let entangled = job.gang_min.is_some() && job.groups.len() > 1;
+        let tasks = tasks(&self.view, group);
         let filters = match entangled || self.queue.failures(id) == 0 {
-            true => Refusers::suspects(&self.profile, &tasks(&self.view, group)),
+            true => Refusers::suspects(&self.profile, &tasks),
             false => Refusers::of(&self.view, &self.profile, group),
         };
-        filters.with_makers(&self.profile, job)
+        filters.with_makers(&self.profile, &tasks)
     }
 
     /// The placement of the settings, wider while many claims conflict.
@@ -510,9 +511,11 @@ impl Scheduler {
             let back = back.filter(|(index, _)| commit.conflict_of_claim(*index).is_some());
             self.queue.put_back(back.map(|(_, task)| task));
             refused.dedup();
-            if self.resumed {
-                self.hear_of_own(txn.claims.iter().map(|claim| claim.machine.slot), now);
-            }
+        }
+        // What was evicted may leave more room than was needed; no sync tells, because it was off
+        // the view already.
+        if conflicts > 0 && self.resumed || !txn.evictions.is_empty() {
+            self.hear_of_own(txn.claims.iter().map(|claim| claim.machine.slot), now);
         }
         self.resumed = false;
         self.end_turns(now, (conflicts > 0).then_some(&refused));

@@ -11,7 +11,7 @@
 //! - `kube_plugins.rs`: the plugins of Kubernetes' scheduler against their formulas.
 //! - `scheduler.rs`, `scheduler_wakes.rs`, `scheduler_faults.rs`: the loop, step by step.
 //! - `preemption.rs`: whom a preemption evicts.
-//! - `evicting.rs`: the plugin that makes room by evicting, in the loop.
+//! - `evicting.rs`, `evicting_random.rs`: the plugin that makes room by evicting, in the loop.
 //! - `points.rs`, `points_random.rs`: plugins that refuse, wait and fail at each point around a
 //!   decision.
 //! - `wakes.rs`: waking only whom an event may help places what waking everybody would.
@@ -27,6 +27,7 @@ mod claims;
 mod codec;
 mod diagnosis;
 mod evicting;
+mod evicting_random;
 mod examples;
 mod histories;
 mod journal;

@@ -82,18 +82,18 @@ impl PostFilter for DefaultPreemption {
         self.budgets.extend_from_slice(budgets);
     }
 
-    fn wakes_on(&self, job: &Job) -> Events {
-        match job.preemption {
-            Preemption::LowerPrecedence => {
-                Events::MACHINE_ADDED | Events::MACHINE_CHANGED | Events::ROOM_FREED
-            }
+    fn wakes_on(&self, tasks: &Tasks<'_>, all: Events) -> Events {
+        match tasks.job.preemption {
+            Preemption::LowerPrecedence => all | Events::ROOM_FREED,
             Preemption::Never => Events::NONE,
         }
     }
 
     fn may_help(&self, tasks: &Tasks<'_>, news: &News<'_>) -> bool {
+        // What is about no machine may help on any.
+        let elsewhere = !news.events.without(Events::OF_MACHINES).is_empty();
         let could_fit = |row: &u32| could_fit_without_lower(tasks, *row as usize);
-        has_victims(tasks.view, tasks.job) && news.rows.iter().any(could_fit)
+        has_victims(tasks.view, tasks.job) && (elsewhere || news.rows.iter().any(could_fit))
     }
 
     fn make_room(&mut self, view: &mut View, lack: &Lack<'_>) -> Option<MadeRoom> {
