@@ -84,7 +84,9 @@ impl PostFilter for DefaultPreemption {
 
     fn wakes_on(&self, tasks: &Tasks<'_>, all: Events) -> Events {
         match tasks.job.preemption {
-            Preemption::LowerPrecedence => all | Events::ROOM_FREED,
+            // Room that went from a task that is important to one that is not came free for it,
+            // though no more is left of the machine.
+            Preemption::LowerPrecedence => all | Events::ROOM_FREED | Events::ROOM_TAKEN,
             Preemption::Never => Events::NONE,
         }
     }
