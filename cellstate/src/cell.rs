@@ -230,6 +230,10 @@ impl Cell {
         self.log.push(Change::Task(id, owner));
         let Some(slot) = slot else { return };
         let Some((job, task)) = self.jobs.task(id) else { return };
+        if task.state.machine().is_none() && self.tenants.is_limited(job.tenant) {
+            // It claims less: what was refused for the quota may be taken now.
+            self.log.push(Change::Quota);
+        }
         let Some(group) = job.groups.get(usize::from(task.group)) else { return };
         let Some(rules) = &group.need.rules else { return };
         for tracker in rules.counted() {

@@ -16,6 +16,7 @@
 //! comes in with the step, the seed with the settings. Whoever drives it (a thread, a simulator)
 //! can measure it through an [`Observer`].
 
+mod fault;
 mod hearing;
 mod passage;
 mod settings;
@@ -29,6 +30,7 @@ use crate::queue::{Nanos, Queue, Verdict};
 use crate::refusals::Refusers;
 use crate::search::tasks;
 use crate::waiting::Waiting;
+use fault::Fault;
 use omega_cellstate::{CellHandle, GroupRef, HandleError, Interest, View};
 use omega_core::limits::TRANSACTION_ITEMS_MAX;
 use omega_core::{Commit, Job, JobId, Reason, TaskId, Transaction, TransactionId, Version};
@@ -488,7 +490,7 @@ impl Scheduler {
     fn settle(&mut self, txn: &Transaction, commit: &Commit, now: Nanos) -> Step {
         self.view.settle(txn, commit);
         self.follow(txn, |index| commit.conflict_of_claim(index).is_none());
-        let mut refused: SmallVec<[JobId; 8]> = SmallVec::new();
+        let mut faults: SmallVec<[Fault; 8]> = SmallVec::new();
         let (mut crowded, mut conflicts) = (0, 0);
         for (index, claim) in txn.claims.iter().enumerate() {
             let conflict = commit.conflict_of_claim(index);
@@ -501,7 +503,7 @@ impl Scheduler {
                 Some(Reason::OthersConflict) => {}
                 Some(reason) => {
                     crowded += usize::from(is_of_a_place(reason));
-                    refused.push(claim.task.job);
+                    Fault::note(&mut faults, claim.task.job, reason);
                 }
             }
         }
@@ -510,7 +512,6 @@ impl Scheduler {
             let back = txn.claims.iter().map(|claim| claim.task).enumerate();
             let back = back.filter(|(index, _)| commit.conflict_of_claim(*index).is_some());
             self.queue.put_back(back.map(|(_, task)| task));
-            refused.dedup();
         }
         // What was evicted may leave more room than was needed; no sync tells, because it was off
         // the view already.
@@ -518,7 +519,7 @@ impl Scheduler {
             self.hear_of_own(txn.claims.iter().map(|claim| claim.machine.slot), now);
         }
         self.resumed = false;
-        self.end_turns(now, (conflicts > 0).then_some(&refused));
+        self.end_turns(now, (conflicts > 0).then_some(&faults));
         self.crowding.note(txn.claims.len(), crowded);
         Step { placed: txn.claims.len() - conflicts, conflicts, idle: false }
     }
@@ -526,7 +527,7 @@ impl Scheduler {
     /// Ends the turns of the jobs in the transaction. If claims were refused, these jobs are at
     /// fault, and the room went back to the view: whoever missed it tries again at once. If that
     /// one waited too, it would wake with those at fault, and miss the room again.
-    fn end_turns(&mut self, now: Nanos, refused: Option<&[JobId]>) {
+    fn end_turns(&mut self, now: Nanos, refused: Option<&[Fault]>) {
         for job in self.missed.drain(..) {
             if refused.is_some() {
                 self.queue.wake(job);
@@ -536,7 +537,9 @@ impl Scheduler {
         let mut decided = std::mem::take(&mut self.decided);
         for part in decided.drain(..) {
             let verdict = match () {
-                () if at_fault.contains(&part.job) => Verdict::Conflict,
+                () if let Some(fault) = at_fault.iter().find(|fault| fault.job == part.job) => {
+                    fault.verdict(&part)
+                }
                 // What it missed may have come back.
                 () if part.short && refused.is_some() => Verdict::More,
                 () => part.verdict(),

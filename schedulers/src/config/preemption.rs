@@ -66,7 +66,6 @@ struct BudgetTable {
     /// Whose tasks.
     tenant: String,
     /// The labels of these tasks, one at least.
-    #[schemars(length(min = 1))]
     labels: BTreeMap<String, String>,
     /// At least so many have a machine: a number, or a share such as "30%". This or the other.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -105,7 +104,7 @@ enum ShareForms {
     /// So many tasks.
     Tasks(u32),
     /// So many percent of them, rounded up.
-    Percent(#[schemars(regex(pattern = "^[0-9]+%$"))] String),
+    Percent(String),
 }
 
 impl JsonSchema for ShareText {
