@@ -46,11 +46,13 @@
 
 pub mod appraise;
 mod chain;
+mod class;
 pub mod config;
 mod crowding;
 pub mod disruption;
 pub mod events;
 pub mod explain;
+mod failures;
 pub mod place;
 pub mod plugin;
 pub mod plugins;

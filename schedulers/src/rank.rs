@@ -80,6 +80,11 @@ pub(crate) fn write_raw(ranking: &dyn Ranking, feasible: Feasible<'_>, raw: &mut
     for (block, among) in feasible.blocks() {
         let mut column = [0; BLOCK];
         ranking.raw(block, among, &mut column);
-        raw.extend(lanes(among).map(|lane| column[lane]));
+        // Room for all of them at once, and then no question of room for each.
+        let first = raw.len();
+        raw.resize(first + among.count_ones() as usize, 0);
+        for (raw, lane) in raw[first..].iter_mut().zip(lanes(among)) {
+            *raw = column[lane];
+        }
     }
 }

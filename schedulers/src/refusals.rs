@@ -192,7 +192,7 @@ pub struct News<'a> {
 
 /// Machines that changed at once beyond which a filter is not asked about each: then a search
 /// costs as little.
-const ROWS_MAX: usize = 64;
+pub(crate) const ROWS_MAX: usize = 64;
 
 impl News<'_> {
     /// Whether one of the machines is now allowed by a filter whose answer depends on that machine

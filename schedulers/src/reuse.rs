@@ -1,7 +1,6 @@
 //! The best machine for one task, found again without looking at what did not change.
 //!
-//! Tasks come in *classes*: those of equal groups are judged and scored alike, whichever job they
-//! are of. For each class this keeps the best machine of every block, with the block's stamp at
+//! For each class of tasks this keeps the best machine of every block, with the block's stamp at
 //! that time. A search for one task then compares stamps, and looks only into blocks that changed:
 //! after a claim that is one block, so a full scan of ten thousand machines costs as much as a
 //! hundred and fifty comparisons.
@@ -10,16 +9,15 @@
 //! concern, plugins that read other machines, and scores that compare machines, are searched anew
 //! each time.
 //!
-//! (Borg's score cache and equivalence classes, EuroSys 2015; here one entry stands for 64 machines.)
+//! (Borg's score cache, EuroSys 2015; here one entry stands for 64 machines.)
 
+use crate::class::{Class, ClassRef};
 use crate::plugin::{Reads, Tasks, lanes};
 use crate::profile::Active;
 use crate::search::{Candidate, Limits, PARALLEL_BLOCKS, Request, limits, tasks};
-use foldhash::fast::FixedState;
 use omega_cellstate::{BLOCK, View};
 use omega_core::{JobId, TaskGroup};
 use rand::Rng;
-use std::hash::{BuildHasher, Hash, Hasher};
 
 /// Classes that are remembered; of more, the one unused for longest is forgotten. A class costs 24
 /// bytes for each block of 64 machines.
@@ -37,12 +35,8 @@ struct Known {
 }
 
 #[derive(Debug)]
-struct Class {
-    /// What the tasks must have in common: a group's description, and the job where a plugin looks
-    /// at it; with their hash.
-    group: TaskGroup,
-    job: Option<JobId>,
-    hash: u64,
+struct Remembered {
+    class: Class,
     used: u64,
     blocks: Vec<Option<Known>>,
 }
@@ -50,7 +44,7 @@ struct Class {
 /// What is remembered between searches. For one profile, and one view.
 #[derive(Debug, Default)]
 pub(crate) struct Reuse {
-    classes: Vec<Class>,
+    classes: Vec<Remembered>,
     searches: u64,
 }
 
@@ -84,11 +78,10 @@ impl Reuse {
     /// The position of a class, made if it is new.
     fn class_of(&mut self, group: &TaskGroup, job: Option<JobId>) -> usize {
         self.searches += 1;
-        let hash = hash(group, job);
-        let is_it =
-            |class: &Class| class.hash == hash && class.job == job && is_alike(&class.group, group);
+        let wanted = ClassRef::new(group, job);
+        let is_it = |known: &Remembered| known.class.is(wanted);
         let index = self.classes.iter().position(is_it).unwrap_or_else(|| {
-            let class = Class { group: group.clone(), job, hash, used: 0, blocks: Vec::new() };
+            let class = Remembered { class: wanted.to_class(), used: 0, blocks: Vec::new() };
             if self.classes.len() < CLASSES_MAX {
                 self.classes.push(class);
                 return self.classes.len() - 1;
@@ -110,23 +103,6 @@ fn is_local(tasks: &Tasks<'_>, active: &Active<'_>) -> Option<bool> {
         && !active.reads_other_machines()
         && !active.reads(Reads::OTHER_DESCRIPTIONS);
     local.then(|| active.reads(Reads::JOB))
-}
-
-/// Whether two groups differ at most in what no plugin looks at.
-fn is_alike(one: &TaskGroup, other: &TaskGroup) -> bool {
-    fn described(group: &TaskGroup) -> impl PartialEq + use<'_> {
-        let TaskGroup { name: _, count: _, restarts: _, request, cards, labels, images, rules } =
-            group;
-        (request, cards, labels, images, rules)
-    }
-    described(one) == described(other)
-}
-
-fn hash(group: &TaskGroup, job: Option<JobId>) -> u64 {
-    let mut hasher = FixedState::default().build_hasher();
-    (&group.request, &group.cards, &group.labels, &group.images, &group.rules).hash(&mut hasher);
-    job.hash(&mut hasher);
-    hasher.finish()
 }
 
 /// A walk over the blocks of a view.

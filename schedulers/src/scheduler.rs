@@ -23,6 +23,7 @@ mod settings;
 
 use crate::crowding::{Crowding, is_of_a_place};
 use crate::events::Events;
+use crate::failures::Failures;
 use crate::place::{Placement, Placer};
 use crate::points::{Lack, Queued, Refused};
 use crate::profile::Profile;
@@ -93,6 +94,7 @@ pub struct Scheduler {
     /// Jobs that found no room beside the claims of the open transaction.
     missed: Vec<JobId>,
     crowding: Crowding,
+    failures: Failures,
     tasks: Vec<TaskId>,
     /// Jobs of which what the view compiled is out of date.
     stale: Vec<JobId>,
@@ -175,6 +177,7 @@ impl Scheduler {
             decided: Vec::new(),
             missed: Vec::new(),
             crowding: Crowding::default(),
+            failures: Failures::default(),
             tasks: Vec::new(),
             stale: Vec::new(),
             waiting: Waiting::default(),
@@ -405,9 +408,7 @@ impl Scheduler {
     fn place(&mut self, job: (JobId, &Arc<Job>), group: GroupRef, tasks: &[TaskId]) -> usize {
         let mut placed = 0;
         loop {
-            let how = (&self.profile, self.placement());
-            let left = (group, &tasks[placed..]);
-            placed += self.placer.place(&mut self.view, how, left, &mut self.rng);
+            placed += self.place_in_room(group, &tasks[placed..]);
             let Some(task) = tasks.get(placed) else { return placed };
             // What comes after it still needs its place in the transaction.
             if self.profile.chain.post_filter.is_empty()
@@ -417,6 +418,22 @@ impl Scheduler {
             }
             placed += 1;
         }
+    }
+
+    /// The same, in the room that there is.
+    fn place_in_room(&mut self, group: GroupRef, tasks: &[TaskId]) -> usize {
+        let remembers = self.settings.failures;
+        if remembers && self.failures.has(&self.view, &self.profile, group) {
+            return 0;
+        }
+        let how = (&self.profile, self.placement());
+        let placed = self.placer.place(&mut self.view, how, (group, tasks), &mut self.rng);
+        // What a gang has claimed may come back at once.
+        let is_gang = self.view.job(group).0.gang_min.is_some();
+        if remembers && placed < tasks.len() && !is_gang {
+            self.failures.note(&self.view, &self.profile, group);
+        }
+        placed
     }
 
     /// Asks the plugins for room for a task, and claims it. `left` tasks are still to be placed.
@@ -434,6 +451,8 @@ impl Scheduler {
         self.profile.chain.post_filter = plugins;
         debug_assert_eq!(self.view.lifted(), 0, "a plugin puts back what it takes off");
         let Some(made) = made else { return false };
+        // What leaves may leave more room than the task takes.
+        self.failures.forget();
         let items = self.open_items() + made.evictions.len() + left;
         items <= TRANSACTION_ITEMS_MAX
             && self.view.claim_evicting(task, made.machine, group, &made.evictions).is_ok()
@@ -441,15 +460,17 @@ impl Scheduler {
 
     /// Who refuses tasks that found no machine. The first time it may be chance, and a guess is
     /// enough; after that it is worth another look at the cell.
-    fn refusers(&self, (id, job): (JobId, &Arc<Job>), group: GroupRef) -> Refusers {
+    fn refusers(&mut self, (id, job): (JobId, &Arc<Job>), group: GroupRef) -> Refusers {
         // In a gang of several groups another choice for one may help the other.
         let entangled = job.gang_min.is_some() && job.groups.len() > 1;
-        let tasks = tasks(&self.view, group);
         let filters = match entangled || self.queue.failures(id) == 0 {
-            true => Refusers::suspects(&self.profile, &tasks),
-            false => Refusers::of(&self.view, &self.profile, group),
+            true => Refusers::suspects(&self.profile, &tasks(&self.view, group)),
+            false => {
+                let known = self.failures.refusers(&self.view, &self.profile, group);
+                known.unwrap_or_else(|| Refusers::of(&self.view, &self.profile, group))
+            }
         };
-        filters.with_makers(&self.profile, &tasks)
+        filters.with_makers(&self.profile, &tasks(&self.view, group))
     }
 
     /// The placement of the settings, wider while many claims conflict.
@@ -478,6 +499,7 @@ impl Scheduler {
             Err(error) => {
                 // Nothing was taken, or the next sync tells what was.
                 self.view.abandon(&txn);
+                self.failures.forget();
                 self.follow(&txn, |_| false);
                 self.queue.put_back(txn.claims.iter().map(|claim| claim.task));
                 self.end_turns(now, Some(&[]));
@@ -508,6 +530,7 @@ impl Scheduler {
             }
         }
         if conflicts > 0 {
+            self.failures.forget();
             // All of them: what was placed in the meantime may be pending again by now.
             let back = txn.claims.iter().map(|claim| claim.task).enumerate();
             let back = back.filter(|(index, _)| commit.conflict_of_claim(*index).is_some());

@@ -29,6 +29,7 @@ mod diagnosis;
 mod evicting;
 mod evicting_random;
 mod examples;
+mod failures;
 mod histories;
 mod journal;
 mod json_schema;

@@ -2,7 +2,7 @@
 
 use crate::histories::seeds;
 use crate::views::World;
-use omega_cellstate::{BLOCK, Draw, GroupRef, RuleFamily, SpreadWish, View};
+use omega_cellstate::{BLOCK, Draw, GroupRef, Need, RuleFamily, SpreadWish, View};
 use omega_core::{JobId, Spread, TaskRule, WhenUnsatisfiable};
 
 const FAMILIES: [RuleFamily; 4] =
@@ -20,12 +20,17 @@ fn written(view: &View, group: GroupRef) -> Vec<Spread> {
     wished.collect()
 }
 
+/// What draws a task to the machine in a row.
+pub(crate) fn draw(view: &View, need: &Need, row: usize) -> Draw {
+    view.draws(need).of_block(view.block(row / BLOCK))[row % BLOCK]
+}
+
 fn assert_draws(world: &World, view: &View, group: GroupRef, id: (JobId, usize)) {
     let need = view.need(group);
     for row in 0..view.rows() {
         let (own, others, seekers) = world.twin.draw(id.0, id.1, row);
         let context = format!("seed {} group {id:?} row {row}", world.seed);
-        assert_eq!(view.draw(need, row), Draw { own, others, seekers }, "{context}");
+        assert_eq!(draw(view, need, row), Draw { own, others, seekers }, "{context}");
         let drawn = (own, others, seekers) != (0, 0, 0);
         assert!(!view.draws(need).is_empty() || !drawn, "{context}");
     }
@@ -43,7 +48,10 @@ fn assert_wish(
         let context = format!("seed {} group {id:?} row {row}", world.seed);
         let expected = place(row).map(|(_, count)| count as u32);
         let counts = view.wish(wish).unwrap();
-        assert_eq!(counts.domain(row).map(|domain| counts.count(domain)), expected, "{context}");
+        let (block, lane) = (view.block(row / BLOCK), row % BLOCK);
+        let count = |_| counts.of_block(block)[lane];
+        assert_eq!(counts.domain(row).map(count), expected, "{context}");
+        assert_eq!(counts.placed(block, u64::MAX) >> lane & 1 == 1, expected.is_some());
         for other in (0..row).filter(|row| view.machine(*row).is_some()) {
             let (ours, theirs) = (counts.domain(row), counts.domain(other));
             let together = place(row).zip(place(other)).map(|(a, b)| a.0 == b.0);

@@ -8,12 +8,12 @@ use super::cells::{self, Made};
 use super::clock::{Figure, timed};
 use super::show::{Reach, Row, Unit};
 use super::{Options, SEED};
-use omega_cellstate::View;
+use omega_cellstate::{GroupRef, View};
 use omega_core::limits::AMOUNT_MAX;
 use omega_core::{
-    Amounts, Job, JobId, KindId, Kinds, LabelSelector, Labels, Machine, MachineSelector, Preferred,
-    Requirement, ResourceKind, Spread, Taint, TaintEffect, TaskGroup, TaskId, TaskRule,
-    TaskSelector, Tenants, TopologyLevel, Unit as KindUnit, WhenUnsatisfiable,
+    Amounts, Command, Job, KindId, Kinds, LabelSelector, Labels, Machine, MachineSelector, Near,
+    Outcome, Preferred, Requirement, ResourceKind, Spread, Taint, TaintEffect, TaskGroup, TaskId,
+    TaskRule, TaskSelector, Tenants, TopologyLevel, Unit as KindUnit, WhenUnsatisfiable,
 };
 use omega_schedulers::{Placement, Placer, Profile, Search};
 use rand::SeedableRng;
@@ -22,6 +22,12 @@ use std::sync::Arc;
 
 pub(crate) const WORKLOAD: &str =
     "the default profile of Kubernetes; one task placed on a view and taken back; limit: its own";
+
+/// How many tasks of a service run when one more is decided.
+const AT_WORK: u32 = 1000;
+
+/// How many identical tasks are decided together.
+const BATCH: u32 = 1000;
 
 /// What Kubernetes calls its default: as many machines as suffice in a cell of this size.
 const DEFAULT: Search = Search::Percentage(0);
@@ -50,6 +56,8 @@ fn request(cpu: u64, memory: u64) -> Amounts {
 fn cell(count: usize, milli: std::ops::Range<u64>) -> Made {
     let mut machines = cells::machines(count);
     machines.iter_mut().for_each(as_node);
+    // As in Kubernetes' own benchmark of affinity.
+    cells::label(&mut machines, "region", |_| true);
     let empty = cells::empty_of(kinds(), machines.clone());
     cells::fill(empty, machines, |_| milli.clone(), request)
 }
@@ -78,17 +86,36 @@ fn choosy() -> TaskGroup {
     group
 }
 
-/// One that wishes to be spread over zones and machines, as every service of Kubernetes.
-fn spread() -> TaskGroup {
+/// The tasks of the same service.
+fn service() -> TaskSelector {
+    let labels = LabelSelector { requirements: vec![Requirement::equals("app", "web")] };
+    TaskSelector::Labels { tenants: Tenants::Own, labels }
+}
+
+/// One that is spread over zones and machines: a wish, as with every service of Kubernetes, or a
+/// must.
+fn spread(when: WhenUnsatisfiable) -> TaskGroup {
     let mut group = small();
-    let requirements = vec![Requirement::equals("app", "web")];
-    let labels = LabelSelector { requirements };
     for (level, skew) in [(TopologyLevel::Machine, 3), (TopologyLevel::Label("zone".into()), 5)] {
-        let of = TaskSelector::Labels { tenants: Tenants::Own, labels: labels.clone() };
-        let spread =
-            Spread { when: WhenUnsatisfiable::ScheduleAnyway, ..Spread::new(of, level, skew) };
+        let spread = Spread { when, ..Spread::new(service(), level, skew) };
         group.rules.tasks.push(TaskRule::Spread(spread));
     }
+    group
+}
+
+/// One that shares no machine with another of its service.
+fn apart() -> TaskGroup {
+    let mut group = small();
+    let level = TopologyLevel::Machine;
+    group.rules.tasks.push(TaskRule::AntiAffinity { from: service(), level });
+    group
+}
+
+/// One that goes where its service is already.
+fn together(level: &str) -> TaskGroup {
+    let mut group = small();
+    let near = Near { tasks: service(), level: TopologyLevel::Label(level.into()) };
+    group.rules.tasks.push(TaskRule::Affinity(vec![near]));
     group
 }
 
@@ -103,8 +130,24 @@ pub(crate) fn rows(options: &Options) -> Vec<Row> {
     let full = run("  all scored", &made, &small(), Search::Full);
     rows.push(full.limit("0.061 k/s").reach(Reach::AtLeast(25.0)));
     rows.push(run("  with preferred machines, 500 scored", &made, &choosy(), DEFAULT));
-    rows.push(run("  with wished spreads, 500 scored", &made, &spread(), DEFAULT));
+    let wished = spread(WhenUnsatisfiable::ScheduleAnyway);
+    rows.push(run("  with wished spreads, 500 scored", &made, &wished, DEFAULT));
+    for (what, group) in [
+        ("  with hard spreads, 500 scored", spread(WhenUnsatisfiable::DoNotSchedule)),
+        ("  with anti-affinity, 500 scored", apart()),
+        ("  with affinity, 500 scored", together("region")),
+    ] {
+        rows.push(run(what, &made, &group, DEFAULT).reach(Reach::AtLeast(100.0)));
+    }
+    let one_zone = together("zone");
+    rows.push(run("  the same to one zone of four", &made, &one_zone, DEFAULT));
     rows.push(run("  1 machine in 10 marked, 500 scored", &marked(), &small(), DEFAULT));
+    let at_once = Row::time(
+        "  1,000 identical tasks at once, all scored",
+        Unit::Millis,
+        together_at_once(options, &made),
+    );
+    rows.push(at_once.reach(Reach::AtMost(1.0)));
     let empty = decisions(options, &cell(5000, 0..1), &small(), DEFAULT);
     let full = decisions(options, &cell(5000, 860..861), &small(), DEFAULT);
     rows.push(Row::time("5,000 machines, empty, 500 scored", Unit::ThousandsPerSecond, empty));
@@ -113,6 +156,16 @@ pub(crate) fn rows(options: &Options) -> Vec<Row> {
     rows.push(times.reach(Reach::AtMost(1.5)));
     let made = cell(100_000, 550..650);
     rows.push(run("100,000 machines, 60 % full, 5,000 scored", &made, &small(), DEFAULT));
+    // What a smaller sample costs does not depend on the size of the cell.
+    let mut costs = Vec::new();
+    for made in [&cell(5000, 550..650), &made] {
+        let figure = decisions(options, made, &small(), Search::Adaptive);
+        let what = format!("{} machines, 60 % full, 64 scored", made.machines);
+        rows.push(Row::time(what, Unit::ThousandsPerSecond, figure));
+        costs.push(figure.cpu);
+    }
+    let times = Row::value("  100,000 machines to 5,000, time", Unit::Times, costs[1] / costs[0]);
+    rows.push(times.reach(Reach::AtMost(2.0)));
     // A scan of so many is split over the cores: the processor time of one thread says nothing.
     let scan = decisions(options, &made, &small(), Search::Full);
     let wall = Figure { cpu: f64::NAN, ..scan };
@@ -133,24 +186,21 @@ fn marked() -> Made {
     cells::fill(empty, machines, |_| 550..650, request)
 }
 
-/// What a decision costs.
+/// What a decision costs when some tasks of the group have their machines already.
 fn decisions(options: &Options, made: &Made, group: &TaskGroup, search: Search) -> Figure {
-    let (cell, mut view) = cells::viewed(made);
-    let profile = Profile::kube(&kinds());
-    profile.prepare(&mut view);
-    let job = Job::batch("one", group.clone());
-    let outcome = cell.apply(omega_core::Command::SubmitJob(job.clone()));
-    let Ok(omega_core::Outcome::Job(id)) = outcome else {
-        unreachable!("a made-up job is submitted: {outcome:?}");
-    };
-    view.sync(&cell).expect("a cell in this process answers");
-    let group = view.compile(id, &Arc::new(job), 0);
+    let mut group = group.clone();
+    group.count = AT_WORK + 1;
+    let (mut view, profile, group) = prepared(made, group);
     let how = Placement { search, ..Placement::default() };
     let count = (options.work(20_000_000) / made.machines).clamp(200, 20_000);
     let mut rng = Pcg64::seed_from_u64(SEED);
     let mut placer = Placer::default();
-    let mut run = |view: &mut View, id: JobId| {
-        let tasks = [TaskId { job: id, index: 0 }];
+    let job = view.job_id(group);
+    let at_work: Vec<_> = (0..AT_WORK).map(|index| TaskId { job, index }).collect();
+    let placed = placer.place(&mut view, (&profile, how), (group, &at_work), &mut rng);
+    assert_eq!(placed, at_work.len(), "the cell has room for a service");
+    let mut run = |view: &mut View| {
+        let tasks = [TaskId { job, index: AT_WORK }];
         let ((), span) = timed(|| {
             for _ in 0..count {
                 let placed = placer.place(view, (&profile, how), (group, &tasks), &mut rng);
@@ -160,6 +210,44 @@ fn decisions(options: &Options, made: &Made, group: &TaskGroup, search: Search) 
         });
         span.each(count)
     };
-    let figures: Vec<_> = (0..options.runs()).map(|_| run(&mut view, id)).collect();
+    let figures: Vec<_> = (0..options.runs()).map(|_| run(&mut view)).collect();
+    Figure::median(&figures)
+}
+
+/// A view of a cell with a job of one group, and the profile.
+fn prepared(made: &Made, group: TaskGroup) -> (View, Profile, GroupRef) {
+    let (cell, mut view) = cells::viewed(made);
+    let profile = Profile::kube(&kinds());
+    profile.prepare(&mut view);
+    let job = Job::batch("one", group);
+    let outcome = cell.apply(Command::SubmitJob(job.clone()));
+    let Ok(Outcome::Job(id)) = outcome else {
+        unreachable!("a made-up job is submitted: {outcome:?}");
+    };
+    view.sync(&cell).expect("a cell in this process answers");
+    let group = view.compile(id, &Arc::new(job), 0);
+    (view, profile, group)
+}
+
+/// What a decision for many identical tasks costs, all machines scored.
+fn together_at_once(options: &Options, made: &Made) -> Figure {
+    let (mut view, profile, group) = prepared(made, TaskGroup { count: BATCH, ..small() });
+    let how = Placement { search: Search::Full, ..Placement::default() };
+    let job = view.job_id(group);
+    let tasks: Vec<_> = (0..BATCH).map(|index| TaskId { job, index }).collect();
+    let mut rng = Pcg64::seed_from_u64(SEED);
+    let mut placer = Placer::default();
+    let mut run = || {
+        let count = options.work(50);
+        let ((), span) = timed(|| {
+            for _ in 0..count {
+                let placed = placer.place(&mut view, (&profile, how), (group, &tasks), &mut rng);
+                assert_eq!(placed, tasks.len(), "the cell has room for them");
+                view.drop_claims(placed);
+            }
+        });
+        span.each(count)
+    };
+    let figures: Vec<_> = (0..options.runs()).map(|_| run()).collect();
     Figure::median(&figures)
 }

@@ -1,10 +1,18 @@
 //! Where each machine is at a level of the topology that a label names.
 
+use super::counts::PAGE;
 use crate::map::FastMap;
 use omega_core::Text;
 
 /// A domain of a level: the machine's row, or the number of the label's value.
 pub(crate) type Domain = u32;
+
+/// The domain of machines that have none.
+pub(super) const NOWHERE: Domain = Domain::MAX;
+
+/// A level among those of a [`RuleBook`](super::RuleBook).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct LevelId(pub(super) usize);
 
 /// A domain by a name that means the same to the master and to every view.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -16,19 +24,27 @@ pub(crate) enum DomainName {
 }
 
 /// One level of the topology and where each machine is in it.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub(super) struct Level {
+    /// The key of the label that names it.
+    pub(super) key: Text,
     ids: FastMap<Text, Domain>,
     names: Vec<Text>,
-    of_slot: Vec<Option<Domain>>,
+    /// By blocks of rows.
+    of_block: Vec<[Domain; PAGE]>,
 }
 
 impl Level {
+    pub(super) fn new(key: Text) -> Level {
+        Level { key, ids: FastMap::default(), names: Vec::new(), of_block: Vec::new() }
+    }
+
     pub(super) fn set_machine(&mut self, slot: usize, value: Option<&Text>) {
-        if self.of_slot.len() <= slot {
-            self.of_slot.resize(slot + 1, None);
+        let domain = value.map_or(NOWHERE, |value| self.domain(value));
+        if self.of_block.len() <= slot / PAGE {
+            self.of_block.resize(slot / PAGE + 1, [NOWHERE; PAGE]);
         }
-        self.of_slot[slot] = value.map(|value| self.domain(value));
+        self.of_block[slot / PAGE][slot % PAGE] = domain;
     }
 
     /// The domain of a value, made if it is new.
@@ -43,7 +59,18 @@ impl Level {
     }
 
     pub(super) fn of_slot(&self, slot: usize) -> Option<Domain> {
-        *self.of_slot.get(slot)?
+        let domain = self.of_block(slot / PAGE)[slot % PAGE];
+        (domain != NOWHERE).then_some(domain)
+    }
+
+    /// The domain of each row of a block, or [`NOWHERE`].
+    pub(super) fn of_block(&self, block: usize) -> &[Domain; PAGE] {
+        self.of_block.get(block).unwrap_or(&[NOWHERE; PAGE])
+    }
+
+    /// Whether the counts of all its domains are on one page.
+    pub(super) fn is_small(&self) -> bool {
+        self.names.len() <= PAGE
     }
 
     pub(super) fn name(&self, domain: Domain) -> Option<&Text> {

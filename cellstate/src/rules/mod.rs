@@ -11,8 +11,10 @@
 //! The master and every view keep one `RuleBook`. A view's counters come with the delta; what it
 //! adds on its own are the claims that it has not yet sent.
 //!
-//! In reading order: `key`, `level`, `tracker`, `group`, this file, `judge`.
+//! In reading order: `key`, `level`, `counts`, `tracker`, `group`, this file, `bound`, `judge`.
 
+mod bound;
+mod counts;
 mod group;
 mod judge;
 mod key;
@@ -27,8 +29,10 @@ pub(crate) use tracker::{Count, Step};
 
 use crate::map::FastMap;
 use crate::sets::{MachineSets, SetId};
-use level::Level;
-use omega_core::{JobId, Machine, Text, TopologyLevel};
+use counts::{PAGE, Page};
+use judge::is_port;
+use level::{Level, LevelId, NOWHERE};
+use omega_core::{JobId, Machine, TopologyLevel};
 use std::sync::Arc;
 use tracker::Tracker;
 
@@ -39,7 +43,8 @@ pub(crate) struct TrackerId(pub(crate) u64);
 /// The trackers in use with their counters.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct RuleBook {
-    levels: FastMap<Text, Level>,
+    /// A level stays, once some rule has named it.
+    levels: Vec<Level>,
     trackers: FastMap<TrackerId, Tracker>,
     by_key: FastMap<TrackerKey, TrackerId>,
     /// Trackers of one job's tasks by job, and all others: what a group may match.
@@ -68,10 +73,79 @@ impl Counter<'_> {
         self.tracker.count(domain)
     }
 
-    /// The count in the domain of the machine in a row.
-    pub(crate) fn count_at(&self, row: usize) -> Count {
-        self.domain(row).map_or(Count::default(), |domain| self.count(domain))
+    /// Of the rows of a block, those of machines that have a place at the level.
+    pub(crate) fn placed(&self, block: usize) -> u64 {
+        let Some(level) = self.level else { return u64::MAX };
+        word_of(level.of_block(block), |domain| domain != NOWHERE)
     }
+
+    /// Of the rows of a block, those whose count passes a test. Machines without a place pass if
+    /// `unplaced` do.
+    pub(super) fn sift(&self, block: usize, unplaced: bool, test: impl Fn(Count) -> bool) -> u64 {
+        let none = test(Count::default());
+        let counts = self.tracker.counts();
+        let passed = |page: Option<&Page>| {
+            let all = if none { u64::MAX } else { 0 };
+            let counted = page.into_iter().flat_map(Page::iter);
+            counted
+                .filter(|(_, count)| test(*count) != none)
+                .fold(all, |word, (bit, _)| word ^ 1 << bit)
+        };
+        let Some(level) = self.level else { return passed(counts.page(block as u32)) };
+        let domains = level.of_block(block);
+        let word = match level.is_small() {
+            true => {
+                let passed = passed(counts.page(0));
+                word_of(domains, |domain| passed >> (domain % PAGE as u32) & 1 == 1)
+            }
+            false => word_of(domains, |domain| test(counts.get(domain))),
+        };
+        let placed = word_of(domains, |domain| domain != NOWHERE);
+        if unplaced { word | !placed } else { word & placed }
+    }
+
+    /// A number for each row of a block, made of its count, and 0 for machines without a place.
+    #[inline]
+    pub(crate) fn column<T: Copy + Default>(
+        &self,
+        block: usize,
+        of: impl Fn(Count) -> T,
+    ) -> [T; PAGE] {
+        let counts = self.tracker.counts();
+        let column = |page: Option<&Page>| {
+            let mut column = [T::default(); PAGE];
+            let counted = page.into_iter().flat_map(Page::iter);
+            counted.for_each(|(bit, count)| column[bit] = of(count));
+            column
+        };
+        let Some(level) = self.level else { return column(counts.page(block as u32)) };
+        let domains = level.of_block(block);
+        if !level.is_small() {
+            return domains.map(|domain| of(counts.get(domain)));
+        }
+        let numbers = column(counts.page(0));
+        domains.map(|domain| {
+            let number = numbers[domain as usize % PAGE];
+            if domain == NOWHERE { T::default() } else { number }
+        })
+    }
+}
+
+/// A word with a bit for each domain that passes a test.
+#[inline]
+fn word_of(domains: &[Domain; PAGE], test: impl Fn(Domain) -> bool) -> u64 {
+    let bits = domains.iter().enumerate();
+    bits.fold(0, |word, (lane, domain)| word | u64::from(test(*domain)) << lane)
+}
+
+/// The positions of a word's set bits, ascending.
+fn bits(word: u64) -> impl Iterator<Item = usize> {
+    let mut left = word;
+    std::iter::from_fn(move || {
+        let bit = (left != 0).then(|| left.trailing_zeros() as usize)?;
+        left &= left - 1;
+        Some(bit)
+    })
 }
 
 impl RuleBook {
@@ -111,7 +185,7 @@ impl RuleBook {
         among: Option<SetId>,
         machines: &[Option<Arc<Machine>>],
     ) {
-        self.add_level(&key.level, machines);
+        let level = self.add_level(&key.level, machines);
         self.next = self.next.max(id.0 + 1);
         self.generation += 1;
         self.by_key.insert(key.clone(), id);
@@ -119,7 +193,7 @@ impl RuleBook {
             Some(job) => self.of_job.entry(job).or_default().push(id),
             None => self.of_any.push(id),
         }
-        self.trackers.insert(id, Tracker::new(key, among));
+        self.trackers.insert(id, Tracker::new(key, among, level));
     }
 
     /// Gives a tracker back. The answer is whether it has no users left: then remove it.
@@ -171,50 +245,44 @@ impl RuleBook {
 
     /// Notes that a machine came, changed its place or went.
     pub(crate) fn set_machine(&mut self, slot: usize, machine: Option<&Machine>) {
-        for (key, level) in &mut self.levels {
-            level.set_machine(slot, machine.and_then(|machine| machine.labels.get(key)));
+        for level in &mut self.levels {
+            let value = machine.and_then(|machine| machine.labels.get(&level.key));
+            level.set_machine(slot, value);
         }
         self.trackers.values_mut().for_each(Tracker::forget_domains);
     }
 
-    fn add_level(&mut self, level: &TopologyLevel, machines: &[Option<Arc<Machine>>]) {
-        let TopologyLevel::Label(key) = level else { return };
-        if self.levels.contains_key(key) {
-            return;
-        }
-        let mut table = Level::default();
-        for (slot, machine) in machines.iter().enumerate() {
-            table.set_machine(slot, machine.as_ref().and_then(|m| m.labels.get(key)));
-        }
-        self.levels.insert(key.clone(), table);
+    fn add_level(
+        &mut self,
+        level: &TopologyLevel,
+        machines: &[Option<Arc<Machine>>],
+    ) -> Option<LevelId> {
+        let TopologyLevel::Label(key) = level else { return None };
+        let known = self.levels.iter().position(|level| level.key == *key);
+        Some(LevelId(known.unwrap_or_else(|| {
+            let mut table = Level::new(key.clone());
+            for (slot, machine) in machines.iter().enumerate() {
+                table.set_machine(slot, machine.as_ref().and_then(|m| m.labels.get(key)));
+            }
+            self.levels.push(table);
+            self.levels.len() - 1
+        })))
     }
 
-    /// The domain that a machine's row has at a level.
-    fn domain(&self, level: &TopologyLevel, slot: usize) -> Option<Domain> {
-        match level {
-            TopologyLevel::Machine => Some(slot as Domain),
-            TopologyLevel::Label(key) => self.levels.get(key)?.of_slot(slot),
-        }
+    /// The level of a tracker; `None` if each machine is a domain.
+    fn level(&self, tracker: &Tracker) -> Option<&Level> {
+        tracker.level.map(|id| &self.levels[id.0])
     }
 
-    fn count_in(&self, tracker: &Tracker, slot: usize) -> Count {
-        let domain = self.domain(&tracker.key.level, slot);
-        domain.map_or(Count::default(), |domain| tracker.count(domain))
-    }
-
-    /// The count of a tracker in the domain of a machine.
-    pub(crate) fn count(&self, id: TrackerId, slot: usize) -> Count {
-        self.trackers.get(&id).map_or(Count::default(), |tracker| self.count_in(tracker, slot))
+    /// The domain that a tracker has a machine's row in, whether or not it counts there.
+    fn domain(&self, tracker: &Tracker, slot: usize) -> Option<Domain> {
+        self.level(tracker).map_or(Some(slot as Domain), |level| level.of_slot(slot))
     }
 
     /// A tracker, ready to be asked about many machines; `None` if nobody uses it.
     pub(crate) fn counter(&self, id: TrackerId) -> Option<Counter<'_>> {
         let tracker = self.trackers.get(&id)?;
-        let level = match &tracker.key.level {
-            TopologyLevel::Machine => None,
-            TopologyLevel::Label(key) => Some(self.levels.get(key)?),
-        };
-        Some(Counter { tracker, level })
+        Some(Counter { tracker, level: self.level(tracker) })
     }
 
     /// Whether a placed task's affinity or preference means what a tracker selects.
@@ -237,23 +305,19 @@ impl RuleBook {
     pub(crate) fn counts(&self, id: TrackerId) -> impl Iterator<Item = (DomainName, Count)> + '_ {
         let tracker = self.trackers.get(&id);
         tracker.into_iter().flat_map(move |tracker| {
-            let level = &tracker.key.level;
-            tracker.counts().map(move |(domain, count)| (self.name(level, domain), count))
+            tracker.counts().iter().map(move |(domain, count)| (self.name(tracker, domain), count))
         })
     }
 
     /// Every count of a tracker by domain, in no order, for the audit.
     pub(crate) fn raw_counts(&self, id: TrackerId) -> Vec<(Domain, Count)> {
-        self.trackers.get(&id).map_or(Vec::new(), |tracker| tracker.counts().collect())
+        self.trackers.get(&id).map_or(Vec::new(), |tracker| tracker.counts().iter().collect())
     }
 
-    fn name(&self, level: &TopologyLevel, domain: Domain) -> DomainName {
-        match level {
-            TopologyLevel::Machine => DomainName::Row(domain),
-            TopologyLevel::Label(key) => {
-                let name = self.levels.get(key).and_then(|level| level.name(domain));
-                DomainName::Value(name.cloned().unwrap_or_default())
-            }
+    fn name(&self, tracker: &Tracker, domain: Domain) -> DomainName {
+        match self.level(tracker) {
+            None => DomainName::Row(domain),
+            Some(level) => DomainName::Value(level.name(domain).cloned().unwrap_or_default()),
         }
     }
 
@@ -268,16 +332,15 @@ impl RuleBook {
         if tracker.among.is_some_and(|set| !sets.contains(set, slot)) {
             return None;
         }
-        self.domain(&tracker.key.level, slot)
+        self.domain(tracker, slot)
     }
 
     /// The domain of a row for each tracker at a level that a label names, ascending.
     pub(crate) fn label_domains(&self, slot: usize) -> Vec<(TrackerId, Domain)> {
-        let labelled = |tracker: &Tracker| tracker.key.level != TopologyLevel::Machine;
+        let labelled = |tracker: &Tracker| tracker.level.is_some();
         let trackers = self.trackers.iter().filter(|(_, tracker)| labelled(tracker));
-        let domain = |(id, tracker): (&TrackerId, &Tracker)| {
-            Some((*id, self.domain(&tracker.key.level, slot)?))
-        };
+        let domain =
+            |(id, tracker): (&TrackerId, &Tracker)| Some((*id, self.domain(tracker, slot)?));
         let mut domains: Vec<_> = trackers.filter_map(domain).collect();
         domains.sort_unstable();
         domains
@@ -286,17 +349,15 @@ impl RuleBook {
     /// The count of a tracker in a domain, with the domain's name, for a delta.
     pub(crate) fn named_count(&self, id: TrackerId, domain: Domain) -> Option<(DomainName, Count)> {
         let tracker = self.trackers.get(&id)?;
-        Some((self.name(&tracker.key.level, domain), tracker.count(domain)))
+        Some((self.name(tracker, domain), tracker.count(domain)))
     }
 
     /// Sets a count that came in a delta.
     pub(crate) fn set_count(&mut self, id: TrackerId, domain: &DomainName, count: Count) {
         let Some(tracker) = self.trackers.get_mut(&id) else { return };
-        let domain = match (domain, &tracker.key.level) {
-            (DomainName::Row(slot), TopologyLevel::Machine) => *slot,
-            (DomainName::Value(value), TopologyLevel::Label(key)) => {
-                self.levels.entry(key.clone()).or_default().domain(value)
-            }
+        let domain = match (domain, tracker.level) {
+            (DomainName::Row(slot), None) => *slot,
+            (DomainName::Value(value), Some(level)) => self.levels[level.0].domain(value),
             _ => return,
         };
         tracker.set(domain, count);

@@ -1,8 +1,8 @@
 //! One selection of tasks, counted by domain.
 
+use super::counts::Counts;
 use super::key::TrackerKey;
-use super::level::Domain;
-use crate::map::FastMap;
+use super::level::{Domain, LevelId};
 use crate::sets::SetId;
 use std::ops::AddAssign;
 use std::sync::OnceLock;
@@ -81,20 +81,23 @@ pub(super) struct Tracker {
     pub(super) key: TrackerKey,
     /// The set of the key's machines.
     pub(super) among: Option<SetId>,
+    /// Its level, unless each machine is a domain.
+    pub(super) level: Option<LevelId>,
     pub(super) users: u32,
-    counts: FastMap<Domain, Count>,
+    counts: Counts,
     total: Total,
     /// Found when first asked for, and again after a machine came, changed or went.
     emptiest: OnceLock<Emptiest>,
 }
 
 impl Tracker {
-    pub(super) fn new(key: TrackerKey, among: Option<SetId>) -> Tracker {
+    pub(super) fn new(key: TrackerKey, among: Option<SetId>, level: Option<LevelId>) -> Tracker {
         Tracker {
             key,
             among,
+            level,
             users: 1,
-            counts: FastMap::default(),
+            counts: Counts::default(),
             total: Total::default(),
             emptiest: OnceLock::new(),
         }
@@ -105,34 +108,24 @@ impl Tracker {
     }
 
     pub(super) fn count(&self, domain: Domain) -> Count {
-        self.counts.get(&domain).copied().unwrap_or_default()
+        self.counts.get(domain)
     }
 
-    /// Every count that is not zero, in no order.
-    pub(super) fn counts(&self) -> impl Iterator<Item = (Domain, Count)> + '_ {
-        self.counts.iter().map(|(domain, count)| (*domain, *count))
+    pub(super) fn counts(&self) -> &Counts {
+        &self.counts
     }
 
     pub(super) fn set(&mut self, domain: Domain, count: Count) {
-        let old = match count == Count::default() {
-            true => self.counts.remove(&domain),
-            false => self.counts.insert(domain, count),
-        };
-        let old = old.unwrap_or_default();
+        let old = self.counts.get(domain);
+        self.counts.set(domain, count);
         self.total.replace(old, count);
         self.note(old.matched, count.matched);
     }
 
     pub(super) fn add(&mut self, domain: Domain, step: Step) {
-        let count = self.counts.entry(domain).or_default();
-        let old = *count;
-        *count += step;
-        let new = *count;
-        if new == Count::default() {
-            self.counts.remove(&domain);
-        }
-        self.total.replace(old, new);
-        self.note(old.matched, new.matched);
+        let mut count = self.counts.get(domain);
+        count += step;
+        self.set(domain, count);
     }
 
     /// Keeps the fewest right when one domain's matched tasks change.

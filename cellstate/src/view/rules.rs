@@ -1,6 +1,6 @@
 //! What a view tells about tasks that run elsewhere: the rules' counters, for filters and scores.
 
-use super::{Block, View};
+use super::{BLOCK, Block, View};
 use crate::facts::Need;
 use crate::rules::{Counter, GroupRules, RuleFamily, SpreadWish};
 use omega_core::Reason;
@@ -57,12 +57,6 @@ impl View {
         draws.others.extend(drawing.filter_map(|id| book.counter(*id)));
         draws
     }
-
-    /// What draws a task to the machine in a row.
-    #[must_use]
-    pub fn draw(&self, need: &Need, row: usize) -> Draw {
-        self.draws(need).at(row)
-    }
 }
 
 /// Where the tasks of a wished spread run. See [`View::wish`].
@@ -77,11 +71,17 @@ impl WishCounts<'_> {
         self.0.domain(row)
     }
 
-    /// How many of the tasks run in a domain, on machines that the spread lets count. Where each
-    /// machine is a domain, all do.
+    /// Of the machines of a block in `among`, those that have a place at the spread's level.
     #[must_use]
-    pub fn count(&self, domain: u32) -> u32 {
-        self.0.count(domain).matched
+    pub fn placed(&self, block: Block<'_>, among: u64) -> u64 {
+        self.0.placed(block.index()) & among
+    }
+
+    /// For each machine of a block, how many of the tasks run in its domain, on machines that the
+    /// spread lets count (where each machine is a domain, all do); 0 if it has no place.
+    #[must_use]
+    pub fn of_block(&self, block: Block<'_>) -> [u32; BLOCK] {
+        self.0.column(block.index(), |count| count.matched)
     }
 }
 
@@ -107,19 +107,24 @@ impl Draws<'_> {
         self.preferred
     }
 
-    /// What draws it to the machine in a row.
+    /// What draws it to each of the machines of a block.
     #[must_use]
-    pub fn at(&self, row: usize) -> Draw {
-        let mut draw = Draw::default();
+    pub fn of_block(&self, block: Block<'_>) -> [Draw; BLOCK] {
+        let mut draws = [Draw::default(); BLOCK];
         for (counter, weight) in &self.own {
-            draw.own += i64::from(*weight) * i64::from(counter.count_at(row).matched);
+            let matched = counter.column(block.index(), |count| count.matched);
+            for (draw, matched) in draws.iter_mut().zip(matched) {
+                draw.own += i64::from(*weight) * i64::from(matched);
+            }
         }
         for counter in &self.others {
-            let count = counter.count_at(row);
-            draw.others += count.pull;
-            draw.seekers += u64::from(count.seekers);
+            let counts = counter.column(block.index(), |count| (count.pull, count.seekers));
+            for (draw, (pull, seekers)) in draws.iter_mut().zip(counts) {
+                draw.others += pull;
+                draw.seekers += u64::from(seekers);
+            }
         }
-        draw
+        draws
     }
 }
 
@@ -129,27 +134,22 @@ impl Block<'_> {
     pub fn rules_allow(&self, need: &Need, among: u64) -> u64 {
         let Some(rules) = &need.rules else { return among };
         let facts = &self.view().facts;
-        super::block::filter_bits(among, |lane| {
-            facts.rules.judge(rules, self.first_row() + lane, &facts.sets).is_ok()
-        })
+        facts.rules.sift(rules, (self.index(), among), &facts.sets)
     }
 
     /// The same, for one family of rules.
     #[must_use]
     pub fn family_allows(&self, need: &Need, family: RuleFamily, among: u64) -> u64 {
-        if need.rules.is_none() {
-            return among;
-        }
-        super::block::filter_bits(among, |lane| {
-            self.view().judge_rules(need, family, self.first_row() + lane).is_ok()
-        })
+        let Some(rules) = &need.rules else { return among };
+        let facts = &self.view().facts;
+        facts.rules.sift_family((rules, family), (self.index(), among), &facts.sets)
     }
 
     /// Of the machines in `among`, those where the tasks' required affinities to tasks are met.
     #[must_use]
     pub fn affinity_met(&self, need: &Need, among: u64) -> u64 {
         let Some(rules) = &need.rules else { return among };
-        let book = &self.view().facts.rules;
-        super::block::filter_bits(among, |lane| book.affinity_met(rules, self.first_row() + lane))
+        let facts = &self.view().facts;
+        facts.rules.affinity_met(rules, (self.index(), among), &facts.sets)
     }
 }

@@ -95,8 +95,9 @@ struct Pull<'a> {
 
 impl Ranking for Pull<'_> {
     fn raw(&self, block: Block<'_>, among: u64, raw: &mut [i64; BLOCK]) {
+        let draws = self.draws.of_block(block);
         for lane in lanes(among) {
-            let draw = self.draws.at(block.first_row() + lane);
+            let draw = draws[lane];
             raw[lane] = draw.own + draw.others + self.required_weight * draw.seekers as i64;
         }
     }

@@ -25,5 +25,40 @@ pub(super) fn less_is_better(raw: &[i64], scores: &mut [i32]) {
 
 /// The part that a value is of the most.
 fn points_of(raw: i64, most: i64) -> i32 {
-    if most == 0 { 0 } else { (100 * raw / most) as i32 * POINT }
+    if most == 0 { 0 } else { hundredths(raw, most) as i32 * POINT }
+}
+
+/// Up to this a value times 100 is a whole number of a double, and so is a quotient of two such
+/// rounded down: it is never closer to the next whole number than doubles can tell.
+const EXACT: u64 = 1 << 46;
+
+/// How many hundredths of `most` a value is, without what is left over. Processors divide doubles
+/// several times faster than integers.
+#[inline]
+pub(super) fn hundredths(value: i64, most: i64) -> i64 {
+    match value.unsigned_abs() < EXACT && most.unsigned_abs() < EXACT {
+        true => ((100 * value) as f64 / most as f64) as i64,
+        false => (100 * i128::from(value) / i128::from(most)) as i64,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn hundredths_are_those_of_integers(
+            value in prop_oneof![-300i64..300, -(1i64 << 47)..1 << 47, any::<i64>()],
+            most in prop_oneof![1i64..300, 1i64..1 << 47, 1i64..i64::MAX],
+        ) {
+            // Where a value is beside a whole number of hundredths it is closest to going wrong.
+            let beside = (i128::from(value) * i128::from(most) / 100) as i64;
+            for value in [value, beside, beside.saturating_add(1), beside.saturating_sub(1)] {
+                let exact = (100 * i128::from(value) / i128::from(most)) as i64;
+                prop_assert_eq!(hundredths(value, most), exact, "{} of {}", value, most);
+            }
+        }
+    }
 }

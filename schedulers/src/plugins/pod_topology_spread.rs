@@ -4,7 +4,7 @@
 //! the more tasks of it run in a machine's domain the worse, and a task in one of many domains
 //! weighs more than one in one of few, by the logarithm of their number.
 
-use super::normalize::POINT;
+use super::normalize::{POINT, hundredths};
 use super::rules::lacks_place;
 use crate::plugin::{Filter, Judged, Reads, Tasks, lanes};
 use crate::relative::{Feasible, Ranking, RelativeScore, Stance};
@@ -76,11 +76,7 @@ impl RelativeScore for PodTopologySpread {
 /// Of feasible machines, those that have a place at the level of each wish: the others do not take
 /// part.
 fn placed(wishes: &[(SpreadWish, WishCounts<'_>)], block: Block<'_>, among: u64) -> u64 {
-    let has_place = |lane: usize| {
-        let row = block.first_row() + lane;
-        wishes.iter().all(|(_, counts)| counts.domain(row).is_some())
-    };
-    lanes(among).filter(|lane| has_place(*lane)).fold(0, |word, lane| word | 1 << lane)
+    wishes.iter().fold(among, |word, (_, counts)| counts.placed(block, word))
 }
 
 /// What one task in a domain counts: more where there are more domains. The logarithm is that of a
@@ -140,32 +136,61 @@ impl Spreads<'_> {
 
 impl Ranking for Spreads<'_> {
     fn raw(&self, block: Block<'_>, among: u64, raw: &mut [i64; BLOCK]) {
-        for lane in lanes(among) {
-            let row = block.first_row() + lane;
-            let mut sum = 0.0;
-            let mut takes_part = true;
-            for spread in &self.spreads {
-                let Some(domain) = spread.counts.domain(row) else {
-                    takes_part = false;
-                    break;
-                };
-                sum += f64::from(spread.counts.count(domain)) * spread.weight + spread.skew_free;
+        let mut sums = [0.0; BLOCK];
+        for spread in &self.spreads {
+            let counts = spread.counts.of_block(block);
+            for (sum, count) in sums.iter_mut().zip(&counts) {
+                *sum += f64::from(*count) * spread.weight + spread.skew_free;
             }
-            raw[lane] = if takes_part { libm::round(sum) as i64 } else { 0 };
         }
+        raw.iter_mut().zip(&sums).for_each(|(raw, sum)| *raw = rounded(*sum));
+        let placed = self.spreads.iter().fold(among, |word, s| s.counts.placed(block, word));
+        lanes(among & !placed).for_each(|lane| raw[lane] = 0);
     }
 
     fn normalize(&self, raw: &[i64], scores: &mut [i32]) {
+        let all_take_part = self.feasible.blocks().zip(&self.placed).all(|((_, a), b)| a == *b);
+        if all_take_part {
+            let (least, most) = (raw.iter().min(), raw.iter().max());
+            let (least, most) = (least.copied().unwrap_or(0), most.copied().unwrap_or(0));
+            let with = |(score, raw): (&mut i32, &i64)| *score = score_of(*raw, least, most);
+            scores.iter_mut().zip(raw).for_each(with);
+            return;
+        }
         let taking_part = || raw.iter().zip(self.takes_part()).filter(|(_, part)| *part);
         let least = taking_part().map(|(raw, _)| *raw).min().unwrap_or(0);
         let most = taking_part().map(|(raw, _)| *raw).max().unwrap_or(0);
         for ((score, raw), takes_part) in scores.iter_mut().zip(raw).zip(self.takes_part()) {
-            let points = match (takes_part, most) {
-                (false, _) => 0,
-                (true, 0) => 100,
-                (true, most) => 100 * (most + least - raw) / most,
-            };
-            *score = points as i32 * POINT;
+            *score = if takes_part { score_of(*raw, least, most) } else { 0 };
+        }
+    }
+}
+
+/// The score of a raw value, beside the least and the most.
+fn score_of(raw: i64, least: i64, most: i64) -> i32 {
+    let points = if most == 0 { 100 } else { hundredths(most + least - raw, most) };
+    points as i32 * POINT
+}
+
+/// To the nearest whole number, and from halfway away from zero: without a call for each machine.
+fn rounded(value: f64) -> i64 {
+    let whole = value as i64;
+    let rest = value - whole as f64;
+    whole + i64::from(rest >= 0.5) - i64::from(rest <= -0.5)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::rounded;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn rounding_is_that_of_the_library(value in -1e9f64..1e9, half in -1000i32..1000) {
+            let half = f64::from(half) / 2.0;
+            for value in [value, half, half.next_up(), half.next_down()] {
+                prop_assert_eq!(rounded(value), libm::round(value) as i64, "{}", value);
+            }
         }
     }
 }

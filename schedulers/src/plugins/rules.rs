@@ -1,9 +1,8 @@
 //! Rules about other tasks: anti-affinity, affinity, spread, shares, ports.
 
 use crate::plugin::{Filter, Judged, Reads, SCORE_MAX, Score, Tasks, lanes};
-use omega_cellstate::{BLOCK, Block, RuleFamily, WishCounts};
+use omega_cellstate::{BLOCK, Block, RuleFamily};
 use omega_core::Reason;
-use smallvec::SmallVec;
 
 /// Filter: no rule about other tasks, of this task or of one that runs, forbids the machine.
 #[derive(Clone, Copy, Debug, Default)]
@@ -101,12 +100,13 @@ impl Score for SpreadWishes {
 
     fn score(&self, tasks: &Tasks<'_>, block: Block<'_>, among: u64, scores: &mut [i32; BLOCK]) {
         let wishes = tasks.need.wishes().iter().filter_map(|wish| tasks.view.wish(wish));
-        let wishes: SmallVec<[_; 4]> = wishes.collect();
+        let mut counts = [0u32; BLOCK];
+        for wish in wishes {
+            let here = wish.of_block(block);
+            counts.iter_mut().zip(here).for_each(|(count, here)| *count += here);
+        }
         for lane in lanes(among) {
-            let row = block.first_row() + lane;
-            let count = |wish: &WishCounts<'_>| wish.domain(row).map_or(0, |at| wish.count(at));
-            let count: u32 = wishes.iter().map(count).sum();
-            scores[lane] = SCORE_MAX / (1 + count.min(SCORE_MAX as u32 - 1) as i32);
+            scores[lane] = SCORE_MAX / (1 + counts[lane].min(SCORE_MAX as u32 - 1) as i32);
         }
     }
 }

@@ -32,7 +32,7 @@ impl Scheduler {
             }
         }
         let mut events = if self.shared { self.waiting.take_raised() } else { Events::NONE };
-        if self.queue.anyone_listens() {
+        if self.queue.anyone_listens() || !self.failures.is_empty() {
             events |= events_of(self.view.delta(), before, self.view.tally());
         }
         if !events.is_empty() {
@@ -71,6 +71,7 @@ impl Scheduler {
 
     /// Wakes the jobs that events may help; `rows` are the machines that they are about.
     pub(super) fn hear(&mut self, events: Events, rows: &[u32], now: Nanos) {
+        self.failures.hear(events, rows);
         let news = News { events, rows };
         for (id, by) in self.queue.hear(events) {
             match self.may_help(id, by, &news) {

@@ -220,6 +220,9 @@ impl Scheduler {
         refused: &[(Bound, No)],
         observer: &mut impl Observer,
     ) {
+        if !refused.is_empty() {
+            self.failures.forget();
+        }
         for (claim, (_, by)) in refused.iter().rev() {
             self.waiting.remove(claim.task);
             self.view.drop_claim(claim.task);

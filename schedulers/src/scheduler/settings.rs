@@ -17,6 +17,9 @@ pub struct Settings {
     pub share: Share,
     /// How it places.
     pub placement: Placement,
+    /// Whether tasks spare others of their class the search when they found no machine, until
+    /// something happens that may help them.
+    pub failures: bool,
     /// How many claims it puts into one transaction.
     pub claims_max: usize,
     /// What happens to the rest of a transaction of which a part conflicts.
@@ -41,7 +44,8 @@ impl Settings {
             takes: name.clone(),
             name,
             share: Share::ALL,
-            placement: Placement::default(),
+            placement: Placement { reuse: true, ..Placement::default() },
+            failures: true,
             claims_max: CLAIMS_DEFAULT,
             granularity: Granularity::Incremental,
             check: ConflictCheck::ResourceFit,

@@ -1,0 +1,130 @@
+//! Counts by domain, in pages of 64.
+//!
+//! At the level of machines a domain is a row, so a page goes with a block of machines: a filter
+//! finds the page once and then looks only at the machines where something is counted. At other
+//! levels there are few domains, as a rule, and they are all on the first page, which needs no
+//! finding. A page holds only what is not zero, so a rule about few tasks stays small in a large
+//! cell.
+
+use super::bits;
+use super::level::Domain;
+use super::tracker::Count;
+use crate::map::FastMap;
+use smallvec::SmallVec;
+
+/// Domains in a page: as many as a block has machines.
+pub(super) const PAGE: usize = 64;
+
+/// The same as a number of domains.
+const PAGE_DOMAINS: Domain = PAGE as Domain;
+
+#[derive(Clone, Debug, Default)]
+pub(super) struct Counts {
+    first: Page,
+    /// By number, from 1; none of them is empty.
+    others: FastMap<u32, Page>,
+}
+
+/// The counts of 64 domains.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Page {
+    /// A bit for each domain whose count is not zero.
+    there: u64,
+    /// These counts, in the order of their domains.
+    counts: SmallVec<[Count; 1]>,
+}
+
+impl Page {
+    /// How many counts are before that of a domain.
+    fn rank(&self, bit: u32) -> usize {
+        (self.there & ((1 << bit) - 1)).count_ones() as usize
+    }
+
+    /// Each count that is not zero, with its domain on the page.
+    pub(super) fn iter(&self) -> impl Iterator<Item = (usize, Count)> + '_ {
+        bits(self.there).zip(self.counts.iter().copied())
+    }
+
+    pub(super) fn get(&self, bit: u32) -> Count {
+        match self.there >> bit & 1 {
+            0 => Count::default(),
+            _ => self.counts[self.rank(bit)],
+        }
+    }
+
+    fn set(&mut self, bit: u32, count: Count) {
+        let rank = self.rank(bit);
+        match (self.there >> bit & 1 == 1, count == Count::default()) {
+            (true, false) => self.counts[rank] = count,
+            (false, false) => self.counts.insert(rank, count),
+            (true, true) => drop(self.counts.remove(rank)),
+            (false, true) => return,
+        }
+        let mask = 1 << bit;
+        self.there = if count == Count::default() { self.there & !mask } else { self.there | mask };
+    }
+}
+
+impl Counts {
+    /// The page of the domains from `64 * number` on; `None` if all their counts are zero.
+    pub(super) fn page(&self, number: u32) -> Option<&Page> {
+        if number == 0 { Some(&self.first) } else { self.others.get(&number) }
+    }
+
+    pub(super) fn get(&self, domain: Domain) -> Count {
+        let page = self.page(domain / PAGE_DOMAINS);
+        page.map_or(Count::default(), |page| page.get(domain % PAGE_DOMAINS))
+    }
+
+    pub(super) fn set(&mut self, domain: Domain, count: Count) {
+        let (number, bit) = (domain / PAGE_DOMAINS, domain % PAGE_DOMAINS);
+        if number == 0 {
+            self.first.set(bit, count);
+            return;
+        }
+        let page = self.others.entry(number).or_default();
+        page.set(bit, count);
+        if page.there == 0 {
+            self.others.remove(&number);
+        }
+    }
+
+    /// Every count that is not zero, in no order.
+    pub(super) fn iter(&self) -> impl Iterator<Item = (Domain, Count)> + '_ {
+        let others = self.others.iter().map(|(number, page)| (*number, page));
+        std::iter::once((0, &self.first)).chain(others).flat_map(|(number, page)| {
+            page.iter().map(move |(bit, count)| (number * PAGE_DOMAINS + bit as u32, count))
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use std::collections::BTreeMap;
+
+    proptest! {
+        /// Counts are what a map of them is.
+        #[test]
+        fn pages_are_a_map(steps in prop::collection::vec((0u32..200, 0u32..3), 0..400)) {
+            let mut counts = Counts::default();
+            let mut map = BTreeMap::new();
+            for (domain, matched) in steps {
+                let count = Count { matched, ..Count::default() };
+                counts.set(domain, count);
+                map.insert(domain, count);
+                if matched == 0 {
+                    map.remove(&domain);
+                }
+            }
+            for domain in 0..256 {
+                let expected = map.get(&domain).copied().unwrap_or_default();
+                prop_assert_eq!(counts.get(domain), expected);
+            }
+            let all: BTreeMap<_, _> = counts.iter().collect();
+            prop_assert_eq!(all, map);
+            prop_assert!(counts.others.values().all(|page| page.there != 0));
+        }
+    }
+}

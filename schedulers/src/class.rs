@@ -1,0 +1,54 @@
+//! Classes of tasks: those of equal groups are judged and scored alike, whichever job they are of.
+//!
+//! (Borg's equivalence classes, EuroSys 2015.)
+
+use foldhash::fast::FixedState;
+use omega_core::{JobId, TaskGroup};
+use std::hash::{BuildHasher, Hash, Hasher};
+
+/// What the tasks of a class have in common: a group's description, and the job where a plugin
+/// looks at it.
+#[derive(Debug)]
+pub(crate) struct Class {
+    group: TaskGroup,
+    job: Option<JobId>,
+    hash: u64,
+}
+
+/// A class by what describes it, for finding it without a copy.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct ClassRef<'a> {
+    group: &'a TaskGroup,
+    job: Option<JobId>,
+    hash: u64,
+}
+
+impl ClassRef<'_> {
+    pub(crate) fn new(group: &TaskGroup, job: Option<JobId>) -> ClassRef<'_> {
+        let mut hasher = FixedState::default().build_hasher();
+        (&group.request, &group.cards, &group.labels, &group.images, &group.rules)
+            .hash(&mut hasher);
+        job.hash(&mut hasher);
+        ClassRef { group, job, hash: hasher.finish() }
+    }
+
+    pub(crate) fn to_class(self) -> Class {
+        Class { group: self.group.clone(), job: self.job, hash: self.hash }
+    }
+}
+
+impl Class {
+    pub(crate) fn is(&self, other: ClassRef<'_>) -> bool {
+        self.hash == other.hash && self.job == other.job && is_alike(&self.group, other.group)
+    }
+}
+
+/// Whether two groups differ at most in what no plugin looks at.
+fn is_alike(one: &TaskGroup, other: &TaskGroup) -> bool {
+    fn described(group: &TaskGroup) -> impl PartialEq + use<'_> {
+        let TaskGroup { name: _, count: _, restarts: _, request, cards, labels, images, rules } =
+            group;
+        (request, cards, labels, images, rules)
+    }
+    described(one) == described(other)
+}

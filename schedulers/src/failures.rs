@@ -1,0 +1,125 @@
+//! Tasks that found no machine spare others of their class the search.
+//!
+//! A search that finds nothing has looked at every machine. Until something happens that may change
+//! the mind of a filter that refused, no other task of the class finds one either. What happened
+//! since is noted here, and looked at when the next task of the class comes: a machine that changed
+//! is asked about alone.
+//!
+//! That holds for filters that look at one machine and nothing else, and refuse the more the less
+//! is free: the claims of the scheduler itself only take room. Where claims come to nothing, what
+//! was found with them on the view is forgotten.
+
+use crate::class::{Class, ClassRef};
+use crate::events::Events;
+use crate::plugin::{Reads, Tasks};
+use crate::profile::Profile;
+use crate::refusals::{News, ROWS_MAX, Refusers};
+use crate::search::tasks;
+use omega_cellstate::{GroupRef, View};
+
+/// Classes that are remembered; of more, the one noted first is forgotten.
+const CLASSES_MAX: usize = 64;
+
+/// A class that found no machine.
+#[derive(Debug)]
+struct Failed {
+    class: Class,
+    by: Refusers,
+    /// Whether `by` comes from a look at all machines.
+    exact: bool,
+    /// What happened since.
+    events: Events,
+    /// The machines that changed; more than are asked about, if it was too much.
+    rows: Vec<u32>,
+}
+
+/// For one profile, and one view.
+#[derive(Debug, Default)]
+pub(crate) struct Failures {
+    known: Vec<Failed>,
+}
+
+impl Failures {
+    pub(crate) fn is_empty(&self) -> bool {
+        self.known.is_empty()
+    }
+
+    /// Notes that no machine takes a task of a group.
+    pub(crate) fn note(&mut self, view: &View, profile: &Profile, group: GroupRef) {
+        let tasks = tasks(view, group);
+        let by = Refusers::suspects(profile, &tasks);
+        if !is_local(profile, &tasks) || by.events().meets(Events::ROOM_TAKEN) {
+            return;
+        }
+        let class = ClassRef::new(tasks.group, None);
+        if self.known.iter().any(|failed| failed.class.is(class)) {
+            return;
+        }
+        if self.known.len() >= CLASSES_MAX {
+            self.known.remove(0);
+        }
+        let (events, rows) = (Events::NONE, Vec::new());
+        self.known.push(Failed { class: class.to_class(), by, exact: false, events, rows });
+    }
+
+    /// Whether it is known that no machine takes a task of a group.
+    pub(crate) fn has(&mut self, view: &View, profile: &Profile, group: GroupRef) -> bool {
+        let Some(index) = self.position(view, group) else { return false };
+        let (failed, tasks) = (&mut self.known[index], tasks(view, group));
+        let news = News { events: failed.events, rows: &failed.rows };
+        let stands = is_local(profile, &tasks)
+            && (news.events.is_empty() || !failed.by.may_be_helped(profile, &tasks, &news));
+        if stands {
+            failed.events = Events::NONE;
+            failed.rows.clear();
+        } else {
+            self.known.remove(index);
+        }
+        stands
+    }
+
+    /// Who refuses the tasks of a group, if its class is known: found once for all of them.
+    pub(crate) fn refusers(
+        &mut self,
+        view: &View,
+        profile: &Profile,
+        group: GroupRef,
+    ) -> Option<Refusers> {
+        let index = self.position(view, group)?;
+        let failed = &mut self.known[index];
+        if !failed.exact {
+            failed.by = Refusers::of(view, profile, group);
+            failed.exact = true;
+        }
+        Some(failed.by)
+    }
+
+    fn position(&self, view: &View, group: GroupRef) -> Option<usize> {
+        if self.known.is_empty() {
+            return None;
+        }
+        let class = ClassRef::new(tasks(view, group).group, None);
+        self.known.iter().position(|failed| failed.class.is(class))
+    }
+
+    /// Notes what happened; `rows` are the machines that it is about.
+    pub(crate) fn hear(&mut self, events: Events, rows: &[u32]) {
+        for failed in self.known.iter_mut().filter(|failed| failed.by.events().meets(events)) {
+            failed.events |= events;
+            let room = (ROWS_MAX + 1).saturating_sub(failed.rows.len());
+            failed.rows.extend(rows.iter().take(room));
+        }
+    }
+
+    /// Forgets everything: room has come back to the view.
+    pub(crate) fn forget(&mut self) {
+        self.known.clear();
+    }
+}
+
+/// Whether no filter looks at more than one machine and the description of the tasks.
+fn is_local(profile: &Profile, tasks: &Tasks<'_>) -> bool {
+    let more = [Reads::OTHER_MACHINES, Reads::OTHER_DESCRIPTIONS, Reads::JOB];
+    let mut active = profile.filters().filter(|filter| filter.applies(tasks));
+    !active.any(|filter| more.iter().any(|reads| filter.reads().includes(*reads)))
+}
