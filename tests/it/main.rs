@@ -1,7 +1,7 @@
 //! The one integration binary: tests that concern more than one crate.
 //!
 //! - `histories.rs`: a cell and its naive twin agree on random histories.
-//! - `views.rs`, `claims.rs`, `wishes.rs`, `lifted.rs`: views keep up, judge as the cell does, keep
+//! - `views.rs`, `claims.rs`, `held_claims.rs`, `wishes.rs`, `lifted.rs`: views keep up, judge as the cell does, keep
 //!   their claims, count what tasks wish of each other, and what would be without some of them.
 //! - `scripts.rs`: behaviour over several steps, as text in `tests/scripts/`.
 //! - `traps.rs`: what wants more than a script.
@@ -30,6 +30,7 @@ mod evicting;
 mod evicting_random;
 mod examples;
 mod failures;
+mod held_claims;
 mod histories;
 mod journal;
 mod json_schema;

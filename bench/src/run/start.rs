@@ -2,7 +2,7 @@
 
 use super::RunError;
 use super::feeder::Feeder;
-use omega_core::{Command, MachineId, TaskId};
+use omega_core::{Command, MachineId, TaskId, Version};
 
 impl Feeder {
     /// Submits what is there at the start, and has the cell adopt what runs already. No rule is
@@ -25,7 +25,7 @@ impl Feeder {
             }
         }
         self.placed_at_start += adopted.len();
-        self.schedule_ends(adopted);
+        self.schedule_ends((Version(0), adopted));
         if refused > 0 {
             let tasks = if refused == 1 { "task that ran" } else { "tasks that ran" };
             self.notes.push(format!(

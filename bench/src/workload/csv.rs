@@ -74,6 +74,7 @@ pub fn load(machines: &Path, jobs: &Path) -> Result<Workload, LoadError> {
         kinds,
         policy: Policy::default(),
         machines,
+        budgets: Vec::new(),
         machine_events: Vec::new(),
         arrivals,
         notes: Vec::new(),

@@ -17,6 +17,7 @@ pub mod table;
 mod testing;
 
 use omega_core::{Job, Kinds, Machine, Policy};
+use omega_schedulers::disruption::DisruptionBudget;
 use std::path::{Path, PathBuf};
 
 /// A cell and what comes to it.
@@ -34,6 +35,8 @@ pub struct Workload {
     pub machine_events: Vec<MachineEvent>,
     /// The jobs, ascending by time of arrival; those of time 0 are there at the start.
     pub arrivals: Vec<Arrival>,
+    /// How many of some tasks are to stay up, where a scheduler evicts.
+    pub budgets: Vec<DisruptionBudget>,
     /// What was not carried over, in sentences that a user understands.
     pub notes: Vec<String>,
 }

@@ -58,6 +58,7 @@ pub fn load(dir: &Path, cell: &str) -> Result<Workload, LoadError> {
         kinds: Kinds::standard(),
         policy: Policy::default(),
         machines: (0..cell.machines).map(machine).collect(),
+        budgets: Vec::new(),
         machine_events: Vec::new(),
         arrivals,
         notes: Vec::new(),

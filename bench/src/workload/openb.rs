@@ -58,6 +58,7 @@ pub fn load(dir: &Path, list: &str) -> Result<Workload, LoadError> {
         kinds: Kinds::standard(),
         policy: Policy::default(),
         machines,
+        budgets: Vec::new(),
         machine_events: Vec::new(),
         arrivals,
         notes,

@@ -1,10 +1,10 @@
-//! From the bytes of a cluster file to its nodes, pods and namespaces.
+//! From the bytes of a cluster file to its nodes, pods, namespaces and disruption budgets.
 //!
 //! A file holds one document or several, in a row or in an array; each is a `List` of items or one
 //! object. An item is parsed once its kind is known, from its place in the text, so that an error
 //! can name the line and the path, and no second copy of a large file is ever made.
 
-use super::api::{Namespace, Node, Pod};
+use super::api::{DisruptionBudget, Namespace, Node, Pod};
 use crate::workload::LoadError;
 use crate::workload::table::describe;
 use flate2::read::MultiGzDecoder;
@@ -20,6 +20,7 @@ pub(crate) struct Input {
     pub(super) nodes: Vec<(Place, Node)>,
     pub(super) pods: Vec<(Place, Pod)>,
     pub(super) namespaces: Vec<Namespace>,
+    pub(super) budgets: Vec<(Place, DisruptionBudget)>,
     /// How many objects there are of kinds that we do not know.
     pub(super) others: BTreeMap<String, u64>,
 }
@@ -31,7 +32,7 @@ impl Input {
         let nodes = nodes.into_iter().enumerate().map(|(i, node)| (place("nodes", i), node));
         let pods = pods.into_iter().enumerate().map(|(i, pod)| (place("pods", i), pod));
         let (nodes, pods) = (nodes.collect(), pods.collect());
-        Input { nodes, pods, namespaces, others: BTreeMap::new() }
+        Input { nodes, pods, namespaces, ..Input::default() }
     }
 }
 
@@ -132,6 +133,10 @@ struct Head {
     kind: Option<String>,
 }
 
+/// The kinds of documents that hold items.
+const LISTS: [&str; 5] =
+    ["List", "NodeList", "PodList", "NamespaceList", "PodDisruptionBudgetList"];
+
 /// Adds the objects of one document to the input.
 fn read_document<'a>(
     source: &mut Source<'a>,
@@ -146,13 +151,13 @@ fn read_document<'a>(
     };
     match (head.kind.as_deref(), head.items) {
         (None, _) => wrong("is missing", source.place(document, path)),
-        (Some(kind @ ("Node" | "Pod" | "Namespace")), _) => {
+        (Some(kind @ ("Node" | "Pod" | "Namespace" | "PodDisruptionBudget")), _) => {
             read_object(source, input, document, kind, path)
         }
-        (Some("List" | "NodeList" | "PodList" | "NamespaceList"), None) => {
+        (Some(kind), None) if LISTS.contains(&kind) => {
             Err(source.place(document, path).fault("items", "is missing"))
         }
-        (Some(kind @ ("List" | "NodeList" | "PodList" | "NamespaceList")), Some(items)) => {
+        (Some(kind), Some(items)) if LISTS.contains(&kind) => {
             let implied = kind.strip_suffix("List").filter(|kind| !kind.is_empty());
             for (i, item) in items.into_iter().enumerate() {
                 let path = join(path, &format!("items[{i}]"));
@@ -196,6 +201,11 @@ fn read_object<'a>(
             let namespace: Namespace = source.parse(object, path)?;
             named(&namespace.metadata.name)?;
             input.namespaces.push(namespace);
+        }
+        "PodDisruptionBudget" => {
+            let budget: DisruptionBudget = source.parse(object, path)?;
+            named(&budget.metadata.name)?;
+            input.budgets.push((place, budget));
         }
         _ => *input.others.entry(kind.to_owned()).or_default() += 1,
     }

@@ -54,10 +54,11 @@ struct Draft<'a> {
     machines: Vec<Vec<Option<u32>>>,
 }
 
-/// The jobs of these pods, in the order of their first pods.
-pub(super) fn arrivals(tasks: Vec<PodTask<'_>>) -> Vec<Arrival> {
+/// The jobs of these pods, in the order of their first pods. `keys` are those of labels that
+/// something else than a pod looks at.
+pub(super) fn arrivals(tasks: Vec<PodTask<'_>>, keys: impl Iterator<Item = Text>) -> Vec<Arrival> {
     let looked_at: BTreeSet<Text> =
-        tasks.iter().flat_map(|task| selector_keys(&task.rules)).collect();
+        tasks.iter().flat_map(|task| selector_keys(&task.rules)).chain(keys).collect();
     let mut drafts: Vec<Draft<'_>> = Vec::new();
     // The latest draft of each key.
     let mut latest: BTreeMap<JobKey<'_>, usize> = BTreeMap::new();

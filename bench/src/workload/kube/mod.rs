@@ -11,9 +11,10 @@
 //! count, so that a user can judge how far the answer holds for this cluster.
 //!
 //! In reading order: `input`, `api`, `quantity`, `kinds`, `node`, `pod`, `request`, `selector`,
-//! `rules`, `jobs`, `notes`.
+//! `rules`, `jobs`, `budget`, `notes`.
 
 pub(crate) mod api;
+mod budget;
 pub(crate) mod input;
 mod jobs;
 pub(crate) mod kinds;
@@ -45,7 +46,8 @@ use std::path::Path;
 
 /// Reads a cluster file: a `List` of Nodes and Pods, or several; gzip is accepted.
 ///
-/// Namespaces in it are used where a rule selects them by their labels.
+/// Namespaces in it are used where a rule selects them by their labels, PodDisruptionBudgets where
+/// a scheduler evicts.
 ///
 /// # Errors
 /// If the file cannot be read, is no such list, or says what the API server would refuse.
@@ -85,7 +87,9 @@ pub(crate) fn workload(input: Input) -> Result<Workload, Fault> {
         namespaces: namespaces(&input.namespaces, &pods),
     };
     let tasks = pods.into_iter().map(|pod| task(pod, &kinds, &around, &mut notes));
-    let arrivals = jobs::arrivals(tasks.collect());
+    let tasks = tasks.collect();
+    let budgets = budget::budgets(&input.budgets, &mut notes)?;
+    let arrivals = jobs::arrivals(tasks, budget::keys(&budgets));
     Ok(Workload {
         name: String::new(),
         kinds: kinds.into_kinds(),
@@ -93,6 +97,7 @@ pub(crate) fn workload(input: Input) -> Result<Workload, Fault> {
         machines,
         machine_events: Vec::new(),
         arrivals,
+        budgets,
         notes: notes.into_sentences(),
     })
 }
