@@ -13,7 +13,9 @@ mod cells;
 mod clock;
 mod commit;
 mod decide;
+mod forms;
 mod kube;
+mod levers;
 pub(crate) mod memory;
 mod preempt;
 mod scan;
@@ -31,8 +33,8 @@ const SEED: u64 = 20_130_415;
 /// What to measure, and how to print it.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct Options {
-    /// Only groups whose name contains this: scan, sync, commit, whole, decide, preempt, kube, workers,
-    /// memory, matrix.
+    /// Only groups whose name contains this: scan, sync, commit, whole, decide, preempt, kube, levers,
+    /// workers, memory, matrix.
     #[arg(long, value_name = "PATTERN")]
     only: Option<String>,
     /// Fewer and shorter runs: for a look, not for a record.
@@ -64,7 +66,7 @@ struct Group {
     measure: fn(&Options) -> Vec<Row>,
 }
 
-const GROUPS: [Group; 10] = [
+const GROUPS: [Group; 11] = [
     Group { name: "scan", workload: scan::WORKLOAD, measure: scan::rows },
     Group { name: "sync", workload: sync::WORKLOAD, measure: sync::rows },
     Group { name: "commit", workload: commit::WORKLOAD, measure: commit::rows },
@@ -72,6 +74,7 @@ const GROUPS: [Group; 10] = [
     Group { name: "decide", workload: decide::WORKLOAD, measure: decide::rows },
     Group { name: "preempt", workload: preempt::WORKLOAD, measure: preempt::rows },
     Group { name: "kube", workload: kube::WORKLOAD, measure: kube::rows },
+    Group { name: "levers", workload: levers::WORKLOAD, measure: levers::rows },
     Group { name: "workers", workload: workers::WORKLOAD, measure: workers::rows },
     Group { name: "memory", workload: memory::WORKLOAD, measure: memory::rows },
     Group { name: "matrix", workload: whole::WORKLOAD, measure: whole::matrix },

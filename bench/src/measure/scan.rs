@@ -4,7 +4,7 @@ use super::bare::{Columns, KINDS};
 use super::cells;
 use super::clock::{by_turns, timed};
 use super::show::{Reach, Row, Unit};
-use super::{Options, SEED};
+use super::{Options, SEED, forms};
 use omega_cellstate::{GroupRef, View};
 use omega_core::{Amounts, Job, JobId, TaskGroup, TaskId};
 use omega_schedulers::plugins::LeastAllocated;
@@ -59,6 +59,7 @@ pub(crate) fn rows(options: &Options) -> Vec<Row> {
         Row::time("  the same, collecting candidates", Unit::Nanos, collected.0)
             .beside(collected.1),
     ];
+    rows.extend(forms::rows(options, &view, group));
     rows.push(batch(options, &mut view, &profile));
     rows
 }

@@ -17,7 +17,7 @@ use std::sync::Barrier;
 pub(crate) const WORKLOAD: &str =
     "10,000 machines from 60 % use; 8 workers, 1-task jobs, 1 claim, default settings; speed-up";
 
-const WORKERS: u32 = 8;
+pub(crate) const WORKERS: u32 = 8;
 
 pub(crate) fn rows(options: &Options) -> Vec<Row> {
     let made = cells::in_use(10_000);
@@ -101,7 +101,7 @@ impl CellHandle for LockStep<'_> {
 }
 
 /// The share of claims refused when all workers decide on the same version, for so many rounds.
-fn refused_in_step(
+pub(crate) fn refused_in_step(
     (made, rounds): (&Made, usize),
     settings: Vec<Settings>,
     profile: fn() -> Profile,

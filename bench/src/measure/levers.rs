@@ -1,0 +1,178 @@
+//! Question: what does each means of deciding faster, or with fewer conflicts, bring?
+//!
+//! Each is switched off where it matters, all others as they are by default. What is compared is the
+//! processor time of a scheduler's steps, from the sync with the jobs until none has its turn.
+
+use super::cells::{self, Made};
+use super::clock::{Figure, by_turns, timed};
+use super::show::{Row, Unit};
+use super::workers::{self, WORKERS};
+use super::{Options, SEED};
+use omega_cellstate::SharedCell;
+use omega_core::{Amounts, Command, Job, JobId, KindId, TaskGroup, TaskId};
+use omega_schedulers::{Placement, Placer, Profile, Scheduler, Search, Settings, Unobserved};
+use rand::SeedableRng;
+use rand_pcg::Pcg64;
+use std::sync::Arc;
+
+pub(crate) const WORKLOAD: &str =
+    "10,000 machines; a way to decide faster or with fewer conflicts, with and without it";
+
+const MACHINES: usize = 10_000;
+
+/// Tasks of the job that is placed at once and one by one.
+const IDENTICAL: u32 = 100;
+
+pub(crate) fn rows(options: &Options) -> Vec<Row> {
+    let made = cells::in_use(MACHINES);
+    let mut rows = Vec::new();
+    let mut pair = |what: &str, (with, without): (Figure, Figure)| {
+        rows.push(Row::time(format!("{what}, with"), Unit::Micros, with));
+        rows.push(Row::time("  without", Unit::Micros, without));
+        let times = without.cpu / with.cpu;
+        rows.push(Row::value("  without to with, time", Unit::Times, times));
+    };
+    pair("score reuse: a full search", score_reuse(options, &made, Search::Full));
+    pair("  an adaptive search", score_reuse(options, &made, Search::Adaptive));
+    pair("failure cache: a job that fits nowhere", failures(options, true));
+    pair("  where scores are not remembered", failures(options, false));
+    pair("one search for 100 identical tasks", identical(options, &made));
+    pair("bounds of blocks: 1 in 1,000 has room", bounds(options));
+    pair("sampling: 64 feasible, not all", sampling(options, &made));
+    rows.extend(conflicts(options, &made));
+    rows
+}
+
+/// What a scheduler takes for each of some jobs.
+fn loop_cost(made: &Made, jobs: &[Job], settings: Settings) -> Figure {
+    let cell = SharedCell::new(made.copy());
+    let mut scheduler =
+        Scheduler::new(&cell, Profile::service(), settings).expect("a scheduler registers");
+    let mut run = || while !scheduler.step(&cell, 0, &mut Unobserved).expect("it answers").idle {};
+    run();
+    cell.apply_all(jobs.iter().cloned().map(Command::SubmitJob));
+    let ((), span) = timed(run);
+    span.each(jobs.len())
+}
+
+/// The cost of each job by turns with and without what `switch_off` switches off.
+fn by_switch(
+    options: &Options,
+    (made, jobs): (&Made, &[Job]),
+    settings: &Settings,
+    switch_off: impl Fn(&mut Settings),
+) -> (Figure, Figure) {
+    let mut without = settings.clone();
+    switch_off(&mut without);
+    by_turns(
+        options.runs(),
+        || loop_cost(made, jobs, settings.clone()),
+        || loop_cost(made, jobs, without.clone()),
+    )
+}
+
+fn settings(search: Search) -> Settings {
+    Settings::new("default").with_search(search).with_seed(SEED)
+}
+
+fn score_reuse(options: &Options, made: &Made, search: Search) -> (Figure, Figure) {
+    let jobs: Vec<_> = cells::small_jobs(0, options.work(10_000), 1).collect();
+    by_switch(options, (made, &jobs), &settings(search), |off| off.placement.reuse = false)
+}
+
+/// Jobs of which half of the machines have the processors and the others the memory: every block
+/// has both, and no machine.
+fn failures(options: &Options, reuse: bool) -> (Figure, Figure) {
+    let mut machines = cells::machines(MACHINES);
+    for (slot, machine) in machines.iter_mut().enumerate() {
+        let (cpu, gib) = if slot.is_multiple_of(2) { (64_000, 8) } else { (4000, 512) };
+        machine.capacity.set(KindId::CPU, cpu);
+        machine.capacity.set(KindId::MEMORY, gib << 30);
+    }
+    let made = cells::filled(machines, |_| 550..650);
+    let request = Amounts::new([8000, 16 << 30]);
+    let job = |i| Job::batch(format!("large-{i}"), TaskGroup::new(1, request.clone()));
+    let jobs: Vec<_> = (0..options.work(10_000)).map(job).collect();
+    let mut settings = settings(Search::Adaptive);
+    settings.placement.reuse = reuse;
+    by_switch(options, (&made, &jobs), &settings, |off| off.failures = false)
+}
+
+/// A decision for many identical tasks, and one for each.
+fn identical(options: &Options, made: &Made) -> (Figure, Figure) {
+    let (_, mut view) = cells::viewed(made);
+    let profile = Profile::service();
+    profile.prepare(&mut view);
+    let job = Job::batch("one", TaskGroup::new(IDENTICAL, cells::small_request()));
+    let id = JobId(u64::MAX);
+    let group = view.compile(id, &Arc::new(job), 0);
+    let tasks: Vec<_> = (0..IDENTICAL).map(|index| TaskId { job: id, index }).collect();
+    let how = Placement { search: Search::Full, ..Placement::default() };
+    let count = options.work(50);
+    let mut rng = Pcg64::seed_from_u64(SEED);
+    let mut placer = Placer::default();
+    let mut cost = |at_once: usize| {
+        let ((), span) = timed(|| {
+            for _ in 0..count {
+                for part in tasks.chunks(at_once) {
+                    let how = (&profile, how);
+                    let placed = placer.place(&mut view, how, (group, part), &mut rng);
+                    assert_eq!(placed, part.len(), "the cell has room for them");
+                }
+                view.drop_claims(tasks.len());
+            }
+        });
+        span.each(count)
+    };
+    let figures = (0..options.runs()).map(|_| (cost(tasks.len()), cost(1)));
+    let (with, without): (Vec<_>, Vec<_>) = figures.unzip();
+    (Figure::median(&with), Figure::median(&without))
+}
+
+/// Tasks of which one machine in a thousand has the memory.
+fn bounds(options: &Options) -> (Figure, Figure) {
+    let mut machines = cells::machines(MACHINES);
+    let most = machines.iter().map(|machine| machine.capacity.get(KindId::MEMORY)).max();
+    let most = most.expect("there are machines");
+    for machine in machines.iter_mut().step_by(1000) {
+        machine.capacity.set(KindId::MEMORY, 1000 * most);
+    }
+    let made = cells::filled(machines, |_| 550..650);
+    let request = Amounts::new([1, most + 1]);
+    let job = |i| Job::batch(format!("rare-{i}"), TaskGroup::new(1, request.clone()));
+    let jobs: Vec<_> = (0..options.work(1000)).map(job).collect();
+    let mut settings = settings(Search::Indexed { feasible: 1 });
+    settings.placement.reuse = false;
+    by_switch(options, (&made, &jobs), &settings, |off| {
+        off.placement.search = Search::Sampled { feasible: 1 };
+    })
+}
+
+fn sampling(options: &Options, made: &Made) -> (Figure, Figure) {
+    let jobs: Vec<_> = cells::small_jobs(0, options.work(5000), 1).collect();
+    let mut settings = settings(Search::Adaptive);
+    settings.placement.reuse = false;
+    by_switch(options, (made, &jobs), &settings, |off| off.placement.search = Search::Full)
+}
+
+/// Claims refused when workers look at all machines, by what keeps them from the same one.
+fn conflicts(options: &Options, made: &Made) -> Vec<Row> {
+    let rounds = options.work(1000);
+    let refused = |homes: bool, near_best: u32| {
+        let worker = |i| {
+            let of = if homes { WORKERS } else { 1 };
+            let mut settings = Settings::worker("default", i, WORKERS).with_search(Search::Full);
+            settings.placement.home.of = of;
+            settings.placement.near_best = near_best;
+            Settings { claims_max: 1, ..settings.with_seed(SEED) }
+        };
+        let settings = (0..WORKERS).map(worker).collect();
+        workers::refused_in_step((made, rounds), settings, Profile::batch)
+    };
+    let row = |what: &str, percent| Row::value(what, Unit::Percent, percent);
+    vec![
+        row("claims refused, 8 in lock step, the best of all", refused(false, 1)),
+        row("  each begins at a home of its own", refused(true, 1)),
+        row("  one of the 32 best at random, without homes", refused(false, 32)),
+    ]
+}
