@@ -55,7 +55,7 @@ fn scheduler(cell: &SharedCell, failures: bool) -> (Scheduler, Arc<AtomicUsize>)
 fn label(cell: &SharedCell, name: &str, key: &str) {
     let (id, machine) = cell.read(|cell| {
         let state = cell.machines().find(|state| *state.machine.name == *name).unwrap();
-        (state.id, Machine::clone(&state.machine))
+        (state.id, Machine::clone(state.machine))
     });
     let machine = Machine { labels: Labels::new([(key, "yes")]), ..machine };
     cell.apply(Command::UpdateMachine { id, machine }).unwrap();

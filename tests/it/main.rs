@@ -1,8 +1,9 @@
 //! The one integration binary: tests that concern more than one crate.
 //!
 //! - `histories.rs`: a cell and its naive twin agree on random histories.
-//! - `views.rs`, `claims.rs`, `held_claims.rs`, `wishes.rs`, `lifted.rs`: views keep up, judge as the cell does, keep
-//!   their claims, count what tasks wish of each other, and what would be without some of them.
+//! - `views.rs`, `claims.rs`, `held_claims.rs`, `wishes.rs`, `lifted.rs`: views keep up, judge as the
+//!   cell does, keep their claims, count what tasks wish of each other, and what would be without
+//!   some of them.
 //! - `scripts.rs`: behaviour over several steps, as text in `tests/scripts/`.
 //! - `traps.rs`: what wants more than a script.
 //! - `placement.rs`: what schedulers propose, compared with doing it the long way.
