@@ -73,6 +73,6 @@ pub use rules::{RuleFamily, SpreadWish};
 pub use sets::SetId;
 pub use shared::SharedCell;
 pub use view::{
-    BLOCK, Block, Draw, Draws, FEW, GroupRef, ImageHolder, LeftShare, MachineSet, PlacedTask,
-    Tally, TaskCounts, TaskSet, View, WishCounts,
+    BLOCK, Block, Draws, FEW, GroupRef, ImageHolder, LeftShare, MachineSet, PlacedTask, Tally,
+    TaskCounts, TaskSet, View, WishCounts,
 };

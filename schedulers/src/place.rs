@@ -14,7 +14,7 @@
 
 use crate::profile::{Active, Profile};
 use crate::reuse::Reuse;
-use crate::search::{Candidate, Candidates, Home, Request, Search, search, tasks};
+use crate::search::{Candidate, Candidates, Home, Request, Search, search, search_best, tasks};
 use omega_cellstate::{BLOCK, GroupRef, View};
 use omega_core::TaskId;
 use rand::{Rng, RngExt};
@@ -109,10 +109,12 @@ impl Placer {
         near_best: u32,
         rng: &mut impl Rng,
     ) -> Option<Candidate> {
+        if near_best <= 1 {
+            return search_best(view, request, rng, &mut self.candidates);
+        }
         search(view, request, rng, &mut self.candidates);
         let found = &mut self.candidates.found;
         match near_best as usize {
-            0 | 1 => found.iter().max().copied(),
             near if found.len() <= near => pick(found, rng),
             near => {
                 found.select_nth_unstable_by(near - 1, |a, b| b.cmp(a));

@@ -12,9 +12,9 @@
 //! (Borg's score cache, EuroSys 2015; here one entry stands for 64 machines.)
 
 use crate::class::{Class, ClassRef};
-use crate::plugin::{Reads, Tasks, lanes};
+use crate::plugin::{Reads, Tasks};
 use crate::profile::Active;
-use crate::search::{Candidate, Limits, PARALLEL_BLOCKS, Request, limits, tasks};
+use crate::search::{Candidate, Limits, PARALLEL_BLOCKS, Request, best_of, limits, tasks};
 use omega_cellstate::{BLOCK, View};
 use omega_core::{JobId, TaskGroup};
 use rand::Rng;
@@ -162,12 +162,7 @@ impl Walk<'_, '_> {
             return none;
         }
         let scores = self.active.scores(self.tasks, block, feasible);
-        let mut best = Known { score: i32::MIN, feasible: feasible.count_ones() as u8, ..none };
-        for lane in lanes(feasible) {
-            if scores[lane] > best.score {
-                (best.score, best.lane) = (scores[lane], lane as u8);
-            }
-        }
-        best
+        let (score, lane) = best_of(&scores, feasible);
+        Known { score, lane: lane as u8, feasible: feasible.count_ones() as u8, ..none }
     }
 }

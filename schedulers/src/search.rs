@@ -90,6 +90,8 @@ pub struct Candidate {
 pub struct Candidates {
     /// What was found, in the order in which it was met.
     pub found: Vec<Candidate>,
+    /// How many were met: more than were found, if only the best was kept.
+    met: usize,
     /// Blocks in which nothing fitted although their bounds said that something might.
     misled: Vec<u32>,
     /// Each block in which something was found, with a bit for each of its machines that was; for
@@ -159,7 +161,36 @@ pub struct Request<'a> {
 
 /// Collects feasible machines.
 pub fn search(view: &mut View, request: Request<'_>, rng: &mut impl Rng, into: &mut Candidates) {
+    search_for(view, (request, Keep::All), rng, into);
+}
+
+/// The same, for the best alone.
+pub(crate) fn search_best(
+    view: &mut View,
+    request: Request<'_>,
+    rng: &mut impl Rng,
+    into: &mut Candidates,
+) -> Option<Candidate> {
+    search_for(view, (request, Keep::Best), rng, into);
+    into.found.iter().max().copied()
+}
+
+/// Which candidates a search keeps.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Keep {
+    All,
+    /// At least the best.
+    Best,
+}
+
+fn search_for(
+    view: &mut View,
+    (request, keep): (Request<'_>, Keep),
+    rng: &mut impl Rng,
+    into: &mut Candidates,
+) {
     into.found.clear();
+    into.met = 0;
     into.misled.clear();
     into.words.clear();
     into.standings.clear();
@@ -169,11 +200,13 @@ pub fn search(view: &mut View, request: Request<'_>, rng: &mut impl Rng, into: &
     let start = request.home.start(view.blocks(), rng);
     let tasks = tasks(view, request.group);
     let active = request.profile.active(&tasks);
+    // What compares machines needs all of them.
+    let keep = if active.relative().is_empty() { keep } else { Keep::All };
     let Limits { enough, indexed } = limits(request, &active, view);
+    let scan = Scan { tasks: &tasks, active: &active, start, keep };
     if enough == usize::MAX && view.blocks() > PARALLEL_BLOCKS {
-        scan_parallel(&tasks, &active, start, into);
+        scan_parallel(&scan, into);
     } else {
-        let scan = Scan { tasks: &tasks, active: &active, start };
         scan.until(enough, indexed, into);
     }
     if !active.relative().is_empty() {
@@ -231,10 +264,12 @@ pub fn tasks(view: &View, group: GroupRef) -> Tasks<'_> {
 }
 
 /// A walk over the blocks of a view.
+#[derive(Clone, Copy)]
 struct Scan<'a, 'p> {
     tasks: &'a Tasks<'a>,
     active: &'a Active<'p>,
     start: usize,
+    keep: Keep,
 }
 
 impl Scan<'_, '_> {
@@ -257,7 +292,7 @@ impl Scan<'_, '_> {
             let from = blocks.start.max(first) - first;
             let to = (blocks.end - first).min(BLOCK);
             let part = u64::MAX << from & u64::MAX >> (BLOCK - to);
-            if into.found.len() >= enough {
+            if into.met >= enough {
                 return;
             }
             self.group(group, part, (enough, indexed), into);
@@ -281,7 +316,7 @@ impl Scan<'_, '_> {
             let block = group * BLOCK + lane;
             if !indexed || view.block_may_fit(block, &need.request) {
                 self.block(block, into);
-                if into.found.len() >= enough {
+                if into.met >= enough {
                     return;
                 }
             }
@@ -298,9 +333,17 @@ impl Scan<'_, '_> {
             }
             return;
         }
+        into.met += feasible.count_ones() as usize;
         let scores = self.active.scores(self.tasks, block, feasible);
-        let blocks = view.blocks();
-        let distance = (index + blocks - self.start) % blocks * BLOCK;
+        if self.keep == Keep::Best {
+            let (score, lane) = best_of(&scores, feasible);
+            let candidate = self.candidate(index, lane, score);
+            match into.found.first_mut() {
+                Some(best) => *best = candidate.max(*best),
+                None => into.found.push(candidate),
+            }
+            return;
+        }
         if !self.active.relative().is_empty() {
             into.words.push((index as u32, feasible));
         }
@@ -308,20 +351,35 @@ impl Scan<'_, '_> {
         let first = into.found.len();
         into.found.resize(first + feasible.count_ones() as usize, Candidate::default());
         for (candidate, lane) in into.found[first..].iter_mut().zip(lanes(feasible)) {
-            *candidate = Candidate {
-                score: scores[lane],
-                nearness: u32::MAX - (distance + lane) as u32,
-                row: (index * BLOCK + lane) as u32,
-            };
+            *candidate = self.candidate(index, lane, scores[lane]);
         }
     }
+
+    fn candidate(&self, block: usize, lane: usize, score: i32) -> Candidate {
+        let blocks = self.tasks.view.blocks();
+        let distance = (block + blocks - self.start) % blocks * BLOCK + lane;
+        let row = (block * BLOCK + lane) as u32;
+        Candidate { score, nearness: u32::MAX - distance as u32, row }
+    }
+}
+
+/// The best score of some machines of a block, of which there is one at least, and the first that
+/// has it.
+pub(crate) fn best_of(scores: &[i32; BLOCK], among: u64) -> (i32, usize) {
+    let mut masked = [i32::MIN; BLOCK];
+    for (lane, (masked, score)) in masked.iter_mut().zip(scores).enumerate() {
+        *masked = if among >> lane & 1 == 1 { *score } else { i32::MIN };
+    }
+    let best = masked.iter().copied().max().unwrap_or(i32::MIN);
+    let first =
+        masked.iter().zip(0..).filter(|(score, lane)| **score == best && among >> lane & 1 == 1);
+    (best, first.map(|(_, lane)| lane).next().unwrap_or_default())
 }
 
 /// A full search by all threads of rayon's pool. The result is that of one thread, whatever their
 /// number: the parts are walked and put together in the order of a walk from the start around.
-fn scan_parallel(tasks: &Tasks<'_>, active: &Active<'_>, start: usize, into: &mut Candidates) {
-    let blocks = tasks.view.blocks();
-    let scan = Scan { tasks, active, start };
+fn scan_parallel(scan: &Scan<'_, '_>, into: &mut Candidates) {
+    let (blocks, start) = (scan.tasks.view.blocks(), scan.start);
     let part = |from: usize, end: usize| from..(from + PARALLEL_BLOCKS / 4).min(end);
     let before = (0..start).step_by(PARALLEL_BLOCKS / 4).map(|from| part(from, start));
     let after = (start..blocks).step_by(PARALLEL_BLOCKS / 4).map(|from| part(from, blocks));
@@ -334,6 +392,7 @@ fn scan_parallel(tasks: &Tasks<'_>, active: &Active<'_>, start: usize, into: &mu
     let parts: Vec<Candidates> = ranges.into_par_iter().map(walk).collect();
     for mut part in parts {
         into.found.append(&mut part.found);
+        into.met += part.met;
         into.misled.append(&mut part.misled);
         into.words.append(&mut part.words);
     }

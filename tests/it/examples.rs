@@ -4,6 +4,8 @@
 mod custom_scheduler;
 #[path = "../../schedulers/examples/custom_score.rs"]
 mod custom_score;
+#[path = "../../schedulers/examples/image_pull.rs"]
+mod image_pull;
 
 #[test]
 fn a_custom_score_decides_where_tasks_go() {
@@ -14,4 +16,10 @@ fn a_custom_score_decides_where_tasks_go() {
 #[test]
 fn a_custom_scheduler_needs_a_view_and_a_handle() {
     assert_eq!(custom_scheduler::run().unwrap(), "a: 5 tasks\nb: 2 tasks\nc: 0 tasks\n");
+}
+
+#[test]
+fn a_task_waits_until_its_image_is_there() {
+    let report = "step 0: 0 placed, 2 wait\nstep 1: 2 placed, 0 wait\nstep 2: 0 placed, 0 wait\n";
+    assert_eq!(image_pull::run().unwrap(), report);
 }

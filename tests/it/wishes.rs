@@ -2,7 +2,7 @@
 
 use crate::histories::seeds;
 use crate::views::World;
-use omega_cellstate::{BLOCK, Draw, GroupRef, Need, RuleFamily, SpreadWish, View};
+use omega_cellstate::{BLOCK, GroupRef, Need, RuleFamily, SpreadWish, View};
 use omega_core::{JobId, Spread, TaskRule, WhenUnsatisfiable};
 
 const FAMILIES: [RuleFamily; 4] =
@@ -20,9 +20,11 @@ fn written(view: &View, group: GroupRef) -> Vec<Spread> {
     wished.collect()
 }
 
-/// What draws a task to the machine in a row.
-pub(crate) fn draw(view: &View, need: &Need, row: usize) -> Draw {
-    view.draws(need).of_block(view.block(row / BLOCK))[row % BLOCK]
+/// What draws a task to the machine in a row: if required affinities of others count nothing, and
+/// if they count seven.
+pub(crate) fn draw(view: &View, need: &Need, row: usize) -> [i64; 2] {
+    let draws = view.draws(need);
+    [0, 7].map(|required| draws.of_block(view.block(row / BLOCK), required)[row % BLOCK])
 }
 
 fn assert_draws(world: &World, view: &View, group: GroupRef, id: (JobId, usize)) {
@@ -30,7 +32,8 @@ fn assert_draws(world: &World, view: &View, group: GroupRef, id: (JobId, usize))
     for row in 0..view.rows() {
         let (own, others, seekers) = world.twin.draw(id.0, id.1, row);
         let context = format!("seed {} group {id:?} row {row}", world.seed);
-        assert_eq!(draw(view, need, row), Draw { own, others, seekers }, "{context}");
+        let expected = [own + others, own + others + 7 * seekers as i64];
+        assert_eq!(draw(view, need, row), expected, "{context}");
         let drawn = (own, others, seekers) != (0, 0, 0);
         assert!(!view.draws(need).is_empty() || !drawn, "{context}");
     }

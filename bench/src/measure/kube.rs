@@ -15,7 +15,7 @@ use omega_core::{
     Outcome, Preferred, Requirement, ResourceKind, Spread, Taint, TaintEffect, TaskGroup, TaskId,
     TaskRule, TaskSelector, Tenants, TopologyLevel, Unit as KindUnit, WhenUnsatisfiable,
 };
-use omega_schedulers::{Placement, Placer, Profile, Search};
+use omega_schedulers::{Home, Placement, Placer, Profile, Search};
 use rand::SeedableRng;
 use rand_pcg::Pcg64;
 use std::sync::Arc;
@@ -29,8 +29,19 @@ const AT_WORK: u32 = 1000;
 /// How many identical tasks are decided together.
 const BATCH: u32 = 1000;
 
-/// What Kubernetes calls its default: as many machines as suffice in a cell of this size.
-const DEFAULT: Search = Search::Percentage(0);
+/// What Kubernetes calls its default: as many machines as suffice in a cell of this size, each of
+/// them scored for each task.
+const DEFAULT: Placement = placement(Search::Percentage(0));
+
+/// The same with the scores that are still true since the last task.
+const REUSED: Placement = Placement { reuse: true, ..DEFAULT };
+
+/// All machines.
+const FULL: Placement = placement(Search::Full);
+
+const fn placement(search: Search) -> Placement {
+    Placement { search, near_best: 1, home: Home::EVERYWHERE, reuse: false }
+}
 
 /// The kinds of a cell that is made of a Kubernetes cluster.
 fn kinds() -> Kinds {
@@ -122,12 +133,18 @@ fn together(level: &str) -> TaskGroup {
 pub(crate) fn rows(options: &Options) -> Vec<Row> {
     let mut rows = Vec::new();
     let made = cell(5000, 550..650);
-    let run = |what: &str, made: &Made, group: &TaskGroup, search| {
-        Row::time(what, Unit::ThousandsPerSecond, decisions(options, made, group, search))
+    let run = |what: &str, made: &Made, group: &TaskGroup, how| {
+        Row::time(what, Unit::ThousandsPerSecond, decisions(options, made, group, how))
     };
     let default = run("5,000 machines, 60 % full, 500 scored", &made, &small(), DEFAULT);
     rows.push(default.limit("0.511 k/s").reach(Reach::AtLeast(200.0)));
-    let full = run("  all scored", &made, &small(), Search::Full);
+    let reused = decisions(options, &made, &small(), REUSED);
+    rows.push(Row::time(
+        "  as a scheduler does it: scores reused",
+        Unit::ThousandsPerSecond,
+        reused,
+    ));
+    let full = run("  all scored", &made, &small(), FULL);
     rows.push(full.limit("0.061 k/s").reach(Reach::AtLeast(25.0)));
     rows.push(run("  with preferred machines, 500 scored", &made, &choosy(), DEFAULT));
     let wished = spread(WhenUnsatisfiable::ScheduleAnyway);
@@ -159,7 +176,7 @@ pub(crate) fn rows(options: &Options) -> Vec<Row> {
     // What a smaller sample costs does not depend on the size of the cell.
     let mut costs = Vec::new();
     for made in [&cell(5000, 550..650), &made] {
-        let figure = decisions(options, made, &small(), Search::Adaptive);
+        let figure = decisions(options, made, &small(), placement(Search::Adaptive));
         let what = format!("{} machines, 60 % full, 64 scored", made.machines);
         rows.push(Row::time(what, Unit::ThousandsPerSecond, figure));
         costs.push(figure.cpu);
@@ -167,7 +184,7 @@ pub(crate) fn rows(options: &Options) -> Vec<Row> {
     let times = Row::value("  100,000 machines to 5,000, time", Unit::Times, costs[1] / costs[0]);
     rows.push(times.reach(Reach::AtMost(2.0)));
     // A scan of so many is split over the cores: the processor time of one thread says nothing.
-    let scan = decisions(options, &made, &small(), Search::Full);
+    let scan = decisions(options, &made, &small(), FULL);
     let wall = Figure { cpu: f64::NAN, ..scan };
     rows.push(Row::time("  all scored, by all cores", Unit::ThousandsPerSecond, wall));
     rows
@@ -187,11 +204,10 @@ fn marked() -> Made {
 }
 
 /// What a decision costs when some tasks of the group have their machines already.
-fn decisions(options: &Options, made: &Made, group: &TaskGroup, search: Search) -> Figure {
+fn decisions(options: &Options, made: &Made, group: &TaskGroup, how: Placement) -> Figure {
     let mut group = group.clone();
     group.count = AT_WORK + 1;
     let (mut view, profile, group) = prepared(made, group);
-    let how = Placement { search, ..Placement::default() };
     let count = (options.work(20_000_000) / made.machines).clamp(200, 20_000);
     let mut rng = Pcg64::seed_from_u64(SEED);
     let mut placer = Placer::default();
@@ -232,7 +248,7 @@ fn prepared(made: &Made, group: TaskGroup) -> (View, Profile, GroupRef) {
 /// What a decision for many identical tasks costs, all machines scored.
 fn together_at_once(options: &Options, made: &Made) -> Figure {
     let (mut view, profile, group) = prepared(made, TaskGroup { count: BATCH, ..small() });
-    let how = Placement { search: Search::Full, ..Placement::default() };
+    let how = FULL;
     let job = view.job_id(group);
     let tasks: Vec<_> = (0..BATCH).map(|index| TaskId { job, index }).collect();
     let mut rng = Pcg64::seed_from_u64(SEED);

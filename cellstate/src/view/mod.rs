@@ -37,7 +37,7 @@ pub use counted::{TaskCounts, TaskSet};
 pub use images::ImageHolder;
 pub use kept::MachineSet;
 pub use placements::PlacedTask;
-pub use rules::{Draw, Draws, WishCounts};
+pub use rules::{Draws, WishCounts};
 pub use tally::Tally;
 
 use crate::cards::Cards;

@@ -6,18 +6,6 @@ use crate::rules::{Counter, GroupRules, RuleFamily, SpreadWish};
 use omega_core::Reason;
 use smallvec::SmallVec;
 
-/// What draws a task to a machine, or keeps it away: preferences about tasks that run in the
-/// machine's domains.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Draw {
-    /// The weights of the task's own preferences, each as often as tasks that it means run there.
-    pub own: i64,
-    /// The weights of the preferences of tasks that run there and mean this one.
-    pub others: i64,
-    /// How many required affinities of tasks that run there mean this one.
-    pub seekers: u64,
-}
-
 impl View {
     /// Why the rules of one family do not let a task run on the machine in a row.
     ///
@@ -107,22 +95,21 @@ impl Draws<'_> {
         self.preferred
     }
 
-    /// What draws it to each of the machines of a block.
+    /// What draws it to each machine of a block, or keeps it away: the weights of its own
+    /// preferences, each as often as tasks that it means run in the machine's domain; the weights
+    /// of the preferences of tasks that run there and mean this one; and for each required affinity
+    /// of those that means this one, `required`.
     #[must_use]
-    pub fn of_block(&self, block: Block<'_>) -> [Draw; BLOCK] {
-        let mut draws = [Draw::default(); BLOCK];
-        for (counter, weight) in &self.own {
-            let matched = counter.column(block.index(), |count| count.matched);
-            for (draw, matched) in draws.iter_mut().zip(matched) {
-                draw.own += i64::from(*weight) * i64::from(matched);
-            }
-        }
-        for counter in &self.others {
-            let counts = counter.column(block.index(), |count| (count.pull, count.seekers));
-            for (draw, (pull, seekers)) in draws.iter_mut().zip(counts) {
-                draw.others += pull;
-                draw.seekers += u64::from(seekers);
-            }
+    pub fn of_block(&self, block: Block<'_>, required: i64) -> [i64; BLOCK] {
+        let mut draws = [0; BLOCK];
+        let own = self.own.iter().map(|(counter, weight)| {
+            counter.column(block.index(), |count| i64::from(*weight) * i64::from(count.matched))
+        });
+        let others = self.others.iter().map(|counter| {
+            counter.column(block.index(), |c| c.pull + required * i64::from(c.seekers))
+        });
+        for column in own.chain(others) {
+            draws.iter_mut().zip(column).for_each(|(draw, more)| *draw += more);
         }
         draws
     }

@@ -1,7 +1,7 @@
 //! Near some tasks, far from others. (Kubernetes' InterPodAffinity.)
 
 use super::normalize::POINT;
-use crate::plugin::{Filter, Judged, Reads, Tasks, lanes};
+use crate::plugin::{Filter, Judged, Reads, Tasks};
 use crate::relative::{Feasible, Ranking, RelativeScore, Stance};
 use omega_cellstate::{BLOCK, Block, Draws, RuleFamily};
 use omega_core::TaskRule;
@@ -94,12 +94,8 @@ struct Pull<'a> {
 }
 
 impl Ranking for Pull<'_> {
-    fn raw(&self, block: Block<'_>, among: u64, raw: &mut [i64; BLOCK]) {
-        let draws = self.draws.of_block(block);
-        for lane in lanes(among) {
-            let draw = draws[lane];
-            raw[lane] = draw.own + draw.others + self.required_weight * draw.seekers as i64;
-        }
+    fn raw(&self, block: Block<'_>, _: u64, raw: &mut [i64; BLOCK]) {
+        *raw = self.draws.of_block(block, self.required_weight);
     }
 
     /// The least is worth nothing, the most everything.
