@@ -135,7 +135,7 @@ impl Cell {
                     if task
                         .cards
                         .iter()
-                        .all(|c| cards.left().get(c) >= Some(&request.milli_each)) =>
+                        .all(|c| cards.left().get(c) >= Some(&(request.milli_each as i16))) =>
                 {
                     cards.take(request, task.cards);
                 }

@@ -8,10 +8,13 @@ use omega_core::limits::{CARD_MILLI, CARDS_MAX};
 use omega_core::{CardRequest, CardSet};
 
 /// What is left in each card of one machine, in thousandths.
+///
+/// In a cell that is never less than nothing. In a view it may be: where a task that was to be
+/// evicted comes back, while other own claims stand in its room.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Cards {
     count: u8,
-    left: [u16; CARDS_MAX as usize],
+    left: [i16; CARDS_MAX as usize],
 }
 
 impl Cards {
@@ -19,13 +22,13 @@ impl Cards {
     #[must_use]
     pub fn new(count: u8) -> Cards {
         let mut left = [0; CARDS_MAX as usize];
-        left[..usize::from(count)].fill(CARD_MILLI as u16);
+        left[..usize::from(count)].fill(CARD_MILLI as i16);
         Cards { count, left }
     }
 
     /// What is left in each card.
     #[must_use]
-    pub fn left(&self) -> &[u16] {
+    pub fn left(&self) -> &[i16] {
         &self.left[..usize::from(self.count)]
     }
 
@@ -34,8 +37,7 @@ impl Cards {
     #[must_use]
     pub fn choose(&self, request: CardRequest, wanted: CardSet) -> Option<CardSet> {
         let fits = |card: usize| {
-            self.left()[card] >= request.milli_each
-                && (wanted.is_empty() || wanted.0 >> card & 1 == 1)
+            self.left()[card] >= share(request) && (wanted.is_empty() || wanted.0 >> card & 1 == 1)
         };
         let mut chosen = CardSet::default();
         for _ in 0..request.count {
@@ -49,16 +51,21 @@ impl Cards {
     /// Takes a request's part of these cards.
     pub(crate) fn take(&mut self, request: CardRequest, cards: CardSet) {
         for card in cards.iter() {
-            self.left[card] -= request.milli_each;
+            self.left[card] -= share(request);
         }
     }
 
     /// Gives a request's part of these cards back.
     pub(crate) fn give_back(&mut self, request: CardRequest, cards: CardSet) {
         for card in cards.iter() {
-            self.left[card] += request.milli_each;
+            self.left[card] += share(request);
         }
     }
+}
+
+/// What a request takes of each card: no job is taken that asks for more than a whole one.
+fn share(request: CardRequest) -> i16 {
+    request.milli_each as i16
 }
 
 #[cfg(test)]

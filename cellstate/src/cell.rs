@@ -230,6 +230,10 @@ impl Cell {
         self.log.push(Change::Task(id, owner));
         let Some(slot) = slot else { return };
         let Some((job, task)) = self.jobs.task(id) else { return };
+        if task.state.machine().is_none() && self.tenants.is_limited(job.tenant) {
+            // It claims less: what was refused for the quota may be taken now.
+            self.log.push(Change::Quota);
+        }
         let Some(group) = job.groups.get(usize::from(task.group)) else { return };
         let Some(rules) = &group.need.rules else { return };
         for tracker in rules.counted() {
@@ -274,7 +278,7 @@ pub struct MachineState<'a> {
     /// What may be claimed of each kind in all.
     pub claimable: Vec<i64>,
     /// What is left in each card, in thousandths.
-    pub cards_left: &'a [u16],
+    pub cards_left: &'a [i16],
     /// The last reported load.
     pub load: Option<&'a omega_core::Amounts>,
     /// Its tasks, in no order.

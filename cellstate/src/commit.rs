@@ -113,6 +113,7 @@ impl Cell {
     /// Judges until no gang and no eviction must be refused any more.
     fn judge_all(&mut self, txn: &Transaction, scratch: &mut Scratch) {
         let mut refused = Vec::new();
+        let mut first = Vec::new();
         for round in 0.. {
             self.judge_items(txn, &refused, scratch);
             let mut late = match txn.evictions.is_empty() && !scratch.gangs {
@@ -123,9 +124,13 @@ impl Cell {
                 break;
             }
             self.undo(scratch);
+            if round == 0 {
+                first.clone_from(&scratch.conflicts);
+            }
             refused.append(&mut late);
             refused.sort_unstable_by_key(|conflict| conflict.item);
         }
+        name_first_reasons(&mut scratch.conflicts, &first);
         if txn.granularity == Granularity::AllOrNothing && !scratch.conflicts.is_empty() {
             self.undo(scratch);
             refuse_others(txn, &mut scratch.conflicts);
@@ -285,6 +290,16 @@ fn remove_task(parts: Parts<'_>, id: TaskId) -> Result<Step, Reason> {
     let owner = parts.job.owner;
     Cell::unplace(parts, id, TaskState::Pending);
     Ok(Step::Removed { task: id, slot: machine.slot, owner, before: record })
+}
+
+/// A claim of a gang that stays too small is told what refused it first, if anything did: without
+/// the gang's other claims, which are refused by then, that may not be seen any more.
+fn name_first_reasons(conflicts: &mut [Conflict], first: &[Conflict]) {
+    for conflict in conflicts.iter_mut().filter(|c| c.reason == Reason::GangIncomplete) {
+        if let Ok(i) = first.binary_search_by(|known| known.item.cmp(&conflict.item)) {
+            conflict.reason = first[i].reason;
+        }
+    }
 }
 
 /// In an all-or-nothing transaction what did not conflict is refused because of what did.

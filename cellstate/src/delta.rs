@@ -117,7 +117,7 @@ pub struct Delta {
     pub(crate) trackers: Vec<(TrackerId, Option<TrackerKey>)>,
     /// Counters that changed.
     pub(crate) counts: Vec<(TrackerId, DomainName, Count)>,
-    /// Whether some tenant's quota changed.
+    /// Whether some tenant's quota changed, or a tenant that has one claims less than before.
     pub quotas: bool,
     /// Jobs that came, changed or ended.
     pub jobs: Vec<JobDelta>,

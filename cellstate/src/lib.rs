@@ -74,5 +74,5 @@ pub use sets::SetId;
 pub use shared::SharedCell;
 pub use view::{
     BLOCK, Block, Draws, FEW, GroupRef, ImageHolder, JobPlaces, LeftShare, Level, MachineSet,
-    PlacedTask, Tally, View, WishCounts,
+    PlacedTask, Tally, TaskCounts, TaskSet, View, WishCounts,
 };

@@ -49,6 +49,11 @@ impl Tenants {
         self.list[id as usize].limit = limit;
     }
 
+    /// Whether the tenant has a limit.
+    pub(crate) fn is_limited(&self, tenant: u32) -> bool {
+        self.list[tenant as usize].limit.is_some()
+    }
+
     /// Whether the tenant may claim this much more.
     pub(crate) fn judge(&self, tenant: u32, request: &[i64]) -> Result<(), Reason> {
         let tenant = &self.list[tenant as usize];

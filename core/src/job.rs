@@ -17,6 +17,20 @@ pub enum JobKind {
     Batch,
 }
 
+/// Whether the tasks of a job may displace others.
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
+)]
+#[serde(rename_all = "snake_case")]
+pub enum Preemption {
+    /// Those of lower precedence, where a scheduler makes room by evicting.
+    #[default]
+    LowerPrecedence,
+    /// None: its precedence only orders the queue, and protects it. (Kubernetes'
+    /// `preemptionPolicy: Never`.)
+    Never,
+}
+
 /// A wish to run tasks.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Job {
@@ -28,6 +42,8 @@ pub struct Job {
     pub scheduler: Text,
     /// Whom its tasks may displace.
     pub precedence: Precedence,
+    /// Whether they may. Schedulers see to it; the cell judges by precedence alone.
+    pub preemption: Preemption,
     /// Service or batch.
     pub kind: JobKind,
     /// Its tasks.
@@ -47,6 +63,7 @@ impl Job {
             tenant: "default".into(),
             scheduler: "default".into(),
             precedence: Precedence(0),
+            preemption: Preemption::default(),
             kind: JobKind::Batch,
             groups: vec![group],
             gang_min: None,

@@ -40,8 +40,8 @@ pub use ids::{
     JobId, MachineId, Precedence, SchedulerId, SequenceNumber, TaskId, TransactionId, Version,
 };
 pub use job::{
-    Affinity, CardRequest, Job, JobKind, Near, PlacementRules, Port, Preferred, Protocol, Spread,
-    TaskGroup, TaskRule, TaskState, WhenUnsatisfiable,
+    Affinity, CardRequest, Job, JobKind, Near, PlacementRules, Port, Preemption, Preferred,
+    Protocol, Spread, TaskGroup, TaskRule, TaskState, WhenUnsatisfiable,
 };
 pub use machine::{
     CardSet, Image, Labels, Machine, Overcommit, Taint, TaintEffect, Toleration,

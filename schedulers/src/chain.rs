@@ -1,5 +1,6 @@
 //! The plugins of a profile that stand around the decision.
 
+use crate::disruption::DisruptionBudget;
 use crate::points::{Admit, Order, Permit, PostBind, PostFilter, PreBind, Reserve};
 use crate::profile::Profile;
 use std::sync::Arc;
@@ -69,6 +70,33 @@ impl Profile {
     pub fn with_post_filter(mut self, plugin: impl PostFilter + 'static) -> Profile {
         self.chain.post_filter.push(Box::new(plugin));
         self
+    }
+
+    /// The same with this plugin that makes room in the place of the one of its name, or after the
+    /// others if there is none.
+    #[must_use]
+    pub fn with_post_filter_replaced(self, plugin: impl PostFilter + 'static) -> Profile {
+        let name = plugin.name();
+        self.without_post_filter(name).with_post_filter(plugin)
+    }
+
+    /// The same without the plugins of this name that make room.
+    #[must_use]
+    pub fn without_post_filter(mut self, name: &str) -> Profile {
+        self.chain.post_filter.retain(|plugin| plugin.name() != name);
+        self
+    }
+
+    /// The same with disruption budgets that its plugins respect when they evict.
+    #[must_use]
+    pub fn with_budgets(mut self, budgets: &[DisruptionBudget]) -> Profile {
+        self.chain.post_filter.iter_mut().for_each(|plugin| plugin.protect(budgets));
+        self
+    }
+
+    /// The names of the plugins that make room, in order.
+    pub fn post_filters(&self) -> impl Iterator<Item = &'static str> {
+        self.chain.post_filter.iter().map(|plugin| plugin.name())
     }
 
     /// The same with one plugin more that reserves, asked after the others.

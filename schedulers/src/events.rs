@@ -34,7 +34,7 @@ impl Events {
     pub const TASK_ENDED: Events = Events(1 << 6);
     /// Such a job came, was resized or ended.
     pub const JOB_CHANGED: Events = Events(1 << 7);
-    /// A tenant's quota changed.
+    /// A tenant's quota changed, or a tenant that has one claims less than before.
     pub const QUOTA_CHANGED: Events = Events(1 << 8);
     /// A machine reported another load.
     pub const LOAD_REPORTED: Events = Events(1 << 9);

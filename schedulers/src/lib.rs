@@ -41,14 +41,16 @@
 //!
 //! The library reads no clock and no chance: time comes in with [`Scheduler::step`], the seed with
 //! [`Settings`]. In reading order: [`plugin`], [`relative`], [`plugins`], [`profile`], [`search`],
-//! [`place`], [`preemption`], [`events`], [`refusals`], [`queue`], [`points`], [`waiting`],
-//! [`volumes`], [`scheduler`], [`pool`], [`appraise`](mod@appraise), [`explain`](mod@explain), [`config`].
+//! [`place`], [`preemption`], [`disruption`], [`events`], [`refusals`], [`queue`], [`points`],
+//! [`waiting`], [`volumes`], [`scheduler`], [`pool`], [`appraise`](mod@appraise),
+//! [`explain`](mod@explain), [`config`].
 
 pub mod appraise;
 mod chain;
 mod class;
 pub mod config;
 mod crowding;
+pub mod disruption;
 pub mod events;
 pub mod explain;
 mod failures;

@@ -17,9 +17,12 @@
 //! What was claimed is off the scheduler's view from the decision until the answer, whatever these
 //! plugins say in between. Other schedulers see nothing of it before the commit.
 
+use crate::disruption::DisruptionBudget;
 use crate::events::Events;
+use crate::plugin::Tasks;
 use crate::profile::Profile;
 use crate::queue::Nanos;
+use crate::refusals::News;
 use crate::scheduler::Settings;
 use crate::waiting::Waiting;
 use omega_cellstate::{GroupRef, PlacedTask, View};
@@ -215,4 +218,25 @@ pub trait PostFilter: Send + Sync {
     /// tasks off the view to see what would be ([`View::lift`]), and must put them back. Tasks that
     /// another claim evicts ([`View::is_evicted`]) are off already.
     fn make_room(&mut self, view: &mut View, lack: &Lack<'_>) -> Option<MadeRoom>;
+
+    /// What may let it make room for tasks for which it knew no way, beside what changes the mind
+    /// of the filters that were the first to refuse a machine. `all` is what any filter listens to
+    /// that has something to say about them: where the first filter would give in to evictions,
+    /// another one may have been in the way. By default all of that.
+    fn wakes_on(&self, _tasks: &Tasks<'_>, all: Events) -> Events {
+        all
+    }
+
+    /// Whether news, some of which it listens to, may let it make room for these tasks. As with
+    /// filters, a wrong `true` costs a search. By default always.
+    fn may_help(&self, _tasks: &Tasks<'_>, _news: &News<'_>) -> bool {
+        true
+    }
+
+    /// Has the view keep ready what it reads (see [`Profile::prepare`]).
+    fn keep(&self, _view: &mut View) {}
+
+    /// Takes note of disruption budgets that came with the cell, beside those in its own arguments.
+    /// Called before the first [`PostFilter::keep`]. By default it evicts without regard to them.
+    fn protect(&mut self, _budgets: &[DisruptionBudget]) {}
 }

@@ -12,33 +12,27 @@
 //! Where no rule about other tasks concerns the task, only amounts can change, and a machine is
 //! tried by sums alone, without touching the view.
 
-use crate::plugin::{Judged, Reads, lanes};
+use crate::plugin::{Judged, Reads, Tasks, lanes};
 use crate::profile::Profile;
 use crate::search::tasks;
-use omega_cellstate::{BLOCK, GroupRef, PlacedTask, View};
-use omega_core::{JobId, KindId, LabelSelector, Precedence, Text};
+use omega_cellstate::{BLOCK, GroupRef, PlacedTask, TaskSet, View};
+use omega_core::{JobId, KindId, Precedence, TaskId};
 use smallvec::SmallVec;
 use std::cmp::Reverse;
 
 /// How many tasks may be disturbed. (Kubernetes' `PodDisruptionBudget`, in its present state.)
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Budget {
-    /// Whose tasks it protects.
-    pub tenant: Text,
-    /// Which of them; a selector without requirements protects none.
-    pub tasks: LabelSelector,
+    /// Which tasks it protects.
+    pub tasks: TaskSet,
     /// How many of them may go now.
     pub allowed: u32,
 }
 
 impl Budget {
     fn protects(&self, view: &View, task: &PlacedTask) -> bool {
-        let Some(job) = view.job_of(task.id).filter(|job| job.tenant == self.tenant) else {
-            return false;
-        };
-        let labels = &job.groups[usize::from(task.group)].labels;
-        let selects = !self.tasks.requirements.is_empty() && self.tasks.matches(labels);
-        selects && !labels.is_empty()
+        let job = view.job_of(task.id);
+        job.is_some_and(|job| self.tasks.includes(job, usize::from(task.group)))
     }
 }
 
@@ -139,11 +133,9 @@ impl Preemptor<'_> {
 
     /// The same; by sums only where amounts alone decide.
     fn candidate_by(&self, view: &mut View, row: usize, by_sums: bool) -> Option<Candidate> {
-        let precedence = self.precedence(view);
         let on_machine = view.tasks_on(row);
-        let first = on_machine.partition_point(|task| task.precedence >= precedence);
-        let lower = &on_machine[first..];
-        if lower.is_empty() {
+        let first = first_lower(on_machine, self.precedence(view));
+        if first == on_machine.len() {
             return None;
         }
         let sums = match view.request_stride() {
@@ -154,7 +146,9 @@ impl Preemptor<'_> {
         if let Sums::Known(candidate) = sums {
             return candidate;
         }
-        let lower = lower.to_vec();
+        let gone: Gone = view.evicted_from(row).collect();
+        let lower = on_machine[first..].iter().filter(|task| !gone.contains(&task.id));
+        let lower: Vec<PlacedTask> = lower.copied().collect();
         lower.iter().for_each(|task| view.lift(row, *task));
         let mut candidate = None;
         if self.fits(view, row) {
@@ -171,12 +165,42 @@ impl Preemptor<'_> {
     ///
     /// On a machine where the task fits already it is not asked what would have to go.
     pub fn candidates(&self, view: &mut View, start: usize, enough: usize) -> Vec<Candidate> {
+        let curable = |view: &mut View, block| self.worth_a_try(view, block);
+        self.candidates_where(view, curable, (start, enough))
+    }
+
+    /// The machines that take no task of this group now, and might once others go: by block, a bit
+    /// for each.
+    #[must_use]
+    pub fn curable(&self, view: &mut View) -> Vec<u64> {
+        (0..view.blocks()).map(|block| self.worth_a_try(view, block)).collect()
+    }
+
+    /// As [`Preemptor::candidates`], on machines that are known to be [`Preemptor::curable`].
+    pub fn candidates_among(
+        &self,
+        view: &mut View,
+        curable: &[u64],
+        from: (usize, usize),
+    ) -> Vec<Candidate> {
+        self.candidates_where(view, |_, block| curable[block], from)
+    }
+
+    fn candidates_where(
+        &self,
+        view: &mut View,
+        curable: impl Fn(&mut View, usize) -> u64,
+        (start, enough): (usize, usize),
+    ) -> Vec<Candidate> {
         let mut found = Vec::new();
         let mut is_clean = false;
         let blocks = view.blocks();
         for index in 0..blocks {
             let block = (start / BLOCK + index) % blocks;
-            let word = self.worth_a_try(view, block);
+            let word = curable(view, block);
+            if word == 0 {
+                continue;
+            }
             let by_sums = self.by_amounts_alone(view, block, word);
             for lane in lanes(word) {
                 let row = block * BLOCK + lane;
@@ -266,8 +290,12 @@ impl Preemptor<'_> {
         (row, first): (usize, usize),
         exact: bool,
     ) -> Sums {
-        let lower = &view.tasks_on(row)[first..];
         let (requests, _) = view.requests_on(row)[first * N..].as_chunks::<N>();
+        // What other claims of this view evict is off already.
+        let gone: Gone = view.evicted_from(row).collect();
+        let there = view.tasks_on(row)[first..].iter().zip(requests);
+        let (lower, requests): (SmallVec<[PlacedTask; 16]>, SmallVec<[&[i64; N]; 16]>) =
+            there.filter(|(task, _)| !gone.contains(&task.id)).map(|(t, r)| (*t, r)).unzip();
         let mut room = Room::<N>::of(view, row, self.group);
         requests.iter().for_each(|request| room.add(request));
         if !room.fits() {
@@ -276,13 +304,13 @@ impl Preemptor<'_> {
         if !exact {
             return Sums::Unknown;
         }
-        let breaks = self.breaks_budget(view, lower);
+        let breaks = self.breaks_budget(view, &lower);
         let mut victims = Victims::new();
         let mut violations = 0;
         let protected = if self.budgets.is_empty() { &[false][..] } else { &[true, false] };
         for protected in protected.iter().copied() {
             for ((task, request), _) in
-                lower.iter().zip(requests).zip(&breaks).filter(|(_, b)| **b == protected)
+                lower.iter().zip(&requests).zip(&breaks).filter(|(_, b)| **b == protected)
             {
                 if !room.take(request) {
                     victims.push(*task);
@@ -332,6 +360,33 @@ impl Preemptor<'_> {
         };
         tasks.iter().map(breaks).collect()
     }
+}
+
+/// Tasks that other claims of the view evict.
+type Gone = SmallVec<[TaskId; 4]>;
+
+/// The position of the first task of a lower precedence.
+fn first_lower(tasks: &[PlacedTask], precedence: Precedence) -> usize {
+    tasks.partition_point(|task| task.precedence >= precedence)
+}
+
+/// Whether the machine in a row would have the amounts that a task needs if all of lower precedence
+/// left it, and some did. Without that, nothing else helps there.
+#[must_use]
+pub(crate) fn could_fit_without_lower(tasks: &Tasks<'_>, row: usize) -> bool {
+    let Tasks { view, need, job, .. } = *tasks;
+    if row >= view.rows() {
+        return false;
+    }
+    let first = first_lower(view.tasks_on(row), job.precedence);
+    let stride = view.request_stride();
+    let lower = &view.requests_on(row)[first * stride..];
+    let enough = |(kind, request): (usize, &i64)| {
+        let there = view.free(row, KindId(kind as u8));
+        let freed: i64 = lower.iter().skip(kind).step_by(stride).sum();
+        *request <= 0 || there + freed >= *request
+    };
+    !lower.is_empty() && need.request.iter().enumerate().all(enough)
 }
 
 /// What a machine would have left of each kind.

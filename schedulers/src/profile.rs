@@ -3,10 +3,11 @@
 use crate::chain::Chain;
 use crate::plugin::{Filter, Judged, Reads, Score, Tasks};
 use crate::plugins::{
-    AvoidMarked, Balanced, BalancedAllocation, FitArgs, ImageLocality, InterPodAffinity,
-    LeastAllocated, MachineAffinity, MostAllocated, NodeAffinity, NodeName, NodePorts,
-    NodeResourcesFit, NodeUnschedulable, PackedCards, PodTopologySpread, PreferredAffinity,
-    ResourcesFit, Schedulable, SpreadWishes, TaintToleration, Taints, TaskLimits, TaskRules,
+    AvoidMarked, Balanced, BalancedAllocation, DefaultPreemption, FitArgs, ImageLocality,
+    InterPodAffinity, LeastAllocated, MachineAffinity, MostAllocated, NodeAffinity, NodeName,
+    NodePorts, NodeResourcesFit, NodeUnschedulable, PackedCards, PodTopologySpread,
+    PreferredAffinity, ResourcesFit, Schedulable, SpreadWishes, TaintToleration, Taints,
+    TaskLimits, TaskRules,
 };
 use crate::relative::{RelativeScore, Stance};
 use crate::volumes::Volumes;
@@ -109,7 +110,8 @@ impl Profile {
     }
 
     /// The default profile of Kubernetes' scheduler for a cell of these kinds: the same filters in
-    /// the same order, the same scores with the same weights, the same answers.
+    /// the same order, the same scores with the same weights, the same answers. A task that finds no machine evicts others of lower
+    /// precedence, so a scheduler with it has a view that keeps placements.
     ///
     /// Amounts are reckoned as there if `cpu` is in thousandths, `memory` in bytes, and a kind
     /// `pods` counts tasks; the kinds `cpu (nominal)` and `memory (nominal)`, if there are any, say
@@ -134,6 +136,7 @@ impl Profile {
         .with_score(fit, 1)
         .with_score(BalancedAllocation::new(&["cpu", "memory"], kinds), 1)
         .with_score(ImageLocality, 1)
+        .with_post_filter(DefaultPreemption::default())
     }
 
     /// The same with one filter more, asked after the others.
@@ -209,6 +212,7 @@ impl Profile {
         self.filters.iter().for_each(|filter| filter.keep(view));
         self.scores.iter().for_each(|(score, _)| score.keep(view));
         self.relative.iter().for_each(|(score, _)| score.keep(view));
+        self.chain.post_filter.iter().for_each(|plugin| plugin.keep(view));
     }
 
     /// The plugins that have something to say about these tasks.

@@ -49,6 +49,8 @@ pub struct Refusers {
     filters: u64,
     /// What wakes those filters.
     filter_events: Events,
+    /// What wakes the plugins that make room.
+    maker_events: Events,
     /// What else wakes the job, without a question.
     others: Events,
 }
@@ -63,7 +65,7 @@ impl Refusers {
     /// Everything that may wake the job.
     #[must_use]
     pub fn events(self) -> Events {
-        self.filter_events | self.others
+        self.filter_events | self.maker_events | self.others
     }
 
     /// Both together.
@@ -72,8 +74,21 @@ impl Refusers {
         Refusers {
             filters: self.filters | other.filters,
             filter_events: self.filter_events | other.filter_events,
+            maker_events: self.maker_events | other.maker_events,
             others: self.others | other.others,
         }
+    }
+
+    /// The same, with the plugins that made no room for these tasks.
+    #[must_use]
+    pub fn with_makers(self, profile: &Profile, tasks: &Tasks<'_>) -> Refusers {
+        if profile.chain.post_filter.is_empty() {
+            return self;
+        }
+        let all = Refusers::suspects(profile, tasks).events();
+        let makers = profile.chain.post_filter.iter().map(|plugin| plugin.wakes_on(tasks, all));
+        let maker_events = makers.fold(self.maker_events, |all, events| all | events);
+        Refusers { maker_events, ..self }
     }
 
     fn add(&mut self, index: usize, filter: &dyn Filter) {
@@ -153,6 +168,16 @@ impl Refusers {
         };
         self.others.meets(news.events)
             || profile.filters().enumerate().filter(listens).any(|f| f.1.may_help(tasks, news))
+            || self.makers_may_help(profile, tasks, news)
+    }
+}
+
+impl Refusers {
+    /// The same for the plugins that make room, of the news that they listen to.
+    fn makers_may_help(self, profile: &Profile, tasks: &Tasks<'_>, news: &News<'_>) -> bool {
+        let news = News { events: news.events.and(self.maker_events), ..*news };
+        let mut makers = profile.chain.post_filter.iter();
+        !news.events.is_empty() && makers.any(|plugin| plugin.may_help(tasks, &news))
     }
 }
 

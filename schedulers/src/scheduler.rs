@@ -16,6 +16,7 @@
 //! comes in with the step, the seed with the settings. Whoever drives it (a thread, a simulator)
 //! can measure it through an [`Observer`].
 
+mod fault;
 mod hearing;
 mod passage;
 mod settings;
@@ -30,6 +31,7 @@ use crate::queue::{Nanos, Queue, Verdict};
 use crate::refusals::Refusers;
 use crate::search::tasks;
 use crate::waiting::Waiting;
+use fault::Fault;
 use omega_cellstate::{CellHandle, GroupRef, HandleError, Interest, View};
 use omega_core::limits::TRANSACTION_ITEMS_MAX;
 use omega_core::{Commit, Job, JobId, Reason, TaskId, Transaction, TransactionId, Version};
@@ -463,13 +465,14 @@ impl Scheduler {
     fn refusers(&mut self, (id, job): (JobId, &Arc<Job>), group: GroupRef) -> Refusers {
         // In a gang of several groups another choice for one may help the other.
         let entangled = job.gang_min.is_some() && job.groups.len() > 1;
-        match entangled || self.queue.failures(id) == 0 {
+        let filters = match entangled || self.queue.failures(id) == 0 {
             true => Refusers::suspects(&self.profile, &tasks(&self.view, group)),
             false => {
                 let known = self.failures.refusers(&self.view, &self.profile, group);
                 known.unwrap_or_else(|| Refusers::of(&self.view, &self.profile, group))
             }
-        }
+        };
+        filters.with_makers(&self.profile, &tasks(&self.view, group))
     }
 
     /// The placement of the settings, wider while many claims conflict.
@@ -511,7 +514,7 @@ impl Scheduler {
     fn settle(&mut self, txn: &Transaction, commit: &Commit, now: Nanos) -> Step {
         self.view.settle(txn, commit);
         self.follow(txn, |index| commit.conflict_of_claim(index).is_none());
-        let mut refused: SmallVec<[JobId; 8]> = SmallVec::new();
+        let mut faults: SmallVec<[Fault; 8]> = SmallVec::new();
         let (mut crowded, mut conflicts) = (0, 0);
         for (index, claim) in txn.claims.iter().enumerate() {
             let conflict = commit.conflict_of_claim(index);
@@ -524,7 +527,7 @@ impl Scheduler {
                 Some(Reason::OthersConflict) => {}
                 Some(reason) => {
                     crowded += usize::from(is_of_a_place(reason));
-                    refused.push(claim.task.job);
+                    Fault::note(&mut faults, claim.task.job, reason);
                 }
             }
         }
@@ -534,13 +537,14 @@ impl Scheduler {
             let back = txn.claims.iter().map(|claim| claim.task).enumerate();
             let back = back.filter(|(index, _)| commit.conflict_of_claim(*index).is_some());
             self.queue.put_back(back.map(|(_, task)| task));
-            refused.dedup();
-            if self.resumed {
-                self.hear_of_own(txn.claims.iter().map(|claim| claim.machine.slot), now);
-            }
+        }
+        // What was evicted may leave more room than was needed; no sync tells, because it was off
+        // the view already.
+        if conflicts > 0 && self.resumed || !txn.evictions.is_empty() {
+            self.hear_of_own(txn.claims.iter().map(|claim| claim.machine.slot), now);
         }
         self.resumed = false;
-        self.end_turns(now, (conflicts > 0).then_some(&refused));
+        self.end_turns(now, (conflicts > 0).then_some(&faults));
         self.crowding.note(txn.claims.len(), crowded);
         Step { placed: txn.claims.len() - conflicts, conflicts, idle: false }
     }
@@ -548,7 +552,7 @@ impl Scheduler {
     /// Ends the turns of the jobs in the transaction. If claims were refused, these jobs are at
     /// fault, and the room went back to the view: whoever missed it tries again at once. If that
     /// one waited too, it would wake with those at fault, and miss the room again.
-    fn end_turns(&mut self, now: Nanos, refused: Option<&[JobId]>) {
+    fn end_turns(&mut self, now: Nanos, refused: Option<&[Fault]>) {
         for job in self.missed.drain(..) {
             if refused.is_some() {
                 self.queue.wake(job);
@@ -558,7 +562,9 @@ impl Scheduler {
         let mut decided = std::mem::take(&mut self.decided);
         for part in decided.drain(..) {
             let verdict = match () {
-                () if at_fault.contains(&part.job) => Verdict::Conflict,
+                () if let Some(fault) = at_fault.iter().find(|fault| fault.job == part.job) => {
+                    fault.verdict(&part)
+                }
                 // What it missed may have come back.
                 () if part.short && refused.is_some() => Verdict::More,
                 () => part.verdict(),

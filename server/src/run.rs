@@ -5,7 +5,7 @@ use crate::profiles::{self, ProfileError};
 use crate::progress::Bar;
 use clap::{Args, ValueEnum};
 use omega_bench::report::{self, RunReport};
-use omega_bench::run::{Pace, Progress, RunError, RunOptions};
+use omega_bench::run::{Evict, Pace, Progress, RunError, RunOptions};
 use omega_bench::workload::{LoadError, Workload, csv, google2011, kube, omega_sim, openb, synth};
 use omega_core::{ConflictCheck, Granularity};
 use omega_schedulers::Search;
@@ -88,6 +88,9 @@ pub(crate) struct HowArgs {
     /// Run the schedulers that this file names by its profiles; docs/profiles.md has the format.
     #[arg(long, value_name = "FILE.toml")]
     profile: Option<PathBuf>,
+    /// Let tasks that find no machine evict others of lower precedence, whatever the profiles say.
+    #[arg(long)]
+    evict: bool,
     /// How far a scheduler looks for machines; without it, as far as its profile says, or adaptive.
     #[arg(long, value_enum)]
     search: Option<SearchArg>,
@@ -284,6 +287,7 @@ fn options(how: &HowArgs) -> Result<RunOptions, ProfileError> {
             SearchArg::Indexed => Search::Indexed { feasible: 64 },
         }),
         profiles: how.profile.as_deref().map_or(Ok(Profiles::default()), profiles::load)?,
+        evict: if how.evict { Evict::Always } else { Evict::AsProfilesSay },
         pace: how.speed.map_or(Pace::Fastest, Pace::Speed),
         seed: how.seed,
     })

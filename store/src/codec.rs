@@ -8,13 +8,11 @@
 //! ```
 //!
 //! The types of `omega-core` are written as they are, so a change to one of them changes the bytes.
-//! The golden test `tests/it/codec.rs` notices; then [`VERSION`] rises, and a file beside this one
-//! reads the old one (`codec/v1.rs`). Nothing else names bincode.
+//! The golden test `tests/it/codec.rs` notices; then [`VERSION`] rises, and this file learns to
+//! read the old one. Nothing else names bincode.
 //!
 //! What is read is not trusted: a length that the bytes claim reserves memory in proportion to the
 //! bytes that are there, and never more.
-
-mod v1;
 
 use bincode::config;
 use omega_core::limits::COMMAND_BYTES_MAX;
@@ -24,7 +22,7 @@ use serde::de::DeserializeOwned;
 use std::fmt;
 
 /// The version of the bytes that [`encode`] writes.
-pub const VERSION: u8 = 2;
+pub const VERSION: u8 = 1;
 
 /// Why a command was not written.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -62,7 +60,7 @@ pub enum CodecError {
         bytes: usize,
     },
     /// The bytes were damaged, or no program of ours wrote them.
-    #[error("the bytes make no sense: {0}")]
+    #[error("the bytes of version {VERSION} make no sense: {0}")]
     Malformed(Malformed),
     /// A whole command, and more: the bytes were damaged, or framed wrongly.
     #[error("{bytes} bytes follow the end")]
@@ -104,10 +102,7 @@ pub fn encode(command: &Command, out: &mut Vec<u8>) -> Result<(), EncodeError> {
 /// # Errors
 /// If the bytes are not exactly one command of a known version.
 pub fn decode(bytes: &[u8]) -> Result<Command, CodecError> {
-    match v1::job_in(bytes) {
-        true => take(bytes).map(|(_, job): (u32, v1::Job)| job.into_command()),
-        false => take(bytes),
-    }
+    take(bytes)
 }
 
 /// Appends the bytes of a cell's resource kinds.
@@ -136,7 +131,7 @@ fn put(value: &impl Serialize, out: &mut Vec<u8>) -> Result<(), EncodeError> {
 
 fn take<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, CodecError> {
     let Some((&found, body)) = bytes.split_first() else { return Err(CodecError::Empty) };
-    if !(v1::VERSION..=VERSION).contains(&found) {
+    if found != VERSION {
         return Err(CodecError::UnknownVersion { found, known: VERSION });
     }
     // A limit counts bytes in memory, of which one byte here makes at most eight (a small `u64`).

@@ -4,8 +4,8 @@
 use crate::histories::seeds;
 use crate::views::{World, assert_equal_views};
 use crate::wishes::draw;
-use omega_cellstate::{PlacedTask, View};
-use omega_core::{KindId, SchedulerId, TaskId};
+use omega_cellstate::{PlacedTask, TaskCounts, TaskSet, View};
+use omega_core::{KindId, LabelSelector, Operator, Requirement, SchedulerId, TaskId};
 
 fn rows(view: &View) -> Vec<Vec<TaskId>> {
     let ids = |row| {
@@ -16,11 +16,35 @@ fn rows(view: &View) -> Vec<Vec<TaskId>> {
     (0..view.rows()).map(ids).collect()
 }
 
+/// Sets of tasks that overlap, and one that is empty.
+fn sets() -> Vec<TaskSet> {
+    let set = |tenant: &str, requirements: Vec<Requirement>| TaskSet {
+        tenant: tenant.into(),
+        tasks: LabelSelector { requirements },
+    };
+    let any = Requirement { operator: Operator::Exists, ..Requirement::equals("app", "") };
+    vec![
+        set("red", vec![Requirement::equals("app", "web")]),
+        set("red", vec![any.clone()]),
+        set("blue", vec![any]),
+        set("blue", Vec::new()),
+    ]
+}
+
+fn count(world: &World, set: &TaskSet) -> TaskCounts {
+    let tasks = world.twin.tasks().filter(|(_, job, task)| set.includes(&job.spec, task.group));
+    let alive: Vec<_> = tasks.filter(|(.., task)| !task.state.ended()).collect();
+    let placed = alive.iter().filter(|(.., task)| task.state.machine().is_some()).count();
+    TaskCounts { placed, alive: alive.len() }
+}
+
 #[test]
 fn a_view_knows_what_runs_where() {
     for seed in seeds(300) {
         let mut world = World::new(seed);
         let mut view = View::new(SchedulerId(0), 0).with_placements();
+        let sets = sets();
+        sets.iter().for_each(|set| view.count_tasks(set));
         for _ in 0..80 {
             world.step();
             if !world.dice.chance(30) {
@@ -38,6 +62,11 @@ fn a_view_knows_what_runs_where() {
                 assert_eq!(view.job_of(id), Some(&job.spec), "seed {seed}");
             }
             assert_eq!(rows(&view), expected, "seed {seed}");
+            let lowest = world.twin.placed().map(|(_, job, ..)| job.spec.precedence).min();
+            assert_eq!(view.lowest_precedence(), lowest, "seed {seed}");
+            for set in &sets {
+                assert_eq!(view.task_counts(set), Some(count(&world, set)), "seed {seed} {set:?}");
+            }
             for row in 0..view.rows() {
                 let tasks = view.tasks_on(row);
                 assert!(tasks.is_sorted_by(|a, b| a.is_before(b)), "seed {seed}");

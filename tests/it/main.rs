@@ -1,8 +1,9 @@
 //! The one integration binary: tests that concern more than one crate.
 //!
 //! - `histories.rs`: a cell and its naive twin agree on random histories.
-//! - `views.rs`, `claims.rs`, `wishes.rs`, `lifted.rs`: views keep up, judge as the cell does, keep
-//!   their claims, count what tasks wish of each other, and what would be without some of them.
+//! - `views.rs`, `claims.rs`, `held_claims.rs`, `wishes.rs`, `lifted.rs`: views keep up, judge as the
+//!   cell does, keep their claims, count what tasks wish of each other, and what would be without
+//!   some of them.
 //! - `scripts.rs`: behaviour over several steps, as text in `tests/scripts/`.
 //! - `traps.rs`: what wants more than a script.
 //! - `placement.rs`: what schedulers propose, compared with doing it the long way.
@@ -12,6 +13,7 @@
 //!   and of old, against their formulas.
 //! - `scheduler.rs`, `scheduler_wakes.rs`, `scheduler_faults.rs`: the loop, step by step.
 //! - `preemption.rs`: whom a preemption evicts.
+//! - `evicting.rs`, `evicting_random.rs`: the plugin that makes room by evicting, in the loop.
 //! - `points.rs`, `points_random.rs`: plugins that refuse, wait and fail at each point around a
 //!   decision.
 //! - `volumes.rs`, `volumes_twin.rs`: tasks with volumes, and the list of volumes against a naive one.
@@ -27,8 +29,11 @@
 mod claims;
 mod codec;
 mod diagnosis;
+mod evicting;
+mod evicting_random;
 mod examples;
 mod failures;
+mod held_claims;
 mod histories;
 mod job_places;
 mod journal;

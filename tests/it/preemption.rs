@@ -2,7 +2,7 @@
 
 use crate::histories::seeds;
 use crate::views::{World, assert_equal_views};
-use omega_cellstate::{PlacedTask, View};
+use omega_cellstate::{PlacedTask, TaskSet, View};
 use omega_core::{JobId, LabelSelector, Requirement, SchedulerId};
 use omega_schedulers::preemption::{Budget, Candidate, Preemptor, best};
 use omega_schedulers::{Profile, appraise};
@@ -15,8 +15,10 @@ fn budget(dice: &mut Dice) -> Budget {
         false => vec![Requirement::equals("app", *dice.pick(&["web", "db"]))],
     };
     Budget {
-        tenant: (*dice.pick(&["red", "blue"])).into(),
-        tasks: LabelSelector { requirements },
+        tasks: TaskSet {
+            tenant: (*dice.pick(&["red", "blue"])).into(),
+            tasks: LabelSelector { requirements },
+        },
         allowed: dice.below(3) as u32,
     }
 }
@@ -34,10 +36,10 @@ fn breaks(world: &World, budgets: &[Budget], order: &[PlacedTask]) -> bool {
     let protects = |budget: &Budget, task: &PlacedTask| {
         let job = &world.twin.jobs()[&task.id.job].spec;
         let labels = &job.groups[usize::from(task.group)].labels;
-        budget.tenant == job.tenant
+        budget.tasks.tenant == job.tenant
             && !labels.is_empty()
-            && !budget.tasks.requirements.is_empty()
-            && budget.tasks.matches(labels)
+            && !budget.tasks.tasks.requirements.is_empty()
+            && budget.tasks.tasks.matches(labels)
     };
     budgets.iter().any(|budget| {
         let before = order.iter().filter(|task| protects(budget, task)).count();

@@ -188,3 +188,54 @@ fn a_load_that_a_filter_looks_at() {
     wakes(&mut scheduler, &cell, id, || load(10));
     assert_eq!(rows(&cell, id), [Some(0)]);
 }
+
+/// Counts turns.
+#[derive(Default)]
+struct Turns(usize);
+
+impl omega_schedulers::Observer for Turns {
+    fn deciding(&mut self) {
+        self.0 += 1;
+    }
+}
+
+fn turns(scheduler: &mut Scheduler, cell: &omega_cellstate::SharedCell, now: u64) -> usize {
+    let mut turns = Turns::default();
+    while !scheduler.step(cell, now, &mut turns).unwrap().idle {}
+    turns.0
+}
+
+#[test]
+fn a_job_over_its_quota_has_no_turn_until_its_tenant_claims_less_or_may_claim_more() {
+    for gang_min in [None, Some(2)] {
+        let cell = cell(&[100]);
+        let limit = |cores| {
+            let limit = Some(amounts(cores));
+            cell.apply(Command::SetQuota { tenant: "default".into(), limit }).unwrap();
+        };
+        limit(4);
+        let first = submit(&cell, job("first", 3, 1));
+        let free = Job { tenant: "other".into(), ..job("free", 2, 1) };
+        let free = submit(&cell, free);
+        let mut scheduler = scheduler(&cell, "default");
+        run(&mut scheduler, &cell, 0);
+        let second = submit(&cell, Job { gang_min, ..job("second", 2, 1) });
+        run(&mut scheduler, &cell, 0);
+        run(&mut scheduler, &cell, LONG);
+        let before = if gang_min.is_some() { 0 } else { 1 };
+        assert_eq!((placed(&cell, first), placed(&cell, second)), (3, before));
+        // Neither time nor what others give back helps it.
+        report(&cell, task(free, 0), TaskReport::Finished);
+        assert_eq!((2..20).map(|now| turns(&mut scheduler, &cell, now * LONG)).sum::<usize>(), 0);
+        report(&cell, task(first, 0), TaskReport::Finished);
+        assert_eq!(turns(&mut scheduler, &cell, 20 * LONG), 1);
+        assert_eq!(placed(&cell, second), 2);
+        let third = submit(&cell, job("third", 1, 1));
+        assert_eq!(turns(&mut scheduler, &cell, 21 * LONG), 1);
+        assert_eq!(turns(&mut scheduler, &cell, 22 * LONG), 0);
+        limit(5);
+        assert_eq!(turns(&mut scheduler, &cell, 23 * LONG), 1);
+        assert_eq!(placed(&cell, third), 1);
+        assert_settled(&mut scheduler, &cell, 24 * LONG);
+    }
+}

@@ -8,7 +8,8 @@ use crate::placement_world::{random_group, random_machine, ruled_group};
 use crate::small;
 use omega_cellstate::{Cell, SharedCell};
 use omega_core::{
-    Amounts, Command, Job, JobId, KindId, Machine, Outcome, Precedence, TaskReport, TaskState,
+    Amounts, Command, Job, JobId, KindId, Machine, Outcome, Precedence, Preemption, TaskReport,
+    TaskState,
 };
 use omega_schedulers::{
     Events, MachineFilter, MachineRef, Nanos, Observer, Patience, PerMachine, Profile, Scheduler,
@@ -49,7 +50,7 @@ impl MachineFilter for Calm {
 }
 
 /// A random history of a cell.
-struct History {
+pub(crate) struct History {
     cell: SharedCell,
     dice: Dice,
     jobs: u64,
@@ -57,7 +58,7 @@ struct History {
 }
 
 impl History {
-    fn new(cell: &SharedCell, seed: u64) -> History {
+    pub(crate) fn new(cell: &SharedCell, seed: u64) -> History {
         let cell = cell.clone();
         let mut history = History { cell, dice: Dice::new(seed), jobs: 0, machines: 0 };
         for _ in 0..6 {
@@ -94,11 +95,14 @@ impl History {
             job.gang_min = Some(1 + self.dice.below(job.task_count() as usize) as u32);
         }
         job.precedence = Precedence(self.dice.below(3) as i32);
+        if self.dice.chance(10) {
+            job.preemption = Preemption::Never;
+        }
         job.scheduler = (*self.dice.pick(&["default", "default", "other"])).into();
         job
     }
 
-    fn step(&mut self) {
+    pub(crate) fn step(&mut self) {
         let ids: Vec<_> =
             self.cell.read(|cell| cell.machines().map(|machine| machine.id).collect());
         let some = (!ids.is_empty()).then(|| *self.dice.pick(&ids));

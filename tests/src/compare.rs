@@ -17,7 +17,7 @@ struct MachinePicture {
     sequence: SequenceNumber,
     free: Vec<i128>,
     claimable: Vec<i128>,
-    cards_left: Vec<u16>,
+    cards_left: Vec<i16>,
     load: Option<Amounts>,
     tasks: Vec<TaskId>,
 }
@@ -61,7 +61,7 @@ fn machines_of_twin(twin: &Twin) -> Vec<MachinePicture> {
             sequence: twin.rows()[row].sequence,
             free: twin.free(row),
             claimable: twin.claimable(row),
-            cards_left: twin.cards_left(row),
+            cards_left: twin.cards_left(row).into_iter().map(u16::cast_signed).collect(),
             load: host.load.clone(),
             tasks: twin.placed().filter(|(.., at)| *at == row).map(|(id, ..)| id).collect(),
         })

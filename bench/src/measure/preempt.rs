@@ -1,12 +1,16 @@
-//! Question: what does it cost to find whom to evict, where every machine is full?
+//! Question: what does it cost to find whom to evict, where every machine is full; and what does it
+//! cost a scheduler that might evict, and never has to, to know what runs where?
 
-use super::cells::{filled, machines};
-use super::clock::timed;
+use super::cells::{self, filled, machines};
+use super::clock::{by_turns, timed};
+use super::scan;
 use super::show::{Reach, Row, Unit};
+use super::whole::{self, Load};
 use super::{Options, SEED};
 use omega_cellstate::{SharedCell, View};
 use omega_core::{Amounts, Job, JobId, Precedence, SchedulerId, TaskGroup};
 use omega_schedulers::Profile;
+use omega_schedulers::plugins::DefaultPreemption;
 use omega_schedulers::preemption::{Preemptor, best};
 use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64;
@@ -46,5 +50,31 @@ pub(crate) fn rows(options: &Options) -> Vec<Row> {
     runs.sort_by(|a, b| a.cpu.total_cmp(&b.cpu));
     let figure = runs[runs.len() / 2];
     let row = Row::time("a preemption", Unit::Micros, figure);
-    vec![row.limit("36/s").reach(Reach::AtMost(100.0))]
+    let mut rows = vec![row.limit("36/s").reach(Reach::AtMost(100.0))];
+    rows.extend(readiness(options));
+    rows
+}
+
+/// A profile that evicts where nothing else helps.
+fn evicting() -> Profile {
+    scan::profile().with_post_filter(DefaultPreemption::default())
+}
+
+/// The loop of the group `whole`, where everything fits, without and with that profile.
+fn readiness(options: &Options) -> Vec<Row> {
+    let made = cells::in_use(10_000);
+    let mut rows = Vec::new();
+    for workers in [1, 4] {
+        let load = Load::sampled(options.work(100_000), workers, 100);
+        let (with, without) = by_turns(
+            options.runs(),
+            || whole::run(&made, &load, evicting).each(),
+            || whole::run(&made, &load, scan::profile).each(),
+        );
+        let what = format!("placements, all fit, {workers} workers, none evicts");
+        rows.push(Row::time(what, Unit::MillionsPerSecond, without));
+        let what = "  each might evict, and keeps what runs where";
+        rows.push(Row::time(what, Unit::MillionsPerSecond, with).beside(without));
+    }
+    rows
 }

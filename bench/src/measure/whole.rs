@@ -37,7 +37,7 @@ pub(crate) struct Load {
 
 impl Load {
     /// So many workers with a sampled search, and jobs that fill a transaction each.
-    fn sampled(tasks: usize, workers: usize, claims: usize) -> Load {
+    pub(crate) fn sampled(tasks: usize, workers: usize, claims: usize) -> Load {
         let settings = |i| Settings {
             claims_max: claims,
             ..Settings::worker("default", i, workers as u32)

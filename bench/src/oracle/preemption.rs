@@ -8,6 +8,7 @@ use super::expect::Status;
 use super::world::{Refused, Setting, World};
 use crate::workload::kube::api::{LabelSelector, or_default};
 use crate::workload::kube::selector::labels_or_nothing;
+use omega_cellstate::TaskSet;
 use omega_schedulers::Profile;
 use omega_schedulers::preemption::{Budget, Candidate, Preemptor, harm};
 use serde::Deserialize;
@@ -130,8 +131,10 @@ fn compare_candidates(expect: &Expect, found: &mut Found, world: &World, candida
 
 fn budget(budget: &DisruptionBudget) -> Budget {
     Budget {
-        tenant: budget.namespace.as_str().into(),
-        tasks: labels_or_nothing(budget.selector.as_ref()),
+        tasks: TaskSet {
+            tenant: budget.namespace.as_str().into(),
+            tasks: labels_or_nothing(budget.selector.as_ref()),
+        },
         allowed: u32::try_from(budget.disruptions_allowed.max(0)).unwrap_or(u32::MAX),
     }
 }

@@ -38,12 +38,16 @@ pub struct RunReport {
     pub tasks: usize,
     /// Tasks that ran at the start and were placed before the schedulers began.
     pub placed_at_start: usize,
-    /// Placements by the schedulers. A task that was lost and placed again counts twice.
+    /// Placements by the schedulers. A task that was lost or evicted and placed again counts twice.
     pub placements: u64,
     /// Tasks that came to their end.
     pub finished: u64,
     /// Tasks that became pending again because their machine left.
     pub lost: u64,
+    /// Evictions: tasks became pending again to make room for more important ones.
+    pub evictions: u64,
+    /// Tasks that were evicted more than once.
+    pub evicted_again: usize,
     /// Tasks that wait at the end.
     pub pending: usize,
     /// Seconds from the first job to the end.

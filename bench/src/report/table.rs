@@ -52,12 +52,25 @@ fn figures(report: &RunReport) -> String {
     if report.finished > 0 {
         lines.push(("finished", plural(report.finished, "task")));
     }
+    if report.evictions > 0 {
+        lines.push(("evictions", evictions(report)));
+    }
     if report.pending > 0 {
         lines.push(("wait at the end", plural(wide(report.pending), "task")));
     }
     let rows: Vec<Vec<String>> =
         lines.into_iter().map(|(name, value)| vec![name.to_string(), value]).collect();
     columns(&rows, &[Align::Left, Align::Left], 1)
+}
+
+/// How many there were, and whether it met some tasks again and again.
+fn evictions(report: &RunReport) -> String {
+    match report.evicted_again {
+        0 => count(report.evictions),
+        tasks => {
+            format!("{}, {} more than once", count(report.evictions), plural(wide(tasks), "task"))
+        }
+    }
 }
 
 /// Seconds, and how many processors were busy in them.
@@ -254,6 +267,7 @@ placements       2,365,798
 placements/s     11,829
 time taken       3 min 20 s, 3.45 processors busy on average
 finished         2,300,000 tasks
+evictions        7, 1 task more than once
 wait at the end  1,203 tasks
 
                                   decision  decision                 claims       time    time

@@ -34,6 +34,8 @@ pub(super) fn example(machines: usize, zones: usize, samples: usize) -> RunRepor
         placements: last.placements,
         finished: last.placements.saturating_sub(wide(last.running)),
         lost: 0,
+        evictions: 7,
+        evicted_again: 1,
         pending: last.pending,
         wall_s: last.wall_s,
         cpu_s: Some(last.wall_s * 3.4),

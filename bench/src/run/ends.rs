@@ -1,11 +1,14 @@
 //! When the tasks that run will have run their time.
 
-use omega_core::{MachineId, TaskId};
+use omega_core::{MachineId, TaskId, Version};
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
 
 /// Tasks that end together.
 pub(crate) type Ending = Vec<(TaskId, MachineId)>;
+
+/// The same, with the version at which they were placed: those that were evicted since do not end.
+pub(crate) type Since = (Version, Ending);
 
 /// The ends to come. Tasks that end together are kept together: most jobs are many tasks of one
 /// run time, and what is sorted is small.
@@ -14,13 +17,13 @@ pub(crate) struct Ends {
     /// The time of each end, with the number of its tasks' list.
     times: BinaryHeap<Reverse<(u64, u64)>>,
     /// The lists, by number from `first` on; empty once they have ended.
-    lists: VecDeque<Ending>,
+    lists: VecDeque<Since>,
     first: u64,
 }
 
 impl Ends {
     /// Adds tasks that end together.
-    pub(crate) fn add(&mut self, at_ms: u64, tasks: Ending) {
+    pub(crate) fn add(&mut self, at_ms: u64, tasks: Since) {
         let number = self.first + self.lists.len() as u64;
         self.times.push(Reverse((at_ms, number)));
         self.lists.push_back(tasks);
@@ -32,11 +35,11 @@ impl Ends {
     }
 
     /// Takes tasks that have ended by now, those that ended first.
-    pub(crate) fn pop(&mut self, now_ms: u64) -> Option<Ending> {
+    pub(crate) fn pop(&mut self, now_ms: u64) -> Option<Since> {
         let Reverse((_, number)) = *self.times.peek().filter(|end| end.0.0 <= now_ms)?;
         self.times.pop();
         let tasks = std::mem::take(&mut self.lists[(number - self.first) as usize]);
-        while self.lists.front().is_some_and(Vec::is_empty) {
+        while self.lists.front().is_some_and(|(_, tasks)| tasks.is_empty()) {
             self.lists.pop_front();
             self.first += 1;
         }

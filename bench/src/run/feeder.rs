@@ -1,16 +1,18 @@
 //! Feeds a workload to a cell: submits what arrives, ends what has run its time.
 
 use super::clock::RunClock;
-use super::ends::{Ending, Ends};
+use super::ends::{Ends, Since};
 use super::meter::{IdleState, Message, Meter};
-use super::{Pace, Progress, RunError, RunOptions, SCHEDULERS, WINDOW_MAX};
+use super::{Evict, Pace, Progress, RunError, RunOptions, SCHEDULERS, WINDOW_MAX};
 use crate::report::Sample;
 use crate::workload::{Arrival, MachineChange, MachineEvent, RunTime, Workload};
 use crossbeam::channel::{Receiver, Sender, unbounded};
 use omega_cellstate::{Cell, SharedCell};
 use omega_core::{Command, JobId, MachineId, Outcome, TaskId, TaskReport, Text, Version};
+use omega_schedulers::disruption::DisruptionBudget;
+use omega_schedulers::plugins::DefaultPreemption;
 use omega_schedulers::{Pool, Profile, Scheduler, Settings, Volumes};
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
 use std::time::Duration;
 
 /// How many samples a run takes over the workload's time.
@@ -18,6 +20,15 @@ const SAMPLES: u64 = 240;
 
 /// How long the feeder waits for a message before it looks at the clock again.
 const PATIENCE: Duration = Duration::from_millis(2);
+
+/// What became of a task that was evicted.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Evicted {
+    /// When last.
+    last: Version,
+    /// How often.
+    pub(crate) times: u32,
+}
 
 /// The feeder, and what it counted.
 pub(crate) struct Feeder {
@@ -33,6 +44,10 @@ pub(crate) struct Feeder {
     pub(crate) finished: u64,
     /// Tasks that became pending again because their machine left.
     pub(crate) lost: u64,
+    /// Tasks that were evicted.
+    pub(crate) evicted: HashMap<TaskId, Evicted>,
+    /// How often, over all of them.
+    evictions: u64,
     conflicts: u64,
     pub(crate) series: Vec<Sample>,
     pub(crate) now_ms: u64,
@@ -43,6 +58,7 @@ pub(crate) struct Feeder {
     ahead: usize,
     pub(super) arrivals: VecDeque<Arrival>,
     machine_events: VecDeque<MachineEvent>,
+    budgets: Vec<DisruptionBudget>,
     /// How long the tasks of each job run, by job number.
     runs: Vec<RunTime>,
     ends: Ends,
@@ -50,6 +66,8 @@ pub(crate) struct Feeder {
     sender: Sender<Message>,
     idle: Vec<IdleState>,
     changed: Version,
+    /// Whether tasks were evicted since the schedulers were woken last.
+    stirred: bool,
     span_ms: u64,
     sampled: u64,
     expired_ms: u64,
@@ -87,6 +105,8 @@ impl Feeder {
             placements: 0,
             finished: 0,
             lost: 0,
+            evicted: HashMap::new(),
+            evictions: 0,
             conflicts: 0,
             series: Vec::new(),
             now_ms: 0,
@@ -95,12 +115,14 @@ impl Feeder {
             ahead: 0,
             arrivals: workload.arrivals.into(),
             machine_events: workload.machine_events.into(),
+            budgets: workload.budgets,
             runs: Vec::new(),
             ends: Ends::default(),
             messages,
             sender,
             idle: vec![IdleState::default(); workers as usize],
             changed: Version(0),
+            stirred: false,
             span_ms: last.max(last_event),
             sampled: 0,
             expired_ms: 0,
@@ -154,6 +176,13 @@ impl Feeder {
             None if name == "service" => Profile::service(),
             None => Profile::batch(),
         };
+        let profile = match options.evict {
+            Evict::AsProfilesSay => profile,
+            // One that has it keeps its arguments.
+            Evict::Always if profile.post_filters().next().is_some() => profile,
+            Evict::Always => profile.with_post_filter(DefaultPreemption::default()),
+        };
+        let profile = profile.with_budgets(&self.budgets);
         settings.placement.search = options.search.unwrap_or(settings.placement.search);
         Ok((profile, settings))
     }
@@ -187,6 +216,9 @@ impl Feeder {
         pool.wake();
         loop {
             self.receive();
+            if std::mem::take(&mut self.stirred) {
+                pool.wake();
+            }
             let next = self.next_event();
             if self.caught_up() {
                 self.ahead = 0;
@@ -264,7 +296,10 @@ impl Feeder {
         Ok(())
     }
 
-    fn end_tasks(&mut self, tasks: Ending) {
+    fn end_tasks(&mut self, (placed, mut tasks): Since) {
+        tasks.retain(|(task, _)| {
+            self.evicted.get(task).is_none_or(|evicted| evicted.last <= placed)
+        });
         self.ahead += tasks.len();
         let report = TaskReport::Finished;
         let finished = |(task, machine)| Command::ReportTask { task, machine, report };
@@ -317,17 +352,28 @@ impl Feeder {
 
     fn note(&mut self, message: Message) {
         match message {
-            Message::Committed { placed, refused } => {
+            Message::Committed { version, placed, evicted, refused } => {
                 self.placements += placed.len() as u64;
                 self.conflicts += refused as u64;
-                self.schedule_ends(placed);
+                self.evictions += evicted.len() as u64;
+                if !evicted.is_empty() {
+                    // Their schedulers have not tried them yet, and may not know of them.
+                    self.changed = self.changed.max(version);
+                    self.stirred = true;
+                }
+                for task in evicted {
+                    let known = self.evicted.entry(task).or_default();
+                    known.last = known.last.max(version);
+                    known.times += 1;
+                }
+                self.schedule_ends((version, placed));
             }
             Message::Idle { worker, state } => self.idle[worker] = state,
         }
     }
 
     /// Notes when placed tasks will end; those of a job that run equally long end together.
-    pub(super) fn schedule_ends(&mut self, tasks: Ending) {
+    pub(super) fn schedule_ends(&mut self, (version, tasks): Since) {
         let end_of = |(task, _): &(TaskId, MachineId)| {
             let run = self.runs.get(task.job.0 as usize)?.of(task.index)?;
             Some(self.now_ms.saturating_add(run))
@@ -335,14 +381,15 @@ impl Feeder {
         let mut ends: Vec<_> = tasks.into_iter().filter_map(|t| Some((end_of(&t)?, t))).collect();
         ends.sort_by_key(|(at, _)| *at);
         for together in ends.chunk_by(|a, b| a.0 == b.0) {
-            self.ends.add(together[0].0, together.iter().map(|(_, task)| *task).collect());
+            let tasks = together.iter().map(|(_, task)| *task).collect();
+            self.ends.add(together[0].0, (version, tasks));
         }
     }
 
     /// Tasks that have no machine.
     pub(crate) fn pending(&self) -> usize {
         let placed = self.placements + self.placed_at_start as u64;
-        (self.submitted + self.lost).saturating_sub(placed) as usize
+        (self.submitted + self.lost + self.evictions).saturating_sub(placed) as usize
     }
 
     /// Tasks that have no machine and may yet find one.

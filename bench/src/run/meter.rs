@@ -11,8 +11,14 @@ use std::time::{Duration, Instant};
 /// What a worker tells the feeder.
 #[derive(Debug)]
 pub(crate) enum Message {
-    /// A transaction was answered: these tasks have machines, so many claims were refused.
-    Committed { placed: Vec<(TaskId, MachineId)>, refused: usize },
+    /// A transaction was answered, at this version: these tasks have machines, these have none any
+    /// more, so many claims were refused.
+    Committed {
+        version: Version,
+        placed: Vec<(TaskId, MachineId)>,
+        evicted: Vec<TaskId>,
+        refused: usize,
+    },
     /// A worker has tried all that there was at a version.
     Idle { worker: usize, state: IdleState },
 }
@@ -117,7 +123,9 @@ impl Observer for Meter {
         self.placements += placed.len() as u64;
         self.told = None;
         // The feeder is gone only once the run is over.
-        drop(self.messages.send(Message::Committed { placed, refused }));
+        let version = commit.version;
+        let evicted = evicted(txn, commit);
+        drop(self.messages.send(Message::Committed { version, placed, evicted, refused }));
     }
 
     fn idle(&mut self, version: Version, queue: &Queue) {
@@ -132,4 +140,10 @@ impl Observer for Meter {
         self.told = Some(state);
         drop(self.messages.send(Message::Idle { worker: self.worker, state }));
     }
+}
+
+/// The tasks that a transaction evicted.
+fn evicted(txn: &Transaction, commit: &Commit) -> Vec<TaskId> {
+    let taken = |(_, i): &(&TaskId, u32)| commit.conflict_of(Item::Eviction(*i)).is_none();
+    txn.evictions.iter().zip(0..).filter(taken).map(|(task, _)| *task).collect()
 }

@@ -47,6 +47,16 @@ pub enum Pace {
     Speed(f64),
 }
 
+/// Who evicts.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Evict {
+    /// The schedulers whose profiles have a plugin for it.
+    #[default]
+    AsProfilesSay,
+    /// Every scheduler.
+    Always,
+}
+
 /// How to run.
 #[derive(Clone, Debug)]
 pub struct RunOptions {
@@ -64,6 +74,8 @@ pub struct RunOptions {
     pub search: Option<Search>,
     /// The profiles of schedulers that do not run with the ready-made ones, by scheduler name.
     pub profiles: Profiles,
+    /// Whether tasks that find no machine evict others of lower precedence.
+    pub evict: Evict,
     /// How fast the workload's time passes.
     pub pace: Pace,
     /// The seed of the schedulers' choices.
@@ -80,6 +92,7 @@ impl Default for RunOptions {
             check: ConflictCheck::ResourceFit,
             search: None,
             profiles: Profiles::default(),
+            evict: Evict::default(),
             pace: Pace::Fastest,
             seed: 1,
         }

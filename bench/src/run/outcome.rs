@@ -49,6 +49,8 @@ pub(super) fn report(ended: Ended, options: &RunOptions) -> RunReport {
         placements: feeder.placements,
         finished: feeder.finished,
         lost: feeder.lost,
+        evictions: feeder.evicted.values().map(|evicted| u64::from(evicted.times)).sum(),
+        evicted_again: feeder.evicted.values().filter(|evicted| evicted.times > 1).count(),
         pending,
         wall_s,
         cpu_s,

@@ -2,7 +2,7 @@
 
 use super::RunError;
 use super::feeder::Feeder;
-use omega_core::{Command, Job, JobId, MachineId, TaskGroup, TaskId};
+use omega_core::{Command, Job, JobId, MachineId, TaskGroup, TaskId, Version};
 
 impl Feeder {
     /// Submits what is there at the start, and has the cell adopt what runs already. No rule is
@@ -29,7 +29,7 @@ impl Feeder {
         }
         self.tell_of_volumes(&with_volumes, &adopted);
         self.placed_at_start += adopted.len();
-        self.schedule_ends(adopted);
+        self.schedule_ends((Version(0), adopted));
         if refused > 0 {
             let tasks = if refused == 1 { "task that ran" } else { "tasks that ran" };
             self.notes.push(format!(

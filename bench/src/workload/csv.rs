@@ -75,6 +75,7 @@ pub fn load(machines: &Path, jobs: &Path) -> Result<Workload, LoadError> {
         kinds,
         policy: Policy::default(),
         machines,
+        budgets: Vec::new(),
         machine_events: Vec::new(),
         arrivals,
         volumes: VolumesAtStart::default(),

@@ -102,6 +102,7 @@ pub fn load(dir: &Path, options: &GoogleOptions) -> Result<Workload, LoadError> 
         kinds: kinds(),
         policy: Policy { overcommit_max: cell.overcommit, ..Policy::default() },
         machines: cell.machines,
+        budgets: Vec::new(),
         machine_events: cell.events,
         arrivals: tasks::arrivals(&replayed),
         volumes: VolumesAtStart::default(),

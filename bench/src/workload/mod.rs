@@ -18,6 +18,7 @@ mod testing;
 pub mod volumes;
 
 use omega_core::{Job, Kinds, Machine, Policy};
+use omega_schedulers::disruption::DisruptionBudget;
 use std::path::{Path, PathBuf};
 use volumes::VolumesAtStart;
 
@@ -38,6 +39,8 @@ pub struct Workload {
     pub arrivals: Vec<Arrival>,
     /// The volumes that tasks claim.
     pub volumes: VolumesAtStart,
+    /// How many of some tasks are to stay up, where a scheduler evicts.
+    pub budgets: Vec<DisruptionBudget>,
     /// What was not carried over, in sentences that a user understands.
     pub notes: Vec<String>,
 }

@@ -12,7 +12,9 @@ use crate::workload::table::Table;
 use crate::workload::volumes::VolumesAtStart;
 use crate::workload::{Arrival, LoadError, RunTime, Workload};
 use omega_core::limits::TASKS_PER_JOB_MAX;
-use omega_core::{Amounts, Job, JobKind, Kinds, Machine, Policy, Precedence, TaskGroup, Text};
+use omega_core::{
+    Amounts, Job, JobKind, Kinds, Machine, Policy, Precedence, Preemption, TaskGroup, Text,
+};
 use std::path::Path;
 
 /// What every machine has: 4 cores and 16 GiB.
@@ -57,6 +59,7 @@ pub fn load(dir: &Path, cell: &str) -> Result<Workload, LoadError> {
         kinds: Kinds::standard(),
         policy: Policy::default(),
         machines: (0..cell.machines).map(machine).collect(),
+        budgets: Vec::new(),
         machine_events: Vec::new(),
         arrivals,
         volumes: VolumesAtStart::default(),
@@ -92,6 +95,7 @@ fn read_list(file: &Path, name: &str, kind: JobKind) -> Result<Vec<Arrival>, Loa
             tenant: tenant.clone(),
             scheduler: scheduler.clone(),
             precedence: Precedence(0),
+            preemption: Preemption::default(),
             kind,
             groups: vec![group],
             gang_min: None,

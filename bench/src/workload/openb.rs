@@ -15,7 +15,7 @@ use crate::workload::{Arrival, LoadError, RunTime, Workload};
 use omega_core::limits::{AMOUNT_MAX, CARD_MILLI, CARDS_MAX};
 use omega_core::{
     Amounts, CardRequest, Job, JobKind, KindId, Kinds, Labels, Machine, MachineSelector, Operator,
-    Policy, Precedence, Requirement, TaskGroup, Text,
+    Policy, Precedence, Preemption, Requirement, TaskGroup, Text,
 };
 use std::collections::HashMap;
 use std::path::Path;
@@ -59,6 +59,7 @@ pub fn load(dir: &Path, list: &str) -> Result<Workload, LoadError> {
         kinds: Kinds::standard(),
         policy: Policy::default(),
         machines,
+        budgets: Vec::new(),
         machine_events: Vec::new(),
         arrivals,
         volumes: VolumesAtStart::default(),
@@ -180,6 +181,7 @@ fn read_job(row: &Row<'_>, columns: &TaskColumns, texts: &Texts) -> Result<Job, 
         tenant: texts.tenant.clone(),
         scheduler,
         precedence: Precedence(0),
+        preemption: Preemption::default(),
         kind,
         groups: vec![group],
         gang_min: None,

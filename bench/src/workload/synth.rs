@@ -108,6 +108,7 @@ pub fn synthesize(options: &SynthOptions) -> Workload {
         kinds: Kinds::standard(),
         policy: Policy::default(),
         machines,
+        budgets: Vec::new(),
         machine_events: Vec::new(),
         arrivals,
         volumes: VolumesAtStart::default(),

@@ -133,14 +133,14 @@ impl View {
     /// Takes note of the answer to a transaction.
     pub fn settle(&mut self, txn: &Transaction, commit: &Commit) {
         let already_seen = commit.version <= self.version;
-        self.end_evictions(txn, Some(commit));
         self.end_flight(txn, |index| already_seen || commit.conflict_of_claim(index).is_some());
+        self.end_evictions(txn, Some(commit));
     }
 
     /// Gives all claims of a transaction back that was not judged.
     pub fn abandon(&mut self, txn: &Transaction) {
-        self.end_evictions(txn, None);
         self.end_flight(txn, |_| true);
+        self.end_evictions(txn, None);
     }
 
     fn end_flight(&mut self, txn: &Transaction, gives_back: impl Fn(usize) -> bool) {

@@ -57,6 +57,18 @@ impl View {
         self.evictions.iter().any(|eviction| eviction.victim.id == task)
     }
 
+    /// The tasks on the machine in a row that claims evict which were not yet answered. They are
+    /// among [`View::tasks_on`] still, and off the view's amounts and counters already.
+    pub fn evicted_from(&self, row: usize) -> impl Iterator<Item = TaskId> {
+        let there = move |eviction: &&Eviction| eviction.off && eviction.machine.row() == row;
+        self.evictions.iter().filter(there).map(|eviction| eviction.victim.id)
+    }
+
+    /// All tasks that claims evict which were not yet answered, and that still run.
+    pub fn evicted(&self) -> impl Iterator<Item = &PlacedTask> {
+        self.evictions.iter().filter(|eviction| eviction.off).map(|eviction| &eviction.victim)
+    }
+
     /// How many evictions wait for [`View::take_transaction`], those of held claims included.
     #[must_use]
     pub fn open_evictions(&self) -> usize {

@@ -23,6 +23,7 @@
 mod block;
 mod claims;
 mod columns;
+mod counted;
 mod evictions;
 mod images;
 mod job_places;
@@ -33,6 +34,7 @@ mod tally;
 
 pub use block::{Block, FEW, LeftShare};
 pub use columns::BLOCK;
+pub use counted::{TaskCounts, TaskSet};
 pub use images::ImageHolder;
 pub use job_places::JobPlaces;
 pub use kept::{Level, MachineSet};

@@ -7,6 +7,7 @@
 //! Invariant: every task that was taken off is put back before the next sync or claim of another
 //! question; [`View::lifted`] tells how many are off.
 
+use super::counted::Counted;
 use super::{GroupRef, View};
 use crate::delta::{Delta, TaskDelta};
 use crate::map::FastMap;
@@ -14,7 +15,7 @@ use foldhash::fast::FixedState;
 use omega_core::{CardSet, Job, JobId, MachineId, Precedence, TaskId};
 use smallvec::SmallVec;
 use std::cmp::Reverse;
-use std::collections::HashSet;
+use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 
 /// A task that has a machine.
@@ -82,6 +83,10 @@ pub(super) struct Placements {
     places: FastMap<TaskId, MachineId>,
     stride: usize,
     rows: Vec<Row>,
+    /// How many placed tasks there are of each precedence.
+    precedences: BTreeMap<Precedence, usize>,
+    /// Which tasks are counted, and how many of them there are.
+    pub(super) counted: Counted,
     lifted: usize,
     /// Jobs whose groups were compiled to take their tasks off, and for nobody else.
     pub(super) compiled: HashSet<JobId, FixedState>,
@@ -91,8 +96,10 @@ impl Placements {
     /// Takes in what a delta tells.
     pub(super) fn apply(&mut self, delta: &Delta, kinds: usize) {
         if delta.full {
-            *self = Placements::default();
+            let counted = std::mem::take(&mut self.counted);
+            *self = Placements { counted, ..Placements::default() };
         }
+        self.counted.apply(delta);
         let stride = stride(kinds);
         self.stride = stride;
         self.rows.resize_with(delta.rows, Row::default);
@@ -116,7 +123,19 @@ impl Placements {
     /// Drops a job. The answer is whether tasks of it are still known: if it ended and was forgotten
     /// since the last sync, no task of it is in the delta.
     fn end(&mut self, id: JobId) -> bool {
-        self.jobs.remove(&id).is_some_and(|job| job.placed > 0)
+        let Some(job) = self.jobs.remove(&id).filter(|job| job.placed > 0) else { return false };
+        self.leave(job.spec.precedence, job.placed);
+        true
+    }
+
+    /// Notes that so many tasks of a precedence have no machine any more.
+    fn leave(&mut self, precedence: Precedence, tasks: usize) {
+        if let Some(count) = self.precedences.get_mut(&precedence) {
+            *count -= tasks;
+            if *count == 0 {
+                self.precedences.remove(&precedence);
+            }
+        }
     }
 
     fn set_task(&mut self, task: &TaskDelta) {
@@ -124,11 +143,15 @@ impl Placements {
         if let Some(machine) = self.places.remove(&task.id) {
             self.rows[machine.row()].remove(|placed| placed.id == task.id, self.stride);
             job.placed -= 1;
+            let precedence = job.spec.precedence;
+            self.leave(precedence, 1);
         }
+        let Some(job) = self.jobs.get_mut(&task.id.job) else { return };
         let Some(machine) = task.state.machine() else { return };
         let TaskDelta { id, group, cards, .. } = *task;
         let precedence = job.spec.precedence;
         job.placed += 1;
+        *self.precedences.entry(precedence).or_default() += 1;
         self.places.insert(id, machine);
         let request = job.spec.groups[usize::from(group)].request.as_slice();
         let placed = PlacedTask { id, group, precedence, cards };
@@ -178,6 +201,14 @@ impl View {
     #[must_use]
     pub fn job_of(&self, task: TaskId) -> Option<&Arc<Job>> {
         Some(&self.placements.as_deref()?.jobs.get(&task.job)?.spec)
+    }
+
+    /// The lowest precedence of all tasks that have a machine, if there is one and the view keeps
+    /// placements. A task that is no more important can evict nobody.
+    #[must_use]
+    pub fn lowest_precedence(&self) -> Option<Precedence> {
+        let lowest = self.placements.as_deref()?.precedences.first_key_value();
+        lowest.map(|(precedence, _)| *precedence)
     }
 
     /// How many placed tasks are taken off.

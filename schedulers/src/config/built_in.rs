@@ -15,7 +15,7 @@ use serde::de::DeserializeOwned;
 pub(super) fn plugins() -> Vec<Plugin> {
     let own = cells_own().into_iter().chain(scores());
     let kube = super::kube::filters().into_iter().chain(super::kube::volumes());
-    let kube = kube.chain(super::kube::scores());
+    let kube = kube.chain(super::kube::scores()).chain(super::preemption::post_filters());
     let old = super::kube_old::filters().into_iter().chain(super::kube_old::scores());
     own.chain(kube).chain(old).collect()
 }
@@ -123,6 +123,7 @@ mod tests {
                 let made = match plugin.point() {
                     Point::Filter => profile.filters().any(|made| made.name() == plugin.name()),
                     Point::Score => profile.weights().any(|made| made == (plugin.name(), 1)),
+                    Point::PostFilter => profile.post_filters().any(|made| made == plugin.name()),
                 };
                 assert!(made, "{name}: {profile:?}");
             }
@@ -148,7 +149,8 @@ mod tests {
         for profile in [Profile::service(), Profile::batch(), kube] {
             let scores = profile.weights().map(|(name, _)| (Point::Score, name));
             let filters = profile.filters().map(|filter| (Point::Filter, filter.name()));
-            for (point, name) in scores.chain(filters) {
+            let post_filters = profile.post_filters().map(|name| (Point::PostFilter, name));
+            for (point, name) in scores.chain(filters).chain(post_filters) {
                 assert!(registry.find(point, name).is_some(), "{point} {name}");
             }
         }

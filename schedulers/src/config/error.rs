@@ -90,13 +90,13 @@ pub enum Fault {
         name: String,
     },
     /// Leave it out of `disable`.
-    #[error("the base {:?} has no score {name:?}; it has: {has}", base.name())]
+    #[error("the base {:?} has no {name:?} to disable; it has: {has}", base.name())]
     NotInBase {
         /// The name in the file.
         name: String,
         /// The profile's base.
         base: Base,
-        /// The names of its scores.
+        /// The names of what it has and may be without.
         has: String,
     },
     /// Name each plugin once at a point, whatever alias is used.

@@ -35,7 +35,7 @@ pub(super) struct ProfileTable {
     /// Among how many of the best machines to choose at random, for single tasks; left out, 1,
     /// which takes the best.
     pub(super) near_best: Option<NonZeroU32>,
-    /// Scores of the base that are not to be asked.
+    /// Scores of the base, and plugins of it that make room, that are not to be asked.
     #[serde(default)]
     #[schemars(with = "Vec<String>")]
     pub(super) disable: Vec<Spanned<String>>,
@@ -46,6 +46,10 @@ pub(super) struct ProfileTable {
     /// Scores beside those of the base; one that the base has is replaced.
     #[serde(default)]
     pub(super) score: Vec<ScoreTable>,
+    /// Plugins that make room for tasks that find no machine, beside those of the base; one that
+    /// the base has is replaced.
+    #[serde(default)]
+    pub(super) post_filter: Vec<PostFilterTable>,
 }
 
 /// What a profile has before anything is disabled or added. Each has the cell's own filters.
@@ -78,6 +82,11 @@ impl Base {
     /// The names of its scores, with their weights, whatever the cell.
     pub(super) fn scores(self) -> Vec<(&'static str, i32)> {
         self.profile(&Kinds::standard()).weights().collect()
+    }
+
+    /// The names of its plugins that make room.
+    pub(super) fn post_filters(self) -> Vec<&'static str> {
+        self.profile(&Kinds::standard()).post_filters().collect()
     }
 
     /// Its name in files.
@@ -123,6 +132,18 @@ impl From<SearchTable> for Search {
 #[serde(deny_unknown_fields, expecting = "a table")]
 #[schemars(rename = "filter")]
 pub(super) struct FilterTable {
+    #[schemars(with = "String")]
+    pub(super) plugin: Spanned<String>,
+    #[serde(rename = "args")]
+    #[schemars(with = "Option<serde_json::Value>")]
+    _args: Option<IgnoredAny>,
+}
+
+/// A plugin that makes room.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, expecting = "a table")]
+#[schemars(rename = "post_filter")]
+pub(super) struct PostFilterTable {
     #[schemars(with = "String")]
     pub(super) plugin: Spanned<String>,
     #[serde(rename = "args")]

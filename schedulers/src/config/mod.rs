@@ -55,7 +55,7 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! In reading order: `registry.rs`, `built_in.rs`, `kube.rs`, `arguments.rs`, `file.rs`, `parse.rs`,
+//! In reading order: `registry.rs`, `built_in.rs`, `kube.rs`, `preemption.rs`, `arguments.rs`, `file.rs`, `parse.rs`,
 //! `profiles.rs`, `error.rs`, `schema.rs`. `docs/profiles.md` is for those who write files.
 
 mod arguments;
@@ -65,6 +65,7 @@ mod file;
 mod kube;
 mod kube_old;
 mod parse;
+mod preemption;
 mod profiles;
 mod registry;
 mod schema;

@@ -4,7 +4,7 @@
 //! it: they keep their places in the file, and need no type that fits all plugins.
 
 use super::error::{ConfigError, Fault, Source, WEIGHT_SUM_MAX};
-use super::file::{FileTable, FilterTable, ProfileTable, ScoreTable};
+use super::file::{Base, FileTable, FilterTable, PostFilterTable, ProfileTable, ScoreTable};
 use super::profiles::{Entry, ProfileSpec};
 use super::registry::{Misread, Plugin, Point, Presence, Registry};
 use std::ops::Range;
@@ -71,6 +71,9 @@ impl<'a> Reader<'a> {
             added.push(name.to_owned());
             plugins.push(entry);
         }
+        for (index, PostFilterTable { plugin, .. }) in table.post_filter.iter().enumerate() {
+            plugins.push(self.entry((Point::PostFilter, index), plugin, 0)?.1);
+        }
         without.extend(added.into_iter().filter(|name| base.iter().any(|(has, _)| has == name)));
         Ok(ProfileSpec {
             name: table.name.get_ref().clone(),
@@ -84,22 +87,23 @@ impl<'a> Reader<'a> {
         })
     }
 
-    /// The scores of the base that are to be left out.
+    /// The plugins of the base that are to be left out.
     fn disabled(&mut self, table: &ProfileTable) -> Result<Vec<String>, ConfigError> {
-        let base = table.base.scores();
+        let base = names_of(table.base);
         let mut without = Vec::with_capacity(table.disable.len());
         for (index, spanned) in table.disable.iter().enumerate() {
             let at = (spanned.span(), format!("profile[{}].disable[{index}]", self.profile));
             let name = spanned.get_ref();
-            let plugin = match self.registry.find(Point::Score, name) {
+            let points = [Point::Score, Point::PostFilter];
+            let plugin = match points.into_iter().find_map(|at| self.registry.find(at, name)) {
                 Some(plugin) => plugin,
                 None if self.registry.find(Point::Filter, name).is_some() => {
                     return Err(self.error(at, Fault::CannotBeDisabled { name: name.clone() }));
                 }
                 None => return Err(self.error(at, self.unknown(Point::Score, name))),
             };
-            if !base.iter().any(|(has, _)| *has == plugin.name()) {
-                let has: Vec<&str> = base.iter().map(|(name, _)| *name).collect();
+            if !base.iter().any(|has| *has == plugin.name()) {
+                let has = base;
                 let has = if has.is_empty() { "none".to_owned() } else { has.join(", ") };
                 let fault = Fault::NotInBase { name: name.clone(), base: table.base, has };
                 return Err(self.error(at, fault));
@@ -193,6 +197,11 @@ impl<'a> Reader<'a> {
     fn error(&self, (place, field): (Range<usize>, String), fault: Fault) -> ConfigError {
         self.source.error(&place, field, fault)
     }
+}
+
+/// The plugins of a base that may be left out.
+fn names_of(base: Base) -> Vec<&'static str> {
+    base.scores().into_iter().map(|(name, _)| name).chain(base.post_filters()).collect()
 }
 
 fn is_always(plugin: &Plugin) -> bool {

@@ -54,7 +54,7 @@ pub struct ProfileSpec {
     /// Where its name stands.
     pub(super) place: (usize, usize),
     pub(super) base: Base,
-    /// Scores of the base that are left out or replaced.
+    /// Scores and post-filters of the base that are left out or replaced.
     pub(super) without: Vec<String>,
     pub(super) plugins: Vec<Entry>,
     pub(super) search: Option<Search>,
@@ -113,7 +113,7 @@ impl ProfileSpec {
         let mut profile = self.base.profile(kinds);
         profile.volumes = volumes.clone();
         for name in &self.without {
-            profile = profile.without_score(name);
+            profile = profile.without_score(name).without_post_filter(name);
         }
         for entry in &self.plugins {
             profile = (entry.add)(profile, kinds, entry.weight).map_err(|error| {

@@ -2,6 +2,7 @@
 
 use super::arguments::ArgumentError;
 use crate::plugin::{Filter, Score};
+use crate::points::PostFilter;
 use crate::profile::Profile;
 use crate::relative::RelativeScore;
 use crate::volumes::Aspect;
@@ -20,11 +21,13 @@ pub enum Point {
     Filter,
     /// It says how well they would run.
     Score,
+    /// It makes room for tasks that may run nowhere.
+    PostFilter,
 }
 
 impl Point {
-    /// Every point, in the order in which a scheduler comes to them.
-    pub const ALL: [Point; 2] = [Point::Filter, Point::Score];
+    /// Every point, in the order of the lists in a file.
+    pub const ALL: [Point; 3] = [Point::Filter, Point::Score, Point::PostFilter];
 
     /// Its name in files: that of the list of its plugins.
     #[must_use]
@@ -32,6 +35,7 @@ impl Point {
         match self {
             Point::Filter => "filter",
             Point::Score => "score",
+            Point::PostFilter => "post_filter",
         }
     }
 }
@@ -135,6 +139,19 @@ impl Plugin {
         };
         let make = move |_: &A, _: &Kinds| Ok(aspect);
         Plugin::new(Point::Filter, name.to_owned(), make, add).describe::<A>()
+    }
+
+    /// A plugin that makes room, as [`Plugin::filter`] is a filter.
+    pub fn post_filter<A, F>(
+        name: impl Into<String>,
+        make: impl Fn(&A, &Kinds) -> Result<F, ArgumentError> + Send + Sync + 'static,
+    ) -> Plugin
+    where
+        A: DeserializeOwned + Send + Sync + 'static,
+        F: PostFilter + 'static,
+    {
+        let add = |profile: Profile, plugin: F, _: i32| profile.with_post_filter_replaced(plugin);
+        Plugin::new(Point::PostFilter, name.into(), make, add)
     }
 
     /// A plugin of any sort: `add` is what puts it into a profile.

@@ -132,7 +132,8 @@ fn of_room(tasks: &Tasks<'_>, row: usize) -> impl Iterator<Item = Obstacle> {
     });
     let cards = need.cards.and_then(|request| {
         let left = view.cards(row).map_or(&[][..], |cards| cards.left());
-        let enough = left.iter().filter(|left| **left >= request.milli_each).count();
+        let enough =
+            left.iter().filter(|left| i32::from(**left) >= i32::from(request.milli_each)).count();
         let missing = u32::from(request.count).saturating_sub(enough as u32);
         // A request for no card still asks for a machine that has cards.
         let none = view.cards(row).is_none();

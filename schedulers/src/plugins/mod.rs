@@ -5,6 +5,7 @@
 
 mod affinity;
 mod balanced_allocation;
+mod default_preemption;
 mod image_locality;
 mod inter_pod_affinity;
 mod node_affinity;
@@ -27,6 +28,7 @@ mod volumes;
 
 pub use affinity::{MachineAffinity, PreferredAffinity};
 pub use balanced_allocation::BalancedAllocation;
+pub use default_preemption::{CandidateMachines, DefaultPreemption};
 pub use image_locality::ImageLocality;
 pub use inter_pod_affinity::{InterPodAffinity, Preferences};
 pub use node_affinity::NodeAffinity;

@@ -295,9 +295,9 @@ impl Score for PackedCards {
                 (_, None) => SCORE_MAX,
                 (None, Some(_)) => 0,
                 (Some(_), Some(cards)) => {
-                    let left: u32 = cards.left().iter().map(|left| u32::from(*left)).sum();
-                    let all = CARD_MILLI * u32::from(CARDS_MAX);
-                    SCORE_MAX - (left * SCORE_MAX as u32 / all) as i32
+                    let left: i32 = cards.left().iter().map(|left| i32::from(*left).max(0)).sum();
+                    let all = (CARD_MILLI * u32::from(CARDS_MAX)) as i32;
+                    SCORE_MAX - left * SCORE_MAX / all
                 }
             };
         }

@@ -11,6 +11,7 @@
 #![allow(clippy::unwrap_used, reason = "all of it is tests, helpers too")]
 
 mod bad_input;
+mod evicting;
 mod explain;
 mod outcome;
 mod outputs;

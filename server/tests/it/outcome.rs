@@ -56,7 +56,10 @@ impl Outcome {
     fn check_sums(&self) {
         let number = |field| self.number(field);
         let placed = number("placements") + number("placed_at_start");
-        assert_eq!(placed + number("pending"), number("tasks") + number("lost"));
+        assert_eq!(
+            placed + number("pending"),
+            number("tasks") + number("lost") + number("evictions")
+        );
 
         let sum = |list: &str, field: &str| -> u64 {
             self.list(list).iter().map(|entry| entry[field].as_u64().unwrap()).sum()
@@ -74,7 +77,7 @@ impl Outcome {
 
         let last = self.list("series").last().expect("there is a sample of the end");
         let sampled = |field: &str| last[field].as_u64().unwrap();
-        let running = placed - number("finished") - number("lost");
+        let running = placed - number("finished") - number("lost") - number("evictions");
         assert_eq!(sampled("running"), running);
         assert_eq!(sampled("pending"), number("pending"));
         assert_eq!(sampled("placements"), number("placements"));

@@ -80,11 +80,19 @@ impl Twin {
     /// Tries again from the start until no gang and no eviction must be refused afterwards.
     fn judge_transaction(&self, txn: &Transaction) -> (Twin, Refused) {
         let mut early = Refused::new();
+        let mut first: Option<Refused> = None;
         for round in 0.. {
             let mut trial = self.clone();
-            let refused = trial.try_items(txn, &early, self);
+            let mut refused = trial.try_items(txn, &early, self);
             let late = trial.late_conflicts(txn, &refused, self, round >= ROUNDS_MAX);
+            let first = first.get_or_insert_with(|| refused.clone());
             if late.is_empty() {
+                for (item, reason) in &mut refused {
+                    match first.get(item) {
+                        Some(known) if *reason == Reason::GangIncomplete => *reason = *known,
+                        _ => {}
+                    }
+                }
                 return (trial, refused);
             }
             early.extend(late);

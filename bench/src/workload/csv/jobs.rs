@@ -7,7 +7,7 @@ use crate::workload::{Arrival, LoadError, RunTime};
 use omega_core::limits::{CARD_MILLI, TASKS_PER_JOB_MAX};
 use omega_core::{
     CardRequest, Job, JobKind, KindId, Kinds, Labels, MachineSelector, PlacementRules, Precedence,
-    TaskGroup, TaskRule, TaskSelector, Text,
+    Preemption, TaskGroup, TaskRule, TaskSelector, Text,
 };
 use std::collections::HashMap;
 
@@ -128,6 +128,7 @@ fn read_arrival(row: &Row<'_>, columns: &Columns) -> Result<Arrival, LoadError> 
                 JobKind::Batch => "batch".into(),
             },
             precedence: Precedence(precedence.unwrap_or(0)),
+            preemption: Preemption::default(),
             kind,
             groups: vec![group],
             gang_min,

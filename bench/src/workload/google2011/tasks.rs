@@ -7,8 +7,8 @@ use crate::workload::decimal::Rounding;
 use crate::workload::table::{Column, Row, Table};
 use crate::workload::{Arrival, LoadError, RunTime};
 use omega_core::{
-    Amounts, Job, JobKind, LabelSelector, Labels, Precedence, Requirement, TaskGroup, TaskRule,
-    TaskSelector, Tenants, Text, TopologyLevel,
+    Amounts, Job, JobKind, LabelSelector, Labels, Precedence, Preemption, Requirement, TaskGroup,
+    TaskRule, TaskSelector, Tenants, Text, TopologyLevel,
 };
 use std::collections::HashMap;
 
@@ -170,6 +170,7 @@ fn arrival(mut tasks: Vec<&Task>, part: Option<u32>, tenant: Text) -> Arrival {
             tenant,
             scheduler: if service { "service".into() } else { "batch".into() },
             precedence: Precedence(i32::from(first.priority)),
+            preemption: Preemption::default(),
             kind: if service { JobKind::Service } else { JobKind::Batch },
             groups,
             gang_min: None,

@@ -267,6 +267,15 @@ objects! {
         "matchLabelKeys" match_label_keys: Vec<String>,
         "mismatchLabelKeys" mismatch_label_keys: Vec<String>,
     }
+    DisruptionBudget {
+        "metadata" metadata: Metadata,
+        "spec" spec: DisruptionBudgetSpec,
+    }
+    DisruptionBudgetSpec {
+        "selector" selector: Option<LabelSelector>,
+        "minAvailable" min_available: Option<NumberOrShare>,
+        "maxUnavailable" max_unavailable: Option<NumberOrShare>,
+    }
     LabelSelector {
         "matchLabels" labels: BTreeMap<String, String>,
         "matchExpressions" expressions: Vec<Expression>,
@@ -291,6 +300,14 @@ pub(crate) enum ToleratedEffect {
     NoSchedule,
     PreferNoSchedule,
     NoExecute,
+}
+
+/// A number, or a share of what there is.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(untagged, expecting = "a number or a percentage")]
+pub(crate) enum NumberOrShare {
+    Number(i64),
+    Share(String),
 }
 
 /// How an expression compares.

@@ -1,11 +1,12 @@
-//! From the bytes of a cluster file to its nodes, pods and namespaces.
+//! From the bytes of a cluster file to its nodes, pods, namespaces and disruption budgets.
 //!
 //! A file holds one document or several, in a row or in an array; each is a `List` of items or one
 //! object. An item is parsed once its kind is known, from its place in the text, so that an error
 //! can name the line and the path, and no second copy of a large file is ever made.
 
 use super::api::{
-    CsiNode, Namespace, Node, PersistentVolume, PersistentVolumeClaim, Pod, StorageClass,
+    CsiNode, DisruptionBudget, Namespace, Node, PersistentVolume, PersistentVolumeClaim, Pod,
+    StorageClass,
 };
 use crate::workload::LoadError;
 use crate::workload::table::describe;
@@ -26,6 +27,7 @@ pub(crate) struct Input {
     pub(super) claims: Vec<PersistentVolumeClaim>,
     pub(super) classes: Vec<StorageClass>,
     pub(super) csi_nodes: Vec<CsiNode>,
+    pub(super) budgets: Vec<(Place, DisruptionBudget)>,
     /// How many objects there are of kinds that we do not know.
     pub(super) others: BTreeMap<String, u64>,
 }
@@ -139,7 +141,7 @@ struct Head {
 }
 
 /// The kinds of objects that are read.
-const KINDS: [&str; 7] = [
+const KINDS: [&str; 8] = [
     "Node",
     "Pod",
     "Namespace",
@@ -147,6 +149,7 @@ const KINDS: [&str; 7] = [
     "PersistentVolumeClaim",
     "StorageClass",
     "CSINode",
+    "PodDisruptionBudget",
 ];
 
 /// Whether a document of this kind is a list of objects that are read, or of any.
@@ -238,6 +241,11 @@ fn read_object<'a>(
             let node: CsiNode = source.parse(object, path)?;
             named(&node.metadata.name)?;
             input.csi_nodes.push(node);
+        }
+        "PodDisruptionBudget" => {
+            let budget: DisruptionBudget = source.parse(object, path)?;
+            named(&budget.metadata.name)?;
+            input.budgets.push((place, budget));
         }
         _ => *input.others.entry(kind.to_owned()).or_default() += 1,
     }

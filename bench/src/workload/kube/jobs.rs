@@ -8,7 +8,7 @@ use super::pod::{TERMINATING, namespace};
 use crate::workload::{Arrival, RunTime};
 use omega_core::limits::GROUPS_PER_JOB_MAX;
 use omega_core::{
-    Job, JobKind, Labels, PlacementRules, Precedence, Requirement, TaskGroup, TaskRule,
+    Job, JobKind, Labels, PlacementRules, Precedence, Preemption, Requirement, TaskGroup, TaskRule,
     TaskSelector, Text,
 };
 use std::collections::{BTreeMap, BTreeSet};
@@ -44,6 +44,7 @@ struct JobKey<'a> {
     /// What controls the pods: the kind and the name. A pod that nothing controls is of kind "".
     owner: (&'a str, &'a str),
     precedence: Precedence,
+    preemption: Preemption,
     kind: JobKind,
 }
 
@@ -55,10 +56,11 @@ struct Draft<'a> {
     machines: Vec<Vec<Option<u32>>>,
 }
 
-/// The jobs of these pods, in the order of their first pods.
-pub(super) fn arrivals(tasks: Vec<PodTask<'_>>) -> Vec<Arrival> {
+/// The jobs of these pods, in the order of their first pods. `keys` are those of labels that
+/// something else than a pod looks at.
+pub(super) fn arrivals(tasks: Vec<PodTask<'_>>, keys: impl Iterator<Item = Text>) -> Vec<Arrival> {
     let looked_at: BTreeSet<Text> =
-        tasks.iter().flat_map(|task| selector_keys(&task.rules)).collect();
+        tasks.iter().flat_map(|task| selector_keys(&task.rules)).chain(keys).collect();
     let mut drafts: Vec<Draft<'_>> = Vec::new();
     // The latest draft of each key.
     let mut latest: BTreeMap<JobKey<'_>, usize> = BTreeMap::new();
@@ -127,6 +129,7 @@ impl Draft<'_> {
                 JobKind::Batch => "batch".into(),
             },
             precedence: key.precedence,
+            preemption: key.preemption,
             kind: key.kind,
             groups: self.groups,
             gang_min: None,
@@ -156,6 +159,10 @@ fn key(pod: &Pod) -> JobKey<'_> {
             _ => ("", &pod.metadata.name),
         },
         precedence: Precedence(pod.spec.priority),
+        preemption: match pod.spec.preemption_policy.as_str() {
+            "Never" => Preemption::Never,
+            _ => Preemption::LowerPrecedence,
+        },
         kind: kind(pod, owner),
     }
 }

@@ -11,10 +11,11 @@
 //! count, so that a user can judge how far the answer holds for this cluster.
 //!
 //! In reading order: `input`, `api`, `quantity`, `kinds`, `node`, `avoid`, `pod`, `request`,
-//! `selector`, `rules`, `volumes`, `jobs`, `notes`.
+//! `selector`, `rules`, `volumes`, `jobs`, `budget`, `notes`.
 
 pub(crate) mod api;
 mod avoid;
+mod budget;
 pub(crate) mod input;
 mod jobs;
 pub(crate) mod kinds;
@@ -48,7 +49,8 @@ use std::path::Path;
 /// Reads a cluster file: a `List` of Nodes and Pods, or several; gzip is accepted.
 ///
 /// With the claims to volumes in it, tasks have their volumes (see [`Workload::volumes`]).
-/// Namespaces in it are used where a rule selects them by their labels.
+/// Namespaces in it are used where a rule selects them by their labels, PodDisruptionBudgets where
+/// a scheduler evicts.
 ///
 /// # Errors
 /// If the file cannot be read, is no such list, or says what the API server would refuse.
@@ -91,7 +93,9 @@ pub(crate) fn workload(input: Input) -> Result<Workload, Fault> {
     };
     let claims = if volumes::has_any(&input) { Claims::Known } else { Claims::Unknown };
     let tasks = pods.into_iter().map(|pod| task(pod, &kinds, (&around, claims), &mut notes));
-    let arrivals = jobs::arrivals(tasks.collect());
+    let tasks = tasks.collect();
+    let budgets = budget::budgets(&input.budgets, &mut notes)?;
+    let arrivals = jobs::arrivals(tasks, budget::keys(&budgets));
     let volumes = volumes::volumes(&input);
     volumes.list().1.iter().for_each(|fault| notes.sentence(format!("volumes: {fault}")));
     Ok(Workload {
@@ -102,6 +106,7 @@ pub(crate) fn workload(input: Input) -> Result<Workload, Fault> {
         machine_events: Vec::new(),
         arrivals,
         volumes,
+        budgets,
         notes: notes.into_sentences(),
     })
 }

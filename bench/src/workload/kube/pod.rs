@@ -88,7 +88,6 @@ pub(super) fn remarks(pod: &Pod, claims: Claims) -> Remarks {
             !spec.runtime_class.is_empty(),
             "of a runtime class only what stands in the pod itself is understood",
         ),
-        (spec.preemption_policy == "Never", "preemptionPolicy Never is not understood"),
         (
             pod.spec.node_name.is_empty() && !pod.status.nominated_node.is_empty(),
             "is nominated to a node, which is not understood",

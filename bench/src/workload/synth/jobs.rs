@@ -9,7 +9,7 @@ use super::drafts::Draft;
 use super::{ZONES, zone};
 use crate::workload::{Arrival, RunTime};
 use omega_core::{
-    Amounts, Job, JobKind, MachineSelector, Operator, PlacementRules, Port, Precedence,
+    Amounts, Job, JobKind, MachineSelector, Operator, PlacementRules, Port, Precedence, Preemption,
     Requirement, Spread, TaskGroup, TaskRule, TaskSelector, Text, TopologyLevel, WhenUnsatisfiable,
 };
 
@@ -77,6 +77,7 @@ impl Writer<'_> {
                 tenant: self.tenants[tenant as usize].clone(),
                 scheduler,
                 precedence: Precedence(precedence),
+                preemption: Preemption::default(),
                 kind: draft.kind,
                 groups: vec![group],
                 gang_min: None,

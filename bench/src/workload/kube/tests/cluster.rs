@@ -4,6 +4,7 @@ use super::{list, node, one, pod, read};
 use crate::workload::{Arrival, RunTime, Workload};
 use omega_core::limits::AMOUNT_MAX;
 use omega_core::{Amounts, JobKind, KindId, Precedence};
+use omega_schedulers::disruption::{Keep, Share};
 use std::io::Write;
 use std::path::Path;
 
@@ -138,7 +139,7 @@ fn amounts_beyond_the_largest_are_capped() {
 fn what_is_not_understood_is_noted_once_per_kind() {
     let odd = r#""volumes":[{"name":"v","persistentVolumeClaim":{"claimName":"c"}},
         {"name":"h","hostPath":{"path":"/"}},{"name":"d","rbd":{}}],"resourceClaims":[{"name":"r"}],
-        "runtimeClassName":"sandbox","preemptionPolicy":"Never","schedulerName":"mine",
+        "runtimeClassName":"sandbox","schedulerName":"mine",
         "schedulingGroup":{"podGroupName":"g"}"#;
     let items = [node("a"), pod("p", odd), pod("q", odd)];
     let service = r#"{"kind":"Service","metadata":{"name":"s"}}"#;
@@ -153,7 +154,6 @@ fn what_is_not_understood_is_noted_once_per_kind() {
             "a volume on a cloud's disk is not understood: 2 pods",
             "names a scheduler of its own, which is not understood: 2 pods",
             "of a runtime class only what stands in the pod itself is understood: 2 pods",
-            "preemptionPolicy Never is not understood: 2 pods",
         ]
     );
 }
@@ -239,4 +239,45 @@ fn a_job_of_too_many_groups_goes_on_in_another() {
     let counts: Vec<(&str, usize)> =
         workload.arrivals.iter().map(|a| (&*a.job.name, a.job.groups.len())).collect();
     assert_eq!(counts, [("default/j", 256), ("default/j#2", 1)]);
+}
+
+#[test]
+fn disruption_budgets_are_carried_over() {
+    let budget = |namespace: &str, spec: &str| {
+        format!(
+            r#"{{"kind":"PodDisruptionBudget","metadata":{{"name":"b","namespace":"{namespace}"}},
+            "spec":{{{spec}}}}}"#
+        )
+    };
+    let web = r#""selector":{"matchLabels":{"pod-template-hash":"7"}}"#;
+    let labels = r#""name":"p","labels":{"pod-template-hash":"7","controller-uid":"x"}"#;
+    let items = [
+        node("a"),
+        owned(labels, ""),
+        budget("", &format!(r#"{web},"minAvailable":2"#)),
+        budget("shop", &format!(r#"{web},"maxUnavailable":"30%""#)),
+        budget("shop", web),
+        budget("shop", r#""selector":{},"minAvailable":1"#),
+    ];
+    let items: Vec<&str> = items.iter().map(String::as_str).collect();
+    let workload = read(list(&items)).unwrap();
+    let found: Vec<_> = workload.budgets.iter().map(|b| (&*b.set.tenant, b.keep)).collect();
+    let expected = [
+        ("default", Keep::MinAvailable(Share::Tasks(2))),
+        ("shop", Keep::MaxUnavailable(Share::Percent(30))),
+    ];
+    assert_eq!(found, expected);
+    assert_eq!(
+        workload.notes,
+        ["disruption budgets without a selector or a bound protect nothing: 2"]
+    );
+    // What only tells pods apart is dropped, unless a budget looks at it.
+    let labels = &workload.arrivals[0].job.groups[0].labels;
+    assert!(labels.get("pod-template-hash").is_some() && labels.get("controller-uid").is_none());
+    for bound in ["-1", r#""many""#] {
+        let items = [node("a"), budget("", &format!(r#"{web},"minAvailable":{bound}"#))];
+        let items: Vec<&str> = items.iter().map(String::as_str).collect();
+        let why = read(list(&items)).unwrap_err();
+        assert!(why.contains("spec.minAvailable"), "{why}");
+    }
 }

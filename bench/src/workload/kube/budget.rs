@@ -1,0 +1,72 @@
+//! PodDisruptionBudgets become the budgets that schedulers respect when they evict.
+
+use super::api::{DisruptionBudget as Object, NumberOrShare};
+use super::input::{Fault, Place};
+use super::notes::Notes;
+use super::selector::labels;
+use omega_cellstate::TaskSet;
+use omega_core::Text;
+use omega_schedulers::disruption::{DisruptionBudget, Keep, Share};
+
+/// The budgets of a file. One that selects no pod, or has no bound, protects nothing.
+///
+/// # Errors
+/// If a bound is neither a number nor a percentage, which the API server refuses.
+pub(super) fn budgets(
+    objects: &[(Place, Object)],
+    notes: &mut Notes,
+) -> Result<Vec<DisruptionBudget>, Fault> {
+    let mut budgets = Vec::new();
+    let mut idle = 0;
+    for (place, object) in objects {
+        let spec = &object.spec;
+        let min = share(place, "spec.minAvailable", spec.min_available.as_ref())?;
+        let max = share(place, "spec.maxUnavailable", spec.max_unavailable.as_ref())?;
+        let keep = min.map(Keep::MinAvailable).or(max.map(Keep::MaxUnavailable));
+        let tasks = spec.selector.as_ref().map(labels).unwrap_or_default();
+        match keep.filter(|_| !tasks.requirements.is_empty()) {
+            Some(keep) => {
+                let tenant = match object.metadata.namespace.as_str() {
+                    "" => "default",
+                    namespace => namespace,
+                };
+                let set = TaskSet { tenant: tenant.into(), tasks };
+                budgets.push(DisruptionBudget { set, keep });
+            }
+            None => idle += 1,
+        }
+    }
+    if idle > 0 {
+        notes.sentence(format!(
+            "disruption budgets without a selector or a bound protect nothing: {idle}"
+        ));
+    }
+    Ok(budgets)
+}
+
+fn share(
+    place: &Place,
+    field: &str,
+    value: Option<&NumberOrShare>,
+) -> Result<Option<Share>, Fault> {
+    let wrong = |text: &str| {
+        place.fault(field, format!("is {text:?}, expected a number or a percentage such as 30%"))
+    };
+    match value {
+        None => Ok(None),
+        Some(NumberOrShare::Number(count)) => {
+            let count = u32::try_from(*count).map_err(|_| wrong(&count.to_string()))?;
+            Ok(Some(Share::Tasks(count)))
+        }
+        Some(NumberOrShare::Share(text)) => {
+            let percent = text.strip_suffix('%').and_then(|percent| percent.parse().ok());
+            percent.map(|percent| Some(Share::Percent(percent))).ok_or_else(|| wrong(text))
+        }
+    }
+}
+
+/// The keys of labels that the budgets look at.
+pub(super) fn keys(budgets: &[DisruptionBudget]) -> impl Iterator<Item = Text> {
+    let requirements = budgets.iter().flat_map(|budget| &budget.set.tasks.requirements);
+    requirements.map(|requirement| requirement.key.clone())
+}

@@ -1,0 +1,174 @@
+//! How many tasks of a set have a machine, and how many are to have one.
+//!
+//! A disruption budget speaks of some tasks of a tenant, and what it allows follows from how many
+//! of them run. Who asks for that has the set counted from the first sync on: a job is compared with
+//! the sets once, when it comes, and then a task costs a step only if it is in one of them. So a
+//! decision reads two numbers, and no job is looked at again.
+
+use super::View;
+use crate::delta::{Delta, TaskDelta};
+use crate::map::FastMap;
+use omega_core::{Job, JobId, LabelSelector, TaskState, Text};
+use smallvec::SmallVec;
+
+/// Tasks of one tenant that a selector selects.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TaskSet {
+    /// Whose tasks.
+    pub tenant: Text,
+    /// Which of them. A selector that requires nothing selects none.
+    pub tasks: LabelSelector,
+}
+
+impl TaskSet {
+    /// Whether the tasks of a group of a job are in it.
+    #[must_use]
+    pub fn includes(&self, job: &Job, group: usize) -> bool {
+        self.tenant == job.tenant
+            && !self.tasks.requirements.is_empty()
+            && job
+                .groups
+                .get(group)
+                .is_some_and(|group| !group.labels.is_empty() && self.tasks.matches(&group.labels))
+    }
+}
+
+/// How many tasks of a set there are.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct TaskCounts {
+    /// Those that have a machine.
+    pub placed: usize,
+    /// Those that have not ended: placed or pending.
+    pub alive: usize,
+}
+
+/// Where a counted task stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Mark {
+    Pending,
+    Placed,
+    Ended,
+}
+
+impl Mark {
+    fn of(state: TaskState) -> Mark {
+        match state.machine() {
+            Some(_) => Mark::Placed,
+            None if state.ended() => Mark::Ended,
+            None => Mark::Pending,
+        }
+    }
+}
+
+/// A job of which some tasks are counted.
+#[derive(Debug)]
+struct CountedJob {
+    /// By group: the positions of the sets that it is in.
+    sets: Vec<SmallVec<[u16; 2]>>,
+    /// By number: the group, and where the task stands.
+    tasks: Vec<(u16, Mark)>,
+}
+
+/// See the head of the file.
+#[derive(Debug, Default)]
+pub(super) struct Counted {
+    sets: Vec<(TaskSet, TaskCounts)>,
+    jobs: FastMap<JobId, CountedJob>,
+}
+
+impl Counted {
+    /// Takes in what a delta tells.
+    pub(super) fn apply(&mut self, delta: &Delta) {
+        if self.sets.is_empty() {
+            return;
+        }
+        if delta.full {
+            self.jobs.clear();
+            self.sets.iter_mut().for_each(|(_, counts)| *counts = TaskCounts::default());
+        }
+        for change in &delta.jobs {
+            if let Some(job) = &change.job {
+                self.add(change.id, job);
+            }
+        }
+        delta.tasks.iter().for_each(|task| self.set_task(task));
+        for ended in delta.jobs.iter().filter(|change| change.job.is_none()) {
+            self.end(ended.id);
+        }
+    }
+
+    /// A job that is new has only pending tasks, as far as the delta says nothing else.
+    fn add(&mut self, id: JobId, job: &Job) {
+        if self.jobs.contains_key(&id) {
+            return;
+        }
+        let of_group = |group| {
+            let includes = |(_, (set, _)): &(u16, &(TaskSet, _))| set.includes(job, group);
+            (0..).zip(&self.sets).filter(includes).map(|(at, _)| at).collect()
+        };
+        let sets: Vec<SmallVec<[u16; 2]>> = (0..job.groups.len()).map(of_group).collect();
+        if sets.iter().all(|sets| sets.is_empty()) {
+            return;
+        }
+        let counts = (0..).zip(job.groups.iter().map(|group| group.count as usize));
+        let tasks: Vec<_> = counts
+            .flat_map(|(group, count)| std::iter::repeat_n((group, Mark::Pending), count))
+            .collect();
+        let job = CountedJob { sets, tasks };
+        job.tasks.iter().for_each(|task| count(&mut self.sets, &job, *task, 1));
+        self.jobs.insert(id, job);
+    }
+
+    fn set_task(&mut self, task: &TaskDelta) {
+        let Some(job) = self.jobs.get_mut(&task.id.job) else { return };
+        let index = task.id.index as usize;
+        if job.tasks.len() <= index {
+            // Those that the job grew by have changes of their own.
+            job.tasks.resize(index + 1, (0, Mark::Ended));
+        }
+        let now = (task.group, Mark::of(task.state));
+        let before = std::mem::replace(&mut job.tasks[index], now);
+        count(&mut self.sets, job, before, -1);
+        count(&mut self.sets, job, now, 1);
+    }
+
+    fn end(&mut self, id: JobId) {
+        let Some(job) = self.jobs.remove(&id) else { return };
+        job.tasks.iter().for_each(|task| count(&mut self.sets, &job, *task, -1));
+    }
+}
+
+/// Adds a task to the counts of its sets, or with `more` -1 takes it out.
+fn count(
+    sets: &mut [(TaskSet, TaskCounts)],
+    job: &CountedJob,
+    (group, mark): (u16, Mark),
+    more: isize,
+) {
+    for set in job.sets.get(usize::from(group)).into_iter().flatten() {
+        let counts = &mut sets[usize::from(*set)].1;
+        let (placed, alive) = (mark == Mark::Placed, mark != Mark::Ended);
+        counts.placed = counts.placed.strict_add_signed(isize::from(placed) * more);
+        counts.alive = counts.alive.strict_add_signed(isize::from(alive) * more);
+    }
+}
+
+impl View {
+    /// Has the tasks of a set counted, if the view keeps placements. Jobs that came with an earlier
+    /// sync are not in the count: ask before the first.
+    pub fn count_tasks(&mut self, set: &TaskSet) {
+        let Some(placements) = &mut self.placements else { return };
+        let sets = &mut placements.counted.sets;
+        if sets.len() < usize::from(u16::MAX) && !sets.iter().any(|(known, _)| known == set) {
+            sets.push((set.clone(), TaskCounts::default()));
+        }
+    }
+
+    /// How many tasks of a set there are; `None` unless [`View::count_tasks`] was called. Tasks
+    /// that own claims evict are placed until that is answered.
+    #[must_use]
+    pub fn task_counts(&self, set: &TaskSet) -> Option<TaskCounts> {
+        let sets = &self.placements.as_deref()?.counted.sets;
+        sets.iter().find(|(known, _)| known == set).map(|(_, counts)| *counts)
+    }
+}

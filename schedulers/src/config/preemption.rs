@@ -1,0 +1,178 @@
+//! The plugin that makes room by evicting, with kube-scheduler's arguments and the budgets that
+//! Kubernetes has as objects.
+
+use super::registry::Plugin;
+use crate::disruption::{DisruptionBudget, Keep, Share};
+use crate::plugins::{CandidateMachines, DefaultPreemption};
+use omega_cellstate::TaskSet;
+use omega_core::{Kinds, LabelSelector, Requirement};
+use schemars::JsonSchema;
+use serde::de::{Error, Visitor};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use std::collections::BTreeMap;
+use std::fmt;
+
+pub(super) fn post_filters() -> [Plugin; 1] {
+    let make = |arguments: &Arguments, _: &Kinds| Ok(arguments.plugin());
+    [Plugin::post_filter("default_preemption", make)
+        .describe::<Arguments>()
+        .alias("DefaultPreemption")
+        .about("Evicts tasks of lower precedence where that hurts least.")]
+}
+
+/// How far to look, and whom to spare.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, expecting = "a table")]
+#[schemars(rename = "preemption")]
+struct Arguments {
+    /// It is tried on so many percent of the machines where evictions could help,
+    #[serde(default = "percentage", deserialize_with = "up_to_a_hundred")]
+    #[schemars(range(min = 0, max = 100))]
+    min_candidate_nodes_percentage: u32,
+    /// and on at least so many.
+    #[serde(default = "absolute", deserialize_with = "at_least_one")]
+    #[schemars(range(min = 1))]
+    min_candidate_nodes_absolute: u32,
+    /// Tasks of which so many are spared, if there is another way.
+    #[serde(default, deserialize_with = "with_one_bound")]
+    budgets: Vec<BudgetTable>,
+}
+
+fn percentage() -> u32 {
+    CandidateMachines::default().percentage
+}
+
+fn absolute() -> u32 {
+    CandidateMachines::default().absolute
+}
+
+fn up_to_a_hundred<'de, D: Deserializer<'de>>(from: D) -> Result<u32, D::Error> {
+    let percent = i64::deserialize(from)?;
+    let in_bounds = u32::try_from(percent).ok().filter(|percent| *percent <= 100);
+    in_bounds.ok_or_else(|| D::Error::custom(format!("is {percent}: a percentage is 0 to 100")))
+}
+
+fn at_least_one<'de, D: Deserializer<'de>>(from: D) -> Result<u32, D::Error> {
+    let count = i64::deserialize(from)?;
+    let in_bounds = u32::try_from(count).ok().filter(|count| *count > 0);
+    in_bounds.ok_or_else(|| D::Error::custom(format!("is {count}: it is tried on 1 at least")))
+}
+
+/// How many tasks are to stay up.
+#[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields, expecting = "a table with tenant, labels and one bound")]
+#[schemars(rename = "budget")]
+struct BudgetTable {
+    /// Whose tasks.
+    tenant: String,
+    /// The labels of these tasks, one at least.
+    labels: BTreeMap<String, String>,
+    /// At least so many have a machine: a number, or a share such as "30%". This or the other.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    min_available: Option<ShareText>,
+    /// At most so many have none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    max_unavailable: Option<ShareText>,
+}
+
+/// Reads budgets of which each has labels and one bound.
+fn with_one_bound<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<BudgetTable>, D::Error> {
+    let budgets: Vec<BudgetTable> = Vec::deserialize(from)?;
+    for (i, budget) in budgets.iter().enumerate() {
+        if budget.labels.is_empty() {
+            let why = format!("has no labels in [{i}]: such a budget would protect no task");
+            return Err(D::Error::custom(why));
+        }
+        if budget.min_available.is_some() == budget.max_unavailable.is_some() {
+            let why = format!("has in [{i}] not one of min_available and max_unavailable");
+            return Err(D::Error::custom(why));
+        }
+    }
+    Ok(budgets)
+}
+
+/// A number of tasks, or a share of them.
+#[derive(Clone, Copy, Debug)]
+struct ShareText(Share);
+
+/// What a share may be written as.
+#[derive(JsonSchema)]
+#[serde(untagged)]
+#[schemars(rename = "share")]
+#[expect(dead_code, reason = "the forms of ShareText, for the schema alone")]
+enum ShareForms {
+    /// So many tasks.
+    Tasks(u32),
+    /// So many percent of them, rounded up.
+    Percent(String),
+}
+
+impl JsonSchema for ShareText {
+    fn schema_name() -> std::borrow::Cow<'static, str> {
+        ShareForms::schema_name()
+    }
+
+    fn json_schema(generator: &mut schemars::SchemaGenerator) -> schemars::Schema {
+        ShareForms::json_schema(generator)
+    }
+}
+
+impl Serialize for ShareText {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        match self.0 {
+            Share::Tasks(count) => to.serialize_u32(count),
+            Share::Percent(percent) => to.collect_str(&format_args!("{percent}%")),
+        }
+    }
+}
+
+impl<'de> Deserialize<'de> for ShareText {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<ShareText, D::Error> {
+        from.deserialize_any(ShareVisitor).map(ShareText)
+    }
+}
+
+struct ShareVisitor;
+
+impl Visitor<'_> for ShareVisitor {
+    type Value = Share;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a number of tasks, or a share such as \"30%\"")
+    }
+
+    fn visit_i64<E: Error>(self, count: i64) -> Result<Share, E> {
+        let tasks = u32::try_from(count).map(Share::Tasks);
+        tasks.map_err(|_| E::custom(format!("is {count}: a number of tasks is 0 or more")))
+    }
+
+    fn visit_str<E: Error>(self, text: &str) -> Result<Share, E> {
+        let percent = text.strip_suffix('%').and_then(|percent| percent.parse().ok());
+        let why = || format!("is {text:?}: a share is a percentage such as \"30%\"");
+        percent.map(Share::Percent).ok_or_else(|| E::custom(why()))
+    }
+}
+
+impl Arguments {
+    fn plugin(&self) -> DefaultPreemption {
+        let candidates = CandidateMachines {
+            percentage: self.min_candidate_nodes_percentage,
+            absolute: self.min_candidate_nodes_absolute,
+        };
+        let budgets = self.budgets.iter().filter_map(BudgetTable::budget).collect();
+        DefaultPreemption::new(candidates, budgets)
+    }
+}
+
+impl BudgetTable {
+    /// The budget; `None` without a bound, which is not read.
+    fn budget(&self) -> Option<DisruptionBudget> {
+        let min = self.min_available.map(|ShareText(share)| Keep::MinAvailable(share));
+        let max = self.max_unavailable.map(|ShareText(share)| Keep::MaxUnavailable(share));
+        let labels = self.labels.iter();
+        let requirements = labels.map(|(key, value)| Requirement::equals(&**key, &**value));
+        let tasks = LabelSelector { requirements: requirements.collect() };
+        let set = TaskSet { tenant: self.tenant.as_str().into(), tasks };
+        min.or(max).map(|keep| DisruptionBudget { set, keep })
+    }
+}

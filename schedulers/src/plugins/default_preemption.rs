@@ -1,0 +1,120 @@
+//! Makes room by evicting tasks of lower precedence, as kube-scheduler's `DefaultPreemption` does.
+//!
+//! What would have to go is tried on some of the machines where it could help, from one that is
+//! drawn on, and the one that it hurts least is taken: see [`preemption`](crate::preemption). It is
+//! asked often in vain, by jobs that wait in a full cell, so what it can know cheaply it asks
+//! first: whether anybody less important runs at all, then, in one pass of the filters, whether
+//! some machine refuses for what runs there. Only then does it try.
+
+use crate::disruption::DisruptionBudget;
+use crate::events::Events;
+use crate::plugin::Tasks;
+use crate::points::{Lack, MadeRoom, PostFilter};
+use crate::preemption::{Budget, Preemptor, best, could_fit_without_lower};
+use crate::refusals::News;
+use omega_cellstate::View;
+use omega_core::{Job, Preemption};
+use rand::{RngExt, SeedableRng};
+use rand_pcg::Pcg64;
+
+/// On how many machines it is tried what would have to go.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CandidateMachines {
+    /// On so many percent of the machines where it could help.
+    pub percentage: u32,
+    /// And on at least so many.
+    pub absolute: u32,
+}
+
+impl Default for CandidateMachines {
+    /// As in Kubernetes.
+    fn default() -> CandidateMachines {
+        CandidateMachines { percentage: 10, absolute: 100 }
+    }
+}
+
+impl CandidateMachines {
+    fn among(self, machines: usize) -> usize {
+        let share = machines.saturating_mul(self.percentage as usize) / 100;
+        share.max(self.absolute as usize).min(machines)
+    }
+}
+
+/// See the head of the file.
+#[derive(Clone, Debug, Default)]
+pub struct DefaultPreemption {
+    candidates: CandidateMachines,
+    budgets: Vec<DisruptionBudget>,
+    /// Drawn from the number of the scheduler: workers begin at different machines.
+    rng: Option<Pcg64>,
+}
+
+impl DefaultPreemption {
+    /// It, respecting these budgets as far as there is another way.
+    #[must_use]
+    pub fn new(candidates: CandidateMachines, budgets: Vec<DisruptionBudget>) -> DefaultPreemption {
+        DefaultPreemption { candidates, budgets, rng: None }
+    }
+
+    /// A number below `bound`.
+    fn draw(&mut self, view: &View, bound: usize) -> usize {
+        let seed = u64::from(view.scheduler().0);
+        self.rng.get_or_insert_with(|| Pcg64::seed_from_u64(seed)).random_range(0..bound.max(1))
+    }
+}
+
+/// Whether a job may evict somebody who runs.
+fn has_victims(view: &View, job: &Job) -> bool {
+    let lowest = view.lowest_precedence();
+    job.preemption != Preemption::Never && lowest.is_some_and(|lowest| lowest < job.precedence)
+}
+
+impl PostFilter for DefaultPreemption {
+    fn name(&self) -> &'static str {
+        "default_preemption"
+    }
+
+    fn keep(&self, view: &mut View) {
+        self.budgets.iter().for_each(|budget| view.count_tasks(&budget.set));
+    }
+
+    fn protect(&mut self, budgets: &[DisruptionBudget]) {
+        self.budgets.extend_from_slice(budgets);
+    }
+
+    fn wakes_on(&self, tasks: &Tasks<'_>, all: Events) -> Events {
+        match tasks.job.preemption {
+            // Room that went from a task that is important to one that is not came free for it,
+            // though no more is left of the machine.
+            Preemption::LowerPrecedence => all | Events::ROOM_FREED | Events::ROOM_TAKEN,
+            Preemption::Never => Events::NONE,
+        }
+    }
+
+    fn may_help(&self, tasks: &Tasks<'_>, news: &News<'_>) -> bool {
+        // What is about no machine may help on any.
+        let elsewhere = !news.events.without(Events::OF_MACHINES).is_empty();
+        let could_fit = |row: &u32| could_fit_without_lower(tasks, *row as usize);
+        has_victims(tasks.view, tasks.job) && (elsewhere || news.rows.iter().any(could_fit))
+    }
+
+    fn make_room(&mut self, view: &mut View, lack: &Lack<'_>) -> Option<MadeRoom> {
+        if !has_victims(view, lack.job) {
+            return None;
+        }
+        let budgets: Vec<Budget> = self.budgets.iter().map(|budget| budget.now(view)).collect();
+        let Lack { profile, group, .. } = *lack;
+        let preemptor = Preemptor { profile, group, budgets: &budgets, expected: &[] };
+        let curable = preemptor.curable(view);
+        let machines = curable.iter().map(|word| word.count_ones() as usize).sum();
+        if machines == 0 {
+            return None;
+        }
+        let enough = self.candidates.among(machines);
+        let start = self.draw(view, view.rows());
+        let candidates = preemptor.candidates_among(view, &curable, (start, enough));
+        let best = best(&candidates)?;
+        let machine = view.machine_id(best.row);
+        Some(MadeRoom { machine, evictions: best.victims.to_vec() })
+    }
+}

@@ -1,0 +1,46 @@
+//! Which jobs are at fault for the claims that the cell refused, and what they wait for.
+//!
+//! Most were refused for what others did in the meantime, and are tried again in time. For a quota
+//! time does nothing.
+
+use super::Decided;
+use crate::events::Events;
+use crate::queue::Verdict;
+use crate::refusals::Refusers;
+use omega_core::{JobId, Reason};
+use smallvec::SmallVec;
+
+/// A job of which claims were refused.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Fault {
+    pub(super) job: JobId,
+    /// Whether all of them were for its tenant's quota, and what that did to its gang.
+    only_quota: bool,
+    quota: bool,
+}
+
+impl Fault {
+    /// Notes a claim that was refused; those of a job come together.
+    pub(super) fn note(faults: &mut SmallVec<[Fault; 8]>, job: JobId, reason: Reason) {
+        let quota = matches!(reason, Reason::QuotaExceeded(_));
+        let only_quota = quota || reason == Reason::GangIncomplete;
+        match faults.last_mut().filter(|fault| fault.job == job) {
+            Some(fault) => {
+                fault.only_quota &= only_quota;
+                fault.quota |= quota;
+            }
+            None => faults.push(Fault { job, only_quota, quota }),
+        }
+    }
+
+    /// To try again in time is of no use to a job over its quota: it waits for less to be claimed.
+    pub(super) fn verdict(self, part: &Decided) -> Verdict {
+        match self.quota && self.only_quota {
+            true => {
+                let by = part.by.and(Refusers::waiting_for(Events::QUOTA_CHANGED));
+                Verdict::Refused { by, news: part.news }
+            }
+            false => Verdict::Conflict,
+        }
+    }
+}

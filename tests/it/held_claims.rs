@@ -1,0 +1,310 @@
+//! Views with claims that evict, are held, dropped, refused or never judged: after each step a view
+//! is what the cell was at the last sync, without the own claims and with the room of their victims.
+
+use crate::histories::seeds;
+use crate::views::{World, assert_equal_views};
+use omega_cellstate::{PlacedTask, View};
+use omega_core::{
+    Commit, ConflictCheck, Granularity, Item, JobId, KindId, MachineId, SchedulerId, TaskId,
+    TaskState, Transaction,
+};
+
+/// Where a claim or an eviction stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Way {
+    Open,
+    Held,
+    Sent(u64),
+    /// It was taken, and the view was not synced since.
+    Taken,
+}
+
+/// A claim that is off the view.
+#[derive(Clone, Copy, Debug)]
+struct Kept {
+    task: TaskId,
+    machine: MachineId,
+    group: usize,
+    way: Way,
+}
+
+/// A task that makes room for a claim.
+#[derive(Clone, Copy, Debug)]
+struct Victim {
+    of: TaskId,
+    task: PlacedTask,
+    machine: MachineId,
+    way: Way,
+    /// Whether it is off the view: it may have left by itself.
+    off: bool,
+}
+
+/// A view, what the cell was when it was synced, and the book of its claims.
+struct Player {
+    view: View,
+    base: View,
+    kept: Vec<Kept>,
+    victims: Vec<Victim>,
+    sent: Vec<(Transaction, Option<Commit>)>,
+}
+
+fn runs_on(view: &View, task: TaskId, machine: MachineId) -> bool {
+    let row = machine.row();
+    row < view.rows()
+        && view.machine_id(row) == machine
+        && view.tasks_on(row).iter().any(|placed| placed.id == task)
+}
+
+fn synced(world: &World) -> View {
+    let mut view = View::new(SchedulerId(0), 0).with_placements();
+    view.sync(&world.cell).unwrap();
+    view
+}
+
+impl Player {
+    fn new(world: &mut World) -> Player {
+        let (id, number) = world.register("claims");
+        let mut view = View::new(id, number).with_placements();
+        view.sync(&world.cell).unwrap();
+        let base = synced(world);
+        Player { view, base, kept: Vec::new(), victims: Vec::new(), sent: Vec::new() }
+    }
+
+    fn some_pending(&self, world: &mut World) -> Option<(TaskId, usize)> {
+        let claimed = |task: &TaskId| self.kept.iter().any(|kept| kept.task == *task);
+        let pending = world
+            .twin
+            .tasks()
+            .filter(|(id, _, task)| task.state == TaskState::Pending && !claimed(id));
+        let pending: Vec<_> = pending.map(|(id, _, task)| (id, task.group)).collect();
+        (!pending.is_empty()).then(|| *world.dice.pick(&pending))
+    }
+
+    /// Claims some machine for some task, evicting some of those that run there.
+    fn claim(&mut self, world: &mut World) {
+        let Some((task, group)) = self.some_pending(world) else { return };
+        if self.view.rows() == 0 {
+            return;
+        }
+        let row = world.dice.below(self.view.rows());
+        let machine = self.view.machine_id(row);
+        let percent = *world.dice.pick(&[0, 50, 100]);
+        let gone = |id| self.victims.iter().any(|v| v.task.id == id && v.way == Way::Taken);
+        let mut chosen: Vec<PlacedTask> =
+            self.view.tasks_on(row).iter().filter(|task| !gone(task.id)).copied().collect();
+        chosen.retain(|_| world.dice.chance(percent));
+        let compiled = world.compile(&mut self.view, (task.job, group));
+        if self.view.claim_evicting(task, machine, compiled, &chosen).is_err() {
+            return;
+        }
+        self.kept.push(Kept { task, machine, group, way: Way::Open });
+        for victim in chosen {
+            if !self.victims.iter().any(|known| known.task.id == victim.id) {
+                let victim = Victim { of: task, task: victim, machine, way: Way::Open, off: true };
+                self.victims.push(victim);
+            }
+        }
+    }
+
+    fn some_claim(&self, world: &mut World, ways: &[Way]) -> Option<TaskId> {
+        let fit = self.kept.iter().filter(|kept| ways.contains(&kept.way));
+        let fit: Vec<TaskId> = fit.map(|kept| kept.task).collect();
+        (!fit.is_empty()).then(|| *world.dice.pick(&fit))
+    }
+
+    /// Notes that a claim goes another way, and its evictions with it.
+    fn moves(&mut self, task: TaskId, way: Way) {
+        self.kept.iter_mut().filter(|kept| kept.task == task).for_each(|kept| kept.way = way);
+        let own =
+            |victim: &&mut Victim| victim.of == task && matches!(victim.way, Way::Open | Way::Held);
+        self.victims.iter_mut().filter(own).for_each(|victim| victim.way = way);
+    }
+
+    fn hold_or_resume(&mut self, world: &mut World) {
+        if world.dice.chance(60) {
+            let Some(task) = self.some_claim(world, &[Way::Open]) else { return };
+            assert!(self.view.hold_claim(task));
+            self.moves(task, Way::Held);
+        } else {
+            let Some(task) = self.some_claim(world, &[Way::Held]) else { return };
+            assert!(self.view.resume_claim(task));
+            self.moves(task, Way::Open);
+        }
+    }
+
+    fn drop_one(&mut self, world: &mut World) {
+        let Some(task) = self.some_claim(world, &[Way::Open, Way::Held]) else { return };
+        assert!(self.view.drop_claim(task));
+        self.kept.retain(|kept| kept.task != task);
+        let own =
+            |victim: &Victim| victim.of == task && matches!(victim.way, Way::Open | Way::Held);
+        self.victims.retain(|victim| !own(victim));
+    }
+
+    fn submit(&mut self, world: &mut World) {
+        if self.view.open_claims() == 0 {
+            return;
+        }
+        let mut txn = self.view.take_transaction();
+        if world.dice.chance(30) {
+            txn.granularity = Granularity::AllOrNothing;
+        }
+        if world.dice.chance(30) {
+            txn.check = ConflictCheck::SequenceNumber;
+        }
+        let way = Way::Sent(txn.id.number);
+        self.kept.iter_mut().filter(|k| k.way == Way::Open).for_each(|k| k.way = way);
+        self.victims.iter_mut().filter(|v| v.way == Way::Open).for_each(|v| v.way = way);
+        let submitted: Vec<TaskId> =
+            self.victims.iter().filter(|v| v.way == way).map(|v| v.task.id).collect();
+        assert_eq!(txn.evictions, submitted, "seed {}", world.seed);
+        self.sent.push((txn, None));
+    }
+
+    /// Lets a transaction reach the cell, or get lost, or its answer reach the view.
+    fn advance(&mut self, world: &mut World) {
+        if self.sent.is_empty() {
+            return;
+        }
+        let index = world.dice.below(self.sent.len());
+        let (txn, answer) = self.sent.swap_remove(index);
+        match answer {
+            None if world.dice.chance(20) => {
+                self.view.abandon(&txn);
+                self.settle(&txn, |_| false);
+            }
+            None => {
+                let commit = world.commit(&txn);
+                self.sent.push((txn, Some(commit)));
+            }
+            Some(commit) => {
+                let new = commit.version > self.view.version();
+                self.view.settle(&txn, &commit);
+                self.settle(&txn, |item| new && commit.conflict_of(item).is_none());
+            }
+        }
+    }
+
+    fn settle(&mut self, txn: &Transaction, taken: impl Fn(Item) -> bool) {
+        let way = Way::Sent(txn.id.number);
+        for (index, claim) in (0..).zip(&txn.claims) {
+            let mine = |kept: &Kept| kept.way == way && kept.task == claim.task;
+            match taken(Item::Claim(index)) {
+                true => self.kept.iter_mut().filter(|k| mine(k)).for_each(|k| k.way = Way::Taken),
+                false => self.kept.retain(|kept| !mine(kept)),
+            }
+        }
+        for (index, task) in (0..).zip(&txn.evictions) {
+            let mine = |victim: &Victim| victim.way == way && victim.task.id == *task;
+            match taken(Item::Eviction(index)) {
+                true => {
+                    self.victims.iter_mut().filter(|v| mine(v)).for_each(|v| v.way = Way::Taken);
+                }
+                false => self.victims.retain(|victim| !mine(victim)),
+            }
+        }
+    }
+
+    fn sync(&mut self, world: &World) {
+        self.view.sync(&world.cell).unwrap();
+        self.base = synced(world);
+        self.kept.retain(|kept| kept.way != Way::Taken);
+        self.victims.retain(|victim| victim.way != Way::Taken);
+        for victim in &mut self.victims {
+            victim.off = runs_on(&self.base, victim.task.id, victim.machine);
+        }
+        self.victims.retain(|victim| victim.off || matches!(victim.way, Way::Sent(_)));
+    }
+
+    /// The view is the base without the claims and the victims, done anew.
+    fn check(&mut self, world: &World) {
+        let off: Vec<_> = self.victims.iter().filter(|victim| victim.off).copied().collect();
+        off.iter().for_each(|victim| self.base.lift(victim.machine.row(), victim.task));
+        let mut claims = Vec::new();
+        for kept in &self.kept {
+            let row = kept.machine.row();
+            if row < self.base.rows() && self.base.machine_id(row) == kept.machine {
+                let group = world.compile(&mut self.base, (kept.task.job, kept.group));
+                claims.push((row, group));
+            }
+        }
+        claims.iter().for_each(|(row, group)| self.base.assume(*row, *group, -1));
+        self.compare(world);
+        claims.iter().for_each(|(row, group)| self.base.assume(*row, *group, 1));
+        off.iter().for_each(|victim| self.base.put_back(victim.machine.row(), victim.task));
+    }
+
+    fn compare(&mut self, world: &World) {
+        let seed = world.seed;
+        for row in 0..self.base.rows() {
+            let context = format!("seed {seed} row {row} at {}", self.view.version());
+            for kind in (0..self.base.kinds().count() as u8).map(KindId) {
+                let (ours, theirs) = (self.view.free(row, kind), self.base.free(row, kind));
+                assert_eq!(ours, theirs, "{context} {kind:?}");
+            }
+            assert_eq!(self.view.tasks_on(row), self.base.tasks_on(row), "{context}");
+            let mut gone: Vec<TaskId> = self.view.evicted_from(row).collect();
+            let here = |v: &&Victim| v.off && v.way != Way::Taken && v.machine.row() == row;
+            let mut booked: Vec<TaskId> =
+                self.victims.iter().filter(here).map(|victim| victim.task.id).collect();
+            gone.sort_unstable();
+            booked.sort_unstable();
+            assert_eq!(gone, booked, "{context}");
+        }
+        // Cards are chosen anew with each sync, so only what asks for none must be judged alike.
+        let no_cards = |(job, group): &(JobId, usize)| {
+            world.twin.jobs()[job].spec.groups[*group].cards.is_none()
+        };
+        for id in world.groups().into_iter().filter(no_cards) {
+            let ours = world.compile(&mut self.view, id);
+            let theirs = world.compile(&mut self.base, id);
+            for row in 0..self.base.rows() {
+                let judged = (self.view.judge(row, ours), self.base.judge(row, theirs));
+                assert_eq!(judged.0, judged.1, "seed {seed} {id:?} row {row}");
+            }
+        }
+    }
+
+    fn finish(&mut self, world: &mut World) {
+        while !self.sent.is_empty() {
+            self.advance(world);
+        }
+        for kept in std::mem::take(&mut self.kept) {
+            self.view.drop_claim(kept.task);
+        }
+        self.victims.clear();
+    }
+}
+
+#[test]
+fn a_view_is_the_cell_without_its_claims_and_their_victims() {
+    let (mut evicting, mut held) = (0, 0);
+    for seed in seeds(250) {
+        let mut world = World::new(seed);
+        // Jobs must stay known while their claims are under way.
+        world.keep_jobs();
+        (0..30).for_each(|_| world.step());
+        let mut player = Player::new(&mut world);
+        for _ in 0..60 {
+            world.step();
+            match world.dice.below(10) {
+                0..4 => player.claim(&mut world),
+                4 | 5 => player.hold_or_resume(&mut world),
+                6 => player.drop_one(&mut world),
+                7 => player.submit(&mut world),
+                _ => player.advance(&mut world),
+            }
+            player.check(&world);
+            if world.dice.chance(25) {
+                player.sync(&world);
+                player.check(&world);
+            }
+            evicting += player.victims.len();
+            held += player.view.held_claims();
+        }
+        player.finish(&mut world);
+        player.sync(&world);
+        assert_equal_views(&world, &mut player.view);
+    }
+    assert!(evicting > 3000 && held > 3000, "it is tried often: {evicting}, {held}");
+}
