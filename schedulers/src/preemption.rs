@@ -291,27 +291,25 @@ impl Preemptor<'_> {
         exact: bool,
     ) -> Sums {
         let (requests, _) = view.requests_on(row)[first * N..].as_chunks::<N>();
-        // What other claims of this view evict is off already.
+        // What other claims of this view evict is off already: seldom anything.
         let gone: Gone = view.evicted_from(row).collect();
-        let there = view.tasks_on(row)[first..].iter().zip(requests);
-        let (lower, requests): (SmallVec<[PlacedTask; 16]>, SmallVec<[&[i64; N]; 16]>) =
-            there.filter(|(task, _)| !gone.contains(&task.id)).map(|(t, r)| (*t, r)).unzip();
+        let is_there = |task: &PlacedTask| gone.is_empty() || !gone.contains(&task.id);
+        let lower = view.tasks_on(row)[first..].iter().zip(requests);
+        let lower = || lower.clone().filter(|(task, _)| is_there(task));
         let mut room = Room::<N>::of(view, row, self.group);
-        requests.iter().for_each(|request| room.add(request));
+        lower().for_each(|(_, request)| room.add(request));
         if !room.fits() {
             return Sums::Known(None);
         }
         if !exact {
             return Sums::Unknown;
         }
-        let breaks = self.breaks_budget(view, &lower);
+        let breaks = self.breaks_budget(view, lower().map(|(task, _)| task));
         let mut victims = Victims::new();
         let mut violations = 0;
         let protected = if self.budgets.is_empty() { &[false][..] } else { &[true, false] };
         for protected in protected.iter().copied() {
-            for ((task, request), _) in
-                lower.iter().zip(&requests).zip(&breaks).filter(|(_, b)| **b == protected)
-            {
+            for ((task, request), _) in lower().zip(&breaks).filter(|(_, b)| **b == protected) {
                 if !room.take(request) {
                     victims.push(*task);
                     violations += usize::from(protected);
@@ -325,7 +323,7 @@ impl Preemptor<'_> {
 
     /// Puts back what may stay, then the victims, too. The task fits without all of them.
     fn put_back(&self, view: &mut View, row: usize, lower: &[PlacedTask]) -> Candidate {
-        let breaks = self.breaks_budget(view, lower);
+        let breaks = self.breaks_budget(view, lower.iter());
         let mut victims = Victims::new();
         let mut violations = 0;
         for protected in [true, false] {
@@ -345,7 +343,11 @@ impl Preemptor<'_> {
 
     /// For each task, the most important first, whether its eviction would break a budget if all
     /// before it went.
-    fn breaks_budget(&self, view: &View, tasks: &[PlacedTask]) -> SmallVec<[bool; 64]> {
+    fn breaks_budget<'t>(
+        &self,
+        view: &View,
+        tasks: impl Iterator<Item = &'t PlacedTask>,
+    ) -> SmallVec<[bool; 64]> {
         let mut left: SmallVec<[i64; 8]> =
             self.budgets.iter().map(|budget| i64::from(budget.allowed)).collect();
         let breaks = |task: &PlacedTask| {
@@ -358,7 +360,7 @@ impl Preemptor<'_> {
             }
             breaks
         };
-        tasks.iter().map(breaks).collect()
+        tasks.map(breaks).collect()
     }
 }
 
