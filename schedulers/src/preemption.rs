@@ -304,15 +304,20 @@ impl Preemptor<'_> {
         if !exact {
             return Sums::Unknown;
         }
-        let breaks = self.breaks_budget(view, lower().map(|(task, _)| task));
         let mut victims = Victims::new();
         let mut violations = 0;
-        let protected = if self.budgets.is_empty() { &[false][..] } else { &[true, false] };
-        for protected in protected.iter().copied() {
-            for ((task, request), _) in lower().zip(&breaks).filter(|(_, b)| **b == protected) {
-                if !room.take(request) {
-                    victims.push(*task);
-                    violations += usize::from(protected);
+        if self.budgets.is_empty() {
+            let too_much = lower().filter(|(_, request)| !room.take(request));
+            victims.extend(too_much.map(|(task, _)| *task));
+        } else {
+            let breaks = self.breaks_budget(view, lower().map(|(task, _)| task));
+            for protected in [true, false] {
+                let these = lower().zip(&breaks).filter(|(_, breaks)| **breaks == protected);
+                for ((task, request), _) in these {
+                    if !room.take(request) {
+                        victims.push(*task);
+                        violations += usize::from(protected);
+                    }
                 }
             }
         }
