@@ -4,7 +4,9 @@
 use crate::json_schema::allows;
 use crate::placement::{claimed, how, rng};
 use crate::placement_world::World;
-use omega_core::{KindId, Kinds, ResourceKind, Unit};
+use crate::small;
+use omega_cellstate::View;
+use omega_core::{Job, KindId, Kinds, ResourceKind, Unit};
 use omega_schedulers::config::{Fault, Plugin, Point, Profiles, Registry, schema};
 use omega_schedulers::plugins::{
     AvoidMarked, Balanced, BalancedAllocation, ImageLocality, InterPodAffinity, LeastAllocated,
@@ -12,11 +14,13 @@ use omega_schedulers::plugins::{
     TaintToleration,
 };
 use omega_schedulers::{
-    MachineFilter, MachineRef, PerMachine, Placer, Profile, Scheduler, Search, Settings, Tasks,
+    Admit, Events, MachineFilter, MachineRef, Order, PerMachine, Placer, Profile, Queued, Refused,
+    Scheduler, Search, Settings, Tasks,
 };
 use omega_tests::random::Dice;
 use proptest::prelude::*;
 use serde_json::Value;
+use std::cmp::Ordering;
 
 /// A name in files, and what it adds in code.
 type Known = (&'static str, fn(Profile, &[(KindId, u32)], i32) -> Profile);
@@ -205,7 +209,8 @@ proptest! {
 #[test]
 fn what_a_file_says_of_search_goes_into_the_settings() {
     let file = "[[profile]]\nname = 'p'\nbase = 'empty'\nsearch = { sampled = 7 }\nnear_best = 3\n\
-                [[profile]]\nname = 'q'\nbase = 'empty'\n";
+                [[profile]]\nname = 'q'\nbase = 'empty'\n\
+                [[profile]]\nname = 'r'\nbase = 'kube'\nsearch = { percentage = 0 }\n";
     let profiles = Profiles::parse(file, &Registry::built_in()).unwrap();
     let full = || Settings::new("s").with_search(Search::Full);
     let settings = profiles.get("p").unwrap().apply(full());
@@ -213,6 +218,15 @@ fn what_a_file_says_of_search_goes_into_the_settings() {
     assert_eq!(settings.placement.near_best, 3);
     let settings = profiles.get("q").unwrap().apply(full());
     assert_eq!((settings.placement.search, settings.placement.near_best), (Search::Full, 1));
+    let settings = profiles.get("r").unwrap().apply(full());
+    assert_eq!(settings.placement.search, Search::Percentage(0));
+    for wrong in ["101", "-1"] {
+        let file = file.replace("percentage = 0", &format!("percentage = {wrong}"));
+        let error = Profiles::parse(&file, &Registry::built_in()).unwrap_err().to_string();
+        let expected =
+            format!("12:10: profile[2].search.percentage: is {wrong}: a percentage is 0 to 100");
+        assert_eq!(error, expected);
+    }
 }
 
 #[test]
@@ -239,7 +253,7 @@ fn a_kind_is_looked_up_by_its_name_in_each_cell() {
 }
 
 /// Machines whose name begins so.
-#[derive(serde::Deserialize)]
+#[derive(Clone, serde::Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Named {
     prefix: String,
@@ -348,4 +362,79 @@ fn no_two_plugins_of_a_point_have_one_name() {
         Ok(PerMachine(Named { prefix: String::new() }))
     });
     assert!(Registry::built_in().with(filter).is_ok());
+}
+
+/// A plugin at two points that keeps what it was made with: jobs of a tenant wait, and so do their
+/// tasks.
+#[derive(Clone)]
+struct Closed(Named);
+
+impl Admit for Closed {
+    fn name(&self) -> &'static str {
+        "closed"
+    }
+
+    fn admit(&mut self, queued: Queued<'_>, _: &View) -> Result<(), Refused> {
+        let closed = queued.job.tenant.starts_with(&*self.0.prefix);
+        if closed { Err(Refused(Events::TOLD)) } else { Ok(()) }
+    }
+}
+
+impl Order for Closed {
+    fn name(&self) -> &'static str {
+        "closed"
+    }
+
+    fn compare(&self, a: Queued<'_>, b: Queued<'_>) -> Ordering {
+        a.job.task_count().cmp(&b.job.task_count())
+    }
+}
+
+#[test]
+fn plugins_around_the_decision_are_named_in_files() {
+    let make = |named: &Named, _: &Kinds| Ok(Closed(named.clone()));
+    let both =
+        |profile: Profile, closed: Closed| profile.with_order(closed.clone()).with_admit(closed);
+    let order = Plugin::around(Point::Order, "shortest", make, Profile::with_order);
+    let registry = Registry::built_in().with(Plugin::around(Point::Admit, "closed", make, both));
+    let registry = registry.unwrap().with(order).unwrap();
+    let file = "[[profile]]\nname = 'default'\nbase = 'batch'\n\
+                [[profile.admit]]\nplugin = 'closed'\nargs = { prefix = 'shop' }\n";
+    let schema = schema(&registry);
+    assert!(allows(&schema, &schema, &as_json(file).unwrap()));
+    let profile = Profiles::parse(file, &registry).unwrap();
+    let profile = profile.get("default").unwrap().bind(&Kinds::standard()).unwrap();
+    let cell = small::cell(&[8]);
+    let closed = Job { tenant: "shop-1".into(), ..small::job("closed", 1, 1) };
+    let (closed, open) =
+        (small::submit(&cell, closed), small::submit(&cell, small::job("j", 1, 1)));
+    let mut scheduler = Scheduler::new(&cell, profile, Settings::new("default")).unwrap();
+    small::run(&mut scheduler, &cell, 0);
+    assert_eq!((small::placed(&cell, closed), small::placed(&cell, open)), (0, 1));
+    assert_eq!(scheduler.queue().gated(), [closed]);
+
+    let error = |file: String| Profiles::parse(&file, &registry).unwrap_err().to_string();
+    let order = "[[profile.order]]\nplugin = 'shortest'\nargs = { prefix = '' }\n";
+    let twice = error(format!("{file}{order}{order}"));
+    assert!(twice.contains("11:10") && twice.contains("is named in line 8 already"), "{twice}");
+    let elsewhere = error(format!("{file}[[profile.permit]]\nplugin = 'closed'\n"));
+    let expected = "\"closed\" is no permit but a plugin of admit: list it under [[profile.admit]]";
+    assert!(elsewhere.ends_with(expected), "{elsewhere}");
+    let nothing = error(format!("{file}[[profile.permit]]\nplugin = 'hold'\n"));
+    assert!(nothing.ends_with("there is no permit \"hold\"; there are: none"), "{nothing}");
+}
+
+#[test]
+fn a_queue_has_one_order() {
+    let make = |named: &Named, _: &Kinds| Ok(Closed(named.clone()));
+    let order = |name: &str| Plugin::around(Point::Order, name, make, Profile::with_order);
+    let registry = Registry::built_in().with(order("one")).unwrap().with(order("two")).unwrap();
+    let list = |name| format!("[[profile.order]]\nplugin = '{name}'\nargs = {{ prefix = '' }}\n");
+    let file = format!("[[profile]]\nname = 'p'\nbase = 'batch'\n{}{}", list("one"), list("two"));
+    let error = Profiles::parse(&file, &registry).unwrap_err().to_string();
+    let expected =
+        "8:10: profile[0].order[1].plugin: the queue has an order already, \"one\" in line 5";
+    assert_eq!(error, expected);
+    let schema = schema(&registry);
+    assert!(!allows(&schema, &schema, &as_json(&file).unwrap()));
 }

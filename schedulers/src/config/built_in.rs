@@ -124,6 +124,7 @@ mod tests {
                     Point::Filter => profile.filters().any(|made| made.name() == plugin.name()),
                     Point::Score => profile.weights().any(|made| made == (plugin.name(), 1)),
                     Point::PostFilter => profile.post_filters().any(|made| made == plugin.name()),
+                    other => panic!("none of ours is asked at {other}"),
                 };
                 assert!(made, "{name}: {profile:?}");
             }

@@ -65,7 +65,7 @@ pub enum Fault {
         known: String,
     },
     /// Move it to the list of the other point.
-    #[error("{name:?} is no {point} but a {other}: list it under [[profile.{other}]]")]
+    #[error("{name:?} is no {point} but {}: list it under [[profile.{other}]]", one_of(*other))]
     OtherPoint {
         /// The name in the file.
         name: String,
@@ -107,6 +107,14 @@ pub enum Fault {
         /// Where it was named first.
         line: usize,
     },
+    /// Decide for one.
+    #[error("the queue has an order already, {name:?} in line {line}")]
+    SecondOrder {
+        /// The name of the first.
+        name: String,
+        /// Where it was named.
+        line: usize,
+    },
     /// Choose a weight from 1; to have no such score, leave it out or disable it.
     #[error("is {weight}: a weight is at least 1; to turn a score off, leave it out or disable it")]
     WeightTooSmall {
@@ -122,6 +130,15 @@ pub enum Fault {
     /// The arguments do not suit the cell.
     #[error("{0}")]
     Argument(String),
+}
+
+/// What a plugin is called by its point.
+fn one_of(point: Point) -> String {
+    match point {
+        Point::Filter | Point::Score => format!("a {point}"),
+        Point::Order => format!("an {point}"),
+        point => format!("a plugin of {point}"),
+    }
 }
 
 /// Words that serde has for programmers, in those of operators.

@@ -1,11 +1,12 @@
 //! The tables of a profile file, as they are written. What they mean is in `parse.rs`.
 
+use super::registry::Point;
 use crate::profile::Profile;
 use crate::search::Search;
 use omega_core::Kinds;
 use schemars::JsonSchema;
-use serde::Deserialize;
-use serde::de::IgnoredAny;
+use serde::de::{Error, IgnoredAny};
+use serde::{Deserialize, Deserializer};
 use std::num::NonZeroU32;
 use toml::Spanned;
 
@@ -39,17 +40,61 @@ pub(super) struct ProfileTable {
     #[serde(default)]
     #[schemars(with = "Vec<String>")]
     pub(super) disable: Vec<Spanned<String>>,
+    /// Plugins that say whether jobs may be queued, asked in this order.
+    #[serde(default)]
+    #[schemars(with = "Vec<serde_json::Value>")]
+    pub(super) admit: Vec<PluginTable>,
+    /// The plugin that says which job goes first: one at most.
+    #[serde(default)]
+    #[schemars(with = "Vec<serde_json::Value>", length(max = 1))]
+    pub(super) order: Vec<PluginTable>,
     /// Filters beside those of the base, asked in this order after them; one that the base has is
     /// replaced.
     #[serde(default)]
-    pub(super) filter: Vec<FilterTable>,
+    #[schemars(with = "Vec<serde_json::Value>")]
+    pub(super) filter: Vec<PluginTable>,
     /// Scores beside those of the base; one that the base has is replaced.
     #[serde(default)]
+    #[schemars(with = "Vec<serde_json::Value>")]
     pub(super) score: Vec<ScoreTable>,
     /// Plugins that make room for tasks that find no machine, beside those of the base; one that
     /// the base has is replaced.
     #[serde(default)]
-    pub(super) post_filter: Vec<PostFilterTable>,
+    #[schemars(with = "Vec<serde_json::Value>")]
+    pub(super) post_filter: Vec<PluginTable>,
+    /// Plugins that set aside what goes with a claim, asked in this order.
+    #[serde(default)]
+    #[schemars(with = "Vec<serde_json::Value>")]
+    pub(super) reserve: Vec<PluginTable>,
+    /// Plugins that allow, refuse or delay claims, asked in this order.
+    #[serde(default)]
+    #[schemars(with = "Vec<serde_json::Value>")]
+    pub(super) permit: Vec<PluginTable>,
+    /// Plugins that prepare machines, asked in this order.
+    #[serde(default)]
+    #[schemars(with = "Vec<serde_json::Value>")]
+    pub(super) pre_bind: Vec<PluginTable>,
+    /// Plugins that are told what was taken, in this order.
+    #[serde(default)]
+    #[schemars(with = "Vec<serde_json::Value>")]
+    pub(super) post_bind: Vec<PluginTable>,
+}
+
+impl ProfileTable {
+    /// The list of a point; that of scores has a type of its own.
+    pub(super) fn plugins(&self, point: Point) -> &[PluginTable] {
+        match point {
+            Point::Admit => &self.admit,
+            Point::Order => &self.order,
+            Point::Filter => &self.filter,
+            Point::Score => &[],
+            Point::PostFilter => &self.post_filter,
+            Point::Reserve => &self.reserve,
+            Point::Permit => &self.permit,
+            Point::PreBind => &self.pre_bind,
+            Point::PostBind => &self.post_bind,
+        }
+    }
 }
 
 /// What a profile has before anything is disabled or added. Each has the cell's own filters.
@@ -114,6 +159,19 @@ pub(super) enum SearchTable {
     Sampled(NonZeroU32),
     /// The same, skipping machines that cannot fit.
     Indexed(NonZeroU32),
+    /// The same, until so many percent of the machines fit, and at least 100 of them; 0 chooses by
+    /// the size of the cell, as kube-scheduler does.
+    Percentage(
+        #[serde(deserialize_with = "percentage")]
+        #[schemars(range(max = 100))]
+        u8,
+    ),
+}
+
+fn percentage<'de, D: Deserializer<'de>>(from: D) -> Result<u8, D::Error> {
+    let percent = i64::deserialize(from)?;
+    let in_bounds = u8::try_from(percent).ok().filter(|percent| *percent <= 100);
+    in_bounds.ok_or_else(|| D::Error::custom(format!("is {percent}: a percentage is 0 to 100")))
 }
 
 impl From<SearchTable> for Search {
@@ -123,44 +181,26 @@ impl From<SearchTable> for Search {
             SearchTable::Full => Search::Full,
             SearchTable::Sampled(feasible) => Search::Sampled { feasible: feasible.get() },
             SearchTable::Indexed(feasible) => Search::Indexed { feasible: feasible.get() },
+            SearchTable::Percentage(percent) => Search::Percentage(percent),
         }
     }
 }
 
-/// A filter to be asked. Its arguments are read by the plugin, from the document itself.
-#[derive(Debug, Deserialize, JsonSchema)]
+/// A plugin to be asked. Its arguments are read by the plugin, from the document itself.
+#[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields, expecting = "a table")]
-#[schemars(rename = "filter")]
-pub(super) struct FilterTable {
-    #[schemars(with = "String")]
+pub(super) struct PluginTable {
     pub(super) plugin: Spanned<String>,
     #[serde(rename = "args")]
-    #[schemars(with = "Option<serde_json::Value>")]
-    _args: Option<IgnoredAny>,
-}
-
-/// A plugin that makes room.
-#[derive(Debug, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields, expecting = "a table")]
-#[schemars(rename = "post_filter")]
-pub(super) struct PostFilterTable {
-    #[schemars(with = "String")]
-    pub(super) plugin: Spanned<String>,
-    #[serde(rename = "args")]
-    #[schemars(with = "Option<serde_json::Value>")]
     _args: Option<IgnoredAny>,
 }
 
 /// A score to be asked.
-#[derive(Debug, Deserialize, JsonSchema)]
+#[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields, expecting = "a table")]
-#[schemars(rename = "score")]
 pub(super) struct ScoreTable {
-    #[schemars(with = "String")]
     pub(super) plugin: Spanned<String>,
-    #[schemars(with = "Option<i64>")]
     pub(super) weight: Option<Spanned<i64>>,
     #[serde(rename = "args")]
-    #[schemars(with = "Option<serde_json::Value>")]
     _args: Option<IgnoredAny>,
 }

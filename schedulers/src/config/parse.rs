@@ -4,7 +4,7 @@
 //! it: they keep their places in the file, and need no type that fits all plugins.
 
 use super::error::{ConfigError, Fault, Source, WEIGHT_SUM_MAX};
-use super::file::{Base, FileTable, FilterTable, PostFilterTable, ProfileTable, ScoreTable};
+use super::file::{Base, FileTable, PluginTable, ProfileTable, ScoreTable};
 use super::profiles::{Entry, ProfileSpec};
 use super::registry::{Misread, Plugin, Point, Presence, Registry};
 use std::ops::Range;
@@ -57,10 +57,13 @@ struct Reader<'a> {
 impl<'a> Reader<'a> {
     fn profile(mut self, table: &ProfileTable, text: Arc<str>) -> Result<ProfileSpec, ConfigError> {
         let mut without = self.disabled(table)?;
-        let mut plugins = Vec::with_capacity(table.filter.len() + table.score.len());
-        for (index, FilterTable { plugin, .. }) in table.filter.iter().enumerate() {
-            plugins.push(self.entry((Point::Filter, index), plugin, 0)?.1);
+        let mut plugins = Vec::new();
+        for point in Point::ALL {
+            for (index, PluginTable { plugin, .. }) in table.plugins(point).iter().enumerate() {
+                plugins.push(self.entry((point, index), plugin, 0)?.1);
+            }
         }
+        self.one_order(table)?;
         let base = table.base.scores();
         // Those of the base count too, whether they stay or not: they are small.
         let mut sum = base.iter().map(|(_, weight)| weight).sum();
@@ -70,9 +73,6 @@ impl<'a> Reader<'a> {
             let (name, entry) = self.entry((Point::Score, index), plugin, weight)?;
             added.push(name.to_owned());
             plugins.push(entry);
-        }
-        for (index, PostFilterTable { plugin, .. }) in table.post_filter.iter().enumerate() {
-            plugins.push(self.entry((Point::PostFilter, index), plugin, 0)?.1);
         }
         without.extend(added.into_iter().filter(|name| base.iter().any(|(has, _)| has == name)));
         Ok(ProfileSpec {
@@ -85,6 +85,15 @@ impl<'a> Reader<'a> {
             near_best: table.near_best.map(Into::into),
             text,
         })
+    }
+
+    /// A queue has one order.
+    fn one_order(&self, table: &ProfileTable) -> Result<(), ConfigError> {
+        let [first, second, ..] = table.order.as_slice() else { return Ok(()) };
+        let (line, _) = self.source.place(first.plugin.span().start);
+        let fault = Fault::SecondOrder { name: first.plugin.get_ref().clone(), line };
+        let at = (second.plugin.span(), format!("profile[{}].order[1].plugin", self.profile));
+        Err(self.error(at, fault))
     }
 
     /// The plugins of the base that are to be left out.

@@ -13,29 +13,58 @@ use std::fmt;
 use std::sync::Arc;
 use toml::de::ValueDeserializer;
 
-/// Where a scheduler asks a plugin. One name may stand for one plugin at each point.
+/// Where a scheduler asks a plugin: see [`crate::points`]. One name may stand for one plugin at each
+/// point.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
 pub enum Point {
+    /// It says whether jobs may be queued.
+    Admit,
+    /// It says which job goes first.
+    Order,
     /// It says where tasks may run.
     Filter,
     /// It says how well they would run.
     Score,
     /// It makes room for tasks that may run nowhere.
     PostFilter,
+    /// It sets aside what goes with a claim.
+    Reserve,
+    /// It allows, refuses or delays claims.
+    Permit,
+    /// It prepares machines.
+    PreBind,
+    /// It is told what was taken.
+    PostBind,
 }
 
 impl Point {
-    /// Every point, in the order of the lists in a file.
-    pub const ALL: [Point; 3] = [Point::Filter, Point::Score, Point::PostFilter];
+    /// Every point, in the order in which a scheduler comes to them.
+    pub const ALL: [Point; 9] = [
+        Point::Admit,
+        Point::Order,
+        Point::Filter,
+        Point::Score,
+        Point::PostFilter,
+        Point::Reserve,
+        Point::Permit,
+        Point::PreBind,
+        Point::PostBind,
+    ];
 
     /// Its name in files: that of the list of its plugins.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
+            Point::Admit => "admit",
+            Point::Order => "order",
             Point::Filter => "filter",
             Point::Score => "score",
             Point::PostFilter => "post_filter",
+            Point::Reserve => "reserve",
+            Point::Permit => "permit",
+            Point::PreBind => "pre_bind",
+            Point::PostBind => "post_bind",
         }
     }
 }
@@ -154,21 +183,37 @@ impl Plugin {
         Plugin::new(Point::PostFilter, name.into(), make, add)
     }
 
-    /// A plugin of any sort: `add` is what puts it into a profile.
-    fn new<A, P>(
+    /// A plugin around the decision, as [`Plugin::filter`] is a filter. `add` puts what was made
+    /// into a profile: [`Profile::with_permit`] and the like. One that is asked at several points
+    /// is added at each, as clones that share their state; files name it at the one given here.
+    pub fn around<A, P>(
         point: Point,
-        name: String,
+        name: impl Into<String>,
         make: impl Fn(&A, &Kinds) -> Result<P, ArgumentError> + Send + Sync + 'static,
-        add: fn(Profile, P, i32) -> Profile,
+        add: fn(Profile, P) -> Profile,
     ) -> Plugin
     where
         A: DeserializeOwned + Send + Sync + 'static,
         P: 'static,
     {
-        let make = Arc::new(make);
+        Plugin::new(point, name.into(), make, move |profile, plugin, _| add(profile, plugin))
+    }
+
+    /// A plugin of any sort: `add` is what puts it into a profile.
+    fn new<A, P>(
+        point: Point,
+        name: String,
+        make: impl Fn(&A, &Kinds) -> Result<P, ArgumentError> + Send + Sync + 'static,
+        add: impl Fn(Profile, P, i32) -> Profile + Send + Sync + 'static,
+    ) -> Plugin
+    where
+        A: DeserializeOwned + Send + Sync + 'static,
+        P: 'static,
+    {
+        let (make, add) = (Arc::new(make), Arc::new(add));
         let read = move |arguments: ValueDeserializer<'_>| {
             let arguments: A = serde_path_to_error::deserialize(arguments)?;
-            let make = make.clone();
+            let (make, add) = (make.clone(), add.clone());
             let bind = move |profile: Profile, kinds: &Kinds, weight: i32| {
                 Ok(add(profile, make(&arguments, kinds)?, weight))
             };

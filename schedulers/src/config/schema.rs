@@ -22,6 +22,9 @@ pub fn schema(registry: &Registry) -> Value {
     let definitions = schema.get_mut("definitions").and_then(Value::as_object_mut);
     let definitions = definitions.expect("the tables of a file are definitions");
     for (point, any) in plugins {
+        // The list of each point holds its plugins; their tables are read by the plugins themselves.
+        let items = json!({ "$ref": format!("#/definitions/{point}") });
+        definitions["profile"]["properties"][point.name()]["items"] = items;
         definitions.insert(point.name().to_owned(), any);
     }
     // Not by serde, which would not say it in the user's words.
