@@ -366,15 +366,23 @@ impl Scan<'_, '_> {
 /// The best score of some machines of a block, of which there is one at least, and the first that
 /// has it.
 pub(crate) fn best_of(scores: &[i32; BLOCK], among: u64) -> (i32, usize) {
+    if among.count_ones() <= FEW_LANES {
+        let better = |best: (i32, usize), lane: usize| match scores[lane] > best.0 {
+            true => (scores[lane], lane),
+            false => best,
+        };
+        return lanes(among).fold((i32::MIN, 0), better);
+    }
     let mut masked = [i32::MIN; BLOCK];
     for (lane, (masked, score)) in masked.iter_mut().zip(scores).enumerate() {
         *masked = if among >> lane & 1 == 1 { *score } else { i32::MIN };
     }
     let best = masked.iter().copied().max().unwrap_or(i32::MIN);
-    let first =
-        masked.iter().zip(0..).filter(|(score, lane)| **score == best && among >> lane & 1 == 1);
-    (best, first.map(|(_, lane)| lane).next().unwrap_or_default())
+    (best, masked.iter().position(|score| *score == best).unwrap_or_default())
 }
+
+/// Up to so many machines of a block are looked at one by one; a look at all takes as long.
+const FEW_LANES: u32 = 16;
 
 /// A full search by all threads of rayon's pool. The result is that of one thread, whatever their
 /// number: the parts are walked and put together in the order of a walk from the start around.
@@ -415,7 +423,21 @@ fn tighten(view: &mut View, candidates: &Candidates) {
 
 #[cfg(test)]
 mod tests {
-    use super::enough_of;
+    use super::{best_of, enough_of};
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn the_best_is_the_first_of_the_highest(
+            scores in prop::collection::vec(-3i32..4, 64),
+            among in prop_oneof![1u64.., (0u32..64).prop_map(|lane| 1 << lane), Just(u64::MAX)],
+        ) {
+            let scores: [i32; 64] = scores.try_into().unwrap();
+            let lanes = (0..64).filter(|lane| among >> lane & 1 == 1);
+            let first = lanes.min_by_key(|lane| (std::cmp::Reverse(scores[*lane]), *lane)).unwrap();
+            prop_assert_eq!(best_of(&scores, among), (scores[first], first));
+        }
+    }
 
     #[test]
     fn a_percentage_is_of_the_cell_and_at_least_a_hundred_machines() {

@@ -102,10 +102,14 @@ impl Ranking for Pull<'_> {
     fn normalize(&self, raw: &[i64], scores: &mut [i32]) {
         let least = raw.iter().copied().min().unwrap_or(0);
         let range = raw.iter().copied().max().unwrap_or(0) - least;
+        if range == 0 {
+            scores.fill(0);
+            return;
+        }
         for (score, raw) in scores.iter_mut().zip(raw) {
             // In doubles and in this order, as Kubernetes does it: the quotient is rounded before
             // it is a whole number of points.
-            let part = (raw - least) as f64 / range.max(1) as f64;
+            let part = (raw - least) as f64 / range as f64;
             *score = (100.0 * part) as i32 * POINT;
         }
     }
