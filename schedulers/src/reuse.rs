@@ -23,6 +23,10 @@ use rand::Rng;
 /// bytes for each block of 64 machines.
 const CLASSES_MAX: usize = 64;
 
+/// A search that ends after so few feasible machines looks at a few blocks, which takes no longer
+/// than to find out what is known of them.
+const FEW_FEASIBLE: usize = 4 * BLOCK;
+
 /// What is known of one block.
 #[derive(Clone, Copy, Debug, Default)]
 struct Known {
@@ -60,6 +64,10 @@ impl Reuse {
         let tasks = tasks(view, request.group);
         let active = request.profile.active(&tasks);
         let reads_job = is_local(&tasks, &active)?;
+        let limits = limits(request, &active, view);
+        if limits.enough <= FEW_FEASIBLE {
+            return None;
+        }
         let job = reads_job.then(|| view.job_id(request.group));
         let index = self.class_of(tasks.group, job);
         let class = &mut self.classes[index];
@@ -71,7 +79,7 @@ impl Reuse {
         class.blocks.resize(view.blocks(), None);
         let start = request.home.start(view.blocks().max(1), rng);
         let walk = Walk { view, tasks: &tasks, active: &active, start };
-        let best = walk.until(limits(request, &active, view), &mut class.blocks);
+        let best = walk.until(limits, &mut class.blocks);
         Some(best)
     }
 

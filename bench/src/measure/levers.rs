@@ -32,8 +32,7 @@ pub(crate) fn rows(options: &Options) -> Vec<Row> {
         let times = without.cpu / with.cpu;
         rows.push(Row::value("  without to with, time", Unit::Times, times));
     };
-    pair("score reuse: a full search", score_reuse(options, &made, Search::Full));
-    pair("  an adaptive search", score_reuse(options, &made, Search::Adaptive));
+    pair("score reuse: a full search", score_reuse(options, &made));
     pair("failure cache: a job that fits nowhere", failures(options, true));
     pair("  where scores are not remembered", failures(options, false));
     pair("one search for 100 identical tasks", identical(options, &made));
@@ -75,9 +74,9 @@ fn settings(search: Search) -> Settings {
     Settings::new("default").with_search(search).with_seed(SEED)
 }
 
-fn score_reuse(options: &Options, made: &Made, search: Search) -> (Figure, Figure) {
+fn score_reuse(options: &Options, made: &Made) -> (Figure, Figure) {
     let jobs: Vec<_> = cells::small_jobs(0, options.work(10_000), 1).collect();
-    by_switch(options, (made, &jobs), &settings(search), |off| off.placement.reuse = false)
+    by_switch(options, (made, &jobs), &settings(Search::Full), |off| off.placement.reuse = false)
 }
 
 /// Jobs of which half of the machines have the processors and the others the memory: every block
