@@ -4,11 +4,12 @@ use crate::small::{
     self, LONG, add_machine, amounts, assert_settled, placed, report, rows, run, submit, task,
 };
 use omega_cellstate::{Cell, SharedCell};
-use omega_core::{Job, Kinds, Labels, Machine, MachineSelector, TaskReport, Text};
+use omega_core::{Job, Kinds, LabelSelector, Labels, Machine, MachineSelector, TaskReport, Text};
 use omega_schedulers::config::{Profiles, Registry};
 use omega_schedulers::explain::describe_obstacle;
 use omega_schedulers::volumes::{
     AccessModes, Aspect, BindingTime, Provisioning, Reach, StorageClass, Volume, VolumeClaim,
+    VolumeMode,
 };
 use omega_schedulers::{Profile, Scheduler, Search, Settings, Volumes};
 use omega_tests::faulty::FaultyCell;
@@ -37,10 +38,12 @@ fn in_zone(zone: &str) -> Reach {
 fn volume(name: &str, bytes: u64, reach: Reach) -> Volume {
     Volume {
         name: name.into(),
+        labels: Labels::default(),
         class: "late".into(),
         driver: "disk".into(),
         bytes,
         modes: AccessModes::ONE_MACHINE | AccessModes::ONE_TASK | AccessModes::MANY_WRITERS,
+        mode: VolumeMode::Filesystem,
         reach,
         claim: None,
     }
@@ -52,7 +55,10 @@ fn claim(name: &str) -> VolumeClaim {
         class: "late".into(),
         bytes: 10,
         modes: AccessModes::ONE_MACHINE,
+        mode: VolumeMode::Filesystem,
+        selector: LabelSelector::default(),
         volume: None,
+        is_ending: false,
     }
 }
 
@@ -359,4 +365,48 @@ fn schedulers_that_race_for_volumes_share_them_out() {
         }
     }
     assert_eq!(owners.len(), VOLUMES);
+}
+
+#[test]
+fn a_claim_chooses_by_labels_and_by_what_it_is_to_find() {
+    let mut stage = Stage::new(&["a"], 1);
+    let fast: Labels = [("tier", "fast")].into_iter().collect();
+    let block = |name: &str| Volume { mode: VolumeMode::Block, ..volume(name, 10, in_zone("a")) };
+    let slow = volume("a-slow", 10, in_zone("a"));
+    let volumes = [slow, Volume { labels: fast.clone(), ..block("b-block") }];
+    volumes.into_iter().for_each(|volume| stage.volumes.put_volume(volume).unwrap());
+    let selector = MachineSelector::label("tier", "fast").labels;
+    let selector = LabelSelector { requirements: selector };
+    stage.volumes.put_claim(VolumeClaim { selector, ..claim("c") }).unwrap();
+    submit(&stage.cell, job("j", 1, &["c"]));
+    assert_eq!(stage.run(), 0);
+    let volume = Volume { labels: fast, ..volume("c-fast", 10, in_zone("a")) };
+    stage.volumes.put_volume(volume).unwrap();
+    assert_eq!(stage.run(), 1);
+    assert_eq!(stage.volumes.claim("c").unwrap().volume.as_deref(), Some("c-fast"));
+}
+
+#[test]
+fn of_volumes_kept_for_a_claim_it_takes_the_one_within_reach() {
+    let mut stage = Stage::new(&["a"], 1);
+    for (name, zone) in [("far", "b"), ("near", "a"), ("worst", "c")] {
+        let claim = Some("c".into());
+        let volume = Volume { claim, ..volume(name, 10, in_zone(zone)) };
+        stage.volumes.put_volume(volume).unwrap();
+    }
+    stage.volumes.put_claim(claim("c")).unwrap();
+    stage.volumes.remove_volume("worst").unwrap();
+    submit(&stage.cell, job("j", 1, &["c"]));
+    assert_eq!(stage.run(), 1);
+    assert_eq!(stage.volumes.claim("c").unwrap().volume.as_deref(), Some("near"));
+}
+
+#[test]
+fn a_claim_that_is_being_deleted_takes_no_task() {
+    let mut stage = Stage::new(&["a"], 1);
+    stage.volumes.put_volume(volume("v", 10, in_zone("a"))).unwrap();
+    stage.volumes.put_claim(VolumeClaim { is_ending: true, ..claim("c") }).unwrap();
+    let job = submit(&stage.cell, job("j", 1, &["c"]));
+    assert_eq!(stage.run(), 0);
+    assert!(stage.why(job).contains("is being deleted"), "{}", stage.why(job));
 }

@@ -3,11 +3,12 @@
 
 use crate::histories::seeds;
 use omega_core::{
-    Amounts, JobId, Labels, Machine, MachineSelector, Operator, Requirement, TaskId, Text,
+    Amounts, JobId, LabelSelector, Labels, Machine, MachineSelector, Operator, Requirement, TaskId,
+    Text,
 };
 use omega_schedulers::volumes::{
     AccessModes, Aspect, BindingTime, Provisioning, Reach, StorageClass, Volume, VolumeClaim,
-    Volumes,
+    VolumeMode, Volumes,
 };
 use omega_tests::random::Dice;
 use std::collections::{BTreeMap, BTreeSet};
@@ -75,7 +76,7 @@ impl Naive {
         let mut choices = BTreeMap::new();
         let mut open = Vec::new();
         for name in claims {
-            let claim = self.claims.get(name)?;
+            let claim = self.claims.get(name).filter(|claim| !claim.is_ending)?;
             match self.has.get(name) {
                 Some((volume, _)) if !self.volumes.get(volume)?.reach.includes(machine) => None?,
                 Some(_) => {}
@@ -86,12 +87,19 @@ impl Naive {
         open.dedup();
         for claim in open {
             let class = class(&claim.class).filter(|class| class.binding == BindingTime::Late)?;
-            let fits = self.volumes.values().filter(|volume| {
+            let any_kept = self.volumes.values().any(|v| v.claim.as_ref() == Some(&claim.name));
+            let chosen = |volume: &Volume| {
                 volume.class == claim.class
-                    && volume.bytes >= claim.bytes
                     && volume.modes.includes(claim.modes)
-                    && volume.reach.includes(machine)
+                    && claim.selector.matches(&volume.labels)
                     && !self.has_owner(volume)
+            };
+            let fits = self.volumes.values().filter(|volume| {
+                let kept = volume.claim.as_ref() == Some(&claim.name);
+                (if any_kept { kept } else { chosen(volume) })
+                    && volume.bytes >= claim.bytes
+                    && volume.mode == claim.mode
+                    && volume.reach.includes(machine)
                     && !choices.values().any(|name: &Text| *name == volume.name)
             });
             let best = fits.min_by_key(|volume| (volume.bytes, volume.name.clone()));
@@ -100,6 +108,17 @@ impl Naive {
             choices.insert(claim.name.clone(), best.map(|v| v.name.clone()).or(made)?);
         }
         Some(choices)
+    }
+
+    /// Gives a claim the only volume that is kept for it, or the first if it cannot wait.
+    fn take_kept(&mut self, name: &Text) {
+        let Some(claim) = self.claims.get(name) else { return };
+        let kept = self.volumes.values().filter(|v| v.claim.as_ref() == Some(name));
+        let kept: Vec<_> = kept.filter(|v| v.mode == claim.mode).map(|v| v.name.clone()).collect();
+        let waits = class(&claim.class).is_some_and(|class| class.binding == BindingTime::Late);
+        if kept.len() == 1 || !waits && !kept.is_empty() {
+            self.has.entry(name.clone()).or_insert((kept[0].clone(), true));
+        }
     }
 
     fn restricted(&self, claims: &[Text], machine: &Machine) -> bool {
@@ -197,6 +216,13 @@ impl World {
         *self.dice.pick(&all)
     }
 
+    fn mode(&mut self) -> VolumeMode {
+        match self.dice.chance(10) {
+            true => VolumeMode::Block,
+            false => VolumeMode::Filesystem,
+        }
+    }
+
     fn reach(&mut self) -> Reach {
         let values = |key: &str, values: &[&str]| {
             let values = values.iter().map(|value| Text::from(*value)).collect();
@@ -222,29 +248,23 @@ impl World {
         let all = all | AccessModes::MANY_WRITERS | AccessModes::ONE_TASK;
         let volume = Volume {
             name: name.clone(),
+            labels: self.dice.chance(50).then_some(("tier", "fast")).into_iter().collect(),
             class: (*self.dice.pick(&["early", "late", "makes"])).into(),
             driver: (*self.dice.pick(&DRIVERS)).into(),
             bytes: 1 + self.dice.below(5) as u64,
             modes: if self.dice.chance(70) { all } else { self.modes() },
+            mode: self.mode(),
             reach: self.reach(),
             claim: claim.clone(),
         };
-        // One volume is kept for a claim, and it is not replaced.
+        // It is not replaced.
         let naive = &mut self.naive;
-        let kept = |v: &Volume| claim.is_some() && v.claim == claim;
-        if naive.volumes.contains_key(&name)
-            || naive.volumes.values().any(kept)
-            || naive.has.values().any(|(has, _)| *has == name)
-        {
+        if naive.volumes.contains_key(&name) || naive.has.values().any(|(has, _)| *has == name) {
             return;
         }
         self.ours.put_volume(volume.clone()).unwrap();
-        if let Some(claim) = claim
-            && naive.claims.contains_key(&claim)
-        {
-            naive.has.entry(claim).or_insert((name.clone(), true));
-        }
         naive.volumes.insert(name, volume);
+        claim.iter().for_each(|claim| naive.take_kept(claim));
     }
 
     fn remove_volume(&mut self) {
@@ -264,12 +284,18 @@ impl World {
         }
         let wanted: Option<Text> =
             self.dice.chance(15).then(|| format!("v{}", self.dice.below(12)).into());
+        let fast = Requirement::equals("tier", "fast");
         let claim = VolumeClaim {
             name: name.clone(),
             class: (*self.dice.pick(&["early", "late", "late", "makes", "unknown", ""])).into(),
             bytes: 1 + self.dice.below(5) as u64,
             modes: self.modes(),
+            mode: self.mode(),
+            selector: LabelSelector {
+                requirements: self.dice.chance(25).then_some(fast).into_iter().collect(),
+            },
             volume: wanted.clone(),
+            is_ending: self.dice.chance(5),
         };
         let naive = &mut self.naive;
         let taken = wanted.as_ref().is_some_and(|volume| {
@@ -281,11 +307,11 @@ impl World {
         if taken {
             return;
         }
-        let kept = naive.volumes.values().find(|volume| volume.claim.as_ref() == Some(&name));
-        if let Some(volume) = wanted.or(kept.map(|volume| volume.name.clone())) {
+        if let Some(volume) = wanted {
             naive.has.insert(name.clone(), (volume, true));
         }
-        naive.claims.insert(name, claim);
+        naive.claims.insert(name.clone(), claim);
+        naive.take_kept(&name);
     }
 
     fn remove_claim(&mut self) {

@@ -6,7 +6,7 @@
 
 use super::ClaimState;
 use super::free::Free;
-use super::objects::{StorageClass, Volume, VolumeClaim};
+use super::objects::{BindingTime, StorageClass, Volume, VolumeClaim};
 use super::uses::Use;
 use crate::waiting::Waiting;
 use omega_core::{TaskId, Text};
@@ -75,8 +75,8 @@ pub(super) struct Catalog {
     pub(super) volumes: BTreeMap<Text, Held>,
     /// By volume, which need not be there: the claim that has it.
     whose: BTreeMap<Text, Text>,
-    /// By claim, which need not be there: a volume that is kept for it.
-    kept_for: BTreeMap<Text, Text>,
+    /// By claim, which need not be there: the volumes that are kept for it, at least one.
+    kept_for: BTreeMap<Text, BTreeSet<Text>>,
     pub(super) claims: BTreeMap<Text, Claim>,
     /// By class: volumes that no claim has.
     pub(super) free: BTreeMap<Text, Free>,
@@ -105,7 +105,7 @@ impl Catalog {
         self.volumes.insert(name.clone(), Held { volume, made });
         self.set_free(&name);
         if let Some(claim) = claim {
-            self.kept_for.insert(claim.clone(), name);
+            self.kept_for.entry(claim.clone()).or_default().insert(name);
             self.take_kept(&claim);
         }
         Ok(())
@@ -130,16 +130,36 @@ impl Catalog {
     fn forget_volume(&mut self, name: &str) {
         let Some(held) = self.volumes.remove(name) else { return };
         self.take_from_free(&held.volume);
-        if let Some(claim) = &held.volume.claim {
-            self.kept_for.remove(claim);
+        if let Some(claim) = &held.volume.claim
+            && let Some(kept) = self.kept_for.get_mut(claim)
+        {
+            kept.remove(name);
+            if kept.is_empty() {
+                self.kept_for.remove(claim);
+            }
         }
     }
 
-    /// Gives a claim without a volume the one that is kept for it.
+    /// The volumes that are kept for a claim.
+    pub(super) fn kept(&self, claim: &str) -> &BTreeSet<Text> {
+        static NONE: BTreeSet<Text> = BTreeSet::new();
+        self.kept_for.get(claim).unwrap_or(&NONE)
+    }
+
+    /// Gives a claim without a volume the one that is kept for it. Of several, a claim of a class
+    /// that binds late waits to see which of them its task reaches.
     fn take_kept(&mut self, name: &Text) {
-        let waits = |claim: &Claim| claim.spec.is_some() && claim.volume.is_none();
-        let Some(volume) = self.kept_for.get(name).cloned() else { return };
-        if self.claims.get(name).is_some_and(waits) {
+        let Some(Claim { spec: Some(spec), volume: None, .. }) = self.claims.get(name) else {
+            return;
+        };
+        let suits = |volume: &&Text| {
+            self.volumes.get(*volume).is_some_and(|held| held.volume.mode == spec.mode)
+        };
+        let mut suitable = self.kept(name).iter().filter(suits);
+        let Some(volume) = suitable.next().cloned() else { return };
+        let class = self.classes.get(&spec.class);
+        let waits = class.is_some_and(|class| class.binding == BindingTime::Late);
+        if !waits || suitable.next().is_none() {
             self.set_volume(name, Some(volume));
             self.make_final(name);
         }

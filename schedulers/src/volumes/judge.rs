@@ -34,6 +34,8 @@ impl Aspect {
 pub enum VolumeReason {
     /// There is no such claim: it must be put there.
     UnknownClaim,
+    /// It is being deleted: no task may begin to use it.
+    IsEnding,
     /// There is no class of the name that the claim gives.
     UnknownClass,
     /// Its class binds early, and it has no volume: whoever keeps the volumes must give it one.
@@ -57,6 +59,7 @@ impl fmt::Display for VolumeReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             VolumeReason::UnknownClaim => "is not known",
+            VolumeReason::IsEnding => "is being deleted",
             VolumeReason::UnknownClass => "is of a class that is not known",
             VolumeReason::NotBound => "has no volume yet, and its class leaves no choice to us",
             VolumeReason::NoSuchVolume => "has a volume that is not known",
@@ -130,6 +133,9 @@ impl<'a> Resolved<'a> {
         let catalog = self.catalog;
         let claim = catalog.claims.get(name).ok_or(VolumeReason::UnknownClaim)?;
         let spec = claim.spec.as_ref().ok_or(VolumeReason::UnknownClaim)?;
+        if spec.is_ending {
+            self.hopeless.get_or_insert((name, VolumeReason::IsEnding));
+        }
         if let Some(volume) = &claim.volume {
             let held = catalog.volumes.get(volume).ok_or(VolumeReason::NoSuchVolume)?;
             self.bound.push((name, claim, held));
@@ -177,14 +183,7 @@ impl<'a> Resolved<'a> {
             let taken = |name: &Text| {
                 choices.iter().any(|(_, c)| matches!(c, Choice::Free(f) if f == name))
             };
-            let suits = |name: &Text| {
-                let volume = self.catalog.volumes.get(name).map(|held| &held.volume);
-                volume.is_some_and(|volume| {
-                    volume.modes.includes(late.spec.modes) && volume.reach.includes(machine)
-                }) && !taken(name)
-            };
-            let free = self.catalog.free.get(&late.spec.class);
-            let free = free.and_then(|free| free.smallest(late.spec, machine, suits));
+            let free = late.existing(self.catalog, machine, taken);
             let makes = || {
                 late.class.provisions.as_ref().is_some_and(|makes| makes.within.includes(machine))
             };
@@ -234,6 +233,39 @@ impl<'a> Resolved<'a> {
             }
         }
         Ok(())
+    }
+}
+
+impl<'a> Late<'a> {
+    /// The volume that the claim would take on a machine: of those that are kept for it, if there
+    /// are any, or else of the free ones that nobody has `taken`.
+    fn existing(
+        &self,
+        catalog: &'a Catalog,
+        machine: &Machine,
+        taken: impl Fn(&Text) -> bool,
+    ) -> Option<&'a Text> {
+        let spec = self.spec;
+        let kept = catalog.kept(self.claim);
+        if !kept.is_empty() {
+            let volumes = kept.iter().filter_map(|name| catalog.volumes.get(name));
+            let volumes = volumes.map(|held| &held.volume).filter(|volume| {
+                volume.bytes >= spec.bytes
+                    && volume.mode == spec.mode
+                    && volume.reach.includes(machine)
+            });
+            return volumes.min_by_key(|volume| volume.bytes).map(|volume| &volume.name);
+        }
+        let suits = |name: &Text| {
+            let volume = catalog.volumes.get(name).map(|held| &held.volume);
+            volume.is_some_and(|volume| {
+                volume.modes.includes(spec.modes)
+                    && volume.mode == spec.mode
+                    && spec.selector.matches(&volume.labels)
+                    && volume.reach.includes(machine)
+            }) && !taken(name)
+        };
+        catalog.free.get(&spec.class)?.smallest(spec, machine, suits)
     }
 }
 

@@ -31,7 +31,7 @@ mod uses;
 pub use catalog::VolumeError;
 pub use judge::{Aspect, VolumeObstacle, VolumeReason};
 pub use objects::{
-    AccessModes, BindingTime, Provisioning, Reach, StorageClass, Volume, VolumeClaim,
+    AccessModes, BindingTime, Provisioning, Reach, StorageClass, Volume, VolumeClaim, VolumeMode,
 };
 
 use crate::events::Events;

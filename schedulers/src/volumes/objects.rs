@@ -1,6 +1,6 @@
 //! What the list of volumes is made of.
 
-use omega_core::{Machine, MachineSelector, Text};
+use omega_core::{LabelSelector, Labels, Machine, MachineSelector, Text};
 use std::ops::BitOr;
 
 /// From which machines something is reachable.
@@ -63,6 +63,16 @@ impl BitOr for AccessModes {
     }
 }
 
+/// What tasks find in a volume.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum VolumeMode {
+    /// Files.
+    #[default]
+    Filesystem,
+    /// A bare disk.
+    Block,
+}
+
 /// When a claim of a class gets its volume.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BindingTime {
@@ -116,6 +126,8 @@ pub struct StorageClass {
 pub struct Volume {
     /// Its name.
     pub name: Text,
+    /// By which claims may choose it.
+    pub labels: Labels,
     /// The class that it is of; empty if it is of none.
     pub class: Text,
     /// Who attaches it to machines.
@@ -124,9 +136,12 @@ pub struct Volume {
     pub bytes: u64,
     /// How it can be used.
     pub modes: AccessModes,
+    /// What tasks find in it.
+    pub mode: VolumeMode,
     /// From where.
     pub reach: Reach,
-    /// The only claim that may have it, if it is kept for one.
+    /// The only claim that may have it, if it is kept for one. Of several that are kept for one
+    /// claim, it takes whichever suits.
     pub claim: Option<Text>,
 }
 
@@ -141,6 +156,12 @@ pub struct VolumeClaim {
     pub bytes: u64,
     /// How it is to be used.
     pub modes: AccessModes,
+    /// What tasks are to find in it.
+    pub mode: VolumeMode,
+    /// Which labels its volume is to have. A volume that is made for it, or kept for it, need not.
+    pub selector: LabelSelector,
     /// The volume that it has.
     pub volume: Option<Text>,
+    /// Whether it is being deleted: tasks that run use it to their end, and no other may.
+    pub is_ending: bool,
 }

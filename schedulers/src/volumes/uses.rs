@@ -12,7 +12,7 @@ use super::catalog::{Catalog, Held};
 use super::judge::{Choice, VolumeObstacle};
 use super::objects::{Provisioning, Volume};
 use super::{Aspect, Reach};
-use omega_core::{Machine, TaskId, Text};
+use omega_core::{Labels, Machine, TaskId, Text};
 
 /// How far a task has come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -78,10 +78,12 @@ impl Catalog {
         let reach = makes.map_or(Reach::Everywhere, reach_from);
         let volume = Volume {
             name: name.clone(),
+            labels: Labels::default(),
             class: spec.class,
             driver,
             bytes: spec.bytes,
             modes: spec.modes,
+            mode: spec.mode,
             reach,
             claim: None,
         };

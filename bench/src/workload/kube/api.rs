@@ -112,6 +112,7 @@ objects! {
         "name" name: String,
         "persistentVolumeClaim" claim: Option<PodClaim>,
         "ephemeral" ephemeral: Option<serde::de::IgnoredAny>,
+        "csi" csi: Option<serde::de::IgnoredAny>,
         "awsElasticBlockStore" aws: Option<serde::de::IgnoredAny>,
         "azureDisk" azure: Option<serde::de::IgnoredAny>,
         "cinder" cinder: Option<serde::de::IgnoredAny>,
@@ -125,14 +126,25 @@ objects! {
     PersistentVolume {
         "metadata" metadata: Metadata,
         "spec" spec: PersistentVolumeSpec,
+        "status" status: PersistentVolumeStatus,
     }
     PersistentVolumeSpec {
         "capacity" capacity: Resources,
         "accessModes" modes: Vec<AccessMode>,
+        "volumeMode" mode: VolumeMode,
         "storageClassName" class: String,
         "claimRef" claim: Option<ObjectReference>,
         "nodeAffinity" affinity: VolumeNodeAffinity,
         "csi" csi: Option<CsiSource>,
+        "awsElasticBlockStore" aws: Option<serde::de::IgnoredAny>,
+        "azureDisk" azure: Option<serde::de::IgnoredAny>,
+        "cinder" cinder: Option<serde::de::IgnoredAny>,
+        "gcePersistentDisk" gce: Option<serde::de::IgnoredAny>,
+        "portworxVolume" portworx: Option<serde::de::IgnoredAny>,
+        "vsphereVolume" vsphere: Option<serde::de::IgnoredAny>,
+    }
+    PersistentVolumeStatus {
+        "phase" phase: String,
     }
     ObjectReference {
         "namespace" namespace: String,
@@ -151,6 +163,8 @@ objects! {
     PersistentVolumeClaimSpec {
         "storageClassName" class: Option<String>,
         "accessModes" modes: Vec<AccessMode>,
+        "volumeMode" mode: VolumeMode,
+        "selector" selector: Option<LabelSelector>,
         "resources" resources: Requirements,
         "volumeName" volume: String,
     }
@@ -344,6 +358,15 @@ pub(crate) enum AccessMode {
     ManyWriters,
     #[serde(rename = "ReadWriteOncePod")]
     OneTask,
+}
+
+/// What pods find in a volume.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+pub(crate) enum VolumeMode {
+    #[default]
+    #[serde(alias = "")]
+    Filesystem,
+    Block,
 }
 
 /// The protocol of a port.

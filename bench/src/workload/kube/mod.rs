@@ -98,6 +98,13 @@ pub(crate) fn workload(input: Input) -> Result<Workload, Fault> {
     let arrivals = jobs::arrivals(tasks, budget::keys(&budgets));
     let volumes = volumes::volumes(&input);
     volumes.list().1.iter().for_each(|fault| notes.sentence(format!("volumes: {fault}")));
+    let built_in = volumes::of_built_in_drivers(&input);
+    if built_in > 0 {
+        notes.sentence(format!(
+            "volumes of drivers that are built into Kubernetes are not counted against the limits \
+             of nodes: {built_in}"
+        ));
+    }
     Ok(Workload {
         name: String::new(),
         kinds: kinds.into_kinds(),

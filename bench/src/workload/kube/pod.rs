@@ -78,6 +78,10 @@ pub(super) fn remarks(pod: &Pod, claims: Claims) -> Remarks {
             claiming && claims == Claims::Known,
             "uses volume claims, which count only in a profile with volume_binding",
         ),
+        (
+            spec.volumes.iter().any(|volume| volume.csi.is_some()),
+            "an inline csi volume is not counted against the limits of a node",
+        ),
         (spec.volumes.iter().any(is_on_disk), "a volume on a cloud's disk is not understood"),
         (!spec.claims.is_empty(), "a resource claim is not understood"),
         (

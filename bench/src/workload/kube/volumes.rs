@@ -4,16 +4,17 @@
 //! file has any; of a file of nodes and pods alone nobody can tell where the volumes are.
 
 use super::api::{
-    AccessMode, CsiNode, Metadata, PersistentVolume, PersistentVolumeClaim, PodSpec, Resources,
-    StorageClass as Class, TopologyTerm,
+    AccessMode, CsiNode, Metadata, PersistentVolume, PersistentVolumeClaim, PersistentVolumeSpec,
+    PodSpec, Resources, StorageClass as Class, TopologyTerm, VolumeMode as Mode,
 };
 use super::input::Input;
 use super::selector;
 use crate::workload::volumes::VolumesAtStart;
 use omega_core::{MachineSelector, Operator, Requirement, Text};
 use omega_schedulers::volumes::{
-    AccessModes, BindingTime, Provisioning, Reach, StorageClass, Volume, VolumeClaim,
+    AccessModes, BindingTime, Provisioning, Reach, StorageClass, Volume, VolumeClaim, VolumeMode,
 };
+use std::collections::BTreeSet;
 
 /// The provisioner of classes that make no volumes.
 const NO_PROVISIONER: &str = "kubernetes.io/no-provisioner";
@@ -21,12 +22,13 @@ const NO_PROVISIONER: &str = "kubernetes.io/no-provisioner";
 /// The annotation of the class of claims that name none.
 const IS_DEFAULT: &str = "storageclass.kubernetes.io/is-default-class";
 
-/// Labels of volumes that say where they are, as nodes have them.
-const PLACES: [&str; 4] = [
-    "topology.kubernetes.io/zone",
-    "topology.kubernetes.io/region",
-    "failure-domain.beta.kubernetes.io/zone",
-    "failure-domain.beta.kubernetes.io/region",
+/// Labels of volumes that say where they are, as nodes have them. Those that were named anew have
+/// the later name, which counts where a node has only that.
+const PLACES: [(&str, Option<&str>); 4] = [
+    ("topology.kubernetes.io/zone", None),
+    ("topology.kubernetes.io/region", None),
+    ("failure-domain.beta.kubernetes.io/zone", Some("topology.kubernetes.io/zone")),
+    ("failure-domain.beta.kubernetes.io/region", Some("topology.kubernetes.io/region")),
 ];
 
 /// The volumes of a file.
@@ -35,10 +37,30 @@ pub(super) fn volumes(input: &Input) -> VolumesAtStart {
     let default = default.map_or("", |class| class.metadata.name.as_str());
     VolumesAtStart {
         classes: input.classes.iter().map(|class| storage_class(class, &input.csi_nodes)).collect(),
-        volumes: input.volumes.iter().map(volume).collect(),
+        volumes: usable(input).map(volume).collect(),
         claims: input.claims.iter().map(|object| claim(object, default)).collect(),
         limits: input.csi_nodes.iter().flat_map(limits).collect(),
     }
+}
+
+/// The volumes that claims may have: one that is going away, or that nobody has cleaned since its
+/// last claim, is only of a claim that names it.
+fn usable(input: &Input) -> impl Iterator<Item = &PersistentVolume> {
+    let named: BTreeSet<&str> = input.claims.iter().map(|c| c.spec.volume.as_str()).collect();
+    input.volumes.iter().filter(move |volume| {
+        let gone = volume.metadata.deleted.is_some()
+            || matches!(volume.status.phase.as_str(), "Failed" | "Released");
+        !gone || named.contains(volume.metadata.name.as_str())
+    })
+}
+
+/// How many volumes are of drivers that are built into Kubernetes, whose limits are not read.
+pub(super) fn of_built_in_drivers(input: &Input) -> usize {
+    let built_in = |volume: &&PersistentVolume| {
+        let PersistentVolumeSpec { aws, azure, cinder, gce, portworx, vsphere, .. } = &volume.spec;
+        [aws, azure, cinder, gce, portworx, vsphere].into_iter().any(Option::is_some)
+    };
+    input.volumes.iter().filter(built_in).count()
 }
 
 /// The claims of a pod, by their names in its namespace.
@@ -104,37 +126,72 @@ fn volume(object: &PersistentVolume) -> Volume {
     let claim = spec.claim.as_ref().map(|claim| full_name(&claim.namespace, &claim.name));
     Volume {
         name: object.metadata.name.as_str().into(),
+        labels: object.metadata.labels.iter().map(|(k, v)| (k.as_str(), v.as_str())).collect(),
         class: spec.class.as_str().into(),
         driver: driver.into(),
         bytes: storage(&spec.capacity),
         modes: modes(&spec.modes),
+        mode: mode(spec.mode),
         reach: reach(object),
         claim,
     }
 }
 
-/// Where a volume's own requirement and its labels say that it is.
+/// Where a volume's own requirement and its labels say that it is: one of the terms of each.
 fn reach(object: &PersistentVolume) -> Reach {
     let required = object.spec.affinity.required.as_ref();
-    let mut any: Vec<MachineSelector> = required
-        .map_or(Vec::new(), |required| required.terms.iter().map(selector::machines).collect());
-    let places: Vec<Requirement> = places(&object.metadata);
-    match (required, places.is_empty()) {
-        (None, true) => return Reach::Everywhere,
-        (None, false) => any.push(MachineSelector { labels: places, names: Vec::new() }),
-        (Some(_), _) => {
-            // A term that requires nothing matches nothing, whatever else is required.
-            any.retain(|term| *term != MachineSelector::default());
-            any.iter_mut().for_each(|term| term.labels.extend(places.iter().cloned()));
-        }
+    let places = places(&object.metadata);
+    let terms = match required {
+        None if places.is_empty() => return Reach::Everywhere,
+        None => return Reach::Matching(places.into_iter().map(in_place).collect()),
+        Some(required) => required.terms.iter().map(selector::machines),
+    };
+    // A term that requires nothing matches nothing, whatever else is required.
+    let terms = terms.filter(|term| *term != MachineSelector::default());
+    if places.is_empty() {
+        return Reach::Matching(terms.collect());
     }
-    Reach::Matching(any)
+    let both = |term: MachineSelector| {
+        let places = places.clone();
+        places.into_iter().map(move |place| {
+            let labels = [term.labels.clone(), place].concat();
+            MachineSelector { labels, ..term.clone() }
+        })
+    };
+    Reach::Matching(terms.flat_map(both).collect())
 }
 
-/// What a volume's labels require of machines: one of the values that `__` separates.
-fn places(metadata: &Metadata) -> Vec<Requirement> {
-    let named = PLACES.into_iter().filter_map(|key| Some((key, metadata.labels.get(key)?)));
-    named.map(|(key, value)| is_in(key, &value.split("__").collect::<Vec<_>>())).collect()
+fn in_place(labels: Vec<Requirement>) -> MachineSelector {
+    MachineSelector { labels, names: Vec::new() }
+}
+
+/// What a volume's labels require of machines, as a choice of ways to be in its place; none if they
+/// say nothing. Each label allows the values that `__` separates. A machine that says nothing of
+/// its own place is taken to be in it.
+fn places(metadata: &Metadata) -> Vec<Vec<Requirement>> {
+    let absent = |key: &str| Requirement {
+        key: key.into(),
+        operator: Operator::DoesNotExist,
+        values: Vec::new(),
+    };
+    let mut ways = vec![Vec::new()];
+    for (key, later) in PLACES {
+        let Some(value) = metadata.labels.get(key) else { continue };
+        let values: Vec<&str> = value.split("__").collect();
+        let own = vec![is_in(key, &values)];
+        let later = later.map(|later| vec![absent(key), is_in(later, &values)]);
+        let each: Vec<_> = [own].into_iter().chain(later).collect();
+        let and = |way: &Vec<Requirement>| {
+            let way = way.clone();
+            each.iter().map(move |more| [way.as_slice(), more].concat()).collect::<Vec<_>>()
+        };
+        ways = ways.iter().flat_map(and).collect();
+    }
+    if ways == [Vec::new()] {
+        return Vec::new();
+    }
+    ways.push(PLACES.iter().map(|(key, _)| absent(key)).collect());
+    ways
 }
 
 fn claim(object: &PersistentVolumeClaim, default: &str) -> VolumeClaim {
@@ -144,7 +201,17 @@ fn claim(object: &PersistentVolumeClaim, default: &str) -> VolumeClaim {
         class: spec.class.as_deref().unwrap_or(default).into(),
         bytes: storage(&spec.resources.requests),
         modes: modes(&spec.modes),
+        mode: mode(spec.mode),
+        selector: spec.selector.as_ref().map(selector::labels).unwrap_or_default(),
         volume: (!spec.volume.is_empty()).then(|| spec.volume.as_str().into()),
+        is_ending: metadata.deleted.is_some(),
+    }
+}
+
+fn mode(mode: Mode) -> VolumeMode {
+    match mode {
+        Mode::Filesystem => VolumeMode::Filesystem,
+        Mode::Block => VolumeMode::Block,
     }
 }
 

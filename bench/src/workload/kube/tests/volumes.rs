@@ -104,6 +104,85 @@ fn labels_of_a_volume_say_where_it_is() {
     assert_eq!((volume.claim.as_deref(), &*volume.driver), (Some("shop/c"), "disk.example.com"));
 }
 
+/// A volume with these labels, status and fields of its spec.
+fn marked(labels: &str, status: &str, spec: &str) -> String {
+    format!(
+        r#"{{"kind":"PersistentVolume","metadata":{{"name":"pv","labels":{{{labels}}}}},
+        "spec":{{"capacity":{{"storage":"9Gi"}},"accessModes":["ReadWriteOnce"],
+        "storageClassName":"local"{spec}}},"status":{{{status}}}}}"#
+    )
+}
+
+#[test]
+fn zones_of_volumes_are_looked_for_as_kubernetes_does() {
+    let old = in_zone("n0", "a").replace("topology.kub", "failure-domain.beta.kub");
+    let nodes = [in_zone("n0", "a"), in_zone("n1", "b"), old.replace("n0", "n2"), node("n3")];
+    let reached = |labels: &str, spec: &str| {
+        let volume = marked(labels, "", spec);
+        let workload = parsed(&[&nodes[..], &[volume]].concat());
+        let reach = workload.volumes.volumes[0].reach.clone();
+        workload.machines.iter().map(|machine| reach.includes(machine)).collect::<Vec<_>>()
+    };
+    let new = r#""topology.kubernetes.io/zone":"a""#;
+    let old = r#""failure-domain.beta.kubernetes.io/zone":"a__c""#;
+    // An old label of a volume finds a new one of a node; a node without any is anywhere.
+    assert_eq!(reached(new, ""), [true, false, false, true]);
+    assert_eq!(reached(old, ""), [true, false, true, true]);
+    assert_eq!(reached(&format!("{new},{old}"), ""), [true, false, false, true]);
+    let host = r#","nodeAffinity":{"required":{"nodeSelectorTerms":[{"matchExpressions":[
+        {"key":"kubernetes.io/hostname","operator":"In","values":["n1","n2"]}]}]}}"#;
+    assert_eq!(reached(old, host), [false, false, true, false]);
+    assert_eq!(reached("", host), [false, true, true, false]);
+    assert_eq!(reached("", ""), [true; 4]);
+}
+
+/// How many pods with this claim to this volume run.
+fn run_with(volume: &str, claim: &str) -> u64 {
+    let objects = [node("n0"), LOCAL.into(), volume.into(), claim.into(), claiming("p", &["c"])];
+    let options = RunOptions { profiles: profiles(), ..RunOptions::default() };
+    run(parsed(&objects), &options, &mut |_| {}).unwrap().placements
+}
+
+#[test]
+fn a_claim_has_only_what_suits_it() {
+    let local = |more: &str| claim("c", &format!(r#","storageClassName":"local"{more}"#));
+    let fast = r#","selector":{"matchLabels":{"tier":"fast"},
+        "matchExpressions":[{"key":"old","operator":"DoesNotExist"}]}"#;
+    let plain = marked("", "", "");
+    assert_eq!(run_with(&plain, &local("")), 1);
+    assert_eq!(run_with(&plain, &local(fast)), 0);
+    assert_eq!(run_with(&marked(r#""tier":"fast""#, "", ""), &local(fast)), 1);
+    assert_eq!(run_with(&marked(r#""tier":"fast","old":"""#, "", ""), &local(fast)), 0);
+    let block = r#","volumeMode":"Block""#;
+    assert_eq!(run_with(&plain, &local(block)), 0);
+    assert_eq!(run_with(&marked("", "", block), &local("")), 0);
+    assert_eq!(run_with(&marked("", "", block), &local(block)), 1);
+    for phase in ["Failed", "Released"] {
+        let volume = marked("", &format!(r#""phase":"{phase}""#), "");
+        assert_eq!(run_with(&volume, &local("")), 0, "{phase}");
+        assert_eq!(run_with(&volume, &local(r#","volumeName":"pv""#)), 1, "{phase}");
+    }
+    let going = r#""metadata":{"deletionTimestamp":"2024-01-01T00:00:00Z","#;
+    let going = |object: &str| object.replacen(r#""metadata":{"#, going, 1);
+    assert_eq!(run_with(&going(&plain), &local("")), 0);
+    assert_eq!(run_with(&plain, &going(&local(""))), 0);
+    assert_eq!(run_with(&plain, &going(&local(r#","volumeName":"pv""#))), 0);
+}
+
+#[test]
+fn volumes_that_no_limit_counts_are_noted() {
+    let disk = marked("", "", r#","gcePersistentDisk":{"pdName":"d"}"#);
+    let inline = pod("p", r#""volumes":[{"name":"v","csi":{"driver":"d"}}]"#);
+    assert_eq!(
+        parsed(&[node("n0"), disk, inline]).notes,
+        [
+            "volumes of drivers that are built into Kubernetes are not counted against the limits \
+             of nodes: 1",
+            "an inline csi volume is not counted against the limits of a node: 1 pod",
+        ]
+    );
+}
+
 #[test]
 fn what_does_not_go_together_is_noted() {
     let two = ["x", "y"].map(|name| claim(name, r#","volumeName":"pv0""#));
