@@ -5,8 +5,8 @@
 
 use super::api::{AvoidPods, Metadata};
 use super::notes::Remarks;
-use omega_core::Machine;
 use omega_core::limits::TEXT_BYTES_MAX;
+use omega_core::{Machine, Text};
 use omega_schedulers::plugins::PREFER_AVOID;
 use std::collections::BTreeMap;
 
@@ -14,19 +14,19 @@ use std::collections::BTreeMap;
 const ANNOTATION: &str = "scheduler.alpha.kubernetes.io/preferAvoidPods";
 
 /// Gives a machine the label that its node's annotation asks for. `controllers` are the names of
-/// jobs by the uids of the controllers that they are.
+/// the jobs that the pods of a controller became, by its uid.
 pub(super) fn mark(
     machine: &mut Machine,
     metadata: &Metadata,
-    controllers: &BTreeMap<&str, String>,
+    controllers: &BTreeMap<&str, Vec<Text>>,
 ) -> Remarks {
     let Some(annotation) = metadata.annotations.get(ANNOTATION) else { return Remarks::new() };
     let Ok(AvoidPods { avoid }) = serde_json::from_str(annotation) else {
         return Remarks::from(["has an annotation preferAvoidPods that cannot be read"]);
     };
-    let jobs = avoid.iter().filter_map(|avoid| {
-        controllers.get(avoid.signature.controller.uid.as_str()).map(|job| format!("job/{job}"))
-    });
+    let named = avoid.iter().map(|avoid| avoid.signature.controller.uid.as_str());
+    let jobs = named.filter_map(|uid| controllers.get(uid)).flatten();
+    let jobs = jobs.map(|job| format!("job/{job}"));
     let mut said = machine.labels.get(PREFER_AVOID).map_or(String::new(), |said| said.to_string());
     let mut remarks = Remarks::new();
     for job in jobs {

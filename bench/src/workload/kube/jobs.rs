@@ -54,11 +54,20 @@ struct Draft<'a> {
     groups: Vec<TaskGroup>,
     /// The machine, if any, of each task of each group.
     machines: Vec<Vec<Option<u32>>>,
+    /// The uids of what controls the pods.
+    controllers: BTreeSet<&'a str>,
+}
+
+/// The jobs of a cluster.
+pub(super) struct Jobs<'a> {
+    pub(super) arrivals: Vec<Arrival>,
+    /// The names of the jobs that the pods of a controller became, by its uid.
+    pub(super) of_controllers: BTreeMap<&'a str, Vec<Text>>,
 }
 
 /// The jobs of these pods, in the order of their first pods. `keys` are those of labels that
 /// something else than a pod looks at.
-pub(super) fn arrivals(tasks: Vec<PodTask<'_>>, keys: impl Iterator<Item = Text>) -> Vec<Arrival> {
+pub(super) fn jobs<'a>(tasks: Vec<PodTask<'a>>, keys: impl Iterator<Item = Text>) -> Jobs<'a> {
     let looked_at: BTreeSet<Text> =
         tasks.iter().flat_map(|task| selector_keys(&task.rules)).chain(keys).collect();
     let mut drafts: Vec<Draft<'_>> = Vec::new();
@@ -66,6 +75,7 @@ pub(super) fn arrivals(tasks: Vec<PodTask<'_>>, keys: impl Iterator<Item = Text>
     let mut latest: BTreeMap<JobKey<'_>, usize> = BTreeMap::new();
     for task in tasks {
         let key = key(task.pod);
+        let controller = controller(task.pod).map(|owner| owner.uid.as_str());
         let machine = task.machine;
         let group = group(task, &looked_at);
         let draft = *latest.entry(key.clone()).or_insert(drafts.len());
@@ -74,19 +84,35 @@ pub(super) fn arrivals(tasks: Vec<PodTask<'_>>, keys: impl Iterator<Item = Text>
             // No draft yet, or one without room for another group.
             _ => {
                 latest.insert(key.clone(), drafts.len());
-                drafts.push(Draft { key, groups: Vec::new(), machines: Vec::new() });
+                drafts.push(Draft::new(key));
                 let draft = drafts.len() - 1;
                 (draft, drafts[draft].add(group))
             }
         };
         drafts[draft].groups[group].count += 1;
         drafts[draft].machines[group].push(machine);
+        drafts[draft].controllers.extend(controller);
     }
-    let mut names = BTreeMap::new();
-    drafts.into_iter().map(|draft| draft.arrival(&mut names)).collect()
+    let (mut names, mut of_controllers) = (BTreeMap::new(), BTreeMap::new());
+    let mut arrivals = Vec::with_capacity(drafts.len());
+    for draft in drafts {
+        let controllers = draft.controllers.clone();
+        let arrival = draft.arrival(&mut names);
+        for uid in controllers {
+            let jobs: &mut Vec<Text> = of_controllers.entry(uid).or_default();
+            jobs.push(arrival.job.name.clone());
+        }
+        arrivals.push(arrival);
+    }
+    Jobs { arrivals, of_controllers }
 }
 
-impl Draft<'_> {
+impl<'a> Draft<'a> {
+    fn new(key: JobKey<'a>) -> Draft<'a> {
+        let (groups, machines, controllers) = (Vec::new(), Vec::new(), BTreeSet::new());
+        Draft { key, groups, machines, controllers }
+    }
+
     /// Where tasks like this belong: `Some(None)` is a group that is yet to be added, and `None`
     /// is no place, because the job has as many groups as it may.
     fn place_of(&self, like: &TaskGroup) -> Option<Option<usize>> {
@@ -141,16 +167,14 @@ impl Draft<'_> {
     }
 }
 
-/// The name of the job of a pod's controller, by which nodes may ask it to keep away.
-pub(super) fn job_of_controller(pod: &Pod) -> Option<(&str, String)> {
-    let owner = pod.metadata.owners.iter().find(|owner| owner.controller)?;
-    let key = key(pod);
-    Some((&owner.uid, format!("{}/{}", key.namespace, key.owner.1)))
+/// What controls a pod.
+fn controller(pod: &Pod) -> Option<&Owner> {
+    pod.metadata.owners.iter().find(|owner| owner.controller)
 }
 
 /// The job that a pod belongs to.
 fn key(pod: &Pod) -> JobKey<'_> {
-    let owner = pod.metadata.owners.iter().find(|owner| owner.controller);
+    let owner = controller(pod);
     JobKey {
         namespace: namespace(pod),
         owner: match owner {

@@ -33,7 +33,7 @@ mod tests;
 
 use self::api::{Namespace, Node, Pod, Resources};
 use self::input::{Fault, Input, Place};
-use self::jobs::PodTask;
+use self::jobs::{Jobs, PodTask};
 use self::kinds::{Chosen, KindTable};
 use self::node::Topology;
 use self::notes::{Notes, plural};
@@ -79,11 +79,9 @@ pub(crate) fn workload(input: Input) -> Result<Workload, Fault> {
     let positions = positions(&input.nodes)?;
     let pods = live_pods(&input.pods, &positions, &mut notes)?;
     let kinds = kinds(&input.nodes, &pods, &mut notes)?;
-    let controllers = pods.iter().filter_map(|pod| jobs::job_of_controller(pod.pod)).collect();
     let mut machines: Vec<Machine> = Vec::new();
     for (_, node) in &input.nodes {
-        let (mut machine, mut remarks) = node::machine(node, &kinds);
-        remarks.extend(avoid::mark(&mut machine, &node.metadata, &controllers));
+        let (machine, remarks) = node::machine(node, &kinds);
         notes.node(remarks);
         machines.push(machine);
     }
@@ -95,7 +93,10 @@ pub(crate) fn workload(input: Input) -> Result<Workload, Fault> {
     let tasks = pods.into_iter().map(|pod| task(pod, &kinds, (&around, claims), &mut notes));
     let tasks = tasks.collect();
     let budgets = budget::budgets(&input.budgets, &mut notes)?;
-    let arrivals = jobs::arrivals(tasks, budget::keys(&budgets));
+    let Jobs { arrivals, of_controllers } = jobs::jobs(tasks, budget::keys(&budgets));
+    for (machine, (_, node)) in machines.iter_mut().zip(&input.nodes) {
+        notes.node(avoid::mark(machine, &node.metadata, &of_controllers));
+    }
     let volumes = volumes::volumes(&input);
     volumes.list().1.iter().for_each(|fault| notes.sentence(format!("volumes: {fault}")));
     let built_in = volumes::of_built_in_drivers(&input);

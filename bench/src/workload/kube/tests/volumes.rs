@@ -232,8 +232,11 @@ fn a_node_asks_controllers_to_keep_their_pods_away() {
     let owner = r#""ownerReferences":[{"kind":"ReplicaSet","name":"web","uid":"u-1",
         "controller":true}],"name""#;
     let owned = pod("p", "").replacen(r#""name""#, owner, 1);
-    let workload = parsed(&[asking, garbled, owned]);
+    // Another precedence makes another job of the same controller.
+    let urgent = owned.replace(r#""name":"p""#, r#""name":"q""#);
+    let urgent = urgent.replace(r#""spec":{"#, r#""spec":{"priority":5"#);
+    let workload = parsed(&[asking, garbled, owned, urgent]);
     let said = |i: usize| workload.machines[i].labels.get("prefer-avoid").map(|said| &**said);
-    assert_eq!((said(0), said(1)), (Some("job/default/web"), None));
+    assert_eq!((said(0), said(1)), (Some("job/default/web, job/default/web#2"), None));
     assert_eq!(workload.notes, ["has an annotation preferAvoidPods that cannot be read: 1 node"]);
 }
