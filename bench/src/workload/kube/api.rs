@@ -83,6 +83,7 @@ objects! {
     }
     PodStatus {
         "phase" phase: String,
+        "startTime" started: String,
         "nominatedNodeName" nominated_node: String,
     }
     PodSpec {

@@ -135,7 +135,8 @@ fn positions(nodes: &[(Place, Node)]) -> Result<BTreeMap<&str, u32>, Fault> {
     Ok(positions)
 }
 
-/// The pods that become tasks.
+/// The pods that become tasks: those that run, the oldest first, and then the others as they stand
+/// in the file. Jobs and tasks are numbered in this order, and of equal victims the younger goes.
 fn live_pods<'a>(
     pods: &'a [(Place, Pod)],
     positions: &BTreeMap<&str, u32>,
@@ -163,6 +164,12 @@ fn live_pods<'a>(
     if pods.is_empty() {
         notes.sentence("the file has no pods (kubectl get nodes,pods -A)");
     }
+    live.sort_by_key(|live| {
+        // Kubernetes writes all times in one form, whose order is that of the times.
+        let started = Some(live.pod.status.started.as_str());
+        let started = started.filter(|started| live.machine.is_some() && !started.is_empty());
+        (started.is_none(), started)
+    });
     Ok(live)
 }
 

@@ -1,9 +1,11 @@
 //! Small clusters, and the example that the documentation shows.
 
 use super::{list, node, one, pod, read};
+use crate::run::{RunOptions, run};
 use crate::workload::{Arrival, RunTime, Workload};
 use omega_core::limits::AMOUNT_MAX;
 use omega_core::{Amounts, JobKind, KindId, Precedence};
+use omega_schedulers::config::{Profiles, Registry};
 use omega_schedulers::disruption::{Keep, Share};
 use std::io::Write;
 use std::path::Path;
@@ -279,5 +281,51 @@ fn disruption_budgets_are_carried_over() {
         let items: Vec<&str> = items.iter().map(String::as_str).collect();
         let why = read(list(&items)).unwrap_err();
         assert!(why.contains("spec.minAvailable"), "{why}");
+    }
+}
+
+/// The jobs of pods that run, or wait, since these times.
+fn order(pods: &[(&str, &str, &str)]) -> Vec<String> {
+    let pods = pods.iter().map(|(name, on, started)| {
+        let status = format!(r#""status":{{"startTime":"{started}"}},"spec""#);
+        pod(name, &format!(r#""nodeName":"{on}""#)).replace(r#""spec""#, &status)
+    });
+    let items: Vec<String> = [node("a")].into_iter().chain(pods).collect();
+    let items: Vec<&str> = items.iter().map(String::as_str).collect();
+    let workload = read(list(&items)).unwrap();
+    workload.arrivals.iter().map(|arrival| arrival.job.name.to_string()).collect()
+}
+
+#[test]
+fn jobs_are_numbered_by_the_age_of_their_pods() {
+    let [old, new] = ["2020-01-01T00:00:00Z", "2024-01-01T00:00:00Z"];
+    let pods = [("waits", "", old), ("some", "a", ""), ("new", "a", new), ("old", "a", old)];
+    let expected = ["default/old", "default/new", "default/waits", "default/some"];
+    assert_eq!(order(&pods), expected);
+    assert_eq!(order(&pods[..2]), ["default/waits", "default/some"], "as they stand in the file");
+}
+
+#[test]
+fn of_equal_victims_the_younger_goes() {
+    let run_of = |pod: &str, on: &str, started: &str| {
+        let status = format!(r#""status":{{"phase":"Running","startTime":"{started}"}},"spec""#);
+        let spec = format!(
+            r#""nodeName":"{on}","containers":[{{"resources":{{"requests":{{"cpu":"3"}}}}}}]"#
+        );
+        super::pod(pod, &spec).replace(r#""spec""#, &status)
+    };
+    let urgent = pod("x", r#""priority":10,"containers":[{"resources":{"requests":{"cpu":"4"}}}]"#);
+    let [old, new] = ["2020-01-01T00:00:00Z", "2024-01-01T00:00:00Z"];
+    for (a, b, evicted) in [(old, new, "default/rb"), (new, old, "default/ra")] {
+        let items =
+            [node("a"), node("b"), run_of("ra", "a", a), run_of("rb", "b", b), urgent.clone()];
+        let items: Vec<&str> = items.iter().map(String::as_str).collect();
+        let workload = read(list(&items)).unwrap();
+        let profile = "[[profile]]\nname = 'service'\nbase = 'kube'\n";
+        let profiles = Profiles::parse(profile, &Registry::built_in()).unwrap();
+        let options = RunOptions { profiles, ..RunOptions::default() };
+        let report = run(workload, &options, &mut |_| {}).unwrap();
+        let waits: Vec<&str> = report.unplaced.iter().map(|jobs| &*jobs.example).collect();
+        assert_eq!((report.evictions, &waits[..]), (1, &[evicted][..]));
     }
 }
