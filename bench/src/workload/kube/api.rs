@@ -41,6 +41,7 @@ objects! {
         "labels" labels: BTreeMap<String, String>,
         "annotations" annotations: BTreeMap<String, String>,
         "ownerReferences" owners: Vec<Owner>,
+        "creationTimestamp" created: String,
         "deletionTimestamp" deleted: Option<String>,
     }
     /// Who made an object.
@@ -172,7 +173,7 @@ objects! {
     StorageClass {
         "metadata" metadata: Metadata,
         "provisioner" provisioner: String,
-        "volumeBindingMode" binding_mode: String,
+        "volumeBindingMode" binding_mode: BindingMode,
         "allowedTopologies" allowed_topologies: Vec<TopologyTerm>,
     }
     TopologyTerm {
@@ -361,11 +362,18 @@ pub(crate) enum AccessMode {
     OneTask,
 }
 
+/// When a claim gets its volume.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+pub(crate) enum BindingMode {
+    #[default]
+    Immediate,
+    WaitForFirstConsumer,
+}
+
 /// What pods find in a volume.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 pub(crate) enum VolumeMode {
     #[default]
-    #[serde(alias = "")]
     Filesystem,
     Block,
 }

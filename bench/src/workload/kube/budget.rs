@@ -11,7 +11,8 @@ use omega_schedulers::disruption::{DisruptionBudget, Keep, Share};
 /// The budgets of a file. One that selects no pod, or has no bound, protects nothing.
 ///
 /// # Errors
-/// If a bound is neither a number nor a percentage, which the API server refuses.
+/// If a bound is neither a number nor a percentage up to 100, or if there are two: what the API
+/// server refuses.
 pub(super) fn budgets(
     objects: &[(Place, Object)],
     notes: &mut Notes,
@@ -22,6 +23,10 @@ pub(super) fn budgets(
         let spec = &object.spec;
         let min = share(place, "spec.minAvailable", spec.min_available.as_ref())?;
         let max = share(place, "spec.maxUnavailable", spec.max_unavailable.as_ref())?;
+        if min.is_some() && max.is_some() {
+            let message = "has both minAvailable and maxUnavailable, expected one of them";
+            return Err(place.fault("spec", message));
+        }
         let keep = min.map(Keep::MinAvailable).or(max.map(Keep::MaxUnavailable));
         let tasks = spec.selector.as_ref().map(labels).unwrap_or_default();
         match keep.filter(|_| !tasks.requirements.is_empty()) {
@@ -60,7 +65,11 @@ fn share(
         }
         Some(NumberOrShare::Share(text)) => {
             let percent = text.strip_suffix('%').and_then(|percent| percent.parse().ok());
-            percent.map(|percent| Some(Share::Percent(percent))).ok_or_else(|| wrong(text))
+            let percent = percent.ok_or_else(|| wrong(text))?;
+            match percent {
+                0..=100 => Ok(Some(Share::Percent(percent))),
+                _ => Err(place.fault(field, format!("is {text:?}, more than all (100%)"))),
+            }
         }
     }
 }

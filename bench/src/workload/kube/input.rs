@@ -13,7 +13,7 @@ use crate::workload::table::describe;
 use flate2::read::MultiGzDecoder;
 use serde::Deserialize;
 use serde_json::value::RawValue;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::Read;
 use std::path::Path;
 
@@ -28,11 +28,25 @@ pub(crate) struct Input {
     pub(super) classes: Vec<StorageClass>,
     pub(super) csi_nodes: Vec<CsiNode>,
     pub(super) budgets: Vec<(Place, DisruptionBudget)>,
+    /// The kinds and names of objects of storage.
+    stored: BTreeSet<(&'static str, String)>,
     /// How many objects there are of kinds that we do not know.
     pub(super) others: BTreeMap<String, u64>,
 }
 
 impl Input {
+    /// Notes the name of an object of storage.
+    ///
+    /// # Errors
+    /// If there is one of this kind and name already.
+    fn store(&mut self, kind: &'static str, name: String, place: &Place) -> Result<(), Fault> {
+        let message = format!("the {kind} {name:?} is there twice");
+        match self.stored.insert((kind, name)) {
+            true => Ok(()),
+            false => Err(place.fault("metadata.name", message)),
+        }
+    }
+
     /// Objects that are there already, the first node and the first pod as `nodes[0]`, `pods[0]`.
     pub(crate) fn of(nodes: Vec<Node>, pods: Vec<Pod>, namespaces: Vec<Namespace>) -> Input {
         let place = |list: &str, i: usize| Place { line: 1, path: format!("{list}[{i}]") };
@@ -225,16 +239,24 @@ fn read_object<'a>(
         "PersistentVolume" => {
             let volume: PersistentVolume = source.parse(object, path)?;
             named(&volume.metadata.name)?;
+            input.store("PersistentVolume", volume.metadata.name.clone(), &place)?;
             input.volumes.push(volume);
         }
         "PersistentVolumeClaim" => {
             let claim: PersistentVolumeClaim = source.parse(object, path)?;
             named(&claim.metadata.name)?;
+            let namespace = match claim.metadata.namespace.as_str() {
+                "" => "default",
+                namespace => namespace,
+            };
+            let name = format!("{namespace}/{}", claim.metadata.name);
+            input.store("PersistentVolumeClaim", name, &place)?;
             input.claims.push(claim);
         }
         "StorageClass" => {
             let class: StorageClass = source.parse(object, path)?;
             named(&class.metadata.name)?;
+            input.store("StorageClass", class.metadata.name.clone(), &place)?;
             input.classes.push(class);
         }
         "CSINode" => {

@@ -150,6 +150,7 @@ fn live_pods<'a>(
             let message = format!("the pod \"{}/{}\" is there twice", name.0, name.1);
             return Err(place.fault("metadata.name", message));
         }
+        check_spreads(place, pod)?;
         let machine = match pod::fate(pod, positions) {
             Fate::Runs(machine) => Some(machine),
             Fate::Waits => None,
@@ -171,6 +172,17 @@ fn live_pods<'a>(
         (started.is_none(), started)
     });
     Ok(live)
+}
+
+/// Refuses a spread without a skew, as the API server does.
+fn check_spreads(place: &Place, pod: &Pod) -> Result<(), Fault> {
+    match pod.spec.spreads.iter().position(|spread| spread.skew_max == 0) {
+        Some(i) => Err(place.fault(
+            &format!("spec.topologySpreadConstraints[{i}].maxSkew"),
+            "is 0 or missing, expected a whole number from 1",
+        )),
+        None => Ok(()),
+    }
 }
 
 /// The cell's kinds.

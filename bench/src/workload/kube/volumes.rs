@@ -4,8 +4,9 @@
 //! file has any; of a file of nodes and pods alone nobody can tell where the volumes are.
 
 use super::api::{
-    AccessMode, CsiNode, Metadata, PersistentVolume, PersistentVolumeClaim, PersistentVolumeSpec,
-    PodSpec, Resources, StorageClass as Class, TopologyTerm, VolumeMode as Mode,
+    AccessMode, BindingMode, CsiNode, Metadata, PersistentVolume, PersistentVolumeClaim,
+    PersistentVolumeSpec, PodSpec, Resources, StorageClass as Class, TopologyTerm,
+    VolumeMode as Mode,
 };
 use super::input::Input;
 use super::selector;
@@ -14,6 +15,7 @@ use omega_core::{MachineSelector, Operator, Requirement, Text};
 use omega_schedulers::volumes::{
     AccessModes, BindingTime, Provisioning, Reach, StorageClass, Volume, VolumeClaim, VolumeMode,
 };
+use std::cmp::Reverse;
 use std::collections::BTreeSet;
 
 /// The provisioner of classes that make no volumes.
@@ -33,7 +35,13 @@ const PLACES: [(&str, Option<&str>); 4] = [
 
 /// The volumes of a file.
 pub(super) fn volumes(input: &Input) -> VolumesAtStart {
-    let default = input.classes.iter().find(|class| is_default(class));
+    // Of several, the newest, and the first by name of those that are as new.
+    let defaults = input.classes.iter().filter(|class| is_default(class));
+    let age = |class: &&Class| {
+        let Metadata { created, name, .. } = &class.metadata;
+        (Reverse(created.clone()), name.clone())
+    };
+    let default = defaults.min_by_key(age);
     let default = default.map_or("", |class| class.metadata.name.as_str());
     VolumesAtStart {
         classes: input.classes.iter().map(|class| storage_class(class, &input.csi_nodes)).collect(),
@@ -91,9 +99,9 @@ fn storage_class(class: &Class, nodes: &[CsiNode]) -> StorageClass {
         within: allowed(&class.allowed_topologies),
         by: by.into_iter().flatten().collect(),
     };
-    let binding = match class.binding_mode.as_str() {
-        "WaitForFirstConsumer" => BindingTime::Late,
-        _ => BindingTime::Early,
+    let binding = match class.binding_mode {
+        BindingMode::WaitForFirstConsumer => BindingTime::Late,
+        BindingMode::Immediate => BindingTime::Early,
     };
     StorageClass {
         name: class.metadata.name.as_str().into(),

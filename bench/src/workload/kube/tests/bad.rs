@@ -71,6 +71,43 @@ fn names_that_are_there_twice() {
 }
 
 #[test]
+fn objects_of_storage_that_are_there_twice() {
+    for kind in ["PersistentVolume", "StorageClass", "PersistentVolumeClaim"] {
+        let object = format!(r#"{{"kind":"{kind}","metadata":{{"name":"x"}}}}"#);
+        let name = if kind == "PersistentVolumeClaim" { "default/x" } else { "x" };
+        let message = format!(":2: items[2].metadata.name: the {kind} {name:?} is there twice");
+        check(&list(&[&node("a"), &object, &object]), &message);
+    }
+}
+
+#[test]
+fn words_of_classes_budgets_and_spreads_that_kubernetes_refuses() {
+    check(
+        &with_node(r#"{"kind":"StorageClass","metadata":{"name":"x"},"volumeBindingMode":"Late"}"#),
+        ":2: items[1].volumeBindingMode: unknown variant `Late`, expected `Immediate` or \
+         `WaitForFirstConsumer`",
+    );
+    let budget = |spec: &str| {
+        let head = r#"{"kind":"PodDisruptionBudget","metadata":{"name":"b"},"spec":{"#;
+        with_node(&format!("{head}{spec}}}}}"))
+    };
+    check(
+        &budget(r#""minAvailable":1,"maxUnavailable":1"#),
+        ":2: items[1].spec: has both minAvailable and maxUnavailable, expected one of them",
+    );
+    check(
+        &budget(r#""maxUnavailable":"150%""#),
+        ":2: items[1].spec.maxUnavailable: is \"150%\", more than all (100%)",
+    );
+    let spread = r#""topologySpreadConstraints":[{"maxSkew":1},{"maxSkew":0}]"#;
+    check(
+        &with_node(&pod("p", spread)),
+        ":2: items[1].spec.topologySpreadConstraints[1].maxSkew: is 0 or missing, expected a whole \
+         number from 1",
+    );
+}
+
+#[test]
 fn quantities_that_are_none() {
     let asks = |quantity: &str| {
         let requests = format!(r#"{{"resources":{{"requests":{{"memory":{quantity}}}}}}}"#);

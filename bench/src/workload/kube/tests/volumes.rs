@@ -136,6 +136,22 @@ fn zones_of_volumes_are_looked_for_as_kubernetes_does() {
     assert_eq!(reached("", ""), [true; 4]);
 }
 
+#[test]
+fn of_default_classes_the_newest_counts() {
+    let class = |name: &str, created: &str| {
+        let created = format!(r#""creationTimestamp":"{created}","annotations""#);
+        CLOUD.replace("cloud", name).replace(r#""annotations""#, &created)
+    };
+    let [old, new] = ["2020-01-01T00:00:00Z", "2024-01-01T00:00:00Z"];
+    let default = |classes: [String; 2]| {
+        let objects = [&[node("n0")], &classes[..], &[claim("c", "")]].concat();
+        parsed(&objects).volumes.claims[0].class.clone()
+    };
+    assert_eq!(&*default([class("a", old), class("b", new)]), "b");
+    assert_eq!(&*default([class("b", new), class("a", old)]), "b");
+    assert_eq!(&*default([class("b", old), class("a", old)]), "a");
+}
+
 /// How many pods with this claim to this volume run.
 fn run_with(volume: &str, claim: &str) -> u64 {
     let objects = [node("n0"), LOCAL.into(), volume.into(), claim.into(), claiming("p", &["c"])];
