@@ -76,7 +76,7 @@ pub(super) fn remarks(pod: &Pod, claims: Claims) -> Remarks {
         ),
         (
             claiming && claims == Claims::Known,
-            "uses volume claims, which count only in a profile with volume_binding",
+            "uses volume claims: a scheduler whose profile has volume_binding places it by them, any other anywhere",
         ),
         (
             spec.volumes.iter().any(|volume| volume.csi.is_some()),
