@@ -438,3 +438,63 @@ fn a_queue_has_one_order() {
     let schema = schema(&registry);
     assert!(!allows(&schema, &schema, &as_json(&file).unwrap()));
 }
+
+/// A profile with a plugin at a point and these arguments is refused, at this argument.
+fn check_refused((point, plugin): (&str, &str), arguments: &str, (field, why): (&str, &str)) {
+    let file = format!(
+        "[[profile]]\nname = 'p'\nbase = 'empty'\n[[profile.{point}]]\nplugin = '{plugin}'\n\
+         args = {{ {arguments} }}\n"
+    );
+    let profiles = Profiles::parse(&file, &Registry::built_in());
+    let checked = profiles.and_then(|profiles| profiles.check(&Kinds::standard()));
+    let error = checked.unwrap_err().to_string();
+    assert!(error.starts_with("6:"), "{error}");
+    let expected = format!(": profile[0].{point}[0].args.{field}: {why}");
+    assert!(error.contains(&expected), "{error}, not {expected}");
+}
+
+#[test]
+fn arguments_that_make_no_sense_are_refused() {
+    let affinity = ("filter", "node_affinity");
+    let label = |operator: &str, values: &str| {
+        format!("required = [{{ labels = [{{ key = 'k', operator = '{operator}', {values} }}] }}]")
+    };
+    let at = "required[0].labels";
+    for operator in ["in", "not_in"] {
+        check_refused(affinity, &label(operator, "values = []"), (at, "has in [0] no values"));
+    }
+    for values in ["values = []", "values = ['x']", "values = ['1', '2']"] {
+        let why = "has in [0] values that are not one whole number";
+        check_refused(affinity, &label("gt", values), (at, why));
+        check_refused(affinity, &label("lt", values), (at, why));
+    }
+    for operator in ["exists", "does_not_exist"] {
+        let why = "has in [0] values: exists and does_not_exist compare with none";
+        check_refused(affinity, &label(operator, "values = ['x']"), (at, why));
+    }
+    let empty = label("exists", "values = []").replace("'k'", "''");
+    check_refused(affinity, &empty, (at, "has in [0] an empty key"));
+    // Each point has the half that it asks.
+    check_refused(affinity, "preferred = []", ("preferred", "unknown field"));
+    check_refused(("score", "node_affinity"), "required = []", ("required", "unknown field"));
+    for (point, has, lacks) in
+        [("filter", "present", "absent"), ("score", "prefer_present", "prefer_absent")]
+    {
+        let both = format!("{has} = ['a', 'b'], {lacks} = ['c', 'b']");
+        let why = format!("the label \"b\" is in {has} too");
+        check_refused((point, "node_label"), &both, (&format!("{lacks}[1]"), &why));
+        let empty = format!("{has} = ['']");
+        check_refused((point, "node_label"), &empty, (has, "holds an empty key"));
+    }
+    check_refused(("score", "node_prefer_avoid"), "label = ''", ("label", "is empty"));
+    check_refused(("score", "selector_spread"), "zone = ''", ("zone", "is empty"));
+    let balance = ("score", "balanced_allocation");
+    check_refused(balance, "kinds = []", ("kinds", "names no kind"));
+    let twice = ("kinds", "the kind \"cpu\" is named twice");
+    check_refused(balance, "kinds = ['cpu', 'memory', 'cpu']", twice);
+    check_refused(
+        ("post_filter", "default_preemption"),
+        "budgets = [{ tenant = 't', labels = { a = 'b' }, min_available = '101%' }]",
+        ("budgets[0].min_available", "is \"101%\": a percentage is 0% to 100%"),
+    );
+}

@@ -125,20 +125,36 @@ pub(super) fn small_weight<'de, D: Deserializer<'de>>(from: D) -> Result<u32, D:
     })
 }
 
+/// Reads a text that is not empty.
+pub(super) fn some_text<'de, D: Deserializer<'de>>(from: D) -> Result<String, D::Error> {
+    let text = String::deserialize(from)?;
+    match text.is_empty() {
+        true => Err(D::Error::custom("is empty: no label has such a key")),
+        false => Ok(text),
+    }
+}
+
+/// Refuses no kind, and kinds that are named twice.
+pub(super) fn once_each<'a, E: Error>(names: impl Iterator<Item = &'a str>) -> Result<(), E> {
+    let mut earlier: Vec<&str> = Vec::new();
+    for name in names {
+        if earlier.contains(&name) {
+            return Err(E::custom(format!("the kind {name:?} is named twice")));
+        }
+        earlier.push(name);
+    }
+    match earlier.is_empty() {
+        true => Err(E::custom("names no kind: a score is made of one at least")),
+        false => Ok(()),
+    }
+}
+
 /// Reads kinds of which each is named once.
 pub(super) fn different_kinds<'de, D: Deserializer<'de>>(
     from: D,
 ) -> Result<Vec<KindWeight>, D::Error> {
     let kinds: Vec<KindWeight> = Vec::deserialize(from)?;
-    if kinds.is_empty() {
-        return Err(D::Error::custom("names no kind: a score is made of one at least"));
-    }
-    for (i, kind) in kinds.iter().enumerate() {
-        let name = kind.name.name();
-        if kinds[..i].iter().any(|earlier| earlier.name.name() == name) {
-            return Err(D::Error::custom(format!("the kind {name:?} is named twice")));
-        }
-    }
+    once_each(kinds.iter().map(|kind| kind.name.name()))?;
     Ok(kinds)
 }
 

@@ -3,7 +3,7 @@
 
 use super::arguments::{
     ArgumentError, KindName, KindWeight, NoArguments, cpu_and_memory, different_kinds, find_all,
-    one,
+    once_each, one,
 };
 use super::built_in::{filter, relative, score};
 use super::registry::Plugin;
@@ -26,7 +26,7 @@ pub(super) fn filters() -> [Plugin; 7] {
         filter("taint_toleration", |_: &NoArguments, _| Ok(TaintToleration))
             .alias("TaintToleration")
             .about("The task tolerates every taint that keeps tasks off."),
-        filter("node_affinity", |added: &Added, _| Ok(NodeAffinity::with_added(&added.affinity())))
+        filter("node_affinity", |added: &Required, _| Ok(added.plugin()))
             .alias("NodeAffinity")
             .about("The machine matches the required affinity, and that of the profile."),
         filter("node_ports", |_: &NoArguments, _| Ok(NodePorts))
@@ -72,11 +72,9 @@ pub(super) fn scores() -> [Plugin; 7] {
         relative("taint_toleration", |_: &NoArguments, _| Ok(TaintToleration))
             .alias("TaintToleration")
             .about("Few taints of the machine ask the task to stay away."),
-        relative("node_affinity", |added: &Added, _| {
-            Ok(NodeAffinity::with_added(&added.affinity()))
-        })
-        .alias("NodeAffinity")
-        .about("The machine matches much of what the task or the profile prefers."),
+        relative("node_affinity", |added: &Wishes, _| Ok(added.plugin()))
+            .alias("NodeAffinity")
+            .about("The machine matches much of what the task or the profile prefers."),
         relative("pod_topology_spread", |_: &NoArguments, _| Ok(PodTopologySpread))
             .alias("PodTopologySpread")
             .about("The machine's domains have few tasks of the wished spreads."),
@@ -214,12 +212,20 @@ impl Fit {
 #[schemars(rename = "balance")]
 struct Balance {
     /// The kinds that are to be in even use.
-    #[serde(default = "names_of_cpu_and_memory")]
+    #[serde(default = "names_of_cpu_and_memory", deserialize_with = "different_names")]
+    #[schemars(length(min = 1))]
     kinds: Vec<KindName>,
 }
 
 fn names_of_cpu_and_memory() -> Vec<KindName> {
     ["cpu", "memory"].map(KindName::unwritten).into()
+}
+
+/// Reads names of kinds, each once.
+fn different_names<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<KindName>, D::Error> {
+    let names: Vec<KindName> = Vec::deserialize(from)?;
+    once_each(names.iter().map(KindName::name))?;
+    Ok(names)
 }
 
 impl Balance {
@@ -274,14 +280,21 @@ impl Neighbours {
     }
 }
 
-/// An affinity that all tasks of the profile have beside their own.
+/// An affinity that all tasks of the profile require beside their own.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, expecting = "a table")]
-#[schemars(rename = "added")]
-struct Added {
+#[schemars(rename = "required")]
+struct Required {
     /// Each task's machine must match one of these.
     #[serde(default)]
     required: Vec<Labelled>,
+}
+
+/// What all tasks of the profile prefer beside their own preferences.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, expecting = "a table")]
+#[schemars(rename = "preferred")]
+struct Wishes {
     /// Machines that match these are better.
     #[serde(default)]
     preferred: Vec<Better>,
@@ -344,24 +357,59 @@ struct Better {
 
 fn some_labels<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<Label>, D::Error> {
     let labels: Vec<Label> = Vec::deserialize(from)?;
-    match labels.is_empty() {
-        true => Err(D::Error::custom("requires nothing: that would match no machine")),
-        false => Ok(labels),
+    if labels.is_empty() {
+        return Err(D::Error::custom("requires nothing: that would match no machine"));
+    }
+    for (i, label) in labels.iter().enumerate() {
+        label.check().map_err(|why| D::Error::custom(format!("has in [{i}] {why}")))?;
+    }
+    Ok(labels)
+}
+
+impl Label {
+    /// Refuses what no machine, or every machine, would match for want of sense.
+    fn check(&self) -> Result<(), &'static str> {
+        if self.key.is_empty() {
+            return Err("an empty key: no label has such a key");
+        }
+        let whole_number = || match &self.values[..] {
+            [only] => only.parse::<i64>().is_ok(),
+            _ => false,
+        };
+        match self.operator {
+            Operator::In | Operator::NotIn if self.values.is_empty() => {
+                Err("no values: in and not_in compare with one at least")
+            }
+            Operator::Gt | Operator::Lt if !whole_number() => {
+                Err("values that are not one whole number: gt and lt compare with one")
+            }
+            Operator::Exists | Operator::DoesNotExist if !self.values.is_empty() => {
+                Err("values: exists and does_not_exist compare with none")
+            }
+            _ => Ok(()),
+        }
     }
 }
 
-impl Added {
-    fn affinity(&self) -> Affinity {
+impl Required {
+    fn plugin(&self) -> NodeAffinity {
         let required: Vec<MachineSelector> =
             self.required.iter().map(|labelled| selector(&labelled.labels)).collect();
+        let required = (!required.is_empty()).then_some(required);
+        NodeAffinity::with_added(&Affinity { required, ..Affinity::default() })
+    }
+}
+
+impl Wishes {
+    fn plugin(&self) -> NodeAffinity {
         let preferred = self
             .preferred
             .iter()
             .map(|better| Preferred { weight: better.weight, machines: selector(&better.labels) });
-        Affinity {
-            required: (!required.is_empty()).then_some(required),
+        NodeAffinity::with_added(&Affinity {
             preferred: preferred.collect(),
-        }
+            ..Affinity::default()
+        })
     }
 }
 

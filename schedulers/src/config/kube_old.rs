@@ -1,6 +1,7 @@
 //! Plugins that kube-scheduler once had and has no more, under its names, with their arguments in
 //! our words.
 
+use super::arguments::{ArgumentError, some_text};
 use super::built_in::{filter, relative, score};
 use super::registry::Plugin;
 use crate::plugins::{
@@ -14,7 +15,9 @@ use serde::{Deserialize, Deserializer};
 pub(super) fn filters() -> [Plugin; 2] {
     [
         filter("node_label", |wanted: &Wanted, _| {
-            Ok(NodeLabel::requiring(&wanted.present.0, &wanted.absent.0))
+            let Wanted { present, absent } = wanted;
+            not_both(("present", present), ("absent", absent))?;
+            Ok(NodeLabel::requiring(&present.0, &absent.0))
         })
         .alias("NodeLabel")
         .about("The machine has some labels and lacks others, whatever their values."),
@@ -29,7 +32,9 @@ pub(super) fn filters() -> [Plugin; 2] {
 pub(super) fn scores() -> [Plugin; 4] {
     [
         score("node_label", |wished: &Wished, _| {
-            Ok(NodeLabel::preferring(&wished.prefer_present.0, &wished.prefer_absent.0))
+            let Wished { prefer_present: present, prefer_absent: absent } = wished;
+            not_both(("prefer_present", present), ("prefer_absent", absent))?;
+            Ok(NodeLabel::preferring(&present.0, &absent.0))
         })
         .alias("NodeLabel")
         .about("The machine has and lacks the labels that it had better, whatever their values."),
@@ -55,7 +60,9 @@ pub(super) fn scores() -> [Plugin; 4] {
 #[derive(Clone, Debug, Default, serde::Serialize, JsonSchema)]
 #[serde(transparent)]
 #[schemars(rename = "keys", description = "Keys of labels.")]
-pub(super) struct Keys(#[schemars(with = "Vec<String>")] pub(super) Vec<Text>);
+pub(super) struct Keys(
+    #[schemars(with = "Vec<String>", inner(length(min = 1)))] pub(super) Vec<Text>,
+);
 
 impl<'de> Deserialize<'de> for Keys {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Keys, D::Error> {
@@ -63,8 +70,22 @@ impl<'de> Deserialize<'de> for Keys {
         let twice = keys.iter().enumerate().find(|(i, key)| keys[..*i].contains(key));
         match twice {
             Some((_, key)) => Err(D::Error::custom(format!("names the label {key:?} twice"))),
+            None if keys.iter().any(|key| key.is_empty()) => {
+                Err(D::Error::custom("holds an empty key: no label has such a key"))
+            }
             None => Ok(Keys(keys)),
         }
+    }
+}
+
+/// Refuses a key in two lists, of which one contradicts the other.
+fn not_both((one, has): (&str, &Keys), (other, lacks): (&str, &Keys)) -> Result<(), ArgumentError> {
+    match lacks.0.iter().position(|key| has.0.contains(key)) {
+        Some(i) => {
+            let why = format!("the label {:?} is in {one} too", lacks.0[i]);
+            Err(ArgumentError::new(format!("{other}[{i}]"), why))
+        }
+        None => Ok(()),
     }
 }
 
@@ -100,7 +121,8 @@ struct Wished {
 #[schemars(rename = "avoided")]
 struct Avoided {
     /// The label whose value names jobs and tenants: `job/NAME, tenant/NAME`.
-    #[serde(default = "prefer_avoid")]
+    #[serde(default = "prefer_avoid", deserialize_with = "some_text")]
+    #[schemars(length(min = 1))]
     label: String,
 }
 
@@ -114,7 +136,8 @@ fn prefer_avoid() -> String {
 #[schemars(rename = "zones")]
 struct Zones {
     /// The label that holds a machine's zone; machines without it count for themselves.
-    #[serde(default = "zone")]
+    #[serde(default = "zone", deserialize_with = "some_text")]
+    #[schemars(length(min = 1))]
     zone: String,
 }
 

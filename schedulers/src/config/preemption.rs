@@ -103,7 +103,7 @@ struct ShareText(Share);
 enum ShareForms {
     /// So many tasks.
     Tasks(u32),
-    /// So many percent of them, rounded up.
+    /// So many percent of them, up to 100%, rounded up.
     Percent(String),
 }
 
@@ -148,8 +148,14 @@ impl Visitor<'_> for ShareVisitor {
 
     fn visit_str<E: Error>(self, text: &str) -> Result<Share, E> {
         let percent = text.strip_suffix('%').and_then(|percent| percent.parse().ok());
-        let why = || format!("is {text:?}: a share is a percentage such as \"30%\"");
-        percent.map(Share::Percent).ok_or_else(|| E::custom(why()))
+        match percent {
+            Some(percent @ 0..=100) => Ok(Share::Percent(percent)),
+            Some(_) => Err(E::custom(format!("is {text:?}: a percentage is 0% to 100%"))),
+            None => {
+                let why = format!("is {text:?}: a share is a percentage such as \"30%\"");
+                Err(E::custom(why))
+            }
+        }
     }
 }
 
