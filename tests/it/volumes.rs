@@ -8,7 +8,7 @@ use omega_core::{Job, Kinds, Labels, Machine, MachineSelector, TaskReport, Text}
 use omega_schedulers::config::{Profiles, Registry};
 use omega_schedulers::explain::describe_obstacle;
 use omega_schedulers::volumes::{
-    AccessModes, Aspect, BindingTime, Provisioning, Reach, StorageClass, Volume, VolumeClaim,
+    AccessModes, BindingTime, Provisioning, Reach, StorageClass, Volume, VolumeClaim,
 };
 use omega_schedulers::{Profile, Scheduler, Search, Settings, Volumes};
 use omega_tests::faulty::FaultyCell;
@@ -71,7 +71,7 @@ fn job(name: &str, tasks: u32, claims: &[&str]) -> Job {
 }
 
 fn profile(volumes: &Volumes) -> Profile {
-    Profile::first_fit().with_volumes(volumes, &Aspect::ALL)
+    Profile::first_fit().with_volumes(volumes)
 }
 
 fn scheduler(cell: &SharedCell, volumes: &Volumes) -> Scheduler {
