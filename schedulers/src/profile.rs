@@ -218,10 +218,22 @@ impl Profile {
     /// The plugins that have something to say about these tasks.
     #[must_use]
     pub fn active<'a>(&'a self, tasks: &Tasks<'_>) -> Active<'a> {
-        let filters = self.filters().filter(|filter| filter.applies(tasks));
-        let scores = self.scores().filter(|(score, _)| score.applies(tasks));
-        let (filters, scores) = (filters.collect(), scores.collect());
-        let mut active = Active { filters, scores, relative: SmallVec::new(), same: 0 };
+        let mut active = Active {
+            filters: SmallVec::new(),
+            scores: SmallVec::new(),
+            relative: SmallVec::new(),
+            same: 0,
+            asked: Asked::default(),
+        };
+        for (position, filter) in self.filters().enumerate().filter(|(_, f)| f.applies(tasks)) {
+            active.filters.push(filter);
+            active.asked.filters |= bit(position);
+        }
+        let scores = self.scores().enumerate().filter(|(_, (score, _))| score.applies(tasks));
+        for (position, score) in scores {
+            active.scores.push(score);
+            active.asked.scores |= bit(position);
+        }
         for (score, weight) in self.relative_scores() {
             match score.applies(tasks) {
                 Stance::Silent => {}
@@ -229,6 +241,7 @@ impl Profile {
                 Stance::Ranks => active.relative.push((score, weight)),
             }
         }
+        active.asked.same = active.same;
         active
     }
 }
@@ -258,6 +271,21 @@ pub struct Active<'a> {
     relative: SmallVec<[(&'a dyn RelativeScore, i32); 4]>,
     /// What relative scores give to every feasible machine alike.
     same: i32,
+    asked: Asked,
+}
+
+/// Which filters and scores of a profile have something to say about some tasks: by position, a bit
+/// for each. Two decisions that ask the same have scores that can be compared.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Asked {
+    filters: u128,
+    scores: u128,
+    same: i32,
+}
+
+/// The bit of a position; those from the 128th on share one.
+fn bit(position: usize) -> u128 {
+    1 << position.min(127)
 }
 
 impl<'a> Active<'a> {
@@ -272,6 +300,11 @@ impl<'a> Active<'a> {
             }
         }
         word
+    }
+
+    /// Which plugins are asked.
+    pub(crate) fn asked(&self) -> Asked {
+        self.asked
     }
 
     /// The relative scores that must see the feasible machines, with their weights.

@@ -13,7 +13,7 @@
 
 use crate::class::{Class, ClassRef};
 use crate::plugin::{Reads, Tasks};
-use crate::profile::Active;
+use crate::profile::{Active, Asked};
 use crate::search::{Candidate, Limits, PARALLEL_BLOCKS, Request, best_of, limits, tasks};
 use omega_cellstate::{BLOCK, View};
 use omega_core::{JobId, TaskGroup};
@@ -41,6 +41,9 @@ struct Known {
 #[derive(Debug)]
 struct Remembered {
     class: Class,
+    /// Who was asked. Whether a plugin has something to say may depend on the whole cell: a score
+    /// that one machine's taint has woken counts in all blocks, or in none.
+    asked: Asked,
     used: u64,
     blocks: Vec<Option<Known>>,
 }
@@ -69,7 +72,7 @@ impl Reuse {
             return None;
         }
         let job = reads_job.then(|| view.job_id(request.group));
-        let index = self.class_of(tasks.group, job);
+        let index = self.class_of(tasks.group, job, active.asked());
         let class = &mut self.classes[index];
         if class.blocks.is_empty() && view.blocks() > PARALLEL_BLOCKS {
             // The first time, more threads are faster.
@@ -84,12 +87,13 @@ impl Reuse {
     }
 
     /// The position of a class, made if it is new.
-    fn class_of(&mut self, group: &TaskGroup, job: Option<JobId>) -> usize {
+    fn class_of(&mut self, group: &TaskGroup, job: Option<JobId>, asked: Asked) -> usize {
         self.searches += 1;
         let wanted = ClassRef::new(group, job);
         let is_it = |known: &Remembered| known.class.is(wanted);
         let index = self.classes.iter().position(is_it).unwrap_or_else(|| {
-            let class = Remembered { class: wanted.to_class(), used: 0, blocks: Vec::new() };
+            let (class, blocks) = (wanted.to_class(), Vec::new());
+            let class = Remembered { class, asked, used: 0, blocks };
             if self.classes.len() < CLASSES_MAX {
                 self.classes.push(class);
                 return self.classes.len() - 1;
@@ -99,7 +103,12 @@ impl Reuse {
             self.classes[oldest] = class;
             oldest
         });
-        self.classes[index].used = self.searches;
+        let class = &mut self.classes[index];
+        class.used = self.searches;
+        if class.asked != asked {
+            class.asked = asked;
+            class.blocks.clear();
+        }
         index
     }
 }

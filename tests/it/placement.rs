@@ -218,6 +218,9 @@ fn check_seeds(seed: u64, machines: usize, near_best: u32) {
 /// machine that one without a memory takes.
 fn check_reuse(seed: u64, machines: usize, which: usize) {
     let mut world = World::new(seed, machines);
+    if world.dice.chance(50) {
+        world.make_plain();
+    }
     let profile = match PROFILES.get(which) {
         Some(profile) => profile(),
         None if which == PROFILES.len() => Profile::batch().with_score(ImageLocality, 2),
@@ -233,15 +236,18 @@ fn check_reuse(seed: u64, machines: usize, which: usize) {
         let search = *world.dice.pick(&SEARCHES);
         let home = Home { index: world.dice.below(3) as u32, of: 3 };
         let how = Placement { search, home, ..Placement::default() };
-        let mut place = |placer: &mut Placer, how| {
-            placer.place(&mut world.view, (&profile, how), (group, &tasks), &mut rng(seed + round));
-            claimed(&mut world.view)
+        // On a view of its own: what is placed and taken back is a change, too.
+        let (mut other, same_group) = world.fresh_view(&profile, group);
+        let place = |view: &mut View, placer: &mut Placer, how, group| {
+            placer.place(view, (&profile, how), (group, &tasks), &mut rng(seed + round));
+            claimed(view)
         };
-        let expected = place(&mut Placer::default(), how);
-        let found = place(&mut remembers, Placement { reuse: true, ..how });
+        let expected = place(&mut other, &mut Placer::default(), how, same_group);
+        let remembering = Placement { reuse: true, ..how };
+        let found = place(&mut world.view, &mut remembers, remembering, group);
         assert_eq!(found, expected, "seed {seed}, round {round}, {search:?}");
         if world.dice.chance(70) {
-            place(&mut remembers, Placement { reuse: true, ..how });
+            place(&mut world.view, &mut remembers, remembering, group);
         }
         match world.dice.below(4) {
             0 => world.churn(),

@@ -1,12 +1,12 @@
 //! Random cells for tests of placement: machines of a few sizes, partly filled.
 
 use crate::small;
-use omega_cellstate::{CellHandle, GroupRef, SharedCell, View};
+use omega_cellstate::{CellHandle, GroupRef, Interest, SharedCell, View};
 use omega_core::{
     Amounts, CardRequest, Command, Image, JobId, Kinds, LabelSelector, Labels, Machine,
-    MachineSelector, Near, Port, Preferred, Requirement, Spread, Taint, TaintEffect, TaskGroup,
-    TaskId, TaskRule, TaskSelector, Tenants, Toleration, TolerationOperator, TopologyLevel,
-    WhenUnsatisfiable,
+    MachineSelector, Near, Port, Preferred, Requirement, SchedulerId, Spread, Taint, TaintEffect,
+    TaskGroup, TaskId, TaskRule, TaskSelector, Tenants, Toleration, TolerationOperator,
+    TopologyLevel, WhenUnsatisfiable,
 };
 use omega_schedulers::Profile;
 use omega_tests::random::Dice;
@@ -49,6 +49,16 @@ impl World {
         self.view.compile(id, &job, 0)
     }
 
+    /// Another view of the cell, for a profile, with a group of this one compiled.
+    pub(crate) fn fresh_view(&self, profile: &Profile, group: GroupRef) -> (View, GroupRef) {
+        let mut view = View::new(SchedulerId(1), 0).with_interest(Interest::Machines);
+        view.sync(&self.cell).unwrap();
+        profile.prepare(&mut view);
+        let (job, index) = self.view.job(group);
+        let group = view.compile(self.view.job_id(group), job, index);
+        (view, group)
+    }
+
     pub(crate) fn tasks(&self, count: u32) -> Vec<TaskId> {
         let job = *self.jobs.last().expect("a job was submitted");
         (0..count).map(|index| small::task(job, index)).collect()
@@ -85,6 +95,18 @@ impl World {
         }
     }
 
+    /// Takes all taints and cards away: what a plugin says of the whole cell then changes with the
+    /// first machine that has some.
+    pub(crate) fn make_plain(&mut self) {
+        for row in 0..self.view.rows() {
+            let machine = Machine::clone(self.view.machine(row).expect("no machine has left yet"));
+            let machine = Machine { taints: [].into(), cards: 0, ..machine };
+            let id = self.view.machine_id(row);
+            self.cell.apply(Command::UpdateMachine { id, machine }).expect("it is there");
+        }
+        self.view.sync(&self.cell).unwrap();
+    }
+
     /// Drains a machine, takes it away, or changes what it is.
     pub(crate) fn change_a_machine(&mut self) {
         let row = self.dice.below(self.view.rows());
@@ -98,7 +120,7 @@ impl World {
                 // It never shrinks: every claim that was taken still fits.
                 machine.capacity = old.capacity.clone();
                 machine.name = old.name.clone();
-                machine.cards = old.cards;
+                machine.cards = if old.cards == 0 { machine.cards } else { old.cards };
                 Command::UpdateMachine { id, machine }
             }
         };

@@ -8,8 +8,7 @@ use omega_core::{Job, Kinds, LabelSelector, Labels, Machine, MachineSelector, Ta
 use omega_schedulers::config::{Profiles, Registry};
 use omega_schedulers::explain::describe_obstacle;
 use omega_schedulers::volumes::{
-    AccessModes, Aspect, BindingTime, Provisioning, Reach, StorageClass, Volume, VolumeClaim,
-    VolumeMode,
+    AccessModes, BindingTime, Provisioning, Reach, StorageClass, Volume, VolumeClaim, VolumeMode,
 };
 use omega_schedulers::{Profile, Scheduler, Search, Settings, Volumes};
 use omega_tests::faulty::FaultyCell;
@@ -77,7 +76,7 @@ fn job(name: &str, tasks: u32, claims: &[&str]) -> Job {
 }
 
 fn profile(volumes: &Volumes) -> Profile {
-    Profile::first_fit().with_volumes(volumes, &Aspect::ALL)
+    Profile::first_fit().with_volumes(volumes)
 }
 
 fn scheduler(cell: &SharedCell, volumes: &Volumes) -> Scheduler {

@@ -35,6 +35,8 @@ pub(crate) struct Feeder {
     pub(crate) cell: SharedCell,
     /// What the profiles that look at volumes look at.
     pub(super) volumes: Volumes,
+    /// Whether it holds claims. Without them nobody looks at volumes who is not told to.
+    any_claims: bool,
     pub(crate) name: String,
     pub(crate) notes: Vec<String>,
     pub(crate) jobs: usize,
@@ -97,6 +99,7 @@ impl Feeder {
         let (volumes, _) = workload.volumes.list();
         let mut feeder = Feeder {
             volumes,
+            any_claims: !workload.volumes.claims.is_empty(),
             name: workload.name,
             notes: workload.notes,
             jobs: workload.arrivals.len(),
@@ -169,7 +172,10 @@ impl Feeder {
         let profile = match options.profiles.get(name) {
             Some(spec) => {
                 settings = spec.apply(settings);
-                let profile = self.cell.read(|cell| spec.bind_with(cell.kinds(), &self.volumes));
+                let profile = self.cell.read(|cell| match self.any_claims {
+                    true => spec.bind_with(cell.kinds(), &self.volumes),
+                    false => spec.bind(cell.kinds()),
+                });
                 profile
                     .map_err(|why| RunError::Profile { name: name.to_owned(), why: why.into() })?
             }

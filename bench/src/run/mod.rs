@@ -20,6 +20,8 @@ mod feeder;
 mod meter;
 mod outcome;
 mod start;
+#[cfg(test)]
+mod tests;
 
 use crate::report::RunReport;
 use crate::report::waiting::WaitingReport;

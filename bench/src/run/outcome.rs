@@ -128,19 +128,19 @@ fn heat(cell: &Cell, state: &MachineState<'_>) -> MachineHeat {
     }
 }
 
-/// Groups that ask for the same are refused for the same reasons.
-type Need = (omega_core::Amounts, Option<CardRequest>, PlacementRules);
+/// Groups that ask a worker for the same are refused for the same reasons.
+type Need = (usize, omega_core::Amounts, Option<CardRequest>, PlacementRules);
 
 /// What waits at the end, by what rules out most machines.
 pub(super) fn unplaced(feeder: &Feeder, workers: &mut [Worker<Meter>]) -> Vec<Unplaced> {
     let mut known: HashMap<Need, String> = HashMap::new();
     let mut list: Vec<Unplaced> = Vec::new();
-    for worker in workers {
+    for (index, worker) in workers.iter_mut().enumerate() {
         let mut waiting = worker.scheduler.queue().waiting();
         waiting.retain(|(_, tasks)| *tasks > 0);
         for (id, tasks) in waiting {
             let Some(job) = feeder.cell.read(|cell| cell.job(id).cloned()) else { continue };
-            let reason = reason(feeder, worker, (id, &job), &mut known);
+            let reason = reason(feeder, (index, worker), (id, &job), &mut known);
             match list.iter_mut().find(|entry| entry.reason == reason) {
                 Some(entry) => {
                     entry.jobs += 1;
@@ -158,7 +158,7 @@ pub(super) fn unplaced(feeder: &Feeder, workers: &mut [Worker<Meter>]) -> Vec<Un
 
 fn reason(
     feeder: &Feeder,
-    worker: &mut Worker<Meter>,
+    (worker_index, worker): (usize, &mut Worker<Meter>),
     (id, job): (JobId, &omega_core::Job),
     known: &mut HashMap<Need, String>,
 ) -> String {
@@ -172,22 +172,28 @@ fn reason(
     });
     let index = pending.unwrap_or(0);
     let group = &job.groups[index];
-    let alone = group.rules.tasks.is_empty() && group.rules.ports.is_empty();
-    let need = (group.request.clone(), group.cards, group.rules.clone());
+    let rules = &group.rules;
+    let alone = rules.tasks.is_empty() && rules.ports.is_empty() && group.volumes.is_empty();
+    let need = (worker_index, group.request.clone(), group.cards, group.rules.clone());
     if let Some(reason) = known.get(&need).filter(|_| alone && job.gang_min.is_none()) {
         return reason.clone();
     }
     let Some(explanation) = worker.scheduler.explain(id, index) else {
         return "not tried yet".to_owned();
     };
-    let reason = match explanation.refused.first() {
+    let most = explanation.refused.first().map_or(0, |(_, machines)| *machines);
+    let reason = match (explanation.refused.first(), explanation.filtered.first()) {
         _ if explanation.feasible > 0 && job.gang_min.is_some() => {
             describe(Reason::GangIncomplete, &kinds)
         }
         _ if explanation.feasible > 0 => "room came free at the very end".to_owned(),
-        Some((reason, _)) => describe(*reason, &kinds),
-        None => "the cell has no machines".to_owned(),
+        (_, Some((filter, machines))) if *machines >= most => format!("refused by {filter}"),
+        (Some((reason, _)), _) => describe(*reason, &kinds),
+        (None, _) => "the cell has no machines".to_owned(),
     };
-    known.insert(need, reason.clone());
+    // A filter of the profile may look at more than that.
+    if explanation.filtered.is_empty() {
+        known.insert(need, reason.clone());
+    }
     reason
 }

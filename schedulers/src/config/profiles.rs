@@ -101,16 +101,28 @@ impl ProfileSpec {
     /// # Errors
     /// If the cell does not have what an argument names.
     pub fn bind(&self, kinds: &Kinds) -> Result<Profile, ConfigError> {
-        self.bind_with(kinds, &Volumes::default())
+        self.complete(self.base.profile(kinds), kinds, &Volumes::default())
     }
 
-    /// The same, where tasks can have these volumes. Without, there are none: a task that claims
-    /// some is placed only by profiles that do not look at volumes.
+    /// The same, where tasks can have these volumes, which the base `kube` then looks at without
+    /// being told. With `bind` there are none: a task that claims some is placed only by profiles
+    /// that do not look at volumes.
     ///
     /// # Errors
     /// As [`ProfileSpec::bind`].
     pub fn bind_with(&self, kinds: &Kinds, volumes: &Volumes) -> Result<Profile, ConfigError> {
-        let mut profile = self.base.profile(kinds);
+        let profile = self.base.profile(kinds);
+        let profile = if self.base == Base::Kube { profile.with_volumes(volumes) } else { profile };
+        self.complete(profile, kinds, volumes)
+    }
+
+    /// Makes the profile of its base.
+    fn complete(
+        &self,
+        mut profile: Profile,
+        kinds: &Kinds,
+        volumes: &Volumes,
+    ) -> Result<Profile, ConfigError> {
         profile.volumes = volumes.clone();
         for name in &self.without {
             profile = profile.without_score(name).without_post_filter(name);

@@ -157,14 +157,14 @@ impl Plugin {
         Plugin::new(Point::Score, name.into(), make, Profile::with_relative)
     }
 
-    /// A filter for one aspect of the volumes that a profile is bound to.
+    /// A filter for one aspect of the volumes that a profile is bound to. It brings the others along.
     pub(super) fn volumes<A>(name: &str, aspect: Aspect) -> Plugin
     where
         A: DeserializeOwned + JsonSchema + Send + Sync + 'static,
     {
-        let add = |profile: Profile, aspect: Aspect, _: i32| {
+        let add = |profile: Profile, _: Aspect, _: i32| {
             let volumes = profile.volumes.clone();
-            profile.with_volumes(&volumes, &[aspect])
+            profile.with_volumes(&volumes)
         };
         let make = move |_: &A, _: &Kinds| Ok(aspect);
         Plugin::new(Point::Filter, name.to_owned(), make, add).describe::<A>()

@@ -2,8 +2,8 @@
 //! NodeVolumeLimits and VolumeRestrictions.)
 //!
 //! Each filter asks the process's [`Volumes`] one thing; what is reserved is judged in full, once
-//! more and under one lock, so that of two schedulers that choose one volume one gets it. Whichever
-//! of the filters a profile has, it has the reservation, too.
+//! more and under one lock, so that of two schedulers that choose one volume one gets it. A profile
+//! has all of the filters and the reservation, or none of it.
 //!
 //! Tasks without volumes cost nothing. Those with some are searched one by one, because one task's
 //! choice is another's limit. Preemption does not help them: who has a volume is not seen from the
@@ -218,13 +218,14 @@ impl PostBind for VolumeBinding {
 }
 
 impl Profile {
-    /// The same with filters for these aspects of these volumes, and with what reserves volumes.
+    /// The same with the filters for these volumes, and with what reserves them. The filters belong
+    /// together: what is reserved is judged by all of them, and a machine that a filter let pass
+    /// and the reservation refuses would be chosen again and again.
     #[must_use]
-    pub fn with_volumes(self, volumes: &Volumes, aspects: &[Aspect]) -> Profile {
-        let filters = aspects.iter().map(|aspect| VolumeFilter::new(*aspect, volumes));
-        let profile = filters.fold(self, Profile::with_filter_replaced);
-        let has = |name: &str| profile.reserves().any(|known| known == name);
-        if has("volume_binding") {
+    pub fn with_volumes(self, volumes: &Volumes) -> Profile {
+        let filters = Aspect::ALL.map(|aspect| VolumeFilter::new(aspect, volumes));
+        let profile = filters.into_iter().fold(self, Profile::with_filter_replaced);
+        if profile.reserves().any(|known| known == "volume_binding") {
             return profile;
         }
         let binding = VolumeBinding::new(volumes);
