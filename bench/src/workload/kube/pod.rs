@@ -76,7 +76,7 @@ pub(super) fn remarks(pod: &Pod, claims: Claims) -> Remarks {
         ),
         (
             claiming && claims == Claims::Known,
-            "uses volume claims: a scheduler whose profile has volume_binding places it by them, any other anywhere",
+            "uses volume claims: a profile of base kube or with a filter of volumes places it by them, any other anywhere",
         ),
         (
             spec.volumes.iter().any(|volume| volume.csi.is_some()),

@@ -88,8 +88,8 @@ fn objects_of_storage_are_read() {
     assert_eq!(volumes.limits, [("n1".into(), "disk.example.com".into(), 1)]);
     let group = &workload.arrivals[0].job.groups[0];
     assert_eq!(group.volumes, ["shop/old".into(), "shop/new".into()]);
-    let note = "uses volume claims: a scheduler whose profile has volume_binding places it by them, \
-                any other anywhere: 1 pod";
+    let note = "uses volume claims: a profile of base kube or with a filter of volumes places it by \
+                them, any other anywhere: 1 pod";
     assert_eq!(workload.notes, [note]);
 }
 
