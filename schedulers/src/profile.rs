@@ -116,6 +116,9 @@ impl Profile {
     /// Amounts are reckoned as there if `cpu` is in thousandths, `memory` in bytes, and a kind
     /// `pods` counts tasks; the kinds `cpu (nominal)` and `memory (nominal)`, if there are any, say
     /// what tasks count for that request less than they are reckoned with.
+    ///
+    /// Not in it are volumes, which [`Profile::with_volumes`] adds, and the spread that Kubernetes
+    /// gives to services which ask for none.
     #[must_use]
     pub fn kube(kinds: &Kinds) -> Profile {
         let fit = NodeResourcesFit::new(&FitArgs::default(), kinds);
