@@ -110,8 +110,9 @@ impl Profile {
     }
 
     /// The default profile of Kubernetes' scheduler for a cell of these kinds: the same filters in
-    /// the same order, the same scores with the same weights, the same answers. A task that finds no machine evicts others of lower
-    /// precedence, so a scheduler with it has a view that keeps placements.
+    /// the same order, the same scores with the same weights, the same answers. A task that finds
+    /// no machine evicts others of lower precedence, so a scheduler with it has a view that keeps
+    /// placements.
     ///
     /// Amounts are reckoned as there if `cpu` is in thousandths, `memory` in bytes, and a kind
     /// `pods` counts tasks; the kinds `cpu (nominal)` and `memory (nominal)`, if there are any, say
