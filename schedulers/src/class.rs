@@ -46,8 +46,18 @@ impl Class {
 /// Whether two groups differ at most in what no plugin looks at.
 fn is_alike(one: &TaskGroup, other: &TaskGroup) -> bool {
     fn described(group: &TaskGroup) -> impl PartialEq + use<'_> {
-        let TaskGroup { name: _, count: _, restarts: _, request, cards, .. } = group;
-        let TaskGroup { labels, images, rules, volumes, .. } = group;
+        // Every field by name: a new one asks here whether it counts.
+        let TaskGroup {
+            name: _,
+            count: _,
+            restarts: _,
+            request,
+            cards,
+            labels,
+            images,
+            volumes,
+            rules,
+        } = group;
         (request, cards, labels, images, rules, volumes)
     }
     described(one) == described(other)

@@ -1,8 +1,8 @@
 //! What a plugin is: a filter says where tasks may run, a score how well they would.
 //!
 //! Plugins are *columnar*: they look at a block of 64 machines at once. A filter clears bits of a
-//! word, a score adds to a column of integers. That is what makes a decision cost a nanosecond
-//! per machine and not twenty. Whoever would rather write about one machine implements
+//! word, a score adds to a column of integers. That is what makes a full scan cost about a
+//! nanosecond per machine. Whoever would rather write about one machine implements
 //! [`MachineFilter`] or [`MachineScore`] and wraps it in [`PerMachine`].
 
 use crate::events::Events;

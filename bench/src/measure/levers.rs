@@ -33,8 +33,7 @@ pub(crate) fn rows(options: &Options) -> Vec<Row> {
         rows.push(Row::value("  without to with, time", Unit::Times, times));
     };
     pair("score reuse: a full search", score_reuse(options, &made));
-    pair("failure cache: a job that fits nowhere", failures(options, true));
-    pair("  where scores are not remembered", failures(options, false));
+    pair("failure cache: a job that fits nowhere", failures(options));
     pair("one search for 100 identical tasks", identical(options, &made));
     pair("bounds of blocks: 1 in 1,000 has room", bounds(options));
     pair("sampling: 64 feasible, not all", sampling(options, &made));
@@ -81,7 +80,7 @@ fn score_reuse(options: &Options, made: &Made) -> (Figure, Figure) {
 
 /// Jobs of which half of the machines have the processors and the others the memory: every block
 /// has both, and no machine.
-fn failures(options: &Options, reuse: bool) -> (Figure, Figure) {
+fn failures(options: &Options) -> (Figure, Figure) {
     let mut machines = cells::machines(MACHINES);
     for (slot, machine) in machines.iter_mut().enumerate() {
         let (cpu, gib) = if slot.is_multiple_of(2) { (64_000, 8) } else { (4000, 512) };
@@ -92,8 +91,7 @@ fn failures(options: &Options, reuse: bool) -> (Figure, Figure) {
     let request = Amounts::new([8000, 16 << 30]);
     let job = |i| Job::batch(format!("large-{i}"), TaskGroup::new(1, request.clone()));
     let jobs: Vec<_> = (0..options.work(10_000)).map(job).collect();
-    let mut settings = settings(Search::Adaptive);
-    settings.placement.reuse = reuse;
+    let settings = settings(Search::Adaptive);
     by_switch(options, (&made, &jobs), &settings, |off| off.failures = false)
 }
 

@@ -3,14 +3,10 @@
 use crate::process::{Said, folder, omega, say, workspace_file};
 use serde_json::Value;
 
-const MACHINES: &str = "name,cpu,memory,count,rack,taints\n\
-    small,4,8Gi,10,r1,\nbig,32,64Gi,,r2,\nlab,16,32Gi,3,r3,team=lab:NoSchedule\n";
-const JOBS: &str = "name,kind,count,cpu,memory,arrival_s,require,gang\n\
-    base,batch,1,30,1Gi,0,rack=r2,\n\
-    web,service,4,1,1Gi,1,rack=r1,\n\
-    huge,service,3,99,1Gi,2,,\n\
-    wide,batch,2,12,1Gi,3,,\n\
-    gang,batch,60,1,1Gi,4,rack=r1,all\n";
+/// The tables of the page about it.
+const MACHINES: &str = include_str!("../../../bench/examples/machines.csv");
+const JOBS: &str = include_str!("../../../bench/examples/jobs.csv");
+
 /// One scheduler for batch, so that `base` has its machine before `wide` is tried.
 const TABLES: [&str; 6] = ["--machines", "m.csv", "--jobs", "j.csv", "--batch", "1"];
 
