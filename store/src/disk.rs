@@ -1,13 +1,13 @@
-//! Files, as the journal needs them: one small trait, so that a test can put a disk that fails
-//! under it.
+//! Files, as the store needs them: one small trait, so that a test can put a disk that fails under
+//! it, and a simulation one that is made of memory.
 
 use std::fmt;
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::path::Path;
 
-/// Where files are. Called when a journal is made or opened.
-pub trait Disk {
+/// Where files are. Paths are used as they are given.
+pub trait Disk: fmt::Debug + Send + Sync {
     /// Makes a new file and locks it; it is an error of kind `AlreadyExists` if there is one, and
     /// of kind `WouldBlock` if another process has locked it.
     ///
@@ -22,12 +22,36 @@ pub trait Disk {
     /// Those of the disk.
     fn open(&self, path: &Path) -> io::Result<Box<dyn DiskFile>>;
 
-    /// Makes the entry of a new file in its folder safe. Without it a crash may lose the whole
-    /// file, however often the file itself was synced.
+    /// Makes a folder; it is no error if there is one.
     ///
     /// # Errors
     /// Those of the disk.
-    fn sync_folder_of(&self, path: &Path) -> io::Result<()>;
+    fn create_folder(&self, folder: &Path) -> io::Result<()>;
+
+    /// The names of the files in a folder, ascending.
+    ///
+    /// # Errors
+    /// Those of the disk.
+    fn list(&self, folder: &Path) -> io::Result<Vec<String>>;
+
+    /// Gives a file another name in the same folder, in one step; a file of that name is replaced.
+    ///
+    /// # Errors
+    /// Those of the disk.
+    fn rename(&self, from: &Path, to: &Path) -> io::Result<()>;
+
+    /// Removes a file. Whoever has it open can still read and write it.
+    ///
+    /// # Errors
+    /// Those of the disk.
+    fn remove(&self, path: &Path) -> io::Result<()>;
+
+    /// Makes safe which files a folder holds under which names. Without it a crash may lose a whole
+    /// new file, however often the file itself was synced, or bring a removed one back.
+    ///
+    /// # Errors
+    /// Those of the disk.
+    fn sync_folder(&self, folder: &Path) -> io::Result<()>;
 }
 
 /// An open file. Its lock lasts as long as it does.
@@ -50,6 +74,13 @@ pub trait DiskFile: fmt::Debug + Send {
     /// Those of the disk.
     fn write_at(&mut self, offset: u64, bytes: &[u8]) -> io::Result<()>;
 
+    /// Makes the file at least so long, with zeros at its end, and the room for them its own: later
+    /// writes up to there do not fail for want of room.
+    ///
+    /// # Errors
+    /// Those of the disk; of kind `StorageFull` if there is no room, and then the file is as it was.
+    fn allocate(&mut self, length: u64) -> io::Result<()>;
+
     /// Cuts the file.
     ///
     /// # Errors
@@ -64,6 +95,9 @@ pub trait DiskFile: fmt::Debug + Send {
     fn sync(&mut self) -> io::Result<()>;
 }
 
+/// Zeros that are written at once: a disk takes larger writes no faster.
+const ZEROS: usize = 64 << 10;
+
 /// The files of this computer.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct RealDisk;
@@ -77,10 +111,39 @@ impl Disk for RealDisk {
         locked(OpenOptions::new().read(true).write(true).open(path)?)
     }
 
-    fn sync_folder_of(&self, path: &Path) -> io::Result<()> {
-        let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
-        File::open(folder.unwrap_or(Path::new(".")))?.sync_all()
+    fn create_folder(&self, folder: &Path) -> io::Result<()> {
+        std::fs::create_dir_all(folder)
     }
+
+    fn list(&self, folder: &Path) -> io::Result<Vec<String>> {
+        let mut names = Vec::new();
+        for entry in std::fs::read_dir(folder)? {
+            let entry = entry?;
+            if entry.file_type()?.is_file() {
+                names.push(entry.file_name().to_string_lossy().into_owned());
+            }
+        }
+        names.sort_unstable();
+        Ok(names)
+    }
+
+    fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
+        std::fs::rename(from, to)
+    }
+
+    fn remove(&self, path: &Path) -> io::Result<()> {
+        std::fs::remove_file(path)
+    }
+
+    fn sync_folder(&self, folder: &Path) -> io::Result<()> {
+        let folder = if folder.as_os_str().is_empty() { Path::new(".") } else { folder };
+        File::open(folder)?.sync_all()
+    }
+}
+
+/// The folder that a file is in.
+pub(crate) fn folder_of(path: &Path) -> &Path {
+    path.parent().unwrap_or(Path::new(""))
 }
 
 fn locked(file: File) -> io::Result<Box<dyn DiskFile>> {
@@ -113,6 +176,21 @@ impl DiskFile for File {
     fn write_at(&mut self, offset: u64, bytes: &[u8]) -> io::Result<()> {
         self.seek(SeekFrom::Start(offset))?;
         self.write_all(bytes)
+    }
+
+    fn allocate(&mut self, length: u64) -> io::Result<()> {
+        let present = self.metadata()?.len();
+        let zeros = [0; ZEROS];
+        let mut at = present;
+        while at < length {
+            let count = (length - at).min(ZEROS as u64) as usize;
+            if let Err(error) = self.write_at(at, &zeros[..count]) {
+                self.set_len(present)?;
+                return Err(error);
+            }
+            at += count as u64;
+        }
+        Ok(())
     }
 
     fn cut(&mut self, length: u64) -> io::Result<()> {

@@ -20,7 +20,7 @@
 //! unless a batch of several commands is itself larger than what the disk writes at once.
 
 use crate::codec;
-use crate::disk::{Disk, DiskFile, RealDisk};
+use crate::disk::{Disk, DiskFile, RealDisk, folder_of};
 use crate::error::{AppendError, Corruption, CreateError, OpenError, ReplayError, SyncError};
 use crate::header::{self, CellId, Header, HeaderError, Origin};
 use crate::record::{self, Damage, Found, Place, Window};
@@ -80,7 +80,7 @@ impl Journal {
         let mut file = disk.create(path).map_err(failed)?;
         file.write_at(0, &bytes).map_err(failed)?;
         file.sync().map_err(failed)?;
-        disk.sync_folder_of(path).map_err(failed)?;
+        disk.sync_folder(folder_of(path)).map_err(failed)?;
         Ok(Journal::whole(file, path, header))
     }
 
@@ -131,7 +131,7 @@ impl Journal {
         // What the last process wrote and did not sync is here now, and may be gone after a crash:
         // nobody may act on it before it is safe.
         journal.file.sync().map_err(failed)?;
-        disk.sync_folder_of(path).map_err(failed)?;
+        disk.sync_folder(folder_of(path)).map_err(failed)?;
         Ok(journal)
     }
 

@@ -41,6 +41,7 @@ mod disk;
 mod error;
 mod header;
 mod journal;
+pub mod log;
 mod record;
 
 pub use codec::{CodecError, EncodeError};

@@ -67,7 +67,24 @@ impl Disk for MemoryDisk {
         }
     }
 
-    fn sync_folder_of(&self, _path: &Path) -> io::Result<()> {
+    fn create_folder(&self, _folder: &Path) -> io::Result<()> {
+        Ok(())
+    }
+
+    fn list(&self, _folder: &Path) -> io::Result<Vec<String>> {
+        Err(io::ErrorKind::Unsupported.into())
+    }
+
+    fn rename(&self, _from: &Path, _to: &Path) -> io::Result<()> {
+        Err(io::ErrorKind::Unsupported.into())
+    }
+
+    fn remove(&self, _path: &Path) -> io::Result<()> {
+        self.state().bytes = None;
+        Ok(())
+    }
+
+    fn sync_folder(&self, _folder: &Path) -> io::Result<()> {
         self.state().entry_safe = true;
         Ok(())
     }
@@ -100,6 +117,11 @@ impl DiskFile for MemoryDisk {
         }
         file[offset as usize..end].copy_from_slice(&bytes[..taken]);
         if taken < bytes.len() { Err(io::ErrorKind::StorageFull.into()) } else { Ok(()) }
+    }
+
+    fn allocate(&mut self, length: u64) -> io::Result<()> {
+        let present = self.length()?;
+        self.write_at(present, &vec![0; length.saturating_sub(present) as usize])
     }
 
     fn cut(&mut self, length: u64) -> io::Result<()> {

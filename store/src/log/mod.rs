@@ -1,0 +1,235 @@
+//! What a replica has promised to remember: the entries of its log, its term and its vote.
+//!
+//! ```text
+//!            base            first                          last
+//!   ─ ─ ─ ─ ─┬──────┬──────┬──────┬──────┬──────┬──────┬──────┐
+//!  forgotten │ 41 ·2│ 42 ·2│ 43 ·2│ 44 ·3│ 45 ·3│ 46 ·3│ 47 ·5│   index · term
+//!   ─ ─ ─ ─ ─┴──────┴──────┴──────┴──────┴──────┴──────┴──────┘
+//! ```
+//!
+//! An engine keeps them on a disk. There are several, because what is best differs: see
+//! ARCHITECTURE.md for what was measured. All keep the same promises, and the same tests check
+//! them:
+//!
+//! - A batch is one: after a crash all of it is there, or nothing.
+//! - Batches are in order: if one is there, so are all before it.
+//! - What was synced is there after any crash, or opening fails and names the file and the place.
+//!   No entry is ever skipped, and none is made up.
+//! - After a write or a sync that failed, nobody knows what the disk holds: the engine refuses all
+//!   further work, and opening it again shows what is there. The one exception is a disk that is
+//!   full: then nothing was written, and the same batch can be tried again.
+//!
+//! The state of the cell is not here: it is the last snapshot and the entries after it.
+
+use bytes::Bytes;
+use std::fmt;
+use std::io;
+use std::path::PathBuf;
+
+/// The position of an entry in the log. The first has 1.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct LogIndex(pub u64);
+
+/// The reign of one leader. Terms only grow.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Term(pub u64);
+
+/// One replica of a cell. A replica that was removed never comes back under its id.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ReplicaId(pub u64);
+
+impl fmt::Display for LogIndex {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.0)
+    }
+}
+
+impl fmt::Display for Term {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.0)
+    }
+}
+
+impl fmt::Display for ReplicaId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "r{}", self.0)
+    }
+}
+
+impl LogIndex {
+    /// The index after this one.
+    #[must_use]
+    pub fn next(self) -> LogIndex {
+        LogIndex(self.0 + 1)
+    }
+}
+
+/// Names an entry: no two entries of a cell's history have the same index and term.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Position {
+    /// Where it is.
+    pub index: LogIndex,
+    /// Whose it is.
+    pub term: Term,
+}
+
+/// What an entry is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum EntryKind {
+    /// Commands for the cell; none where a new leader begins.
+    Commands,
+    /// Who the replicas are.
+    Membership,
+}
+
+/// An entry of the log.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Entry {
+    /// Its name.
+    pub position: Position,
+    /// What it is about.
+    pub kind: EntryKind,
+    /// Its content, which the log does not look into. Clones share it.
+    pub data: Bytes,
+}
+
+/// What a replica may not forget beside its entries.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct HardState {
+    /// The highest term that it has seen.
+    pub term: Term,
+    /// For whom it has voted in that term.
+    pub vote: Option<ReplicaId>,
+    /// Up to where it knows entries to be committed.
+    pub commit: LogIndex,
+}
+
+/// What is written at once.
+///
+/// Invariant: the entries have consecutive indices, and their terms do not fall.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Batch {
+    /// New entries. Those that the log has from the first one's index on are replaced.
+    pub entries: Vec<Entry>,
+    /// The new hard state, if it changed.
+    pub hard_state: Option<HardState>,
+}
+
+/// What an engine holds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Bounds {
+    /// The entry before the first one: all up to it are forgotten.
+    pub base: Position,
+    /// The last entry, or the base if there is none.
+    pub last: Position,
+}
+
+/// Where the entries of one replica are. See the head of the file for what it promises.
+///
+/// One thread calls it. After [`WriteError::Unknown`] all that writes answers
+/// [`WriteError::Refused`].
+pub trait LogEngine: fmt::Debug + Send {
+    /// What it holds, written or synced.
+    fn bounds(&self) -> Bounds;
+
+    /// The last hard state that was written.
+    fn hard_state(&self) -> HardState;
+
+    /// Writes a batch, which is safe after the next [`LogEngine::sync`]. Its first entry must have
+    /// an index above the base's and at most one above the last's.
+    ///
+    /// # Errors
+    /// If the disk is full or fails.
+    fn append(&mut self, batch: &Batch) -> Result<(), WriteError>;
+
+    /// Makes safe all that was written. Called after one or more appends, as rarely as those who
+    /// wait allow.
+    ///
+    /// # Errors
+    /// If the disk fails; what was not synced before is then neither safe nor lost.
+    fn sync(&mut self) -> Result<(), WriteError>;
+
+    /// Reads entries from an index on, at least one if there is one, and more while all together
+    /// have at most `bytes_max` bytes of data. They are appended to `entries`.
+    ///
+    /// # Errors
+    /// If what was written cannot be read back.
+    fn read(
+        &mut self,
+        from: LogIndex,
+        bytes_max: usize,
+        entries: &mut Vec<Entry>,
+    ) -> Result<(), ReadError>;
+
+    /// Forgets all entries up to a position, which the log holds. Forgotten entries may still take
+    /// room, but their room is used again in time. Safe after the next sync.
+    ///
+    /// # Errors
+    /// If the disk fails.
+    fn compact(&mut self, base: Position) -> Result<(), WriteError>;
+
+    /// Forgets all entries and goes on after a position that the log need not hold: a snapshot that
+    /// came from another replica. It is safe, with the hard state, when this returns; a crash leaves
+    /// the old log or the new one.
+    ///
+    /// # Errors
+    /// If the disk is full or fails.
+    fn restart(&mut self, base: Position, hard_state: HardState) -> Result<(), WriteError>;
+
+    /// How many bytes it has on the disk.
+    fn bytes_on_disk(&self) -> u64;
+
+    /// How many bytes it has written since it was opened.
+    fn bytes_written(&self) -> u64;
+}
+
+/// Why a log was not written.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum WriteError {
+    /// Nothing was written: make room, and try the same again.
+    #[error("{}: the disk is full; make room", path.display())]
+    Full {
+        /// Which file or folder.
+        path: PathBuf,
+    },
+    /// What was written since the last sync may or may not survive. Answer nobody, and do not try
+    /// again: a second sync that succeeds proves nothing. Mend the disk and start the replica again.
+    #[error(
+        "{}: the outcome of the write is unknown ({source}): mend the disk and start the replica again",
+        path.display()
+    )]
+    Unknown {
+        /// Which file or folder.
+        path: PathBuf,
+        /// What the disk said.
+        source: io::Error,
+    },
+    /// An earlier write or sync failed. Start the replica again.
+    #[error("an earlier write or sync failed: mend the disk and start the replica again")]
+    Refused,
+}
+
+/// Why entries were not read back.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ReadError {
+    /// The file was damaged after it was opened. Restore the replica: see docs/recovery.md.
+    #[error("{}: entry {index} at byte {offset} was damaged: remove this replica and add a new one", path.display())]
+    Corrupt {
+        /// Which file.
+        path: PathBuf,
+        /// Where.
+        offset: u64,
+        /// Which entry.
+        index: LogIndex,
+    },
+    /// Mend the disk and start the replica again.
+    #[error("{}: {source}; mend the disk and start the replica again", path.display())]
+    Io {
+        /// Which file.
+        path: PathBuf,
+        /// What the disk said.
+        source: io::Error,
+    },
+}
