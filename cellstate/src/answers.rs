@@ -6,16 +6,25 @@
 
 use omega_core::limits::ANSWERS_PER_SCHEDULER;
 use omega_core::{
-    Claim, Commit, ConflictCheck, Granularity, TaskId, Transaction, TransactionError,
+    Claim, Commit, Conflict, ConflictCheck, Granularity, TaskId, Transaction, TransactionError,
 };
+use serde::{Deserialize, Serialize};
+use std::sync::Arc;
 use xxhash_rust::xxh3::xxh3_64;
 
-#[derive(Clone, Debug, Hash)]
-struct Answer {
-    number: u64,
-    digest: u64,
-    version: u64,
-    conflicts: Box<[omega_core::Conflict]>,
+/// The answer to one transaction, as the cell remembers it.
+///
+/// What was refused is shared, so that a copy of the table costs a counter for each answer.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Answer {
+    /// The transaction's number.
+    pub number: u64,
+    /// Tells it from another transaction of that number.
+    pub digest: u64,
+    /// The version to sync to.
+    pub version: u64,
+    /// What was refused.
+    pub conflicts: Arc<[Conflict]>,
 }
 
 /// The last answers to one scheduler, in a ring by transaction number.
@@ -62,21 +71,32 @@ impl Answers {
 
     /// Remembers an answer.
     pub(crate) fn insert(&mut self, number: u64, digest: u64, commit: &Commit) {
-        let index = index(number);
+        let conflicts = match commit.conflicts.as_slice() {
+            // Most often, and then without an allocation.
+            [] => Arc::default(),
+            conflicts => conflicts.into(),
+        };
+        self.put(Answer { number, digest, version: commit.version.0, conflicts });
+    }
+
+    /// Puts an answer in its place.
+    pub(crate) fn put(&mut self, answer: Answer) {
+        let index = index(answer.number);
         if self.ring.len() <= index {
             self.ring.resize_with(index + 1, || None);
         }
-        self.ring[index] = Some(Answer {
-            number,
-            digest,
-            version: commit.version.0,
-            conflicts: commit.conflicts.as_slice().into(),
-        });
-        self.next = self.next.max(number + 1);
+        self.next = self.next.max(answer.number + 1);
+        self.ring[index] = Some(answer);
+    }
+
+    /// Every answer that is remembered, in the order of the ring.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &Answer> {
+        self.ring.iter().flatten()
     }
 }
 
-fn index(number: u64) -> usize {
+/// The place of a transaction's answer in the ring.
+pub(crate) fn index(number: u64) -> usize {
     (number % ANSWERS_PER_SCHEDULER as u64) as usize
 }
 

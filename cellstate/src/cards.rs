@@ -48,6 +48,12 @@ impl Cards {
         (wanted.is_empty() || wanted == chosen).then_some(chosen)
     }
 
+    /// Whether these cards are as many as a request asks for, and have as much left.
+    pub(crate) fn have(&self, request: CardRequest, cards: CardSet) -> bool {
+        let has = |card: usize| self.left().get(card).is_some_and(|left| *left >= share(request));
+        cards.count() == u32::from(request.count) && cards.iter().all(has)
+    }
+
     /// Takes a request's part of these cards.
     pub(crate) fn take(&mut self, request: CardRequest, cards: CardSet) {
         for card in cards.iter() {

@@ -26,6 +26,7 @@ use crate::answers::Answers;
 use crate::changes::ChangeLog;
 use crate::commit::Scratch;
 use crate::facts::Facts;
+use crate::image::Capture;
 use crate::jobs::{JobRecord, Jobs, OwnerId, TaskRecord};
 use crate::judge::MachineStatus;
 use crate::machines::{Machines, Part};
@@ -82,6 +83,11 @@ pub struct Cell {
     pub(crate) row_log: ChangeLog<u32>,
     /// All other changes.
     pub(crate) log: ChangeLog<Change>,
+    /// The version at which trackers were first numbered: that of the image that the cell was
+    /// restored from. Cells of one history and lineage number them alike.
+    pub(crate) lineage: Version,
+    /// The capture that goes on.
+    pub(crate) capture: Option<Box<Capture>>,
     pub(crate) scratch: Scratch,
 }
 
@@ -111,6 +117,8 @@ impl Cell {
             ended: VecDeque::new(),
             row_log: ChangeLog::new(Version(0), changes),
             log: ChangeLog::new(Version(0), changes),
+            lineage: Version(0),
+            capture: None,
             scratch: Scratch::default(),
         }
     }

@@ -91,7 +91,11 @@ impl Cell {
             self.finish(&mut scratch);
         }
         let commit = Commit { version: self.version, conflicts: scratch.conflicts.clone() };
-        self.schedulers[scheduler].answers.insert(txn.id.number, digest, &commit);
+        let registered = &mut self.schedulers[scheduler];
+        if let Some(capture) = &mut self.capture {
+            capture.save_answers(scheduler, registered);
+        }
+        registered.answers.insert(txn.id.number, digest, &commit);
         self.scratch = scratch;
         Ok(commit)
     }

@@ -93,6 +93,10 @@ pub struct Delta {
     pub from: Version,
     /// The version that it leads to.
     pub to: Version,
+    /// Who numbered the trackers that it speaks of: the version of the image that the cell was
+    /// restored from, 0 for a cell that never was. A cell reads here what the reader's last delta
+    /// said; one of another lineage sends everything.
+    pub lineage: Version,
     /// Whether it is everything, rather than what changed.
     pub full: bool,
     /// The cell's resource kinds; only in a full delta.
@@ -136,7 +140,7 @@ impl Delta {
     fn clear(&mut self) {
         if self.full {
             // As large as the cell: the next one will hardly need as much again.
-            *self = Delta::default();
+            *self = Delta { lineage: self.lineage, ..Delta::default() };
             return;
         }
         self.kinds = None;
@@ -166,17 +170,21 @@ impl Delta {
 
 impl Cell {
     /// Fills `delta` with what leads from a version to the present one. A version that is unknown,
-    /// too old or from the future gets everything; so does `Version(0)`.
+    /// too old or from the future gets everything; so does `Version(0)`, and a buffer whose last
+    /// delta came from a cell of another lineage.
     pub fn delta_since(&self, since: Version, interest: &Interest, delta: &mut Delta) {
         delta.clear();
+        let related = delta.lineage == self.lineage;
+        delta.lineage = self.lineage;
         delta.from = since;
         delta.to = self.version;
         delta.rows = self.machines.row_count();
         delta.overcommit_max = self.policy.overcommit_max.clone();
-        if since == self.version && since != Version(0) {
+        if since == self.version && since != Version(0) && related {
             return;
         }
         let changes = match since {
+            _ if !related => None,
             Version(0) => None,
             since if since > self.version => None,
             since => self.row_log.count_since(since).zip(self.log.count_since(since)),

@@ -35,8 +35,9 @@ pub trait CellHandle: Send + Sync {
     /// If the cell cannot be reached or refuses the name.
     fn register(&self, name: Text) -> Result<(SchedulerId, u64), HandleError>;
 
-    /// Fills `delta` with what changed since a version; everything since `Version(0)`. Called
-    /// before each decision, so it must cost what changed.
+    /// Fills `delta` with what changed since a version; everything since `Version(0)`. The buffer
+    /// still says of which lineage the last delta was, and of another one everything is sent.
+    /// Called before each decision, so it must cost what changed.
     ///
     /// # Errors
     /// If the cell cannot be reached; then `delta` is left as it was.

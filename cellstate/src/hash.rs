@@ -1,9 +1,15 @@
-//! One number for the whole state: replicas that applied the same commands have the same.
+//! One number for the whole state: replicas that applied the same commands have the same, and so has
+//! an image of that state.
 //!
 //! Everything that a future answer can depend on goes in, in the order of ids and names. What is
-//! derived from it (sets, counters, lists by machine) stays out: the audit compares those.
+//! derived from it (amounts, sums, sets, counters, lists by machine) stays out: the audit compares
+//! those.
 
+use crate::answers::Answer;
 use crate::cell::Cell;
+use crate::image::{Image, MachineImage};
+use crate::jobs::TaskRecord;
+use omega_core::{Amounts, Job, JobId, Kinds, Policy, Text, Version};
 use std::hash::{Hash, Hasher};
 use xxhash_rust::xxh3::Xxh3;
 
@@ -11,39 +17,111 @@ impl Cell {
     /// The hash of the state. It walks everything: for tests, snapshots and alarms.
     #[must_use]
     pub fn state_hash(&self) -> u64 {
-        let mut hash = Xxh3::new();
-        self.kinds.iter().for_each(|(_, kind)| kind.hash(&mut hash));
-        hash.write_u64(self.version.0);
-        hash.write_u64(self.now_ms);
-        hash.write_u64(self.policy.keep_ended_ms);
-        self.policy.overcommit_max.hash(&mut hash);
-        self.hash_machines(&mut hash);
-        self.hash_jobs(&mut hash);
-        for tenant in self.tenants.iter() {
-            (&tenant.name, &tenant.limit, &tenant.used).hash(&mut hash);
+        let mut hash = StateHasher::new();
+        hash.head((&self.kinds, self.version, self.now_ms, &self.policy));
+        for slot in 0..self.machines.row_count() {
+            hash.machine(&self.machine_image(slot), self.machines.load(slot));
         }
+        self.machines.vacant().hash(&mut hash);
+        self.jobs.next_id().hash(&mut hash);
+        for (id, job) in self.jobs.iter() {
+            hash.job(id, (&job.spec, job.resized), &job.tasks);
+        }
+        hash.ended(&self.ended);
+        self.tenants.iter().for_each(|tenant| hash.tenant(&tenant.name, tenant.limit.as_ref()));
         for scheduler in &self.schedulers {
-            (&scheduler.name, &scheduler.answers).hash(&mut hash);
+            hash.scheduler(&scheduler.name, scheduler.answers.iter());
         }
         hash.finish()
     }
+}
 
-    fn hash_machines(&self, hash: &mut Xxh3) {
-        for slot in 0..self.machines.row_count() {
-            let row = self.machines.row(slot);
-            (row.status, row.incarnation, row.sequence).hash(hash);
-            self.facts.machines[slot].hash(hash);
-            self.machines.load(slot).hash(hash);
+impl Image {
+    /// The hash of the state that it is an image of: the cell's at that version.
+    #[must_use]
+    pub fn state_hash(&self) -> u64 {
+        let mut hash = StateHasher::new();
+        hash.head((&self.kinds, self.version, self.now_ms, &self.policy));
+        let mut loads = self.loads.iter().peekable();
+        for (slot, machine) in (0..).zip(&self.machines) {
+            let load = loads.next_if(|(other, _)| *other == slot);
+            hash.machine(machine, load.map(|(_, load)| load));
         }
-        self.machines.vacant().hash(hash);
+        self.vacant.hash(&mut hash);
+        self.next_job.hash(&mut hash);
+        for job in &self.jobs {
+            hash.job(job.id, (&job.spec, job.resized), &job.tasks);
+        }
+        hash.ended(&self.ended);
+        self.tenants.iter().for_each(|tenant| hash.tenant(&tenant.name, tenant.limit.as_ref()));
+        for scheduler in &self.schedulers {
+            hash.scheduler(&scheduler.name, scheduler.answers.iter());
+        }
+        hash.finish()
+    }
+}
+
+/// Bytes that are gathered before they are hashed: most writes are of one number.
+const GATHERED: usize = 4096;
+
+/// Takes a state in, part by part.
+struct StateHasher {
+    hash: Xxh3,
+    gathered: Vec<u8>,
+}
+
+impl Hasher for StateHasher {
+    #[inline]
+    fn write(&mut self, bytes: &[u8]) {
+        if self.gathered.len() + bytes.len() > GATHERED {
+            self.hash.update(&self.gathered);
+            self.gathered.clear();
+        }
+        match bytes.len() {
+            0..=GATHERED => self.gathered.extend_from_slice(bytes),
+            _ => self.hash.update(bytes),
+        }
     }
 
-    fn hash_jobs(&self, hash: &mut Xxh3) {
-        hash.write_u64(self.jobs.next_id().0);
-        for (id, job) in self.jobs.iter() {
-            (id, &job.spec, job.resized).hash(hash);
-            job.tasks.hash(hash);
-        }
-        self.ended.hash(hash);
+    fn finish(&self) -> u64 {
+        let mut hash = self.hash.clone();
+        hash.update(&self.gathered);
+        hash.digest()
+    }
+}
+
+impl StateHasher {
+    fn new() -> StateHasher {
+        StateHasher { hash: Xxh3::new(), gathered: Vec::with_capacity(GATHERED) }
+    }
+
+    fn head(&mut self, (kinds, version, now_ms, policy): (&Kinds, Version, u64, &Policy)) {
+        kinds.iter().for_each(|(_, kind)| kind.hash(self));
+        (version, now_ms, policy.keep_ended_ms, &policy.overcommit_max).hash(self);
+    }
+
+    fn machine(&mut self, row: &MachineImage, load: Option<&Amounts>) {
+        (row.status, row.incarnation, row.sequence, &row.machine, load).hash(self);
+    }
+
+    fn job(&mut self, id: JobId, (spec, resized): (&Job, bool), tasks: &[TaskRecord]) {
+        (id, spec, resized, tasks).hash(self);
+    }
+
+    fn ended<'a>(&mut self, ended: impl IntoIterator<Item = &'a (JobId, Option<u64>)>) {
+        let mut count = 0u64;
+        ended.into_iter().for_each(|job| (count += 1, job.hash(self)).1);
+        self.write_u64(count);
+    }
+
+    fn tenant(&mut self, name: &Text, limit: Option<&Amounts>) {
+        (name, limit).hash(self);
+    }
+
+    fn scheduler<'a>(&mut self, name: &Text, answers: impl Iterator<Item = &'a Answer>) {
+        name.hash(self);
+        let mut count = 0u64;
+        answers.for_each(|answer| (count += 1, answer.hash(self)).1);
+        self.write_u64(count);
     }
 }

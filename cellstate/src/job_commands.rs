@@ -6,7 +6,7 @@ use crate::facts::{Trackers, member};
 use crate::jobs::{GroupRecord, JobRecord, OwnerId, TaskRecord};
 use crate::rules::{GroupRules, Step, TrackerId};
 use crate::validate;
-use omega_core::limits::TASKS_PER_JOB_MAX;
+use omega_core::limits::{JOBS_MAX, TASKS_PER_JOB_MAX};
 use omega_core::{
     CardSet, Job, JobId, MachineId, Outcome, Rejection, TaskId, TaskReport, TaskState, Text,
 };
@@ -18,6 +18,10 @@ impl Cell {
         validate::job(&job, &self.kinds)?;
         if self.job_names.contains_key(&job.name) {
             return Err(Rejection::NameTaken(job.name));
+        }
+        if self.jobs.next_id().0 >= JOBS_MAX {
+            let given = self.jobs.next_id().0;
+            return Err(Rejection::TooMany { what: "jobs".into(), given, max: JOBS_MAX });
         }
         self.begin();
         let id = self.jobs.next_id();
@@ -92,7 +96,7 @@ impl Cell {
         }
     }
 
-    fn intern_owner(&mut self, name: &Text) -> OwnerId {
+    pub(crate) fn intern_owner(&mut self, name: &Text) -> OwnerId {
         let next = OwnerId(self.owners.len() as u32);
         *self.owners.entry(name.clone()).or_insert(next)
     }

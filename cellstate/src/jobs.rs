@@ -1,15 +1,25 @@
 //! The master's jobs and the states of their tasks.
 //!
-//! Jobs are numbered upwards and never again, so they live in pages that are dropped once all
-//! jobs of a page are forgotten: a lookup is two indexed loads, and a cell that has seen a
-//! billion jobs does not remember them.
+//! Jobs are numbered upwards and never again, so they live in pages, and these on shelves, that are
+//! dropped once all their jobs are forgotten: a lookup is three indexed loads, and a cell that has
+//! seen a billion jobs does not remember them.
+//!
+//! While a capture goes on (see `image/capture.rs`), whoever is about to change a job of a page that
+//! is not yet copied copies that page first. Every change goes through `get_mut`, `push` or
+//! `remove`, so that is one branch in each.
 
 use crate::facts::Need;
+use crate::image::JobImage;
 use omega_core::{CardSet, Job, JobId, TaskId, TaskState};
+use serde::{Deserialize, Serialize};
 use smallvec::SmallVec;
 use std::sync::Arc;
 
+/// Jobs in a page: what a capture copies at once, some 30 microseconds.
 const PAGE: usize = 256;
+
+/// Pages on a shelf: the list of shelves stays small, however many jobs there ever were.
+const SHELF: usize = 512;
 
 /// A job that the cell knows.
 #[derive(Clone, Debug)]
@@ -40,13 +50,17 @@ pub(crate) struct GroupRecord {
     pub(crate) need: Need,
 }
 
-/// A task.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) struct TaskRecord {
-    pub(crate) state: TaskState,
-    pub(crate) cards: CardSet,
-    pub(crate) group: u16,
-    pub(crate) failures: u16,
+/// A task, as the cell remembers it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct TaskRecord {
+    /// Where it is.
+    pub state: TaskState,
+    /// The cards that it has, while it has a machine.
+    pub cards: CardSet,
+    /// The position of its group in its job.
+    pub group: u16,
+    /// How often it has failed.
+    pub failures: u16,
 }
 
 impl TaskRecord {
@@ -68,15 +82,31 @@ impl JobRecord {
 }
 
 type Page = Box<[Option<Box<JobRecord>>; PAGE]>;
+type Shelf = Box<[Option<Page>; SHELF]>;
 
 /// All jobs, by number.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Jobs {
-    pages: Vec<Option<Page>>,
+    shelves: Vec<Option<Shelf>>,
     next: u64,
+    saving: Option<Box<Saving>>,
+}
+
+/// The pages that there were when a capture began.
+#[derive(Clone, Debug)]
+struct Saving {
+    /// Their numbers, ascending, each with what was in the page, once it is copied.
+    pages: Vec<(usize, Option<Vec<JobImage>>)>,
+    /// All pages before this position are copied.
+    next: usize,
 }
 
 impl Jobs {
+    /// No jobs, of which the first gets this number.
+    pub(crate) fn starting_at(next: JobId) -> Jobs {
+        Jobs { shelves: Vec::new(), next: next.0, saving: None }
+    }
+
     /// The number that the next job gets.
     pub(crate) fn next_id(&self) -> JobId {
         JobId(self.next)
@@ -86,23 +116,33 @@ impl Jobs {
     pub(crate) fn push(&mut self, record: JobRecord) -> JobId {
         let id = JobId(self.next);
         self.next += 1;
-        let (page, index) = split(id);
-        if self.pages.len() <= page {
-            self.pages.resize_with(page + 1, || None);
-        }
-        let page = self.pages[page].get_or_insert_with(|| Box::new([const { None }; PAGE]));
-        page[index] = Some(Box::new(record));
+        self.save_before_change(id);
+        self.put(id, record);
         id
     }
 
+    /// Puts a job that was known before back under its number.
+    pub(crate) fn put(&mut self, id: JobId, record: JobRecord) {
+        let place = Place::of(id);
+        if self.shelves.len() <= place.shelf {
+            self.shelves.resize_with(place.shelf + 1, || None);
+        }
+        let shelf =
+            self.shelves[place.shelf].get_or_insert_with(|| Box::new([const { None }; SHELF]));
+        let page = shelf[place.page].get_or_insert_with(|| Box::new([const { None }; PAGE]));
+        page[place.index] = Some(Box::new(record));
+    }
+
     pub(crate) fn get(&self, id: JobId) -> Option<&JobRecord> {
-        let (page, index) = split(id);
-        self.pages.get(page)?.as_ref()?[index].as_deref()
+        let place = Place::of(id);
+        self.shelves.get(place.shelf)?.as_ref()?[place.page].as_ref()?[place.index].as_deref()
     }
 
     pub(crate) fn get_mut(&mut self, id: JobId) -> Option<&mut JobRecord> {
-        let (page, index) = split(id);
-        self.pages.get_mut(page)?.as_mut()?[index].as_deref_mut()
+        self.save_before_change(id);
+        let place = Place::of(id);
+        let shelf = self.shelves.get_mut(place.shelf)?.as_mut()?;
+        shelf[place.page].as_mut()?[place.index].as_deref_mut()
     }
 
     /// A task and its job.
@@ -113,23 +153,34 @@ impl Jobs {
 
     /// Forgets a job.
     pub(crate) fn remove(&mut self, id: JobId) -> Option<JobRecord> {
-        let (page_index, index) = split(id);
-        let page = self.pages.get_mut(page_index)?;
-        let record = page.as_mut()?[index].take()?;
-        let full_page = (page_index as u64 + 1) * PAGE as u64 <= self.next;
-        if full_page && page.as_ref().is_some_and(|jobs| jobs.iter().all(Option::is_none)) {
+        self.save_before_change(id);
+        let place = Place::of(id);
+        let shelf = self.shelves.get_mut(place.shelf)?;
+        let pages = shelf.as_mut()?;
+        let page = &mut pages[place.page];
+        let record = page.as_mut()?[place.index].take()?;
+        let behind = |jobs: usize| (id.0 / jobs as u64 + 1) * jobs as u64 <= self.next;
+        if behind(PAGE) && page.as_ref().is_some_and(|jobs| jobs.iter().all(Option::is_none)) {
             *page = None;
+            if behind(PAGE * SHELF) && pages.iter().all(Option::is_none) {
+                *shelf = None;
+            }
         }
         Some(*record)
     }
 
+    /// Every page, ascending by number.
+    fn pages(&self) -> impl Iterator<Item = (usize, &Page)> {
+        let shelves = self.shelves.iter().enumerate();
+        shelves.filter_map(|(s, shelf)| Some((s, shelf.as_ref()?))).flat_map(|(s, shelf)| {
+            let pages = shelf.iter().enumerate();
+            pages.filter_map(move |(p, page)| Some((s * SHELF + p, page.as_ref()?)))
+        })
+    }
+
     /// Every job, ascending by id.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (JobId, &JobRecord)> {
-        let pages = self.pages.iter().enumerate();
-        pages.filter_map(|(p, page)| Some((p, page.as_ref()?))).flat_map(|(p, page)| {
-            let id = move |i: usize| JobId((p * PAGE + i) as u64);
-            page.iter().enumerate().filter_map(move |(i, job)| Some((id(i), job.as_deref()?)))
-        })
+        self.pages().flat_map(|(number, page)| jobs_of(number, page))
     }
 
     /// The ids of every job, ascending.
@@ -138,6 +189,85 @@ impl Jobs {
     }
 }
 
-fn split(id: JobId) -> (usize, usize) {
-    ((id.0 / PAGE as u64) as usize, (id.0 % PAGE as u64) as usize)
+/// Copying pages, for a capture.
+impl Jobs {
+    /// Begins a capture: what the pages hold from now on can be had as it is now.
+    pub(crate) fn begin_saving(&mut self) {
+        let pages = self.pages().map(|(number, _)| (number, None)).collect();
+        self.saving = Some(Box::new(Saving { pages, next: 0 }));
+    }
+
+    /// Copies up to so many pages more. The answer is how many it was.
+    pub(crate) fn save_more(&mut self, count: usize) -> usize {
+        let Some(mut saving) = self.saving.take() else { return 0 };
+        let mut copied = 0;
+        while copied < count && saving.next < saving.pages.len() {
+            let (number, page) = &mut saving.pages[saving.next];
+            if page.is_none() {
+                *page = Some(self.copy_page(*number));
+                copied += 1;
+            }
+            saving.next += 1;
+        }
+        self.saving = Some(saving);
+        copied
+    }
+
+    /// Ends a capture. The answer is the pages that were copied.
+    pub(crate) fn end_saving(&mut self) -> Vec<Vec<JobImage>> {
+        let pages = self.saving.take().map_or(Vec::new(), |saving| saving.pages);
+        pages.into_iter().filter_map(|(_, page)| page).collect()
+    }
+
+    #[inline]
+    fn save_before_change(&mut self, id: JobId) {
+        if self.saving.is_some() {
+            self.save_page_of(id);
+        }
+    }
+
+    #[cold]
+    fn save_page_of(&mut self, id: JobId) {
+        let Some(mut saving) = self.saving.take() else { return };
+        let number = (id.0 / PAGE as u64) as usize;
+        if let Ok(at) = saving.pages.binary_search_by_key(&number, |(number, _)| *number) {
+            let page = &mut saving.pages[at].1;
+            if page.is_none() {
+                *page = Some(self.copy_page(number));
+            }
+        }
+        self.saving = Some(saving);
+    }
+
+    fn copy_page(&self, number: usize) -> Vec<JobImage> {
+        let shelf = self.shelves.get(number / SHELF).and_then(Option::as_ref);
+        let page = shelf.and_then(|shelf| shelf[number % SHELF].as_ref());
+        let jobs = page.into_iter().flat_map(|page| jobs_of(number, page));
+        jobs.map(|(id, job)| JobImage::of(id, job)).collect()
+    }
+}
+
+/// The jobs of a page, ascending.
+fn jobs_of(number: usize, page: &Page) -> impl Iterator<Item = (JobId, &JobRecord)> {
+    let id = move |i: usize| JobId((number * PAGE + i) as u64);
+    page.iter().enumerate().filter_map(move |(i, job)| Some((id(i), job.as_deref()?)))
+}
+
+/// Where a job is.
+struct Place {
+    shelf: usize,
+    page: usize,
+    index: usize,
+}
+
+impl Place {
+    #[inline]
+    fn of(id: JobId) -> Place {
+        let page = id.0 / PAGE as u64;
+        Place {
+            shelf: (page / SHELF as u64) as usize,
+            page: (page % SHELF as u64) as usize,
+            index: (id.0 % PAGE as u64) as usize,
+        }
+    }
 }

@@ -10,9 +10,10 @@
 use crate::cards::Cards;
 use crate::facts::{Facts, Need};
 use omega_core::{CardSet, KindId, MachineId, Reason};
+use serde::{Deserialize, Serialize};
 
 /// Whether a row has a machine, and whether that takes tasks.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum MachineStatus {
     /// No machine is in this row.
     #[default]

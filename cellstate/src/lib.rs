@@ -37,7 +37,7 @@
 //! ```
 //!
 //! In reading order: `cell.rs`, `commit.rs`, `judge.rs`, `rules/`, `sets.rs`, `view/`,
-//! `delta.rs`, `handle.rs`, `shared.rs`, `audit.rs`.
+//! `delta.rs`, `handle.rs`, `shared.rs`, `audit.rs`, `image/`.
 
 mod answers;
 mod audit;
@@ -49,6 +49,7 @@ mod delta;
 mod facts;
 mod handle;
 mod hash;
+mod image;
 mod job_commands;
 mod jobs;
 mod judge;
@@ -62,12 +63,15 @@ mod tenants;
 mod validate;
 mod view;
 
+pub use answers::Answer;
 pub use audit::AuditError;
 pub use cards::Cards;
 pub use cell::{Cell, MachineState};
 pub use delta::{Delta, Interest, JobDelta, MachineDelta, Share, TaskDelta};
 pub use facts::Need;
 pub use handle::{CellHandle, HandleError};
+pub use image::{Captured, Image, ImageError, JobImage, MachineImage, SchedulerImage, TenantImage};
+pub use jobs::TaskRecord;
 pub use judge::MachineStatus;
 pub use rules::{RuleFamily, SpreadWish};
 pub use sets::SetId;

@@ -4,6 +4,7 @@
 //! (A view is laid out the other way, for scans: see `view.rs`.)
 
 use crate::cards::Cards;
+use crate::image::MachineImage;
 use crate::judge::{MachineStatus, Spot};
 use crate::map::FastMap;
 use omega_core::{
@@ -137,6 +138,30 @@ impl Machines {
             free: self.free(id.row()),
             cards: if self.cards.is_empty() { None } else { self.cards(id.row()) },
         })
+    }
+
+    /// Every load that was reported, in no order.
+    pub(crate) fn loads(&self) -> impl Iterator<Item = (u32, Amounts)> + '_ {
+        self.loads.iter().map(|(slot, load)| (*slot, load.clone()))
+    }
+
+    /// Adds a row as it was, with what was claimable of it.
+    pub(crate) fn put(&mut self, image: &MachineImage, claimable: &[i64]) {
+        let slot = self.rows.len() as u32;
+        let MachineImage { sequence, incarnation, status, .. } = *image;
+        self.rows.push(Row { sequence, tasks: Vec::new(), incarnation, status });
+        self.free.extend_from_slice(claimable);
+        self.free.resize(self.rows.len() * self.kinds, 0);
+        let Some(machine) = &image.machine else { return };
+        if machine.cards > 0 {
+            self.cards.insert(slot, Cards::new(machine.cards));
+        }
+        self.by_name.insert(machine.name.clone(), slot);
+    }
+
+    /// Says in which order the rows without a machine are used.
+    pub(crate) fn set_vacant(&mut self, vacant: Vec<u32>) {
+        self.vacant = vacant;
     }
 
     /// Gives a new machine a row.

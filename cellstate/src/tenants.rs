@@ -35,6 +35,11 @@ impl Tenants {
         id
     }
 
+    /// The number of a tenant that was named before.
+    pub(crate) fn id(&self, name: &str) -> Option<u32> {
+        self.by_name.get(name).copied()
+    }
+
     pub(crate) fn get(&self, name: &str) -> Option<&Tenant> {
         self.by_name.get(name).map(|id| &self.list[*id as usize])
     }
@@ -65,6 +70,12 @@ impl Tenants {
             }
         }
         Ok(())
+    }
+
+    /// Whether the sums stay within 64 bits with so much more.
+    pub(crate) fn can_count(&self, tenant: u32, request: &[i64]) -> bool {
+        let used = self.list[tenant as usize].used.iter();
+        used.zip(request).all(|(used, request)| used.checked_add(*request).is_some())
     }
 
     /// Counts what a tenant claims, or with `sign` -1 what it gives back.

@@ -22,6 +22,9 @@ pub const CARD_MILLI: u32 = 1000;
 /// Tasks in one job over its life.
 pub const TASKS_PER_JOB_MAX: u32 = 1 << 20;
 
+/// Jobs that a cell ever numbers: at a thousand a second they last for 34 years.
+pub const JOBS_MAX: u64 = 1 << 40;
+
 /// Task groups in one job.
 pub const GROUPS_PER_JOB_MAX: usize = 256;
 

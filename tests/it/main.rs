@@ -1,6 +1,7 @@
 //! The one integration binary: tests that concern more than one crate.
 //!
 //! - `histories.rs`: a cell and its naive twin agree on random histories.
+//! - `images.rs`: cells that are saved and restored.
 //! - `views.rs`, `claims.rs`, `held_claims.rs`, `wishes.rs`, `lifted.rs`: views keep up, judge as the
 //!   cell does, keep their claims, count what tasks wish of each other, and what would be without
 //!   some of them.
@@ -35,6 +36,7 @@ mod examples;
 mod failures;
 mod held_claims;
 mod histories;
+mod images;
 mod job_places;
 mod journal;
 mod json_schema;

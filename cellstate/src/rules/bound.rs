@@ -112,6 +112,9 @@ impl RuleBook {
                 check => each(self.bound(check, sets))?,
             }
         }
+        // In the order of numbers, which depend on history; the reason does not. Of what is asked
+        // here only `AntiAffinity` can come: a taken port was refused above by the group's own
+        // check, because ports collide both ways.
         for id in &rules.matched {
             let Some(counter) = self.counter(*id) else { continue };
             let is_port = is_port(&counter.tracker.key.tracked);

@@ -71,6 +71,17 @@ fn capacity(
 }
 
 impl View {
+    /// Has the reciprocals of a kind's capacities ready, which scores of shares read.
+    pub fn keep_inverse(&mut self, kind: omega_core::KindId) {
+        let rows = self.rows().next_multiple_of(BLOCK);
+        let machines = &self.facts.machines;
+        let Some(inverse) = self.inverses.get_mut(kind.index()) else { return };
+        if inverse.is_none() {
+            let of = |row| inverse_capacity(machines.get(row).and_then(Option::as_deref), kind);
+            *inverse = Some((0..rows).map(of).collect());
+        }
+    }
+
     /// Has a column of a kind's capacities ready, which exact scores read. A kind that the cell
     /// does not have is none of any machine.
     pub fn keep_capacity(&mut self, kind: KindId) {
@@ -168,5 +179,12 @@ impl<'a> Block<'a> {
     pub fn capacity(&self, kind: KindId) -> Option<&'a [i64; BLOCK]> {
         let column = self.view().kept.capacities.get(kind.index())?.as_ref()?;
         column[self.first_row()..].first_chunk()
+    }
+}
+
+pub(super) fn inverse_capacity(machine: Option<&Machine>, kind: omega_core::KindId) -> f32 {
+    match machine.map_or(0, |machine| machine.capacity.get(kind)) {
+        0 => 0.0,
+        capacity => (1.0 / capacity as f64) as f32,
     }
 }

@@ -52,7 +52,7 @@ use claims::{InFlight, Open};
 use columns::Columns;
 use evictions::Eviction;
 use images::Images;
-use kept::Kept;
+use kept::{Kept, inverse_capacity};
 use omega_core::{
     Amounts, CardSet, Job, JobId, Kinds, Machine, MachineId, Reason, SchedulerId, SequenceNumber,
     TaskId, Version,
@@ -82,6 +82,8 @@ pub struct View {
     next_number: u64,
     interest: Interest,
     version: Version,
+    /// Whose numbers of trackers it has. See [`Delta::lineage`].
+    lineage: Version,
     kinds: Kinds,
     delta: Delta,
     facts: Facts,
@@ -122,6 +124,7 @@ impl View {
             next_number,
             interest: Interest::Machines,
             version: Version(0),
+            lineage: Version(0),
             columns: Columns::new(kinds.count()),
             inverses: vec![None; kinds.count()],
             kept: Kept::default(),
@@ -165,6 +168,7 @@ impl View {
     /// If the cell cannot be reached; the view stays as it was.
     pub fn sync(&mut self, cell: &(impl CellHandle + ?Sized)) -> Result<(), HandleError> {
         let mut delta = std::mem::take(&mut self.delta);
+        delta.lineage = self.lineage;
         let synced = cell.sync(self.version, &self.interest, &mut delta);
         if synced.is_ok() {
             self.apply(&delta);
@@ -186,6 +190,7 @@ impl View {
     pub fn apply(&mut self, delta: &Delta) {
         if !delta.full {
             assert_eq!(delta.from, self.version, "a delta starts where the view is");
+            assert_eq!(delta.lineage, self.lineage, "a delta goes on with the view's numbers");
             self.each_unanswered(1);
         }
         self.forget_lifted(delta);
@@ -193,6 +198,7 @@ impl View {
             self.reset(delta);
         }
         self.version = delta.to;
+        self.lineage = delta.lineage;
         self.grow(delta.rows);
         self.keep_policy(&delta.overcommit_max);
         for machine in &delta.machines {
@@ -451,17 +457,6 @@ impl View {
         self.loads.get(&(row as u32))
     }
 
-    /// Has the reciprocals of a kind's capacities ready, which scores of shares read.
-    pub fn keep_inverse(&mut self, kind: omega_core::KindId) {
-        let rows = self.rows().next_multiple_of(BLOCK);
-        let machines = &self.facts.machines;
-        let Some(inverse) = self.inverses.get_mut(kind.index()) else { return };
-        if inverse.is_none() {
-            let of = |row| inverse_capacity(machines.get(row).and_then(Option::as_deref), kind);
-            *inverse = Some((0..rows).map(of).collect());
-        }
-    }
-
     /// A number that rises with every change of a block's machines: of what they are, what is free
     /// on them, their cards and loads. What runs elsewhere does not count.
     #[must_use]
@@ -588,12 +583,5 @@ impl View {
         let status = self.status(row);
         let spot = Spot { id: self.machine_id(row), status, free: &free, cards };
         judge(machine, spot, need, &self.facts, CardSet::default())
-    }
-}
-
-fn inverse_capacity(machine: Option<&Machine>, kind: omega_core::KindId) -> f32 {
-    match machine.map_or(0, |machine| machine.capacity.get(kind)) {
-        0 => 0.0,
-        capacity => (1.0 / capacity as f64) as f32,
     }
 }

@@ -1,0 +1,147 @@
+//! Taking an image of a cell without stopping it.
+//!
+//! ```text
+//!   begin_capture        machines, tenants and all that is small, at once
+//!   capture_more         pages of jobs and tables of answers, a few at a time
+//!      │    ▲            in between, commands go on: whoever is about to change a page or a table
+//!      │    └─────────   that is not copied yet copies it first
+//!      ▼
+//!   Captured::into_image the state as it was when the capture began
+//! ```
+//!
+//! The cell is behind one short lock, and a large one takes a second to walk. So what is large is
+//! copied piece by piece; the lock is held for one piece. Without a capture a change pays for one
+//! branch that is never taken.
+
+use super::{Image, JobImage, MachineImage, SchedulerImage, TenantImage};
+use crate::cell::Cell;
+use crate::cell::Registered;
+
+/// A capture that goes on: what is copied so far, but for the jobs, which have their pages.
+#[derive(Clone, Debug)]
+pub(crate) struct Capture {
+    image: Image,
+    /// Schedulers before this position have their answers in the image.
+    next_scheduler: usize,
+    /// For each scheduler whether it has.
+    has_answers: Vec<bool>,
+}
+
+impl Capture {
+    /// Copies what a scheduler was answered, unless that was done or it came later.
+    pub(crate) fn save_answers(&mut self, index: usize, scheduler: &Registered) -> bool {
+        let new = self.has_answers.get(index) == Some(&false);
+        if new {
+            self.has_answers[index] = true;
+            self.image.schedulers[index].answers.extend(scheduler.answers.iter().cloned());
+        }
+        new
+    }
+}
+
+/// A whole image in pieces, as [`Cell::capture_more`] gives it. To put it together is not done with
+/// the cell's lock held.
+#[derive(Clone, Debug)]
+pub struct Captured {
+    image: Image,
+    pages: Vec<Vec<JobImage>>,
+}
+
+impl Captured {
+    /// The image: the cell's state when the capture began.
+    #[must_use]
+    pub fn into_image(self) -> Image {
+        let Captured { mut image, pages } = self;
+        image.jobs.reserve_exact(pages.iter().map(Vec::len).sum());
+        image.jobs.extend(pages.into_iter().flatten());
+        image.loads.sort_unstable_by_key(|(slot, _)| *slot);
+        image
+    }
+}
+
+/// Images.
+impl Cell {
+    /// The state as plain data, made at once. In a large cell this takes long: see
+    /// [`Cell::begin_capture`].
+    #[must_use]
+    pub fn image(&self) -> Image {
+        let mut image = self.small_parts();
+        for (into, scheduler) in image.schedulers.iter_mut().zip(&self.schedulers) {
+            into.answers.extend(scheduler.answers.iter().cloned());
+        }
+        let pages = vec![self.jobs.iter().map(|(id, job)| JobImage::of(id, job)).collect()];
+        Captured { image, pages }.into_image()
+    }
+
+    /// Begins to take an image of the present state. A capture that goes on is given up.
+    ///
+    /// It takes about a millisecond for 100,000 machines; then call [`Cell::capture_more`] until
+    /// that gives the image. Commands may be applied in between.
+    pub fn begin_capture(&mut self) {
+        let image = self.small_parts();
+        let has_answers = vec![false; image.schedulers.len()];
+        self.jobs.begin_saving();
+        self.capture = Some(Box::new(Capture { image, next_scheduler: 0, has_answers }));
+    }
+
+    /// Goes on with the capture by at most so many pieces, each of 256 jobs or of one scheduler's
+    /// answers: some 30 microseconds. `Some` if that was all, or `None` if there is more, or no
+    /// capture goes on.
+    pub fn capture_more(&mut self, pieces: usize) -> Option<Captured> {
+        let capture = self.capture.as_mut()?;
+        let mut left = pieces;
+        while left > 0 && capture.next_scheduler < capture.has_answers.len() {
+            let index = capture.next_scheduler;
+            left -= usize::from(capture.save_answers(index, &self.schedulers[index]));
+            capture.next_scheduler += 1;
+        }
+        if left == 0 || self.jobs.save_more(left) == left {
+            return None;
+        }
+        let image = self.capture.take()?.image;
+        Some(Captured { image, pages: self.jobs.end_saving() })
+    }
+
+    /// Gives up the capture that goes on, if one does.
+    pub fn end_capture(&mut self) {
+        self.capture = None;
+        self.jobs.end_saving();
+    }
+
+    /// The image but for jobs and answers; the loads are in no order.
+    fn small_parts(&self) -> Image {
+        let rows = 0..self.machines.row_count();
+        let tenant = |tenant: &crate::tenants::Tenant| TenantImage {
+            name: tenant.name.clone(),
+            limit: tenant.limit.clone(),
+        };
+        let scheduler = |scheduler: &Registered| SchedulerImage {
+            name: scheduler.name.clone(),
+            answers: Vec::new(),
+        };
+        Image {
+            kinds: self.kinds.clone(),
+            version: self.version,
+            now_ms: self.now_ms,
+            policy: self.policy.clone(),
+            machines: rows.map(|slot| self.machine_image(slot)).collect(),
+            loads: self.machines.loads().collect(),
+            vacant: self.machines.vacant().to_vec(),
+            next_job: self.jobs.next_id(),
+            jobs: Vec::new(),
+            ended: self.ended.iter().copied().collect(),
+            tenants: self.tenants.iter().map(tenant).collect(),
+            schedulers: self.schedulers.iter().map(scheduler).collect(),
+        }
+    }
+
+    pub(crate) fn machine_image(&self, slot: usize) -> MachineImage {
+        let row = self.machines.row(slot);
+        MachineImage {
+            machine: self.facts.machines[slot].clone(),
+            sequence: row.sequence,
+            incarnation: row.incarnation,
+            status: row.status,
+        }
+    }
+}

@@ -1,0 +1,71 @@
+//! Why an image is of no cell.
+
+use omega_core::{JobId, KindsError, MachineId, Rejection, SchedulerId, TaskId, Text, Version};
+
+/// Why an image was not made a cell. No program of ours makes such an image: the bytes that it came
+/// from were damaged or forged. Restore it from another copy.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum ImageError {
+    /// The resource kinds make no sense.
+    #[error("the image's resource kinds: {0}")]
+    Kinds(#[from] KindsError),
+    /// A machine, job, tenant, scheduler or load would be refused in a command.
+    #[error("the image holds what no command may bring: {0}")]
+    Refused(#[from] Rejection),
+    /// More than a cell may have.
+    #[error("the image has {given} {what}, at most {max} are allowed")]
+    TooMany {
+        /// Of what.
+        what: &'static str,
+        /// How many.
+        given: u64,
+        /// How many are allowed.
+        max: u64,
+    },
+    /// A name that must be one's own is there twice.
+    #[error("the image names the {what} {name:?} twice")]
+    Twice {
+        /// Of what.
+        what: &'static str,
+        /// The name.
+        name: Text,
+    },
+    /// The version is beyond what any cell reaches.
+    #[error("the image is of {0}, which no cell reaches")]
+    Version(Version),
+    /// A row's status, sequence number or incarnation cannot be at this version.
+    #[error("row {0} of the image has a status, sequence number or incarnation that cannot be")]
+    Row(u32),
+    /// The list of vacant rows is not that of the rows without a machine.
+    #[error("the image's list of vacant rows does not match its rows")]
+    Vacant,
+    /// A load is of a row without a machine, or out of order.
+    #[error("the image has a load of row {0} that is out of place")]
+    Load(u32),
+    /// A job's number is out of order, or not below that of the next job.
+    #[error("job {0} of the image is out of place")]
+    JobOrder(JobId),
+    /// A job's tasks do not match its groups.
+    #[error("the tasks of job {0} of the image do not match its groups")]
+    Tasks(JobId),
+    /// A job's tenant is not among the tenants.
+    #[error("the tenant of job {0} is not in the image")]
+    NoTenant(JobId),
+    /// A task is on a machine that is not there.
+    #[error("task {0} of the image is on machine {1}, which is not there")]
+    NoMachine(TaskId, MachineId),
+    /// A task has cards that its machine has not, or not for it.
+    #[error("task {0} of the image has cards that it cannot have")]
+    Cards(TaskId),
+    /// With this task a sum exceeds 64 bits.
+    #[error("with task {0} of the image a sum of claims exceeds 64 bits")]
+    Overflow(TaskId),
+    /// The list of ended jobs is not that of the jobs whose tasks have all ended, or its times are
+    /// out of order.
+    #[error("the image's list of ended jobs does not match job {0}")]
+    Ended(JobId),
+    /// An answer is out of place, or cannot have been given.
+    #[error("the image has an answer to scheduler {0} that cannot have been given")]
+    Answer(SchedulerId),
+}

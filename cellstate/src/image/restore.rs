@@ -1,0 +1,306 @@
+//! Making a cell of an image, which may be hostile.
+//!
+//! What a command brings is checked by the code that checks commands. What the cell itself wrote
+//! (states, numbers, lists) is checked here, before it is counted. Rules are counted last: a group
+//! must know every tracker that matches its tasks, also those of jobs after it.
+
+use super::{Image, ImageError, JobImage, SchedulerImage};
+use crate::answers::{self, Answers};
+use crate::cell::{Cell, Registered};
+use crate::changes::ChangeLog;
+use crate::facts::{Trackers, member};
+use crate::jobs::{GroupRecord, JobRecord, Jobs, TaskRecord};
+use crate::judge::MachineStatus;
+use crate::machines::{Part, claimable};
+use crate::rules::GroupRules;
+use crate::validate;
+use omega_core::limits::{
+    ANSWERS_PER_SCHEDULER, CHANGES_MAX, JOBS_MAX, MACHINES_MAX, SCHEDULERS_MAX,
+    TRANSACTION_ITEMS_MAX,
+};
+use omega_core::{Job, JobId, Kinds, MachineId, SchedulerId, TaskId, Text, Version};
+
+/// No cell reaches it, and no count of changes overflows from here: 2^62.
+const VERSION_MAX: u64 = 1 << 62;
+
+/// No row was removed so often, and it can be removed as often again.
+const INCARNATION_MAX: u32 = u32::MAX / 2;
+
+/// Steps by which placed tasks change rule counters. Each counter is a `u32`, so that all together
+/// cannot exceed one; a million machines with a hundred tasks of forty rules need as many.
+const COUNTED_MAX: u64 = u32::MAX as u64;
+
+impl Cell {
+    /// The cell that an image was taken of. It goes on as that one would have.
+    ///
+    /// # Errors
+    /// If anything in the image does not match the rest of it, or no command could have led there.
+    pub fn from_image(image: Image) -> Result<Cell, ImageError> {
+        let kinds = image.kinds.iter().map(|(_, kind)| kind.clone()).collect();
+        let mut cell = Cell::new(Kinds::new(kinds)?);
+        at_most("jobs", image.next_job.0, JOBS_MAX)?;
+        if image.version.0 > VERSION_MAX {
+            return Err(ImageError::Version(image.version));
+        }
+        cell.version = image.version;
+        cell.lineage = image.version;
+        cell.now_ms = image.now_ms;
+        cell.policy = image.policy.clone();
+        cell.row_log = ChangeLog::new(image.version, CHANGES_MAX);
+        cell.log = ChangeLog::new(image.version, CHANGES_MAX);
+        cell.restore_machines(&image)?;
+        for tenant in &image.tenants {
+            validate::name(&tenant.name)?;
+            if cell.tenants.get(&tenant.name).is_some() {
+                return Err(twice("tenant", &tenant.name));
+            }
+            if let Some(limit) = &tenant.limit {
+                validate::quota(&tenant.name, limit, &cell.kinds)?;
+            }
+            cell.tenants.set_limit(&tenant.name, tenant.limit.clone());
+        }
+        cell.restore_schedulers(image.schedulers)?;
+        cell.jobs = Jobs::starting_at(image.next_job);
+        cell.job_names.reserve(image.jobs.len());
+        let mut before = None;
+        for job in image.jobs {
+            if job.id >= image.next_job || before.is_some_and(|before| before >= job.id) {
+                return Err(ImageError::JobOrder(job.id));
+            }
+            before = Some(job.id);
+            cell.restore_job(job)?;
+        }
+        cell.restore_ended(image.ended)?;
+        if !cell.facts.rules.is_empty() {
+            cell.restore_counts()?;
+        }
+        Ok(cell)
+    }
+
+    fn restore_machines(&mut self, image: &Image) -> Result<(), ImageError> {
+        at_most("rows of machines", image.machines.len() as u64, MACHINES_MAX as u64)?;
+        for (slot, row) in (0..).zip(&image.machines) {
+            let absent = row.status == MachineStatus::Absent;
+            if row.machine.is_none() != absent
+                || row.sequence.0 > image.version.0
+                || row.incarnation > INCARNATION_MAX
+            {
+                return Err(ImageError::Row(slot));
+            }
+            let mut amounts = Vec::new();
+            if let Some(machine) = &row.machine {
+                validate::machine(machine, &self.kinds)?;
+                if self.machines.by_name(&machine.name).is_some() {
+                    return Err(twice("machine", &machine.name));
+                }
+                amounts = claimable(machine, &self.kinds, &self.policy);
+            }
+            self.machines.put(row, &amounts);
+            self.facts.set_machine(slot as usize, row.machine.clone());
+        }
+        let mut vacant = vec![false; image.machines.len()];
+        for slot in &image.vacant {
+            match (vacant.get_mut(*slot as usize), image.machines.get(*slot as usize)) {
+                (Some(vacant), Some(row)) if !*vacant && row.machine.is_none() => *vacant = true,
+                _ => return Err(ImageError::Vacant),
+            }
+        }
+        if image.machines.iter().zip(&vacant).any(|(row, vacant)| row.machine.is_none() != *vacant)
+        {
+            return Err(ImageError::Vacant);
+        }
+        self.machines.set_vacant(image.vacant.clone());
+        let mut before = None;
+        for (slot, load) in &image.loads {
+            let machine = self.facts.machines.get(*slot as usize).and_then(Option::as_ref);
+            let machine = machine.filter(|_| before.is_none_or(|before| before < *slot));
+            let machine = machine.ok_or(ImageError::Load(*slot))?;
+            validate::load(&machine.name, load, &self.kinds)?;
+            before = Some(*slot);
+            self.machines.set_load(*slot as usize, load.clone());
+        }
+        Ok(())
+    }
+
+    fn restore_schedulers(&mut self, schedulers: Vec<SchedulerImage>) -> Result<(), ImageError> {
+        at_most("schedulers", schedulers.len() as u64, SCHEDULERS_MAX as u64)?;
+        for (id, image) in (0..).map(SchedulerId).zip(schedulers) {
+            validate::name(&image.name)?;
+            if self.schedulers.iter().any(|other| other.name == image.name) {
+                return Err(twice("scheduler", &image.name));
+            }
+            let answers = restore_answers(image.answers, self.version);
+            let answers = answers.ok_or(ImageError::Answer(id))?;
+            self.schedulers.push(Registered { name: image.name, answers });
+        }
+        Ok(())
+    }
+
+    fn restore_job(&mut self, image: JobImage) -> Result<(), ImageError> {
+        let JobImage { id, spec, resized, tasks } = image;
+        match resized {
+            true => validate::resized_job(&spec, &self.kinds)?,
+            false => validate::job(&spec, &self.kinds)?,
+        }
+        if !tasks_match(&spec, resized, &tasks) {
+            return Err(ImageError::Tasks(id));
+        }
+        if self.job_names.insert(spec.name.clone(), id).is_some() {
+            return Err(twice("job", &spec.name));
+        }
+        let tenant = self.tenants.id(&spec.tenant).ok_or(ImageError::NoTenant(id))?;
+        let alive = tasks.iter().filter(|task| !task.state.ended()).count() as u32;
+        let placed = tasks.iter().filter(|task| task.state.machine().is_some()).count() as u32;
+        // A job that has ended holds nothing any more.
+        let living = if alive > 0 { spec.groups.len() } else { 0 };
+        let kinds = self.kinds.count();
+        let groups = (0..living).map(|index| GroupRecord {
+            need: self.facts.compile((id, &spec), index, kinds, Trackers::Make).0,
+        });
+        let groups = groups.collect();
+        let owner = self.intern_owner(&spec.scheduler);
+        let job = JobRecord { spec, owner, tenant, groups, tasks, resized, placed, alive };
+        for (index, task) in (0..).zip(&job.tasks) {
+            self.restore_task(TaskId { job: id, index }, &job, task)?;
+        }
+        self.jobs.put(id, job);
+        Ok(())
+    }
+
+    /// Gives a task its part of a machine, but does not count it in the rules yet.
+    fn restore_task(
+        &mut self,
+        id: TaskId,
+        job: &JobRecord,
+        task: &TaskRecord,
+    ) -> Result<(), ImageError> {
+        let Some(machine) = task.state.machine() else {
+            return if task.cards.is_empty() { Ok(()) } else { Err(ImageError::Cards(id)) };
+        };
+        if self.machines.get(machine).is_none() {
+            return Err(ImageError::NoMachine(id, machine));
+        }
+        let row = machine.row();
+        let need = job.need(task);
+        let cards = self.machines.cards(row);
+        let fit = match need.cards {
+            None => task.cards.is_empty(),
+            Some(request) => cards.is_some_and(|cards| cards.have(request, task.cards)),
+        };
+        if !fit {
+            return Err(ImageError::Cards(id));
+        }
+        let free = self.machines.free(row).iter().zip(&need.request);
+        let sums = free.map(|(free, request)| free.checked_sub(*request));
+        if sums.into_iter().any(|sum| sum.is_none())
+            || !self.tenants.can_count(job.tenant, &need.request)
+        {
+            return Err(ImageError::Overflow(id));
+        }
+        let part = Part { request: &need.request, cards: need.cards, chosen: task.cards };
+        self.machines.take(row, id, part);
+        self.tenants.count(job.tenant, &need.request, 1);
+        Ok(())
+    }
+
+    fn restore_ended(&mut self, ended: Vec<(JobId, Option<u64>)>) -> Result<(), ImageError> {
+        let mut listed = crate::map::FastMap::default();
+        let mut before = Some(0);
+        for (id, noticed) in &ended {
+            let over = self.jobs.get(*id).is_some_and(|job| job.alive == 0);
+            // Times never fall, and what was not noticed yet comes last.
+            let in_order = match (before, *noticed) {
+                (_, None) => true,
+                (Some(before), Some(at)) => before <= at && at <= self.now_ms,
+                (None, Some(_)) => false,
+            };
+            if !over || !in_order || listed.insert(*id, ()).is_some() {
+                return Err(ImageError::Ended(*id));
+            }
+            before = *noticed;
+        }
+        let mut over = self.jobs.iter().filter(|(_, job)| job.alive == 0).map(|(id, _)| id);
+        if let Some(id) = over.find(|id| !listed.contains_key(id)) {
+            return Err(ImageError::Ended(id));
+        }
+        self.ended = ended.into();
+        Ok(())
+    }
+
+    /// Lets every group know the trackers that match its tasks, and counts those that are placed.
+    fn restore_counts(&mut self) -> Result<(), ImageError> {
+        let mut steps = 0u64;
+        for id in self.jobs.ids() {
+            let Some(job) = self.jobs.get_mut(id) else { continue };
+            let placed = u64::from(job.placed);
+            for (index, group) in job.groups.iter_mut().enumerate() {
+                let matched = self.facts.rules.matching(member(id, &job.spec, index));
+                if matched.is_empty() && group.need.rules.is_none() {
+                    continue;
+                }
+                let rules = group.need.rules.get_or_insert_with(|| Box::new(GroupRules::default()));
+                rules.matched = matched;
+                steps = steps.saturating_add(placed.saturating_mul(rules.counted().count() as u64));
+            }
+            at_most("steps of rule counters", steps, COUNTED_MAX)?;
+            for task in job.tasks.iter() {
+                let Some(row) = task.state.machine().map(MachineId::row) else { continue };
+                if let Some(rules) = &job.groups[usize::from(task.group)].need.rules {
+                    self.facts.rules.count_task(rules, row, 1, &self.facts.sets);
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Whether a job has the tasks that its groups ask for, or after a resize may have had.
+fn tasks_match(spec: &Job, resized: bool, tasks: &[TaskRecord]) -> bool {
+    if !resized {
+        let counts = spec.groups.iter().enumerate();
+        let wanted = counts.flat_map(|(i, group)| (0..group.count).map(move |_| i));
+        return wanted.eq(tasks.iter().map(|task| usize::from(task.group)));
+    }
+    let mut alive = vec![0u32; spec.groups.len()];
+    let mut all = alive.clone();
+    for task in tasks {
+        let group = usize::from(task.group);
+        let Some(count) = all.get_mut(group) else { return false };
+        *count += 1;
+        alive[group] += u32::from(!task.state.ended());
+    }
+    let counts = alive.iter().zip(&all).zip(&spec.groups);
+    validate::tasks_in_bounds(tasks.len())
+        && counts.into_iter().all(|((alive, all), group)| (*alive..=*all).contains(&group.count))
+}
+
+/// The table of these answers, if it can have been made.
+fn restore_answers(list: Vec<answers::Answer>, version: Version) -> Option<Answers> {
+    if list.len() > ANSWERS_PER_SCHEDULER {
+        return None;
+    }
+    let mut answers = Answers::default();
+    let mut before = None;
+    for answer in list {
+        let place = answers::index(answer.number);
+        let good = answer.number < u64::MAX
+            && answer.version <= version.0
+            && before.is_none_or(|before| before < place)
+            && answer.conflicts.len() <= TRANSACTION_ITEMS_MAX
+            && answer.conflicts.windows(2).all(|pair| pair[0].item < pair[1].item);
+        if !good {
+            return None;
+        }
+        before = Some(place);
+        answers.put(answer);
+    }
+    Some(answers)
+}
+
+fn at_most(what: &'static str, given: u64, max: u64) -> Result<(), ImageError> {
+    if given > max { Err(ImageError::TooMany { what, given, max }) } else { Ok(()) }
+}
+
+fn twice(what: &'static str, name: &Text) -> ImageError {
+    ImageError::Twice { what, name: name.clone() }
+}

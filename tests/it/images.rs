@@ -1,0 +1,424 @@
+//! Images: a cell that was restored goes on as the one that was never saved, a capture is what the
+//! state was when it began, and an image that no cell can have is refused by name.
+//!
+//! `OMEGA_SEEDS=100000 cargo test -p omega-tests images` searches longer; `OMEGA_SEED=7` runs one
+//! history alone.
+
+use crate::histories::seeds;
+use omega_cellstate::{
+    Cell, CellHandle, Delta, Image, ImageError, Interest, JobImage, MachineStatus, SharedCell, View,
+};
+use omega_core::{
+    Amounts, CardSet, Claim, Command, Conflict, Item, Job, JobId, KindId, Kinds, Machine,
+    MachineId, Outcome, Policy, Reason, SchedulerId, SequenceNumber, TaskGroup, TaskId, TaskReport,
+    TaskState, Transaction, TransactionId, Version,
+};
+use omega_tests::history;
+use omega_tests::random::Dice;
+
+/// Commands in a history: a part before the cut, and one after it.
+const LENGTH: usize = 90;
+
+fn restored(image: &Image, seed: u64) -> Cell {
+    Cell::from_image(image.clone()).unwrap_or_else(|error| panic!("seed {seed}: {error}"))
+}
+
+#[test]
+fn a_restored_cell_goes_on_as_if_it_had_never_been_saved() {
+    for seed in seeds(1500) {
+        let (kinds, commands) = history::commands(seed, LENGTH);
+        let mut dice = Dice::new(seed ^ 0x1A6E);
+        let cut = dice.below(LENGTH);
+        let mut cell = Cell::new(kinds);
+        commands[..cut].iter().for_each(|command| drop(cell.apply(command.clone())));
+        let image = cell.image();
+        assert_eq!(image.state_hash(), cell.state_hash(), "seed {seed}: hash of the image");
+        let mut again = restored(&image, seed);
+        assert_eq!(again.image(), image, "seed {seed}: image of the restored cell");
+        for (number, command) in commands.iter().enumerate().skip(cut) {
+            let outcomes = (cell.apply(command.clone()), again.apply(command.clone()));
+            assert_eq!(outcomes.0, outcomes.1, "seed {seed}, cut {cut}, {number}: {command:?}");
+            let hashes = (cell.state_hash(), again.state_hash());
+            assert_eq!(hashes.0, hashes.1, "seed {seed}, cut {cut}, {number}: {command:?}");
+            again.audit().unwrap_or_else(|error| panic!("seed {seed}, cut {cut}: {error}"));
+            if dice.chance(5) {
+                // What was restored is saved and restored again.
+                again = restored(&again.image(), seed);
+            }
+        }
+        assert_eq!(cell.image(), again.image(), "seed {seed}, cut {cut}: the images after it");
+    }
+}
+
+#[test]
+fn a_capture_is_the_state_when_it_began() {
+    for seed in seeds(600) {
+        let (kinds, commands) = history::commands(seed, LENGTH);
+        let mut dice = Dice::new(seed ^ 0xCA97);
+        let mut cell = Cell::new(kinds);
+        let mut wanted = None;
+        for command in commands {
+            if wanted.is_none() && dice.chance(30) {
+                cell.begin_capture();
+                wanted = Some(cell.image());
+            }
+            drop(cell.apply(command));
+            if let Some(image) = &wanted
+                && dice.chance(20)
+                && let Some(captured) = cell.capture_more(1)
+            {
+                assert_eq!(captured.into_image(), *image, "seed {seed}");
+                wanted = None;
+            }
+        }
+    }
+}
+
+/// A cell with one machine that takes everything, and a scheduler.
+fn small_cell() -> Cell {
+    let mut cell = Cell::new(Kinds::standard());
+    cell.apply(Command::RegisterScheduler { name: "s".into() }).unwrap();
+    cell.apply(Command::RegisterMachine(Machine::new("m", Amounts::new([1 << 40])))).unwrap();
+    cell
+}
+
+/// A random command about one of the first jobs.
+fn about_a_job(dice: &mut Dice, number: u64, jobs: usize, cell: &Cell) -> Command {
+    let job = JobId(dice.below(jobs) as u64);
+    let task = TaskId { job, index: 0 };
+    match dice.below(8) {
+        0 => Command::KillJob { job },
+        1 => Command::ResizeGroup { job, group: "main".into(), count: dice.below(4) as u32 },
+        2 => Command::Expire { now_ms: cell.version().0 },
+        3 => Command::SubmitJob(Job::batch(
+            format!("late-{number}"),
+            TaskGroup::new(1, Amounts::zero()),
+        )),
+        4 => Command::ReportTask {
+            task,
+            machine: MachineId::first(0),
+            report: *dice.pick(&[TaskReport::Started, TaskReport::Failed, TaskReport::Finished]),
+        },
+        _ => Command::Commit(Transaction::new(
+            TransactionId { scheduler: SchedulerId(0), number },
+            cell.version(),
+            vec![Claim {
+                task,
+                machine: MachineId::first(0),
+                seen: SequenceNumber(0),
+                cards: CardSet::default(),
+            }],
+        )),
+    }
+}
+
+/// Jobs on many pages, some of which are copied in turn and some because they are to change.
+#[test]
+fn a_capture_of_many_pages_is_the_state_when_it_began() {
+    const JOBS: usize = 3000;
+    for seed in 0..12 {
+        let mut dice = Dice::new(seed);
+        let mut cell = small_cell();
+        for number in 0..JOBS {
+            let group = TaskGroup::new(1 + dice.below(3) as u32, Amounts::new([1]));
+            cell.apply(Command::SubmitJob(Job::batch(format!("job-{number}"), group))).unwrap();
+        }
+        let mut number = 0;
+        let mut step = |cell: &mut Cell, dice: &mut Dice| {
+            number += 1;
+            let command = about_a_job(dice, number, JOBS, cell);
+            drop(cell.apply(command));
+        };
+        (0..2000).for_each(|_| step(&mut cell, &mut dice));
+        for _ in 0..3 {
+            cell.begin_capture();
+            let wanted = cell.image();
+            let captured = loop {
+                (0..dice.below(100)).for_each(|_| step(&mut cell, &mut dice));
+                let pieces = 1 + dice.below(3);
+                if let Some(captured) = cell.capture_more(pieces) {
+                    break captured;
+                }
+            };
+            assert_eq!(captured.into_image(), wanted, "seed {seed}");
+            assert!(cell.capture_more(1).is_none(), "seed {seed}: no capture goes on");
+        }
+        // One that is given up leaves nothing behind.
+        cell.begin_capture();
+        cell.end_capture();
+        let hash = restored(&cell.image(), seed).state_hash();
+        assert_eq!(hash, cell.state_hash(), "seed {seed}");
+    }
+}
+
+#[test]
+fn a_view_of_another_lineage_starts_anew() {
+    for seed in seeds(200) {
+        let (kinds, commands) = history::commands(seed, LENGTH);
+        let cell = SharedCell::new(Cell::new(kinds));
+        cell.apply_all(commands);
+        let (id, number) = cell.register("viewer".into()).unwrap();
+        let mut view = View::new(id, number).with_interest(Interest::AllJobs);
+        view.sync(&cell).unwrap();
+        let version = view.version();
+        let again = SharedCell::new(restored(&cell.read(Cell::image), seed));
+        assert_eq!(again.read(Cell::version), version, "seed {seed}");
+        view.sync(&again).unwrap();
+        assert!(view.delta().full, "seed {seed}: the saved cell's view, at the same version");
+        view.sync(&again).unwrap();
+        assert!(!view.delta().full, "seed {seed}: the restored cell's own view");
+        again.apply(Command::RegisterScheduler { name: "late".into() }).unwrap();
+        view.sync(&again).unwrap();
+        assert!(!view.delta().full, "seed {seed}: the restored cell's own view goes on");
+        cell.apply(Command::RegisterScheduler { name: "late".into() }).unwrap();
+        view.sync(&cell).unwrap();
+        assert!(view.delta().full, "seed {seed}: and back");
+        // Two cells of one image number alike, so a view may go from one to the other.
+        let twins = [(); 2].map(|()| SharedCell::new(restored(&cell.read(Cell::image), seed)));
+        let mut delta = Delta::default();
+        twins[0].sync(Version(0), &Interest::AllJobs, &mut delta).unwrap();
+        twins[1].sync(delta.to, &Interest::AllJobs, &mut delta).unwrap();
+        assert!(!delta.full, "seed {seed}: cells of one image");
+    }
+}
+
+/// A cell with a bit of everything.
+fn rich_image() -> Image {
+    let mut cell = Cell::new(Kinds::standard());
+    let mut apply = |command: Command| cell.apply(command).unwrap();
+    apply(Command::SetPolicy(Policy { keep_ended_ms: 100, ..Policy::default() }));
+    for name in ["s", "t"] {
+        apply(Command::RegisterScheduler { name: name.into() });
+    }
+    let machine = |name: &str| {
+        Machine::new(name, Amounts::new([8000, 8 << 30, 0, 4000])).with_cards(KindId::GPU, 4)
+    };
+    for name in ["a", "b", "c"] {
+        apply(Command::RegisterMachine(machine(name)));
+    }
+    apply(Command::RemoveMachine { id: MachineId::first(1) });
+    apply(Command::ReportLoad { id: MachineId::first(2), load: Amounts::new([7]) });
+    apply(Command::SetQuota { tenant: "red".into(), limit: Some(Amounts::new([9000])) });
+    let group = |count, milli_each| TaskGroup {
+        cards: Some(omega_core::CardRequest { count: 1, milli_each }),
+        ..TaskGroup::new(count, Amounts::new([100]))
+    };
+    for (name, group) in [("x", group(3, 400)), ("y", group(1, 1000)), ("z", group(2, 100))] {
+        apply(Command::SubmitJob(Job::batch(name, group)));
+    }
+    let claim = |job: u64, index| Claim {
+        task: TaskId { job: JobId(job), index },
+        machine: MachineId::first(0),
+        seen: SequenceNumber(0),
+        cards: CardSet::default(),
+    };
+    for number in [0, 3] {
+        let id = TransactionId { scheduler: SchedulerId(0), number };
+        let claims = vec![claim(0, number as u32), claim(1, 0), claim(9, 0)];
+        apply(Command::Commit(Transaction::new(id, Version(0), claims)));
+    }
+    apply(Command::ResizeGroup { job: JobId(2), group: "main".into(), count: 4 });
+    apply(Command::KillJob { job: JobId(1) });
+    apply(Command::Expire { now_ms: 5 });
+    cell.image()
+}
+
+/// What is done to an image, and the error that it leads to.
+type Harm = (&'static str, fn(&mut Image), fn(&ImageError) -> bool);
+
+macro_rules! harm {
+    ($image:ident, $harm:expr => $($error:tt)+) => {
+        (stringify!($harm), |$image| _ = $harm, |error| matches!(error, ImageError::$($error)+))
+    };
+}
+
+fn set<T>(place: &mut T, value: T) -> T {
+    std::mem::replace(place, value)
+}
+
+fn spec(job: &mut JobImage) -> &mut Job {
+    std::sync::Arc::make_mut(&mut job.spec)
+}
+
+fn machine_of(image: &mut Image, row: usize) -> &mut Machine {
+    std::sync::Arc::make_mut(image.machines[row].machine.as_mut().unwrap())
+}
+
+/// Harm to all but the jobs.
+fn harms_of_rows() -> Vec<Harm> {
+    vec![
+        harm!(i, set(&mut i.version, Version(u64::MAX)) => Version(_)),
+        harm!(i, set(&mut i.next_job, JobId(u64::MAX)) => TooMany { .. }),
+        harm!(i, set(&mut i.next_job, JobId(1)) => JobOrder(JobId(1))),
+        harm!(i, i.jobs.swap(0, 1) => JobOrder(_)),
+        harm!(i, set(&mut i.machines[0].status, MachineStatus::Absent) => Row(0)),
+        harm!(i, set(&mut i.machines[1].status, MachineStatus::Draining) => Row(1)),
+        harm!(i, set(&mut i.machines[0].sequence, SequenceNumber(1 << 40)) => Row(0)),
+        harm!(i, set(&mut i.machines[1].incarnation, u32::MAX) => Row(1)),
+        harm!(i, set(&mut i.machines[0].incarnation, 1) => NoMachine(..)),
+        harm!(i, set(&mut machine_of(i, 2).name, "a".into()) => Twice { what: "machine", .. }),
+        harm!(i, set(&mut machine_of(i, 2).name, "".into()) => Refused(_)),
+        harm!(i, set(&mut machine_of(i, 0).cards, 200) => Refused(_)),
+        harm!(i, set(&mut machine_of(i, 0).cards, 0) => Cards(_)),
+        harm!(i, machine_of(i, 0).capacity.set(KindId(0), u64::MAX) => Refused(_)),
+        harm!(i, i.vacant.clear() => Vacant),
+        harm!(i, i.vacant.push(1) => Vacant),
+        harm!(i, i.vacant.push(0) => Vacant),
+        harm!(i, i.vacant.push(77) => Vacant),
+        harm!(i, i.loads.push((2, Amounts::zero())) => Load(2)),
+        harm!(i, set(&mut i.loads[0].0, 1) => Load(1)),
+        harm!(i, set(&mut i.loads[0].0, 7) => Load(7)),
+        harm!(i, set(&mut i.loads[0].1, Amounts::new([u64::MAX])) => Refused(_)),
+        harm!(i, i.tenants.push(i.tenants[0].clone()) => Twice { what: "tenant", .. }),
+        harm!(i, set(&mut i.tenants[0].limit, Some(Amounts::new([u64::MAX]))) => Refused(_)),
+        harm!(i, i.tenants.clear() => NoTenant(_)),
+        harm!(i, set(&mut i.schedulers[1].name, "s".into()) => Twice { what: "scheduler", .. }),
+        harm!(i, set(&mut i.schedulers[1].name, "\n".into()) => Refused(_)),
+        harm!(i, i.schedulers.resize(5000, i.schedulers[0].clone()) => TooMany { .. }),
+        harm!(i, i.schedulers[0].answers.reverse() => Answer(_)),
+        harm!(i, set(&mut i.schedulers[0].answers[0].number, 3) => Answer(_)),
+        harm!(i, set(&mut i.schedulers[0].answers[1].number, u64::MAX) => Answer(_)),
+        harm!(i, set(&mut i.schedulers[0].answers[0].version, u64::MAX) => Answer(_)),
+        harm!(i, set(&mut i.schedulers[0].answers[0].conflicts, {
+            let conflict = Conflict { item: Item::Claim(1), reason: Reason::NoCards };
+            [conflict, conflict].into()
+        }) => Answer(_)),
+    ]
+}
+
+/// Harm to what jobs are.
+fn harms_of_jobs() -> Vec<Harm> {
+    vec![
+        harm!(i, set(&mut spec(&mut i.jobs[1]).name, "x".into()) => Twice { what: "job", .. }),
+        harm!(i, set(&mut spec(&mut i.jobs[1]).scheduler, "".into()) => Refused(_)),
+        harm!(i, set(&mut spec(&mut i.jobs[1]).tenant, "none".into()) => NoTenant(_)),
+        harm!(i, spec(&mut i.jobs[0]).groups.clear() => Refused(_)),
+        harm!(i, set(&mut spec(&mut i.jobs[0]).groups[0].count, 2) => Tasks(_)),
+        harm!(i, set(&mut spec(&mut i.jobs[0]).groups[0].count, u32::MAX) => Refused(_)),
+        harm!(i, set(&mut spec(&mut i.jobs[2]).groups[0].count, 3) => Tasks(_)),
+        harm!(i, set(&mut spec(&mut i.jobs[2]).groups[0].count, 5) => Tasks(_)),
+        harm!(i, set(&mut i.jobs[0].tasks[0].group, 1) => Tasks(_)),
+        harm!(i, set(&mut i.jobs[2].tasks[0].group, 9) => Tasks(_)),
+        harm!(i, i.jobs[0].tasks.pop() => Tasks(_)),
+        harm!(i, i.jobs[0].tasks.clear() => Tasks(_)),
+    ]
+}
+
+/// Harm to what became of them.
+fn harms_of_tasks() -> Vec<Harm> {
+    vec![
+        harm!(i, set(&mut i.jobs[0].tasks[0].state, TaskState::Placed(MachineId::first(1)))
+            => NoMachine(..)),
+        harm!(i, set(&mut i.jobs[0].tasks[0].state, TaskState::Placed(MachineId::first(99)))
+            => NoMachine(..)),
+        harm!(i, set(&mut i.jobs[0].tasks[0].state, TaskState::Pending) => Cards(_)),
+        harm!(i, set(&mut i.jobs[0].tasks[0].cards, CardSet(0)) => Cards(_)),
+        harm!(i, set(&mut i.jobs[0].tasks[0].cards, CardSet(0b11)) => Cards(_)),
+        harm!(i, set(&mut i.jobs[0].tasks[0].cards, CardSet(1 << 31)) => Cards(_)),
+        harm!(i, i.jobs[0].tasks.iter_mut().for_each(|task| {
+            (task.state, task.cards) = (TaskState::Placed(MachineId::first(0)), CardSet(1));
+        }) => Cards(_)),
+        harm!(i, i.jobs[0].tasks.iter_mut().for_each(|task| {
+            (task.state, task.cards) = (TaskState::Killed, CardSet(0));
+        }) => Ended(JobId(0))),
+        harm!(i, i.ended.clear() => Ended(JobId(1))),
+        harm!(i, i.ended.push(i.ended[0]) => Ended(_)),
+        harm!(i, i.ended.push((JobId(0), None)) => Ended(_)),
+        harm!(i, i.ended.push((JobId(77), None)) => Ended(_)),
+        harm!(i, set(&mut i.ended[0].1, Some(6)) => Ended(_)),
+    ]
+}
+
+#[test]
+fn an_image_that_no_cell_has_is_refused_by_name() {
+    let good = rich_image();
+    let cell = Cell::from_image(good.clone()).unwrap();
+    cell.audit().unwrap();
+    assert_eq!(cell.image(), good);
+    for (what, harm, expected) in
+        [harms_of_rows(), harms_of_jobs(), harms_of_tasks()].into_iter().flatten()
+    {
+        let mut image = good.clone();
+        harm(&mut image);
+        match Cell::from_image(image) {
+            Ok(_) => panic!("{what}: no error"),
+            Err(error) => assert!(expected(&error), "{what}: {error:?}"),
+        }
+    }
+}
+
+/// Whatever is changed in an image, it is refused or makes a cell that the audit likes.
+#[test]
+fn a_mixed_up_image_is_refused_or_sound() {
+    let mut taken = 0;
+    for seed in seeds(1500) {
+        let (kinds, commands) = history::commands(seed, LENGTH);
+        let mut cell = Cell::new(kinds);
+        commands.into_iter().for_each(|command| drop(cell.apply(command)));
+        let mut image = cell.image();
+        let mut dice = Dice::new(seed ^ 0xBAD);
+        for _ in 0..1 + dice.below(3) {
+            mix_up(&mut image, &mut dice);
+        }
+        if let Ok(mut cell) = Cell::from_image(image) {
+            taken += 1;
+            cell.audit().unwrap_or_else(|error| panic!("seed {seed}: {error}"));
+            let (_, more) = history::commands(seed + 1, LENGTH);
+            more.into_iter().for_each(|command| drop(cell.apply(command)));
+            cell.audit().unwrap_or_else(|error| panic!("seed {seed}: later: {error}"));
+        }
+    }
+    assert!(taken > 10 || seeds(1500).count() < 1500, "some changes make another sound cell");
+}
+
+fn mix_up(image: &mut Image, dice: &mut Dice) {
+    let machine = MachineId { slot: dice.below(9) as u32, incarnation: dice.below(3) as u32 };
+    if let Some(row) = image.machines.get_mut(machine.row()) {
+        match dice.below(6) {
+            0 => row.incarnation = machine.incarnation,
+            1 => row.status = MachineStatus::Draining,
+            2 => row.machine = None,
+            _ => {}
+        }
+    }
+    let jobs = image.jobs.len().max(1);
+    let Some(job) = image.jobs.get_mut(dice.below(jobs)) else { return };
+    let tasks = job.tasks.len();
+    match dice.below(10) {
+        0 => job.resized ^= true,
+        1 => job.id = JobId(dice.below(20) as u64),
+        2 => spec(job).groups[0].count = dice.below(4) as u32,
+        3 => spec(job).groups[0].request = Amounts::new([dice.below(9) as u64]),
+        4 => spec(job).groups[0].rules.ports.truncate(dice.below(2)),
+        5 => spec(job).groups[0].rules.tasks.reverse(),
+        6 => spec(job).tenant = "blue".into(),
+        7 => image.ended.push((job.id, None)),
+        8 => job.tasks[dice.below(tasks)].cards = CardSet(dice.below(4) as u32),
+        _ => {
+            let states = [TaskState::Placed(machine), TaskState::Pending, TaskState::Killed];
+            job.tasks[dice.below(tasks)].state = *dice.pick(&states);
+        }
+    }
+}
+
+/// The numbers of jobs may be far apart; what lies between costs next to nothing.
+#[test]
+fn a_cell_that_has_seen_many_jobs_is_restored() {
+    let mut cell = small_cell();
+    let submit = |cell: &mut Cell, name: &str| {
+        let job = Job::batch(name, TaskGroup::new(1, Amounts::new([1])));
+        match cell.apply(Command::SubmitJob(job)) {
+            Ok(Outcome::Job(id)) => id,
+            other => panic!("{other:?}"),
+        }
+    };
+    submit(&mut cell, "old");
+    let mut image = cell.image();
+    image.next_job = JobId(1_000_000_000_000);
+    let mut cell = Cell::from_image(image).unwrap();
+    let id = submit(&mut cell, "new");
+    assert_eq!(id, JobId(1_000_000_000_000));
+    let again = Cell::from_image(cell.image()).unwrap();
+    assert_eq!(again.state_hash(), cell.state_hash());
+    assert_eq!(again.job_by_name("new"), Some(id));
+}
