@@ -5,7 +5,7 @@ use crate::cell::{Cell, Change};
 use crate::facts::{Trackers, member};
 use crate::jobs::{GroupRecord, JobRecord, OwnerId, TaskRecord};
 use crate::rules::{GroupRules, Step, TrackerId};
-use crate::validate;
+use crate::validate::{self, GroupCounts};
 use omega_core::limits::{JOBS_MAX, TASKS_PER_JOB_MAX};
 use omega_core::{
     CardSet, Job, JobId, MachineId, Outcome, Rejection, TaskId, TaskReport, TaskState, Text,
@@ -15,7 +15,7 @@ use std::sync::Arc;
 
 impl Cell {
     pub(crate) fn submit_job(&mut self, job: Job) -> Result<Outcome, Rejection> {
-        validate::job(&job, &self.kinds)?;
+        validate::job(&job, GroupCounts::AsSubmitted, &self.kinds)?;
         if self.job_names.contains_key(&job.name) {
             return Err(Rejection::NameTaken(job.name));
         }
@@ -331,6 +331,9 @@ impl Cell {
         let forgotten = self.ended.iter().take_while(|(_, noticed)| over(*noticed)).count();
         if forgotten > 0 {
             self.begin();
+        }
+        if let Some(capture) = &mut self.capture {
+            capture.before_forgetting(&self.ended, forgotten);
         }
         for (id, _) in self.ended.drain(..forgotten) {
             if let Some(job) = self.jobs.remove(id) {

@@ -75,21 +75,11 @@ pub(crate) fn machine(machine: &Machine, kinds: &Kinds) -> Result<(), Rejection>
     Ok(())
 }
 
-pub(crate) fn job(job: &Job, kinds: &Kinds) -> Result<(), Rejection> {
-    let bad = |why: String| Err(Rejection::BadJob(why.into()));
-    if job.groups.is_empty() {
-        return bad(format!("job {:?} has no task group", job.name));
-    }
-    if job.task_count() == 0 {
-        return bad(format!("job {:?} has no task", job.name));
-    }
-    resized_job(job, kinds)?;
-    match job.gang_min {
-        Some(min) if u64::from(min) > job.task_count() => {
-            bad(format!("job {:?} is a gang of {min} but has fewer tasks", job.name))
-        }
-        _ => Ok(()),
-    }
+/// Whether the groups of a job still have the counts that it was submitted with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum GroupCounts {
+    AsSubmitted,
+    Resized,
 }
 
 /// Whether so many tasks may be in one job.
@@ -97,13 +87,19 @@ pub(crate) fn tasks_in_bounds(count: usize) -> bool {
     count <= TASKS_PER_JOB_MAX as usize
 }
 
-/// What still holds for a job whose groups were given other counts.
-pub(crate) fn resized_job(job: &Job, kinds: &Kinds) -> Result<(), Rejection> {
+pub(crate) fn job(job: &Job, counts: GroupCounts, kinds: &Kinds) -> Result<(), Rejection> {
     for text in [&job.name, &job.tenant, &job.scheduler] {
         name(text)?;
     }
     let bad = |why: String| Err(Rejection::BadJob(why.into()));
+    if job.groups.is_empty() {
+        return bad(format!("job {:?} has no task group", job.name));
+    }
     at_most("task groups", job.groups.len(), GROUPS_PER_JOB_MAX)?;
+    let submitted = counts == GroupCounts::AsSubmitted;
+    if job.task_count() == 0 && submitted {
+        return bad(format!("job {:?} has no task", job.name));
+    }
     if job.task_count() > u64::from(TASKS_PER_JOB_MAX) {
         return Err(Rejection::TooMany {
             what: "tasks of a job".into(),
@@ -117,7 +113,12 @@ pub(crate) fn resized_job(job: &Job, kinds: &Kinds) -> Result<(), Rejection> {
         }
         task_group(job, group, kinds)?;
     }
-    Ok(())
+    match job.gang_min {
+        Some(min) if u64::from(min) > job.task_count() && submitted => {
+            bad(format!("job {:?} is a gang of {min} but has fewer tasks", job.name))
+        }
+        _ => Ok(()),
+    }
 }
 
 fn task_rule(group: &TaskGroup, rule: &TaskRule) -> Result<(), Rejection> {

@@ -119,8 +119,7 @@ pub(crate) fn decode_kinds(bytes: &[u8]) -> Result<Kinds, CodecError> {
 fn put(value: &impl Serialize, out: &mut Vec<u8>) -> Result<(), EncodeError> {
     let start = out.len();
     out.push(VERSION);
-    bincode::serde::encode_into_std_write(value, out, config::standard())
-        .expect("a vector takes all bytes, and our types know their lengths");
+    append(value, out);
     let bytes = out.len() - start;
     if bytes > COMMAND_BYTES_MAX {
         out.truncate(start);
@@ -129,23 +128,45 @@ fn put(value: &impl Serialize, out: &mut Vec<u8>) -> Result<(), EncodeError> {
     Ok(())
 }
 
+/// Appends a part of a larger whole, which has a version of its own.
+pub(crate) fn append(part: &impl Serialize, out: &mut Vec<u8>) {
+    bincode::serde::encode_into_std_write(part, out, config::standard())
+        .expect("a vector takes all bytes, and our types know their lengths");
+}
+
+/// Reads a part that `bytes` begin with. With it comes how many bytes it has.
+pub(crate) fn part<T: DeserializeOwned>(bytes: &[u8]) -> Result<(T, usize), CodecError> {
+    decode_within(bytes).map_err(|error| CodecError::Malformed(Malformed(Cause::Bytes(error))))
+}
+
 fn take<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, CodecError> {
     let Some((&found, body)) = bytes.split_first() else { return Err(CodecError::Empty) };
     if found != VERSION {
         return Err(CodecError::UnknownVersion { found, known: VERSION });
     }
-    // A limit counts bytes in memory, of which one byte here makes at most eight (a small `u64`).
-    // It must be a constant, so bytes are sorted by size: what is small may claim but little.
-    let read = match bytes.len() {
-        ..=0x200 => take_within::<T, { 8 * 0x200 }>(body),
-        0x201..=0x4000 => take_within::<T, { 8 * 0x4000 }>(body),
-        0x4001..=COMMAND_BYTES_MAX => take_within::<T, { 8 * COMMAND_BYTES_MAX }>(body),
-        bytes => return Err(CodecError::TooLarge { bytes }),
-    };
-    match read {
+    if bytes.len() > COMMAND_BYTES_MAX {
+        return Err(CodecError::TooLarge { bytes: bytes.len() });
+    }
+    match decode_within(body) {
         Ok((value, used)) if used == body.len() => Ok(value),
         Ok((_, used)) => Err(CodecError::Trailing { bytes: body.len() - used }),
         Err(error) => Err(CodecError::Malformed(Malformed(Cause::Bytes(error)))),
+    }
+}
+
+/// Reads a value, and takes memory in proportion to the bytes.
+///
+/// A limit counts bytes in memory, of which one byte here makes at most eight (a small `u64`). It
+/// must be a constant, so bytes are sorted by size: what is small may claim but little.
+fn decode_within<T: DeserializeOwned>(
+    bytes: &[u8],
+) -> Result<(T, usize), bincode::error::DecodeError> {
+    match bytes.len() {
+        ..=0x200 => take_within::<T, { 8 * 0x200 }>(bytes),
+        0x201..=0x4000 => take_within::<T, { 8 * 0x4000 }>(bytes),
+        0x4001..=0x2_0000 => take_within::<T, { 8 * 0x2_0000 }>(bytes),
+        0x2_0001..=COMMAND_BYTES_MAX => take_within::<T, { 8 * COMMAND_BYTES_MAX }>(bytes),
+        _ => take_within::<T, { 32 * COMMAND_BYTES_MAX }>(bytes),
     }
 }
 

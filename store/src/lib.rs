@@ -34,7 +34,8 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! In reading order: [`codec`], `header.rs`, `record.rs`, `journal.rs`, `error.rs`, `disk.rs`.
+//! In reading order: [`codec`], `header.rs`, `record.rs`, `journal.rs`, `error.rs`, `disk.rs`;
+//! [`snapshot`] has the state itself.
 
 pub mod codec;
 mod disk;
@@ -43,6 +44,7 @@ mod header;
 mod journal;
 pub mod log;
 mod record;
+pub mod snapshot;
 
 pub use codec::{CodecError, EncodeError};
 pub use disk::{Disk, DiskFile, RealDisk};

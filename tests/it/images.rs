@@ -75,7 +75,7 @@ fn a_capture_is_the_state_when_it_began() {
 }
 
 /// A cell with one machine that takes everything, and a scheduler.
-fn small_cell() -> Cell {
+pub(crate) fn small_cell() -> Cell {
     let mut cell = Cell::new(Kinds::standard());
     cell.apply(Command::RegisterScheduler { name: "s".into() }).unwrap();
     cell.apply(Command::RegisterMachine(Machine::new("m", Amounts::new([1 << 40])))).unwrap();
@@ -129,6 +129,15 @@ fn a_capture_of_many_pages_is_the_state_when_it_began() {
             let command = about_a_job(dice, number, JOBS, cell);
             drop(cell.apply(command));
         };
+        let policy = Policy { keep_ended_ms: JOBS as u64, ..Policy::default() };
+        cell.apply(Command::SetPolicy(policy)).unwrap();
+        for job in (0..2 * JOBS as u64 / 3).map(JobId) {
+            // More ended jobs than are copied at once.
+            cell.apply(Command::KillJob { job }).unwrap();
+            if job.0 % 100 == 0 {
+                cell.apply(Command::Expire { now_ms: cell.version().0 }).unwrap();
+            }
+        }
         (0..2000).for_each(|_| step(&mut cell, &mut dice));
         for _ in 0..3 {
             cell.begin_capture();
@@ -183,7 +192,7 @@ fn a_view_of_another_lineage_starts_anew() {
 }
 
 /// A cell with a bit of everything.
-fn rich_image() -> Image {
+pub(crate) fn rich_image() -> Image {
     let mut cell = Cell::new(Kinds::standard());
     let mut apply = |command: Command| cell.apply(command).unwrap();
     apply(Command::SetPolicy(Policy { keep_ended_ms: 100, ..Policy::default() }));

@@ -23,6 +23,8 @@
 //! - `threads.rs`, `races.rs`: schedulers on threads, and two that would break a rule together.
 //! - `codec.rs`, `journal.rs`, `rot.rs`: commands as bytes, a history in a file, and what becomes
 //!   of it when the file is cut, damaged, or the disk fails.
+//! - `snapshot_files.rs`, `snapshot_transfer.rs`: snapshots in a folder, damaged in every way, and on
+//!   their way to a peer.
 //! - `tidy.rs`: the repository's own rules.
 
 #![allow(clippy::unwrap_used, reason = "all of it is tests, helpers too")]
@@ -62,6 +64,9 @@ mod scheduler_faults;
 mod scheduler_wakes;
 mod scripts;
 mod small;
+mod snapshot_files;
+mod snapshot_kit;
+mod snapshot_transfer;
 mod threads;
 mod tidy;
 mod traps;

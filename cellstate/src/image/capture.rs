@@ -2,9 +2,9 @@
 //!
 //! ```text
 //!   begin_capture        machines, tenants and all that is small, at once
-//!   capture_more         pages of jobs and tables of answers, a few at a time
-//!      │    ▲            in between, commands go on: whoever is about to change a page or a table
-//!      │    └─────────   that is not copied yet copies it first
+//!   capture_more         pages of jobs, tables of answers, parts of the list of ended jobs, a few
+//!      │    ▲            at a time; in between, commands go on: whoever is about to change what is
+//!      │    └─────────   not copied yet copies it first
 //!      ▼
 //!   Captured::into_image the state as it was when the capture began
 //! ```
@@ -14,8 +14,9 @@
 //! branch that is never taken.
 
 use super::{Image, JobImage, MachineImage, SchedulerImage, TenantImage};
-use crate::cell::Cell;
-use crate::cell::Registered;
+use crate::cell::{Cell, Registered};
+use omega_core::JobId;
+use std::collections::VecDeque;
 
 /// A capture that goes on: what is copied so far, but for the jobs, which have their pages.
 #[derive(Clone, Debug)]
@@ -25,9 +26,53 @@ pub(crate) struct Capture {
     next_scheduler: usize,
     /// For each scheduler whether it has.
     has_answers: Vec<bool>,
+    ended: EndedCopy,
 }
 
+/// How much of the list of ended jobs is to be copied.
+#[derive(Clone, Copy, Debug)]
+struct EndedCopy {
+    /// How many there were when the capture began.
+    total: usize,
+    /// How many of these the cell had noticed then; the time of the others is set later.
+    noticed: usize,
+    /// How many were forgotten since.
+    dropped: usize,
+}
+
+/// Ended jobs in a piece: as little work as a page of jobs.
+const ENDED_PIECE: usize = 1024;
+
 impl Capture {
+    /// Copies so many ended jobs more, if there are as many. `false` if there was nothing to do.
+    fn save_ended(&mut self, ended: &VecDeque<(JobId, Option<u64>)>, count: usize) -> bool {
+        let EndedCopy { total, noticed, dropped } = self.ended;
+        let copied = self.image.ended.len();
+        let count = count.min(total - copied);
+        if count == 0 {
+            return false;
+        }
+        let next = ended.range(copied - dropped..).take(count);
+        self.image.ended.extend((copied..).zip(next).map(|(number, (id, at))| {
+            // Those that were not noticed yet have been meanwhile, perhaps.
+            (*id, at.filter(|_| number < noticed))
+        }));
+        true
+    }
+
+    /// Copies what is about to be forgotten: so many ended jobs, from the oldest on.
+    pub(crate) fn before_forgetting(
+        &mut self,
+        ended: &VecDeque<(JobId, Option<u64>)>,
+        count: usize,
+    ) {
+        let copied = self.image.ended.len();
+        if copied < self.ended.total {
+            self.save_ended(ended, count.saturating_sub(copied - self.ended.dropped));
+            self.ended.dropped += count;
+        }
+    }
+
     /// Copies what a scheduler was answered, unless that was done or it came later.
     pub(crate) fn save_answers(&mut self, index: usize, scheduler: &Registered) -> bool {
         let new = self.has_answers.get(index) == Some(&false);
@@ -66,6 +111,7 @@ impl Cell {
     #[must_use]
     pub fn image(&self) -> Image {
         let mut image = self.small_parts();
+        image.ended.extend(&self.ended);
         for (into, scheduler) in image.schedulers.iter_mut().zip(&self.schedulers) {
             into.answers.extend(scheduler.answers.iter().cloned());
         }
@@ -80,12 +126,14 @@ impl Cell {
     pub fn begin_capture(&mut self) {
         let image = self.small_parts();
         let has_answers = vec![false; image.schedulers.len()];
+        let noticed = self.ended.partition_point(|(_, at)| at.is_some());
+        let ended = EndedCopy { total: self.ended.len(), noticed, dropped: 0 };
         self.jobs.begin_saving();
-        self.capture = Some(Box::new(Capture { image, next_scheduler: 0, has_answers }));
+        self.capture = Some(Box::new(Capture { image, next_scheduler: 0, has_answers, ended }));
     }
 
-    /// Goes on with the capture by at most so many pieces, each of 256 jobs or of one scheduler's
-    /// answers: some 30 microseconds. `Some` if that was all, or `None` if there is more, or no
+    /// Goes on with the capture by at most so many pieces, each of 256 jobs, of one scheduler's
+    /// answers, or of 1024 ended jobs: some 30 microseconds. `Some` if that was all, or `None` if there is more, or no
     /// capture goes on.
     pub fn capture_more(&mut self, pieces: usize) -> Option<Captured> {
         let capture = self.capture.as_mut()?;
@@ -94,6 +142,9 @@ impl Cell {
             let index = capture.next_scheduler;
             left -= usize::from(capture.save_answers(index, &self.schedulers[index]));
             capture.next_scheduler += 1;
+        }
+        while left > 0 && capture.save_ended(&self.ended, ENDED_PIECE) {
+            left -= 1;
         }
         if left == 0 || self.jobs.save_more(left) == left {
             return None;
@@ -108,7 +159,7 @@ impl Cell {
         self.jobs.end_saving();
     }
 
-    /// The image but for jobs and answers; the loads are in no order.
+    /// The image but for jobs, ended jobs and answers; the loads are in no order.
     fn small_parts(&self) -> Image {
         let rows = 0..self.machines.row_count();
         let tenant = |tenant: &crate::tenants::Tenant| TenantImage {
@@ -129,7 +180,7 @@ impl Cell {
             vacant: self.machines.vacant().to_vec(),
             next_job: self.jobs.next_id(),
             jobs: Vec::new(),
-            ended: self.ended.iter().copied().collect(),
+            ended: Vec::new(),
             tenants: self.tenants.iter().map(tenant).collect(),
             schedulers: self.schedulers.iter().map(scheduler).collect(),
         }

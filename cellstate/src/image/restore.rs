@@ -13,7 +13,7 @@ use crate::jobs::{GroupRecord, JobRecord, Jobs, TaskRecord};
 use crate::judge::MachineStatus;
 use crate::machines::{Part, claimable};
 use crate::rules::GroupRules;
-use crate::validate;
+use crate::validate::{self, GroupCounts};
 use omega_core::limits::{
     ANSWERS_PER_SCHEDULER, CHANGES_MAX, JOBS_MAX, MACHINES_MAX, SCHEDULERS_MAX,
     TRANSACTION_ITEMS_MAX,
@@ -138,10 +138,8 @@ impl Cell {
 
     fn restore_job(&mut self, image: JobImage) -> Result<(), ImageError> {
         let JobImage { id, spec, resized, tasks } = image;
-        match resized {
-            true => validate::resized_job(&spec, &self.kinds)?,
-            false => validate::job(&spec, &self.kinds)?,
-        }
+        let counts = if resized { GroupCounts::Resized } else { GroupCounts::AsSubmitted };
+        validate::job(&spec, counts, &self.kinds)?;
         if !tasks_match(&spec, resized, &tasks) {
             return Err(ImageError::Tasks(id));
         }

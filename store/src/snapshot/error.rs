@@ -1,0 +1,219 @@
+//! What can go wrong with a snapshot, one enum per operation, and what to do then.
+
+use super::{FORMAT, MEMBERSHIP_BYTES_MAX, OLDEST_READABLE};
+use crate::codec::CodecError;
+use crate::header::CellId;
+use crate::log::Position;
+use omega_cellstate::ImageError;
+use std::io;
+use std::path::PathBuf;
+
+/// Why a snapshot was not written. Nothing has the final name; the older snapshots are still there.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum SaveError {
+    /// Make room on the disk and try again; the log is not cut until a snapshot is safe.
+    #[error("{}: the disk is full: make room, the snapshot is then tried again", .0.display())]
+    Full(PathBuf),
+    /// Give the replicas shorter addresses.
+    #[error("the membership has {0} bytes, at most {MEMBERSHIP_BYTES_MAX} are allowed")]
+    Membership(usize),
+    /// A machine or a job is larger than any command may be; it came in without one. Remove it.
+    #[error("a part of the state has {bytes} bytes, which is more than any command can bring")]
+    TooLarge {
+        /// How many.
+        bytes: usize,
+    },
+    /// The meta data names another cell than the folder: a mistake of the program.
+    #[error("the snapshot is of cell {found}, the folder is for {wanted}")]
+    OtherCell {
+        /// Whose state it is.
+        found: CellId,
+        /// Whose folder it is.
+        wanted: CellId,
+    },
+    /// Mend the disk; then a snapshot is tried again.
+    #[error("{}: {source}; mend the disk, the snapshot is then tried again", path.display())]
+    Io {
+        /// Which file or folder.
+        path: PathBuf,
+        /// What the disk said.
+        source: io::Error,
+    },
+}
+
+/// What is wrong with a file that should be a snapshot.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum SnapshotDamage {
+    /// It is shorter or longer than its header says, or too short for a header.
+    #[error("the file has {found} bytes, it should have {wanted}")]
+    Length {
+        /// How many it has.
+        found: u64,
+        /// How many it should have at least.
+        wanted: u64,
+    },
+    /// The header does not match its checksum, or gives a size that cannot be.
+    #[error("the header is corrupt")]
+    Header,
+    /// A chunk's length is not what the file's length makes it.
+    #[error("chunk {number} gives its length as {found}, it should be {wanted}")]
+    ChunkLength {
+        /// Which chunk.
+        number: u64,
+        /// What it says.
+        found: u32,
+        /// What it should say.
+        wanted: u32,
+    },
+    /// A chunk does not match its checksum.
+    #[error("chunk {0} does not match its checksum")]
+    Chunk(u64),
+    /// All chunks do, but not the whole.
+    #[error("the file does not match its hash")]
+    Hash,
+    /// A block has a length that cannot be.
+    #[error("a block of the image gives its length as {0}, which it cannot have")]
+    Block(u32),
+    /// A part of the image makes no sense.
+    #[error("a part of the image cannot be read: {0}")]
+    Part(#[source] CodecError),
+    /// More than the counts say, or less.
+    #[error("the image ends elsewhere than its counts say")]
+    Counts,
+    /// The image is of no cell.
+    #[error(transparent)]
+    Image(#[from] ImageError),
+    /// The state is not the one that was saved.
+    #[error("the state hashes to {found:016x}, the header says {wanted:016x}")]
+    State {
+        /// What it is.
+        found: u64,
+        /// What it should be.
+        wanted: u64,
+    },
+}
+
+/// Why a snapshot was not read. Nothing was changed.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum LoadError {
+    /// There is none at this position: ask which is the newest.
+    #[error("there is no {}: ask for the newest", .0.display())]
+    Missing(PathBuf),
+    /// The file is something else: take it away, or restore the right one.
+    #[error("{} is not a snapshot: take it away, or restore the right file", .0.display())]
+    NotASnapshot(PathBuf),
+    /// Read it with a version of this program that knows its format.
+    #[error(
+        "{} has format {found}, this program reads {OLDEST_READABLE} to {FORMAT}: use one that \
+         reads {found}",
+        path.display()
+    )]
+    UnknownFormat {
+        /// Which file.
+        path: PathBuf,
+        /// Its format.
+        found: u32,
+    },
+    /// The file is of another cell: this is the wrong folder, or the file was put here by mistake.
+    #[error("{} is of cell {found}, not of {wanted}: take it away", path.display())]
+    OtherCell {
+        /// Which file.
+        path: PathBuf,
+        /// Whose state it holds.
+        found: CellId,
+        /// Whose was asked for.
+        wanted: CellId,
+    },
+    /// The file's name says another position than its header.
+    #[error("{} is of entry {} of term {}: give it back its name", path.display(), found.index, found.term)]
+    OtherPosition {
+        /// Which file.
+        path: PathBuf,
+        /// Where it really is.
+        found: Position,
+    },
+    /// The file was damaged. Restore it from a copy, or take it away and let the replica get a
+    /// snapshot from its peers; an older one is only right if the log still holds what follows it.
+    #[error(
+        "{} is corrupt at byte {offset}: {damage}; restore it from a copy, or take it away and let \
+         the replica get one from its peers",
+        path.display()
+    )]
+    Corrupt {
+        /// Which file.
+        path: PathBuf,
+        /// Where it was noticed.
+        offset: u64,
+        /// What is wrong.
+        damage: Box<SnapshotDamage>,
+    },
+    /// Another process has the file: stop that one.
+    #[error("{} is in use by another process: stop that one first", .0.display())]
+    Locked(PathBuf),
+    /// Mend the disk and try again.
+    #[error("{}: {source}; mend the disk and try again", path.display())]
+    Io {
+        /// Which file or folder.
+        path: PathBuf,
+        /// What the disk said.
+        source: io::Error,
+    },
+}
+
+/// Why a piece of a peer's snapshot, or the whole, was not taken.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ReceiveError {
+    /// Make room on the disk, and send the same piece again.
+    #[error("{}: the disk is full: make room, the piece is then sent again", .0.display())]
+    Full(PathBuf),
+    /// No snapshot has such a length: the peer is broken, or no peer.
+    #[error("a snapshot of {0} bytes was offered, which none has")]
+    Offer(u64),
+    /// Send the piece that is wanted.
+    #[error("piece {given} came, piece {wanted} is wanted")]
+    Order {
+        /// Which came.
+        given: u64,
+        /// Which is wanted.
+        wanted: u64,
+    },
+    /// The piece was damaged on its way: send it again.
+    #[error("piece {0} does not match its checksum: send it again")]
+    Piece(u64),
+    /// Pieces are missing: send them first.
+    #[error("piece {wanted} of {pieces} is still wanted")]
+    Incomplete {
+        /// Which is wanted next.
+        wanted: u64,
+        /// How many there are.
+        pieces: u64,
+    },
+    /// All pieces came, but they are not the snapshot that was offered. They were thrown away:
+    /// begin anew, with another peer if it happens again.
+    #[error("what came is not the snapshot that was offered: begin anew")]
+    OtherSnapshot,
+    /// All pieces came, but they are no good snapshot. They were thrown away: the peer's file is
+    /// damaged, begin anew with another peer.
+    #[error("what came is no good snapshot, begin anew with another peer: {0}")]
+    Bad(#[source] LoadError),
+    /// The same snapshot is being received already.
+    #[error("{} is being received already", .0.display())]
+    Busy(PathBuf),
+    /// Mend the disk, and begin anew; what is safe of the pieces is not asked for again.
+    #[error("{}: {source}; mend the disk and begin anew", path.display())]
+    Io {
+        /// Which file or folder.
+        path: PathBuf,
+        /// What the disk said.
+        source: io::Error,
+    },
+}
+
+/// Whether an error says that there is no room.
+pub(super) fn is_full(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
+}

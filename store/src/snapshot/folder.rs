@@ -1,0 +1,267 @@
+//! The snapshots of one replica: a folder with a file for each.
+
+use super::error::{LoadError, SaveError, SnapshotDamage};
+use super::read::{self, corrupt};
+use super::transfer::PARTIAL_INCOMING;
+use super::write::{self, WriteError};
+use super::{KEPT, Meta};
+use crate::disk::{Disk, DiskFile};
+use crate::header::CellId;
+use crate::log::{LogIndex, Position, Term};
+use omega_cellstate::{Cell, Image};
+use parking_lot::{Mutex, MutexGuard};
+use std::collections::BTreeMap;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Weak};
+
+/// What the name of a whole snapshot ends with.
+const WHOLE: &str = ".snapshot";
+
+/// What the name of one that is being made ends with.
+pub(super) const PARTIAL: &str = ".partial";
+
+/// A file that several may read: a disk gives it to one at a time.
+pub(super) type SharedFile = Arc<Mutex<Box<dyn DiskFile>>>;
+
+/// Files by what they are a snapshot of, as long as somebody reads them.
+type OpenFiles = BTreeMap<Position, Weak<Mutex<Box<dyn DiskFile>>>>;
+
+/// A snapshot that is there and whole.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Found {
+    /// What it is of.
+    pub meta: Meta,
+    /// How many bytes the file has.
+    pub bytes: u64,
+}
+
+/// The snapshots of one replica.
+///
+/// One thread may save while others read. The folder belongs to one process.
+#[derive(Debug)]
+pub struct Snapshots {
+    pub(super) disk: Arc<dyn Disk>,
+    pub(super) folder: PathBuf,
+    pub(super) cell: CellId,
+    /// The files that are being read in this process. Held while one is opened, never while one is
+    /// read.
+    open: Mutex<OpenFiles>,
+}
+
+impl Snapshots {
+    /// Opens a folder, which is made if there is none. What was left half-written is removed, but
+    /// for what a peer sent: [`Snapshots::receive`] goes on with it.
+    ///
+    /// # Errors
+    /// Those of the disk.
+    pub fn open(
+        disk: Arc<dyn Disk>,
+        folder: impl Into<PathBuf>,
+        cell: CellId,
+    ) -> Result<Snapshots, LoadError> {
+        let folder = folder.into();
+        let snapshots = Snapshots { disk, folder, cell, open: Default::default() };
+        let io = |source| LoadError::Io { path: snapshots.folder.clone(), source };
+        snapshots.disk.create_folder(&snapshots.folder).map_err(io)?;
+        for name in snapshots.disk.list(&snapshots.folder).map_err(io)? {
+            if name.ends_with(PARTIAL) && !name.starts_with(PARTIAL_INCOMING) {
+                snapshots.disk.remove(&snapshots.folder.join(name)).map_err(io)?;
+            }
+        }
+        Ok(snapshots)
+    }
+
+    /// The position of every snapshot, ascending; none is opened.
+    ///
+    /// # Errors
+    /// Those of the disk.
+    pub fn list(&self) -> Result<Vec<Position>, LoadError> {
+        let names = self.disk.list(&self.folder);
+        let names = names.map_err(|source| LoadError::Io { path: self.folder.clone(), source })?;
+        let mut positions: Vec<Position> = names.iter().filter_map(|name| position(name)).collect();
+        positions.sort_unstable();
+        Ok(positions)
+    }
+
+    /// Writes a snapshot and makes it safe; then removes older ones but the last [`KEPT`].
+    ///
+    /// # Errors
+    /// If it is not safe. Then nothing has its final name, unless the disk failed after all was
+    /// written: a snapshot that is there is whole.
+    pub fn save(&self, meta: &Meta, image: &Image) -> Result<(), SaveError> {
+        if meta.cell != self.cell {
+            return Err(SaveError::OtherCell { found: meta.cell, wanted: self.cell });
+        }
+        if meta.membership.len() > super::MEMBERSHIP_BYTES_MAX {
+            return Err(SaveError::Membership(meta.membership.len()));
+        }
+        let partial = self.folder.join(format!("{}{PARTIAL}", name(meta.position)));
+        let written = self.write(&partial, meta, image);
+        if written.is_err() {
+            // Whatever is left of it is removed when the folder is opened, at the latest.
+            let _ = self.disk.remove(&partial);
+        }
+        written.map_err(|error| match error {
+            WriteError::Full => SaveError::Full(partial),
+            WriteError::TooLarge(bytes) => SaveError::TooLarge { bytes },
+            WriteError::Io(source) => SaveError::Io { path: partial, source },
+        })
+    }
+
+    fn write(&self, partial: &Path, meta: &Meta, image: &Image) -> Result<(), WriteError> {
+        match self.disk.remove(partial) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error.into()),
+            _ => {}
+        }
+        let mut file = self.disk.create(partial)?;
+        write::write(meta, image, &mut *file)?;
+        drop(file);
+        self.publish(partial, meta.position)?;
+        Ok(())
+    }
+
+    /// Gives a whole and synced file its final name, and forgets older snapshots.
+    pub(super) fn publish(&self, partial: &Path, position: Position) -> io::Result<()> {
+        self.open_files().remove(&position);
+        self.disk.rename(partial, &self.path(position))?;
+        self.disk.sync_folder(&self.folder)?;
+        let mut all = self.list().map_err(|error| match error {
+            LoadError::Io { source, .. } => source,
+            other => io::Error::other(other),
+        })?;
+        all.retain(|other| *other <= position);
+        for old in all.iter().rev().skip(KEPT) {
+            self.disk.remove(&self.path(*old))?;
+        }
+        Ok(())
+    }
+
+    /// The newest snapshot, every byte of which was checked; `None` if there is none.
+    ///
+    /// # Errors
+    /// If it is damaged: an older one is no substitute, unless the log still holds what follows it.
+    /// Then ask [`Snapshots::newest_before`].
+    pub fn newest(&self) -> Result<Option<Found>, LoadError> {
+        self.found(self.list()?.last().copied())
+    }
+
+    /// The newest snapshot before a position, for a caller who knows that an older one will do.
+    ///
+    /// # Errors
+    /// As [`Snapshots::newest`].
+    pub fn newest_before(&self, position: Position) -> Result<Option<Found>, LoadError> {
+        self.found(self.list()?.into_iter().rfind(|other| *other < position))
+    }
+
+    fn found(&self, position: Option<Position>) -> Result<Option<Found>, LoadError> {
+        let Some(position) = position else { return Ok(None) };
+        self.with_file(position, |file, path| {
+            let (header, _) = read::verify(file, path)?;
+            self.check_meta(&header.meta, position, path)?;
+            Ok(Some(Found { meta: header.meta, bytes: header.length }))
+        })
+    }
+
+    /// Reads a snapshot's image, and checks every byte and that it hashes to the saved state.
+    ///
+    /// # Errors
+    /// If there is none, or it is damaged, or of something else.
+    pub fn load(&self, position: Position) -> Result<(Meta, Image), LoadError> {
+        self.with_file(position, |file, path| {
+            let (header, image) = read::image(file, path)?;
+            self.check_meta(&header.meta, position, path)?;
+            check_state(image.state_hash(), header.state_hash, path)?;
+            Ok((header.meta, image))
+        })
+    }
+
+    /// Makes the cell of a snapshot, and checks that it hashes to the saved state.
+    ///
+    /// # Errors
+    /// As [`Snapshots::load`], or if the image is of no cell.
+    pub fn restore(&self, position: Position) -> Result<(Meta, Cell), LoadError> {
+        self.with_file(position, |file, path| {
+            let (header, image) = read::image(file, path)?;
+            self.check_meta(&header.meta, position, path)?;
+            let cell = Cell::from_image(image).map_err(|error| corrupt(path, 0, error.into()))?;
+            check_state(cell.state_hash(), header.state_hash, path)?;
+            Ok((header.meta, cell))
+        })
+    }
+
+    pub(super) fn check_meta(
+        &self,
+        meta: &Meta,
+        position: Position,
+        path: &Path,
+    ) -> Result<(), LoadError> {
+        let path = path.to_owned();
+        if meta.cell != self.cell {
+            return Err(LoadError::OtherCell { path, found: meta.cell, wanted: self.cell });
+        }
+        if meta.position != position {
+            return Err(LoadError::OtherPosition { path, found: meta.position });
+        }
+        Ok(())
+    }
+
+    fn with_file<T>(
+        &self,
+        position: Position,
+        read: impl FnOnce(&mut dyn DiskFile, &Path) -> Result<T, LoadError>,
+    ) -> Result<T, LoadError> {
+        let file = self.file(position)?;
+        let mut file = file.lock();
+        read(&mut **file, &self.path(position))
+    }
+
+    /// The file of a snapshot. A second reader gets the same one, because a disk locks it.
+    pub(super) fn file(&self, position: Position) -> Result<SharedFile, LoadError> {
+        let mut files = self.open_files();
+        if let Some(file) = files.get(&position).and_then(Weak::upgrade) {
+            return Ok(file);
+        }
+        files.retain(|_, file| file.strong_count() > 0);
+        let path = self.path(position);
+        let file = self.disk.open(&path).map_err(|source| match source.kind() {
+            io::ErrorKind::NotFound => LoadError::Missing(path.clone()),
+            io::ErrorKind::WouldBlock => LoadError::Locked(path.clone()),
+            _ => LoadError::Io { path: path.clone(), source },
+        })?;
+        let file = Arc::new(Mutex::new(file));
+        files.insert(position, Arc::downgrade(&file));
+        Ok(file)
+    }
+
+    fn open_files(&self) -> MutexGuard<'_, OpenFiles> {
+        self.open.lock()
+    }
+
+    /// Where a snapshot is.
+    #[must_use]
+    pub fn path(&self, position: Position) -> PathBuf {
+        self.folder.join(format!("{}{WHOLE}", name(position)))
+    }
+}
+
+fn check_state(found: u64, wanted: u64, path: &Path) -> Result<(), LoadError> {
+    match found == wanted {
+        true => Ok(()),
+        false => Err(corrupt(path, 0, SnapshotDamage::State { found, wanted })),
+    }
+}
+
+/// The name of a position: names are in the order of positions, as far as terms have eight digits.
+pub(super) fn name(position: Position) -> String {
+    format!("{:020}-{:08}", position.index.0, position.term.0)
+}
+
+/// The position that the name of a whole snapshot says.
+fn position(file: &str) -> Option<Position> {
+    let (index, term) = file.strip_suffix(WHOLE)?.split_once('-')?;
+    let position =
+        Position { index: LogIndex(index.parse().ok()?), term: Term(term.parse().ok()?) };
+    // Only what we would write: `+1-2.snapshot` is a number, too.
+    (format!("{}{WHOLE}", name(position)) == file).then_some(position)
+}

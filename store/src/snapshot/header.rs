@@ -1,0 +1,209 @@
+//! What a snapshot begins with: of what it is, how long, and how much is in it.
+
+use super::{FORMAT, MEMBERSHIP_BYTES_MAX, Meta, OLDEST_READABLE};
+use crate::header::CellId;
+use crate::log::{LogIndex, Position, Term};
+use bytes::Bytes;
+use crc32fast::Hasher;
+use omega_cellstate::Image;
+
+/// What a snapshot begins with.
+const MAGIC: [u8; 8] = *b"OMEGASNP";
+
+/// Bytes before the membership.
+pub(super) const FIXED: usize = 124;
+
+/// Where the checksum is, in the fixed part.
+const CRC: usize = FIXED - 4;
+
+/// Bytes of the body in a chunk: large enough that a disk is kept busy, small enough to be sent.
+pub(super) const CHUNK: usize = 1 << 20;
+
+/// Bytes before the body in a chunk.
+pub(super) const FRAME: usize = 8;
+
+/// Bytes of the hash at the end.
+pub(super) const TRAILER: usize = 16;
+
+/// How many parts of each sort an image has.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Counts {
+    pub(super) rows: u64,
+    pub(super) loads: u64,
+    pub(super) vacant: u64,
+    pub(super) jobs: u64,
+    pub(super) ended: u64,
+    pub(super) tenants: u64,
+    pub(super) schedulers: u64,
+}
+
+impl Counts {
+    pub(super) fn of(image: &Image) -> Counts {
+        Counts {
+            rows: image.machines.len() as u64,
+            loads: image.loads.len() as u64,
+            vacant: image.vacant.len() as u64,
+            jobs: image.jobs.len() as u64,
+            ended: image.ended.len() as u64,
+            tenants: image.tenants.len() as u64,
+            schedulers: image.schedulers.len() as u64,
+        }
+    }
+
+    fn words(self) -> [u64; 7] {
+        let Counts { rows, loads, vacant, jobs, ended, tenants, schedulers } = self;
+        [rows, loads, vacant, jobs, ended, tenants, schedulers]
+    }
+
+    fn from_words(words: [u64; 7]) -> Counts {
+        let [rows, loads, vacant, jobs, ended, tenants, schedulers] = words;
+        Counts { rows, loads, vacant, jobs, ended, tenants, schedulers }
+    }
+}
+
+/// The header, and what follows from it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Header {
+    pub(super) meta: Meta,
+    pub(super) state_hash: u64,
+    /// Bytes of the whole file.
+    pub(super) length: u64,
+    pub(super) counts: Counts,
+}
+
+/// Why bytes are no header.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum HeaderError {
+    /// They begin with something else.
+    Magic,
+    /// They have a layout that is not known here.
+    Format(u32),
+    /// There are too few; so many are needed.
+    Short(u64),
+    /// They were damaged.
+    Corrupt,
+}
+
+impl Header {
+    /// How many bytes it has.
+    pub(super) fn bytes(&self) -> u64 {
+        (FIXED + self.meta.membership.len()) as u64
+    }
+
+    /// How many bytes of a file of this length are chunks.
+    fn chunk_bytes(&self) -> u64 {
+        self.length - self.bytes() - TRAILER as u64
+    }
+
+    /// How many chunks there are.
+    pub(super) fn chunks(&self) -> u64 {
+        self.chunk_bytes().div_ceil((CHUNK + FRAME) as u64)
+    }
+
+    /// How many bytes the body has.
+    pub(super) fn body(&self) -> u64 {
+        self.chunk_bytes() - self.chunks() * FRAME as u64
+    }
+
+    /// How many bytes of the body are in a chunk.
+    pub(super) fn chunk_length(&self, number: u64) -> u32 {
+        (self.body() - number * CHUNK as u64).min(CHUNK as u64) as u32
+    }
+
+    /// The bytes.
+    pub(super) fn write(&self) -> Vec<u8> {
+        let Meta { cell, position, membership } = &self.meta;
+        let mut out = Vec::with_capacity(FIXED + membership.len());
+        out.extend(MAGIC);
+        out.extend(FORMAT.to_le_bytes());
+        out.extend((membership.len() as u32).to_le_bytes());
+        out.extend(cell.0.to_le_bytes());
+        let words = [position.index.0, position.term.0, self.state_hash, self.length];
+        for word in words.into_iter().chain(self.counts.words()) {
+            out.extend(word.to_le_bytes());
+        }
+        let crc = checksum(&out, membership);
+        out.extend(crc.to_le_bytes());
+        out.extend(&**membership);
+        out
+    }
+
+    /// How many bytes a header has that begins like this, if it is one.
+    pub(super) fn bytes_of(fixed: &[u8]) -> Result<usize, HeaderError> {
+        if fixed.get(..8).ok_or(HeaderError::Short(FIXED as u64))? != MAGIC {
+            return Err(HeaderError::Magic);
+        }
+        let format = u32::from_le_bytes(part(fixed, 8)?);
+        if !(OLDEST_READABLE..=FORMAT).contains(&format) {
+            return Err(HeaderError::Format(format));
+        }
+        let membership = u32::from_le_bytes(part(fixed, 12)?) as usize;
+        if membership > MEMBERSHIP_BYTES_MAX {
+            return Err(HeaderError::Corrupt);
+        }
+        Ok(FIXED + membership)
+    }
+
+    /// Reads a header that has just these bytes.
+    pub(super) fn read(bytes: &[u8]) -> Result<Header, HeaderError> {
+        let count = Header::bytes_of(bytes)?;
+        let fixed = bytes.get(..CRC).ok_or(HeaderError::Short(count as u64))?;
+        let membership = bytes.get(FIXED..count).ok_or(HeaderError::Short(count as u64))?;
+        if checksum(fixed, membership).to_le_bytes() != part(bytes, CRC)? {
+            return Err(HeaderError::Corrupt);
+        }
+        let word = |i: usize| part(bytes, 32 + 8 * i).map(u64::from_le_bytes);
+        let mut counts = [0; 7];
+        for (i, count) in counts.iter_mut().enumerate() {
+            *count = word(4 + i)?;
+        }
+        let header = Header {
+            meta: Meta {
+                cell: CellId(u128::from_le_bytes(part(bytes, 16)?)),
+                position: Position { index: LogIndex(word(0)?), term: Term(word(1)?) },
+                membership: Bytes::copy_from_slice(membership),
+            },
+            state_hash: word(2)?,
+            length: word(3)?,
+            counts: Counts::from_words(counts),
+        };
+        // Every length that follows from this one must make sense.
+        let least = header.bytes() + TRAILER as u64;
+        let good = header.length >= least && {
+            let last = header.chunk_bytes() % (CHUNK + FRAME) as u64;
+            last == 0 || last > FRAME as u64
+        };
+        if good { Ok(header) } else { Err(HeaderError::Corrupt) }
+    }
+}
+
+fn part<const N: usize>(bytes: &[u8], at: usize) -> Result<[u8; N], HeaderError> {
+    let slice = bytes.get(at..).and_then(|rest| rest.first_chunk());
+    slice.copied().ok_or(HeaderError::Short(FIXED as u64))
+}
+
+fn checksum(fixed: &[u8], membership: &[u8]) -> u32 {
+    let mut hasher = Hasher::new();
+    hasher.update(fixed);
+    hasher.update(membership);
+    hasher.finalize()
+}
+
+/// What the checksum of each chunk begins with: chunks of two snapshots are not mistaken.
+pub(super) fn salt(cell: CellId, position: Position) -> u32 {
+    let mut hasher = Hasher::new();
+    hasher.update(&cell.0.to_le_bytes());
+    hasher.update(&position.index.0.to_le_bytes());
+    hasher.update(&position.term.0.to_le_bytes());
+    hasher.finalize()
+}
+
+/// The checksum of a chunk, or of a piece on its way to a peer.
+pub(super) fn chunk_checksum(salt: u32, number: u64, body: &[u8]) -> u32 {
+    let mut hasher = Hasher::new();
+    hasher.update(&salt.to_le_bytes());
+    hasher.update(&number.to_le_bytes());
+    hasher.update(&(body.len() as u32).to_le_bytes());
+    hasher.update(body);
+    hasher.finalize()
+}

@@ -1,0 +1,75 @@
+//! The state of a cell in a file, so that a replica that starts, or one that fell behind, does not
+//! need the whole log.
+//!
+//! ```text
+//!  ┌────────┬──────────────────────┬─────┬──────────────────────┬─────────┐
+//!  │ header │        chunk 0       │ ... │        chunk n       │ trailer │
+//!  └────────┴──────────────────────┴─────┴──────────────────────┴─────────┘
+//!
+//!  header     8       4       4       16       8       8        8           8
+//!         ┌───────┬────────┬──────┬─────────┬───────┬──────┬────────────┬────────┐
+//!         │ magic │ format │  m   │ cell id │ index │ term │ state hash │ length │
+//!         └───────┴────────┴──────┴─────────┴───────┴──────┴────────────┴────────┘
+//!            7 × 8        4      m
+//!         ┌────────┬───────┬────────────┐   length: of the whole file
+//!         │ counts │ crc32 │ membership │   counts: rows, loads, vacant rows, jobs, ended jobs,
+//!         └────────┴───────┴────────────┘           tenants, schedulers
+//!
+//!  chunk      4        4      1 MiB; the last one less
+//!         ┌────────┬───────┬─────────┐      crc32: of the cell id, the position and the chunk's
+//!         │ length │ crc32 │  body   │      number too, so that no chunk stands in for another
+//!         └────────┴───────┴─────────┘
+//!
+//!  body, through all chunks            4
+//!         ┌────────┬───────┬─────┬────────┬───────┐   block: parts of the image in bincode, some
+//!         │ length │ block │ ... │ length │ block │   64 KiB; a part is in one block
+//!         └────────┴───────┴─────┴────────┴───────┘
+//!
+//!  trailer   16: xxh3-128 of all chunks, then of the header (which is written last)
+//! ```
+//!
+//! Integers are little-endian. A file is written under another name, synced and renamed, so that
+//! what has a final name is whole. What is read is not trusted, whoever wrote it: each byte is
+//! covered by two checksums, each length is compared with what is there before memory is taken, the
+//! image is checked by [`Cell::from_image`], and the cell must hash to what the header says.
+//!
+//! In reading order: `header`, `parts`, `write`, `read`, `folder`, `transfer`, `error`.
+
+mod error;
+mod folder;
+mod header;
+mod parts;
+mod read;
+mod transfer;
+mod write;
+
+pub use error::{LoadError, ReceiveError, SaveError, SnapshotDamage};
+pub use folder::{Found, Snapshots};
+pub use transfer::{Incoming, Offer, Outgoing, Piece, Taken};
+
+use crate::header::CellId;
+use crate::log::Position;
+use bytes::Bytes;
+
+/// The version of the file's layout and of the image's bytes that is written.
+pub const FORMAT: u32 = 1;
+
+/// The oldest that is still read.
+pub const OLDEST_READABLE: u32 = 1;
+
+/// The most bytes that a membership has: a thousand replicas with long addresses.
+pub const MEMBERSHIP_BYTES_MAX: usize = 64 << 10;
+
+/// Snapshots that are kept: the newest, and one to go back to if it is damaged.
+pub const KEPT: usize = 2;
+
+/// What a snapshot is of.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Meta {
+    /// Which cell.
+    pub cell: CellId,
+    /// The last entry of the log that is in it.
+    pub position: Position,
+    /// Who the replicas were then, in the caller's own bytes.
+    pub membership: Bytes,
+}

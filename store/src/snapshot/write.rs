@@ -1,0 +1,135 @@
+//! Writing a snapshot: parts into blocks, blocks into chunks, chunks into a file.
+
+use super::error::is_full;
+use super::header::{CHUNK, Counts, FRAME, Header, TRAILER, chunk_checksum, salt};
+use super::{Meta, parts};
+use crate::codec;
+use crate::disk::DiskFile;
+use omega_cellstate::Image;
+use omega_core::limits::COMMAND_BYTES_MAX;
+use std::io;
+use xxhash_rust::xxh3::Xxh3;
+
+/// A block is ended once it has so many bytes: enough that its frame does not count.
+const BLOCK: usize = 64 << 10;
+
+/// The most bytes of a part. What a command may bring has far less, even with what the cell adds.
+pub(super) const PART_BYTES_MAX: usize = 2 * COMMAND_BYTES_MAX;
+
+/// The most bytes of a block: it is ended by the part that makes it long enough.
+pub(super) const BLOCK_BYTES_MAX: usize = BLOCK + PART_BYTES_MAX;
+
+/// Why a file was not written.
+#[derive(Debug)]
+pub(super) enum WriteError {
+    /// There is no room.
+    Full,
+    /// A part is too large to be read again.
+    TooLarge(usize),
+    /// The disk failed.
+    Io(io::Error),
+}
+
+impl From<io::Error> for WriteError {
+    fn from(error: io::Error) -> WriteError {
+        if is_full(&error) { WriteError::Full } else { WriteError::Io(error) }
+    }
+}
+
+/// Writes a whole snapshot into an empty file, and syncs it.
+pub(super) fn write(meta: &Meta, image: &Image, file: &mut dyn DiskFile) -> Result<(), WriteError> {
+    let (counts, state_hash) = (Counts::of(image), image.state_hash());
+    let mut header = Header { meta: meta.clone(), state_hash, length: 0, counts };
+    let mut body = BodyWriter {
+        file,
+        offset: header.bytes(),
+        salt: salt(meta.cell, meta.position),
+        number: 0,
+        hash: Xxh3::new(),
+        chunk: Vec::with_capacity(FRAME + CHUNK),
+        block: Vec::with_capacity(2 * BLOCK),
+    };
+    body.chunk.resize(FRAME, 0);
+    parts::write(image, &mut body)?;
+    let (end, mut hash) = body.finish()?;
+    header.length = end + TRAILER as u64;
+    let bytes = header.write();
+    hash.update(&bytes);
+    file.write_at(end, &hash.digest128().to_le_bytes())?;
+    file.write_at(0, &bytes)?;
+    file.sync()?;
+    Ok(())
+}
+
+/// The body of a snapshot that is being written.
+pub(super) struct BodyWriter<'f> {
+    file: &'f mut dyn DiskFile,
+    /// Where the next chunk goes.
+    offset: u64,
+    salt: u32,
+    number: u64,
+    hash: Xxh3,
+    /// The next chunk, with room for its frame.
+    chunk: Vec<u8>,
+    /// The next block.
+    block: Vec<u8>,
+}
+
+impl BodyWriter<'_> {
+    /// Adds a part.
+    pub(super) fn part(&mut self, part: &impl serde::Serialize) -> Result<(), WriteError> {
+        let start = self.block.len();
+        codec::append(part, &mut self.block);
+        let bytes = self.block.len() - start;
+        if bytes > PART_BYTES_MAX {
+            return Err(WriteError::TooLarge(bytes));
+        }
+        if self.block.len() >= BLOCK { self.end_block() } else { Ok(()) }
+    }
+
+    fn end_block(&mut self) -> Result<(), WriteError> {
+        let mut block = std::mem::take(&mut self.block);
+        self.push(&(block.len() as u32).to_le_bytes())?;
+        self.push(&block)?;
+        block.clear();
+        self.block = block;
+        Ok(())
+    }
+
+    fn push(&mut self, mut bytes: &[u8]) -> Result<(), WriteError> {
+        while !bytes.is_empty() {
+            let room = FRAME + CHUNK - self.chunk.len();
+            let (now, later) = bytes.split_at(room.min(bytes.len()));
+            self.chunk.extend_from_slice(now);
+            if self.chunk.len() == FRAME + CHUNK {
+                self.end_chunk()?;
+            }
+            bytes = later;
+        }
+        Ok(())
+    }
+
+    fn end_chunk(&mut self) -> Result<(), WriteError> {
+        let (frame, body) = self.chunk.split_at_mut(FRAME);
+        frame[..4].copy_from_slice(&(body.len() as u32).to_le_bytes());
+        let crc = chunk_checksum(self.salt, self.number, body);
+        frame[4..].copy_from_slice(&crc.to_le_bytes());
+        self.hash.update(&self.chunk);
+        self.file.write_at(self.offset, &self.chunk)?;
+        self.offset += self.chunk.len() as u64;
+        self.number += 1;
+        self.chunk.truncate(FRAME);
+        Ok(())
+    }
+
+    /// Writes what is left. The answer is where the chunks end, and their hash.
+    fn finish(mut self) -> Result<(u64, Xxh3), WriteError> {
+        if !self.block.is_empty() {
+            self.end_block()?;
+        }
+        if self.chunk.len() > FRAME {
+            self.end_chunk()?;
+        }
+        Ok((self.offset, self.hash))
+    }
+}
