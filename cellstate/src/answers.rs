@@ -23,8 +23,8 @@ pub struct Answer {
     pub digest: u64,
     /// The version to sync to.
     pub version: u64,
-    /// What was refused.
-    pub conflicts: Arc<[Conflict]>,
+    /// What was refused; `None` if nothing was, as most often.
+    pub conflicts: Option<Arc<[Conflict]>>,
 }
 
 /// The last answers to one scheduler, in a ring by transaction number.
@@ -60,7 +60,7 @@ impl Answers {
             Some(answer) if answer.number == number && answer.digest == digest => {
                 Ok(Some(Commit {
                     version: omega_core::Version(answer.version),
-                    conflicts: answer.conflicts.to_vec(),
+                    conflicts: answer.conflicts.as_deref().unwrap_or_default().to_vec(),
                 }))
             }
             Some(answer) if answer.number == number => Err(TransactionError::IdReused(txn.id)),
@@ -71,11 +71,7 @@ impl Answers {
 
     /// Remembers an answer.
     pub(crate) fn insert(&mut self, number: u64, digest: u64, commit: &Commit) {
-        let conflicts = match commit.conflicts.as_slice() {
-            // Most often, and then without an allocation.
-            [] => Arc::default(),
-            conflicts => conflicts.into(),
-        };
+        let conflicts = (!commit.conflicts.is_empty()).then(|| commit.conflicts.as_slice().into());
         self.put(Answer { number, digest, version: commit.version.0, conflicts });
     }
 

@@ -20,7 +20,9 @@ impl Cell {
         let mut hash = StateHasher::new();
         hash.head((&self.kinds, self.version, self.now_ms, &self.policy));
         for slot in 0..self.machines.row_count() {
-            hash.machine(&self.machine_image(slot), self.machines.load(slot));
+            let machine = self.facts.machines[slot].clone();
+            let row = MachineImage::of(machine, self.machines.row(slot));
+            hash.machine(&row, self.machines.load(slot));
         }
         self.machines.vacant().hash(&mut hash);
         self.jobs.next_id().hash(&mut hash);

@@ -42,6 +42,7 @@ impl Cell {
             return Err(Rejection::CardsInUse(id));
         }
         let version = self.begin();
+        self.before_row_changes(id.row());
         let before = claimable(&old, &self.kinds, &self.policy);
         let after = claimable(&machine, &self.kinds, &self.policy);
         self.machines.adjust(id.row(), &before, &after);
@@ -82,6 +83,7 @@ impl Cell {
     pub(crate) fn remove_machine(&mut self, id: MachineId) -> Result<Outcome, Rejection> {
         let machine = self.known_machine(id)?;
         let version = self.begin();
+        self.before_row_changes(id.row());
         let tasks = self.machines.row(id.row()).tasks.clone();
         for task in tasks {
             self.lose_task(task, id.row());
@@ -101,6 +103,7 @@ impl Cell {
         let machine = self.known_machine(id)?;
         validate::load(&machine.name, &load, &self.kinds)?;
         let version = self.begin();
+        self.before_row_changes(id.row());
         self.machines.set_load(id.row(), load);
         // What a machine uses is not what may be claimed of it: its sequence number stays.
         self.row_log.push(id.slot);

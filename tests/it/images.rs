@@ -82,14 +82,34 @@ pub(crate) fn small_cell() -> Cell {
     cell
 }
 
+/// A random command about one of the machines after the first.
+fn about_a_machine(dice: &mut Dice, number: u64, cell: &Cell) -> Command {
+    let row = 1 + dice.below(MACHINES) as u32;
+    let new = Machine::new(format!("late-{number}"), Amounts::new([number]));
+    let Some(old) = cell.machines().find(|machine| machine.id.slot == row) else {
+        return Command::RegisterMachine(new);
+    };
+    match dice.below(5) {
+        0 => Command::RemoveMachine { id: old.id },
+        1 => Command::RegisterMachine(new),
+        2 => Command::DrainMachine { id: old.id, draining: dice.chance(50) },
+        3 => Command::ReportLoad { id: old.id, load: Amounts::new([number]) },
+        _ => {
+            let capacity = Amounts::new([number]);
+            let machine = Machine { capacity, ..Machine::clone(old.machine) };
+            Command::UpdateMachine { id: old.id, machine }
+        }
+    }
+}
+
 /// A random command about one of the first jobs.
-fn about_a_job(dice: &mut Dice, number: u64, jobs: usize, cell: &Cell) -> Command {
-    let job = JobId(dice.below(jobs) as u64);
+fn about_a_job(dice: &mut Dice, number: u64, cell: &Cell) -> Command {
+    let job = JobId(dice.below(JOBS) as u64);
     let task = TaskId { job, index: 0 };
     match dice.below(8) {
         0 => Command::KillJob { job },
         1 => Command::ResizeGroup { job, group: "main".into(), count: dice.below(4) as u32 },
-        2 => Command::Expire { now_ms: cell.version().0 },
+        2 => Command::Expire { now_ms: KEEP_MS + number / 4 },
         3 => Command::SubmitJob(Job::batch(
             format!("late-{number}"),
             TaskGroup::new(1, Amounts::zero()),
@@ -112,10 +132,16 @@ fn about_a_job(dice: &mut Dice, number: u64, jobs: usize, cell: &Cell) -> Comman
     }
 }
 
-/// Jobs on many pages, some of which are copied in turn and some because they are to change.
+/// Enough of each for several pieces of a capture.
+const JOBS: usize = 3000;
+const MACHINES: usize = 1500;
+
+/// How long ended jobs are kept: until the first steps, and then a few are forgotten at a time.
+const KEEP_MS: u64 = 10_000;
+
+/// Many pieces, some of which are copied in turn and some because they are to change.
 #[test]
-fn a_capture_of_many_pages_is_the_state_when_it_began() {
-    const JOBS: usize = 3000;
+fn a_capture_in_many_pieces_is_the_state_when_it_began() {
     for seed in 0..12 {
         let mut dice = Dice::new(seed);
         let mut cell = small_cell();
@@ -123,22 +149,29 @@ fn a_capture_of_many_pages_is_the_state_when_it_began() {
             let group = TaskGroup::new(1 + dice.below(3) as u32, Amounts::new([1]));
             cell.apply(Command::SubmitJob(Job::batch(format!("job-{number}"), group))).unwrap();
         }
+        for number in 0..MACHINES {
+            let machine = Machine::new(format!("n-{number}"), Amounts::new([1]));
+            cell.apply(Command::RegisterMachine(machine)).unwrap();
+        }
         let mut number = 0;
         let mut step = |cell: &mut Cell, dice: &mut Dice| {
             number += 1;
-            let command = about_a_job(dice, number, JOBS, cell);
+            let command = match dice.chance(30) {
+                true => about_a_machine(dice, number, cell),
+                false => about_a_job(dice, number, cell),
+            };
             drop(cell.apply(command));
         };
-        let policy = Policy { keep_ended_ms: JOBS as u64, ..Policy::default() };
+        let policy = Policy { keep_ended_ms: KEEP_MS, ..Policy::default() };
         cell.apply(Command::SetPolicy(policy)).unwrap();
         for job in (0..2 * JOBS as u64 / 3).map(JobId) {
             // More ended jobs than are copied at once.
             cell.apply(Command::KillJob { job }).unwrap();
-            if job.0 % 100 == 0 {
-                cell.apply(Command::Expire { now_ms: cell.version().0 }).unwrap();
+            if job.0 % 10 == 0 {
+                cell.apply(Command::Expire { now_ms: job.0 }).unwrap();
             }
         }
-        (0..2000).for_each(|_| step(&mut cell, &mut dice));
+        (0..500).for_each(|_| step(&mut cell, &mut dice));
         for _ in 0..3 {
             cell.begin_capture();
             let wanted = cell.image();
@@ -288,9 +321,10 @@ fn harms_of_rows() -> Vec<Harm> {
         harm!(i, set(&mut i.schedulers[0].answers[0].number, 3) => Answer(_)),
         harm!(i, set(&mut i.schedulers[0].answers[1].number, u64::MAX) => Answer(_)),
         harm!(i, set(&mut i.schedulers[0].answers[0].version, u64::MAX) => Answer(_)),
+        harm!(i, set(&mut i.schedulers[0].answers[0].conflicts, Some([].into())) => Answer(_)),
         harm!(i, set(&mut i.schedulers[0].answers[0].conflicts, {
             let conflict = Conflict { item: Item::Claim(1), reason: Reason::NoCards };
-            [conflict, conflict].into()
+            Some([conflict, conflict].into())
         }) => Answer(_)),
     ]
 }

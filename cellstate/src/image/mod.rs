@@ -29,6 +29,7 @@ pub use error::ImageError;
 use crate::answers::Answer;
 use crate::jobs::{JobRecord, TaskRecord};
 use crate::judge::MachineStatus;
+use crate::machines::Row;
 use omega_core::{Amounts, Job, JobId, Kinds, Machine, Policy, SequenceNumber, Text, Version};
 use smallvec::SmallVec;
 use std::sync::Arc;
@@ -73,6 +74,13 @@ pub struct MachineImage {
     pub incarnation: u32,
     /// Whether it takes tasks.
     pub status: MachineStatus,
+}
+
+impl MachineImage {
+    pub(crate) fn of(machine: Option<Arc<Machine>>, row: &Row) -> MachineImage {
+        let Row { sequence, incarnation, status, .. } = *row;
+        MachineImage { machine, sequence, incarnation, status }
+    }
 }
 
 /// A job and its tasks.

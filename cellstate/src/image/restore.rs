@@ -18,7 +18,7 @@ use omega_core::limits::{
     ANSWERS_PER_SCHEDULER, CHANGES_MAX, JOBS_MAX, MACHINES_MAX, SCHEDULERS_MAX,
     TRANSACTION_ITEMS_MAX,
 };
-use omega_core::{Job, JobId, Kinds, MachineId, SchedulerId, TaskId, Text, Version};
+use omega_core::{Conflict, Job, JobId, Kinds, MachineId, SchedulerId, TaskId, Text, Version};
 
 /// No cell reaches it, and no count of changes overflows from here: 2^62.
 const VERSION_MAX: u64 = 1 << 62;
@@ -284,8 +284,7 @@ fn restore_answers(list: Vec<answers::Answer>, version: Version) -> Option<Answe
         let good = answer.number < u64::MAX
             && answer.version <= version.0
             && before.is_none_or(|before| before < place)
-            && answer.conflicts.len() <= TRANSACTION_ITEMS_MAX
-            && answer.conflicts.windows(2).all(|pair| pair[0].item < pair[1].item);
+            && answer.conflicts.as_deref().is_none_or(are_conflicts);
         if !good {
             return None;
         }
@@ -293,6 +292,12 @@ fn restore_answers(list: Vec<answers::Answer>, version: Version) -> Option<Answe
         answers.put(answer);
     }
     Some(answers)
+}
+
+/// Whether a commit can have had these conflicts.
+fn are_conflicts(list: &[Conflict]) -> bool {
+    (1..=TRANSACTION_ITEMS_MAX).contains(&list.len())
+        && list.windows(2).all(|pair| pair[0].item < pair[1].item)
 }
 
 fn at_most(what: &'static str, given: u64, max: u64) -> Result<(), ImageError> {
