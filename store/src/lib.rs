@@ -42,7 +42,10 @@ mod error;
 mod header;
 mod journal;
 pub mod log;
+pub mod membership;
+pub mod node;
 mod record;
+pub mod replica;
 
 pub use codec::{CodecError, EncodeError};
 pub use disk::{Disk, DiskFile, RealDisk};
