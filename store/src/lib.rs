@@ -43,7 +43,10 @@ mod error;
 mod header;
 mod journal;
 pub mod log;
+pub mod membership;
+pub mod node;
 mod record;
+pub mod replica;
 pub mod snapshot;
 
 pub use codec::{CodecError, EncodeError};
