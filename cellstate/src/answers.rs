@@ -9,12 +9,11 @@ use omega_core::{
     Claim, Commit, Conflict, ConflictCheck, Granularity, TaskId, Transaction, TransactionError,
 };
 use serde::{Deserialize, Serialize};
-use std::sync::Arc;
 use xxhash_rust::xxh3::xxh3_64;
 
 /// The answer to one transaction, as the cell remembers it.
 ///
-/// What was refused is shared, so that a copy of the table costs a counter for each answer.
+/// What was refused is not shared between copies: every commit would pay for the counter.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Answer {
     /// The transaction's number.
@@ -23,8 +22,8 @@ pub struct Answer {
     pub digest: u64,
     /// The version to sync to.
     pub version: u64,
-    /// What was refused; `None` if nothing was, as most often.
-    pub conflicts: Option<Arc<[Conflict]>>,
+    /// What was refused.
+    pub conflicts: Box<[Conflict]>,
 }
 
 /// The last answers to one scheduler, in a ring by transaction number.
@@ -60,7 +59,7 @@ impl Answers {
             Some(answer) if answer.number == number && answer.digest == digest => {
                 Ok(Some(Commit {
                     version: omega_core::Version(answer.version),
-                    conflicts: answer.conflicts.as_deref().unwrap_or_default().to_vec(),
+                    conflicts: answer.conflicts.to_vec(),
                 }))
             }
             Some(answer) if answer.number == number => Err(TransactionError::IdReused(txn.id)),
@@ -71,7 +70,7 @@ impl Answers {
 
     /// Remembers an answer.
     pub(crate) fn insert(&mut self, number: u64, digest: u64, commit: &Commit) {
-        let conflicts = (!commit.conflicts.is_empty()).then(|| commit.conflicts.as_slice().into());
+        let conflicts = commit.conflicts.as_slice().into();
         self.put(Answer { number, digest, version: commit.version.0, conflicts });
     }
 

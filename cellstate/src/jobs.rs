@@ -1,8 +1,9 @@
 //! The master's jobs and the states of their tasks.
 //!
-//! Jobs are numbered upwards and never again, so they live in pages, and these on shelves, that are
-//! dropped once all their jobs are forgotten: a lookup is three indexed loads, and a cell that has
-//! seen a billion jobs does not remember them.
+//! Jobs are numbered upwards and never again, so they live in pages that are dropped once all
+//! jobs of a page are forgotten: a lookup is two indexed loads, and a cell that has seen a
+//! billion jobs does not remember them. A cell that was restored lists only its latest pages; the few
+//! older ones, of jobs that run for years, are in a tree.
 //!
 //! While a capture goes on (see `image/capture.rs`), whoever is about to change a job of a page that
 //! is not yet copied copies that page first. Every change goes through `get_mut`, `push` or
@@ -13,13 +14,14 @@ use crate::image::JobImage;
 use omega_core::{CardSet, Job, JobId, TaskId, TaskState};
 use serde::{Deserialize, Serialize};
 use smallvec::SmallVec;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 /// Jobs in a page: what a capture copies at once, some 30 microseconds.
 const PAGE: usize = 256;
 
-/// Pages on a shelf: the list of shelves stays small, however many jobs there ever were.
-const SHELF: usize = 512;
+/// The pages that a restored cell lists, in 8 MB: the jobs of half a month at 200 a second.
+const LISTED: u64 = 1 << 20;
 
 /// A job that the cell knows.
 #[derive(Clone, Debug)]
@@ -82,12 +84,15 @@ impl JobRecord {
 }
 
 type Page = Box<[Option<Box<JobRecord>>; PAGE]>;
-type Shelf = Box<[Option<Page>; SHELF]>;
 
 /// All jobs, by number.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Jobs {
-    shelves: Vec<Option<Shelf>>,
+    /// The pages from `first` on.
+    pages: Vec<Option<Page>>,
+    first: u64,
+    /// Those before it, by number.
+    old: BTreeMap<u64, Page>,
     next: u64,
     saving: Option<Box<Saving>>,
 }
@@ -96,7 +101,7 @@ pub(crate) struct Jobs {
 #[derive(Clone, Debug)]
 struct Saving {
     /// Their numbers, ascending, each with what was in the page, once it is copied.
-    pages: Vec<(usize, Option<Vec<JobImage>>)>,
+    pages: Vec<(u64, Option<Vec<JobImage>>)>,
     /// All pages before this position are copied.
     next: usize,
 }
@@ -104,7 +109,8 @@ struct Saving {
 impl Jobs {
     /// No jobs, of which the first gets this number.
     pub(crate) fn starting_at(next: JobId) -> Jobs {
-        Jobs { shelves: Vec::new(), next: next.0, saving: None }
+        let first = (next.0 / PAGE as u64).saturating_sub(LISTED);
+        Jobs { next: next.0, first, ..Jobs::default() }
     }
 
     /// The number that the next job gets.
@@ -123,26 +129,45 @@ impl Jobs {
 
     /// Puts a job that was known before back under its number.
     pub(crate) fn put(&mut self, id: JobId, record: JobRecord) {
-        let place = Place::of(id);
-        if self.shelves.len() <= place.shelf {
-            self.shelves.resize_with(place.shelf + 1, || None);
-        }
-        let shelf =
-            self.shelves[place.shelf].get_or_insert_with(|| Box::new([const { None }; SHELF]));
-        let page = shelf[place.page].get_or_insert_with(|| Box::new([const { None }; PAGE]));
-        page[place.index] = Some(Box::new(record));
+        let (number, index) = split(id);
+        let page = match number.checked_sub(self.first) {
+            None => self.old.entry(number).or_insert_with(new_page),
+            Some(at) => {
+                let at = at as usize;
+                if self.pages.len() <= at {
+                    self.pages.resize_with(at + 1, || None);
+                }
+                self.pages[at].get_or_insert_with(new_page)
+            }
+        };
+        page[index] = Some(Box::new(record));
     }
 
     pub(crate) fn get(&self, id: JobId) -> Option<&JobRecord> {
-        let place = Place::of(id);
-        self.shelves.get(place.shelf)?.as_ref()?[place.page].as_ref()?[place.index].as_deref()
+        let (number, index) = split(id);
+        self.page(number)?[index].as_deref()
     }
 
     pub(crate) fn get_mut(&mut self, id: JobId) -> Option<&mut JobRecord> {
         self.save_before_change(id);
-        let place = Place::of(id);
-        let shelf = self.shelves.get_mut(place.shelf)?.as_mut()?;
-        shelf[place.page].as_mut()?[place.index].as_deref_mut()
+        let (number, index) = split(id);
+        self.page_mut(number)?[index].as_deref_mut()
+    }
+
+    #[inline]
+    fn page(&self, number: u64) -> Option<&Page> {
+        match number.checked_sub(self.first) {
+            Some(at) => self.pages.get(at as usize)?.as_ref(),
+            None => self.old.get(&number),
+        }
+    }
+
+    #[inline]
+    fn page_mut(&mut self, number: u64) -> Option<&mut Page> {
+        match number.checked_sub(self.first) {
+            Some(at) => self.pages.get_mut(at as usize)?.as_mut(),
+            None => self.old.get_mut(&number),
+        }
     }
 
     /// A task and its job.
@@ -154,28 +179,24 @@ impl Jobs {
     /// Forgets a job.
     pub(crate) fn remove(&mut self, id: JobId) -> Option<JobRecord> {
         self.save_before_change(id);
-        let place = Place::of(id);
-        let shelf = self.shelves.get_mut(place.shelf)?;
-        let pages = shelf.as_mut()?;
-        let page = &mut pages[place.page];
-        let record = page.as_mut()?[place.index].take()?;
-        let behind = |jobs: usize| (id.0 / jobs as u64 + 1) * jobs as u64 <= self.next;
-        if behind(PAGE) && page.as_ref().is_some_and(|jobs| jobs.iter().all(Option::is_none)) {
-            *page = None;
-            if behind(PAGE * SHELF) && pages.iter().all(Option::is_none) {
-                *shelf = None;
+        let (number, index) = split(id);
+        let full = (number + 1) * PAGE as u64 <= self.next;
+        let page = self.page_mut(number)?;
+        let record = page[index].take()?;
+        if full && page.iter().all(Option::is_none) {
+            match number.checked_sub(self.first) {
+                Some(at) => self.pages[at as usize] = None,
+                None => _ = self.old.remove(&number),
             }
         }
         Some(*record)
     }
 
     /// Every page, ascending by number.
-    fn pages(&self) -> impl Iterator<Item = (usize, &Page)> {
-        let shelves = self.shelves.iter().enumerate();
-        shelves.filter_map(|(s, shelf)| Some((s, shelf.as_ref()?))).flat_map(|(s, shelf)| {
-            let pages = shelf.iter().enumerate();
-            pages.filter_map(move |(p, page)| Some((s * SHELF + p, page.as_ref()?)))
-        })
+    fn pages(&self) -> impl Iterator<Item = (u64, &Page)> {
+        let old = self.old.iter().map(|(number, page)| (*number, page));
+        let listed = (self.first..).zip(&self.pages);
+        old.chain(listed.filter_map(|(number, page)| Some((number, page.as_ref()?))))
     }
 
     /// Every job, ascending by id.
@@ -229,7 +250,7 @@ impl Jobs {
     #[cold]
     fn save_page_of(&mut self, id: JobId) {
         let Some(mut saving) = self.saving.take() else { return };
-        let number = (id.0 / PAGE as u64) as usize;
+        let (number, _) = split(id);
         if let Ok(at) = saving.pages.binary_search_by_key(&number, |(number, _)| *number) {
             let page = &mut saving.pages[at].1;
             if page.is_none() {
@@ -239,35 +260,23 @@ impl Jobs {
         self.saving = Some(saving);
     }
 
-    fn copy_page(&self, number: usize) -> Vec<JobImage> {
-        let shelf = self.shelves.get(number / SHELF).and_then(Option::as_ref);
-        let page = shelf.and_then(|shelf| shelf[number % SHELF].as_ref());
-        let jobs = page.into_iter().flat_map(|page| jobs_of(number, page));
+    fn copy_page(&self, number: u64) -> Vec<JobImage> {
+        let jobs = self.page(number).into_iter().flat_map(|page| jobs_of(number, page));
         jobs.map(|(id, job)| JobImage::of(id, job)).collect()
     }
 }
 
 /// The jobs of a page, ascending.
-fn jobs_of(number: usize, page: &Page) -> impl Iterator<Item = (JobId, &JobRecord)> {
-    let id = move |i: usize| JobId((number * PAGE + i) as u64);
-    page.iter().enumerate().filter_map(move |(i, job)| Some((id(i), job.as_deref()?)))
+fn jobs_of(number: u64, page: &Page) -> impl Iterator<Item = (JobId, &JobRecord)> {
+    let ids = (number * PAGE as u64..).map(JobId);
+    ids.zip(page.iter()).filter_map(|(id, job)| Some((id, job.as_deref()?)))
 }
 
-/// Where a job is.
-struct Place {
-    shelf: usize,
-    page: usize,
-    index: usize,
+fn new_page() -> Page {
+    Box::new([const { None }; PAGE])
 }
 
-impl Place {
-    #[inline]
-    fn of(id: JobId) -> Place {
-        let page = id.0 / PAGE as u64;
-        Place {
-            shelf: (page / SHELF as u64) as usize,
-            page: (page % SHELF as u64) as usize,
-            index: (id.0 % PAGE as u64) as usize,
-        }
-    }
+/// The page of a job, and its place there.
+fn split(id: JobId) -> (u64, usize) {
+    (id.0 / PAGE as u64, (id.0 % PAGE as u64) as usize)
 }

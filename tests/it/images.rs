@@ -321,10 +321,9 @@ fn harms_of_rows() -> Vec<Harm> {
         harm!(i, set(&mut i.schedulers[0].answers[0].number, 3) => Answer(_)),
         harm!(i, set(&mut i.schedulers[0].answers[1].number, u64::MAX) => Answer(_)),
         harm!(i, set(&mut i.schedulers[0].answers[0].version, u64::MAX) => Answer(_)),
-        harm!(i, set(&mut i.schedulers[0].answers[0].conflicts, Some([].into())) => Answer(_)),
         harm!(i, set(&mut i.schedulers[0].answers[0].conflicts, {
             let conflict = Conflict { item: Item::Claim(1), reason: Reason::NoCards };
-            Some([conflict, conflict].into())
+            [conflict, conflict].into()
         }) => Answer(_)),
     ]
 }
@@ -464,4 +463,17 @@ fn a_cell_that_has_seen_many_jobs_is_restored() {
     let again = Cell::from_image(cell.image()).unwrap();
     assert_eq!(again.state_hash(), cell.state_hash());
     assert_eq!(again.job_by_name("new"), Some(id));
+    // The old job is found, changed, captured and forgotten as any other.
+    let mut again = again;
+    again.begin_capture();
+    let wanted = again.image();
+    for cell in [&mut cell, &mut again] {
+        cell.apply(Command::KillJob { job: JobId(0) }).unwrap();
+        cell.apply(Command::Expire { now_ms: 1 }).unwrap();
+        assert_eq!(cell.job_by_name("old"), None);
+    }
+    let captured = again.capture_more(usize::MAX).unwrap();
+    assert_eq!(captured.into_image(), wanted);
+    assert_eq!(again.image(), cell.image());
+    again.audit().unwrap();
 }

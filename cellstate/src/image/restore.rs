@@ -284,7 +284,7 @@ fn restore_answers(list: Vec<answers::Answer>, version: Version) -> Option<Answe
         let good = answer.number < u64::MAX
             && answer.version <= version.0
             && before.is_none_or(|before| before < place)
-            && answer.conflicts.as_deref().is_none_or(are_conflicts);
+            && are_conflicts(&answer.conflicts);
         if !good {
             return None;
         }
@@ -296,8 +296,7 @@ fn restore_answers(list: Vec<answers::Answer>, version: Version) -> Option<Answe
 
 /// Whether a commit can have had these conflicts.
 fn are_conflicts(list: &[Conflict]) -> bool {
-    (1..=TRANSACTION_ITEMS_MAX).contains(&list.len())
-        && list.windows(2).all(|pair| pair[0].item < pair[1].item)
+    list.len() <= TRANSACTION_ITEMS_MAX && list.windows(2).all(|pair| pair[0].item < pair[1].item)
 }
 
 fn at_most(what: &'static str, given: u64, max: u64) -> Result<(), ImageError> {
