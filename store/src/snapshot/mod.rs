@@ -31,7 +31,8 @@
 //! Integers are little-endian. A file is written under another name, synced and renamed, so that
 //! what has a final name is whole. What is read is not trusted, whoever wrote it: each byte is
 //! covered by two checksums, each length is compared with what is there before memory is taken, the
-//! image is checked by [`Cell::from_image`], and the cell must hash to what the header says.
+//! image is checked by [`Cell::from_image`](omega_cellstate::Cell::from_image), and the cell must
+//! hash to what the header says.
 //!
 //! In reading order: `header`, `parts`, `write`, `read`, `folder`, `transfer`, `error`.
 
