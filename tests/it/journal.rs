@@ -6,8 +6,8 @@ use omega_core::{Amounts, Command, Image, Job, JobId, Kinds, Machine, Requiremen
 use omega_store::{
     AppendError, CellId, CreateError, Journal, OpenError, Origin, ReplayError, SyncError,
 };
-use omega_tests::disk::MemoryDisk;
 use omega_tests::history;
+use omega_tests::memory_disk::MemoryDisk;
 use omega_tests::random::Dice;
 use std::path::Path;
 

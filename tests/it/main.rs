@@ -22,6 +22,7 @@
 //! - `threads.rs`, `races.rs`: schedulers on threads, and two that would break a rule together.
 //! - `codec.rs`, `journal.rs`, `rot.rs`: commands as bytes, a history in a file, and what becomes
 //!   of it when the file is cut, damaged, or the disk fails.
+//! - `simulated_disk.rs`: the disk that all of this is tried on.
 //! - `tidy.rs`: the repository's own rules.
 
 #![allow(clippy::unwrap_used, reason = "all of it is tests, helpers too")]
@@ -59,6 +60,7 @@ mod scheduler;
 mod scheduler_faults;
 mod scheduler_wakes;
 mod scripts;
+mod simulated_disk;
 mod small;
 mod threads;
 mod tidy;

@@ -5,8 +5,8 @@ use crate::histories::seeds;
 use crate::journal::{CELL, hashes, here, origin, rebuilt, recorded};
 use omega_core::{Command, Kinds};
 use omega_store::{Damage, Journal, OpenError, ReplayError};
-use omega_tests::disk::MemoryDisk;
 use omega_tests::history;
+use omega_tests::memory_disk::MemoryDisk;
 use omega_tests::random::Dice;
 
 /// A small history in a journal, with where its records end.
