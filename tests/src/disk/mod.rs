@@ -116,6 +116,11 @@ impl SimulatedDisk {
         self.state().faults.add(operation, before);
     }
 
+    /// No fault that was asked for comes any more.
+    pub fn mend(&self) {
+        self.state().faults.clear();
+    }
+
     /// How many bytes all files may have together; `None` is no bound. Takes effect for what is
     /// written from now on.
     pub fn set_capacity(&self, bytes: Option<u64>) {
@@ -312,7 +317,7 @@ impl Disk for SimulatedDisk {
         let fate = state.name(Operation::Name)?;
         let file = state.names.get(from).ok_or(io::ErrorKind::NotFound)?;
         let replaced = state.names.get(to).filter(|replaced| *replaced != file);
-        state.names.rename(from, to, file);
+        state.names.rename(to, file);
         if let Some(replaced) = replaced {
             state.unname(replaced);
         }

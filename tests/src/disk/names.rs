@@ -11,7 +11,7 @@ pub(super) type FileNumber = usize;
 #[derive(Clone, Debug)]
 enum Change {
     Add { path: PathBuf, file: FileNumber },
-    Rename { from: PathBuf, to: PathBuf, file: FileNumber },
+    Rename { to: PathBuf, file: FileNumber },
     Remove { path: PathBuf },
     Folder { path: PathBuf },
 }
@@ -50,10 +50,8 @@ impl Tree {
             Change::Folder { path } => {
                 self.folders.insert(path.clone());
             }
-            Change::Rename { from, to, file } => {
-                if self.files.get(from) == Some(file) {
-                    self.files.remove(from);
-                }
+            Change::Rename { to, file } => {
+                self.files.retain(|_, other| other != file);
                 self.files.insert(to.clone(), *file);
             }
         }
@@ -94,8 +92,8 @@ impl Names {
         self.change(Change::Remove { path: path.to_owned() });
     }
 
-    pub(super) fn rename(&mut self, from: &Path, to: &Path, file: FileNumber) {
-        self.change(Change::Rename { from: from.to_owned(), to: to.to_owned(), file });
+    pub(super) fn rename(&mut self, to: &Path, file: FileNumber) {
+        self.change(Change::Rename { to: to.to_owned(), file });
     }
 
     /// Makes a folder, and those that it is in.
