@@ -16,6 +16,7 @@ mod decide;
 mod forms;
 mod kube;
 mod levers;
+mod log;
 pub(crate) mod memory;
 mod preempt;
 mod scan;
@@ -34,7 +35,7 @@ const SEED: u64 = 20_130_415;
 #[derive(Args, Clone, Debug)]
 pub(crate) struct Options {
     /// Only groups whose name contains this: scan, sync, commit, whole, decide, preempt, kube, levers,
-    /// workers, memory, matrix.
+    /// workers, memory, log, matrix.
     #[arg(long, value_name = "PATTERN")]
     only: Option<String>,
     /// Fewer and shorter runs: for a look, not for a record.
@@ -43,6 +44,10 @@ pub(crate) struct Options {
     /// Print the table as Markdown.
     #[arg(long)]
     markdown: bool,
+    /// Where the group `log` makes a folder for its files, on the disk that is to be measured. By
+    /// default in `target`.
+    #[arg(long, value_name = "DIR")]
+    dir: Option<std::path::PathBuf>,
 }
 
 impl Options {
@@ -66,7 +71,7 @@ struct Group {
     measure: fn(&Options) -> Vec<Row>,
 }
 
-const GROUPS: [Group; 11] = [
+const GROUPS: [Group; 12] = [
     Group { name: "scan", workload: scan::WORKLOAD, measure: scan::rows },
     Group { name: "sync", workload: sync::WORKLOAD, measure: sync::rows },
     Group { name: "commit", workload: commit::WORKLOAD, measure: commit::rows },
@@ -77,6 +82,7 @@ const GROUPS: [Group; 11] = [
     Group { name: "levers", workload: levers::WORKLOAD, measure: levers::rows },
     Group { name: "workers", workload: workers::WORKLOAD, measure: workers::rows },
     Group { name: "memory", workload: memory::WORKLOAD, measure: memory::rows },
+    Group { name: "log", workload: log::WORKLOAD, measure: log::rows },
     Group { name: "matrix", workload: whole::WORKLOAD, measure: whole::matrix },
 ];
 

@@ -154,7 +154,7 @@ impl RocksLog {
         WriteError::Unknown { path: self.path.clone(), source: io::Error::other(error) }
     }
 
-    fn write(&mut self, batch: &WriteBatch) -> Result<(), WriteError> {
+    fn write(&mut self, batch: WriteBatch) -> Result<(), WriteError> {
         self.written += batch.size_in_bytes() as u64;
         self.db.write(batch).map_err(|error| self.unknown(error))
     }
@@ -188,7 +188,7 @@ impl LogEngine for RocksLog {
         if let Some(hard_state) = batch.hard_state {
             writes.put(HARD_STATE, hard_state_bytes(hard_state));
         }
-        self.write(&writes)?;
+        self.write(writes)?;
         self.bounds.last = last;
         self.hard_state = batch.hard_state.unwrap_or(self.hard_state);
         Ok(())
@@ -242,7 +242,7 @@ impl LogEngine for RocksLog {
         let mut writes = WriteBatch::default();
         writes.put(BASE, position_bytes(base));
         writes.delete_range(key(self.bounds.base.index), key(base.index.next()));
-        self.write(&writes)?;
+        self.write(writes)?;
         self.bounds.base = base;
         if self.bounds.last.index == base.index {
             self.bounds.last = base;
@@ -256,7 +256,7 @@ impl LogEngine for RocksLog {
         writes.delete_range(key(LogIndex(0)), key(self.bounds.last.index.next()));
         writes.put(BASE, position_bytes(base));
         writes.put(HARD_STATE, hard_state_bytes(hard_state));
-        self.write(&writes)?;
+        self.write(writes)?;
         (self.bounds, self.hard_state) = (Bounds { base, last: base }, hard_state);
         self.sync()
     }
