@@ -96,7 +96,7 @@ impl Cell {
         Ok(commit)
     }
 
-    fn check_form(&self, txn: &Transaction) -> Result<(), TransactionError> {
+    pub(crate) fn check_form(&self, txn: &Transaction) -> Result<(), TransactionError> {
         let items = txn.items();
         if items == 0 {
             return Err(TransactionError::Empty);
@@ -303,7 +303,7 @@ fn name_first_reasons(conflicts: &mut [Conflict], first: &[Conflict]) {
 }
 
 /// In an all-or-nothing transaction what did not conflict is refused because of what did.
-fn refuse_others(txn: &Transaction, conflicts: &mut Vec<Conflict>) {
+pub(crate) fn refuse_others(txn: &Transaction, conflicts: &mut Vec<Conflict>) {
     let releases = (0..txn.releases.len() as u32).map(Item::Release);
     let evictions = (0..txn.evictions.len() as u32).map(Item::Eviction);
     let claims = (0..txn.claims.len() as u32).map(Item::Claim);

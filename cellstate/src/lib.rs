@@ -46,6 +46,7 @@ mod cell;
 mod changes;
 mod commit;
 mod delta;
+mod early;
 mod facts;
 mod handle;
 mod hash;

@@ -55,5 +55,13 @@ pub const TEXT_BYTES_MAX: usize = 512;
 /// more rules than this is a mistake.
 pub const COMMAND_BYTES_MAX: usize = 4 << 20;
 
+/// Bytes of one entry of a replicated log: commands are put together until they have
+/// [`BATCH_BYTES`], and the last one may be large.
+pub const ENTRY_BYTES_MAX: usize = COMMAND_BYTES_MAX + BATCH_BYTES;
+
+/// Bytes of commands from which on no more are put into one entry: a thousand transactions of ten
+/// claims, beyond which an entry of its own costs nothing measurable any more.
+pub const BATCH_BYTES: usize = 256 << 10;
+
 /// The largest overcommit factor of a compressible kind, in percent.
 pub const OVERCOMMIT_PERCENT_MAX: u32 = 1000;

@@ -14,8 +14,10 @@
 //! What is read is not trusted: a length that the bytes claim reserves memory in proportion to the
 //! bytes that are there, and never more.
 
+use crate::log::LogIndex;
+use crate::replica::Head;
 use bincode::config;
-use omega_core::limits::COMMAND_BYTES_MAX;
+use omega_core::limits::{COMMAND_BYTES_MAX, ENTRY_BYTES_MAX};
 use omega_core::{Command, Kinds, ResourceKind};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -116,9 +118,76 @@ pub(crate) fn decode_kinds(bytes: &[u8]) -> Result<Kinds, CodecError> {
     Kinds::new(kinds).map_err(|error| CodecError::Malformed(Malformed(Cause::Kinds(error))))
 }
 
+/// Begins the bytes of an entry, which holds any number of commands.
+pub(crate) fn begin_entry(head: Head, entry: &mut Vec<u8>) {
+    entry.push(VERSION);
+    entry.extend(head.applied.0.to_le_bytes());
+    entry.extend(head.fingerprint.to_le_bytes());
+}
+
+/// Appends a command to the bytes of an entry.
+///
+/// # Errors
+/// If it has too many bytes; then `entry` is as it was.
+pub(crate) fn push_command(command: &Command, entry: &mut Vec<u8>) -> Result<(), EncodeError> {
+    put_body(command, entry)
+}
+
+/// Takes the bytes of an entry apart: what its leader had applied, and its commands. An entry without
+/// any bytes has neither.
+pub(crate) fn entry_head(bytes: &[u8]) -> Result<(Option<Head>, &[u8]), CodecError> {
+    let Some((&found, body)) = bytes.split_first() else { return Ok((None, bytes)) };
+    if found != VERSION {
+        return Err(CodecError::UnknownVersion { found, known: VERSION });
+    }
+    let Some((head, body)) = body.split_first_chunk::<16>() else { return Err(CodecError::Empty) };
+    let word = |at: usize| {
+        let word = head[at..].first_chunk().expect("there are 16 bytes");
+        u64::from_le_bytes(*word)
+    };
+    Ok((Some(Head { applied: LogIndex(word(0)), fingerprint: word(8) }), body))
+}
+
+/// Reads commands, one after another.
+pub(crate) fn decode_commands(mut body: &[u8]) -> Result<Vec<Command>, CodecError> {
+    let mut commands = Vec::new();
+    while !body.is_empty() {
+        let (command, used) = take_body(body)?;
+        commands.push(command);
+        body = &body[used..];
+    }
+    Ok(commands)
+}
+
+/// Reads the commands of an entry, in order.
+///
+/// # Errors
+/// If the bytes are no entry of a known version.
+pub fn decode_entry(bytes: &[u8]) -> Result<Vec<Command>, CodecError> {
+    let (_, body) = entry_head(bytes)?;
+    decode_commands(body)
+}
+
+/// The bytes of something that is known to have few.
+pub(crate) fn encode_small(value: &impl Serialize) -> Vec<u8> {
+    let mut out = Vec::new();
+    put(value, &mut out).expect("it has few bytes");
+    out
+}
+
+/// Reads it back.
+pub(crate) fn decode_small<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, CodecError> {
+    take(bytes)
+}
+
 fn put(value: &impl Serialize, out: &mut Vec<u8>) -> Result<(), EncodeError> {
     let start = out.len();
     out.push(VERSION);
+    put_body(value, out).inspect_err(|_| out.truncate(start))
+}
+
+fn put_body(value: &impl Serialize, out: &mut Vec<u8>) -> Result<(), EncodeError> {
+    let start = out.len();
     bincode::serde::encode_into_std_write(value, out, config::standard())
         .expect("a vector takes all bytes, and our types know their lengths");
     let bytes = out.len() - start;
@@ -134,19 +203,24 @@ fn take<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, CodecError> {
     if found != VERSION {
         return Err(CodecError::UnknownVersion { found, known: VERSION });
     }
-    // A limit counts bytes in memory, of which one byte here makes at most eight (a small `u64`).
-    // It must be a constant, so bytes are sorted by size: what is small may claim but little.
-    let read = match bytes.len() {
-        ..=0x200 => take_within::<T, { 8 * 0x200 }>(body),
-        0x201..=0x4000 => take_within::<T, { 8 * 0x4000 }>(body),
-        0x4001..=COMMAND_BYTES_MAX => take_within::<T, { 8 * COMMAND_BYTES_MAX }>(body),
-        bytes => return Err(CodecError::TooLarge { bytes }),
-    };
-    match read {
+    match take_body(body) {
         Ok((value, used)) if used == body.len() => Ok(value),
         Ok((_, used)) => Err(CodecError::Trailing { bytes: body.len() - used }),
-        Err(error) => Err(CodecError::Malformed(Malformed(Cause::Bytes(error)))),
+        Err(error) => Err(error),
     }
+}
+
+/// Reads a value at the start of the bytes. The answer tells how many it has.
+fn take_body<T: DeserializeOwned>(body: &[u8]) -> Result<(T, usize), CodecError> {
+    // A limit counts bytes in memory, of which one byte here makes at most eight (a small `u64`).
+    // It must be a constant, so bytes are sorted by size: what is small may claim but little.
+    let read = match body.len() {
+        ..=0x200 => take_within::<T, { 8 * 0x200 }>(body),
+        0x201..=0x4000 => take_within::<T, { 8 * 0x4000 }>(body),
+        0x4001..=ENTRY_BYTES_MAX => take_within::<T, { 8 * COMMAND_BYTES_MAX }>(body),
+        bytes => return Err(CodecError::TooLarge { bytes }),
+    };
+    read.map_err(|error| CodecError::Malformed(Malformed(Cause::Bytes(error))))
 }
 
 fn take_within<T: DeserializeOwned, const LIMIT: usize>(

@@ -46,13 +46,17 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! In reading order: [`codec`], `origin.rs`, `disk.rs`, [`log`], [`log::segment`], [`directory`].
+//! In reading order: [`codec`], `origin.rs`, `disk.rs`, [`log`], [`log::segment`], [`directory`],
+//! [`membership`], [`node`], [`replica`].
 
 pub mod codec;
 pub mod directory;
 mod disk;
 pub mod log;
+pub mod membership;
+pub mod node;
 mod origin;
+pub mod replica;
 
 pub use codec::{CodecError, EncodeError};
 pub use disk::{Disk, DiskFile, RealDisk};

@@ -178,7 +178,7 @@ fn work(
                 return Err(error);
             }
         }
-        if naive.now.last().index.0 % 3 == 0 {
+        if naive.now.last().index.0.is_multiple_of(3) {
             log.prepare()?;
         }
     }

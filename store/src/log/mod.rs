@@ -30,20 +30,25 @@ pub mod segment;
 pub use error::{CreateError, OpenError};
 
 use bytes::Bytes;
+use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::io;
 use std::path::PathBuf;
 
 /// The position of an entry in the log. The first has 1.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
+)]
 pub struct LogIndex(pub u64);
 
 /// The reign of one leader. Terms only grow.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
+)]
 pub struct Term(pub u64);
 
 /// One replica of a cell. A replica that was removed never comes back under its id.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct ReplicaId(pub u64);
 
 impl fmt::Display for LogIndex {
@@ -73,7 +78,9 @@ impl LogIndex {
 }
 
 /// Names an entry: no two entries of a cell's history have the same index and term.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
+)]
 pub struct Position {
     /// Where it is.
     pub index: LogIndex,
@@ -82,7 +89,7 @@ pub struct Position {
 }
 
 /// What an entry is about.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum EntryKind {
     /// Commands for the cell; none where a new leader begins.
     Commands,
@@ -91,7 +98,7 @@ pub enum EntryKind {
 }
 
 /// An entry of the log.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Entry {
     /// Its name.
     pub position: Position,
@@ -102,7 +109,7 @@ pub struct Entry {
 }
 
 /// What a replica may not forget beside its entries.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HardState {
     /// The highest term that it has seen.
     pub term: Term,

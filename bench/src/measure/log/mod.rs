@@ -41,7 +41,7 @@ const COMPACT_BYTES: usize = 24 << 20;
 type Make = fn(&Path) -> Box<dyn Subject>;
 
 fn subjects() -> Vec<(&'static str, Make)> {
-    let mut all: Vec<(&'static str, Make)> = vec![
+    let ours: [(&'static str, Make); 5] = [
         ("a file, preallocated", |folder| Box::new(raw::RawFile::preallocated(folder))),
         ("a file, appended", |folder| Box::new(raw::RawFile::appended(folder))),
         ("segments, growing", |folder| Box::new(segments(folder, 0))),
@@ -52,17 +52,33 @@ fn subjects() -> Vec<(&'static str, Make)> {
         }),
         ("memory", |_| Box::new(Engine::new(Box::new(MemoryLog::default()), 0))),
     ];
-    #[cfg(feature = "rocksdb")]
-    all.push(("RocksDB", |folder| {
+    ours.into_iter().chain(rocks()).chain(foreign()).collect()
+}
+
+#[cfg(feature = "rocksdb")]
+fn rocks() -> Vec<(&'static str, Make)> {
+    vec![("RocksDB", |folder| {
         let log = omega_store::log::rocks::RocksLog::create(&folder.join("log"), OWNER);
         Box::new(Engine::new(Box::new(log.expect("the disk works")), 0))
-    }));
-    #[cfg(feature = "engines")]
-    all.extend([
-        ("redb", (|folder| Box::new(stores::Redb::create(folder))) as Make),
+    })]
+}
+
+#[cfg(not(feature = "rocksdb"))]
+fn rocks() -> Vec<(&'static str, Make)> {
+    Vec::new()
+}
+
+#[cfg(feature = "engines")]
+fn foreign() -> Vec<(&'static str, Make)> {
+    vec![
+        ("redb", |folder| Box::new(stores::Redb::create(folder))),
         ("fjall", |folder| Box::new(stores::Fjall::create(folder))),
-    ]);
-    all
+    ]
+}
+
+#[cfg(not(feature = "engines"))]
+fn foreign() -> Vec<(&'static str, Make)> {
+    Vec::new()
 }
 
 fn segments(folder: &Path, compact_bytes: usize) -> Engine {
@@ -92,7 +108,8 @@ pub(crate) fn rows(options: &Options) -> Vec<Row> {
         let figures = by_turns(options, &folder, &subjects, (entries, options.work(batches)));
         let bare = figures[0].append;
         for ((name, _), costs) in subjects.iter().zip(&figures) {
-            let what = format!("{entries} entries a batch: {name}");
+            let plural = if entries == 1 { "entry" } else { "entries" };
+            let what = format!("{entries} {plural} a batch: {name}");
             rows.push(Row::time(what, Unit::Micros, costs.append).beside(bare));
         }
         if entries == 256 {

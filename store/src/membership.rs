@@ -1,0 +1,318 @@
+//! Who the replicas of a cell are, and how that changes.
+//!
+//! A membership is part of what the replicas agree on: it changes by entries of the log and travels
+//! with snapshots, and nothing else holds it. An id is never used twice. A replica that was removed
+//! may have forgotten what it promised, so it comes back under a new id, as a learner.
+
+use crate::codec::{self, CodecError};
+use crate::log::ReplicaId;
+use raft::eraftpb::{ConfChangeSingle, ConfChangeType, ConfChangeV2, ConfState};
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeSet;
+
+/// The most replicas of a cell. Each one more makes every commit dearer; nobody runs more than seven
+/// that vote.
+pub const REPLICAS_MAX: usize = 32;
+
+/// The replicas of a cell.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Membership {
+    /// Those that vote, and whose majority commits.
+    pub voters: BTreeSet<ReplicaId>,
+    /// Those that voted before a change of several replicas that is under way: until it is complete
+    /// a majority of these is needed, too.
+    pub voters_outgoing: BTreeSet<ReplicaId>,
+    /// Those that follow and do not vote.
+    pub learners: BTreeSet<ReplicaId>,
+    /// Outgoing voters that become learners when the change is complete.
+    pub learners_next: BTreeSet<ReplicaId>,
+    /// Whether the leader completes the change by itself.
+    pub auto_leave: bool,
+    /// The highest id that was ever used.
+    pub highest: Option<ReplicaId>,
+}
+
+/// What is to become of one replica.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum MemberStep {
+    /// It votes from now on. It must be a learner that has caught up.
+    Promote(ReplicaId),
+    /// A new one follows from now on.
+    AddLearner(ReplicaId),
+    /// It is a replica no more, and never will be again.
+    Remove(ReplicaId),
+}
+
+/// A change of the membership, made in one step however many replicas it names.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct MembershipChange {
+    /// What changes. Nothing, where a change of several replicas is completed.
+    pub steps: Vec<MemberStep>,
+}
+
+/// Why a membership cannot change so.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
+#[non_exhaustive]
+pub enum ChangeError {
+    /// Name at least one replica.
+    #[error("the change names no replica")]
+    Empty,
+    /// Choose an id that was never used: one above the highest.
+    #[error("the id {0} was used before; choose one above {1}")]
+    IdUsed(ReplicaId, ReplicaId),
+    /// Look up the members: there is no such one.
+    #[error("{0} is no replica of this cell")]
+    Unknown(ReplicaId),
+    /// It votes already.
+    #[error("{0} votes already")]
+    Votes(ReplicaId),
+    /// Name each replica once.
+    #[error("{0} is named twice")]
+    Twice(ReplicaId),
+    /// At least one replica must vote.
+    #[error("no replica would be left that votes")]
+    NoVoters,
+    /// Remove one first.
+    #[error("a cell has at most {REPLICAS_MAX} replicas")]
+    TooMany,
+    /// Wait until the learner has what the leader has.
+    #[error("{0} has not caught up yet: wait, then promote it")]
+    Behind(ReplicaId),
+    /// Of the replicas that would vote too few answer now: bring them back first.
+    #[error(
+        "only {answering} of {voters} voters would answer, which is no majority: bring them back first"
+    )]
+    NoQuorum {
+        /// How many would vote.
+        voters: usize,
+        /// How many of them answer.
+        answering: usize,
+    },
+    /// Let another replica lead first.
+    #[error("{0} leads: let another replica lead first")]
+    Leads(ReplicaId),
+    /// Another change is under way: wait for it.
+    #[error("another change of the membership is under way: wait for it")]
+    Pending,
+    /// Ask the leader.
+    #[error("this replica does not lead: ask the leader")]
+    NotLeader,
+}
+
+impl Membership {
+    /// The membership that a cell begins with.
+    #[must_use]
+    pub fn founding(voters: impl IntoIterator<Item = ReplicaId>) -> Membership {
+        let voters: BTreeSet<_> = voters.into_iter().collect();
+        Membership { highest: voters.last().copied(), voters, ..Membership::default() }
+    }
+
+    /// Whether it is a replica of the cell in any role.
+    #[must_use]
+    pub fn contains(&self, id: ReplicaId) -> bool {
+        let sets = [&self.voters, &self.voters_outgoing, &self.learners];
+        sets.into_iter().any(|set| set.contains(&id))
+    }
+
+    /// Every replica, ascending.
+    #[must_use]
+    pub fn members(&self) -> BTreeSet<ReplicaId> {
+        let sets = [&self.voters, &self.voters_outgoing, &self.learners];
+        sets.into_iter().flatten().copied().collect()
+    }
+
+    /// Whether a change of several replicas is under way.
+    #[must_use]
+    pub fn is_joint(&self) -> bool {
+        !self.voters_outgoing.is_empty()
+    }
+
+    /// Whether it makes sense: it was read from bytes, or comes from another replica.
+    #[must_use]
+    pub fn is_sound(&self) -> bool {
+        let votes = |id| self.voters.contains(id) || self.voters_outgoing.contains(id);
+        let members = self.members();
+        !self.voters.is_empty()
+            && members.len() <= REPLICAS_MAX
+            && members.first().is_some_and(|first| first.0 > 0)
+            && self.learners.iter().all(|id| !votes(id))
+            && self.learners_next.iter().all(|id| self.voters_outgoing.contains(id))
+            && self.learners_next.iter().all(|id| !self.voters.contains(id))
+            && (self.is_joint() || !self.auto_leave && self.learners_next.is_empty())
+            && members.last() <= self.highest.as_ref()
+    }
+
+    /// Whether a change fits this membership. Every replica asks when the change is applied, and
+    /// gets the same answer.
+    ///
+    /// # Errors
+    /// If it does not.
+    pub fn check(&self, change: &MembershipChange) -> Result<(), ChangeError> {
+        if change.steps.is_empty() {
+            return if self.is_joint() { Ok(()) } else { Err(ChangeError::Empty) };
+        }
+        if self.is_joint() {
+            return Err(ChangeError::Pending);
+        }
+        let mut named = BTreeSet::new();
+        let (mut voters, mut members) = (self.voters.clone(), self.members());
+        for step in &change.steps {
+            let (MemberStep::Promote(id) | MemberStep::AddLearner(id) | MemberStep::Remove(id)) =
+                *step;
+            if !named.insert(id) {
+                return Err(ChangeError::Twice(id));
+            }
+            match step {
+                MemberStep::AddLearner(_) => {
+                    let highest = self.highest.unwrap_or(ReplicaId(0));
+                    if id <= highest {
+                        return Err(ChangeError::IdUsed(id, highest));
+                    }
+                    members.insert(id);
+                }
+                _ if !self.contains(id) => return Err(ChangeError::Unknown(id)),
+                MemberStep::Promote(_) if !voters.insert(id) => return Err(ChangeError::Votes(id)),
+                MemberStep::Promote(_) => {}
+                MemberStep::Remove(_) => {
+                    voters.remove(&id);
+                    members.remove(&id);
+                }
+            }
+        }
+        match voters.is_empty() {
+            true => Err(ChangeError::NoVoters),
+            false if members.len() > REPLICAS_MAX => Err(ChangeError::TooMany),
+            false => Ok(()),
+        }
+    }
+
+    /// The voters that a change would leave.
+    #[must_use]
+    pub fn voters_after(&self, change: &MembershipChange) -> BTreeSet<ReplicaId> {
+        let mut voters = self.voters.clone();
+        for step in &change.steps {
+            match step {
+                MemberStep::Promote(id) => _ = voters.insert(*id),
+                MemberStep::Remove(id) => _ = voters.remove(id),
+                MemberStep::AddLearner(_) => {}
+            }
+        }
+        voters
+    }
+
+    /// Takes over what raft made of a change.
+    pub(crate) fn follow(&mut self, state: &ConfState, change: &MembershipChange) {
+        let added = change.steps.iter().filter_map(|step| match step {
+            MemberStep::AddLearner(id) => Some(*id),
+            _ => None,
+        });
+        let highest = self.highest.into_iter().chain(added).max();
+        let set = |ids: &[u64]| ids.iter().copied().map(ReplicaId).collect();
+        *self = Membership {
+            voters: set(&state.voters),
+            voters_outgoing: set(&state.voters_outgoing),
+            learners: set(&state.learners),
+            learners_next: set(&state.learners_next),
+            auto_leave: state.auto_leave,
+            highest,
+        };
+    }
+
+    /// The same in raft's words.
+    pub(crate) fn to_raft(&self) -> ConfState {
+        let list = |set: &BTreeSet<ReplicaId>| set.iter().map(|id| id.0).collect::<Vec<_>>();
+        ConfState {
+            voters: list(&self.voters),
+            voters_outgoing: list(&self.voters_outgoing),
+            learners: list(&self.learners),
+            learners_next: list(&self.learners_next),
+            auto_leave: self.auto_leave,
+            ..ConfState::default()
+        }
+    }
+}
+
+impl MembershipChange {
+    /// A change of one replica.
+    #[must_use]
+    pub fn one(step: MemberStep) -> MembershipChange {
+        MembershipChange { steps: vec![step] }
+    }
+
+    /// The same in raft's words.
+    pub(crate) fn to_raft(&self) -> ConfChangeV2 {
+        let single = |step: &MemberStep| {
+            let (kind, id) = match step {
+                MemberStep::Promote(id) => (ConfChangeType::AddNode, id),
+                MemberStep::AddLearner(id) => (ConfChangeType::AddLearnerNode, id),
+                MemberStep::Remove(id) => (ConfChangeType::RemoveNode, id),
+            };
+            ConfChangeSingle { change_type: kind, node_id: id.0, ..ConfChangeSingle::default() }
+        };
+        let changes: Vec<_> = self.steps.iter().map(single).collect();
+        ConfChangeV2 { changes: changes.into(), ..ConfChangeV2::default() }
+    }
+
+    /// What raft's words mean. Only what this replica's own raft wrote is read here.
+    pub(crate) fn from_raft(change: &ConfChangeV2) -> MembershipChange {
+        let step = |single: &ConfChangeSingle| match single.change_type {
+            ConfChangeType::AddNode => MemberStep::Promote(ReplicaId(single.node_id)),
+            ConfChangeType::AddLearnerNode => MemberStep::AddLearner(ReplicaId(single.node_id)),
+            ConfChangeType::RemoveNode => MemberStep::Remove(ReplicaId(single.node_id)),
+        };
+        MembershipChange { steps: change.changes.iter().map(step).collect() }
+    }
+
+    /// Its bytes in an entry.
+    pub(crate) fn to_bytes(&self) -> Vec<u8> {
+        codec::encode_small(self)
+    }
+
+    /// Reads the content of an entry.
+    ///
+    /// # Errors
+    /// If the bytes are no change.
+    pub fn from_bytes(bytes: &[u8]) -> Result<MembershipChange, CodecError> {
+        codec::decode_small(bytes)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn three() -> Membership {
+        Membership::founding([1, 2, 3].map(ReplicaId))
+    }
+
+    #[test]
+    fn an_id_is_never_used_twice() {
+        let change = MembershipChange::one(MemberStep::AddLearner(ReplicaId(3)));
+        assert_eq!(three().check(&change), Err(ChangeError::IdUsed(ReplicaId(3), ReplicaId(3))));
+        let change = MembershipChange::one(MemberStep::AddLearner(ReplicaId(4)));
+        assert_eq!(three().check(&change), Ok(()));
+    }
+
+    #[test]
+    fn somebody_votes() {
+        let steps = [1, 2, 3].map(|id| MemberStep::Remove(ReplicaId(id))).to_vec();
+        assert_eq!(three().check(&MembershipChange { steps }), Err(ChangeError::NoVoters));
+        assert_eq!(three().check(&MembershipChange::default()), Err(ChangeError::Empty));
+        let twice = vec![MemberStep::Remove(ReplicaId(1)), MemberStep::Promote(ReplicaId(1))];
+        let twice = MembershipChange { steps: twice };
+        assert_eq!(three().check(&twice), Err(ChangeError::Twice(ReplicaId(1))));
+    }
+
+    #[test]
+    fn soundness_is_checked() {
+        assert!(three().is_sound());
+        assert!(!Membership::default().is_sound());
+        assert!(!Membership::founding([0, 1].map(ReplicaId)).is_sound());
+        let mut both = three();
+        both.learners.insert(ReplicaId(2));
+        assert!(!both.is_sound());
+        let mut beyond = three();
+        beyond.highest = Some(ReplicaId(2));
+        assert!(!beyond.is_sound());
+    }
+}

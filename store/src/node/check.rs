@@ -1,0 +1,188 @@
+//! What a message must be before raft sees it.
+//!
+//! Raft trusts its peers: a message that cannot be makes it panic. So what comes from another
+//! replica is checked here against what this replica knows. Most of what fails is a message from
+//! nobody we know, or a forged one, and is dropped. Two things are worse, because they prove that
+//! somebody has lost what it promised to keep; a replica must not go on with them.
+
+use super::message::{Message, MessageKind};
+use super::window::Window;
+use crate::log::{Entry, EntryKind, LogIndex, Position, ReplicaId, Term};
+use crate::membership::MembershipChange;
+use omega_core::limits::ENTRY_BYTES_MAX;
+use raft::{RawNode, StateRole};
+
+/// Terms beyond this are forged: at one election a millisecond they would take ten million years.
+const TERM_MAX: u64 = 1 << 58;
+
+/// Entries in one message: raft sends at most so many bytes, and no entry is empty but a leader's
+/// first.
+const ENTRIES_MAX: usize = 1 << 16;
+
+/// The longest context that comes back with an answer: raft's own are a word, and the number of a
+/// read is 8 bytes.
+const CONTEXT_BYTES_MAX: usize = 64;
+
+/// Why a message was not taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum MessageError {
+    /// It is for another replica, or says that it comes from this one.
+    #[error("the message is not from another replica to this one")]
+    Misdirected,
+    /// It contradicts itself: forged, or damaged on its way.
+    #[error("the message makes no sense: {0}")]
+    Malformed(&'static str),
+    /// It speaks of entries that this replica, its leader, does not have.
+    #[error("the message is about an entry that its leader does not have")]
+    Beyond,
+    /// The leader knows that this replica had entries up to an index, and it does not: its log lost
+    /// its end. The replica must not vote or acknowledge any more.
+    #[error(
+        "this replica has acknowledged entries up to {acknowledged} and has only those up to {last}: \
+         its log lost its end; remove it from the cell and add a new replica with another id"
+    )]
+    LostTail {
+        /// Up to where it had acknowledged.
+        acknowledged: LogIndex,
+        /// Up to where it has entries.
+        last: LogIndex,
+    },
+    /// The leader says that a committed entry is another one: one of the two lost what it promised
+    /// to keep.
+    #[error(
+        "entry {index} was committed in term {committed}, and the leader has it in term {offered}: \
+         a majority of replicas lost committed entries; restore the cell from a snapshot"
+    )]
+    Contradiction {
+        /// Which entry.
+        index: LogIndex,
+        /// What it was.
+        committed: Term,
+        /// What it is said to be.
+        offered: Term,
+    },
+}
+
+impl MessageError {
+    /// Whether the replica must stop.
+    #[must_use]
+    pub fn is_fatal(&self) -> bool {
+        matches!(self, MessageError::LostTail { .. } | MessageError::Contradiction { .. })
+    }
+}
+
+/// Checks a message against what a replica knows.
+pub(super) fn check(message: &Message, raw: &RawNode<Window>) -> Result<(), MessageError> {
+    let raft = &raw.raft;
+    if message.to.0 != raft.id || message.from.0 == raft.id || message.from == ReplicaId(0) {
+        return Err(MessageError::Misdirected);
+    }
+    check_form(message)?;
+    if message.term.0 < raft.term {
+        // Raft answers it or drops it, and looks at nothing else in it.
+        return Ok(());
+    }
+    let last = LogIndex(raft.raft_log.last_index());
+    match message.kind {
+        MessageKind::Heartbeat if message.commit.index > last => {
+            Err(MessageError::LostTail { acknowledged: message.commit.index, last })
+        }
+        MessageKind::Append => check_committed(message, raw),
+        // Only the leader of this term reads it: a leader of a higher term is not this replica.
+        MessageKind::Appended | MessageKind::Heard
+            if raft.state == StateRole::Leader && message.term.0 == raft.term =>
+        {
+            let beyond = !message.reject && message.at.index > last;
+            if beyond || message.wants_snapshot > last { Err(MessageError::Beyond) } else { Ok(()) }
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Whether a message could be one, whoever gets it.
+fn check_form(message: &Message) -> Result<(), MessageError> {
+    let malformed = |what| Err(MessageError::Malformed(what));
+    if message.term.0 > TERM_MAX || message.term == Term(0) {
+        return malformed("its term");
+    }
+    let positions = [message.at, message.commit];
+    if positions.iter().any(|at| at.term.0 > TERM_MAX || at.index.0 > TERM_MAX) {
+        return malformed("a position");
+    }
+    if message.context.len() > CONTEXT_BYTES_MAX {
+        return malformed("its context is too long");
+    }
+    match message.kind {
+        MessageKind::Append => check_entries(message.at, &message.entries, message.term)?,
+        MessageKind::ReadIndex | MessageKind::ReadIndexIs => {
+            let one = message.entries.len() == 1;
+            if !one || message.entries.iter().any(|entry| entry.data.len() > CONTEXT_BYTES_MAX) {
+                return malformed("it must have one short entry");
+            }
+        }
+        _ if !message.entries.is_empty() => return malformed("it must not have entries"),
+        _ => {}
+    }
+    match (message.kind, &message.snapshot) {
+        (MessageKind::Snapshot, Some(offer)) => {
+            let Position { index, term } = offer.position;
+            let named = index > LogIndex(0) && term > Term(0) && term <= message.term;
+            if !named || index.0 > TERM_MAX || !offer.membership.is_sound() {
+                return malformed("its snapshot");
+            }
+        }
+        (MessageKind::Snapshot, None) => return malformed("it has no snapshot"),
+        (_, Some(_)) => return malformed("it must not have a snapshot"),
+        (_, None) => {}
+    }
+    Ok(())
+}
+
+/// Whether entries follow one another after a position, in a term.
+fn check_entries(before: Position, entries: &[Entry], term: Term) -> Result<(), MessageError> {
+    let malformed = |what| Err(MessageError::Malformed(what));
+    if entries.len() > ENTRIES_MAX {
+        return malformed("too many entries");
+    }
+    if (before.index == LogIndex(0)) != (before.term == Term(0)) || before.term > term {
+        return malformed("the entry before its entries");
+    }
+    let mut last = before;
+    for entry in entries {
+        let Position { index, term: of } = entry.position;
+        if index != last.index.next() || of < last.term || of > term {
+            return malformed("its entries do not follow one another");
+        }
+        if entry.data.len() > ENTRY_BYTES_MAX {
+            return malformed("an entry is too large");
+        }
+        let is_change = entry.kind == EntryKind::Membership;
+        if is_change && MembershipChange::from_bytes(&entry.data).is_err() {
+            return malformed("a change of the membership cannot be read");
+        }
+        last = entry.position;
+    }
+    Ok(())
+}
+
+/// Whether entries leave alone what is committed here.
+fn check_committed(message: &Message, raw: &RawNode<Window>) -> Result<(), MessageError> {
+    let log = &raw.raft.raft_log;
+    let committed = LogIndex(log.committed);
+    if message.at.index < committed {
+        // Raft answers with what is committed, and appends nothing.
+        return Ok(());
+    }
+    let offered = message.entries.iter().map(|entry| entry.position);
+    for Position { index, term: offered } in [message.at].into_iter().chain(offered) {
+        if index > committed {
+            break;
+        }
+        let Ok(known) = log.term(index.0) else { continue };
+        if known != 0 && known != offered.0 {
+            return Err(MessageError::Contradiction { index, committed: Term(known), offered });
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,168 @@
+//! What replicas say to each other to agree, in our own words.
+//!
+//! Raft's own types are made of generated code with a parser that has known faults, so no byte from
+//! outside goes through it: messages are these types, and are converted field by field.
+
+use super::window;
+use crate::log::{Entry, LogIndex, Position, ReplicaId, Term};
+use crate::membership::Membership;
+use bytes::Bytes;
+use raft::eraftpb::{self, MessageType};
+use serde::{Deserialize, Serialize};
+
+/// One message of the agreement. Which fields mean anything depends on the kind; the others are as
+/// in `Default`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Message {
+    /// What it is.
+    pub kind: MessageKind,
+    /// Who sent it.
+    pub from: ReplicaId,
+    /// For whom it is.
+    pub to: ReplicaId,
+    /// The sender's term.
+    pub term: Term,
+    /// The entry that it speaks of: the one before the entries, the last one of a candidate, the
+    /// last one that is safe.
+    pub at: Position,
+    /// What the sender, or the receiver as the sender knows it, has committed.
+    pub commit: Position,
+    /// Entries to append, in order.
+    pub entries: Vec<Entry>,
+    /// Whether the answer is no.
+    pub reject: bool,
+    /// Where the logs may agree, if the answer to entries is no.
+    pub hint: LogIndex,
+    /// Whether, and from where on, the sender wants a snapshot.
+    pub wants_snapshot: LogIndex,
+    /// Comes back with the answer.
+    pub context: Bytes,
+    /// The snapshot that is offered.
+    pub snapshot: Option<SnapshotOffer>,
+}
+
+/// A snapshot that the sender has and the receiver needs.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SnapshotOffer {
+    /// The last entry that is in it.
+    pub position: Position,
+    /// Who the replicas are then.
+    pub membership: Membership,
+}
+
+/// What a message is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum MessageKind {
+    /// The leader has entries, or tells up to where they are committed.
+    Append,
+    /// Up to where a follower's log is safe, or that it does not fit.
+    Appended,
+    /// A candidate asks for a vote.
+    Vote,
+    /// The answer.
+    Voted,
+    /// A replica asks whether it would be elected.
+    PreVote,
+    /// The answer.
+    PreVoted,
+    /// The leader is there.
+    Heartbeat,
+    /// The follower is, too.
+    Heard,
+    /// The follower is so far behind that it needs a snapshot.
+    Snapshot,
+    /// The leader asks its successor to stand for election at once.
+    StandNow,
+    /// A follower asks the leader to let another one lead.
+    Transfer,
+    /// A follower asks how far it must apply before it may answer a read.
+    ReadIndex,
+    /// The answer.
+    ReadIndexIs,
+}
+
+const KINDS: [(MessageKind, MessageType); 13] = [
+    (MessageKind::Append, MessageType::MsgAppend),
+    (MessageKind::Appended, MessageType::MsgAppendResponse),
+    (MessageKind::Vote, MessageType::MsgRequestVote),
+    (MessageKind::Voted, MessageType::MsgRequestVoteResponse),
+    (MessageKind::PreVote, MessageType::MsgRequestPreVote),
+    (MessageKind::PreVoted, MessageType::MsgRequestPreVoteResponse),
+    (MessageKind::Heartbeat, MessageType::MsgHeartbeat),
+    (MessageKind::Heard, MessageType::MsgHeartbeatResponse),
+    (MessageKind::Snapshot, MessageType::MsgSnapshot),
+    (MessageKind::StandNow, MessageType::MsgTimeoutNow),
+    (MessageKind::Transfer, MessageType::MsgTransferLeader),
+    (MessageKind::ReadIndex, MessageType::MsgReadIndex),
+    (MessageKind::ReadIndexIs, MessageType::MsgReadIndexResp),
+];
+
+impl Message {
+    /// A message with nothing in it.
+    #[must_use]
+    pub fn new(kind: MessageKind, from: ReplicaId, to: ReplicaId, term: Term) -> Message {
+        Message {
+            kind,
+            from,
+            to,
+            term,
+            at: Position::default(),
+            commit: Position::default(),
+            entries: Vec::new(),
+            reject: false,
+            hint: LogIndex(0),
+            wants_snapshot: LogIndex(0),
+            context: Bytes::new(),
+            snapshot: None,
+        }
+    }
+
+    /// A message of raft in our words; `None` for those that are not for other replicas.
+    pub(super) fn from_raft(
+        message: eraftpb::Message,
+        snapshot: Option<SnapshotOffer>,
+    ) -> Option<Message> {
+        let (kind, _) = KINDS.iter().find(|(_, raft)| *raft == message.msg_type)?;
+        let position = |index, term| Position { index: LogIndex(index), term: Term(term) };
+        Some(Message {
+            kind: *kind,
+            from: ReplicaId(message.from),
+            to: ReplicaId(message.to),
+            term: Term(message.term),
+            at: position(message.index, message.log_term),
+            commit: position(message.commit, message.commit_term),
+            entries: message.entries.iter().map(window::from_raft).collect(),
+            reject: message.reject,
+            hint: LogIndex(message.reject_hint),
+            wants_snapshot: LogIndex(message.request_snapshot),
+            context: message.context,
+            snapshot: snapshot.filter(|_| *kind == MessageKind::Snapshot),
+        })
+    }
+
+    /// The same in raft's words; `None` if an entry makes no sense.
+    pub(super) fn to_raft(&self) -> Option<eraftpb::Message> {
+        let (_, kind) = KINDS.iter().find(|(kind, _)| *kind == self.kind)?;
+        let entries: Option<Vec<_>> = self.entries.iter().map(window::to_raft).collect();
+        let mut message = eraftpb::Message {
+            msg_type: *kind,
+            from: self.from.0,
+            to: self.to.0,
+            term: self.term.0,
+            index: self.at.index.0,
+            log_term: self.at.term.0,
+            commit: self.commit.index.0,
+            commit_term: self.commit.term.0,
+            entries: entries?.into(),
+            reject: self.reject,
+            reject_hint: self.hint.0,
+            request_snapshot: self.wants_snapshot.0,
+            context: self.context.clone(),
+            ..eraftpb::Message::default()
+        };
+        if let Some(offer) = &self.snapshot {
+            message.set_snapshot(window::snapshot_of(offer.position, &offer.membership));
+        }
+        Some(message)
+    }
+}

@@ -1,0 +1,550 @@
+//! One replica's part in the agreement: raft-rs, as a step machine without hands.
+//!
+//! ```text
+//!    tick ─────────▶┌──────┐      ┌─▶ messages      send now
+//!    message ──────▶│      │      ├─▶ write         to the log, in order; then say `persisted`
+//!    propose ──────▶│ Node ├──────┼─▶ install       replace the state by a snapshot
+//!    read ─────────▶│      │effects├─▶ committed     apply, in order; then say `applied`
+//!    persisted ────▶└──────┘      └─▶ reads         may be answered once that much is applied
+//! ```
+//!
+//! It has no clock, no chance but a seeded generator, no disk and no network: a whole cell of
+//! replicas runs in one thread under a seed, and the same node runs in production. What happens
+//! when, is the caller's choice; that nothing happens too early, is decided here, in one place:
+//!
+//! - A message that promises something is given out only when the write that it speaks of is
+//!   `persisted`, and so are all writes before it. A leader's entries are the exception: they promise
+//!   nothing yet, so they go out while its own disk writes them.
+//! - An entry is given out as committed only once a majority has it on its disks, and this
+//!   replica, too.
+//!
+//! Raft draws its election timeouts from the system, so after each step the timeout is set to one
+//! of our own; and it panics on messages that cannot be, so each is checked before (`check.rs`).
+//!
+//! In reading order: `message`, `check`, `window`, this file.
+
+mod check;
+mod message;
+mod window;
+
+pub use check::MessageError;
+pub use message::{Message, MessageKind, SnapshotOffer};
+
+use crate::log::{Batch, Entry, HardState, LogIndex, Position, ReplicaId, Term};
+use crate::membership::{ChangeError, MemberStep, Membership, MembershipChange};
+use raft::eraftpb;
+use raft::{RawNode, Ready, SnapshotStatus, StateRole};
+use rand::{RngExt, SeedableRng};
+use rand_pcg::Pcg64;
+use std::collections::VecDeque;
+use window::Window;
+
+/// How a node behaves. Times are in ticks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Settings {
+    /// Silence of the leader after which a replica stands for election, at the least; at the most
+    /// it is twice as long.
+    pub election_ticks: usize,
+    /// How often a leader says that it is there.
+    pub heartbeat_ticks: usize,
+    /// Bytes of entries in one message, unless one entry has more.
+    pub message_bytes: u64,
+    /// Messages with entries on their way to one follower.
+    pub messages_in_flight: usize,
+    /// Bytes of proposed entries that are not committed. Beyond it nothing is proposed.
+    pub uncommitted_bytes_max: u64,
+    /// What the node's chances are drawn from. No two replicas should have the same.
+    pub seed: u64,
+}
+
+impl Default for Settings {
+    /// With ticks of 50 ms: an election after half a second to a second of silence.
+    fn default() -> Settings {
+        Settings {
+            election_ticks: 10,
+            heartbeat_ticks: 2,
+            message_bytes: 1 << 20,
+            messages_in_flight: 64,
+            uncommitted_bytes_max: 64 << 20,
+            seed: 0,
+        }
+    }
+}
+
+/// What a node starts with, as it was found on the disk.
+#[derive(Clone, Debug)]
+pub struct Start {
+    /// Which replica it is.
+    pub id: ReplicaId,
+    /// The last entry that is in the state.
+    pub base: Position,
+    /// Who the replicas are then.
+    pub membership: Membership,
+    /// What was promised.
+    pub hard_state: HardState,
+    /// The entries after the base.
+    pub entries: Vec<Entry>,
+}
+
+/// Who leads, as far as a replica knows.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Leadership {
+    /// In which term.
+    pub term: Term,
+    /// Who, if anybody.
+    pub leader: Option<ReplicaId>,
+    /// Whether it is this one.
+    pub is_leader: bool,
+}
+
+/// Something for the log. Writes are made in order.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Write {
+    /// Which one: to be told to [`Node::persisted`].
+    pub number: u64,
+    /// Where the log is to start anew, after a snapshot that was received: before the batch.
+    pub restart: Option<Position>,
+    /// What to append.
+    pub batch: Batch,
+}
+
+/// What is to be done, in this order but for the writes, which may be under way meanwhile.
+#[derive(Clone, Debug, Default)]
+pub struct Effects {
+    /// To be sent, as far as the network can.
+    pub messages: Vec<Message>,
+    /// To be written.
+    pub write: Option<Write>,
+    /// The state is to be replaced by that of this snapshot, which [`Node::receive`] was given.
+    pub install: Option<SnapshotOffer>,
+    /// To be applied.
+    pub committed: Vec<Entry>,
+    /// Reads that may be answered once the entry with this index is applied.
+    pub reads: Vec<(u64, LogIndex)>,
+}
+
+/// Why nothing was proposed. Nothing was done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum ProposeError {
+    /// Ask the leader.
+    #[error("this replica does not lead")]
+    NotLeader,
+    /// Too much is on its way already, or another replica is about to lead: try again later.
+    #[error("the leader takes no more now")]
+    Busy,
+}
+
+/// One replica's part in the agreement. See the head of the file.
+pub struct Node {
+    raw: RawNode<Window>,
+    membership: Membership,
+    dice: Pcg64,
+    settings: Settings,
+    /// The election timeout in use, and when it was drawn.
+    timeout: (usize, Term, StateRole),
+    /// What waits for writes, in order.
+    held: VecDeque<Held>,
+    /// The write that was given out last.
+    written: u64,
+    hard_state_written: HardState,
+    /// The snapshot that was offered last.
+    offered: Option<SnapshotOffer>,
+    outbox: Vec<Message>,
+}
+
+/// Messages that wait until a write is safe.
+struct Held {
+    ready: u64,
+    needs: u64,
+    messages: Vec<Message>,
+}
+
+impl std::fmt::Debug for Node {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let raft = &self.raw.raft;
+        f.debug_struct("Node")
+            .field("id", &raft.id)
+            .field("role", &raft.state)
+            .field("term", &raft.term)
+            .field("committed", &raft.raft_log.committed)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Node {
+    /// A node that goes on where it stopped.
+    #[must_use]
+    pub fn new(start: Start, settings: Settings) -> Node {
+        let Start { id, base, membership, mut hard_state, entries } = start;
+        // A log is compacted, and a snapshot received, only as far as entries are committed.
+        hard_state.commit = hard_state.commit.max(base.index);
+        hard_state.term = hard_state.term.max(base.term);
+        let mut window = Window::new(base, &membership, hard_state);
+        let entries = entries.iter().map(window::to_raft);
+        window.append(entries.map(|entry| entry.expect("the log was checked when it was opened")));
+        window.offer(base, membership.clone());
+        let config = raft::Config {
+            id: id.0,
+            election_tick: settings.election_ticks,
+            heartbeat_tick: settings.heartbeat_ticks,
+            applied: base.index.0,
+            max_size_per_msg: settings.message_bytes,
+            max_inflight_msgs: settings.messages_in_flight,
+            check_quorum: true,
+            pre_vote: true,
+            max_uncommitted_size: settings.uncommitted_bytes_max,
+            max_committed_size_per_ready: settings.message_bytes,
+            ..raft::Config::default()
+        };
+        let logger = slog::Logger::root(slog::Discard, slog::o!());
+        let raw = RawNode::new(&config, window, &logger).expect("the settings are sound");
+        let mut node = Node {
+            raw,
+            membership,
+            dice: Pcg64::seed_from_u64(settings.seed ^ id.0.rotate_left(32)),
+            settings,
+            timeout: (0, Term(u64::MAX), StateRole::Follower),
+            held: VecDeque::new(),
+            written: 0,
+            hard_state_written: hard_state,
+            offered: None,
+            outbox: Vec::new(),
+        };
+        node.settle();
+        if node.is_alone() {
+            // Nobody else could be elected.
+            node.campaign();
+        }
+        node
+    }
+
+    /// Whether nobody else votes.
+    fn is_alone(&self) -> bool {
+        self.membership.voters.iter().eq([&self.id()]) && !self.membership.is_joint()
+    }
+
+    /// Which replica it is.
+    #[must_use]
+    pub fn id(&self) -> ReplicaId {
+        ReplicaId(self.raw.raft.id)
+    }
+
+    /// Who leads.
+    #[must_use]
+    pub fn leadership(&self) -> Leadership {
+        let raft = &self.raw.raft;
+        Leadership {
+            term: Term(raft.term),
+            leader: (raft.leader_id != 0).then_some(ReplicaId(raft.leader_id)),
+            is_leader: raft.state == StateRole::Leader,
+        }
+    }
+
+    /// Whether it leads and has applied an entry of its own term: then it has applied all that
+    /// earlier leaders committed.
+    #[must_use]
+    pub fn leads_with_all(&self) -> bool {
+        let raft = &self.raw.raft;
+        raft.state == StateRole::Leader && raft.apply_to_current_term()
+    }
+
+    /// Who the replicas are, as of the last applied entry.
+    #[must_use]
+    pub fn membership(&self) -> &Membership {
+        &self.membership
+    }
+
+    /// Up to where entries are known to be committed.
+    #[must_use]
+    pub fn committed(&self) -> LogIndex {
+        LogIndex(self.raw.raft.raft_log.committed)
+    }
+
+    /// Where the log ends.
+    #[must_use]
+    pub fn last(&self) -> LogIndex {
+        LogIndex(self.raw.raft.raft_log.last_index())
+    }
+
+    /// The entry before those that it still has, and how many bytes of content they have.
+    #[must_use]
+    pub fn log_in_memory(&self) -> (Position, u64) {
+        (self.raw.store().base(), self.raw.store().bytes())
+    }
+
+    /// The term of an entry that it still has.
+    #[must_use]
+    pub fn term_of(&self, index: LogIndex) -> Option<Term> {
+        self.raw.store().term_of(index)
+    }
+
+    /// Up to where each other replica's log is known to be safe and the same, as a leader knows it.
+    #[must_use]
+    pub fn progress(&self) -> Vec<(ReplicaId, LogIndex)> {
+        let progress = self.raw.raft.prs().iter();
+        let mut list: Vec<_> =
+            progress.map(|(id, one)| (ReplicaId(*id), LogIndex(one.matched))).collect();
+        list.sort_unstable();
+        list
+    }
+
+    /// A moment has passed.
+    pub fn tick(&mut self) {
+        if self.is_alone() && !self.leadership().is_leader && !self.held.is_empty() {
+            // It would lead at once, and raft cannot while a follower's writes are under way.
+            return;
+        }
+        self.raw.tick();
+        self.settle();
+    }
+
+    /// Stands for election now.
+    pub fn campaign(&mut self) {
+        // It fails only where raft will not have it.
+        let _ = self.raw.campaign();
+        self.settle();
+    }
+
+    /// Another replica has said something. A message that offers a snapshot may be given only when
+    /// the snapshot is here, whole and loaded.
+    ///
+    /// # Errors
+    /// If the message cannot be. If that is fatal, the replica must stop.
+    pub fn receive(&mut self, message: &Message) -> Result<(), MessageError> {
+        check::check(message, &self.raw)?;
+        let Some(raft) = message.to_raft() else {
+            return Err(MessageError::Malformed("an entry"));
+        };
+        if message.kind == MessageKind::Snapshot {
+            self.offered.clone_from(&message.snapshot);
+        }
+        // It fails for answers from those who are no replicas any more.
+        let _ = self.raw.step(raft);
+        self.settle();
+        Ok(())
+    }
+
+    /// Proposes commands. The answer is the name of their entry: if an entry of this name is
+    /// committed, it is this one; if another one of its index is, this one never will be.
+    ///
+    /// # Errors
+    /// If it does not lead, or too much is on its way.
+    pub fn propose(&mut self, data: Vec<u8>) -> Result<Position, ProposeError> {
+        if self.raw.raft.state != StateRole::Leader {
+            return Err(ProposeError::NotLeader);
+        }
+        self.raw.propose(Vec::new(), data).map_err(|_| ProposeError::Busy)?;
+        Ok(Position { index: self.last(), term: Term(self.raw.raft.term) })
+    }
+
+    /// Proposes a change of the membership.
+    ///
+    /// # Errors
+    /// If it does not lead, or the change is not possible now.
+    pub fn propose_change(&mut self, change: &MembershipChange) -> Result<Position, ChangeError> {
+        let raft = &self.raw.raft;
+        if raft.state != StateRole::Leader {
+            return Err(ChangeError::NotLeader);
+        }
+        self.membership.check(change)?;
+        self.check_quorum_after(change)?;
+        if raft.has_pending_conf() {
+            return Err(ChangeError::Pending);
+        }
+        self.raw
+            .propose_conf_change(Vec::new(), change.to_raft())
+            .map_err(|_| ChangeError::Pending)?;
+        Ok(Position { index: self.last(), term: Term(self.raw.raft.term) })
+    }
+
+    /// Refuses changes after which nothing could be committed until somebody comes back.
+    fn check_quorum_after(&self, change: &MembershipChange) -> Result<(), ChangeError> {
+        let raft = &self.raw.raft;
+        let answers = |id: &ReplicaId| {
+            id.0 == raft.id || raft.prs().get(id.0).is_some_and(|progress| progress.recent_active)
+        };
+        for step in &change.steps {
+            let MemberStep::Promote(id) = step else { continue };
+            let matched = raft.prs().get(id.0).map_or(0, |progress| progress.matched);
+            if matched < raft.raft_log.committed.saturating_sub(BEHIND_MAX) || !answers(id) {
+                return Err(ChangeError::Behind(*id));
+            }
+        }
+        let voters = self.membership.voters_after(change);
+        let answering = voters.iter().filter(|id| answers(id)).count();
+        match answering > voters.len() / 2 || change.steps.is_empty() {
+            true => Ok(()),
+            false => Err(ChangeError::NoQuorum { voters: voters.len(), answering }),
+        }
+    }
+
+    /// Asks another voter to lead. Whether it will, shows in [`Node::leadership`].
+    pub fn transfer(&mut self, to: ReplicaId) {
+        self.raw.transfer_leader(to.0);
+        self.settle();
+    }
+
+    /// Asks up to where entries must be applied for a read that begins now to see all that was
+    /// answered before. The answer is in [`Effects::reads`], or never comes: ask again then.
+    pub fn read(&mut self, number: u64) {
+        self.raw.read_index(number.to_le_bytes().to_vec());
+        self.settle();
+    }
+
+    /// A snapshot is safe: it is offered to those who are too far behind.
+    pub fn snapshot_taken(&mut self, position: Position, membership: Membership) {
+        self.raw.mut_store().offer(position, membership);
+    }
+
+    /// Forgets entries up to an index, which the snapshot that was taken last has in it. The answer
+    /// is the entry before those that are left.
+    pub fn compact(&mut self, index: LogIndex) -> Position {
+        let window = self.raw.mut_store();
+        let taken = window.offered().map_or(LogIndex(0), |position| position.index);
+        window.compact(index.min(taken))
+    }
+
+    /// What became of a snapshot that was sent: it arrived, or must be sent again.
+    pub fn snapshot_sent(&mut self, to: ReplicaId, arrived: bool) {
+        let status = if arrived { SnapshotStatus::Finish } else { SnapshotStatus::Failure };
+        self.raw.report_snapshot(to.0, status);
+        self.settle();
+    }
+
+    /// The other replica cannot be reached now.
+    pub fn unreachable(&mut self, id: ReplicaId) {
+        self.raw.report_unreachable(id.0);
+    }
+
+    /// All writes up to this one are safe.
+    pub fn persisted(&mut self, number: u64) {
+        while let Some(held) = self.held.pop_front_if(|held| held.needs <= number) {
+            self.raw.on_persist_ready(held.ready);
+            self.outbox.extend(held.messages);
+        }
+        self.settle();
+    }
+
+    /// All entries up to this one are applied.
+    pub fn applied(&mut self, index: LogIndex) {
+        self.raw.advance_apply_to(index.0);
+        self.settle();
+    }
+
+    /// Takes over a change of the membership that was committed. To be called for each such entry,
+    /// in order, when it is applied. The answer is whether the change was made: it may not fit the
+    /// membership that changes before it left.
+    pub fn apply_change(&mut self, change: &MembershipChange) -> bool {
+        if self.membership.check(change).is_err() {
+            return false;
+        }
+        let Ok(state) = self.raw.apply_conf_change(&change.to_raft()) else { return false };
+        self.membership.follow(&state, change);
+        self.settle();
+        true
+    }
+
+    /// What is to be done; `None` if nothing.
+    pub fn effects(&mut self) -> Option<Effects> {
+        if !self.raw.has_ready() && self.outbox.is_empty() {
+            return None;
+        }
+        let mut effects = Effects::default();
+        if self.raw.has_ready() {
+            let ready = self.raw.ready();
+            self.follow(ready, &mut effects);
+            self.settle();
+        }
+        let mut first = std::mem::take(&mut self.outbox);
+        first.append(&mut effects.messages);
+        effects.messages = first;
+        Some(effects)
+    }
+
+    /// Turns what raft has ready into effects.
+    fn follow(&mut self, mut ready: Ready, effects: &mut Effects) {
+        let number = ready.number();
+        let now = ready.take_messages();
+        effects.messages = self.outgoing(now);
+        let held = ready.take_persisted_messages();
+        let held = self.outgoing(held);
+        for read in ready.take_read_states() {
+            let number = read.request_ctx.first_chunk().map(|bytes| u64::from_le_bytes(*bytes));
+            effects.reads.extend(number.map(|number| (number, LogIndex(read.index))));
+        }
+        let restart = self.install(&ready, effects);
+        let entries = ready.take_entries();
+        let batch = Batch {
+            entries: entries.iter().map(window::from_raft).collect(),
+            hard_state: Some(self.hard_state()).filter(|now| *now != self.hard_state_written),
+        };
+        self.raw.mut_store().append(entries);
+        let committed = ready.take_committed_entries();
+        effects.committed = committed.iter().map(window::from_raft).collect();
+        // A commit index alone can wait for the next write.
+        if ready.must_sync() {
+            self.written = number;
+            self.hard_state_written = batch.hard_state.unwrap_or(self.hard_state_written);
+            effects.write = Some(Write { number, restart, batch });
+        }
+        self.raw.advance_append_async(ready);
+        match self.held.is_empty() && effects.write.is_none() {
+            true => {
+                self.raw.on_persist_ready(number);
+                effects.messages.extend(held);
+            }
+            false => {
+                self.held.push_back(Held { ready: number, needs: self.written, messages: held });
+            }
+        }
+    }
+
+    /// Goes on from a snapshot that raft has accepted.
+    fn install(&mut self, ready: &Ready, effects: &mut Effects) -> Option<Position> {
+        let metadata = ready.snapshot().get_metadata();
+        if metadata.index == 0 {
+            return None;
+        }
+        let offer = self.offered.take().expect("raft accepts only what it was offered");
+        let position = offer.position;
+        assert_eq!(position.index.0, metadata.index, "raft accepts the last offer");
+        self.membership.clone_from(&offer.membership);
+        self.raw.mut_store().restart(position);
+        self.raw.mut_store().offer(position, offer.membership.clone());
+        effects.install = Some(offer);
+        Some(position)
+    }
+
+    fn hard_state(&self) -> HardState {
+        let raft = &self.raw.raft;
+        HardState {
+            term: Term(raft.term),
+            vote: (raft.vote != 0).then_some(ReplicaId(raft.vote)),
+            commit: LogIndex(raft.raft_log.committed),
+        }
+    }
+
+    /// Messages in our words.
+    fn outgoing(&self, messages: Vec<eraftpb::Message>) -> Vec<Message> {
+        let convert = |message: eraftpb::Message| {
+            let offer = self.raw.store().offer_of(&message);
+            Message::from_raft(message, offer)
+        };
+        messages.into_iter().filter_map(convert).collect()
+    }
+
+    /// Replaces the election timeout that raft may have drawn.
+    fn settle(&mut self) {
+        let raft = &mut self.raw.raft;
+        let now = (Term(raft.term), raft.state);
+        if (self.timeout.1, self.timeout.2) != now {
+            let least = self.settings.election_ticks;
+            self.timeout = (self.dice.random_range(least..2 * least), now.0, now.1);
+        }
+        raft.set_randomized_election_timeout(self.timeout.0);
+    }
+}
+
+/// How many entries a learner may lack to be promoted: the leader sends so many in an instant.
+const BEHIND_MAX: u64 = 64;

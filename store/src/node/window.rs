@@ -1,0 +1,225 @@
+//! The end of the log in memory, as raft reads it.
+//!
+//! Raft asks for entries and terms in the middle of a step, and a step must not wait for a disk. So
+//! all entries after the last compaction are here, too; how many that are is bounded by when
+//! snapshots are taken. What is on the disk is written behind, and read only at the start.
+
+use super::message::SnapshotOffer;
+use crate::log::{EntryKind, HardState, LogIndex, Position, Term};
+use crate::membership::{Membership, MembershipChange};
+use bytes::Bytes;
+use protobuf::Message as _;
+use raft::eraftpb::{ConfChangeV2, Entry, EntryType, MessageType, Snapshot};
+use raft::{GetEntriesContext, RaftState, StorageError};
+use std::collections::VecDeque;
+
+/// See the head of the file.
+///
+/// Invariant: `entries` are consecutive from the one after `base` on.
+#[derive(Debug)]
+pub(super) struct Window {
+    base: Position,
+    entries: VecDeque<Entry>,
+    bytes: u64,
+    start: RaftState,
+    /// The newest snapshot that could be sent.
+    offer: Option<(Position, Membership)>,
+}
+
+impl Window {
+    /// The log of a replica that starts with a state at `base`.
+    pub(super) fn new(base: Position, membership: &Membership, hard_state: HardState) -> Window {
+        let hard_state = raft::eraftpb::HardState {
+            term: hard_state.term.0,
+            vote: hard_state.vote.map_or(0, |vote| vote.0),
+            commit: hard_state.commit.0,
+            ..Default::default()
+        };
+        Window {
+            base,
+            entries: VecDeque::new(),
+            bytes: 0,
+            start: RaftState::new(hard_state, membership.to_raft()),
+            offer: None,
+        }
+    }
+
+    /// Offers a snapshot that is safe to those who are too far behind.
+    pub(super) fn offer(&mut self, position: Position, membership: Membership) {
+        self.offer = Some((position, membership));
+    }
+
+    /// The snapshot that a message of raft offers.
+    pub(super) fn offer_of(&self, message: &raft::eraftpb::Message) -> Option<SnapshotOffer> {
+        let (position, membership) = self.offer.as_ref()?;
+        let same = message.get_snapshot().get_metadata().index == position.index.0;
+        let offer = || SnapshotOffer { position: *position, membership: membership.clone() };
+        (message.msg_type == MessageType::MsgSnapshot && same).then(offer)
+    }
+
+    /// The snapshot that is offered.
+    pub(super) fn offered(&self) -> Option<Position> {
+        self.offer.as_ref().map(|(position, _)| *position)
+    }
+
+    /// How many bytes of content the entries have.
+    pub(super) fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    pub(super) fn base(&self) -> Position {
+        self.base
+    }
+
+    pub(super) fn last(&self) -> LogIndex {
+        LogIndex(self.base.index.0 + self.entries.len() as u64)
+    }
+
+    /// The term of an entry, if it or the base is here.
+    pub(super) fn term_of(&self, index: LogIndex) -> Option<Term> {
+        if index == self.base.index {
+            return Some(self.base.term);
+        }
+        self.entries.get(self.place(index)?).map(|entry| Term(entry.term))
+    }
+
+    /// Where an entry is, or would be.
+    fn place(&self, index: LogIndex) -> Option<usize> {
+        Some(index.0.checked_sub(self.base.index.0 + 1)? as usize)
+    }
+
+    /// Adds entries, in place of those from the first one's index on.
+    pub(super) fn append(&mut self, entries: impl IntoIterator<Item = Entry>) {
+        for entry in entries {
+            let place = self.place(LogIndex(entry.index));
+            let place = place.expect("raft does not write what was compacted");
+            while self.entries.len() > place {
+                let gone = self.entries.pop_back().expect("there are more than none");
+                self.bytes -= gone.data.len() as u64;
+            }
+            assert_eq!(self.entries.len(), place, "raft leaves no gap in its log");
+            self.bytes += entry.data.len() as u64;
+            self.entries.push_back(entry);
+        }
+    }
+
+    /// Forgets entries up to an index. The answer is the new base.
+    pub(super) fn compact(&mut self, index: LogIndex) -> Position {
+        while self.base.index < index {
+            let Some(gone) = self.entries.pop_front() else { break };
+            self.base = Position { index: LogIndex(gone.index), term: Term(gone.term) };
+            self.bytes -= gone.data.len() as u64;
+        }
+        self.base
+    }
+
+    /// Goes on after a snapshot that came from another replica.
+    pub(super) fn restart(&mut self, base: Position) {
+        self.entries.clear();
+        self.bytes = 0;
+        self.base = base;
+    }
+}
+
+impl raft::Storage for Window {
+    fn initial_state(&self) -> raft::Result<RaftState> {
+        Ok(self.start.clone())
+    }
+
+    fn entries(
+        &self,
+        low: u64,
+        high: u64,
+        max_size: impl Into<Option<u64>>,
+        _: GetEntriesContext,
+    ) -> raft::Result<Vec<Entry>> {
+        let Some(from) = self.place(LogIndex(low)) else {
+            return Err(StorageError::Compacted.into());
+        };
+        let until = self.place(LogIndex(high)).filter(|until| *until <= self.entries.len());
+        let until = until.ok_or(StorageError::Unavailable)?;
+        let mut left = max_size.into().unwrap_or(u64::MAX);
+        let mut found = Vec::with_capacity(until - from);
+        for entry in self.entries.range(from..until) {
+            let bytes = entry.data.len() as u64;
+            if bytes > left && !found.is_empty() {
+                break;
+            }
+            left = left.saturating_sub(bytes);
+            found.push(entry.clone());
+        }
+        Ok(found)
+    }
+
+    fn term(&self, index: u64) -> raft::Result<u64> {
+        match self.term_of(LogIndex(index)) {
+            Some(term) => Ok(term.0),
+            None if index < self.base.index.0 => Err(StorageError::Compacted.into()),
+            None => Err(StorageError::Unavailable.into()),
+        }
+    }
+
+    fn first_index(&self) -> raft::Result<u64> {
+        Ok(self.base.index.0 + 1)
+    }
+
+    fn last_index(&self) -> raft::Result<u64> {
+        Ok(self.last().0)
+    }
+
+    fn snapshot(&self, request_index: u64, _to: u64) -> raft::Result<Snapshot> {
+        let offer = self.offer.as_ref().filter(|(position, _)| position.index.0 >= request_index);
+        let Some((position, membership)) = offer else {
+            return Err(StorageError::SnapshotTemporarilyUnavailable.into());
+        };
+        Ok(snapshot_of(*position, membership))
+    }
+}
+
+/// A snapshot in raft's words. Its content is not raft's matter.
+pub(super) fn snapshot_of(position: Position, membership: &Membership) -> Snapshot {
+    let mut snapshot = Snapshot::default();
+    let metadata = snapshot.mut_metadata();
+    metadata.index = position.index.0;
+    metadata.term = position.term.0;
+    metadata.set_conf_state(membership.to_raft());
+    snapshot
+}
+
+/// An entry of raft in the words of the log.
+pub(super) fn from_raft(entry: &Entry) -> crate::log::Entry {
+    let position = Position { index: LogIndex(entry.index), term: Term(entry.term) };
+    let (kind, data) = match entry.entry_type {
+        EntryType::EntryNormal => (EntryKind::Commands, entry.data.clone()),
+        EntryType::EntryConfChange | EntryType::EntryConfChangeV2 => {
+            (EntryKind::Membership, change_of(entry).to_bytes().into())
+        }
+    };
+    crate::log::Entry { position, kind, data }
+}
+
+/// The change that an entry of this replica's raft holds.
+pub(super) fn change_of(entry: &Entry) -> MembershipChange {
+    let mut change = ConfChangeV2::default();
+    change.merge_from_bytes(&entry.data).expect("raft reads what it wrote");
+    MembershipChange::from_raft(&change)
+}
+
+/// An entry of the log in raft's words; `None` if it makes no sense.
+pub(super) fn to_raft(entry: &crate::log::Entry) -> Option<Entry> {
+    let (kind, data) = match entry.kind {
+        EntryKind::Commands => (EntryType::EntryNormal, entry.data.clone()),
+        EntryKind::Membership => {
+            let change = MembershipChange::from_bytes(&entry.data).ok()?;
+            let bytes = change.to_raft().write_to_bytes().expect("a vector takes all bytes");
+            (EntryType::EntryConfChangeV2, Bytes::from(bytes))
+        }
+    };
+    Some(Entry {
+        entry_type: kind,
+        term: entry.position.term.0,
+        index: entry.position.index.0,
+        data,
+        ..Entry::default()
+    })
+}

@@ -1,0 +1,101 @@
+//! What can be asked of a replica, and what is answered; and all that replicas say to each other.
+
+use crate::log::{ReplicaId, Term};
+use crate::membership::{ChangeError, Membership, MembershipChange};
+use crate::node::Message;
+use omega_core::{Command, Outcome, Rejection, Version};
+use serde::{Deserialize, Serialize};
+
+/// One request of one start of one replica.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct AskId {
+    /// Of which start.
+    pub incarnation: u64,
+    /// Counts its requests.
+    pub number: u64,
+}
+
+impl AskId {
+    /// The one before all others.
+    pub const FIRST: AskId = AskId { incarnation: 0, number: 0 };
+}
+
+/// What is asked.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub enum Ask {
+    /// To apply a command.
+    Command(Command),
+    /// To tell when this replica has applied all that was answered anywhere before. Is asked of the
+    /// replica that is to be read, not of the leader.
+    Read,
+    /// To change who the replicas are.
+    Change(MembershipChange),
+    /// To let another voter lead. It is answered when it is begun; whether it succeeds, shows in who
+    /// leads.
+    Transfer(ReplicaId),
+}
+
+/// What is answered.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub enum Answer {
+    /// The command was applied, on this and on every replica; or it was refused, and changed nothing.
+    Outcome(Result<Outcome, Rejection>),
+    /// The replica has applied all that was answered before the question; the cell is at least at
+    /// this version.
+    Fresh(Version),
+    /// Who the replicas are after the change.
+    Changed(Result<Membership, ChangeError>),
+    /// The change of leaders has begun.
+    Begun,
+    /// Nothing was done, and nothing will be: ask again.
+    Again(Again),
+    /// It may have been done, or may still be. Ask again with the same transaction id.
+    Unknown,
+}
+
+/// Why nothing was done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, thiserror::Error)]
+#[non_exhaustive]
+pub enum Again {
+    /// Nobody leads now, or somebody else than was thought.
+    #[error("no leader is known now")]
+    Leaderless,
+    /// The leader takes no more now.
+    #[error("the leader takes no more now")]
+    Busy,
+    /// The leader's disk is full: make room.
+    #[error("the leader's disk is full; make room there")]
+    Full,
+    /// Another leader's entry took the place of the request's.
+    #[error("another leader took over before the request was safe")]
+    Overwritten,
+    /// This replica has stopped.
+    #[error("the replica has stopped")]
+    Stopped,
+}
+
+/// All that replicas say to each other.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub enum PeerMessage {
+    /// About the agreement.
+    Agree(Message),
+    /// A request, sent on to the leader of a term.
+    Ask {
+        /// Which one.
+        id: AskId,
+        /// Who is not the leader of this term does not take it.
+        term: Term,
+        /// What is asked.
+        ask: Ask,
+    },
+    /// The answer to it.
+    Answer {
+        /// To which one.
+        id: AskId,
+        /// What is answered.
+        answer: Answer,
+    },
+}

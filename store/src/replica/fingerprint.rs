@@ -1,0 +1,94 @@
+//! One number for the whole history: replicas that applied the same entries with the same outcomes
+//! have the same.
+//!
+//! To hash the whole state takes too long to do it often. So each outcome is added to a hash of all
+//! those before it: a few nanoseconds. Where two replicas come to differ, the next outcome that
+//! depends on it tells. A leader puts the fingerprint of what it has applied at the head of each
+//! entry, and a follower whose own was another at the same index stops.
+
+use crate::log::LogIndex;
+use omega_core::{Outcome, Rejection, Version};
+use std::collections::VecDeque;
+use std::hash::{Hash, Hasher};
+use xxhash_rust::xxh3::xxh3_64_with_seed;
+
+/// Fingerprints that are remembered: a leader that proposes an entry has applied all but the few
+/// that are on their way.
+const REMEMBERED: usize = 256;
+
+/// What a leader had applied when it proposed an entry.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Head {
+    /// Up to which entry.
+    pub(crate) applied: LogIndex,
+    /// The fingerprint after it.
+    pub(crate) fingerprint: u64,
+}
+
+/// See the head of the file.
+#[derive(Debug)]
+pub(super) struct Fingerprint {
+    hash: u64,
+    /// The outcomes of the entry that is being applied.
+    open: Collected,
+    /// After each of the last entries, in order.
+    past: VecDeque<Head>,
+}
+
+impl Fingerprint {
+    pub(super) fn new(applied: LogIndex, fingerprint: u64) -> Fingerprint {
+        let past = VecDeque::from([Head { applied, fingerprint }]);
+        Fingerprint { hash: fingerprint, open: Collected::default(), past }
+    }
+
+    pub(super) fn value(&self) -> u64 {
+        self.hash
+    }
+
+    /// What is to be said at the head of a new entry.
+    pub(super) fn head(&self) -> Head {
+        *self.past.back().expect("there is always the last one")
+    }
+
+    /// Whether the same entry left the same fingerprint here, as far as it is remembered.
+    pub(super) fn agrees(&self, head: Head) -> bool {
+        let found = self.past.binary_search_by_key(&head.applied, |past| past.applied);
+        found.is_err() || found.is_ok_and(|i| self.past[i].fingerprint == head.fingerprint)
+    }
+
+    /// Adds the outcome of a command, and the version that the cell has after it.
+    pub(super) fn add(&mut self, outcome: &Result<Outcome, Rejection>, version: Version) {
+        self.open.write_u64(version.0);
+        match outcome {
+            Ok(Outcome::Commit(commit)) => commit.conflicts.hash(&mut self.open),
+            Ok(_) => self.open.write_u8(1),
+            Err(_) => self.open.write_u8(2),
+        }
+    }
+
+    /// All outcomes of an entry were added.
+    pub(super) fn close(&mut self, applied: LogIndex) {
+        if !self.open.0.is_empty() {
+            self.hash = xxh3_64_with_seed(&self.open.0, self.hash);
+            self.open.0.clear();
+        }
+        if self.past.len() == REMEMBERED {
+            self.past.pop_front();
+        }
+        self.past.push_back(Head { applied, fingerprint: self.hash });
+    }
+}
+
+/// Bytes that are hashed at once.
+#[derive(Debug, Default)]
+struct Collected(Vec<u8>);
+
+impl Hasher for Collected {
+    fn write(&mut self, bytes: &[u8]) {
+        self.0.extend_from_slice(bytes);
+    }
+
+    fn finish(&self) -> u64 {
+        xxh3_64_with_seed(&self.0, 0)
+    }
+}

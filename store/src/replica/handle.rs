@@ -1,0 +1,202 @@
+//! A replicated cell, as a scheduler sees it: the same handle as a cell of its own process.
+//!
+//! Reads are of this replica's state; commits go to the leader, wherever it is. A commit is answered
+//! when this replica has applied it, too, so that a scheduler finds its own commits in its view.
+//!
+//! A leader may die between taking a transaction and answering. Then the transaction is sent again
+//! under its id: if it was taken, its first answer comes again, and nothing is done twice.
+
+use super::Applied;
+use super::ask::{Again, Answer, Ask};
+use super::threads::{Event, Running};
+use crate::log::ReplicaId;
+use crate::membership::{ChangeError, Membership, MembershipChange};
+use crossbeam::channel::{self, Sender};
+use omega_cellstate::{Cell, CellHandle, Delta, HandleError, Interest};
+use omega_core::{Command, Commit, Outcome, Rejection, SchedulerId, Text, Transaction, Version};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// How long a request that nobody took is kept back before it is sent again: a tenth of the time
+/// that an election takes.
+const PAUSE: Duration = Duration::from_millis(50);
+
+/// How often a request is sent before the caller hears of it: ten seconds, in which many elections
+/// have their time.
+const TRIES: usize = 200;
+
+/// Why there is no answer.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum AskError {
+    /// Nothing was done. Try again later, or look why no leader can be elected.
+    #[error("nothing was done: {0}")]
+    Unavailable(Again),
+    /// It may have been done, or may still be. Look at the cell before it is asked again.
+    #[error("it is unknown whether it was done: look at the cell before asking again")]
+    Unknown,
+    /// The membership cannot change so.
+    #[error(transparent)]
+    Change(#[from] ChangeError),
+    /// The command changed nothing.
+    #[error(transparent)]
+    Rejected(#[from] Rejection),
+}
+
+/// A cell at one of its replicas. Clones share it.
+#[derive(Clone, Debug)]
+pub struct ReplicatedCell {
+    events: Sender<Event>,
+    applied: Arc<Applied>,
+}
+
+impl ReplicatedCell {
+    /// The cell at a replica that runs.
+    #[must_use]
+    pub fn new(replica: &Running) -> ReplicatedCell {
+        ReplicatedCell { events: replica.events().clone(), applied: replica.applied().clone() }
+    }
+
+    /// Looks at this replica's state. Nothing is applied while `look` runs.
+    pub fn read<T>(&self, look: impl FnOnce(&Cell) -> T) -> T {
+        look(&self.applied.lock().cell)
+    }
+
+    /// Asks once. The answer tells all that is known.
+    #[must_use]
+    pub fn ask(&self, ask: Ask) -> Answer {
+        let (reply, answer) = channel::bounded(1);
+        if self.events.send(Event::Ask(ask, reply)).is_err() {
+            return Answer::Again(Again::Stopped);
+        }
+        // A replica that ends before it answers may have sent the request on.
+        answer.recv().unwrap_or(Answer::Unknown)
+    }
+
+    /// Applies a command, on all replicas.
+    ///
+    /// # Errors
+    /// If it changed nothing, or nobody knows whether it did.
+    pub fn apply(&self, command: Command) -> Result<Outcome, AskError> {
+        let answer = self.insist(Ask::Command(command), Doubt::Tell)?;
+        let Answer::Outcome(outcome) = answer else { return Err(AskError::Unknown) };
+        let outcome = outcome?;
+        self.catch_up(&outcome);
+        Ok(outcome)
+    }
+
+    /// Waits until this replica has applied all that was answered anywhere before this call. The
+    /// answer is a version that holds it.
+    ///
+    /// # Errors
+    /// If no leader answers.
+    pub fn catch_up_with_all(&self) -> Result<Version, AskError> {
+        match self.insist(Ask::Read, Doubt::Retry)? {
+            Answer::Fresh(version) => Ok(version),
+            _ => Err(AskError::Unknown),
+        }
+    }
+
+    /// Changes who the replicas are. The answer is who they are then.
+    ///
+    /// # Errors
+    /// If that is not possible, or nobody knows whether it was done.
+    pub fn change_membership(&self, change: &MembershipChange) -> Result<Membership, AskError> {
+        match self.insist(Ask::Change(change.clone()), Doubt::Tell)? {
+            Answer::Changed(changed) => Ok(changed?),
+            _ => Err(AskError::Unknown),
+        }
+    }
+
+    /// Asks another voter to lead.
+    ///
+    /// # Errors
+    /// If it does not vote, or no leader answers.
+    pub fn transfer(&self, to: ReplicaId) -> Result<(), AskError> {
+        match self.insist(Ask::Transfer(to), Doubt::Retry)? {
+            Answer::Changed(Err(error)) => Err(error.into()),
+            _ => Ok(()),
+        }
+    }
+
+    /// Asks until there is an answer.
+    fn insist(&self, ask: Ask, in_doubt: Doubt) -> Result<Answer, AskError> {
+        let mut doubt = false;
+        let mut last = Again::Leaderless;
+        for _ in 0..TRIES {
+            match self.ask(ask.clone()) {
+                Answer::Again(Again::Stopped) => {
+                    last = Again::Stopped;
+                    break;
+                }
+                Answer::Again(again) => last = again,
+                Answer::Unknown if in_doubt == Doubt::Tell => return Err(AskError::Unknown),
+                Answer::Unknown => doubt = true,
+                answer => return Ok(answer),
+            }
+            std::thread::sleep(PAUSE);
+        }
+        Err(if doubt { AskError::Unknown } else { AskError::Unavailable(last) })
+    }
+
+    /// Waits until this replica has applied what was answered. If it is cut off from the others for
+    /// long, the caller's next sync is of an older version.
+    fn catch_up(&self, outcome: &Outcome) {
+        let (Outcome::Commit(Commit { version, .. }) | Outcome::Done(version)) = outcome else {
+            return;
+        };
+        self.applied.wait_for(*version, CATCH_UP);
+    }
+}
+
+/// How long an answer is kept back for this replica to catch up with it: far longer than a message
+/// takes, and shorter than people wait.
+const CATCH_UP: Duration = Duration::from_secs(1);
+
+/// What to do if nobody knows whether something was done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Doubt {
+    /// Ask again: it may be done twice without harm.
+    Retry,
+    /// Tell.
+    Tell,
+}
+
+impl CellHandle for ReplicatedCell {
+    fn register(&self, name: Text) -> Result<(SchedulerId, u64), HandleError> {
+        let command = Command::RegisterScheduler { name };
+        match self.insist(Ask::Command(command), Doubt::Retry) {
+            Ok(Answer::Outcome(Ok(Outcome::Scheduler { id, next_transaction }))) => {
+                Ok((id, next_transaction))
+            }
+            Ok(Answer::Outcome(Err(rejection))) => Err(HandleError::NotRegistered(rejection)),
+            Ok(_) | Err(_) => Err(HandleError::Unavailable),
+        }
+    }
+
+    fn sync(
+        &self,
+        since: Version,
+        interest: &Interest,
+        delta: &mut Delta,
+    ) -> Result<(), HandleError> {
+        self.applied.lock().cell.delta_since(since, interest, delta);
+        Ok(())
+    }
+
+    fn commit(&self, txn: &Transaction) -> Result<Commit, HandleError> {
+        let ask = Ask::Command(Command::Commit(txn.clone()));
+        match self.insist(ask, Doubt::Retry) {
+            Ok(Answer::Outcome(Ok(outcome))) => {
+                self.catch_up(&outcome);
+                match outcome {
+                    Outcome::Commit(commit) => Ok(commit),
+                    _ => unreachable!("a transaction is answered by a commit"),
+                }
+            }
+            Ok(Answer::Outcome(Err(Rejection::Transaction(error)))) => Err(error.into()),
+            Err(AskError::Unavailable(_)) => Err(HandleError::Unavailable),
+            _ => Err(HandleError::Unknown),
+        }
+    }
+}

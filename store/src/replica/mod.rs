@@ -1,0 +1,573 @@
+//! One replica of a cell: the agreement, the cell's state, and who waits for answers; without hands.
+//!
+//! ```text
+//!            ask                 ┌───────────────────────── Replica ────────────────────────┐
+//!   client ──────▶ queue ─▶ judged early ─▶ entry ─▶ Node ══ log, peers ══▶ committed        │
+//!                                │                                            │             │
+//!          ◀──────────────── refused                                    Cell::apply         │
+//!   client ◀──────────────────────────────────────────────── answer ◀─────────┘             │
+//!            answer              └──────────────────────────────────────────────────────────┘
+//! ```
+//!
+//! It is told what happened (a tick, a message, a request, a write that is safe) and tells what is
+//! to be done ([`Output`]). It reads no clock and touches no file, so a simulation can hold a whole
+//! cell of replicas in its hand; `threads.rs` is what drives it in production.
+//!
+//! **What is answered, and when.** A command's outcome is that of applying its entry, and an entry
+//! is applied once a majority has it on its disks. So nothing is acknowledged before it is safe, and
+//! what a client sees is what every replica will see.
+//!
+//! **What is refused early.** The leader need not commit what cannot be taken: `Cell::answer_early`
+//! tells. A refusal is not recorded anywhere, so the same request must not be taken afterwards, when
+//! a copy of it arrives late. Two rules see to that: a request is addressed to a leader's term, and
+//! within its term a leader takes the requests of each sender in the order of their numbers, each at
+//! most once.
+//!
+//! In reading order: `ask`, `requests`, `fingerprint`, this file, `worker`, `threads`, `handle`.
+
+mod ask;
+mod fingerprint;
+mod handle;
+mod requests;
+mod threads;
+mod worker;
+
+pub use ask::{Again, Answer, Ask, AskId, PeerMessage};
+pub use handle::{AskError, ReplicatedCell};
+pub use threads::{Network, Running, Transport};
+pub use worker::LogWorker;
+
+use crate::codec::{self, CodecError};
+use crate::log::{Entry, EntryKind, LogIndex, Position, ReplicaId, Term};
+use crate::membership::{ChangeError, MemberStep, MembershipChange};
+use crate::node::{self, Leadership, Message, MessageError, MessageKind, Node, Write};
+use fingerprint::Fingerprint;
+pub(crate) use fingerprint::Head;
+use omega_cellstate::Cell;
+use omega_core::Version;
+use parking_lot::{Condvar, Mutex, MutexGuard};
+use requests::{Gathered, Requests, Sender};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// How a replica behaves.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Settings {
+    /// How its node does.
+    pub node: node::Settings,
+    /// Tells this start of the replica from all others: a number that was never used before.
+    pub incarnation: u64,
+    /// Entries of its own that a leader has on the way. While they are, requests gather and become
+    /// one entry: so many writes are under way at once, and the others share the next one.
+    pub entries_in_flight: usize,
+    /// Requests that may wait at a leader. More are turned away.
+    pub requests_waiting: usize,
+    /// Ticks after which whoever waits for an answer is told that it is unknown.
+    pub answer_ticks: u64,
+}
+
+impl Default for Settings {
+    fn default() -> Settings {
+        Settings {
+            node: node::Settings::default(),
+            incarnation: 0,
+            entries_in_flight: 4,
+            requests_waiting: 16_384,
+            answer_ticks: 60,
+        }
+    }
+}
+
+/// The state of the cell at one replica, for all who read it.
+#[derive(Debug)]
+pub struct Applied {
+    /// Held by the replica while it applies, and by readers while they look.
+    state: Mutex<State>,
+    moved: Condvar,
+}
+
+/// What is behind the lock.
+#[derive(Debug)]
+pub struct State {
+    /// The cell.
+    pub cell: Cell,
+    /// The last entry that is in it.
+    pub position: Position,
+    /// Counts the snapshots of other replicas that took the place of this state.
+    pub installed: u64,
+}
+
+impl Applied {
+    /// The state, which does not change while this is held.
+    pub fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock()
+    }
+
+    /// Waits until the cell has a version; `false` if that takes too long.
+    pub fn wait_for(&self, version: Version, timeout: std::time::Duration) -> bool {
+        let mut state = self.state.lock();
+        let behind = |state: &mut State| state.cell.version() < version;
+        !self.moved.wait_while_for(&mut state, behind, timeout).timed_out()
+    }
+}
+
+/// Why a replica has stopped. It answers nobody any more, and takes part in nothing.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Stop {
+    /// A message proved that somebody lost what it promised to keep.
+    #[error(transparent)]
+    Lost(#[from] MessageError),
+    /// Its state differs from the leader's at the same entry: one of the two is wrong. Find out which
+    /// (`omega log replay` on each), remove that replica, and add a new one with another id.
+    #[error(
+        "after entry {at} the state of this replica is not that of its leader: compare the replicas \
+         with `omega log replay`, remove the one that is wrong and add a new one with another id"
+    )]
+    Diverged {
+        /// After which entry they were compared.
+        at: LogIndex,
+    },
+    /// An entry was committed that this version of the program cannot read: use the one that wrote
+    /// it.
+    #[error("entry {at} cannot be read: {source}")]
+    Unreadable {
+        /// Which entry.
+        at: LogIndex,
+        /// Why not.
+        source: CodecError,
+    },
+    /// The log failed: see the error. What it holds is unknown until it is opened again.
+    #[error(transparent)]
+    Log(#[from] crate::log::WriteError),
+}
+
+/// What a replica wants done.
+#[derive(Debug, Default)]
+pub struct Output {
+    /// To be sent, as far as the network can.
+    pub messages: Vec<(ReplicaId, PeerMessage)>,
+    /// To be written to the log, in order.
+    pub writes: Vec<Write>,
+    /// Answers to what was asked here.
+    pub answers: Vec<(AskId, Answer)>,
+}
+
+/// One replica. See the head of the file.
+#[derive(Debug)]
+pub struct Replica {
+    node: Node,
+    settings: Settings,
+    applied: Arc<Applied>,
+    fingerprint: Fingerprint,
+    requests: Requests,
+    /// Reads that wait for an index to be applied.
+    reads: BTreeMap<(LogIndex, AskId), u64>,
+    /// Reads that have asked for an index, with when they began.
+    asked: BTreeMap<AskId, u64>,
+    ticks: u64,
+    full: bool,
+    leadership: Leadership,
+    stop: Option<Stop>,
+    output: Output,
+}
+
+/// What a replica starts with.
+#[derive(Debug)]
+pub struct Start {
+    /// What its node starts with.
+    pub node: node::Start,
+    /// The state at the node's base.
+    pub cell: Cell,
+    /// The fingerprint of the history up to there.
+    pub fingerprint: u64,
+}
+
+impl Replica {
+    /// A replica that goes on where it stopped.
+    #[must_use]
+    pub fn new(start: Start, settings: Settings) -> Replica {
+        let position = start.node.base;
+        let state = State { cell: start.cell, position, installed: 0 };
+        let applied = Applied { state: Mutex::new(state), moved: Condvar::new() };
+        Replica {
+            node: Node::new(start.node, settings.node),
+            settings,
+            applied: Arc::new(applied),
+            fingerprint: Fingerprint::new(position.index, start.fingerprint),
+            requests: Requests::new(settings.incarnation),
+            reads: BTreeMap::new(),
+            asked: BTreeMap::new(),
+            ticks: 0,
+            full: false,
+            leadership: Leadership::default(),
+            stop: None,
+            output: Output::default(),
+        }
+    }
+
+    /// The state, for whoever reads it.
+    #[must_use]
+    pub fn applied(&self) -> &Arc<Applied> {
+        &self.applied
+    }
+
+    /// Its part in the agreement.
+    #[must_use]
+    pub fn node(&self) -> &Node {
+        &self.node
+    }
+
+    /// Why it has stopped, if it has.
+    #[must_use]
+    pub fn stopped(&self) -> Option<&Stop> {
+        self.stop.as_ref()
+    }
+
+    /// The fingerprint of all that was applied.
+    #[must_use]
+    pub fn fingerprint(&self) -> u64 {
+        self.fingerprint.value()
+    }
+
+    /// Does all that can be done now, and tells what is to be done by the caller. To be called after
+    /// one or more of the other calls: requests that came together share an entry.
+    #[must_use]
+    pub fn proceed(&mut self) -> Output {
+        self.follow_all();
+        std::mem::take(&mut self.output)
+    }
+
+    /// A moment has passed.
+    pub fn tick(&mut self) {
+        self.ticks += 1;
+        self.node.tick();
+        let late = self.ticks.saturating_sub(self.settings.answer_ticks);
+        let answers = self.requests.give_up(late);
+        self.output.answers.extend(answers);
+        self.retry_reads(late);
+    }
+
+    /// Another replica has said something.
+    pub fn receive(&mut self, from: ReplicaId, message: PeerMessage) {
+        if self.stop.is_some() {
+            return;
+        }
+        match message {
+            PeerMessage::Agree(message) if message.from == from => self.receive_message(&message),
+            PeerMessage::Agree(_) => {}
+            PeerMessage::Ask { id, term, ask } => self.take(Sender::Peer(from, id), term, ask),
+            PeerMessage::Answer { id, answer } => {
+                if self.requests.forwarded_to(id) == Some(from) {
+                    self.requests.forget(id);
+                    self.output.answers.push((id, answer));
+                }
+            }
+        }
+    }
+
+    fn receive_message(&mut self, message: &Message) {
+        if message.kind == MessageKind::Snapshot {
+            return;
+        }
+        match self.node.receive(message) {
+            Ok(()) => {}
+            Err(error) if error.is_fatal() => self.stop(error.into()),
+            Err(error) => {
+                tracing::warn!(from = %message.from, kind = ?message.kind, %error, "message refused");
+            }
+        }
+    }
+
+    /// Somebody here asks for something. The answer comes with this id in some later output.
+    pub fn ask(&mut self, ask: Ask) -> AskId {
+        let id = self.requests.next_id();
+        if self.stop.is_some() {
+            self.output.answers.push((id, Answer::Again(Again::Stopped)));
+            return id;
+        }
+        match ask {
+            Ask::Read => {
+                self.asked.insert(id, self.ticks);
+                self.node.read(id.number);
+            }
+            ask => self.take(Sender::Here(id), self.leadership.term, ask),
+        }
+        id
+    }
+
+    /// Takes a request, or sends it on to the leader.
+    fn take(&mut self, sender: Sender, term: Term, ask: Ask) {
+        let Leadership { term: now, leader, is_leader } = self.leadership;
+        let here = match sender {
+            Sender::Here(id) => Some(id),
+            // It may be a late copy of what was taken long ago.
+            Sender::Peer(..) if !is_leader || term != now => {
+                return self.reply(sender, Answer::Unknown);
+            }
+            Sender::Peer(from, id) if !self.requests.admit(from, id, now) => return,
+            Sender::Peer(..) => None,
+        };
+        match (here, leader) {
+            (Some(id), Some(leader)) if !is_leader => {
+                self.requests.forward(id, leader, self.ticks);
+                self.output.messages.push((leader, PeerMessage::Ask { id, term: now, ask }));
+            }
+            _ if !is_leader => self.reply(sender, Answer::Again(Again::Leaderless)),
+            _ if self.full => self.reply(sender, Answer::Again(Again::Full)),
+            _ if self.requests.waiting() >= self.settings.requests_waiting => {
+                self.reply(sender, Answer::Again(Again::Busy));
+            }
+            _ => self.requests.push(sender, ask, self.ticks),
+        }
+    }
+
+    /// All writes up to this one are safe.
+    pub fn persisted(&mut self, number: u64) {
+        self.node.persisted(number);
+    }
+
+    /// Whether the disk of the log is full. While it is, the replica takes no requests of its own.
+    pub fn log_full(&mut self, full: bool) {
+        self.full = full;
+    }
+
+    /// The log failed: what it holds is unknown, so this replica ends here.
+    pub fn log_failed(&mut self, error: crate::log::WriteError) {
+        self.stop(error.into());
+    }
+
+    fn stop(&mut self, stop: Stop) {
+        tracing::error!(id = %self.node.id(), %stop, "the replica stops");
+        self.stop.get_or_insert(stop);
+        self.output.answers.extend(self.requests.give_up(u64::MAX));
+        let asked = std::mem::take(&mut self.asked).into_keys();
+        let reads = std::mem::take(&mut self.reads).into_keys().map(|(_, id)| id);
+        let again = asked.chain(reads).map(|id| (id, Answer::Again(Again::Stopped)));
+        self.output.answers.extend(again);
+    }
+
+    fn follow_all(&mut self) {
+        while self.stop.is_none() {
+            let Some(effects) = self.node.effects() else {
+                if self.propose() {
+                    continue;
+                }
+                return;
+            };
+            let messages = effects.messages.into_iter();
+            let messages = messages.map(|message| (message.to, PeerMessage::Agree(message)));
+            self.output.messages.extend(messages);
+            self.output.writes.extend(effects.write);
+            for (number, index) in effects.reads {
+                let id = self.requests.id(number);
+                if let Some(began) = self.asked.remove(&id) {
+                    self.reads.insert((index, id), began);
+                }
+            }
+            self.apply(&effects.committed);
+            self.answer_reads();
+            self.follow_leadership();
+        }
+    }
+
+    /// Notes who leads now.
+    fn follow_leadership(&mut self) {
+        let now = self.node.leadership();
+        if now == self.leadership {
+            return;
+        }
+        let id = self.node.id();
+        tracing::info!(%id, term = now.term.0, leader = ?now.leader, "leadership");
+        let before = std::mem::replace(&mut self.leadership, now);
+        if before.is_leader && !(now.is_leader && now.term == before.term) {
+            // What was not proposed was not done.
+            for sender in self.requests.drop_waiting() {
+                self.reply(sender, Answer::Again(Again::Leaderless));
+            }
+        }
+        // Whoever was asked in another term does not take it any more, or has taken it already.
+        if before.term != now.term || before.leader != now.leader {
+            for id in self.requests.drop_forwarded() {
+                self.output.answers.push((id, Answer::Unknown));
+            }
+        }
+    }
+
+    /// Puts waiting requests into an entry. The answer is whether there was one.
+    fn propose(&mut self) -> bool {
+        if !self.node.leads_with_all()
+            || self.requests.in_flight() >= self.settings.entries_in_flight
+            || self.requests.waiting() == 0
+        {
+            return false;
+        }
+        if let Some((sender, change)) = self.requests.pop_change() {
+            self.propose_change(sender, &change);
+            return true;
+        }
+        if let Some((sender, to)) = self.requests.pop_transfer() {
+            self.transfer(sender, to);
+            return true;
+        }
+        let mut answers = Vec::new();
+        let state = self.applied.lock();
+        let batch = self.requests.gather(&state.cell, self.fingerprint.head(), &mut answers);
+        drop(state);
+        for (sender, answer) in answers {
+            self.reply(sender, answer);
+        }
+        let Some(Gathered { data, commands }) = batch else { return true };
+        match self.node.propose(data) {
+            Ok(position) => self.note_proposed(position, commands, None),
+            Err(_) => {
+                for (sender, _) in commands {
+                    self.reply(sender, Answer::Again(Again::Busy));
+                }
+            }
+        }
+        true
+    }
+
+    fn propose_change(&mut self, sender: Sender, change: &MembershipChange) {
+        let removes_itself = change.steps.contains(&MemberStep::Remove(self.node.id()));
+        let proposed = match removes_itself {
+            true => Err(ChangeError::Leads(self.node.id())),
+            false => self.node.propose_change(change),
+        };
+        match proposed {
+            Ok(position) => self.note_proposed(position, Vec::new(), Some(sender)),
+            Err(error) => self.reply(sender, Answer::Changed(Err(error))),
+        }
+    }
+
+    /// Notes whose entry was proposed. Entries of its own that had this index or a higher one are
+    /// not in the log of this leader, so nobody will ever commit them.
+    fn note_proposed(
+        &mut self,
+        position: Position,
+        commands: Vec<(Sender, omega_core::Command)>,
+        change: Option<Sender>,
+    ) {
+        for sender in self.requests.proposed(position, commands, change, self.ticks) {
+            self.reply(sender, Answer::Again(Again::Overwritten));
+        }
+    }
+
+    fn transfer(&mut self, sender: Sender, to: ReplicaId) {
+        let answer = match self.node.membership().voters.contains(&to) {
+            true => Answer::Begun,
+            false => Answer::Changed(Err(ChangeError::Unknown(to))),
+        };
+        if answer == Answer::Begun {
+            self.node.transfer(to);
+        }
+        self.reply(sender, answer);
+    }
+
+    /// Applies committed entries, and answers those who asked for them.
+    fn apply(&mut self, entries: &[Entry]) {
+        let Some(last) = entries.last() else { return };
+        let applied = Arc::clone(&self.applied);
+        let mut state = applied.lock();
+        for entry in entries {
+            let done = match entry.kind {
+                EntryKind::Commands => self.apply_commands(entry, &mut state),
+                EntryKind::Membership => {
+                    self.apply_membership(entry);
+                    Ok(())
+                }
+            };
+            if let Err(stop) = done {
+                drop(state);
+                return self.stop(stop);
+            }
+            state.position = entry.position;
+        }
+        drop(state);
+        applied.moved.notify_all();
+        self.node.applied(last.position.index);
+    }
+
+    fn apply_commands(&mut self, entry: &Entry, state: &mut State) -> Result<(), Stop> {
+        let at = entry.position.index;
+        let own = self.requests.resolve(entry.position);
+        for sender in own.overwritten {
+            self.reply(sender, Answer::Again(Again::Overwritten));
+        }
+        let unreadable = |source| Stop::Unreadable { at, source };
+        let (head, body) = codec::entry_head(&entry.data).map_err(unreadable)?;
+        if head.is_some_and(|head| !self.fingerprint.agrees(head)) {
+            return Err(Stop::Diverged { at });
+        }
+        if own.committed.is_empty() {
+            for command in codec::decode_commands(body).map_err(unreadable)? {
+                let outcome = state.cell.apply(command);
+                self.fingerprint.add(&outcome, state.cell.version());
+            }
+        }
+        for (sender, command) in own.committed {
+            let outcome = state.cell.apply(command);
+            self.fingerprint.add(&outcome, state.cell.version());
+            self.reply(sender, Answer::Outcome(outcome));
+        }
+        self.fingerprint.close(at);
+        Ok(())
+    }
+
+    fn apply_membership(&mut self, entry: &Entry) {
+        let at = entry.position.index;
+        self.fingerprint.close(at);
+        let own = self.requests.resolve(entry.position);
+        for sender in own.overwritten {
+            self.reply(sender, Answer::Again(Again::Overwritten));
+        }
+        let change = MembershipChange::from_bytes(&entry.data);
+        let change = change.expect("a change is checked before it is in the log");
+        let made = self.node.apply_change(&change);
+        tracing::info!(id = %self.node.id(), ?change, made, "membership");
+        if let Some(sender) = own.change {
+            let answer =
+                if made { Ok(self.node.membership().clone()) } else { Err(ChangeError::Pending) };
+            self.reply(sender, Answer::Changed(answer));
+        }
+    }
+
+    /// Answers the reads whose index is applied.
+    fn answer_reads(&mut self) {
+        let Some((&(first, _), _)) = self.reads.first_key_value() else { return };
+        let state = self.applied.lock();
+        let (reached, version) = (state.position.index, state.cell.version());
+        drop(state);
+        if first > reached {
+            return;
+        }
+        let later = self.reads.split_off(&(reached.next(), AskId::FIRST));
+        for ((_, id), _) in std::mem::replace(&mut self.reads, later) {
+            self.output.answers.push((id, Answer::Fresh(version)));
+        }
+    }
+
+    /// Asks again for reads without an answer, whose question or answer may be lost.
+    fn retry_reads(&mut self, late: u64) {
+        let late_ones = self.asked.extract_if(.., |_, began| *began <= late);
+        let mut given_up: Vec<AskId> = late_ones.map(|(id, _)| id).collect();
+        let late_ones = self.reads.extract_if(.., |_, began| *began <= late);
+        given_up.extend(late_ones.map(|((_, id), _)| id));
+        let again = given_up.into_iter().map(|id| (id, Answer::Again(Again::Leaderless)));
+        self.output.answers.extend(again);
+        if self.ticks.is_multiple_of(self.settings.node.heartbeat_ticks as u64) {
+            self.asked.keys().for_each(|id| self.node.read(id.number));
+        }
+    }
+
+    /// Answers whoever asked.
+    fn reply(&mut self, to: Sender, answer: Answer) {
+        match to {
+            Sender::Here(id) => self.output.answers.push((id, answer)),
+            Sender::Peer(replica, id) => {
+                self.output.messages.push((replica, PeerMessage::Answer { id, answer }));
+            }
+        }
+    }
+}

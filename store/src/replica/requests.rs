@@ -1,0 +1,264 @@
+//! Who waits for what: requests that are not proposed yet, that are on their way, and that were sent
+//! on to the leader.
+
+use super::ask::{Again, Answer, Ask, AskId};
+use super::fingerprint::Head;
+use crate::codec::{self, EncodeError};
+use crate::log::{Position, ReplicaId, Term};
+use crate::membership::MembershipChange;
+use omega_cellstate::Cell;
+use omega_core::limits::{BATCH_BYTES, COMMAND_BYTES_MAX};
+use omega_core::{Command, Outcome, Rejection};
+use std::collections::{BTreeMap, VecDeque};
+
+/// Who asked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Sender {
+    Here(AskId),
+    Peer(ReplicaId, AskId),
+}
+
+impl Sender {
+    fn here(self) -> Option<AskId> {
+        match self {
+            Sender::Here(id) => Some(id),
+            Sender::Peer(..) => None,
+        }
+    }
+}
+
+/// Starts of other replicas whose numbers are remembered in a term. Replicas do not start more often
+/// while a leader holds its term.
+const SENDERS_MAX: usize = 256;
+
+/// See the head of the file.
+#[derive(Debug)]
+pub(super) struct Requests {
+    incarnation: u64,
+    next: u64,
+    waiting: VecDeque<(Sender, Ask, u64)>,
+    in_flight: VecDeque<Proposal>,
+    forwarded: BTreeMap<AskId, (ReplicaId, u64)>,
+    /// The highest number that each start of a replica has sent in this term.
+    seen: BTreeMap<(ReplicaId, u64), u64>,
+    seen_in: Term,
+}
+
+/// An entry that was proposed here.
+#[derive(Debug)]
+struct Proposal {
+    position: Position,
+    commands: Vec<(Sender, Command)>,
+    change: Option<Sender>,
+    began: u64,
+}
+
+/// Commands that share an entry.
+#[derive(Debug)]
+pub(super) struct Gathered {
+    /// The bytes of the entry.
+    pub(super) data: Vec<u8>,
+    pub(super) commands: Vec<(Sender, Command)>,
+}
+
+/// What an entry that is applied means to those who wait.
+#[derive(Debug, Default)]
+pub(super) struct Resolved {
+    /// Whose entry it is, with the commands in it.
+    pub(super) committed: Vec<(Sender, Command)>,
+    pub(super) change: Option<Sender>,
+    /// Whose entry it is not, though it had its index.
+    pub(super) overwritten: Vec<Sender>,
+}
+
+impl Requests {
+    pub(super) fn new(incarnation: u64) -> Requests {
+        Requests {
+            incarnation,
+            next: 1,
+            waiting: VecDeque::new(),
+            in_flight: VecDeque::new(),
+            forwarded: BTreeMap::new(),
+            seen: BTreeMap::new(),
+            seen_in: Term(0),
+        }
+    }
+
+    pub(super) fn next_id(&mut self) -> AskId {
+        let number = self.next;
+        self.next += 1;
+        self.id(number)
+    }
+
+    pub(super) fn id(&self, number: u64) -> AskId {
+        AskId { incarnation: self.incarnation, number }
+    }
+
+    pub(super) fn waiting(&self) -> usize {
+        self.waiting.len()
+    }
+
+    pub(super) fn in_flight(&self) -> usize {
+        self.in_flight.len()
+    }
+
+    /// Whether a request may be taken in a term: those of each sender in order, each once.
+    pub(super) fn admit(&mut self, replica: ReplicaId, id: AskId, term: Term) -> bool {
+        if self.seen_in != term {
+            self.seen_in = term;
+            self.seen.clear();
+        }
+        let full = self.seen.len() >= SENDERS_MAX;
+        match self.seen.get_mut(&(replica, id.incarnation)) {
+            Some(highest) if id.number <= *highest => return false,
+            Some(highest) => *highest = id.number,
+            None if full => return false,
+            None => _ = self.seen.insert((replica, id.incarnation), id.number),
+        }
+        true
+    }
+
+    pub(super) fn push(&mut self, sender: Sender, ask: Ask, now: u64) {
+        self.waiting.push_back((sender, ask, now));
+    }
+
+    pub(super) fn forward(&mut self, id: AskId, leader: ReplicaId, now: u64) {
+        self.forwarded.insert(id, (leader, now));
+    }
+
+    /// To whom a request was sent on.
+    pub(super) fn forwarded_to(&self, id: AskId) -> Option<ReplicaId> {
+        self.forwarded.get(&id).map(|(leader, _)| *leader)
+    }
+
+    pub(super) fn forget(&mut self, id: AskId) {
+        self.forwarded.remove(&id);
+    }
+
+    /// Takes the next request, if it is to change who the replicas are.
+    pub(super) fn pop_change(&mut self) -> Option<(Sender, MembershipChange)> {
+        let next = self.waiting.pop_front_if(|(_, ask, _)| matches!(ask, Ask::Change(_)));
+        match next {
+            Some((sender, Ask::Change(change), _)) => Some((sender, change)),
+            _ => None,
+        }
+    }
+
+    /// Takes the next request, if it is to let another replica lead.
+    pub(super) fn pop_transfer(&mut self) -> Option<(Sender, ReplicaId)> {
+        let next = self.waiting.pop_front_if(|(_, ask, _)| matches!(ask, Ask::Transfer(_)));
+        match next {
+            Some((sender, Ask::Transfer(to), _)) => Some((sender, to)),
+            _ => None,
+        }
+    }
+
+    /// Puts commands into the bytes of one entry, as many as go in. What can be answered without
+    /// is answered.
+    pub(super) fn gather(
+        &mut self,
+        cell: &Cell,
+        head: Head,
+        answers: &mut Vec<(Sender, Answer)>,
+    ) -> Option<Gathered> {
+        let mut data = Vec::new();
+        codec::begin_entry(head, &mut data);
+        let mut commands = Vec::new();
+        while data.len() < BATCH_BYTES {
+            let next = self.waiting.pop_front_if(|(_, ask, _)| matches!(ask, Ask::Command(_)));
+            let Some((sender, Ask::Command(command), _)) = next else { break };
+            if let Some(answer) = early(cell, &command) {
+                answers.push((sender, answer));
+                continue;
+            }
+            match codec::push_command(&command, &mut data) {
+                Ok(()) => commands.push((sender, command)),
+                Err(error) => {
+                    answers.push((sender, Answer::Outcome(Err(too_large(&error)))));
+                }
+            }
+        }
+        (!commands.is_empty()).then_some(Gathered { data, commands })
+    }
+
+    /// Notes an entry that was proposed. The answer is who waited for entries that it replaces.
+    pub(super) fn proposed(
+        &mut self,
+        position: Position,
+        commands: Vec<(Sender, Command)>,
+        change: Option<Sender>,
+        now: u64,
+    ) -> Vec<Sender> {
+        let mut replaced = Vec::new();
+        let later = |one: &mut Proposal| one.position.index >= position.index;
+        while let Some(proposal) = self.in_flight.pop_back_if(later) {
+            replaced.extend(proposal.senders());
+        }
+        self.in_flight.push_back(Proposal { position, commands, change, began: now });
+        replaced
+    }
+
+    /// An entry is applied: whose is it?
+    pub(super) fn resolve(&mut self, position: Position) -> Resolved {
+        let mut resolved = Resolved::default();
+        while let Some(front) = self.in_flight.front() {
+            if front.position.index > position.index {
+                break;
+            }
+            let same = front.position == position;
+            let front = self.in_flight.pop_front().expect("there is a front");
+            match same {
+                true => (resolved.committed, resolved.change) = (front.commands, front.change),
+                false => resolved.overwritten.extend(front.senders()),
+            }
+        }
+        resolved
+    }
+
+    /// Lets go of those who have waited since this tick or longer. The answer is what to tell those
+    /// here; other replicas give up by themselves.
+    pub(super) fn give_up(&mut self, late: u64) -> Vec<(AskId, Answer)> {
+        let mut answers = Vec::new();
+        while let Some((sender, _, _)) = self.waiting.pop_front_if(|(_, _, at)| *at <= late) {
+            answers.extend(sender.here().map(|id| (id, Answer::Again(Again::Busy))));
+        }
+        // Their entries may still be committed, and are then applied as those of others are.
+        while let Some(proposal) = self.in_flight.pop_front_if(|one| one.began <= late) {
+            let here = proposal.senders().filter_map(Sender::here);
+            answers.extend(here.map(|id| (id, Answer::Unknown)));
+        }
+        let forwarded = self.forwarded.extract_if(.., |_, (_, at)| *at <= late);
+        answers.extend(forwarded.map(|(id, _)| (id, Answer::Unknown)));
+        answers
+    }
+
+    /// Lets go of those whose requests are not proposed.
+    pub(super) fn drop_waiting(&mut self) -> Vec<Sender> {
+        self.waiting.drain(..).map(|(sender, _, _)| sender).collect()
+    }
+
+    /// Lets go of those whose requests were sent on.
+    pub(super) fn drop_forwarded(&mut self) -> Vec<AskId> {
+        std::mem::take(&mut self.forwarded).into_keys().collect()
+    }
+}
+
+impl Proposal {
+    fn senders(&self) -> impl Iterator<Item = Sender> + '_ {
+        let commands = self.commands.iter().map(|(sender, _)| *sender);
+        commands.chain(self.change)
+    }
+}
+
+/// The answer to a command that need not be committed.
+fn early(cell: &Cell, command: &Command) -> Option<Answer> {
+    let Command::Commit(txn) = command else { return None };
+    let answer = cell.answer_early(txn)?;
+    Some(Answer::Outcome(answer.map(Outcome::Commit).map_err(Rejection::from)))
+}
+
+fn too_large(error: &EncodeError) -> Rejection {
+    let EncodeError::TooLarge { bytes } = *error;
+    let max = COMMAND_BYTES_MAX as u64;
+    Rejection::TooMany { what: "bytes of a command".into(), given: bytes as u64, max }
+}

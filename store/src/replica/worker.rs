@@ -1,0 +1,97 @@
+//! Who writes a replica's log: all that has gathered, then one sync for all of it.
+//!
+//! ```text
+//!   write 7 ─┐
+//!   write 8 ─┼─▶ append, append, append ─▶ sync ─▶ safe up to 9
+//!   write 9 ─┘
+//! ```
+//!
+//! The same code runs on a thread in production and on the simulation's disk.
+
+use crate::log::{LogEngine, Position, WriteError};
+use crate::node::Write;
+use std::collections::VecDeque;
+
+/// See the head of the file.
+#[derive(Debug)]
+pub struct LogWorker {
+    engine: Box<dyn LogEngine>,
+    waiting: VecDeque<Job>,
+    full: bool,
+}
+
+#[derive(Debug)]
+enum Job {
+    Write(Write),
+    Compact(Position),
+}
+
+impl LogWorker {
+    /// A worker for a log.
+    #[must_use]
+    pub fn new(engine: Box<dyn LogEngine>) -> LogWorker {
+        LogWorker { engine, waiting: VecDeque::new(), full: false }
+    }
+
+    /// The log.
+    #[must_use]
+    pub fn engine(&self) -> &dyn LogEngine {
+        &*self.engine
+    }
+
+    /// Adds a write, to be made after those before it.
+    pub fn push(&mut self, write: Write) {
+        self.waiting.push_back(Job::Write(write));
+    }
+
+    /// Forgets entries up to a position, after the writes that wait.
+    pub fn push_compaction(&mut self, base: Position) {
+        self.waiting.push_back(Job::Compact(base));
+    }
+
+    /// Whether the disk is full. What waits is tried again with the next [`LogWorker::work`].
+    #[must_use]
+    pub fn is_full(&self) -> bool {
+        self.full
+    }
+
+    /// Makes all writes that wait, as far as the disk has room. The answer is the last one that is
+    /// safe now, if any became so.
+    ///
+    /// # Errors
+    /// If the disk fails: then nobody knows what it holds, and the replica must end.
+    pub fn work(&mut self) -> Result<Option<u64>, WriteError> {
+        let mut last = None;
+        self.full = false;
+        while let Some(job) = self.waiting.front() {
+            let done = match job {
+                Job::Write(write) => write_one(&mut *self.engine, write),
+                Job::Compact(base) => self.engine.compact(*base),
+            };
+            match done {
+                Ok(()) => {}
+                Err(WriteError::Full { path }) => {
+                    tracing::warn!(path = %path.display(), "the disk is full: make room");
+                    self.full = true;
+                    break;
+                }
+                Err(error) => return Err(error),
+            }
+            if let Some(Job::Write(write)) = self.waiting.pop_front() {
+                last = Some(write.number);
+            }
+        }
+        if last.is_some() {
+            self.engine.sync()?;
+        }
+        Ok(last)
+    }
+}
+
+fn write_one(engine: &mut dyn LogEngine, write: &Write) -> Result<(), WriteError> {
+    if let Some(base) = write.restart {
+        let hard_state = write.batch.hard_state.unwrap_or(engine.hard_state());
+        engine.restart(base, hard_state)?;
+    }
+    engine.append(&write.batch)
+}
