@@ -1,7 +1,7 @@
 //! `omega-bench`: how fast the shipped code is, beside the bare loops that bound it.
 //!
 //! ```text
-//! omega-bench table [--only PATTERN] [--quick] [--markdown]
+//! omega-bench table [--only PATTERN] [--quick] [--markdown] [--dir DIR]
 //! omega-bench oracle FILE...
 //! omega-bench memory --machines N --tasks N --job-tasks N [--view]
 //! ```

@@ -54,7 +54,7 @@ pub const LABELS_MAX: usize = 256;
 /// Bytes in a name, a label's key or its value.
 pub const TEXT_BYTES_MAX: usize = 512;
 
-/// Bytes of one command, on a wire or in a journal. The largest transaction has 400 kB; a job with
+/// Bytes of one command, on a wire or in a log. The largest transaction has 400 kB; a job with
 /// more rules than this is a mistake.
 pub const COMMAND_BYTES_MAX: usize = 4 << 20;
 

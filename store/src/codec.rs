@@ -1,4 +1,4 @@
-//! The bytes of commands: what a journal holds, and what two versions of us agree on.
+//! The bytes of commands: what a log holds, and what two versions of us agree on.
 //!
 //! ```text
 //!   ┌─────────┬──────────────────────────────┐

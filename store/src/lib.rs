@@ -1,57 +1,64 @@
-//! The history of a cell on disk: recorded command by command, and rebuilt exactly.
+//! What a replica of a cell keeps on disk: its log, and what it cannot do without.
 //!
 //! ```text
-//!   Command ──codec──▶ bytes ──record──▶ ┌─────────┐
-//!                                        │ Journal │ one file: header, records
-//!   Cell ◀──apply── Command ◀──replay─── └────┬────┘
-//!                                           Disk        the one trait that touches files
+//!   Command ──codec──▶ bytes ──▶ Entry ──append, sync──▶ ┌───────────┐
+//!                                                        │ LogEngine │  segments, memory, RocksDB
+//!   Cell ◀──apply── Command ◀── bytes ◀── Entry ◀─read── └─────┬─────┘
+//!                                                            Disk      the one trait that touches files
 //! ```
 //!
 //! The cell state is a state machine: the same commands in the same order give the same state. So
-//! a cell is kept by keeping its commands.
+//! a cell is kept by keeping its commands, in the entries of a log.
 //!
 //! ```
 //! use omega_cellstate::Cell;
 //! use omega_core::{Amounts, Command, Kinds, Machine};
-//! use omega_store::{CellId, Journal, Origin};
+//! use omega_store::log::segment::{LogOwner, SegmentLog, SegmentOptions};
+//! use omega_store::log::{Batch, Entry, EntryKind, LogEngine, LogIndex, Position, ReplicaId, Term};
+//! use omega_store::{CellId, RealDisk, codec};
+//! use std::sync::Arc;
 //!
 //! # let folder = tempfile::tempdir()?;
-//! # let path = folder.path().join("cell.journal");
-//! let origin = Origin { cell: CellId(42), kinds: Kinds::standard() };
-//! let mut cell = Cell::new(origin.kinds.clone());
+//! # let folder = folder.path();
+//! let owner = LogOwner { cell: CellId(42), replica: ReplicaId(1) };
+//! let mut cell = Cell::new(Kinds::standard());
 //! let command = Command::RegisterMachine(Machine::new("a", Amounts::new([4000, 8 << 30])));
 //!
-//! let mut journal = Journal::create(&path, &origin)?;
-//! journal.append(std::slice::from_ref(&command))?;
-//! assert_eq!(journal.sync()?, 1); // Command 1 is safe: now it may be applied and answered.
+//! let options = SegmentOptions::default();
+//! let mut log = SegmentLog::create(Arc::new(RealDisk), folder, owner, options)?;
+//! let mut data = Vec::new();
+//! codec::encode(&command, &mut data)?;
+//! let position = Position { index: LogIndex(1), term: Term(1) };
+//! let entry = Entry { position, kind: EntryKind::Commands, data: data.into() };
+//! log.append(&Batch { entries: vec![entry], hard_state: None })?;
+//! log.sync()?; // Entry 1 is safe: now it may be applied and answered.
 //! cell.apply(command)?;
-//! drop(journal);
+//! drop(log);
 //!
-//! let mut journal = Journal::open(&path, CellId(42))?;
-//! let mut again = Cell::new(journal.origin().kinds.clone());
-//! journal.replay(|_index, command| drop(again.apply(command)))?;
+//! let mut log = SegmentLog::open(Arc::new(RealDisk), folder, owner, options)?;
+//! let mut again = Cell::new(Kinds::standard());
+//! let mut entries = Vec::new();
+//! log.read(LogIndex(1), 1 << 20, &mut entries)?;
+//! for entry in entries {
+//!     again.apply(codec::decode(&entry.data)?)?;
+//! }
 //! assert_eq!(again.state_hash(), cell.state_hash());
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! In reading order: [`codec`], `header.rs`, `record.rs`, `journal.rs`, `error.rs`, `disk.rs`;
-//! [`snapshot`] has the state itself.
+//! In reading order: [`codec`], `origin.rs`, `disk.rs`, [`log`], [`log::segment`], [`directory`],
+//! [`membership`], [`node`], [`replica`].
 
 pub mod codec;
+pub mod directory;
 mod disk;
-mod error;
-mod header;
-mod journal;
 pub mod log;
 pub mod membership;
 pub mod node;
-mod record;
+mod origin;
 pub mod replica;
 pub mod snapshot;
 
 pub use codec::{CodecError, EncodeError};
 pub use disk::{Disk, DiskFile, RealDisk};
-pub use error::{AppendError, Corruption, CreateError, OpenError, ReplayError, SyncError};
-pub use header::{CellId, FORMAT, Origin};
-pub use journal::Journal;
-pub use record::Damage;
+pub use origin::{CellId, Origin};

@@ -200,7 +200,7 @@ fn every_command() -> Vec<(&'static str, Command)> {
     ]
 }
 
-/// The bytes on record, as `name: hexadecimal` lines. If this fails, journals of released versions
+/// The bytes on record, as `name: hexadecimal` lines. If this fails, logs of released versions
 /// cannot be read any more: raise [`VERSION`], keep the old file, and read both.
 #[test]
 fn the_bytes_of_a_version_never_change() {

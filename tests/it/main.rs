@@ -21,10 +21,11 @@
 //! - `wakes.rs`: waking only whom an event may help places what waking everybody would.
 //! - `pool.rs`, `examples.rs`: the loop on threads; the examples of `omega-schedulers`.
 //! - `threads.rs`, `races.rs`: schedulers on threads, and two that would break a rule together.
-//! - `codec.rs`, `journal.rs`, `rot.rs`: commands as bytes, a history in a file, and what becomes
-//!   of it when the file is cut, damaged, or the disk fails.
-//! - `snapshot_files.rs`, `snapshot_transfer.rs`: snapshots in a folder, damaged in every way, and on
-//!   their way to a peer.
+//! - `codec.rs`: commands as bytes.
+//! - `log.rs`, `log_rot.rs`: logs, and what becomes of them when the power goes, the disk fails or
+//!   runs full, and when their files are cut or damaged.
+//! - `directory.rs`: the directory of a replica, and who may not work in it.
+//! - `simulated_disk.rs`: the disk that all of this is tried on.
 //! - `tidy.rs`: the repository's own rules.
 
 #![allow(clippy::unwrap_used, reason = "all of it is tests, helpers too")]
@@ -32,6 +33,7 @@
 mod claims;
 mod codec;
 mod diagnosis;
+mod directory;
 mod evicting;
 mod evicting_random;
 mod examples;
@@ -40,13 +42,14 @@ mod held_claims;
 mod histories;
 mod images;
 mod job_places;
-mod journal;
 mod json_schema;
 mod kube_naive;
 mod kube_old;
 mod kube_plugins;
 mod kube_world;
 mod lifted;
+mod log;
+mod log_rot;
 mod placement;
 mod placement_plugins;
 mod placement_world;
@@ -58,11 +61,11 @@ mod preemption;
 mod profile_docs;
 mod profiles;
 mod races;
-mod rot;
 mod scheduler;
 mod scheduler_faults;
 mod scheduler_wakes;
 mod scripts;
+mod simulated_disk;
 mod small;
 mod snapshot_files;
 mod snapshot_kit;

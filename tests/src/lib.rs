@@ -12,13 +12,15 @@
 //! - [`compare`]: everything that is public of a cell and of its twin, side by side.
 //! - [`history`]: runs a history on both, and makes one that fails short.
 //! - [`faulty`]: a cell behind a connection that breaks.
-//! - [`disk`]: a disk that fails, forgets and rots on demand.
+//! - [`disk`]: a disk in memory that fails, forgets and rots on demand.
+//! - [`log_kit`]: a naive log, and random work for logs.
 //! - [`script`]: a small language for behaviour over several steps.
 
 pub mod compare;
 pub mod disk;
 pub mod faulty;
 pub mod history;
+pub mod log_kit;
 pub mod random;
 pub mod script;
 pub mod twin;

@@ -16,6 +16,7 @@ mod decide;
 mod forms;
 mod kube;
 mod levers;
+mod log;
 pub(crate) mod memory;
 mod preempt;
 mod scan;
@@ -35,7 +36,7 @@ const SEED: u64 = 20_130_415;
 #[derive(Args, Clone, Debug)]
 pub(crate) struct Options {
     /// Only groups whose name contains this: scan, sync, commit, whole, decide, preempt, kube, levers,
-    /// workers, memory, snapshot, matrix.
+    /// workers, memory, log, matrix.
     #[arg(long, value_name = "PATTERN")]
     only: Option<String>,
     /// Fewer and shorter runs: for a look, not for a record.
@@ -44,6 +45,10 @@ pub(crate) struct Options {
     /// Print the table as Markdown.
     #[arg(long)]
     markdown: bool,
+    /// Where the group `log` makes a folder for its files, on the disk that is to be measured. By
+    /// default in `target`.
+    #[arg(long, value_name = "DIR")]
+    dir: Option<std::path::PathBuf>,
 }
 
 impl Options {
@@ -78,7 +83,7 @@ const GROUPS: [Group; 12] = [
     Group { name: "levers", workload: levers::WORKLOAD, measure: levers::rows },
     Group { name: "workers", workload: workers::WORKLOAD, measure: workers::rows },
     Group { name: "memory", workload: memory::WORKLOAD, measure: memory::rows },
-    Group { name: "snapshot", workload: snapshot::WORKLOAD, measure: snapshot::rows },
+    Group { name: "log", workload: log::WORKLOAD, measure: log::rows },
     Group { name: "matrix", workload: whole::WORKLOAD, measure: whole::matrix },
 ];
 

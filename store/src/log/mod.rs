@@ -21,6 +21,14 @@
 //!
 //! The state of the cell is not here: it is the last snapshot and the entries after it.
 
+mod error;
+pub mod memory;
+#[cfg(feature = "rocksdb")]
+pub mod rocks;
+pub mod segment;
+
+pub use error::{CreateError, OpenError};
+
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -122,6 +130,36 @@ pub struct Batch {
     pub hard_state: Option<HardState>,
 }
 
+impl Batch {
+    /// Whether there is nothing in it.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.entries.is_empty() && self.hard_state.is_none()
+    }
+
+    /// Stops a caller that would break the log.
+    ///
+    /// # Panics
+    /// If the batch does not follow from what the log holds, breaks its own invariant, or has more
+    /// than [`BATCH_BYTES_MAX`] bytes of data.
+    pub fn check(&self, bounds: Bounds) {
+        let Some(first) = self.entries.first().map(|entry| entry.position.index) else { return };
+        assert!(first > bounds.base.index, "entry {first} was forgotten, the base is {bounds:?}");
+        assert!(first <= bounds.last.index.next(), "entry {first} leaves a gap after {bounds:?}");
+        let pairs = self.entries.windows(2).map(|pair| (pair[0].position, pair[1].position));
+        for (before, after) in pairs {
+            assert_eq!(after.index, before.index.next(), "the entries have consecutive indices");
+            assert!(after.term >= before.term, "terms do not fall");
+        }
+        let bytes: usize = self.entries.iter().map(|entry| entry.data.len()).sum();
+        assert!(bytes <= BATCH_BYTES_MAX, "a batch of {bytes} bytes");
+    }
+}
+
+/// Bytes of data in one batch: many times what a replica takes in one message, and little enough
+/// that offsets in a file have 32 bits.
+pub const BATCH_BYTES_MAX: usize = 1 << 30;
+
 /// What an engine holds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Bounds {
@@ -147,6 +185,9 @@ pub trait LogEngine: fmt::Debug + Send {
     ///
     /// # Errors
     /// If the disk is full or fails.
+    ///
+    /// # Panics
+    /// If the batch does not follow: see [`Batch::check`].
     fn append(&mut self, batch: &Batch) -> Result<(), WriteError>;
 
     /// Makes safe all that was written. Called after one or more appends, as rarely as those who
@@ -157,7 +198,8 @@ pub trait LogEngine: fmt::Debug + Send {
     fn sync(&mut self) -> Result<(), WriteError>;
 
     /// Reads entries from an index on, at least one if there is one, and more while all together
-    /// have at most `bytes_max` bytes of data. They are appended to `entries`.
+    /// have at most `bytes_max` bytes of data. They are appended to `entries`; none is if the log
+    /// does not hold the first one.
     ///
     /// # Errors
     /// If what was written cannot be read back.
@@ -167,6 +209,22 @@ pub trait LogEngine: fmt::Debug + Send {
         bytes_max: usize,
         entries: &mut Vec<Entry>,
     ) -> Result<(), ReadError>;
+
+    /// The term of an entry that the log holds, or of the base.
+    ///
+    /// # Errors
+    /// If what was written cannot be read back.
+    fn term(&mut self, index: LogIndex) -> Result<Option<Term>, ReadError> {
+        let bounds = self.bounds();
+        if index == bounds.base.index {
+            return Ok(Some(bounds.base.term));
+        }
+        let mut entries = Vec::new();
+        if index > bounds.base.index && index <= bounds.last.index {
+            self.read(index, 0, &mut entries)?;
+        }
+        Ok(entries.first().map(|entry| entry.position.term))
+    }
 
     /// Forgets all entries up to a position, which the log holds. Forgotten entries may still take
     /// room, but their room is used again in time. Safe after the next sync.
@@ -182,6 +240,15 @@ pub trait LogEngine: fmt::Debug + Send {
     /// # Errors
     /// If the disk is full or fails.
     fn restart(&mut self, base: Position, hard_state: HardState) -> Result<(), WriteError>;
+
+    /// Does ahead what a later append would wait for, such as room. Best called when those who
+    /// waited for a sync were answered; it is never needed.
+    ///
+    /// # Errors
+    /// If the disk fails. That it is full is no error here.
+    fn prepare(&mut self) -> Result<(), WriteError> {
+        Ok(())
+    }
 
     /// How many bytes it has on the disk.
     fn bytes_on_disk(&self) -> u64;

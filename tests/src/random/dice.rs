@@ -4,7 +4,7 @@ use rand::{Rng, SeedableRng};
 use rand_pcg::Pcg64Mcg;
 
 /// A seeded source of chance.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Dice(Pcg64Mcg);
 
 impl Dice {

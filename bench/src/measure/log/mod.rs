@@ -1,0 +1,190 @@
+//! Question: what does it cost to make a batch of the log safe, and in which engine is it least?
+//!
+//! The bare figure is what the disk takes for the same bytes in a file that has its length and its
+//! blocks: one write and one fdatasync. Processor time is that of the whole process, because some
+//! engines work on threads of their own. The engines take turns, so that a disk that others use
+//! disturbs all; the figures are medians.
+//!
+//! The segment engine is measured in two states: *growing*, when each new segment is made of zeros,
+//! and *compacted*, when old segments are used again, as they are once a replica takes snapshots.
+
+mod raw;
+#[cfg(feature = "engines")]
+mod stores;
+mod subject;
+
+use super::Options;
+use super::clock::Figure;
+use super::show::{Row, Unit};
+use omega_store::RealDisk;
+use omega_store::log::memory::MemoryLog;
+use omega_store::log::segment::{SegmentLog, SegmentOptions};
+use omega_store::log::{Batch, Entry, EntryKind, LogIndex, Position, Term};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use subject::{Engine, OWNER, Subject, measured};
+
+pub(crate) const WORKLOAD: &str =
+    "batches of 256-byte entries, each synced; bare: a preallocated file";
+
+/// Bytes of an entry: a transaction of a dozen claims.
+const ENTRY_BYTES: usize = 256;
+
+/// Entries in a batch, and how many batches a run has: some tens of MB at most.
+const SIZES: [(usize, usize); 4] = [(1, 1000), (16, 600), (256, 400), (4096, 40)];
+
+/// How often each figure is measured: a sync takes so long that more would take minutes.
+const RUNS: usize = 3;
+
+/// Bytes of log after which the compacted engine forgets them: as often as a small cell's replica
+/// takes snapshots.
+const COMPACT_BYTES: usize = 24 << 20;
+
+/// Makes one of the things that are measured, in an empty folder.
+type Make = fn(&Path) -> Box<dyn Subject>;
+
+fn subjects() -> Vec<(&'static str, Make)> {
+    let ours: [(&'static str, Make); 5] = [
+        ("a file, preallocated", |folder| Box::new(raw::RawFile::preallocated(folder))),
+        ("a file, appended", |folder| Box::new(raw::RawFile::appended(folder))),
+        ("segments, growing", |folder| Box::new(segments(folder, 0))),
+        ("segments, compacted", |folder| {
+            let mut engine = segments(folder, COMPACT_BYTES);
+            engine.fill(SegmentOptions::default().segment_bytes * 3);
+            Box::new(engine)
+        }),
+        ("memory", |_| Box::new(Engine::new(Box::new(MemoryLog::default()), 0))),
+    ];
+    ours.into_iter().chain(rocks()).chain(foreign()).collect()
+}
+
+#[cfg(feature = "rocksdb")]
+fn rocks() -> Vec<(&'static str, Make)> {
+    vec![("RocksDB", |folder| {
+        let log = omega_store::log::rocks::RocksLog::create(&folder.join("log"), OWNER);
+        Box::new(Engine::new(Box::new(log.expect("the disk works")), 0))
+    })]
+}
+
+#[cfg(not(feature = "rocksdb"))]
+fn rocks() -> Vec<(&'static str, Make)> {
+    Vec::new()
+}
+
+#[cfg(feature = "engines")]
+fn foreign() -> Vec<(&'static str, Make)> {
+    vec![
+        ("redb", |folder| Box::new(stores::Redb::create(folder))),
+        ("fjall", |folder| Box::new(stores::Fjall::create(folder))),
+    ]
+}
+
+#[cfg(not(feature = "engines"))]
+fn foreign() -> Vec<(&'static str, Make)> {
+    Vec::new()
+}
+
+fn segments(folder: &Path, compact_bytes: usize) -> Engine {
+    let options = SegmentOptions::default();
+    let log = SegmentLog::create(Arc::new(RealDisk), folder, OWNER, options);
+    Engine::new(Box::new(log.expect("the disk works")), compact_bytes)
+}
+
+/// A batch of entries from an index on.
+fn batch(first: u64, count: usize) -> Batch {
+    let entry = |index: u64| {
+        let position = Position { index: LogIndex(index), term: Term(1) };
+        let mut data = vec![index as u8; ENTRY_BYTES];
+        data[..8].copy_from_slice(&index.to_le_bytes());
+        Entry { position, kind: EntryKind::Commands, data: data.into() }
+    };
+    Batch { entries: (first..).take(count).map(entry).collect(), hard_state: None }
+}
+
+pub(crate) fn rows(options: &Options) -> Vec<Row> {
+    let folder = options.dir.clone().unwrap_or_else(|| PathBuf::from("target"));
+    // A folder of our own, because it is emptied for each run.
+    let folder = folder.join("omega-bench-log");
+    let subjects = subjects();
+    let mut rows = Vec::new();
+    for (entries, batches) in SIZES {
+        let figures = by_turns(options, &folder, &subjects, (entries, options.work(batches)));
+        let bare = figures[0].append;
+        for ((name, _), costs) in subjects.iter().zip(&figures) {
+            let plural = if entries == 1 { "entry" } else { "entries" };
+            let what = format!("{entries} {plural} a batch: {name}");
+            rows.push(Row::time(what, Unit::Micros, costs.append).beside(bare));
+        }
+        if entries == 256 {
+            rows.extend(others(&subjects, &figures));
+        }
+    }
+    // What cannot be removed is removed by the next run.
+    drop(std::fs::remove_dir_all(&folder));
+    rows
+}
+
+/// What one subject takes.
+#[derive(Clone, Copy, Debug)]
+struct Costs {
+    append: Figure,
+    read: Figure,
+    compact: Figure,
+    /// Bytes on the disk for each byte of data.
+    bytes: f64,
+}
+
+/// What else there is to tell, for one size of batches.
+fn others(subjects: &[(&'static str, Make)], figures: &[Costs]) -> Vec<Row> {
+    let mut rows = Vec::new();
+    for ((name, _), costs) in subjects.iter().zip(figures).skip(2) {
+        rows.push(Row::time(format!("  to read an entry: {name}"), Unit::Nanos, costs.read));
+        let what = format!("  to forget half of it: {name}");
+        rows.push(Row::time(what, Unit::Millis, costs.compact));
+        let what = format!("  bytes on disk for one of data: {name}");
+        rows.push(Row::value(what, Unit::Times, costs.bytes));
+    }
+    rows
+}
+
+/// The medians of each subject, over runs in which all take their turns.
+fn by_turns(
+    options: &Options,
+    folder: &Path,
+    subjects: &[(&'static str, Make)],
+    size: (usize, usize),
+) -> Vec<Costs> {
+    let mut runs = vec![Vec::new(); subjects.len()];
+    for _ in 0..options.runs().min(RUNS) {
+        for ((_, make), runs) in subjects.iter().zip(&mut runs) {
+            drop(std::fs::remove_dir_all(folder));
+            std::fs::create_dir_all(folder).expect("the folder of the measurement can be made");
+            runs.push(one_run(&mut *make(folder), size));
+        }
+    }
+    let figure = |runs: &[Costs], part: fn(&Costs) -> Figure| {
+        Figure::median(&runs.iter().map(part).collect::<Vec<_>>())
+    };
+    let costs = |runs: Vec<Costs>| Costs {
+        append: figure(&runs, |costs| costs.append),
+        read: figure(&runs, |costs| costs.read),
+        compact: figure(&runs, |costs| costs.compact),
+        bytes: runs[runs.len() / 2].bytes,
+    };
+    runs.into_iter().map(costs).collect()
+}
+
+fn one_run(subject: &mut dyn Subject, (entries, count): (usize, usize)) -> Costs {
+    let first = subject.next();
+    let batches: Vec<Batch> =
+        (0..count).map(|i| batch(first + (i * entries) as u64, entries)).collect();
+    let ((), span) = measured(|| batches.iter().for_each(|batch| subject.append(batch)));
+    let append = span.each(count);
+    let held = subject.held();
+    let bytes = subject.bytes_on_disk() as f64 / (held.max(1) * ENTRY_BYTES as u64) as f64;
+    let (read, span) = measured(|| subject.read());
+    assert_eq!(read, held, "all entries come back");
+    let read = span.each(held.max(1) as usize);
+    let ((), span) = measured(|| subject.forget(held / 2));
+    Costs { append, read, compact: span.each(1), bytes }
+}

@@ -1,0 +1,113 @@
+//! What is measured: a log engine of the store, or something that does as much.
+
+use super::super::clock::Span;
+use super::{ENTRY_BYTES, batch};
+use omega_store::CellId;
+use omega_store::log::segment::LogOwner;
+use omega_store::log::{Batch, LogEngine, LogIndex, Position, ReplicaId, Term};
+use rustix::time::{ClockId, clock_gettime};
+use std::time::{Duration, Instant};
+
+pub(super) const OWNER: LogOwner = LogOwner { cell: CellId(1), replica: ReplicaId(1) };
+
+/// Bytes that are read at once: what a leader sends in one message.
+const READ_BYTES: usize = 1 << 20;
+
+/// Something that keeps entries, from index 1 on and of one term.
+pub(super) trait Subject {
+    /// Appends a batch and makes it safe.
+    fn append(&mut self, batch: &Batch);
+    /// Reads all entries; the answer is how many.
+    fn read(&mut self) -> u64;
+    /// Forgets the first so many.
+    fn forget(&mut self, count: u64);
+    /// How many entries it holds.
+    fn held(&self) -> u64;
+    /// The index of the next entry.
+    fn next(&self) -> u64;
+    /// How many bytes it has on the disk.
+    fn bytes_on_disk(&self) -> u64;
+}
+
+/// An engine of the store.
+pub(super) struct Engine {
+    log: Box<dyn LogEngine>,
+    /// Bytes of data after which it forgets all; 0 is never.
+    compact_bytes: usize,
+    since: usize,
+}
+
+impl Engine {
+    pub(super) fn new(log: Box<dyn LogEngine>, compact_bytes: usize) -> Engine {
+        Engine { log, compact_bytes, since: 0 }
+    }
+
+    /// Appends so many bytes, so that there are old segments.
+    pub(super) fn fill(&mut self, bytes: u64) {
+        for _ in 0..bytes.div_ceil((4096 * ENTRY_BYTES) as u64) {
+            let batch = batch(self.next(), 4096);
+            self.append(&batch);
+        }
+        let held = self.held();
+        self.forget(held);
+    }
+}
+
+impl Subject for Engine {
+    fn append(&mut self, batch: &Batch) {
+        self.log.append(batch).expect("the disk works");
+        self.log.sync().expect("the disk works");
+        self.since += batch.entries.len() * ENTRY_BYTES;
+        if self.compact_bytes > 0 && self.since >= self.compact_bytes {
+            self.since = 0;
+            let held = self.held();
+            self.forget(held);
+        }
+    }
+
+    fn read(&mut self) -> u64 {
+        let mut next = self.log.bounds().base.index.next();
+        let mut entries = Vec::new();
+        let mut count = 0;
+        while next <= self.log.bounds().last.index {
+            entries.clear();
+            self.log.read(next, READ_BYTES, &mut entries).expect("the disk works");
+            count += entries.len() as u64;
+            next = LogIndex(next.0 + entries.len() as u64);
+        }
+        count
+    }
+
+    fn forget(&mut self, count: u64) {
+        let index = LogIndex(self.log.bounds().base.index.0 + count);
+        self.log.compact(Position { index, term: Term(1) }).expect("the disk works");
+        self.log.sync().expect("the disk works");
+    }
+
+    fn held(&self) -> u64 {
+        let bounds = self.log.bounds();
+        bounds.last.index.0 - bounds.base.index.0
+    }
+
+    fn next(&self) -> u64 {
+        self.log.bounds().last.index.0 + 1
+    }
+
+    fn bytes_on_disk(&self) -> u64 {
+        self.log.bytes_on_disk()
+    }
+}
+
+/// The processor time that the process has had, on all its threads.
+fn process_time() -> Duration {
+    let time = clock_gettime(ClockId::ProcessCPUTime);
+    Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
+}
+
+/// Does some work, and tells what the whole process took for it.
+pub(super) fn measured<T>(work: impl FnOnce() -> T) -> (T, Span) {
+    let (wall, cpu) = (Instant::now(), process_time());
+    let result = work();
+    let cpu = process_time() - cpu;
+    (result, Span { cpu, wall: wall.elapsed() })
+}

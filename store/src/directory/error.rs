@@ -1,0 +1,142 @@
+//! What can go wrong with a directory, and what to do then.
+
+use super::{EngineKind, FORMAT};
+use crate::codec::{CodecError, EncodeError};
+use crate::log::{self, ReplicaId};
+use crate::origin::CellId;
+use std::io;
+use std::path::PathBuf;
+
+/// Why a directory was not made.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum CreateDirectoryError {
+    /// Open it, or choose another place: no replica is ever written over.
+    #[error("{} is the directory of a replica already: open it, or choose another one", .0.display())]
+    Exists(PathBuf),
+    /// Choose an empty folder: this one has a log or snapshots, and nobody knows whose. If it was the
+    /// directory of a replica, that one cannot be trusted any more: remove it from the cell, delete
+    /// the folder, and add a new one.
+    #[error("{} is not empty: choose another folder, or delete this one if its replica was removed", .0.display())]
+    NotEmpty(PathBuf),
+    /// Stop the other process.
+    #[error("{} is in use by another process: stop that one first", .0.display())]
+    Locked(PathBuf),
+    /// Build this program with the feature, or choose another engine.
+    #[error("this program was built without the log engine {0}: choose another one")]
+    EngineMissing(EngineKind),
+    /// Give the resource kinds shorter names.
+    #[error("the resource kinds do not fit in the identity: give them shorter names")]
+    Kinds(#[source] EncodeError),
+    /// As it says.
+    #[error(transparent)]
+    Log(log::CreateError),
+    /// Mend the disk or the folder, and try again: what was begun is finished then.
+    #[error("{}: {source}; mend the disk or the folder and try again", path.display())]
+    Io {
+        /// Which file or folder.
+        path: PathBuf,
+        /// What the disk said.
+        source: io::Error,
+    },
+}
+
+/// Why a directory was not opened. Nothing in it was changed.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum OpenDirectoryError {
+    /// Create it, or name the right folder. If its creation was interrupted, create it again.
+    #[error("{} is not the directory of a replica: create it, or name the right one", .0.display())]
+    Missing(PathBuf),
+    /// There is a log or a snapshot, and nothing says whose. If the creation of the directory was
+    /// interrupted, create it again: that finishes it, and touches no log that holds anything. Else
+    /// put the file back, or remove the replica from the cell and add a new one.
+    #[error("{} is missing beside a log: create the directory again if that was interrupted, else put \
+        the file back, or remove this replica and add a new one", .0.display())]
+    IdentityMissing(PathBuf),
+    /// Put the file back from a copy, or remove the replica from the cell and add a new one.
+    #[error("{} is damaged: put it back from a copy, or remove this replica and add a new one", .0.display())]
+    IdentityDamaged(PathBuf),
+    /// Use the version of this program that wrote it.
+    #[error("{} has format {found}, this program knows {FORMAT}: use one that knows {found}", path.display())]
+    UnknownFormat {
+        /// Which file.
+        path: PathBuf,
+        /// Its format.
+        found: u32,
+    },
+    /// Use the version of this program that wrote it: it has an engine that is not known here.
+    #[error("{}: log engine {found} is not known to this program: use the one that made it", path.display())]
+    UnknownEngine {
+        /// Which file.
+        path: PathBuf,
+        /// The number of the engine.
+        found: u8,
+    },
+    /// Use the version of this program that wrote the kinds.
+    #[error("{}: the resource kinds: {source}", path.display())]
+    Kinds {
+        /// Which file.
+        path: PathBuf,
+        /// What is wrong with them.
+        source: CodecError,
+    },
+    /// Name the right folder: this one belongs to another cell.
+    #[error("{} belongs to cell {found}, not to {wanted}: name the right folder", path.display())]
+    OtherCell {
+        /// Which folder.
+        path: PathBuf,
+        /// Whose it is.
+        found: CellId,
+        /// Whose was asked for.
+        wanted: CellId,
+    },
+    /// Name the right folder: this one belongs to another replica.
+    #[error("{} belongs to replica {found}, not to {wanted}: name the right folder", path.display())]
+    OtherReplica {
+        /// Which folder.
+        path: PathBuf,
+        /// Whose it is.
+        found: ReplicaId,
+        /// Whose was asked for.
+        wanted: ReplicaId,
+    },
+    /// Open it with the engine that it was made with; a log is never taken over by another one.
+    #[error("{} keeps its log in {found}, not in {wanted}: set the engine to {found}", path.display())]
+    OtherEngine {
+        /// Which folder.
+        path: PathBuf,
+        /// What it was made with.
+        found: EngineKind,
+        /// What was asked for.
+        wanted: EngineKind,
+    },
+    /// Stop the other process: two of them would destroy the log.
+    #[error("{} is in use by another process: stop that one first", .0.display())]
+    Locked(PathBuf),
+    /// Mend the disk and try again.
+    #[error("{}: {source}; mend the disk and try again", path.display())]
+    Io {
+        /// Which file or folder.
+        path: PathBuf,
+        /// What the disk said.
+        source: io::Error,
+    },
+}
+
+/// Why the log of a directory was not opened.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum OpenLogError {
+    /// There was a log once: without it the replica has forgotten for whom it voted. Remove it from
+    /// the cell and add a new one.
+    #[error("{} is empty, but this replica had a log: it has forgotten its vote; remove it from the \
+        cell and add a new one", .0.display())]
+    Forgotten(PathBuf),
+    /// Build this program with the feature.
+    #[error("this program was built without the log engine {0}: use one that has it")]
+    EngineMissing(EngineKind),
+    /// As it says.
+    #[error(transparent)]
+    Log(log::OpenError),
+}

@@ -1,0 +1,127 @@
+//! Who a directory belongs to, in the bytes of its `IDENTITY`.
+//!
+//! ```text
+//!    8       4       16       8        1        4         n          4
+//! ┌───────┬────────┬──────┬─────────┬────────┬────────┬─────────┬───────┐
+//! │ magic │ format │ cell │ replica │ engine │   n    │  kinds  │ crc32 │
+//! └───────┴────────┴──────┴─────────┴────────┴────────┴─────────┴───────┘
+//! ```
+//!
+//! Integers are little-endian; the checksum is of all before it. Magic and format are where every
+//! later version will have them, so that it can always be said which version wrote a directory.
+
+use crate::codec::{self, CodecError, EncodeError};
+use crate::log::ReplicaId;
+use crate::origin::{CellId, Origin};
+use std::fmt;
+
+/// What it begins with.
+const MAGIC: [u8; 8] = *b"OMEGADIR";
+
+/// The version of the layout of a directory.
+pub const FORMAT: u32 = 1;
+
+/// Bytes before the kinds.
+const FIXED: usize = 41;
+
+/// The most bytes of kinds: sixteen kinds with names of 4 kB.
+const KINDS_BYTES_MAX: usize = 64 << 10;
+
+/// The most bytes of an identity.
+pub(super) const BYTES_MAX: usize = FIXED + KINDS_BYTES_MAX + 4;
+
+/// What keeps the log of a replica. It is chosen when the directory is made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum EngineKind {
+    /// Segment files of our own.
+    Segment,
+    /// RocksDB; needs the feature `rocksdb`.
+    RocksDb,
+}
+
+impl fmt::Display for EngineKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            EngineKind::Segment => "segment",
+            EngineKind::RocksDb => "rocksdb",
+        })
+    }
+}
+
+/// Who a directory belongs to. It never changes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Identity {
+    /// Which cell, and what it is before its first command.
+    pub origin: Origin,
+    /// Which replica of it.
+    pub replica: ReplicaId,
+    /// What keeps its log.
+    pub engine: EngineKind,
+}
+
+/// Why bytes are no identity.
+#[derive(Debug)]
+pub(super) enum IdentityError {
+    Damaged,
+    Format(u32),
+    Engine(u8),
+    Kinds(CodecError),
+}
+
+/// The bytes of an identity.
+pub(super) fn encode(identity: &Identity) -> Result<Vec<u8>, EncodeError> {
+    let mut kinds = Vec::new();
+    codec::encode_kinds(&identity.origin.kinds, &mut kinds)?;
+    if kinds.len() > KINDS_BYTES_MAX {
+        return Err(EncodeError::TooLarge { bytes: kinds.len() });
+    }
+    let mut out = Vec::with_capacity(FIXED + kinds.len() + 4);
+    out.extend(MAGIC);
+    out.extend(FORMAT.to_le_bytes());
+    out.extend(identity.origin.cell.0.to_le_bytes());
+    out.extend(identity.replica.0.to_le_bytes());
+    out.push(match identity.engine {
+        EngineKind::Segment => 1,
+        EngineKind::RocksDb => 2,
+    });
+    out.extend((kinds.len() as u32).to_le_bytes());
+    out.extend(kinds);
+    out.extend(crc32fast::hash(&out).to_le_bytes());
+    Ok(out)
+}
+
+/// Reads an identity.
+pub(super) fn decode(bytes: &[u8]) -> Result<Identity, IdentityError> {
+    if bytes.get(..8).is_none_or(|magic| magic != MAGIC) {
+        return Err(IdentityError::Damaged);
+    }
+    let format = u32::from_le_bytes(part(bytes, 8)?);
+    if format != FORMAT {
+        return Err(IdentityError::Format(format));
+    }
+    let (body, crc) = bytes.split_last_chunk().ok_or(IdentityError::Damaged)?;
+    if crc32fast::hash(body) != u32::from_le_bytes(*crc) {
+        return Err(IdentityError::Damaged);
+    }
+    let count = u32::from_le_bytes(part(bytes, 37)?) as usize;
+    let kinds = body.get(FIXED..).filter(|kinds| kinds.len() == count);
+    let kinds = codec::decode_kinds(kinds.ok_or(IdentityError::Damaged)?);
+    let engine = match bytes[36] {
+        1 => EngineKind::Segment,
+        2 => EngineKind::RocksDb,
+        other => return Err(IdentityError::Engine(other)),
+    };
+    Ok(Identity {
+        origin: Origin {
+            cell: CellId(u128::from_le_bytes(part(bytes, 12)?)),
+            kinds: kinds.map_err(IdentityError::Kinds)?,
+        },
+        replica: ReplicaId(u64::from_le_bytes(part(bytes, 28)?)),
+        engine,
+    })
+}
+
+fn part<const N: usize>(bytes: &[u8], at: usize) -> Result<[u8; N], IdentityError> {
+    let slice = bytes.get(at..).and_then(|rest| rest.first_chunk());
+    slice.copied().ok_or(IdentityError::Damaged)
+}

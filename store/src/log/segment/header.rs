@@ -1,0 +1,95 @@
+//! What a segment begins with: whose log it belongs to, and which part of it.
+//!
+//! ```text
+//!    8       4       16        8          8         8       4
+//! ┌───────┬────────┬──────┬─────────┬──────────┬────────┬───────┬─ zeros ─┐
+//! │ magic │ format │ cell │ replica │ sequence │ length │ crc32 │         │
+//! └───────┴────────┴──────┴─────────┴──────────┴────────┴───────┴─────────┘
+//! ```
+//!
+//! Integers are little-endian. The header has a block of the disk for itself, so that no later write
+//! touches it. Its checksum is the *salt*: the checksum of every record begins with it, so that a
+//! record of another log, or of the segment that this file was before, is no record of this one.
+
+use crate::log::ReplicaId;
+use crate::origin::CellId;
+use crc32fast::Hasher;
+
+/// What a segment begins with.
+const MAGIC: [u8; 8] = *b"OMEGALOG";
+
+/// The version of the layout of segments and records.
+pub const FORMAT: u32 = 1;
+
+/// Bytes of a header: a block of the disk, which is the most that one bad block takes with it.
+pub(super) const BYTES: usize = 4096;
+
+/// Bytes that mean something.
+const USED: usize = 56;
+
+/// A header.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Header {
+    pub(super) cell: CellId,
+    pub(super) replica: ReplicaId,
+    /// Which segment of the log it is. No two segments of a log ever have the same.
+    pub(super) sequence: u64,
+    /// How many bytes the file has.
+    pub(super) length: u64,
+}
+
+/// Why bytes are no header.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum HeaderError {
+    Damaged,
+    Format(u32),
+}
+
+impl Header {
+    /// Its bytes and the salt.
+    pub(super) fn encode(&self) -> (Vec<u8>, u32) {
+        let mut out = Vec::with_capacity(BYTES);
+        out.extend(MAGIC);
+        out.extend(FORMAT.to_le_bytes());
+        out.extend(self.cell.0.to_le_bytes());
+        out.extend(self.replica.0.to_le_bytes());
+        out.extend(self.sequence.to_le_bytes());
+        out.extend(self.length.to_le_bytes());
+        let salt = checksum(&out);
+        out.extend(salt.to_le_bytes());
+        out.resize(BYTES, 0);
+        (out, salt)
+    }
+
+    /// Reads a header and its salt.
+    pub(super) fn decode(bytes: &[u8]) -> Result<(Header, u32), HeaderError> {
+        let bytes = bytes.get(..USED).ok_or(HeaderError::Damaged)?;
+        if bytes[..8] != MAGIC {
+            return Err(HeaderError::Damaged);
+        }
+        let word = |at: usize| {
+            let bytes = bytes[at..].first_chunk().expect("the offsets are below 48");
+            u64::from_le_bytes(*bytes)
+        };
+        let (format, salt) = (word(8) as u32, (word(48) >> 32) as u32);
+        if format != FORMAT {
+            return Err(HeaderError::Format(format));
+        }
+        if checksum(&bytes[..USED - 4]) != salt {
+            return Err(HeaderError::Damaged);
+        }
+        let header = Header {
+            cell: CellId(u128::from(word(12)) | u128::from(word(20)) << 64),
+            replica: ReplicaId(word(28)),
+            sequence: word(36),
+            length: word(44),
+        };
+        Ok((header, salt))
+    }
+}
+
+fn checksum(bytes: &[u8]) -> u32 {
+    let mut hasher = Hasher::new();
+    hasher.update(bytes);
+    hasher.finalize()
+}

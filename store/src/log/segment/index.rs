@@ -1,0 +1,116 @@
+//! Where each entry is: sixteen bytes an entry in memory, and none for its term or its segment,
+//! which change so seldom that a list of the places where they change is enough.
+
+use super::record::Slot;
+use crate::log::{LogIndex, Position, Term};
+use std::collections::VecDeque;
+
+/// Something that holds from an index on, to where the next one begins.
+type Run<T> = VecDeque<(LogIndex, T)>;
+
+/// The entries of a log, by index.
+///
+/// Invariant: `slots` are the entries from the one after `before` on, without a gap; each run
+/// begins at or below the first of them, if there is one.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Index {
+    before: Position,
+    slots: VecDeque<Slot>,
+    terms: Run<Term>,
+    segments: Run<u64>,
+}
+
+impl Index {
+    /// No entries, and the next one comes after this position.
+    pub(super) fn after(before: Position) -> Index {
+        Index { before, ..Index::default() }
+    }
+
+    /// The entry before the first.
+    pub(super) fn before(&self) -> Position {
+        self.before
+    }
+
+    /// The last entry, or the one before the first.
+    pub(super) fn last(&self) -> Position {
+        let index = LogIndex(self.before.index.0 + self.slots.len() as u64);
+        Position { index, term: self.term(index).unwrap_or(self.before.term) }
+    }
+
+    /// The term of an entry, or of the one before the first.
+    pub(super) fn term(&self, index: LogIndex) -> Option<Term> {
+        if index == self.before.index {
+            return Some(self.before.term);
+        }
+        self.slot(index).and(at(&self.terms, index))
+    }
+
+    /// Where an entry is: its segment and the place there.
+    pub(super) fn find(&self, index: LogIndex) -> Option<(u64, Slot)> {
+        Some((at(&self.segments, index)?, self.slot(index)?))
+    }
+
+    /// The segment of the first entry after this index, which is not below the one before the first.
+    pub(super) fn segment_after(&self, index: LogIndex) -> Option<u64> {
+        self.find(index.next()).map(|(segment, _)| segment)
+    }
+
+    /// Adds an entry at its index; those that were there and after it are gone. An index below the
+    /// first makes it the first.
+    pub(super) fn put(&mut self, position: Position, segment: u64, slot: Slot) {
+        let index = position.index;
+        if index <= self.before.index {
+            let before = LogIndex(index.0.saturating_sub(1));
+            *self = Index::after(Position { index: before, term: position.term });
+        }
+        let place = (index.0 - self.before.index.0 - 1) as usize;
+        if place < self.slots.len() {
+            self.slots.truncate(place);
+            truncate(&mut self.terms, index);
+            truncate(&mut self.segments, index);
+        }
+        self.slots.push_back(slot);
+        extend(&mut self.terms, index, position.term);
+        extend(&mut self.segments, index, segment);
+    }
+
+    /// Forgets all up to a position at or after the one before the first.
+    pub(super) fn forget(&mut self, base: Position) {
+        let count = base.index.0.saturating_sub(self.before.index.0);
+        if count >= self.slots.len() as u64 {
+            *self = Index::after(base);
+            return;
+        }
+        self.slots.drain(..count as usize);
+        self.before = base;
+        advance(&mut self.terms, base.index.next());
+        advance(&mut self.segments, base.index.next());
+    }
+
+    fn slot(&self, index: LogIndex) -> Option<Slot> {
+        let place = index.0.checked_sub(self.before.index.0)?.checked_sub(1)?;
+        self.slots.get(usize::try_from(place).ok()?).copied()
+    }
+}
+
+fn at<T: Copy>(run: &Run<T>, index: LogIndex) -> Option<T> {
+    let after = run.partition_point(|(from, _)| *from <= index);
+    run.get(after.checked_sub(1)?).map(|(_, value)| *value)
+}
+
+fn truncate<T>(run: &mut Run<T>, from: LogIndex) {
+    let keep = run.partition_point(|(start, _)| *start < from);
+    run.truncate(keep);
+}
+
+fn extend<T: PartialEq>(run: &mut Run<T>, from: LogIndex, value: T) {
+    if run.back().is_none_or(|(_, last)| *last != value) {
+        run.push_back((from, value));
+    }
+}
+
+fn advance<T>(run: &mut Run<T>, first: LogIndex) {
+    while run.get(1).is_some_and(|(from, _)| *from <= first) {
+        run.pop_front();
+    }
+}

@@ -1,0 +1,550 @@
+//! The log in files of our own: segments that have their room before they are written to.
+//!
+//! ```text
+//!   needed no more     sealed                  current                          spare
+//!  ┌──┬──┬──┬──┬──┐  ┌──┬───┬──┬──┬──┬────┐  ┌──┬───┬──┬──┬──┬─ ─ ─ ─ ─ ─┐  ┌──┬─ ─ ─ ─ ─ ─ ─┐
+//!  │h │  │  │  │  │  │h │ c │41│42│43│seal│  │h │ c │46│47│m │           │  │h │             │
+//!  └──┴──┴──┴──┴──┘  └──┴───┴──┴──┴──┴────┘  └──┴───┴──┴──┴──┴─ ─ ─ ─ ─ ─┘  └──┴─ ─ ─ ─ ─ ─ ─┘
+//!    h: header, a block of its own     c: checkpoint, all that came before     m: marker
+//! ```
+//!
+//! One write is one *record* (`record.rs`): a batch, a new base, a restart. Records are numbered
+//! without a gap through all segments, and each says up to which number everything was known to be
+//! safe when it was written. A new segment is written to when the one before it is sealed and
+//! synced. After each sync a *marker* is written where the next record will be, and not waited for.
+//!
+//! # What is found at opening
+//!
+//! Let `k` be the first record that is not whole. Either it was never safe, and nobody was told
+//! that it is: its remains are a torn tail. Or it was safe and was damaged since: the log must not
+//! go on without it. It was safe, if
+//!
+//! - a whole record or marker anywhere behind it says so, or has a number that is not above `k`
+//!   (nothing but the hand of somebody puts it there); or
+//! - it is in a segment before the last one that was written to, because that was synced before.
+//!
+//! Otherwise it is cut: what of it could ever be taken for a record is overwritten with zeros, and
+//! synced before anything is acted upon. What lies before `k` is written again where it was not
+//! known to be safe, and synced: after a sync that failed in an earlier process, the system may
+//! take for clean what the disk never got.
+//!
+//! *What is not found*: damage to the very last records, if there is nothing behind them that knows
+//! them to be safe. The marker is such a thing as soon as the system writes it, at the latest with
+//! the next sync. So a synced record is taken for a torn one only if the power goes within seconds
+//! after its sync, before any other, *and* the disk damages that very record; or if one fault takes
+//! the last records and the marker with them, such as a block with all of them. The replica then
+//! has a log that is too short by these, and its peers' commit index shows it.
+//!
+//! Headers, missing segments, and files that became shorter are always found.
+//!
+//! # Full disks
+//!
+//! Only a new segment needs room. If there is none, nothing was written. The end of each segment is
+//! kept for compactions and restarts, so that a full log can be made shorter; the segments that
+//! this frees are the room for the next ones.
+
+mod header;
+mod index;
+mod open;
+mod read;
+mod record;
+mod room;
+
+pub use header::FORMAT;
+pub use record::Damage;
+
+use super::{
+    Batch, Bounds, CreateError, Entry, HardState, LogEngine, LogIndex, OpenError, Position,
+};
+use super::{ReadError, ReplicaId, Term, WriteError};
+use crate::disk::{Disk, DiskFile};
+use crate::origin::CellId;
+use header::Header;
+use index::Index;
+use record::{Checkpoint, Slot, Stamp, Written};
+use room::{Segment, Unfinished};
+use std::collections::VecDeque;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// Bytes at the end of a segment that no batch may take: a seal, a marker, and a dozen new bases.
+const RESERVE: u64 = 1024;
+
+/// The most that a new base or a restart takes, with a checkpoint before it.
+const SMALL: u64 = 256;
+
+/// Bytes of memory that are kept between appends: a batch of four thousand small entries.
+const BUFFER: usize = 2 << 20;
+
+/// How a log is laid out. A log can be opened with other options than it was made with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SegmentOptions {
+    /// How long segments are, from 8 KiB to 1 GiB. A batch that is longer gets one of its own.
+    pub segment_bytes: u64,
+    /// How many segments that nobody needs are kept to be used again.
+    pub reused_max: usize,
+}
+
+impl Default for SegmentOptions {
+    /// 16 MiB: a replica seldom waits for a new segment, and one that is empty takes little. Four
+    /// of them to use again are what is written while a snapshot is taken.
+    fn default() -> SegmentOptions {
+        SegmentOptions { segment_bytes: 16 << 20, reused_max: 4 }
+    }
+}
+
+/// Whose log it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LogOwner {
+    /// Which cell.
+    pub cell: CellId,
+    /// Which replica of it.
+    pub replica: ReplicaId,
+}
+
+/// A log in segment files.
+///
+/// Invariant: while `trust` is `Sound`, `segments` are the needed ones without a gap, the last of
+/// them is written to at `end`, and they hold the records up to `next - 1`; `spares` follow them in
+/// order, and hold none.
+#[derive(Debug)]
+pub struct SegmentLog {
+    disk: Arc<dyn Disk>,
+    folder: PathBuf,
+    owner: LogOwner,
+    options: SegmentOptions,
+    segments: VecDeque<Segment>,
+    spares: VecDeque<Segment>,
+    /// Needed no more, to be used again.
+    free: Vec<Segment>,
+    unfinished: Option<Unfinished>,
+    end: u64,
+    next: u64,
+    synced: u64,
+    /// The first segment that is needed when all that was written is safe.
+    first_segment: u64,
+    index: Index,
+    hard_state: HardState,
+    trust: Trust,
+    torn: Option<(PathBuf, u64)>,
+    written: u64,
+    /// Kept between appends for its memory.
+    buffer: Vec<u8>,
+}
+
+/// Where the data of a batch were written.
+#[derive(Clone, Copy, Debug)]
+struct Data {
+    in_segment: u64,
+    in_buffer: usize,
+}
+
+/// Whether it is known what the files hold.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Trust {
+    Sound,
+    Unknown,
+}
+
+impl SegmentLog {
+    /// Makes an empty log in a folder that has none. When this returns, it survives a loss of power
+    /// as far as the folder does.
+    ///
+    /// # Errors
+    /// If there is a log, or the disk is full or fails.
+    ///
+    /// # Panics
+    /// If the options are out of their bounds.
+    pub fn create(
+        disk: Arc<dyn Disk>,
+        folder: &Path,
+        owner: LogOwner,
+        options: SegmentOptions,
+    ) -> Result<SegmentLog, CreateError> {
+        assert!((8 << 10..=1 << 30).contains(&options.segment_bytes), "8 KiB to 1 GiB");
+        let failed = |source: io::Error| match source.kind() {
+            io::ErrorKind::StorageFull => CreateError::Full(folder.to_owned()),
+            _ => CreateError::Io { path: folder.to_owned(), source },
+        };
+        let names = disk.list(folder).map_err(failed)?;
+        if names.iter().any(|name| room::sequence_of(name).is_some()) {
+            return Err(CreateError::Exists(folder.to_owned()));
+        }
+        let header = Header {
+            cell: owner.cell,
+            replica: owner.replica,
+            sequence: 1,
+            length: options.segment_bytes,
+        };
+        let mut unfinished = Unfinished::begin(&*disk, folder).map_err(failed)?;
+        unfinished.grow(header.length).map_err(failed)?;
+        let checkpoint = Checkpoint { first_segment: 1, ..Checkpoint::default() };
+        let mut end = header::BYTES as u64;
+        let records = |salt| {
+            let mut out = Vec::new();
+            let stamp = Stamp { salt, number: 1, synced: 0 };
+            record::write(&mut out, stamp, Written::Checkpoint(checkpoint));
+            end += out.len() as u64;
+            // It has its name when it is synced: who sees the name may know the record to be safe.
+            record::write(&mut out, Stamp { salt, number: 2, synced: 1 }, Written::Marker);
+            out
+        };
+        let segment = unfinished.finish((&*disk, folder), header, records).map_err(failed)?;
+        Ok(SegmentLog {
+            disk,
+            folder: folder.to_owned(),
+            owner,
+            options,
+            segments: VecDeque::from([segment]),
+            spares: VecDeque::new(),
+            free: Vec::new(),
+            unfinished: None,
+            end,
+            next: 2,
+            synced: 1,
+            first_segment: 1,
+            index: Index::default(),
+            hard_state: HardState::default(),
+            trust: Trust::Sound,
+            torn: None,
+            written: header.length,
+            buffer: Vec::new(),
+        })
+    }
+
+    /// Opens a log: reads and checks all of it, and cuts a torn tail. When this returns, all that
+    /// it holds survives a loss of power.
+    ///
+    /// # Errors
+    /// If there is none, it is another replica's, is in use, or is damaged; or if the disk fails.
+    pub fn open(
+        disk: Arc<dyn Disk>,
+        folder: &Path,
+        owner: LogOwner,
+        options: SegmentOptions,
+    ) -> Result<SegmentLog, OpenError> {
+        open::open(disk, folder, owner, options)
+    }
+
+    /// Where a torn record was cut when this log was opened, if one was: a file and an offset.
+    #[must_use]
+    pub fn torn(&self) -> Option<(&Path, u64)> {
+        self.torn.as_ref().map(|(path, offset)| (path.as_path(), *offset))
+    }
+
+    fn current(&mut self) -> &mut Segment {
+        self.segments.back_mut().expect("a log has a segment that is written to")
+    }
+
+    fn stamp(&mut self) -> Stamp {
+        Stamp { salt: self.current().salt, number: self.next, synced: self.synced }
+    }
+
+    /// What the next segment is to start from.
+    fn checkpoint(&self) -> Checkpoint {
+        Checkpoint {
+            base: self.index.before(),
+            last: self.index.last(),
+            hard_state: self.hard_state,
+            first_segment: self.first_segment,
+        }
+    }
+
+    fn unknown(&mut self, path: PathBuf, source: io::Error) -> WriteError {
+        self.trust = Trust::Unknown;
+        WriteError::Unknown { path, source }
+    }
+
+    /// Does something to the current file; if it fails, the log is not to be trusted any more.
+    fn on_current(
+        &mut self,
+        work: impl FnOnce(&mut dyn DiskFile) -> io::Result<()>,
+    ) -> Result<(), WriteError> {
+        let segment = self.current();
+        match work(&mut *segment.file) {
+            Ok(()) => Ok(()),
+            Err(source) => {
+                let path = segment.path.clone();
+                Err(self.unknown(path, source))
+            }
+        }
+    }
+
+    fn check_trust(&self) -> Result<(), WriteError> {
+        if self.trust == Trust::Unknown { Err(WriteError::Refused) } else { Ok(()) }
+    }
+
+    /// Writes a record, after a checkpoint where the segment is new. The answer is where the data of
+    /// a batch are.
+    fn write(&mut self, content: Written<'_>) -> Result<Data, WriteError> {
+        let mut buffer = std::mem::take(&mut self.buffer);
+        buffer.clear();
+        if self.end == header::BYTES as u64 {
+            let stamp = self.stamp();
+            record::write(&mut buffer, stamp, Written::Checkpoint(self.checkpoint()));
+            self.next += 1;
+        }
+        let stamp = self.stamp();
+        let in_buffer = record::write(&mut buffer, stamp, content);
+        let at = self.end;
+        assert!(at + buffer.len() as u64 <= self.current().header.length, "room was made");
+        self.on_current(|file| file.write_at(at, &buffer))?;
+        self.next += 1;
+        self.end += buffer.len() as u64;
+        self.written += buffer.len() as u64;
+        self.buffer = buffer;
+        Ok(Data { in_segment: at + in_buffer as u64, in_buffer })
+    }
+
+    /// Sees to it that the current segment has so many bytes left before its last `reserve` ones.
+    fn make_room(&mut self, bytes: u64, reserve: u64) -> Result<(), WriteError> {
+        let wanted = bytes + SMALL + reserve;
+        if self.end + wanted <= self.current().header.length {
+            return Ok(());
+        }
+        let length = (header::BYTES as u64 + wanted).max(self.options.segment_bytes);
+        let fits = self.spares.front().is_some_and(|spare| spare.header.length >= length);
+        let made = if fits { None } else { Some(self.new_spare(length)?) };
+        let first = self.spares.pop_front();
+        let spare = made.or(first).expect("there is a spare that fits, or one was made");
+        self.write(Written::Seal)?;
+        self.sync_current()?;
+        self.segments.push_back(spare);
+        self.end = header::BYTES as u64;
+        Ok(())
+    }
+
+    /// A segment to follow the current one at once. Where there were spares, they were too short,
+    /// and it takes the name of the first of them; the others are used in their turn.
+    fn new_spare(&mut self, length: u64) -> Result<Segment, WriteError> {
+        let sequence = self.current().header.sequence + 1;
+        if let Some(at) = self.free.iter().position(|free| free.header.length >= length) {
+            let old = self.free.remove(at);
+            return self.reuse(old, sequence);
+        }
+        let unfinished = self.unfinished.take();
+        let made = self.finish(unfinished, length, sequence);
+        made.map_err(|source| self.full_or_unknown(source))
+    }
+
+    fn reuse(&mut self, old: Segment, sequence: u64) -> Result<Segment, WriteError> {
+        self.unfinished = None;
+        let reused = room::reuse((&*self.disk, &self.folder), old, sequence);
+        self.written += header::BYTES as u64;
+        reused.map_err(|source| self.full_or_unknown(source))
+    }
+
+    fn finish(
+        &mut self,
+        unfinished: Option<Unfinished>,
+        length: u64,
+        sequence: u64,
+    ) -> io::Result<Segment> {
+        let mut unfinished = match unfinished {
+            Some(unfinished) => unfinished,
+            None => Unfinished::begin(&*self.disk, &self.folder)?,
+        };
+        let before = unfinished.length();
+        if let Err(error) = unfinished.grow(length) {
+            self.unfinished = Some(unfinished);
+            return Err(error);
+        }
+        self.written += length.saturating_sub(before) + header::BYTES as u64;
+        let LogOwner { cell, replica } = self.owner;
+        let header = Header { cell, replica, sequence, length };
+        unfinished.finish((&*self.disk, &self.folder), header, |_| Vec::new())
+    }
+
+    fn full_or_unknown(&mut self, source: io::Error) -> WriteError {
+        let path = self.folder.clone();
+        match source.kind() {
+            io::ErrorKind::StorageFull => WriteError::Full { path },
+            _ => self.unknown(path, source),
+        }
+    }
+
+    /// Does a part of what the next segment needs, if it is behind `due`: how many of its bytes
+    /// there are to be.
+    fn step(&mut self, due: u64) -> Result<(), WriteError> {
+        if !self.spares.is_empty() {
+            return Ok(());
+        }
+        let length = self.options.segment_bytes;
+        let sequence = self.current().header.sequence + 1;
+        if let Some(at) = self.free.iter().position(|free| free.header.length >= length) {
+            let old = self.free.remove(at);
+            let spare = self.reuse(old, sequence)?;
+            self.spares.push_back(spare);
+            return Ok(());
+        }
+        let unfinished = match self.unfinished.take() {
+            Some(unfinished) => Ok(unfinished),
+            None => Unfinished::begin(&*self.disk, &self.folder),
+        };
+        let mut unfinished = unfinished.map_err(|source| self.full_or_unknown(source))?;
+        let before = unfinished.length();
+        if before < due.min(length) {
+            let stepped = unfinished.step(length);
+            self.written += unfinished.length() - before;
+            if let Err(error) = stepped {
+                self.unfinished = Some(unfinished);
+                return Err(self.full_or_unknown(error));
+            }
+        }
+        if unfinished.length() < length {
+            self.unfinished = Some(unfinished);
+            return Ok(());
+        }
+        let made = self.finish(Some(unfinished), length, sequence);
+        let spare = made.map_err(|source| self.full_or_unknown(source))?;
+        self.spares.push_back(spare);
+        Ok(())
+    }
+
+    /// A step if the next segment is behind the present one. That there is no room yet is nobody's
+    /// trouble before it is needed.
+    fn keep_pace(&mut self) -> Result<(), WriteError> {
+        let (end, length) = (self.end, self.current().header.length);
+        // A quarter ahead, so that it is whole before the last batch comes.
+        let due = self.options.segment_bytes * end / length * 5 / 4;
+        match self.step(due) {
+            Err(WriteError::Full { .. }) => Ok(()),
+            other => other,
+        }
+    }
+
+    fn sync_current(&mut self) -> Result<(), WriteError> {
+        self.on_current(|file| file.sync())?;
+        self.synced = self.next - 1;
+        Ok(())
+    }
+
+    /// Tells the next opening that all was safe up to here. Nobody waits for it to be safe itself.
+    fn mark(&mut self) -> Result<(), WriteError> {
+        if self.end + record::HEAD as u64 > self.current().header.length {
+            return Ok(());
+        }
+        let mut marker = Vec::with_capacity(record::HEAD);
+        let stamp = self.stamp();
+        record::write(&mut marker, stamp, Written::Marker);
+        let end = self.end;
+        self.written += marker.len() as u64;
+        self.on_current(|file| file.write_at(end, &marker))
+    }
+
+    /// Takes out what is needed no more: to be used again, or removed. A file that is not removed
+    /// for some reason is, at the next opening.
+    fn free_segments(&mut self) {
+        while self.segments.front().is_some_and(|s| s.header.sequence < self.first_segment) {
+            let segment = self.segments.pop_front().expect("there is a first one");
+            if self.free.len() < self.options.reused_max {
+                self.free.push(segment);
+            } else {
+                drop(self.disk.remove(&segment.path));
+            }
+        }
+    }
+}
+
+impl LogEngine for SegmentLog {
+    fn bounds(&self) -> Bounds {
+        Bounds { base: self.index.before(), last: self.index.last() }
+    }
+
+    fn hard_state(&self) -> HardState {
+        self.hard_state
+    }
+
+    fn append(&mut self, batch: &Batch) -> Result<(), WriteError> {
+        self.check_trust()?;
+        batch.check(self.bounds());
+        if batch.is_empty() {
+            return Ok(());
+        }
+        self.make_room(record::batch_bytes(batch), RESERVE)?;
+        let Data { in_segment, in_buffer } = self.write(Written::Batch(batch))?;
+        let mut offset = in_segment as u32;
+        let segment = self.current().header.sequence;
+        let checksums = record::checksums(&self.buffer[..in_buffer], batch.entries.len());
+        for (entry, crc) in batch.entries.iter().zip(checksums) {
+            let length = entry.data.len() as u32;
+            let slot = Slot { offset, length, crc, kind: entry.kind };
+            self.index.put(entry.position, segment, slot);
+            offset += length;
+        }
+        self.hard_state = batch.hard_state.unwrap_or(self.hard_state);
+        // A batch that was unusually large does not keep its memory.
+        self.buffer.clear();
+        self.buffer.shrink_to(BUFFER);
+        self.keep_pace()
+    }
+
+    fn sync(&mut self) -> Result<(), WriteError> {
+        self.check_trust()?;
+        if self.synced + 1 == self.next {
+            return Ok(());
+        }
+        self.sync_current()?;
+        self.mark()?;
+        self.free_segments();
+        Ok(())
+    }
+
+    fn read(
+        &mut self,
+        from: LogIndex,
+        bytes_max: usize,
+        entries: &mut Vec<Entry>,
+    ) -> Result<(), ReadError> {
+        self.read_entries(from, bytes_max, entries)
+    }
+
+    fn term(&mut self, index: LogIndex) -> Result<Option<Term>, ReadError> {
+        Ok(self.index.term(index))
+    }
+
+    fn compact(&mut self, base: Position) -> Result<(), WriteError> {
+        self.check_trust()?;
+        if base.index <= self.index.before().index {
+            return Ok(());
+        }
+        assert_eq!(self.index.term(base.index), Some(base.term), "the log holds {base:?}");
+        self.make_room(0, 0)?;
+        let current = self.current().header.sequence;
+        let first_segment = self.index.segment_after(base.index).unwrap_or(current);
+        self.write(Written::Base { base, first_segment })?;
+        self.index.forget(base);
+        self.first_segment = first_segment;
+        Ok(())
+    }
+
+    fn restart(&mut self, base: Position, hard_state: HardState) -> Result<(), WriteError> {
+        self.check_trust()?;
+        self.make_room(0, 0)?;
+        let first_segment = self.current().header.sequence;
+        self.write(Written::Restart { base, hard_state, first_segment })?;
+        self.index = Index::after(base);
+        self.hard_state = hard_state;
+        self.first_segment = first_segment;
+        self.sync()
+    }
+
+    fn prepare(&mut self) -> Result<(), WriteError> {
+        self.check_trust()?;
+        match self.step(u64::MAX) {
+            Err(WriteError::Full { .. }) => Ok(()),
+            other => other,
+        }
+    }
+
+    fn bytes_on_disk(&self) -> u64 {
+        let segments = self.segments.iter().chain(&self.spares).chain(&self.free);
+        let unfinished = self.unfinished.as_ref().map_or(0, Unfinished::length);
+        segments.map(|segment| segment.header.length).sum::<u64>() + unfinished
+    }
+
+    fn bytes_written(&self) -> u64 {
+        self.written
+    }
+}

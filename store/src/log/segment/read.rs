@@ -1,0 +1,90 @@
+//! Entries, read back in as few pieces as may be, and checked one by one.
+
+use super::SegmentLog;
+use super::record::Slot;
+use crate::log::{Entry, LogIndex, Position, ReadError};
+use bytes::Bytes;
+
+/// Gaps in what is read that are read with it rather than left out: a second read costs more.
+const GAP: u64 = 4096;
+
+impl SegmentLog {
+    /// As [`crate::log::LogEngine::read`].
+    pub(super) fn read_entries(
+        &mut self,
+        from: LogIndex,
+        bytes_max: usize,
+        entries: &mut Vec<Entry>,
+    ) -> Result<(), ReadError> {
+        let (mut next, mut left, before) = (from, bytes_max, entries.len());
+        while let Some((segment, stretch)) = self.stretch(next, left) {
+            let bytes: usize = stretch.iter().map(|(_, slot)| slot.length as usize).sum();
+            if bytes > left && entries.len() > before {
+                break;
+            }
+            self.read_stretch(segment, &stretch, entries)?;
+            next = LogIndex(next.0 + stretch.len() as u64);
+            match left.checked_sub(bytes) {
+                Some(rest) => left = rest,
+                None => break,
+            }
+        }
+        Ok(())
+    }
+
+    /// Where entries that follow each other on the disk are: their segment, and each one's place.
+    fn stretch(&self, from: LogIndex, bytes_max: usize) -> Option<(u64, Vec<(Position, Slot)>)> {
+        let (segment, slot) = self.index.find(from)?;
+        let mut found = Vec::new();
+        // The entries share the memory of what is read: at most about twice what they need.
+        let span_max = (bytes_max as u64).saturating_mul(2).saturating_add(GAP);
+        let (mut index, mut slot, mut bytes) = (from, slot, 0);
+        let (found_from, mut end) = (slot.offset, u64::from(slot.offset));
+        loop {
+            bytes += slot.length as usize;
+            let start = u64::from(slot.offset);
+            let long = start.saturating_sub(u64::from(found_from)) > span_max;
+            let apart = start < end || start - end > GAP || long;
+            if !found.is_empty() && (bytes > bytes_max || apart) {
+                break;
+            }
+            end = start + u64::from(slot.length);
+            let term = self.index.term(index).expect("what has a place has a term");
+            found.push((Position { index, term }, slot));
+            index = index.next();
+            match self.index.find(index) {
+                Some((same, next)) if same == segment => slot = next,
+                _ => break,
+            }
+        }
+        Some((segment, found))
+    }
+
+    /// Reads a stretch, and checks each entry.
+    fn read_stretch(
+        &mut self,
+        segment: u64,
+        stretch: &[(Position, Slot)],
+        entries: &mut Vec<Entry>,
+    ) -> Result<(), ReadError> {
+        let first = self.segments.front().map_or(0, |segment| segment.header.sequence);
+        let segment = &mut self.segments[(segment - first) as usize];
+        let (start, last) = (stretch[0].1.offset, stretch[stretch.len() - 1].1);
+        let mut bytes = vec![0; (last.offset + last.length - start) as usize];
+        let path = &segment.path;
+        let failed = |source| ReadError::Io { path: path.clone(), source };
+        // What is missing stays zero, and no checksum fits.
+        segment.file.read_at(u64::from(start), &mut bytes).map_err(failed)?;
+        let bytes = Bytes::from(bytes);
+        for (position, slot) in stretch {
+            let from = (slot.offset - start) as usize;
+            let data = bytes.slice(from..from + slot.length as usize);
+            if crc32fast::hash(&data) != slot.crc {
+                let (path, offset) = (path.clone(), u64::from(slot.offset));
+                return Err(ReadError::Corrupt { path, offset, index: position.index });
+            }
+            entries.push(Entry { position: *position, kind: slot.kind, data });
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,117 @@
+//! Where segments come from: made of zeros, ahead of time, or made of old ones.
+//!
+//! A file that has its length and its blocks is what a disk syncs fastest, because a write changes
+//! nothing but data. To write the zeros takes as long as to write the log, so it is done in steps
+//! while the present segment fills, or not at all where a segment that nobody needs any more can be
+//! used again: its old records have another salt.
+//!
+//! A segment gets its name when it is whole: it is made under another one, synced, renamed, and
+//! its folder is synced. So a file with the name of a segment and without a good header was damaged.
+
+use super::header::{self, Header};
+use crate::disk::{Disk, DiskFile};
+use std::io;
+use std::path::{Path, PathBuf};
+
+/// What a segment is called while it is made.
+pub(super) const UNFINISHED: &str = "next.tmp";
+
+/// Zeros that are written and synced at once: the longest that an append waits for them.
+const STEP: u64 = 512 << 10;
+
+/// A file of the log.
+#[derive(Debug)]
+pub(super) struct Segment {
+    pub(super) file: Box<dyn DiskFile>,
+    pub(super) path: PathBuf,
+    pub(super) header: Header,
+    pub(super) salt: u32,
+}
+
+/// A segment that has not all its zeros yet.
+#[derive(Debug)]
+pub(super) struct Unfinished {
+    file: Box<dyn DiskFile>,
+    length: u64,
+}
+
+/// The path of a segment.
+pub(super) fn path_of(folder: &Path, sequence: u64) -> PathBuf {
+    folder.join(format!("{sequence:020}.log"))
+}
+
+/// The segment that a name stands for.
+pub(super) fn sequence_of(name: &str) -> Option<u64> {
+    name.strip_suffix(".log").filter(|digits| digits.len() == 20)?.parse().ok()
+}
+
+impl Unfinished {
+    /// Begins a segment. What an earlier attempt left is removed.
+    pub(super) fn begin(disk: &dyn Disk, folder: &Path) -> io::Result<Unfinished> {
+        let path = folder.join(UNFINISHED);
+        match disk.remove(&path) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+            _ => {}
+        }
+        Ok(Unfinished { file: disk.create(&path)?, length: 0 })
+    }
+
+    /// How many bytes it has.
+    pub(super) fn length(&self) -> u64 {
+        self.length
+    }
+
+    /// Makes it longer by a step, at most to `length`.
+    pub(super) fn step(&mut self, length: u64) -> io::Result<()> {
+        let next = length.min(self.length + STEP);
+        self.grow(next)?;
+        self.file.sync()
+    }
+
+    /// Makes it so long.
+    pub(super) fn grow(&mut self, length: u64) -> io::Result<()> {
+        self.file.allocate(length)?;
+        self.length = length;
+        Ok(())
+    }
+
+    /// Gives it its header, these records, and its name.
+    pub(super) fn finish(
+        self,
+        (disk, folder): (&dyn Disk, &Path),
+        header: Header,
+        records: impl FnOnce(u32) -> Vec<u8>,
+    ) -> io::Result<Segment> {
+        name(disk, folder, self.file, header, records)
+    }
+}
+
+/// Makes a segment that nobody needs any more into a new one of the same length.
+pub(super) fn reuse(
+    (disk, folder): (&dyn Disk, &Path),
+    old: Segment,
+    sequence: u64,
+) -> io::Result<Segment> {
+    disk.rename(&old.path, &folder.join(UNFINISHED))?;
+    name(disk, folder, old.file, Header { sequence, ..old.header }, |_| Vec::new())
+}
+
+fn name(
+    disk: &dyn Disk,
+    folder: &Path,
+    mut file: Box<dyn DiskFile>,
+    header: Header,
+    records: impl FnOnce(u32) -> Vec<u8>,
+) -> io::Result<Segment> {
+    let (bytes, salt) = header.encode();
+    file.write_at(0, &bytes)?;
+    let records = records(salt);
+    if !records.is_empty() {
+        file.write_at(header::BYTES as u64, &records)?;
+    }
+    file.sync()?;
+    let path = path_of(folder, header.sequence);
+    disk.rename(&folder.join(UNFINISHED), &path)?;
+    disk.sync_folder(folder)?;
+    Ok(Segment { file, path, header, salt })
+}

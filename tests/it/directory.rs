@@ -1,0 +1,194 @@
+//! The directory of a replica: nobody works in another's, a creation that was cut short can be
+//! finished, and a replica that forgot its vote does not start.
+
+use crate::histories::seeds;
+use crate::log::SMALL;
+use omega_core::Kinds;
+use omega_store::directory::{
+    CreateDirectoryError, Directory, EngineKind, Expected, Identity, OpenDirectoryError,
+    OpenLogError,
+};
+use omega_store::log::{Batch, HardState, LogIndex, ReplicaId, Term};
+use omega_store::{CellId, Disk, Origin};
+use omega_tests::disk::{Operation, SimulatedDisk};
+use omega_tests::random::Dice;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+fn identity() -> Identity {
+    let origin = Origin { cell: CellId(7), kinds: Kinds::standard() };
+    Identity { origin, replica: ReplicaId(3), engine: EngineKind::Segment }
+}
+
+fn here() -> &'static Path {
+    Path::new("srv/omega")
+}
+
+fn create(disk: &SimulatedDisk) -> Result<Directory, CreateDirectoryError> {
+    Directory::create_with(Arc::new(disk.clone()), here(), identity(), SMALL)
+}
+
+fn open(disk: &SimulatedDisk, expected: Expected) -> Result<Directory, OpenDirectoryError> {
+    Directory::open(Arc::new(disk.clone()), here(), expected)
+}
+
+fn anything() -> Expected {
+    Expected::default()
+}
+
+fn vote() -> HardState {
+    HardState { term: Term(2), vote: Some(ReplicaId(1)), commit: LogIndex(0) }
+}
+
+/// A disk with a directory whose replica has voted.
+fn voted() -> SimulatedDisk {
+    let disk = SimulatedDisk::new(1);
+    let mut log = create(&disk).unwrap().open_log().unwrap();
+    log.append(&Batch { entries: Vec::new(), hard_state: Some(vote()) }).unwrap();
+    log.sync().unwrap();
+    disk
+}
+
+#[test]
+fn a_directory_is_what_it_was_made() {
+    let disk = voted();
+    let expected = Expected {
+        cell: Some(CellId(7)),
+        replica: Some(ReplicaId(3)),
+        engine: Some(EngineKind::Segment),
+    };
+    let directory = open(&disk, expected).unwrap();
+    assert_eq!(*directory.identity(), identity());
+    assert_eq!(directory.open_log().unwrap().hard_state(), vote());
+    assert_eq!(directory.snapshots(), here().join("snapshots"));
+    assert!(matches!(open(&disk, anything()), Err(OpenDirectoryError::Locked(_))));
+    assert!(matches!(create(&disk), Err(CreateDirectoryError::Locked(_))));
+    drop(directory);
+    assert!(matches!(create(&disk), Err(CreateDirectoryError::Exists(_))));
+}
+
+#[test]
+fn a_directory_on_a_real_disk_is_what_it_was_made() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("a/b");
+    let disk = Arc::new(omega_store::RealDisk);
+    let directory = Directory::create(disk.clone(), &path, identity()).unwrap();
+    let busy = Directory::open(disk.clone(), &path, anything());
+    assert!(matches!(busy, Err(OpenDirectoryError::Locked(_))), "{busy:?}");
+    drop(directory);
+    let directory = Directory::open(disk, &path, anything()).unwrap().with_options(SMALL);
+    assert_eq!(directory.open_log().unwrap().hard_state(), HardState::default());
+}
+
+#[test]
+fn the_directory_of_another_is_refused() {
+    let disk = voted();
+    let error = open(&disk, Expected { cell: Some(CellId(8)), ..anything() }).unwrap_err();
+    assert!(matches!(error, OpenDirectoryError::OtherCell { found: CellId(7), .. }));
+    let error = open(&disk, Expected { replica: Some(ReplicaId(4)), ..anything() }).unwrap_err();
+    assert!(error.to_string().contains("belongs to replica r3, not to r4"), "{error}");
+    let rocks = Expected { engine: Some(EngineKind::RocksDb), ..anything() };
+    let error = open(&disk, rocks).unwrap_err();
+    assert!(error.to_string().contains("in segment, not in rocksdb"), "{error}");
+}
+
+#[test]
+fn a_newer_format_is_refused_with_both_versions() {
+    let disk = voted();
+    disk.damage(&here().join("IDENTITY"), |bytes| bytes[8] = 9);
+    let error = open(&disk, anything()).unwrap_err();
+    assert!(error.to_string().contains("has format 9, this program knows 1"), "{error}");
+}
+
+#[test]
+fn an_identity_that_is_damaged_or_missing_is_refused() {
+    let disk = voted();
+    let path = here().join("IDENTITY");
+    for bit in 0..disk.bytes(&path).unwrap().len() * 8 {
+        let damaged = disk.copy();
+        damaged.damage(&path, |bytes| bytes[bit / 8] ^= 1 << (bit % 8));
+        let error = open(&damaged, anything()).unwrap_err();
+        let named = matches!(
+            error,
+            OpenDirectoryError::IdentityDamaged(_) | OpenDirectoryError::UnknownFormat { .. }
+        );
+        assert!(named, "bit {bit}: {error}");
+    }
+    for length in 0..disk.bytes(&path).unwrap().len() {
+        let cut = disk.copy();
+        cut.damage(&path, |bytes| bytes.truncate(length));
+        assert!(matches!(open(&cut, anything()), Err(OpenDirectoryError::IdentityDamaged(_))));
+    }
+    disk.remove(&path).unwrap();
+    assert!(matches!(open(&disk, anything()), Err(OpenDirectoryError::IdentityMissing(_))));
+    // Nor can a new one be made over a log that holds a vote.
+    assert!(matches!(create(&disk), Err(CreateDirectoryError::NotEmpty(_))));
+}
+
+#[test]
+fn a_replica_that_forgot_its_vote_does_not_start() {
+    let disk = voted();
+    let log = here().join("log");
+    for name in disk.list(&log).unwrap() {
+        disk.remove(&log.join(name)).unwrap();
+    }
+    let error = open(&disk, anything()).unwrap().open_log().unwrap_err();
+    assert!(matches!(error, OpenLogError::Forgotten(_)));
+    assert!(error.to_string().contains("has forgotten its vote"), "{error}");
+}
+
+#[cfg(not(feature = "rocksdb"))]
+#[test]
+fn an_engine_that_was_not_built_in_is_refused() {
+    let disk = SimulatedDisk::new(1);
+    let identity = Identity { engine: EngineKind::RocksDb, ..identity() };
+    let error = Directory::create(Arc::new(disk.clone()), here(), identity).unwrap_err();
+    assert!(matches!(error, CreateDirectoryError::EngineMissing(EngineKind::RocksDb)), "{error}");
+    assert_eq!(disk.files(), Vec::<PathBuf>::new());
+}
+
+/// The power goes at each operation of a creation: it is there, or can be made again.
+#[test]
+fn a_creation_that_was_cut_short_can_be_finished() {
+    for cut in 0..40 {
+        for seed in seeds(20) {
+            let what = format!("cut {cut}, seed {seed}");
+            let disk = SimulatedDisk::new(seed);
+            disk.fail(Operation::PowerCut, cut);
+            let created = create(&disk).is_ok();
+            disk.crash(&mut Dice::new(seed));
+            match open(&disk, anything()) {
+                Ok(directory) => drop(directory.open_log().expect(&what)),
+                Err(OpenDirectoryError::Missing(_) | OpenDirectoryError::IdentityMissing(_)) => {
+                    assert!(!created, "{what}");
+                    let directory = create(&disk).expect(&what);
+                    drop(directory.open_log().expect(&what));
+                }
+                Err(error) => panic!("{what}: {error}"),
+            }
+            // And then it is safe.
+            disk.crash(&mut Dice::new(seed));
+            let directory = open(&disk, anything()).expect(&what);
+            assert_eq!(directory.open_log().expect(&what).hard_state(), HardState::default());
+        }
+    }
+}
+
+/// Each operation of a creation fails: it says so, and can be tried again.
+#[test]
+fn a_creation_that_failed_can_be_tried_again() {
+    for kind in [Operation::Write, Operation::Sync, Operation::Name, Operation::FolderSync] {
+        for before in 0..12 {
+            let disk = SimulatedDisk::new(before);
+            disk.fail(kind, before);
+            let created = create(&disk);
+            let failed = created.is_err();
+            drop(created);
+            disk.mend();
+            if failed && open(&disk, anything()).is_err() {
+                create(&disk).unwrap_or_else(|error| panic!("{kind:?} {before}: {error}"));
+            }
+            drop(open(&disk, anything()).unwrap().open_log().unwrap());
+        }
+    }
+}

@@ -1,0 +1,257 @@
+//! What becomes of a log whose files were damaged anywhere: all of it, a part that ends where
+//! nobody could know better, or a refusal with a name; never other entries.
+
+use crate::histories::seeds;
+use crate::log::{OWNER, SMALL, create, folder, open};
+use omega_store::log::segment::{LogOwner, SegmentLog, SegmentOptions};
+use omega_store::log::{LogEngine, OpenError, ReadError, ReplicaId};
+use omega_tests::disk::SimulatedDisk;
+use omega_tests::log_kit::{Held, Step, Worker, perform};
+use omega_tests::random::Dice;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// A log on a disk, and all that it held after each step, the last first.
+struct Case {
+    disk: SimulatedDisk,
+    states: Vec<Held>,
+    /// How many steps were synced by the last sync.
+    last_synced: usize,
+}
+
+/// Whether the markers behind the last sync are there, or the power went before they were written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Marker {
+    Written,
+    Lost,
+}
+
+impl Case {
+    /// Random work, all of it synced.
+    fn new(seed: u64, steps: usize, marker: Marker) -> Case {
+        let disk = SimulatedDisk::new(seed);
+        let mut log = create(&disk).unwrap();
+        let (mut worker, mut now) = (Worker::new(seed, 1500), Held::default());
+        let mut states = vec![now.clone()];
+        let (mut since, mut last_synced) = (0, 0);
+        for number in 0..steps {
+            let step = if number + 1 == steps { Step::Sync } else { worker.next(&now) };
+            perform(&mut log, &step).unwrap();
+            since += usize::from(!matches!(step, Step::Sync));
+            if matches!(step, Step::Sync | Step::Restart(..)) && since > 0 {
+                (since, last_synced) = (0, since);
+            }
+            now.apply(&step);
+            states.insert(0, now.clone());
+        }
+        drop(log);
+        if marker == Marker::Lost {
+            lose_markers(&disk);
+        }
+        states.dedup();
+        Case { disk, states, last_synced }
+    }
+
+    fn damaged(&self, path: &Path, change: impl FnOnce(&mut Vec<u8>)) -> SimulatedDisk {
+        let disk = self.disk.copy();
+        disk.damage(path, change);
+        disk
+    }
+
+    /// Opens a damaged log. The answer is how many of the last steps are missing, or the refusal.
+    fn missing(&self, disk: &SimulatedDisk, what: &str) -> Result<usize, OpenError> {
+        let mut log = open(disk)?;
+        let found = Held::of(&mut log);
+        let at = self.states.iter().position(|held| *held == found);
+        Ok(at.unwrap_or_else(|| panic!("{what}: what was never there is found")))
+    }
+}
+
+/// Takes away the marker behind the last record, as if the power had gone before the system wrote
+/// it. A marker is a head without a content.
+fn lose_markers(disk: &SimulatedDisk) {
+    let path = disk.files().into_iter().rfind(|path| {
+        let bytes = disk.bytes(path).unwrap_or_default();
+        bytes.len() > 4096 && bytes[4096..].iter().any(|byte| *byte != 0)
+    });
+    disk.damage(&path.expect("a log has a segment"), |bytes| {
+        let end = bytes.iter().rposition(|byte| *byte != 0).expect("it is not empty");
+        // The last byte that is not zero is in the marker's second or third number.
+        let start = (end / 8 * 8).saturating_sub(16);
+        let start = if bytes[start..start + 4] == [0; 4] { start } else { start + 8 };
+        bytes[start..].fill(0);
+    });
+}
+
+fn is_used(bytes: &[u8]) -> bool {
+    bytes[4096..].iter().any(|byte| *byte != 0)
+}
+
+/// Every bit of every byte that means something, one at a time.
+#[test]
+fn a_bit_that_flips_is_found_or_does_no_harm() {
+    for seed in seeds(2) {
+        let case = Case::new(seed, 25, Marker::Written);
+        for path in case.disk.files() {
+            let bytes = case.disk.bytes(&path).unwrap();
+            for at in 0..bytes.len() {
+                let bit = (at + seed as usize) % 8;
+                let what = format!("seed {seed}, {}, byte {at}, bit {bit}", path.display());
+                let disk = case.damaged(&path, |bytes| bytes[at] ^= 1 << bit);
+                match case.missing(&disk, &what) {
+                    Ok(missing) => assert_eq!(missing, 0, "{what}"),
+                    Err(
+                        OpenError::BadSegment(at_path)
+                        | OpenError::UnknownFormat { path: at_path, .. },
+                    ) => {
+                        assert!(at_path == path && at < 56 || at >= 4096, "{what}");
+                    }
+                    Err(OpenError::OtherReplica { .. }) => {
+                        panic!("{what}: it is under the checksum")
+                    }
+                    Err(OpenError::Corrupt { path: found, offset, .. }) => {
+                        assert!(found == path && offset <= at as u64, "{what}: {offset}");
+                    }
+                    Err(error) => panic!("{what}: {error}"),
+                }
+            }
+        }
+    }
+}
+
+/// Without its marker what was written since the sync before the last may be taken for torn.
+#[test]
+fn without_a_marker_only_the_last_writes_can_be_lost() {
+    let mut lost = 0;
+    for seed in seeds(40) {
+        let case = Case::new(seed, 25, Marker::Lost);
+        for path in case.disk.files() {
+            let bytes = case.disk.bytes(&path).unwrap();
+            for at in (0..bytes.len()).step_by(7) {
+                let what = format!("seed {seed}, {}, byte {at}", path.display());
+                let disk = case.damaged(&path, |bytes| bytes[at] ^= 1);
+                if let Ok(missing) = case.missing(&disk, &what) {
+                    assert!(missing <= case.last_synced, "{what}: {missing} steps are missing");
+                    lost += missing;
+                }
+            }
+        }
+    }
+    assert!(lost > 0, "the documents say that this can be");
+}
+
+#[test]
+fn random_damage_is_never_another_log() {
+    for seed in seeds(3000) {
+        let mut dice = Dice::new(seed);
+        let case = Case::new(seed % 30, 40, Marker::Written);
+        let disk = case.disk.copy();
+        let mut what = format!("seed {seed}");
+        for _ in 0..1 + dice.below(2) {
+            what = format!("{what}; {}", disk.rot(&mut dice));
+        }
+        // Whatever it is: `missing` fails the test if it is another log.
+        drop(case.missing(&disk, &what));
+    }
+}
+
+#[test]
+fn a_shorter_or_missing_file_is_found() {
+    for seed in seeds(20) {
+        let case = Case::new(seed, 40, Marker::Written);
+        for path in case.disk.files() {
+            let bytes = case.disk.bytes(&path).unwrap();
+            let what = format!("seed {seed}, {}", path.display());
+            for length in [0, 10, 4096, bytes.len() - 1] {
+                let cut = case.damaged(&path, |bytes| bytes.truncate(length));
+                check_cut(&case, &cut, &path, &format!("{what} cut to {length}"));
+            }
+            if is_used(&bytes) {
+                let gone = case.disk.copy();
+                omega_store::Disk::remove(&gone, &path).unwrap();
+                match case.missing(&gone, &what) {
+                    Ok(missing) => assert_eq!(missing, 0, "{what}: a file that is not needed"),
+                    Err(OpenError::SegmentMissing(at)) => assert_eq!(at, path, "{what}"),
+                    Err(OpenError::Missing(_)) => assert_eq!(case.disk.files().len(), 1),
+                    Err(error) => panic!("{what}: {error}"),
+                }
+            }
+        }
+    }
+}
+
+fn check_cut(case: &Case, disk: &SimulatedDisk, path: &PathBuf, what: &str) {
+    match case.missing(disk, what) {
+        // One that is not needed any more.
+        Ok(missing) => assert_eq!(missing, 0, "{what}"),
+        Err(OpenError::BadSegment(at)) => assert_eq!(at, *path, "{what}"),
+        Err(error) => panic!("{what}: {error}"),
+    }
+}
+
+/// Rubbish behind the end, such as a file system leaves after a crash, is no part of the log.
+#[test]
+fn rubbish_behind_the_end_is_cut() {
+    for seed in seeds(200) {
+        let mut dice = Dice::new(seed);
+        let case = Case::new(seed % 20, 20, Marker::Lost);
+        let path =
+            case.disk.files().into_iter().rfind(|path| is_used(&case.disk.bytes(path).unwrap()));
+        let disk = case.damaged(&path.unwrap(), |bytes| {
+            let end = bytes.iter().rposition(|byte| *byte != 0).unwrap() + 40;
+            let end = end.min(bytes.len());
+            bytes[end..].iter_mut().for_each(|byte| *byte = dice.below(256) as u8);
+        });
+        assert_eq!(case.missing(&disk, "rubbish").unwrap(), 0, "seed {seed}");
+    }
+}
+
+/// The same work by another replica: its records are no records here, wherever they stand.
+#[test]
+fn records_of_another_log_do_not_count() {
+    let (ours, theirs) = (SimulatedDisk::new(1), SimulatedDisk::new(2));
+    let other = LogOwner { replica: ReplicaId(4), ..OWNER };
+    let mut log = SegmentLog::create(Arc::new(theirs.clone()), folder(), other, SMALL).unwrap();
+    let (mut worker, mut now) = (Worker::new(1, 500), Held::default());
+    for _ in 0..8 {
+        let step = worker.next(&now);
+        perform(&mut log, &step).unwrap();
+        now.apply(&step);
+    }
+    drop(create(&ours).unwrap());
+    let path = ours.files()[0].clone();
+    let foreign = theirs.bytes(&path).unwrap();
+    ours.damage(&path, |bytes| {
+        let end = bytes.iter().rposition(|byte| *byte != 0).unwrap() / 8 * 8 + 8;
+        bytes[end..].copy_from_slice(&foreign[end..]);
+    });
+    assert_eq!(Held::of(&mut open(&ours).unwrap()), Held::default());
+}
+
+#[test]
+fn damage_after_the_opening_is_found_by_the_read() {
+    let options = SegmentOptions { segment_bytes: 64 << 10, ..SMALL };
+    let disk = SimulatedDisk::new(1);
+    let shared = Arc::new(disk.clone());
+    let mut log = SegmentLog::create(shared, folder(), OWNER, options).unwrap();
+    let (mut worker, mut now) = (Worker::new(5, 500), Held::default());
+    while now.entries.len() < 20 {
+        let step = Step::Append(loop {
+            if let Step::Append(batch) = worker.next(&now) {
+                break batch;
+            }
+        });
+        perform(&mut log, &step).unwrap();
+        now.apply(&step);
+    }
+    let wanted = now.entries.iter().find(|entry| entry.data.len() > 8).unwrap();
+    let path = disk.files()[0].clone();
+    disk.damage(&path, |bytes| {
+        let at = bytes.windows(wanted.data.len()).position(|part| *part == wanted.data[..]);
+        bytes[at.unwrap()] ^= 1;
+    });
+    let error = log.read(now.base.index.next(), usize::MAX, &mut Vec::new()).unwrap_err();
+    let ReadError::Corrupt { index, .. } = &error else { panic!("{error}") };
+    assert_eq!(*index, wanted.position.index);
+    assert!(error.to_string().contains("was damaged"), "{error}");
+}

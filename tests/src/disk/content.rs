@@ -1,0 +1,127 @@
+//! What is in one file: what everybody reads, what a loss of power would leave of it at the least,
+//! and the changes between the two.
+
+use crate::random::Dice;
+
+/// What a disk writes whole or not at all: a write may be torn between any two of them.
+const SECTOR: usize = 512;
+
+/// A change that no sync has made safe.
+#[derive(Clone, Debug)]
+enum Change {
+    Write {
+        offset: usize,
+        bytes: Vec<u8>,
+    },
+    /// Made longer with zeros, or cut.
+    Length(usize),
+}
+
+/// The bytes of a file.
+///
+/// Invariant: unless a sync failed, `present` is `safe` with all of `changes` done to it.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Content {
+    present: Vec<u8>,
+    safe: Vec<u8>,
+    changes: Vec<Change>,
+}
+
+impl Content {
+    /// What a file holds now.
+    pub(super) fn bytes(&self) -> &[u8] {
+        &self.present
+    }
+
+    pub(super) fn write(&mut self, offset: usize, bytes: &[u8]) {
+        write_to(&mut self.present, offset, bytes);
+        self.changes.push(Change::Write { offset, bytes: bytes.to_vec() });
+    }
+
+    pub(super) fn set_length(&mut self, length: usize) {
+        self.present.resize(length, 0);
+        self.changes.push(Change::Length(length));
+    }
+
+    pub(super) fn sync(&mut self) {
+        for change in self.changes.drain(..) {
+            match change {
+                Change::Write { offset, bytes } => write_to(&mut self.safe, offset, &bytes),
+                Change::Length(length) => self.safe.resize(length, 0),
+            }
+        }
+    }
+
+    /// A sync that failed: each change is safe or is not, and the system takes all for clean, so
+    /// that no later sync makes them safe. What is read may be either.
+    pub(super) fn fail_sync(&mut self, dice: &mut Dice) {
+        self.settle(dice);
+        if dice.chance(50) {
+            self.present.clone_from(&self.safe);
+        }
+    }
+
+    /// What a loss of power leaves.
+    pub(super) fn crash(&mut self, dice: &mut Dice) {
+        self.settle(dice);
+        self.present.clone_from(&self.safe);
+    }
+
+    /// The hand of a tester, or of time, in what is safe.
+    pub(super) fn damage(&mut self, change: impl FnOnce(&mut Vec<u8>)) {
+        self.sync();
+        change(&mut self.present);
+        self.safe.clone_from(&self.present);
+    }
+
+    fn settle(&mut self, dice: &mut Dice) {
+        for change in std::mem::take(&mut self.changes) {
+            match change {
+                Change::Length(length) => match dice.below(3) {
+                    0 => self.safe.resize(length, 0),
+                    1 if length > self.safe.len() => {
+                        let more = dice.below(length - self.safe.len());
+                        self.safe.resize(self.safe.len() + more, 0);
+                    }
+                    _ => {}
+                },
+                Change::Write { offset, bytes } => self.settle_write(offset, &bytes, dice),
+            }
+        }
+    }
+
+    /// Kept, lost, cut off anywhere, or some sectors of it. Of a lost write the length may be left.
+    fn settle_write(&mut self, offset: usize, bytes: &[u8], dice: &mut Dice) {
+        match dice.below(6) {
+            0 | 1 => write_to(&mut self.safe, offset, bytes),
+            2 => write_to(&mut self.safe, offset, &bytes[..dice.below(bytes.len() + 1)]),
+            3 => {
+                let mut from = 0;
+                while from < bytes.len() {
+                    let next = SECTOR - (offset + from) % SECTOR;
+                    let to = bytes.len().min(from + next);
+                    if dice.chance(50) {
+                        write_to(&mut self.safe, offset + from, &bytes[from..to]);
+                    }
+                    from = to;
+                }
+            }
+            4 => {
+                let end = (offset + bytes.len()).max(self.safe.len());
+                self.safe.resize(end, 0);
+            }
+            _ => {}
+        }
+    }
+}
+
+fn write_to(file: &mut Vec<u8>, offset: usize, bytes: &[u8]) {
+    let end = offset + bytes.len();
+    if bytes.is_empty() {
+        return;
+    }
+    if file.len() < end {
+        file.resize(end, 0);
+    }
+    file[offset..end].copy_from_slice(bytes);
+}

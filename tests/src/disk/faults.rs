@@ -1,0 +1,102 @@
+//! What a simulated disk is told to do wrong, and what it has been asked to do.
+
+use std::io;
+
+/// What was asked of a disk since it was made.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// Reads.
+    pub reads: u64,
+    /// Writes, cuts and allocations.
+    pub writes: u64,
+    /// Syncs of files.
+    pub syncs: u64,
+    /// Files and folders made, renamed and removed.
+    pub names: u64,
+    /// Syncs of folders.
+    pub folder_syncs: u64,
+    /// Bytes written and allocated.
+    pub bytes_written: u64,
+}
+
+/// Which operation a fault is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Operation {
+    /// A read.
+    Read,
+    /// A write, a cut or an allocation: any part of it may be done.
+    Write,
+    /// A sync of a file: any part of what was not synced may be safe, and no later sync mends it.
+    Sync,
+    /// A file or folder that is made, renamed or removed: nothing is done.
+    Name,
+    /// A sync of a folder: nothing is done.
+    FolderSync,
+    /// Whatever comes that is no read: it is begun, and then the power is gone. Everything fails
+    /// until [`super::SimulatedDisk::crash`].
+    PowerCut,
+}
+
+/// What an operation that is about to happen has to expect.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Fate {
+    Fine,
+    Fails,
+    /// It is done as far as anything unsynced is, and nobody hears of it.
+    PowerGoes,
+}
+
+/// The faults that are still to come.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Faults {
+    pub(super) counts: Counts,
+    /// Each with how many operations of its kind come first.
+    waiting: Vec<(Operation, u64)>,
+    pub(super) no_power: bool,
+}
+
+impl Faults {
+    pub(super) fn add(&mut self, operation: Operation, before: u64) {
+        self.waiting.push((operation, before));
+    }
+
+    pub(super) fn clear(&mut self) {
+        self.waiting.clear();
+        self.no_power = false;
+    }
+
+    /// Counts an operation and tells its fate.
+    pub(super) fn next(&mut self, operation: Operation) -> io::Result<Fate> {
+        if self.no_power {
+            return Err(injected());
+        }
+        let counts = &mut self.counts;
+        *match operation {
+            Operation::Read => &mut counts.reads,
+            Operation::Write => &mut counts.writes,
+            Operation::Sync => &mut counts.syncs,
+            Operation::Name | Operation::PowerCut => &mut counts.names,
+            Operation::FolderSync => &mut counts.folder_syncs,
+        } += 1;
+        let mut fate = Fate::Fine;
+        self.waiting.retain_mut(|(kind, before)| {
+            let power = *kind == Operation::PowerCut && operation != Operation::Read;
+            if !power && *kind != operation {
+                return true;
+            }
+            if *before > 0 {
+                *before -= 1;
+                return true;
+            }
+            fate = if power { Fate::PowerGoes } else { Fate::Fails };
+            false
+        });
+        self.no_power |= fate == Fate::PowerGoes;
+        Ok(fate)
+    }
+}
+
+/// What a disk says that fails on demand.
+pub(super) fn injected() -> io::Error {
+    io::Error::other("injected: input/output error")
+}

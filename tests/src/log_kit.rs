@@ -1,0 +1,259 @@
+//! What a log must be: a naive one, random work for both, and the comparison.
+//!
+//! The naive log keeps every batch that it was given, and which of them were synced. After a crash
+//! it can say which logs the promises of [`omega_store::log`] allow: those of a prefix of the
+//! batches that has all the synced ones.
+
+use crate::random::Dice;
+use omega_store::log::{
+    Batch, Bounds, Entry, EntryKind, HardState, LogEngine, LogIndex, Position, ReplicaId, Term,
+    WriteError,
+};
+
+/// What was asked of a log.
+#[derive(Clone, Debug)]
+pub enum Step {
+    /// A batch.
+    Append(Batch),
+    /// A new base.
+    Compact(Position),
+    /// A new beginning, synced at once.
+    Restart(Position, HardState),
+    /// All before is safe.
+    Sync,
+}
+
+/// What a log holds, kept as simply as can be.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Held {
+    /// The entry before the first.
+    pub base: Position,
+    /// The entries.
+    pub entries: Vec<Entry>,
+    /// The last hard state.
+    pub hard_state: HardState,
+}
+
+impl Held {
+    /// The last entry, or the base.
+    #[must_use]
+    pub fn last(&self) -> Position {
+        self.entries.last().map_or(self.base, |entry| entry.position)
+    }
+
+    /// Does a step.
+    pub fn apply(&mut self, step: &Step) {
+        match step {
+            Step::Sync => {}
+            Step::Append(batch) => {
+                if let Some(first) = batch.entries.first() {
+                    self.entries.retain(|entry| entry.position.index < first.position.index);
+                }
+                self.entries.extend(batch.entries.iter().cloned());
+                self.hard_state = batch.hard_state.unwrap_or(self.hard_state);
+            }
+            Step::Compact(base) => {
+                self.entries.retain(|entry| entry.position.index > base.index);
+                self.base = *base;
+            }
+            Step::Restart(base, hard_state) => {
+                *self = Held { base: *base, entries: Vec::new(), hard_state: *hard_state };
+            }
+        }
+    }
+
+    /// What a log holds, read from it.
+    ///
+    /// # Panics
+    /// If it cannot be read, or reading by pieces gives something else.
+    pub fn of(log: &mut dyn LogEngine) -> Held {
+        let Bounds { base, last } = log.bounds();
+        let mut entries = Vec::new();
+        log.read(base.index.next(), usize::MAX, &mut entries).expect("a sound log can be read");
+        let held = Held { base, entries, hard_state: log.hard_state() };
+        assert_eq!(held.last(), last, "the last entry");
+        held
+    }
+}
+
+/// Random work that makes sense for what a log holds.
+#[derive(Debug)]
+pub struct Worker {
+    dice: Dice,
+    /// How large entries are, at most.
+    bytes_max: usize,
+    /// So that no two entries are equal by chance.
+    counter: u64,
+}
+
+impl Worker {
+    /// The same seed does the same work.
+    #[must_use]
+    pub fn new(seed: u64, bytes_max: usize) -> Worker {
+        Worker { dice: Dice::new(seed), bytes_max, counter: 0 }
+    }
+
+    /// The next step.
+    pub fn next(&mut self, held: &Held) -> Step {
+        let last = held.last();
+        match self.dice.below(100) {
+            0..25 => Step::Sync,
+            25..33 if !held.entries.is_empty() => {
+                let entry = self.dice.below(held.entries.len());
+                Step::Compact(held.entries[entry].position)
+            }
+            33..36 => {
+                let index = LogIndex(held.base.index.0 + 1 + self.dice.below(200) as u64);
+                let term = Term(last.term.0 + self.dice.below(3) as u64);
+                let base = Position { index, term };
+                Step::Restart(base, self.hard_state(term, index))
+            }
+            _ => Step::Append(self.batch(held)),
+        }
+    }
+
+    fn batch(&mut self, held: &Held) -> Batch {
+        let last = held.last();
+        // A new leader may replace what is not committed.
+        let kept = match self.dice.chance(15) {
+            true => held.entries.len() - self.dice.below(held.entries.len().min(8) + 1),
+            false => held.entries.len(),
+        };
+        let before = kept.checked_sub(1).map_or(held.base, |at| held.entries[at].position);
+        let changed = kept < held.entries.len() || self.dice.chance(10);
+        let mut term = Term(last.term.0.max(1) + u64::from(changed));
+        let count = match self.dice.below(10) {
+            0 => 0,
+            1 => 30 + self.dice.below(60),
+            _ => 1 + self.dice.below(5),
+        };
+        let mut entries = Vec::new();
+        for index in (before.index.0 + 1..).take(count) {
+            term = Term(term.0 + u64::from(self.dice.chance(3)));
+            entries.push(self.entry(Position { index: LogIndex(index), term }));
+        }
+        let hard_state = (entries.is_empty() || self.dice.chance(30))
+            .then(|| self.hard_state(term, LogIndex(before.index.0)));
+        Batch { entries, hard_state }
+    }
+
+    fn entry(&mut self, position: Position) -> Entry {
+        let length = match self.dice.below(8) {
+            0 => 0,
+            1 => self.dice.below(self.bytes_max + 1),
+            _ => self.dice.below(self.bytes_max / 10 + 1),
+        };
+        self.counter += 1;
+        let mut data = vec![self.counter as u8; length];
+        data.iter_mut().zip(self.counter.to_le_bytes()).for_each(|(to, from)| *to = from);
+        let kind = if self.dice.chance(5) { EntryKind::Membership } else { EntryKind::Commands };
+        Entry { position, kind, data: data.into() }
+    }
+
+    fn hard_state(&mut self, term: Term, commit: LogIndex) -> HardState {
+        let vote = self.dice.chance(60).then(|| ReplicaId(1 + self.dice.below(3) as u64));
+        HardState { term, vote, commit }
+    }
+}
+
+/// Does a step to an engine.
+///
+/// # Errors
+/// Those of the engine.
+pub fn perform(log: &mut dyn LogEngine, step: &Step) -> Result<(), WriteError> {
+    match step {
+        Step::Append(batch) => log.append(batch),
+        Step::Compact(base) => log.compact(*base),
+        Step::Restart(base, hard_state) => log.restart(*base, *hard_state),
+        Step::Sync => log.sync(),
+    }
+}
+
+/// A naive log with its history.
+#[derive(Clone, Debug, Default)]
+pub struct NaiveLog {
+    /// What it holds now.
+    pub now: Held,
+    /// What it held when it was last safe, and the steps since.
+    safe: Held,
+    since: Vec<Step>,
+}
+
+impl NaiveLog {
+    /// A step that an engine has done.
+    pub fn done(&mut self, step: Step) {
+        self.now.apply(&step);
+        if matches!(step, Step::Sync | Step::Restart(..)) {
+            self.safe = self.now.clone();
+            self.since.clear();
+        } else {
+            self.since.push(step);
+        }
+    }
+
+    /// A step that an engine may have done or not, and has not said to be safe.
+    pub fn perhaps(&mut self, step: Step) {
+        self.now.apply(&step);
+        self.since.push(step);
+    }
+
+    /// Takes what was found when the log was opened again.
+    ///
+    /// # Errors
+    /// What was allowed and what was found, if it was not allowed.
+    pub fn reopened(&mut self, found: Held) -> Result<(), String> {
+        let mut allowed = self.safe.clone();
+        let mut seen = vec![allowed.clone()];
+        for step in &self.since {
+            allowed.apply(step);
+            seen.push(allowed.clone());
+        }
+        if !seen.contains(&found) {
+            let tell = |held: &Held| {
+                format!("{:?} to {:?}, {:?}", held.base, held.last(), held.hard_state)
+            };
+            let seen: Vec<String> = seen.iter().map(tell).collect();
+            return Err(format!("found {}\nallowed {}", tell(&found), seen.join("\n        ")));
+        }
+        *self = NaiveLog { now: found.clone(), safe: found, since: Vec::new() };
+        Ok(())
+    }
+}
+
+/// Compares all that an engine tells with the naive log.
+///
+/// # Errors
+/// What differs.
+pub fn compare(log: &mut dyn LogEngine, held: &Held, dice: &mut Dice) -> Result<(), String> {
+    let bounds = Bounds { base: held.base, last: held.last() };
+    same("bounds", &log.bounds(), &bounds)?;
+    same("hard state", &log.hard_state(), &held.hard_state)?;
+    let base = held.base.index.0;
+    let from = base as usize + dice.below(held.entries.len() + 3);
+    let bytes_max = dice.below(2000);
+    let mut read = Vec::new();
+    log.read(LogIndex(from as u64), bytes_max, &mut read).map_err(|error| error.to_string())?;
+    let mut wanted = Vec::new();
+    let mut bytes = 0;
+    if let Some(from) = (from as u64).checked_sub(base + 1) {
+        for entry in held.entries.iter().skip(from as usize) {
+            bytes += entry.data.len();
+            if !wanted.is_empty() && bytes > bytes_max {
+                break;
+            }
+            wanted.push(entry.clone());
+        }
+    }
+    same("entries", &read, &wanted)?;
+    let term = log.term(LogIndex(from as u64)).map_err(|error| error.to_string())?;
+    let wanted = wanted.first().map(|entry| entry.position.term);
+    let of_base = (from as u64 == base).then_some(held.base.term);
+    same("term", &term, &wanted.or(of_base))
+}
+
+fn same<T: PartialEq + std::fmt::Debug>(what: &str, found: &T, wanted: &T) -> Result<(), String> {
+    if found == wanted {
+        return Ok(());
+    }
+    Err(format!("{what}\n  found:  {found:?}\n  wanted: {wanted:?}"))
+}
