@@ -32,7 +32,7 @@ const ROUNDS_MAX: usize = 4;
 
 /// A change that was made for a transaction, and can be undone.
 #[derive(Clone, Copy, Debug)]
-enum Step {
+pub(crate) enum Step {
     Placed { task: TaskId, slot: u32, owner: OwnerId },
     Removed { task: TaskId, slot: u32, owner: OwnerId, before: TaskRecord },
 }
@@ -48,8 +48,8 @@ impl Step {
 /// What one commit needs and the next can use again.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Scratch {
-    steps: Vec<Step>,
-    conflicts: Vec<Conflict>,
+    pub(crate) steps: Vec<Step>,
+    pub(crate) conflicts: Vec<Conflict>,
     touched: Vec<u32>,
     bytes: Vec<u8>,
     gangs: bool,
@@ -115,7 +115,7 @@ impl Cell {
     }
 
     /// Judges until no gang and no eviction must be refused any more.
-    fn judge_all(&mut self, txn: &Transaction, scratch: &mut Scratch) {
+    pub(crate) fn judge_all(&mut self, txn: &Transaction, scratch: &mut Scratch) {
         let mut refused = Vec::new();
         let mut first = Vec::new();
         for round in 0.. {
@@ -307,7 +307,7 @@ fn name_first_reasons(conflicts: &mut [Conflict], first: &[Conflict]) {
 }
 
 /// In an all-or-nothing transaction what did not conflict is refused because of what did.
-pub(crate) fn refuse_others(txn: &Transaction, conflicts: &mut Vec<Conflict>) {
+fn refuse_others(txn: &Transaction, conflicts: &mut Vec<Conflict>) {
     let releases = (0..txn.releases.len() as u32).map(Item::Release);
     let evictions = (0..txn.evictions.len() as u32).map(Item::Eviction);
     let claims = (0..txn.claims.len() as u32).map(Item::Claim);

@@ -7,10 +7,8 @@
 use crate::answers;
 use crate::cell::Cell;
 use crate::judge::judge;
-use omega_core::transaction::Item;
 use omega_core::{
-    Claim, Commit, Conflict, ConflictCheck, Granularity, Reason, TaskState, Transaction,
-    TransactionError,
+    Claim, Commit, ConflictCheck, Granularity, TaskState, Transaction, TransactionError,
 };
 
 impl Cell {
@@ -20,7 +18,7 @@ impl Cell {
     /// A refusal is true of this version; a version later the same transaction might be taken. So
     /// whoever passes it on must see to it that the transaction is not committed after it.
     #[must_use]
-    pub fn answer_early(&self, txn: &Transaction) -> Option<Result<Commit, TransactionError>> {
+    pub fn answer_early(&mut self, txn: &Transaction) -> Option<Result<Commit, TransactionError>> {
         if let Err(error) = self.check_form(txn) {
             return Some(Err(error));
         }
@@ -36,55 +34,50 @@ impl Cell {
             // It may come: the base may be of a replica that has applied more.
             return None;
         }
-        self.refuse_early(txn).map(Ok)
+        self.will_be_refused(txn).then(|| Ok(self.refusal(txn)))
     }
 
-    /// The refusal of a transaction of which each part by itself would be refused, or one part if
-    /// it is all or nothing.
-    fn refuse_early(&self, txn: &Transaction) -> Option<Commit> {
+    /// Whether each part of a transaction by itself would be refused, or one part if it is all or
+    /// nothing. For a transaction that will be taken this costs one look at one claim, mostly.
+    fn will_be_refused(&self, txn: &Transaction) -> bool {
         if !txn.releases.is_empty() || !txn.evictions.is_empty() {
             // They might make the room that a claim needs.
-            return None;
+            return false;
         }
-        let mut conflicts = Vec::new();
-        let all_or_nothing = txn.granularity == Granularity::AllOrNothing;
-        for (claim, index) in txn.claims.iter().zip(0..) {
-            match self.refuses(claim, txn.check) {
-                Some(reason) => conflicts.push(Conflict { item: Item::Claim(index), reason }),
-                None if all_or_nothing => {}
-                None => return None,
-            }
+        let mut refused = txn.claims.iter().map(|claim| self.refuses(claim, txn.check));
+        match txn.granularity {
+            Granularity::AllOrNothing => refused.any(|refused| refused),
+            Granularity::Incremental => refused.all(|refused| refused),
         }
-        if conflicts.is_empty() {
-            return None;
-        }
-        if conflicts.len() < txn.claims.len() {
-            crate::commit::refuse_others(txn, &mut conflicts);
-        }
-        Some(Commit { version: self.version, conflicts })
     }
 
-    /// Why a claim by itself would be refused.
-    fn refuses(&self, claim: &Claim, check: ConflictCheck) -> Option<Reason> {
-        let Some((job, task)) = self.jobs.task(claim.task) else {
-            return Some(Reason::UnknownTask);
-        };
-        match task.state {
-            TaskState::Pending => {}
-            state if state.ended() => return Some(Reason::TaskEnded),
-            _ => return Some(Reason::TaskPlaced),
+    /// The answer to a transaction of which nothing will be taken.
+    fn refusal(&mut self, txn: &Transaction) -> Commit {
+        let mut scratch = std::mem::take(&mut self.scratch);
+        self.judge_all(txn, &mut scratch);
+        assert!(scratch.steps.is_empty(), "what is refused by itself is refused with others");
+        let commit = Commit { version: self.version, conflicts: scratch.conflicts.clone() };
+        self.scratch = scratch;
+        commit
+    }
+
+    /// Whether a claim by itself would be refused.
+    fn refuses(&self, claim: &Claim, check: ConflictCheck) -> bool {
+        let Some((job, task)) = self.jobs.task(claim.task) else { return true };
+        if task.state != TaskState::Pending {
+            return true;
         }
-        let Some(row) = self.machines.get(claim.machine) else { return Some(Reason::MachineGone) };
+        let Some(row) = self.machines.get(claim.machine) else { return true };
         if check == ConflictCheck::SequenceNumber && row.sequence != claim.seen {
-            return Some(Reason::MachineChanged);
+            return true;
         }
         let need = job.need(task);
         if need.rules.is_some() {
             // Another claim of the transaction may be what its rules ask for.
-            return None;
+            return false;
         }
-        let spot = self.machines.spot(claim.machine)?;
+        let Some(spot) = self.machines.spot(claim.machine) else { return true };
         let judged = judge(claim.machine, spot, need, &self.facts, claim.cards);
-        judged.and_then(|_| self.tenants.judge(job.tenant, &need.request)).err()
+        judged.and_then(|_| self.tenants.judge(job.tenant, &need.request)).is_err()
     }
 }

@@ -46,8 +46,8 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! In reading order: [`codec`], `origin.rs`, `disk.rs`, [`log`], [`log::segment`], [`directory`],
-//! [`membership`], [`node`], [`replica`].
+//! In reading order: [`codec`], `origin.rs`, `disk.rs`, [`log`], [`log::segment`], [`snapshot`],
+//! [`directory`], [`membership`], [`node`], [`replica`].
 
 pub mod codec;
 pub mod directory;

@@ -26,6 +26,8 @@
 //!   runs full, and when their files are cut or damaged.
 //! - `directory.rs`: the directory of a replica, and who may not work in it.
 //! - `simulated_disk.rs`: the disk that all of this is tried on.
+//! - `snapshot_files.rs`, `snapshot_transfer.rs`: snapshots in a folder, damaged in every way, and on
+//!   their way to a peer.
 //! - `tidy.rs`: the repository's own rules.
 
 #![allow(clippy::unwrap_used, reason = "all of it is tests, helpers too")]

@@ -30,7 +30,7 @@ pub(crate) fn meta(index: u64) -> Meta {
 /// A folder of its own with snapshots in it.
 pub(crate) struct Folder {
     pub(crate) folder: TempDir,
-    pub(crate) snapshots: Snapshots,
+    pub(crate) snapshots: Arc<Snapshots>,
 }
 
 impl Folder {

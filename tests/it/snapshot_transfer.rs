@@ -9,7 +9,7 @@ use omega_tests::random::Dice;
 use std::sync::Arc;
 
 /// Sends what is wanted, at most so many pieces.
-fn send(outgoing: &Outgoing, incoming: &mut Incoming<'_>, pieces: usize) {
+fn send(outgoing: &Outgoing, incoming: &mut Incoming, pieces: usize) {
     for _ in 0..pieces {
         let Some(wanted) = incoming.wanted() else { break };
         assert_eq!(incoming.accept(&outgoing.piece(wanted).unwrap()).unwrap(), Taken::Written);

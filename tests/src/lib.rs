@@ -11,11 +11,13 @@
 //! - [`random`]: commands by the dice, the sensible and the senseless.
 //! - [`compare`]: everything that is public of a cell and of its twin, side by side.
 //! - [`history`]: runs a history on both, and makes one that fails short.
+//! - [`cluster`]: whole cells of replicas in one thread, with all that can go wrong.
 //! - [`faulty`]: a cell behind a connection that breaks.
 //! - [`disk`]: a disk in memory that fails, forgets and rots on demand.
 //! - [`log_kit`]: a naive log, and random work for logs.
 //! - [`script`]: a small language for behaviour over several steps.
 
+pub mod cluster;
 pub mod compare;
 pub mod disk;
 pub mod faulty;

@@ -36,7 +36,7 @@ const SEED: u64 = 20_130_415;
 #[derive(Args, Clone, Debug)]
 pub(crate) struct Options {
     /// Only groups whose name contains this: scan, sync, commit, whole, decide, preempt, kube, levers,
-    /// workers, memory, log, matrix.
+    /// workers, memory, log, snapshot, matrix.
     #[arg(long, value_name = "PATTERN")]
     only: Option<String>,
     /// Fewer and shorter runs: for a look, not for a record.
@@ -72,7 +72,7 @@ struct Group {
     measure: fn(&Options) -> Vec<Row>,
 }
 
-const GROUPS: [Group; 12] = [
+const GROUPS: [Group; 13] = [
     Group { name: "scan", workload: scan::WORKLOAD, measure: scan::rows },
     Group { name: "sync", workload: sync::WORKLOAD, measure: sync::rows },
     Group { name: "commit", workload: commit::WORKLOAD, measure: commit::rows },
@@ -83,6 +83,7 @@ const GROUPS: [Group; 12] = [
     Group { name: "levers", workload: levers::WORKLOAD, measure: levers::rows },
     Group { name: "workers", workload: workers::WORKLOAD, measure: workers::rows },
     Group { name: "memory", workload: memory::WORKLOAD, measure: memory::rows },
+    Group { name: "snapshot", workload: snapshot::WORKLOAD, measure: snapshot::rows },
     Group { name: "log", workload: log::WORKLOAD, measure: log::rows },
     Group { name: "matrix", workload: whole::WORKLOAD, measure: whole::matrix },
 ];

@@ -148,6 +148,12 @@ impl Directory {
         &self.identity
     }
 
+    /// Where it is.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
     /// Where the snapshots are.
     #[must_use]
     pub fn snapshots(&self) -> PathBuf {

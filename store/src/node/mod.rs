@@ -33,7 +33,7 @@ pub use message::{Message, MessageKind, SnapshotOffer};
 use crate::log::{Batch, Entry, HardState, LogIndex, Position, ReplicaId, Term};
 use crate::membership::{ChangeError, MemberStep, Membership, MembershipChange};
 use raft::eraftpb;
-use raft::{RawNode, Ready, SnapshotStatus, StateRole};
+use raft::{ProgressState, RawNode, Ready, SnapshotStatus, StateRole};
 use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64;
 use std::collections::VecDeque;
@@ -150,6 +150,9 @@ pub struct Node {
     hard_state_written: HardState,
     /// The snapshot that was offered last.
     offered: Option<SnapshotOffer>,
+    /// A snapshot that was accepted, and the write after which it is safe. Until then raft takes the
+    /// entries before it for unapplied and looks for them in vain, if it is to stand for election.
+    installing: Option<(u64, LogIndex)>,
     outbox: Vec<Message>,
 }
 
@@ -209,6 +212,7 @@ impl Node {
             written: 0,
             hard_state_written: hard_state,
             offered: None,
+            installing: None,
             outbox: Vec::new(),
         };
         node.settle();
@@ -279,6 +283,12 @@ impl Node {
         self.raw.store().term_of(index)
     }
 
+    /// An entry that it still has.
+    #[must_use]
+    pub fn entry(&self, index: LogIndex) -> Option<Entry> {
+        self.raw.store().entry(index).map(window::from_raft)
+    }
+
     /// Up to where each other replica's log is known to be safe and the same, as a leader knows it.
     #[must_use]
     pub fn progress(&self) -> Vec<(ReplicaId, LogIndex)> {
@@ -291,8 +301,9 @@ impl Node {
 
     /// A moment has passed.
     pub fn tick(&mut self) {
-        if self.is_alone() && !self.leadership().is_leader && !self.held.is_empty() {
-            // It would lead at once, and raft cannot while a follower's writes are under way.
+        let leads_at_once = self.is_alone() && !self.leadership().is_leader;
+        if self.installing.is_some() || leads_at_once && !self.held.is_empty() {
+            // Raft cannot lead at once while a follower's writes are under way.
             return;
         }
         self.raw.tick();
@@ -301,6 +312,9 @@ impl Node {
 
     /// Stands for election now.
     pub fn campaign(&mut self) {
+        if self.installing.is_some() {
+            return;
+        }
         // It fails only where raft will not have it.
         let _ = self.raw.campaign();
         self.settle();
@@ -312,10 +326,13 @@ impl Node {
     /// # Errors
     /// If the message cannot be. If that is fatal, the replica must stop.
     pub fn receive(&mut self, message: &Message) -> Result<(), MessageError> {
-        check::check(message, &self.raw)?;
+        self.check(message)?;
         let Some(raft) = message.to_raft() else {
             return Err(MessageError::Malformed("an entry"));
         };
+        if message.kind == MessageKind::StandNow && self.installing.is_some() {
+            return Ok(());
+        }
         if message.kind == MessageKind::Snapshot {
             self.offered.clone_from(&message.snapshot);
         }
@@ -323,6 +340,14 @@ impl Node {
         let _ = self.raw.step(raft);
         self.settle();
         Ok(())
+    }
+
+    /// Whether a message can be.
+    ///
+    /// # Errors
+    /// If not. If that is fatal, the replica must stop.
+    pub fn check(&self, message: &Message) -> Result<(), MessageError> {
+        check::check(message, &self.raw)
     }
 
     /// Proposes commands. The answer is the name of their entry: if an entry of this name is
@@ -397,12 +422,29 @@ impl Node {
         self.raw.mut_store().offer(position, membership);
     }
 
-    /// Forgets entries up to an index, which the snapshot that was taken last has in it. The answer
-    /// is the entry before those that are left.
-    pub fn compact(&mut self, index: LogIndex) -> Position {
+    /// Whether a replica needs a snapshot that is newer than the last one, since the last call.
+    #[must_use]
+    pub fn snapshot_wanted(&self) -> bool {
+        self.raw.store().take_wanted()
+    }
+
+    /// Forgets entries up to an index, which the snapshot that was taken last has in it, but for the
+    /// last ones with so many bytes of content. The answer is the entry before those that are left.
+    pub fn compact(&mut self, index: LogIndex, keep_bytes: u64) -> Position {
         let window = self.raw.mut_store();
         let taken = window.offered().map_or(LogIndex(0), |position| position.index);
-        window.compact(index.min(taken))
+        window.compact(index.min(taken), keep_bytes)
+    }
+
+    /// The replicas that need a snapshot, as a leader knows it.
+    #[must_use]
+    pub fn needs_snapshot(&self) -> Vec<ReplicaId> {
+        let raft = &self.raw.raft;
+        let needy = raft.prs().iter().filter(|(_, one)| one.state == ProgressState::Snapshot);
+        let needy = needy.filter(|_| raft.state == StateRole::Leader);
+        let mut needy: Vec<_> = needy.map(|(id, _)| ReplicaId(*id)).collect();
+        needy.sort_unstable();
+        needy
     }
 
     /// What became of a snapshot that was sent: it arrived, or must be sent again.
@@ -422,6 +464,9 @@ impl Node {
         while let Some(held) = self.held.pop_front_if(|held| held.needs <= number) {
             self.raw.on_persist_ready(held.ready);
             self.outbox.extend(held.messages);
+            if let Some((_, index)) = self.installing.take_if(|(ready, _)| *ready == held.ready) {
+                self.raw.advance_apply_to(index.0);
+            }
         }
         self.settle();
     }
@@ -474,6 +519,9 @@ impl Node {
             effects.reads.extend(number.map(|number| (number, LogIndex(read.index))));
         }
         let restart = self.install(&ready, effects);
+        if let Some(position) = restart {
+            self.installing = Some((number, position.index));
+        }
         let entries = ready.take_entries();
         let batch = Batch {
             entries: entries.iter().map(window::from_raft).collect(),

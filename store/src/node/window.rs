@@ -5,12 +5,13 @@
 //! snapshots are taken. What is on the disk is written behind, and read only at the start.
 
 use super::message::SnapshotOffer;
-use crate::log::{EntryKind, HardState, LogIndex, Position, Term};
+use crate::log::{EntryKind, HardState, LogIndex, Position, ReplicaId, Term};
 use crate::membership::{Membership, MembershipChange};
 use bytes::Bytes;
 use protobuf::Message as _;
 use raft::eraftpb::{ConfChangeV2, Entry, EntryType, MessageType, Snapshot};
 use raft::{GetEntriesContext, RaftState, StorageError};
+use std::cell::Cell;
 use std::collections::VecDeque;
 
 /// See the head of the file.
@@ -24,6 +25,8 @@ pub(super) struct Window {
     start: RaftState,
     /// The newest snapshot that could be sent.
     offer: Option<(Position, Membership)>,
+    /// Whether somebody needs a newer one.
+    wanted: Cell<bool>,
 }
 
 impl Window {
@@ -41,6 +44,7 @@ impl Window {
             bytes: 0,
             start: RaftState::new(hard_state, membership.to_raft()),
             offer: None,
+            wanted: Cell::new(false),
         }
     }
 
@@ -55,6 +59,11 @@ impl Window {
         let same = message.get_snapshot().get_metadata().index == position.index.0;
         let offer = || SnapshotOffer { position: *position, membership: membership.clone() };
         (message.msg_type == MessageType::MsgSnapshot && same).then(offer)
+    }
+
+    /// Whether somebody needed a newer snapshot since the last call.
+    pub(super) fn take_wanted(&self) -> bool {
+        self.wanted.take()
     }
 
     /// The snapshot that is offered.
@@ -83,6 +92,11 @@ impl Window {
         self.entries.get(self.place(index)?).map(|entry| Term(entry.term))
     }
 
+    /// An entry, if it is here.
+    pub(super) fn entry(&self, index: LogIndex) -> Option<&Entry> {
+        self.entries.get(self.place(index)?)
+    }
+
     /// Where an entry is, or would be.
     fn place(&self, index: LogIndex) -> Option<usize> {
         Some(index.0.checked_sub(self.base.index.0 + 1)? as usize)
@@ -103,9 +117,9 @@ impl Window {
         }
     }
 
-    /// Forgets entries up to an index. The answer is the new base.
-    pub(super) fn compact(&mut self, index: LogIndex) -> Position {
-        while self.base.index < index {
+    /// Forgets entries up to an index, as long as so many bytes are left. The answer is the new base.
+    pub(super) fn compact(&mut self, index: LogIndex, keep_bytes: u64) -> Position {
+        while self.base.index < index && self.bytes > keep_bytes {
             let Some(gone) = self.entries.pop_front() else { break };
             self.base = Position { index: LogIndex(gone.index), term: Term(gone.term) };
             self.bytes -= gone.data.len() as u64;
@@ -167,9 +181,13 @@ impl raft::Storage for Window {
         Ok(self.last().0)
     }
 
-    fn snapshot(&self, request_index: u64, _to: u64) -> raft::Result<Snapshot> {
-        let offer = self.offer.as_ref().filter(|(position, _)| position.index.0 >= request_index);
+    fn snapshot(&self, request_index: u64, to: u64) -> raft::Result<Snapshot> {
+        // A replica refuses a state in which it is none.
+        let offer = self.offer.as_ref().filter(|(position, membership)| {
+            position.index.0 >= request_index && membership.contains(ReplicaId(to))
+        });
         let Some((position, membership)) = offer else {
+            self.wanted.set(true);
             return Err(StorageError::SnapshotTemporarilyUnavailable.into());
         };
         Ok(snapshot_of(*position, membership))

@@ -1,8 +1,9 @@
 //! What can be asked of a replica, and what is answered; and all that replicas say to each other.
 
-use crate::log::{ReplicaId, Term};
+use crate::log::{Position, ReplicaId, Term};
 use crate::membership::{ChangeError, Membership, MembershipChange};
 use crate::node::Message;
+use crate::snapshot::{Offer, Piece};
 use omega_core::{Command, Outcome, Rejection, Version};
 use serde::{Deserialize, Serialize};
 
@@ -90,6 +91,30 @@ pub enum PeerMessage {
         term: Term,
         /// What is asked.
         ask: Ask,
+    },
+    /// What is this snapshot of yours like, or what is in this piece of it?
+    SnapshotAsk {
+        /// Which snapshot.
+        position: Position,
+        /// Which piece, if it is known what the snapshot is like.
+        piece: Option<u64>,
+    },
+    /// What a snapshot is like.
+    SnapshotIs {
+        /// Its size and hash.
+        offer: Offer,
+    },
+    /// A piece of a snapshot.
+    SnapshotPiece {
+        /// Of which snapshot.
+        position: Position,
+        /// The piece.
+        piece: Piece,
+    },
+    /// There is no such snapshot.
+    SnapshotGone {
+        /// Which one.
+        position: Position,
     },
     /// The answer to it.
     Answer {

@@ -25,28 +25,34 @@
 //!
 //! In reading order: `ask`, `requests`, `fingerprint`, this file, `worker`, `threads`, `handle`.
 
+mod applied;
 mod ask;
+mod files;
 mod fingerprint;
 mod handle;
 mod requests;
+mod snapshots;
+mod start;
 mod threads;
 mod worker;
 
+pub use applied::{Applied, State};
 pub use ask::{Again, Answer, Ask, AskId, PeerMessage};
+pub use files::{Agreed, FileDone, FileJob, FileWorker};
 pub use handle::{AskError, ReplicatedCell};
+pub use start::{FIRST, StartError, Started, found, start};
 pub use threads::{Network, Running, Transport};
 pub use worker::LogWorker;
 
-use crate::codec::{self, CodecError};
-use crate::log::{Entry, EntryKind, LogIndex, Position, ReplicaId, Term};
+use crate::codec::CodecError;
+use crate::log::{LogIndex, Position, ReplicaId, Term};
 use crate::membership::{ChangeError, MemberStep, MembershipChange};
 use crate::node::{self, Leadership, Message, MessageError, MessageKind, Node, Write};
 use fingerprint::Fingerprint;
 pub(crate) use fingerprint::Head;
 use omega_cellstate::Cell;
-use omega_core::Version;
-use parking_lot::{Condvar, Mutex, MutexGuard};
 use requests::{Gathered, Requests, Sender};
+use snapshots::Transfers;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -62,6 +68,10 @@ pub struct Settings {
     pub entries_in_flight: usize,
     /// Requests that may wait at a leader. More are turned away.
     pub requests_waiting: usize,
+    /// Bytes of applied entries after which a snapshot is taken.
+    pub snapshot_bytes: u64,
+    /// Bytes of entries that are kept in spite of a snapshot, for replicas that are a little behind.
+    pub log_keep_bytes: u64,
     /// Ticks after which whoever waits for an answer is told that it is unknown.
     pub answer_ticks: u64,
 }
@@ -73,41 +83,10 @@ impl Default for Settings {
             incarnation: 0,
             entries_in_flight: 4,
             requests_waiting: 16_384,
+            snapshot_bytes: 64 << 20,
+            log_keep_bytes: 16 << 20,
             answer_ticks: 60,
         }
-    }
-}
-
-/// The state of the cell at one replica, for all who read it.
-#[derive(Debug)]
-pub struct Applied {
-    /// Held by the replica while it applies, and by readers while they look.
-    state: Mutex<State>,
-    moved: Condvar,
-}
-
-/// What is behind the lock.
-#[derive(Debug)]
-pub struct State {
-    /// The cell.
-    pub cell: Cell,
-    /// The last entry that is in it.
-    pub position: Position,
-    /// Counts the snapshots of other replicas that took the place of this state.
-    pub installed: u64,
-}
-
-impl Applied {
-    /// The state, which does not change while this is held.
-    pub fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock()
-    }
-
-    /// Waits until the cell has a version; `false` if that takes too long.
-    pub fn wait_for(&self, version: Version, timeout: std::time::Duration) -> bool {
-        let mut state = self.state.lock();
-        let behind = |state: &mut State| state.cell.version() < version;
-        !self.moved.wait_while_for(&mut state, behind, timeout).timed_out()
     }
 }
 
@@ -149,6 +128,10 @@ pub struct Output {
     pub messages: Vec<(ReplicaId, PeerMessage)>,
     /// To be written to the log, in order.
     pub writes: Vec<Write>,
+    /// Up to where the log is to forget, after these writes.
+    pub compact: Option<Position>,
+    /// To be done with snapshots, in order.
+    pub files: Vec<FileJob>,
     /// Answers to what was asked here.
     pub answers: Vec<(AskId, Answer)>,
 }
@@ -161,6 +144,7 @@ pub struct Replica {
     applied: Arc<Applied>,
     fingerprint: Fingerprint,
     requests: Requests,
+    transfers: Transfers,
     /// Reads that wait for an index to be applied.
     reads: BTreeMap<(LogIndex, AskId), u64>,
     /// Reads that have asked for an index, with when they began.
@@ -188,14 +172,14 @@ impl Replica {
     #[must_use]
     pub fn new(start: Start, settings: Settings) -> Replica {
         let position = start.node.base;
-        let state = State { cell: start.cell, position, installed: 0 };
-        let applied = Applied { state: Mutex::new(state), moved: Condvar::new() };
+        let applied = Applied::new(start.cell, position);
         Replica {
             node: Node::new(start.node, settings.node),
             settings,
             applied: Arc::new(applied),
             fingerprint: Fingerprint::new(position.index, start.fingerprint),
             requests: Requests::new(settings.incarnation),
+            transfers: Transfers::default(),
             reads: BTreeMap::new(),
             asked: BTreeMap::new(),
             ticks: 0,
@@ -246,6 +230,7 @@ impl Replica {
         let answers = self.requests.give_up(late);
         self.output.answers.extend(answers);
         self.retry_reads(late);
+        self.tick_transfers();
     }
 
     /// Another replica has said something.
@@ -254,9 +239,17 @@ impl Replica {
             return;
         }
         match message {
-            PeerMessage::Agree(message) if message.from == from => self.receive_message(&message),
+            PeerMessage::Agree(message) if message.from == from => self.receive_message(message),
             PeerMessage::Agree(_) => {}
             PeerMessage::Ask { id, term, ask } => self.take(Sender::Peer(from, id), term, ask),
+            PeerMessage::SnapshotAsk { position, piece } => {
+                self.asked_for_snapshot(from, position, piece);
+            }
+            PeerMessage::SnapshotIs { offer } => self.snapshot_is(from, offer),
+            PeerMessage::SnapshotPiece { position, piece } => {
+                self.snapshot_piece(from, position, piece);
+            }
+            PeerMessage::SnapshotGone { position } => self.snapshot_gone(from, position),
             PeerMessage::Answer { id, answer } => {
                 if self.requests.forwarded_to(id) == Some(from) {
                     self.requests.forget(id);
@@ -266,16 +259,27 @@ impl Replica {
         }
     }
 
-    fn receive_message(&mut self, message: &Message) {
-        if message.kind == MessageKind::Snapshot {
-            return;
+    fn receive_message(&mut self, message: Message) {
+        match message.snapshot.clone().filter(|_| message.kind == MessageKind::Snapshot) {
+            Some(offer) => match self.node.check(&message) {
+                Ok(()) => self.receive_offer(message, &offer),
+                Err(error) => self.refuse(&message, error),
+            },
+            None => self.step(&message),
         }
-        match self.node.receive(message) {
-            Ok(()) => {}
-            Err(error) if error.is_fatal() => self.stop(error.into()),
-            Err(error) => {
-                tracing::warn!(from = %message.from, kind = ?message.kind, %error, "message refused");
-            }
+    }
+
+    /// Lets raft hear a message.
+    fn step(&mut self, message: &Message) {
+        if let Err(error) = self.node.receive(message) {
+            self.refuse(message, error);
+        }
+    }
+
+    fn refuse(&mut self, message: &Message, error: MessageError) {
+        tracing::warn!(from = %message.from, kind = ?message.kind, %error, "message refused");
+        if error.is_fatal() {
+            self.stop(error.into());
         }
     }
 
@@ -353,12 +357,15 @@ impl Replica {
                 if self.propose() {
                     continue;
                 }
-                return;
+                return self.capture();
             };
             let messages = effects.messages.into_iter();
             let messages = messages.map(|message| (message.to, PeerMessage::Agree(message)));
             self.output.messages.extend(messages);
             self.output.writes.extend(effects.write);
+            if let Some(offer) = effects.install {
+                self.install(&offer);
+            }
             for (number, index) in effects.reads {
                 let id = self.requests.id(number);
                 if let Some(began) = self.asked.remove(&id) {
@@ -411,8 +418,8 @@ impl Replica {
             return true;
         }
         let mut answers = Vec::new();
-        let state = self.applied.lock();
-        let batch = self.requests.gather(&state.cell, self.fingerprint.head(), &mut answers);
+        let mut state = self.applied.lock();
+        let batch = self.requests.gather(&mut state.cell, self.fingerprint.head(), &mut answers);
         drop(state);
         for (sender, answer) in answers {
             self.reply(sender, answer);
@@ -463,74 +470,6 @@ impl Replica {
             self.node.transfer(to);
         }
         self.reply(sender, answer);
-    }
-
-    /// Applies committed entries, and answers those who asked for them.
-    fn apply(&mut self, entries: &[Entry]) {
-        let Some(last) = entries.last() else { return };
-        let applied = Arc::clone(&self.applied);
-        let mut state = applied.lock();
-        for entry in entries {
-            let done = match entry.kind {
-                EntryKind::Commands => self.apply_commands(entry, &mut state),
-                EntryKind::Membership => {
-                    self.apply_membership(entry);
-                    Ok(())
-                }
-            };
-            if let Err(stop) = done {
-                drop(state);
-                return self.stop(stop);
-            }
-            state.position = entry.position;
-        }
-        drop(state);
-        applied.moved.notify_all();
-        self.node.applied(last.position.index);
-    }
-
-    fn apply_commands(&mut self, entry: &Entry, state: &mut State) -> Result<(), Stop> {
-        let at = entry.position.index;
-        let own = self.requests.resolve(entry.position);
-        for sender in own.overwritten {
-            self.reply(sender, Answer::Again(Again::Overwritten));
-        }
-        let unreadable = |source| Stop::Unreadable { at, source };
-        let (head, body) = codec::entry_head(&entry.data).map_err(unreadable)?;
-        if head.is_some_and(|head| !self.fingerprint.agrees(head)) {
-            return Err(Stop::Diverged { at });
-        }
-        if own.committed.is_empty() {
-            for command in codec::decode_commands(body).map_err(unreadable)? {
-                let outcome = state.cell.apply(command);
-                self.fingerprint.add(&outcome, state.cell.version());
-            }
-        }
-        for (sender, command) in own.committed {
-            let outcome = state.cell.apply(command);
-            self.fingerprint.add(&outcome, state.cell.version());
-            self.reply(sender, Answer::Outcome(outcome));
-        }
-        self.fingerprint.close(at);
-        Ok(())
-    }
-
-    fn apply_membership(&mut self, entry: &Entry) {
-        let at = entry.position.index;
-        self.fingerprint.close(at);
-        let own = self.requests.resolve(entry.position);
-        for sender in own.overwritten {
-            self.reply(sender, Answer::Again(Again::Overwritten));
-        }
-        let change = MembershipChange::from_bytes(&entry.data);
-        let change = change.expect("a change is checked before it is in the log");
-        let made = self.node.apply_change(&change);
-        tracing::info!(id = %self.node.id(), ?change, made, "membership");
-        if let Some(sender) = own.change {
-            let answer =
-                if made { Ok(self.node.membership().clone()) } else { Err(ChangeError::Pending) };
-            self.reply(sender, Answer::Changed(answer));
-        }
     }
 
     /// Answers the reads whose index is applied.

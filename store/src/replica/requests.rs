@@ -157,7 +157,7 @@ impl Requests {
     /// is answered.
     pub(super) fn gather(
         &mut self,
-        cell: &Cell,
+        cell: &mut Cell,
         head: Head,
         answers: &mut Vec<(Sender, Answer)>,
     ) -> Option<Gathered> {
@@ -251,7 +251,7 @@ impl Proposal {
 }
 
 /// The answer to a command that need not be committed.
-fn early(cell: &Cell, command: &Command) -> Option<Answer> {
+fn early(cell: &mut Cell, command: &Command) -> Option<Answer> {
     let Command::Commit(txn) = command else { return None };
     let answer = cell.answer_early(txn)?;
     Some(Answer::Outcome(answer.map(Outcome::Commit).map_err(Rejection::from)))

@@ -1,9 +1,12 @@
-//! A replica in production: one thread that decides, one that writes the log.
+//! A replica in production: one thread that decides, one that writes the log, one for snapshots.
 //!
 //! ```text
-//!   clients, peers, clock ──events──▶ ┌──────────┐ ──writes──▶ ┌─────┐
-//!                                     │ replica  │             │ log │──▶ disk
-//!        answers, messages ◀───────── └──────────┘ ◀──safe──── └─────┘
+//!   clients, peers, clock ──events──▶ ┌─────────┐ ──writes──▶ ┌───────────┐
+//!                                     │ replica │ ◀──safe──── │    log    │──▶ disk
+//!        answers, messages ◀───────── └─────────┘             └───────────┘
+//!                                        │   ▲ ──jobs───────▶ ┌───────────┐
+//!                                        └───┴─────done────── │ snapshots │──▶ disk
+//!                                                             └───────────┘
 //! ```
 //!
 //! The replica's thread takes all events that have gathered, and only then looks at what is to be
@@ -11,11 +14,14 @@
 //! writes: so those that come while it syncs share the next sync.
 
 use super::ask::{Answer, Ask, AskId, PeerMessage};
+use super::files::{FileDone, FileJob, FileWorker};
+use super::start::Started;
 use super::worker::LogWorker;
 use super::{Applied, Replica};
-use crate::log::{ReplicaId, WriteError};
+use crate::directory::Directory;
+use crate::log::{Position, ReplicaId, WriteError};
 use crate::node::{Leadership, Write};
-use crossbeam::channel::{self, Receiver, Sender};
+use crossbeam::channel::{self, Receiver, RecvTimeoutError, Sender};
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -42,7 +48,15 @@ pub(super) enum Event {
     Message(ReplicaId, PeerMessage),
     Ask(Ask, Sender<Answer>),
     Safe(Result<Option<u64>, WriteError>, bool),
+    File(FileDone),
     End,
+}
+
+/// What the log's thread is told.
+#[derive(Debug, PartialEq)]
+struct ToLog {
+    writes: Vec<Write>,
+    compact: Option<Position>,
 }
 
 /// A replica that runs.
@@ -52,6 +66,8 @@ pub struct Running {
     applied: Arc<Applied>,
     status: Arc<Mutex<Status>>,
     threads: Vec<JoinHandle<()>>,
+    /// Locked as long as it runs.
+    _directory: Directory,
 }
 
 /// What is known of a replica that runs.
@@ -70,23 +86,22 @@ pub struct Status {
 impl Running {
     /// Starts the threads of a replica. A tick is how long its settings take a tick to be.
     #[must_use]
-    pub fn start(
-        replica: Replica,
-        log: LogWorker,
-        transport: Arc<dyn Transport>,
-        tick: Duration,
-    ) -> Running {
+    pub fn start(started: Started, transport: Arc<dyn Transport>, tick: Duration) -> Running {
+        let Started { replica, log, files, directory } = started;
         let (events, inbox) = channel::unbounded();
-        let (writes, to_write) = channel::unbounded();
+        let (to_log, log_inbox) = channel::unbounded();
+        let (to_files, file_inbox) = channel::unbounded();
         let applied = replica.applied().clone();
         let status = Arc::new(Mutex::new(Status::default()));
         let id = replica.node().id();
         let writer =
-            Writer { log, inbox: to_write, events: events.clone(), status: status.clone() };
+            Writer { log, inbox: log_inbox, events: events.clone(), status: status.clone() };
+        let keeper = Keeper { files, inbox: file_inbox, events: events.clone() };
         let driver = Driver {
             replica,
             inbox,
-            writes,
+            to_log,
+            to_files,
             transport,
             clock: channel::tick(tick),
             waiting: BTreeMap::new(),
@@ -94,13 +109,14 @@ impl Running {
         };
         let spawn = |name: &str, run: Box<dyn FnOnce() + Send>| {
             let builder = std::thread::Builder::new().name(format!("{name}-{id}"));
-            builder.spawn(run).expect("the system has a thread for each replica")
+            builder.spawn(run).expect("the system has three threads for each replica")
         };
         let threads = vec![
             spawn("replica", Box::new(move || driver.run())),
             spawn("log", Box::new(move || writer.run())),
+            spawn("snapshots", Box::new(move || keeper.run())),
         ];
-        Running { events, applied, status, threads }
+        Running { events, applied, status, threads, _directory: directory }
     }
 
     /// Gives it a message of another replica. One that comes too fast is dropped.
@@ -157,7 +173,8 @@ fn deliver(events: &Sender<Event>, from: ReplicaId, message: PeerMessage) {
 struct Driver {
     replica: Replica,
     inbox: Receiver<Event>,
-    writes: Sender<Vec<Write>>,
+    to_log: Sender<ToLog>,
+    to_files: Sender<FileJob>,
     transport: Arc<dyn Transport>,
     clock: Receiver<std::time::Instant>,
     waiting: BTreeMap<AskId, Sender<Answer>>,
@@ -197,6 +214,7 @@ impl Driver {
                 number.into_iter().for_each(|number| self.replica.persisted(number));
             }
             Event::Safe(Err(error), _) => self.replica.log_failed(error),
+            Event::File(done) => self.replica.file_done(done),
             Event::End => return false,
         }
         true
@@ -205,9 +223,13 @@ impl Driver {
     /// Does what is to be done.
     fn follow(&mut self) {
         let output = self.replica.proceed();
-        if !output.writes.is_empty() {
+        if !output.writes.is_empty() || output.compact.is_some() {
             // It fails where the log has failed, and told so.
-            let _ = self.writes.send(output.writes);
+            let _ = self.to_log.send(ToLog { writes: output.writes, compact: output.compact });
+        }
+        for job in output.files {
+            // It fails only where the thread has panicked, which `join` will tell.
+            let _ = self.to_files.send(job);
         }
         for (to, message) in output.messages {
             self.transport.send(to, message);
@@ -230,7 +252,7 @@ impl Driver {
 /// The log's thread.
 struct Writer {
     log: LogWorker,
-    inbox: Receiver<Vec<Write>>,
+    inbox: Receiver<ToLog>,
     events: Sender<Event>,
     status: Arc<Mutex<Status>>,
 }
@@ -242,26 +264,42 @@ impl Writer {
     fn run(mut self) {
         loop {
             let first = match self.log.is_full() {
-                true => match self.inbox.recv_timeout(FULL_RETRY) {
-                    Ok(writes) => writes,
-                    Err(channel::RecvTimeoutError::Timeout) => Vec::new(),
-                    Err(channel::RecvTimeoutError::Disconnected) => return,
-                },
-                false => match self.inbox.recv() {
-                    Ok(writes) => writes,
-                    Err(_) => return,
-                },
+                true => self.inbox.recv_timeout(FULL_RETRY),
+                false => self.inbox.recv().map_err(|_| RecvTimeoutError::Disconnected),
             };
-            let rest = self.inbox.try_iter().flatten();
-            first.into_iter().chain(rest).for_each(|write| self.log.push(write));
+            if first == Err(RecvTimeoutError::Disconnected) {
+                return;
+            }
+            for ToLog { writes, compact } in first.into_iter().chain(self.inbox.try_iter()) {
+                writes.into_iter().for_each(|write| self.log.push(write));
+                compact.into_iter().for_each(|base| self.log.push_compaction(base));
+            }
             let done = self.log.work();
             let failed = done.is_err();
             let mut status = self.status.lock();
             status.log_bytes = self.log.engine().bytes_written();
-            status.log_syncs += 1;
+            status.log_syncs += u64::from(matches!(done, Ok(Some(_))));
             drop(status);
             let told = self.events.send(Event::Safe(done, self.log.is_full()));
             if failed || told.is_err() {
+                return;
+            }
+        }
+    }
+}
+
+/// The snapshots' thread.
+struct Keeper {
+    files: FileWorker,
+    inbox: Receiver<FileJob>,
+    events: Sender<Event>,
+}
+
+impl Keeper {
+    fn run(mut self) {
+        for job in &self.inbox {
+            let done = self.files.work(job);
+            if self.events.send(Event::File(done)).is_err() {
                 return;
             }
         }

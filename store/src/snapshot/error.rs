@@ -1,8 +1,8 @@
 //! What can go wrong with a snapshot, one enum per operation, and what to do then.
 
 use super::{FORMAT, MEMBERSHIP_BYTES_MAX, OLDEST_READABLE};
+use crate::CellId;
 use crate::codec::CodecError;
-use crate::header::CellId;
 use crate::log::Position;
 use omega_cellstate::ImageError;
 use std::io;

@@ -5,8 +5,8 @@ use super::read::{self, corrupt};
 use super::transfer::PARTIAL_INCOMING;
 use super::write::{self, WriteError};
 use super::{KEPT, Meta};
+use crate::CellId;
 use crate::disk::{Disk, DiskFile};
-use crate::header::CellId;
 use crate::log::{LogIndex, Position, Term};
 use omega_cellstate::{Cell, Image};
 use parking_lot::{Mutex, MutexGuard};
@@ -59,7 +59,7 @@ impl Snapshots {
         disk: Arc<dyn Disk>,
         folder: impl Into<PathBuf>,
         cell: CellId,
-    ) -> Result<Snapshots, LoadError> {
+    ) -> Result<Arc<Snapshots>, LoadError> {
         let folder = folder.into();
         let snapshots = Snapshots { disk, folder, cell, open: Default::default() };
         let io = |source| LoadError::Io { path: snapshots.folder.clone(), source };
@@ -69,7 +69,13 @@ impl Snapshots {
                 snapshots.disk.remove(&snapshots.folder.join(name)).map_err(io)?;
             }
         }
-        Ok(snapshots)
+        Ok(Arc::new(snapshots))
+    }
+
+    /// Whose snapshots they are.
+    #[must_use]
+    pub fn cell(&self) -> CellId {
+        self.cell
     }
 
     /// The position of every snapshot, ascending; none is opened.

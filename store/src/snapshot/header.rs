@@ -1,7 +1,7 @@
 //! What a snapshot begins with: of what it is, how long, and how much is in it.
 
 use super::{FORMAT, MEMBERSHIP_BYTES_MAX, Meta, OLDEST_READABLE};
-use crate::header::CellId;
+use crate::CellId;
 use crate::log::{LogIndex, Position, Term};
 use bytes::Bytes;
 use crc32fast::Hasher;

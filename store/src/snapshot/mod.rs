@@ -48,7 +48,7 @@ pub use error::{LoadError, ReceiveError, SaveError, SnapshotDamage};
 pub use folder::{Found, Snapshots};
 pub use transfer::{Incoming, Offer, Outgoing, Piece, Taken};
 
-use crate::header::CellId;
+use crate::CellId;
 use crate::log::Position;
 use bytes::Bytes;
 

@@ -22,8 +22,10 @@ use super::read::{self, Chunks};
 use crate::disk::DiskFile;
 use crate::log::Position;
 use bytes::Bytes;
+use serde::{Deserialize, Serialize};
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 /// What the name of a snapshot that is received begins with.
 pub(super) const PARTIAL_INCOMING: &str = "incoming-";
@@ -32,7 +34,7 @@ pub(super) const PARTIAL_INCOMING: &str = "incoming-";
 const PIECE: u64 = CHUNK as u64;
 
 /// What is offered: enough to tell it from any other snapshot.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Offer {
     /// The last entry that is in it.
     pub position: Position,
@@ -60,7 +62,7 @@ impl Offer {
 }
 
 /// A piece of a snapshot.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Piece {
     /// Which, from 0.
     pub number: u64,
@@ -99,7 +101,7 @@ impl Snapshots {
     ///
     /// # Errors
     /// Those of the disk, or if it is being received already.
-    pub fn receive(&self, offer: Offer) -> Result<Incoming<'_>, ReceiveError> {
+    pub fn receive(self: &Arc<Self>, offer: Offer) -> Result<Incoming, ReceiveError> {
         if offer.bytes < (FIXED + TRAILER) as u64 {
             return Err(ReceiveError::Offer(offer.bytes));
         }
@@ -119,7 +121,7 @@ impl Snapshots {
         let mut file = file.map_err(io)?;
         let next = if known { self.good_pieces(&mut *file, &path, offer).map_err(io)? } else { 0 };
         file.cut(next * PIECE).map_err(io)?;
-        Ok(Incoming { snapshots: self, file, path, offer, next })
+        Ok(Incoming { snapshots: self.clone(), file, path, offer, next })
     }
 
     /// How many whole pieces of a partial file are surely of the offered snapshot.
@@ -182,15 +184,21 @@ pub enum Taken {
 
 /// A snapshot that is received.
 #[derive(Debug)]
-pub struct Incoming<'s> {
-    snapshots: &'s Snapshots,
+pub struct Incoming {
+    snapshots: Arc<Snapshots>,
     file: Box<dyn DiskFile>,
     path: PathBuf,
     offer: Offer,
     next: u64,
 }
 
-impl Incoming<'_> {
+impl Incoming {
+    /// What is received.
+    #[must_use]
+    pub fn offer(&self) -> Offer {
+        self.offer
+    }
+
     /// Which piece is wanted next; `None` if all are there: then finish.
     #[must_use]
     pub fn wanted(&self) -> Option<u64> {

@@ -116,6 +116,12 @@ impl SimulatedDisk {
         self.state().faults.add(operation, before);
     }
 
+    /// Whether it works, and was not cut off in the middle of something.
+    #[must_use]
+    pub fn has_power(&self) -> bool {
+        !self.state().faults.no_power
+    }
+
     /// No fault that was asked for comes any more.
     pub fn mend(&self) {
         self.state().faults.clear();

@@ -1,0 +1,129 @@
+//! The state of the cell at one replica, and how committed entries change it.
+
+use super::{Again, Answer, Replica, Stop};
+use crate::codec;
+use crate::log::{Entry, EntryKind, Position};
+use crate::membership::{ChangeError, MembershipChange};
+use omega_cellstate::Cell;
+use omega_core::Version;
+use parking_lot::{Condvar, Mutex, MutexGuard};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// What an entry without content counts for, so that empty ones are compacted, too.
+const ENTRY_COST: u64 = 32;
+
+/// The state of the cell at one replica, for all who read it.
+#[derive(Debug)]
+pub struct Applied {
+    /// Held by the replica while it applies, and by readers while they look.
+    state: Mutex<State>,
+    moved: Condvar,
+}
+
+/// What is behind the lock.
+#[derive(Debug)]
+pub struct State {
+    /// The cell.
+    pub cell: Cell,
+    /// The last entry that is in it.
+    pub position: Position,
+    /// Counts the snapshots of other replicas that took the place of this state.
+    pub installed: u64,
+}
+
+impl Applied {
+    pub(super) fn new(cell: Cell, position: Position) -> Applied {
+        let state = State { cell, position, installed: 0 };
+        Applied { state: Mutex::new(state), moved: Condvar::new() }
+    }
+
+    /// Wakes those who wait for the state to change.
+    pub(super) fn notify(&self) {
+        self.moved.notify_all();
+    }
+
+    /// The state, which does not change while this is held.
+    pub fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock()
+    }
+
+    /// Waits until the cell has a version; `false` if that takes too long.
+    pub fn wait_for(&self, version: Version, timeout: Duration) -> bool {
+        let mut state = self.state.lock();
+        let behind = |state: &mut State| state.cell.version() < version;
+        !self.moved.wait_while_for(&mut state, behind, timeout).timed_out()
+    }
+}
+
+impl Replica {
+    /// Applies committed entries, and answers those who asked for them.
+    pub(super) fn apply(&mut self, entries: &[Entry]) {
+        let Some(last) = entries.last() else { return };
+        let applied = Arc::clone(&self.applied);
+        let mut state = applied.lock();
+        for entry in entries {
+            let done = match entry.kind {
+                EntryKind::Commands => self.apply_commands(entry, &mut state),
+                EntryKind::Membership => {
+                    self.apply_membership(entry);
+                    Ok(())
+                }
+            };
+            if let Err(stop) = done {
+                drop(state);
+                return self.stop(stop);
+            }
+            state.position = entry.position;
+        }
+        drop(state);
+        applied.notify();
+        self.node.applied(last.position.index);
+        self.forget_loaded(last.position.index);
+        self.note_applied(entries.iter().map(|entry| entry.data.len() as u64 + ENTRY_COST).sum());
+    }
+
+    fn apply_commands(&mut self, entry: &Entry, state: &mut State) -> Result<(), Stop> {
+        let at = entry.position.index;
+        let own = self.requests.resolve(entry.position);
+        for sender in own.overwritten {
+            self.reply(sender, Answer::Again(Again::Overwritten));
+        }
+        let unreadable = |source| Stop::Unreadable { at, source };
+        let (head, body) = codec::entry_head(&entry.data).map_err(unreadable)?;
+        if head.is_some_and(|head| !self.fingerprint.agrees(head)) {
+            return Err(Stop::Diverged { at });
+        }
+        if own.committed.is_empty() {
+            for command in codec::decode_commands(body).map_err(unreadable)? {
+                let outcome = state.cell.apply(command);
+                self.fingerprint.add(&outcome, state.cell.version());
+            }
+        }
+        for (sender, command) in own.committed {
+            let outcome = state.cell.apply(command);
+            self.fingerprint.add(&outcome, state.cell.version());
+            self.reply(sender, Answer::Outcome(outcome));
+        }
+        self.fingerprint.close(at);
+        Ok(())
+    }
+
+    fn apply_membership(&mut self, entry: &Entry) {
+        let at = entry.position.index;
+        self.fingerprint.close(at);
+        let own = self.requests.resolve(entry.position);
+        for sender in own.overwritten {
+            self.reply(sender, Answer::Again(Again::Overwritten));
+        }
+        let change = MembershipChange::from_bytes(&entry.data);
+        let change = change.expect("a change is checked before it is in the log");
+        let made = self.node.apply_change(&change);
+        tracing::info!(id = %self.node.id(), ?change, made, "membership");
+        if let Some(sender) = own.change {
+            let answer =
+                if made { Ok(self.node.membership().clone()) } else { Err(ChangeError::Pending) };
+            self.reply(sender, Answer::Changed(answer));
+        }
+    }
+}

@@ -1,0 +1,207 @@
+//! Who reads and writes a replica's snapshots: slow work, so it has a thread of its own.
+
+use crate::log::{Position, ReplicaId};
+use crate::membership::Membership;
+use crate::snapshot::{Incoming, Meta, Offer, Outgoing, Piece, SaveError, Snapshots};
+use bytes::Bytes;
+use omega_cellstate::{Captured, Cell};
+use serde::{Deserialize, Serialize};
+use std::sync::Arc;
+
+/// What the replicas have agreed on beside the cell: it is in every snapshot.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Agreed {
+    /// Who the replicas are.
+    pub membership: Membership,
+    /// The fingerprint of the history.
+    pub fingerprint: u64,
+}
+
+impl Agreed {
+    pub(super) fn to_bytes(&self) -> Bytes {
+        crate::codec::encode_small(self).into()
+    }
+
+    pub(super) fn from_bytes(bytes: &[u8]) -> Option<Agreed> {
+        let agreed: Agreed = crate::codec::decode_small(bytes).ok()?;
+        agreed.membership.is_sound().then_some(agreed)
+    }
+}
+
+/// What is to be done with snapshots.
+#[derive(Debug)]
+pub enum FileJob {
+    /// To save an image of the state.
+    Save {
+        /// The last entry that is in it.
+        position: Position,
+        /// What was agreed on then.
+        agreed: Agreed,
+        /// The state.
+        captured: Box<Captured>,
+    },
+    /// To tell another replica what a snapshot is like.
+    Offer {
+        /// Whom.
+        to: ReplicaId,
+        /// Which snapshot.
+        position: Position,
+    },
+    /// To send a piece of it.
+    Send {
+        /// To whom.
+        to: ReplicaId,
+        /// Of which snapshot.
+        position: Position,
+        /// Which piece.
+        piece: u64,
+    },
+    /// To get ready for a snapshot.
+    Receive(Offer),
+    /// To write a piece of it.
+    Accept(Position, Piece),
+}
+
+/// What became of it.
+#[derive(Debug)]
+pub enum FileDone {
+    /// A snapshot is safe; or it is not, and the next one may be.
+    Saved(Position, Membership, bool),
+    /// What to tell another replica about a snapshot.
+    Offered(ReplicaId, Offer),
+    /// What to send to another replica.
+    Read(ReplicaId, Position, Piece),
+    /// There is no such snapshot to be sent.
+    Gone(ReplicaId, Position),
+    /// The next piece that is wanted.
+    Wanted(Position, u64),
+    /// All pieces are here, and were checked: this is the state.
+    Received(Position, Agreed, Box<Cell>),
+    /// It cannot be received now.
+    Failed(Position),
+}
+
+/// See the head of the file.
+#[derive(Debug)]
+pub struct FileWorker {
+    snapshots: Arc<Snapshots>,
+    outgoing: Option<Outgoing>,
+    incoming: Option<Incoming>,
+}
+
+impl FileWorker {
+    /// A worker for a folder of snapshots.
+    #[must_use]
+    pub fn new(snapshots: Arc<Snapshots>) -> FileWorker {
+        FileWorker { snapshots, outgoing: None, incoming: None }
+    }
+
+    /// Does a job.
+    pub fn work(&mut self, job: FileJob) -> FileDone {
+        match job {
+            FileJob::Save { position, agreed, captured } => self.save(position, &agreed, *captured),
+            FileJob::Offer { to, position } => match self.outgoing(position) {
+                Some(outgoing) => FileDone::Offered(to, outgoing.offer()),
+                None => FileDone::Gone(to, position),
+            },
+            FileJob::Send { to, position, piece } => {
+                let read = self.outgoing(position).map(|outgoing| outgoing.piece(piece));
+                match read {
+                    Some(Ok(piece)) => FileDone::Read(to, position, piece),
+                    Some(Err(error)) => {
+                        tracing::error!(%error, "a snapshot cannot be sent");
+                        self.outgoing = None;
+                        FileDone::Gone(to, position)
+                    }
+                    None => FileDone::Gone(to, position),
+                }
+            }
+            FileJob::Receive(offer) => self.receive(offer),
+            FileJob::Accept(position, piece) => self.accept(position, &piece),
+        }
+    }
+
+    fn save(&mut self, position: Position, agreed: &Agreed, captured: Captured) -> FileDone {
+        let cell = self.snapshots.cell();
+        let meta = Meta { cell, position, membership: agreed.to_bytes() };
+        let saved = self.snapshots.save(&meta, &captured.into_image());
+        match &saved {
+            Ok(()) => {}
+            Err(error @ SaveError::Full(_)) => tracing::warn!(%error, "no snapshot was taken"),
+            Err(error) => tracing::error!(%error, "no snapshot was taken"),
+        }
+        FileDone::Saved(position, agreed.membership.clone(), saved.is_ok())
+    }
+
+    fn outgoing(&mut self, position: Position) -> Option<&Outgoing> {
+        if self.outgoing.as_ref().is_none_or(|open| open.offer().position != position) {
+            self.outgoing = match self.snapshots.outgoing(position) {
+                Ok(outgoing) => Some(outgoing),
+                Err(error) => {
+                    tracing::warn!(%error, "a snapshot cannot be sent");
+                    None
+                }
+            };
+        }
+        self.outgoing.as_ref()
+    }
+
+    fn receive(&mut self, offer: Offer) -> FileDone {
+        // The file of another one must be closed first.
+        self.incoming = None;
+        match self.snapshots.receive(offer) {
+            Ok(incoming) => {
+                self.incoming = Some(incoming);
+                self.next(offer.position)
+            }
+            Err(error) => {
+                tracing::warn!(%error, "a snapshot cannot be received");
+                FileDone::Failed(offer.position)
+            }
+        }
+    }
+
+    fn accept(&mut self, position: Position, piece: &Piece) -> FileDone {
+        let incoming = self.incoming.as_mut().filter(|one| one.offer().position == position);
+        let Some(incoming) = incoming else { return FileDone::Failed(position) };
+        match incoming.accept(piece) {
+            Ok(_) => self.next(position),
+            Err(error) => {
+                tracing::warn!(%error, "a piece of a snapshot was not taken");
+                self.next(position)
+            }
+        }
+    }
+
+    /// Asks for the next piece, or makes the state of what is here.
+    fn next(&mut self, position: Position) -> FileDone {
+        let Some(incoming) = self.incoming.take() else { return FileDone::Failed(position) };
+        if let Some(wanted) = incoming.wanted() {
+            self.incoming = Some(incoming);
+            return FileDone::Wanted(position, wanted);
+        }
+        if let Err(error) = incoming.finish() {
+            tracing::warn!(%error, "a snapshot was not received");
+            return FileDone::Failed(position);
+        }
+        match restore(&self.snapshots, position) {
+            Ok((agreed, cell)) => FileDone::Received(position, agreed, Box::new(cell)),
+            Err(error) => {
+                tracing::error!(%error, "a snapshot that was received cannot be read");
+                FileDone::Failed(position)
+            }
+        }
+    }
+}
+
+/// Makes the cell of a snapshot.
+pub(super) fn restore(
+    snapshots: &Snapshots,
+    position: Position,
+) -> Result<(Agreed, Cell), super::StartError> {
+    let (meta, cell) = snapshots.restore(position)?;
+    let agreed = Agreed::from_bytes(&meta.membership);
+    let path = || snapshots.path(position);
+    let agreed = agreed.ok_or_else(|| super::StartError::Agreed { path: path() })?;
+    Ok((agreed, cell))
+}

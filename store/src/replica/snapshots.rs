@@ -1,0 +1,272 @@
+//! When a replica takes snapshots, and how one gets to a replica that is too far behind.
+//!
+//! ```text
+//!   taking      log long enough ─▶ capture, piece by piece ─▶ save ─▶ offer it, compact the log
+//!
+//!   sending     leader ──raft: snapshot 812──▶ follower
+//!               leader ◀──ask: what is it? ─── follower     the follower asks, piece by piece, and
+//!               leader ──offer, pieces ──────▶ follower     asks again where nothing comes
+//!                                              all here, checked, loaded: now raft hears of it
+//! ```
+//!
+//! Raft is told of a snapshot only when its state is loaded, so that it is installed in one step.
+
+use super::Replica;
+use super::ask::PeerMessage;
+use super::files::{Agreed, FileDone, FileJob};
+use crate::log::{LogIndex, Position, ReplicaId, Term};
+use crate::membership::Membership;
+use crate::node::{Message, SnapshotOffer};
+use crate::snapshot::{Offer, Piece};
+use omega_cellstate::Cell;
+use std::collections::BTreeMap;
+
+/// Ticks after which a piece that did not come is asked for again.
+const PIECE_TICKS: u64 = 4;
+
+/// Ticks after which a replica that was offered a snapshot and asks for nothing is offered it again.
+const SILENT_TICKS: u64 = 40;
+
+/// Pieces of a capture that are made each time the replica does something, and with each tick: a
+/// piece takes 30 microseconds.
+const PIECES_A_STEP: usize = 4;
+const PIECES_A_TICK: usize = 64;
+
+/// See the head of the file.
+#[derive(Debug, Default)]
+pub(super) struct Transfers {
+    /// Bytes of entries that were applied since the last snapshot was begun.
+    since_last: u64,
+    /// What is being captured.
+    capturing: Option<(Position, Agreed)>,
+    saving: bool,
+    receiving: Option<Receiving>,
+    /// A state that raft has not heard of yet.
+    loaded: Option<(Position, Agreed, Box<Cell>)>,
+    /// When each replica that needs a snapshot asked last.
+    asked: BTreeMap<ReplicaId, u64>,
+}
+
+#[derive(Debug)]
+struct Receiving {
+    from: ReplicaId,
+    /// What raft is to hear when all is here.
+    message: Message,
+    position: Position,
+    offer: Option<Offer>,
+    /// The piece that is asked for.
+    wanted: Option<u64>,
+    asked_at: u64,
+}
+
+impl Replica {
+    /// Counts what was applied.
+    pub(super) fn note_applied(&mut self, bytes: u64) {
+        self.transfers.since_last += bytes;
+    }
+
+    /// Begins a snapshot if it is time, and goes on with one that was begun.
+    pub(super) fn capture(&mut self) {
+        let wanted = self.node.snapshot_wanted();
+        if self.transfers.capturing.is_some() {
+            self.capture_more(PIECES_A_STEP);
+        } else if wanted || self.transfers.since_last >= self.settings.snapshot_bytes {
+            self.begin_capture();
+        }
+    }
+
+    /// Takes a snapshot of the present state, unless one is being taken.
+    pub fn begin_capture(&mut self) {
+        let transfers = &mut self.transfers;
+        let mut state = self.applied.lock();
+        if transfers.capturing.is_some() || transfers.saving || self.full {
+            return;
+        }
+        let membership = self.node.membership().clone();
+        let agreed = Agreed { membership, fingerprint: self.fingerprint.value() };
+        transfers.capturing = Some((state.position, agreed));
+        transfers.since_last = 0;
+        state.cell.begin_capture();
+    }
+
+    fn capture_more(&mut self, pieces: usize) {
+        if self.transfers.capturing.is_none() {
+            return;
+        }
+        let Some(captured) = self.applied.lock().cell.capture_more(pieces) else { return };
+        if let Some((position, agreed)) = self.transfers.capturing.take() {
+            self.transfers.saving = true;
+            let captured = Box::new(captured);
+            self.output.files.push(FileJob::Save { position, agreed, captured });
+        }
+    }
+
+    /// What became of something that was to be done with snapshots.
+    pub fn file_done(&mut self, done: FileDone) {
+        match done {
+            FileDone::Saved(position, membership, safe) => self.saved(position, membership, safe),
+            FileDone::Offered(to, offer) => {
+                self.output.messages.push((to, PeerMessage::SnapshotIs { offer }));
+            }
+            FileDone::Read(to, position, piece) => {
+                self.output.messages.push((to, PeerMessage::SnapshotPiece { position, piece }));
+            }
+            FileDone::Gone(to, position) => {
+                self.output.messages.push((to, PeerMessage::SnapshotGone { position }));
+                self.transfers.asked.remove(&to);
+                self.node.snapshot_sent(to, false);
+            }
+            FileDone::Wanted(position, piece) => self.want(position, piece),
+            FileDone::Received(position, agreed, cell) => {
+                self.transfers.loaded = Some((position, agreed, cell));
+                let done = self.transfers.receiving.take_if(|one| one.position == position);
+                if let Some(done) = done {
+                    self.step(&done.message);
+                }
+            }
+            FileDone::Failed(position) => {
+                self.transfers.receiving.take_if(|one| one.position == position);
+            }
+        }
+    }
+
+    fn saved(&mut self, position: Position, membership: Membership, safe: bool) {
+        self.transfers.saving = false;
+        if !safe {
+            return;
+        }
+        self.node.snapshot_taken(position, membership);
+        let base = self.node.compact(position.index, self.settings.log_keep_bytes);
+        self.output.compact = Some(base);
+    }
+
+    /// A leader says that this replica needs a snapshot.
+    pub(super) fn receive_offer(&mut self, message: Message, offer: &SnapshotOffer) {
+        let position = offer.position;
+        let loaded = self.transfers.loaded.as_ref().is_some_and(|(here, ..)| *here == position);
+        let known = position.index <= self.node.committed()
+            || self.node.term_of(position.index) == Some(position.term);
+        if loaded || known {
+            return self.step(&message);
+        }
+        let ticks = self.ticks;
+        match &mut self.transfers.receiving {
+            Some(one) if one.position == position => {
+                (one.from, one.message) = (message.from, message);
+            }
+            receiving => {
+                let from = message.from;
+                *receiving = Some(Receiving {
+                    from,
+                    message,
+                    position,
+                    offer: None,
+                    wanted: None,
+                    asked_at: ticks,
+                });
+                let ask = PeerMessage::SnapshotAsk { position, piece: None };
+                self.output.messages.push((from, ask));
+            }
+        }
+    }
+
+    /// Another replica asks about a snapshot of this one.
+    pub(super) fn asked_for_snapshot(
+        &mut self,
+        to: ReplicaId,
+        position: Position,
+        piece: Option<u64>,
+    ) {
+        self.transfers.asked.insert(to, self.ticks);
+        self.output.files.push(match piece {
+            None => FileJob::Offer { to, position },
+            Some(piece) => FileJob::Send { to, position, piece },
+        });
+    }
+
+    /// What a snapshot is like that is to be received.
+    pub(super) fn snapshot_is(&mut self, from: ReplicaId, offer: Offer) {
+        let receiving = self.transfers.receiving.as_mut();
+        let expected = receiving.filter(|one| one.from == from && one.position == offer.position);
+        let Some(one) = expected.filter(|one| one.offer.is_none()) else { return };
+        one.offer = Some(offer);
+        self.output.files.push(FileJob::Receive(offer));
+    }
+
+    /// A piece of a snapshot has come.
+    pub(super) fn snapshot_piece(&mut self, from: ReplicaId, position: Position, piece: Piece) {
+        let receiving = self.transfers.receiving.as_mut();
+        let expected = receiving.filter(|one| {
+            one.from == from && one.position == position && one.wanted == Some(piece.number)
+        });
+        let Some(one) = expected else { return };
+        one.wanted = None;
+        self.output.files.push(FileJob::Accept(position, piece));
+    }
+
+    /// A snapshot that was to be received is gone; the leader will offer another one.
+    pub(super) fn snapshot_gone(&mut self, from: ReplicaId, position: Position) {
+        let gone = |one: &mut Receiving| one.from == from && one.position == position;
+        self.transfers.receiving.take_if(gone);
+    }
+
+    fn want(&mut self, position: Position, piece: u64) {
+        let ticks = self.ticks;
+        let receiving = self.transfers.receiving.as_mut();
+        let Some(one) = receiving.filter(|one| one.position == position) else { return };
+        (one.wanted, one.asked_at) = (Some(piece), ticks);
+        let ask = PeerMessage::SnapshotAsk { position, piece: Some(piece) };
+        self.output.messages.push((one.from, ask));
+    }
+
+    /// Asks again where nothing came, and offers again where nobody asks.
+    pub(super) fn tick_transfers(&mut self) {
+        self.capture_more(PIECES_A_TICK);
+        let ticks = self.ticks;
+        if let Some(one) = &mut self.transfers.receiving
+            && ticks >= one.asked_at + PIECE_TICKS
+            && (one.offer.is_none() || one.wanted.is_some())
+        {
+            one.asked_at = ticks;
+            let ask = PeerMessage::SnapshotAsk { position: one.position, piece: one.wanted };
+            self.output.messages.push((one.from, ask));
+        }
+        let needy = self.node.needs_snapshot();
+        self.transfers.asked.retain(|id, _| needy.contains(id));
+        for id in needy {
+            let asked = *self.transfers.asked.entry(id).or_insert(ticks);
+            if ticks >= asked + SILENT_TICKS {
+                self.transfers.asked.remove(&id);
+                self.node.snapshot_sent(id, false);
+            }
+        }
+    }
+
+    /// Puts the state of a snapshot in the place of this replica's.
+    pub(super) fn install(&mut self, offer: &SnapshotOffer) {
+        let (position, agreed, cell) =
+            self.transfers.loaded.take().expect("raft hears of a snapshot when it is loaded");
+        assert_eq!(position, offer.position, "raft accepts the snapshot that it heard of");
+        assert_eq!(agreed.membership, offer.membership, "the offer and the file are of one leader");
+        let mut state = self.applied.lock();
+        state.cell = *cell;
+        state.position = position;
+        state.installed += 1;
+        drop(state);
+        self.transfers.capturing = None;
+        self.transfers.since_last = 0;
+        self.fingerprint = super::Fingerprint::new(position.index, agreed.fingerprint);
+        // Whether what was proposed here is in the snapshot, nobody can tell.
+        let last = Position { index: position.index, term: Term(u64::MAX) };
+        for sender in self.requests.resolve(last).overwritten {
+            self.reply(sender, super::Answer::Unknown);
+        }
+        tracing::info!(id = %self.node.id(), index = position.index.0, "snapshot installed");
+        self.applied.notify();
+    }
+
+    /// Forgets a state that was loaded and is older than what was applied since.
+    pub(super) fn forget_loaded(&mut self, applied: LogIndex) {
+        self.transfers.loaded.take_if(|(position, ..)| position.index <= applied);
+    }
+}

@@ -1,0 +1,199 @@
+//! How a replica comes to life: founded with its cell, joined to one, or gone on where it stopped.
+//!
+//! ```text
+//!   founded     every founding replica has the same first snapshot: an empty cell, at entry 1
+//!   joined      nothing: the leader sends a snapshot
+//!   gone on     the newest snapshot, then the entries after it that are known to be committed
+//! ```
+//!
+//! The cell as of entry 1 is in a snapshot like any other, so there is one way to start. And a
+//! replica without any entry cannot take part in a cell that it was not told of.
+
+use super::files::{self, Agreed, FileWorker};
+use super::{LogWorker, Replica, Settings};
+use crate::directory::{Directory, OpenLogError};
+use crate::log::{
+    Bounds, Entry, HardState, LogEngine, LogIndex, Position, ReadError, Term, WriteError,
+};
+use crate::membership::Membership;
+use crate::node;
+use crate::snapshot::{LoadError, Meta, SaveError, Snapshots};
+use omega_cellstate::Cell;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+/// The entry of which all founding replicas have the state.
+pub const FIRST: Position = Position { index: LogIndex(1), term: Term(1) };
+
+/// A replica that is ready to run.
+#[derive(Debug)]
+pub struct Started {
+    /// It.
+    pub replica: Replica,
+    /// Who writes its log.
+    pub log: LogWorker,
+    /// Who keeps its snapshots.
+    pub files: FileWorker,
+    /// Its folder, which is locked as long as this lives.
+    pub directory: Directory,
+}
+
+/// Why a replica does not start. Nothing was changed.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum StartError {
+    /// See the error.
+    #[error(transparent)]
+    Log(#[from] OpenLogError),
+    /// See the error.
+    #[error(transparent)]
+    Read(#[from] ReadError),
+    /// See the error.
+    #[error(transparent)]
+    Write(#[from] WriteError),
+    /// See the error.
+    #[error(transparent)]
+    Snapshot(#[from] LoadError),
+    /// See the error.
+    #[error(transparent)]
+    Save(#[from] SaveError),
+    /// The snapshot does not say who the replicas are: it was written by something else.
+    #[error("{}: the snapshot does not say who the replicas are; remove this replica and add a new one", path.display())]
+    Agreed {
+        /// Which file.
+        path: PathBuf,
+    },
+    /// The log begins after the last snapshot ends: a snapshot is missing.
+    #[error(
+        "{}: the log begins after entry {base}, and the newest snapshot ends at entry {snapshot}: a snapshot \
+         is missing; remove this replica and add a new one with another id", path.display()
+    )]
+    Gap {
+        /// Which folder.
+        path: PathBuf,
+        /// Where the log begins.
+        base: LogIndex,
+        /// Where the snapshot ends.
+        snapshot: LogIndex,
+    },
+    /// Entries that were known to be committed are not there: the log lost its end.
+    #[error(
+        "{}: entries up to {committed} were committed and the log ends at {last}: it lost its end; \
+         remove this replica and add a new one with another id", path.display()
+    )]
+    LostTail {
+        /// Which folder.
+        path: PathBuf,
+        /// What was committed.
+        committed: LogIndex,
+        /// What there is.
+        last: LogIndex,
+    },
+}
+
+/// Gives a new folder the state of a founding replica.
+///
+/// # Errors
+/// If it cannot be written.
+pub fn found(directory: &Directory, membership: &Membership) -> Result<(), StartError> {
+    let snapshots = snapshots_of(directory)?;
+    let agreed = Agreed { membership: membership.clone(), fingerprint: 0 };
+    let origin = &directory.identity().origin;
+    let meta = Meta { cell: origin.cell, position: FIRST, membership: agreed.to_bytes() };
+    snapshots.save(&meta, &Cell::new(origin.kinds.clone()).image())?;
+    Ok(())
+}
+
+/// Starts the replica of a folder.
+///
+/// # Errors
+/// If what it has promised to keep is not all there. Nothing was changed then.
+pub fn start(directory: Directory, settings: Settings) -> Result<Started, StartError> {
+    let snapshots = snapshots_of(&directory)?;
+    let mut log = directory.open_log()?;
+    let (base, agreed, cell) = match snapshots.newest()? {
+        Some(found) => {
+            let position = found.meta.position;
+            let (agreed, cell) = files::restore(&snapshots, position)?;
+            (position, agreed, cell)
+        }
+        None => {
+            let agreed = Agreed { membership: Membership::default(), fingerprint: 0 };
+            (Position::default(), agreed, Cell::new(directory.identity().origin.kinds.clone()))
+        }
+    };
+    let entries = entries_after(&mut *log, base, &directory)?;
+    let node = node::Start {
+        id: directory.identity().replica,
+        base,
+        membership: agreed.membership,
+        hard_state: log.hard_state(),
+        entries,
+    };
+    let start = super::Start { node, cell, fingerprint: agreed.fingerprint };
+    Ok(Started {
+        replica: Replica::new(start, settings),
+        log: LogWorker::new(log),
+        files: FileWorker::new(snapshots),
+        directory,
+    })
+}
+
+fn snapshots_of(directory: &Directory) -> Result<Arc<Snapshots>, StartError> {
+    let (disk, folder) = (directory.disk().clone(), directory.snapshots());
+    Ok(Snapshots::open(disk, folder, directory.identity().origin.cell)?)
+}
+
+/// The entries after a snapshot. A log that ends before it goes on after it: the snapshot came from
+/// another replica, and the power went before the log was told.
+fn entries_after(
+    log: &mut dyn LogEngine,
+    base: Position,
+    directory: &Directory,
+) -> Result<Vec<Entry>, StartError> {
+    let path = || directory.path().to_owned();
+    let Bounds { base: begin, last } = log.bounds();
+    if begin.index > base.index {
+        return Err(StartError::Gap { path: path(), base: begin.index, snapshot: base.index });
+    }
+    let hard_state = log.hard_state();
+    let goes_on = base.index <= last.index && term_at(log, base.index)? == Some(base.term);
+    if !goes_on {
+        if hard_state.commit > last.index {
+            let committed = hard_state.commit;
+            return Err(StartError::LostTail { path: path(), committed, last: last.index });
+        }
+        let commit = hard_state.commit.max(base.index);
+        let term = hard_state.term.max(base.term);
+        let vote = hard_state.vote.filter(|_| term == hard_state.term);
+        if base != Position::default() {
+            log.restart(base, HardState { term, vote, commit })?;
+        }
+        return Ok(Vec::new());
+    }
+    if hard_state.commit > last.index {
+        let committed = hard_state.commit;
+        return Err(StartError::LostTail { path: path(), committed, last: last.index });
+    }
+    let mut entries = Vec::new();
+    let mut next = base.index.next();
+    while next <= last.index {
+        log.read(next, READ_BYTES, &mut entries)?;
+        next = entries.last().map_or(next, |entry| entry.position.index).next();
+    }
+    Ok(entries)
+}
+
+/// Bytes of entries that are read at once.
+const READ_BYTES: usize = 4 << 20;
+
+/// The term of an entry of the log, or of its base.
+fn term_at(log: &mut dyn LogEngine, index: LogIndex) -> Result<Option<Term>, ReadError> {
+    let base = log.bounds().base;
+    if index == base.index {
+        return Ok(Some(base.term));
+    }
+    let mut one = Vec::new();
+    log.read(index, 0, &mut one)?;
+    Ok(one.first().map(|entry| entry.position.term))
+}

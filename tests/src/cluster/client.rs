@@ -1,0 +1,244 @@
+//! A client of the cell: a scheduler with a view, and an operator now and then.
+//!
+//! It asks one replica, waits, and asks again where nothing was done or nobody knows, as the library's
+//! own handle does. It may go to another replica in between.
+
+use super::checker::{Asked, Fate, History, Read};
+use super::plan::Micros;
+use super::truth::Truth;
+use crate::random::{Dice, Generator};
+use omega_cellstate::{Cell, CellHandle, Delta, HandleError, Interest, View};
+use omega_core::{
+    CardSet, Claim, Command, Commit, Granularity, Outcome, SchedulerId, Text, Transaction,
+    TransactionId, Version,
+};
+use omega_store::log::ReplicaId;
+use omega_store::replica::{Answer, Applied, Ask, AskId};
+
+/// How often a client asks before it gives up.
+const TRIES: usize = 12;
+
+/// What a client waits for.
+#[derive(Clone, Debug)]
+pub struct Pending {
+    /// What it asked for; `None` for a read.
+    pub command: Option<Command>,
+    /// When it began.
+    pub invoked: Micros,
+    /// Where it asked last, in which life of the replica, and under which id.
+    pub at: Option<(ReplicaId, u64, AskId)>,
+    /// Whether it may have been done.
+    doubt: bool,
+    tries: usize,
+}
+
+/// A client. See the head of the file.
+#[derive(Debug)]
+pub struct Client {
+    name: Text,
+    scheduler: Option<SchedulerId>,
+    next: u64,
+    /// What it waits for.
+    pub pending: Option<Pending>,
+    generator: Generator,
+    /// The replica that it asks.
+    pub home: ReplicaId,
+    /// Its view of that replica, in that life.
+    view: Option<(ReplicaId, u64, View)>,
+}
+
+impl Client {
+    /// A client that has not asked for anything yet.
+    #[must_use]
+    pub fn new(number: usize, generator: Generator, home: ReplicaId) -> Client {
+        Client {
+            name: format!("client-{number}").into(),
+            scheduler: None,
+            next: 0,
+            pending: None,
+            generator,
+            home,
+            view: None,
+        }
+    }
+
+    /// Chooses what to ask for next.
+    pub fn choose(&mut self, now: Micros, cell: &Cell, truth: &Truth, dice: &mut Dice) {
+        let command = match dice.below(100) {
+            _ if self.scheduler.is_none() => {
+                Some(Command::RegisterScheduler { name: self.name.clone() })
+            }
+            0..10 => None,
+            10..45 => Some(self.other_command(truth)),
+            _ => Some(self.transaction(cell, truth, dice)),
+        };
+        let (tries, doubt) = (0, false);
+        self.pending = Some(Pending { command, invoked: now, at: None, doubt, tries });
+    }
+
+    /// A command of an operator or an agent.
+    fn other_command(&mut self, truth: &Truth) -> Command {
+        loop {
+            match self.generator.next(truth.twin()) {
+                Command::Commit(_) => {}
+                command => return command,
+            }
+        }
+    }
+
+    /// A few claims, most of which make sense.
+    fn transaction(&mut self, cell: &Cell, truth: &Truth, dice: &mut Dice) -> Command {
+        let machines: Vec<_> =
+            cell.machines().map(|machine| (machine.id, machine.sequence)).collect();
+        let jobs: Vec<_> = cell.jobs().map(|(id, _)| id).collect();
+        let tasks: Vec<_> = jobs.iter().flat_map(|id| cell.tasks(*id)).collect();
+        if machines.is_empty() || tasks.is_empty() {
+            return self.other_command(truth);
+        }
+        let pending: Vec<_> = tasks.iter().filter(|(_, state)| state.machine().is_none()).collect();
+        let claims = (0..1 + dice.below(4)).map(|_| {
+            let (machine, seen) = *dice.pick(&machines);
+            let (task, _) = match pending.is_empty() || dice.chance(5) {
+                true => *dice.pick(&tasks),
+                false => **dice.pick(&pending),
+            };
+            Claim { task, machine, seen, cards: CardSet::default() }
+        });
+        let claims = claims.collect();
+        let scheduler = self.scheduler.expect("it has registered");
+        let id = TransactionId { scheduler, number: self.next };
+        self.next += 1;
+        let mut txn = Transaction::new(id, cell.version(), claims);
+        if dice.chance(25) {
+            txn.granularity = Granularity::AllOrNothing;
+        }
+        let placed: Vec<_> = tasks.iter().filter(|(_, state)| state.machine().is_some()).collect();
+        if !placed.is_empty() && dice.chance(15) {
+            txn.releases.push(dice.pick(&placed).0);
+        }
+        Command::Commit(txn)
+    }
+
+    /// What to ask the replica for.
+    #[must_use]
+    pub fn ask(&mut self) -> Option<Ask> {
+        let pending = self.pending.as_mut()?;
+        pending.tries += 1;
+        Some(match &pending.command {
+            Some(command) => Ask::Command(command.clone()),
+            None => Ask::Read,
+        })
+    }
+
+    /// An answer came; or with `None`, none came in time, or its replica is no more. The answer is
+    /// whether it is done.
+    pub fn answered(&mut self, now: Micros, answer: Option<Answer>, history: &mut History) -> bool {
+        let Some(mut pending) = self.pending.take() else { return true };
+        pending.at = None;
+        let is_commit = matches!(pending.command, Some(Command::Commit(_)));
+        match answer {
+            Some(Answer::Outcome(outcome)) => {
+                self.learn(&outcome);
+                self.close(pending, now, Fate::Answered(outcome), history);
+            }
+            Some(Answer::Fresh(version)) => {
+                history.reads.push(Read { invoked: pending.invoked, version });
+            }
+            Some(Answer::Again(_)) if pending.tries < TRIES => {
+                self.pending = Some(pending);
+                return false;
+            }
+            Some(Answer::Again(_)) if !pending.doubt => {
+                self.close(pending, now, Fate::NotDone, history);
+            }
+            // What may be done twice without harm is asked for again.
+            Some(Answer::Unknown) | None if is_commit && pending.tries < TRIES => {
+                pending.doubt = true;
+                self.pending = Some(pending);
+                return false;
+            }
+            _ => self.close(pending, now, Fate::Unknown, history),
+        }
+        true
+    }
+
+    fn learn(&mut self, outcome: &Result<Outcome, omega_core::Rejection>) {
+        if let Ok(Outcome::Scheduler { id, next_transaction }) = outcome
+            && self.scheduler.is_none()
+        {
+            self.scheduler = Some(*id);
+            self.next = self.next.max(*next_transaction);
+        }
+    }
+
+    fn close(&self, pending: Pending, completed: Micros, fate: Fate, history: &mut History) {
+        let Some(command) = pending.command else { return };
+        let invoked = pending.invoked;
+        history.asked.push(Asked { command, invoked, completed, fate });
+    }
+
+    /// What it waits for when the run ends is unknown for ever.
+    pub fn end(&mut self, now: Micros, history: &mut History) {
+        if let Some(pending) = self.pending.take() {
+            self.close(pending, now, Fate::Unknown, history);
+        }
+    }
+
+    /// Brings its view up to date with a replica and compares the two.
+    ///
+    /// # Errors
+    /// If they differ, or the view goes back.
+    pub fn sync(&mut self, at: (ReplicaId, u64), applied: &Applied) -> Result<(), String> {
+        let known = self.view.take().filter(|(id, life, _)| (*id, *life) == at);
+        let scheduler = self.scheduler.unwrap_or(SchedulerId(0));
+        let mut view = known.map_or_else(|| View::new(scheduler, 0), |(.., view)| view);
+        let before = view.version();
+        view.sync(&Local(applied)).map_err(|error| error.to_string())?;
+        if view.version() < before {
+            return Err(format!("a view went back from {before} to {}", view.version()));
+        }
+        compare(&view, &applied.lock().cell)?;
+        self.view = Some((at.0, at.1, view));
+        Ok(())
+    }
+}
+
+/// Whether a view says of each machine what the cell says.
+fn compare(view: &View, cell: &Cell) -> Result<(), String> {
+    if view.version() != cell.version() {
+        return Err(format!("a view has {}, the cell {}", view.version(), cell.version()));
+    }
+    for machine in cell.machines() {
+        for (kind, free) in machine.free.iter().enumerate() {
+            let kind = omega_core::KindId(kind as u8);
+            let seen = view.free(machine.id.row(), kind);
+            if seen != *free {
+                return Err(format!("{}: a view has {seen}, the cell {free}", machine.id));
+            }
+        }
+    }
+    Ok(())
+}
+
+/// The state of one replica, as a view syncs from it.
+struct Local<'a>(&'a Applied);
+
+impl CellHandle for Local<'_> {
+    fn register(&self, _: Text) -> Result<(SchedulerId, u64), HandleError> {
+        Err(HandleError::Unavailable)
+    }
+
+    fn sync(
+        &self,
+        since: Version,
+        interest: &Interest,
+        delta: &mut Delta,
+    ) -> Result<(), HandleError> {
+        self.0.lock().cell.delta_since(since, interest, delta);
+        Ok(())
+    }
+
+    fn commit(&self, _: &Transaction) -> Result<Commit, HandleError> {
+        Err(HandleError::Unavailable)
+    }
+}

@@ -1,0 +1,218 @@
+//! What goes wrong in a run, and how it ends.
+
+use super::host::Host;
+use super::plan::{Fault, Micros};
+use super::{Asker, Event, TICK, World};
+use crate::disk::Operation;
+use omega_store::log::ReplicaId;
+use omega_store::replica::Ask;
+
+impl World {
+    /// Something goes wrong.
+    pub(super) fn fault(&mut self) -> Result<(), String> {
+        if self.calm {
+            return Ok(());
+        }
+        let every = self.plan.fault_every as usize;
+        let delay = every / 2 + self.dice.below(every);
+        self.after(delay as Micros, Event::Fault);
+        let Some(fault) = self.plan.fault(&mut self.dice) else { return Ok(()) };
+        let host = self.dice.below(self.hosts.len());
+        let happened = match fault {
+            Fault::Crash => self.hosts[host].running.is_some().then(|| self.crash(host)),
+            Fault::CrashInWrite => self.crash_in_write(host),
+            Fault::CrashAll => Some(self.crash_all()),
+            Fault::Partition => {
+                let ids: Vec<ReplicaId> = self.hosts.iter().map(|host| host.id).collect();
+                self.network.partition(&ids, &mut self.dice);
+                Some(Ok(()))
+            }
+            Fault::Heal => {
+                self.network.heal();
+                Some(Ok(()))
+            }
+            Fault::DiskError => self.disk_error(host),
+            Fault::DiskFull => self.disk_full(host),
+            Fault::Pause => {
+                self.hosts[host].paused_until = self.now + self.dice.below(2_000_000) as Micros;
+                Some(Ok(()))
+            }
+            Fault::Rot => self.rot(host),
+            Fault::Change => self.change(host),
+        };
+        let Some(done) = happened else { return Ok(()) };
+        *self.report.faults.entry(name_of(fault)).or_default() += 1;
+        done
+    }
+
+    /// The power of a host goes, and comes back some time later.
+    pub(super) fn crash(&mut self, host: usize) -> Result<(), String> {
+        self.hosts[host].crash(&mut self.dice);
+        self.lose(host);
+        Ok(())
+    }
+
+    /// What runs on a host ended. It is started again some time later.
+    fn lose(&mut self, host: usize) {
+        self.hosts[host].running = None;
+        let life = self.hosts[host].life;
+        // Whoever waits for its answers waits in vain, and finds out in time.
+        self.waiting.retain(|(other, old, _), _| (*other, *old) != (host, life));
+        let delay = 1_000 + self.dice.below(1_500_000) as Micros;
+        self.after(delay, Event::Restart(host));
+    }
+
+    fn crash_all(&mut self) -> Result<(), String> {
+        let running = |host: &usize| self.hosts[*host].running.is_some();
+        let up: Vec<usize> = (0..self.hosts.len()).filter(running).collect();
+        up.into_iter().try_for_each(|host| self.crash(host))
+    }
+
+    fn crash_in_write(&mut self, host: usize) -> Option<Result<(), String>> {
+        let one = &self.hosts[host];
+        one.running.is_some().then(|| {
+            one.disk.fail(Operation::PowerCut, self.dice.below(8) as u64);
+            Ok(())
+        })
+    }
+
+    fn disk_error(&mut self, host: usize) -> Option<Result<(), String>> {
+        let one = &mut self.hosts[host];
+        one.running.as_ref()?;
+        one.failing = true;
+        let operations =
+            [Operation::Write, Operation::Sync, Operation::Name, Operation::FolderSync];
+        one.disk.fail(*self.dice.pick(&operations), self.dice.below(10) as u64);
+        Some(Ok(()))
+    }
+
+    fn disk_full(&mut self, host: usize) -> Option<Result<(), String>> {
+        let disk = &self.hosts[host].disk;
+        disk.set_capacity(Some(disk.used() + self.dice.below(20_000) as u64));
+        let delay = 200_000 + self.dice.below(2_000_000);
+        self.after(delay as Micros, Event::Room(host));
+        Some(Ok(()))
+    }
+
+    /// Damages the disk of one replica, where the others can do without it.
+    fn rot(&mut self, host: usize) -> Option<Result<(), String>> {
+        let all_well = self.hosts.iter().all(|one| one.gone || one.is_up(self.now) && !one.rotten);
+        let members = self.members();
+        let enough = members.len() >= 3 && members.iter().all(|host| !self.hosts[*host].gone);
+        if !all_well || !enough || !self.operator.is_idle() || !members.contains(&host) {
+            return None;
+        }
+        let crashed = self.crash(host);
+        self.hosts[host].disk.rot(&mut self.dice);
+        self.hosts[host].rotten = true;
+        Some(crashed)
+    }
+
+    /// Lets the operator change the replicas.
+    fn change(&mut self, host: usize) -> Option<Result<(), String>> {
+        let members = self.members();
+        if !self.operator.is_idle() || members.is_empty() {
+            return None;
+        }
+        let id = self.hosts[host].id;
+        match self.dice.below(4) {
+            0 if members.len() < 5 => self.operator.add(),
+            1 if members.len() > 2 && members.contains(&host) => self.operator.remove(id),
+            2 if members.len() > 2 && members.contains(&host) => self.operator.exchange(id),
+            _ => self.operator.transfer(id),
+        }
+        Some(Ok(()))
+    }
+
+    /// A replica has stopped by itself.
+    pub(super) fn stopped(&mut self, host: usize, of_disk: bool, why: &str) -> Result<(), String> {
+        let one = &mut self.hosts[host];
+        if one.rotten {
+            one.running = None;
+            one.gone = true;
+            let id = one.id;
+            self.operator.replace(id);
+            return Ok(());
+        }
+        if !(one.failing && of_disk) {
+            return Err(format!("{} stopped: {why}", one.id));
+        }
+        // Whoever starts it again finds what the disk has.
+        if self.dice.chance(50) {
+            self.hosts[host].crash(&mut self.dice);
+        }
+        self.lose(host);
+        Ok(())
+    }
+
+    /// The operator has its turn.
+    pub(super) fn operate(&mut self) -> Result<(), String> {
+        self.after(2 * TICK, Event::Operator);
+        for id in std::mem::take(&mut self.operator.to_make) {
+            let mut host = Host::new(id, self.settings.node.seed ^ id.0);
+            host.found(self.truth.cell().kinds(), None);
+            self.hosts.push(host);
+            self.start(self.hosts.len() - 1)?;
+        }
+        let up: Vec<usize> =
+            (0..self.hosts.len()).filter(|host| self.hosts[*host].is_up(self.now)).collect();
+        if up.is_empty() {
+            return Ok(());
+        }
+        let host = *self.dice.pick(&up);
+        if let Some(leader) = self.operator.leads.take() {
+            let others = self.members().into_iter().map(|host| self.hosts[host].id);
+            let others: Vec<ReplicaId> = others.filter(|id| *id != leader).collect();
+            if !others.is_empty() {
+                self.operator.transfer_first(*self.dice.pick(&others));
+            }
+        }
+        let Some(ask) = self.operator.ask() else { return Ok(()) };
+        self.ask_for_operator(host, ask)
+    }
+
+    fn ask_for_operator(&mut self, host: usize, ask: Ask) -> Result<(), String> {
+        let life = self.hosts[host].life;
+        let Some(running) = self.hosts[host].running.as_mut() else { return Ok(()) };
+        let id = running.replica.ask(ask);
+        self.waiting.insert((host, life, id), Asker::Operator);
+        self.with(host, |_| {})
+    }
+
+    /// All faults are over: the network is whole, disks have room, and all hosts have power.
+    pub(super) fn make_calm(&mut self) -> Result<(), String> {
+        self.calm = true;
+        self.network.calm = true;
+        self.network.heal();
+        self.operator.asked_before_calm = self.history.asked.len();
+        for host in 0..self.hosts.len() {
+            let one = &mut self.hosts[host];
+            one.disk.set_capacity(None);
+            one.paused_until = 0;
+            if !one.disk.has_power() {
+                self.crash(host)?;
+                continue;
+            }
+            one.disk.mend();
+            if one.running.is_none() && !one.gone {
+                self.restart(host)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+fn name_of(fault: Fault) -> &'static str {
+    match fault {
+        Fault::Crash => "crash",
+        Fault::CrashInWrite => "crash in a write",
+        Fault::CrashAll => "crash of all",
+        Fault::Partition => "partition",
+        Fault::Heal => "heal",
+        Fault::DiskError => "disk error",
+        Fault::DiskFull => "disk full",
+        Fault::Pause => "pause",
+        Fault::Rot => "rot",
+        Fault::Change => "change of members",
+    }
+}

@@ -1,0 +1,547 @@
+//! Whole cells of replicas in one thread, under a seed.
+//!
+//! ```text
+//!   clients ──ask──▶ ┌──────┐ ──messages──▶ network: lost, late, doubled, cut
+//!      ▲             │ host │ ──writes────▶ disk: torn, lost, failing, full, rotting
+//!      └──answers─── └──────┘ ◀──safe────── (the store's own code, on a simulated disk)
+//!                        │ applied
+//!                        ▼
+//!                      truth: the same entries, the same state, audited; at the end the history
+//! ```
+//!
+//! All that happens is an event with its time; the next one is always the earliest. Chance comes from
+//! the seed alone, so a run that fails is repeated by its seed, event by event. What runs is what is
+//! shipped: node, replica, log, snapshots, cell.
+//!
+//! Checked all along: each replica applies the same entries with the same result, and its state is
+//! that of a cell which no fault touches; the audit at every version; views that follow a replica
+//! have its state. At the end all faults stop, and the replicas must come to agree and take commands
+//! within a bounded time; then the history is checked (`checker.rs`).
+
+pub mod checker;
+pub mod client;
+mod faults;
+mod report;
+
+pub use report::{Report, Violation};
+pub mod host;
+pub mod network;
+pub mod operator;
+pub mod plan;
+pub mod truth;
+
+use crate::random::{Dice, Generator};
+use checker::History;
+use client::Client;
+use host::{Host, Refused};
+use network::Network;
+use omega_store::log::{ReplicaId, WriteError};
+use omega_store::membership::Membership;
+use omega_store::node;
+use omega_store::replica::{Answer, AskId, FileDone, Output, PeerMessage, Settings, Started, Stop};
+use operator::Operator;
+use plan::{Micros, Plan};
+use std::collections::{BTreeMap, VecDeque};
+use truth::Truth;
+
+/// How long a tick is.
+const TICK: Micros = 50_000;
+
+/// How long a client waits for one answer.
+const PATIENCE: Micros = 800_000;
+
+/// How long the replicas may take to agree once all faults are over.
+const CALM_MAX: Micros = 20_000_000;
+
+/// Events between two looks whether they agree.
+const EVENTS_BETWEEN: usize = 20;
+
+/// Something that happens at its time.
+#[derive(Debug)]
+enum Event {
+    Tick(usize, u64),
+    Deliver { from: ReplicaId, to: ReplicaId, message: Box<PeerMessage> },
+    LogWork(usize, u64),
+    Safe(usize, u64, Option<u64>, bool),
+    FileWork(usize, u64),
+    FileDone(usize, u64, Box<FileDone>),
+    Client(usize),
+    Deadline(usize, AskId),
+    Restart(usize),
+    Room(usize),
+    Operator,
+    Fault,
+}
+
+/// A whole cell. See the head of the file.
+#[derive(Debug)]
+pub struct World {
+    plan: Plan,
+    dice: Dice,
+    now: Micros,
+    events: BTreeMap<(Micros, u64), Event>,
+    next_event: u64,
+    hosts: Vec<Host>,
+    network: Network,
+    clients: Vec<Client>,
+    operator: Operator,
+    waiting: BTreeMap<(usize, u64, AskId), Asker>,
+    history: History,
+    truth: Truth,
+    settings: Settings,
+    calm: bool,
+    report: Report,
+}
+
+/// Who waits for an answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Asker {
+    Client(usize),
+    Operator,
+}
+
+/// Runs one seed.
+///
+/// # Errors
+/// What went wrong.
+pub fn run(seed: u64) -> Result<Report, Violation> {
+    run_with_history(seed).map(|(report, ..)| report)
+}
+
+/// Runs one seed, and gives with the report what the checker has looked at.
+///
+/// # Errors
+/// What went wrong.
+pub fn run_with_history(seed: u64) -> Result<(Report, History, Truth), Violation> {
+    let mut world = World::new(seed);
+    let run = std::panic::AssertUnwindSafe(|| world.run());
+    let ended = std::panic::catch_unwind(run);
+    match ended.unwrap_or_else(|_| Err("a panic; its message is above".to_owned())) {
+        Ok(()) => Ok((world.report, world.history, world.truth)),
+        Err(what) => Err(Violation { seed, at: world.now, what }),
+    }
+}
+
+impl World {
+    fn new(seed: u64) -> World {
+        let mut dice = Dice::new(seed);
+        let plan = Plan::draw(&mut dice);
+        let kinds = Generator::new(seed).kinds();
+        let ids: Vec<ReplicaId> = (1..=plan.replicas as u64).map(ReplicaId).collect();
+        let founders = Membership::founding(ids.iter().copied());
+        let host = |id: &ReplicaId| {
+            let mut host = Host::new(*id, seed ^ id.0);
+            host.found(&kinds, Some(&founders));
+            host
+        };
+        let node = node::Settings { seed, ..node::Settings::default() };
+        let settings = Settings {
+            node,
+            snapshot_bytes: plan.snapshot_bytes,
+            log_keep_bytes: plan.log_keep_bytes,
+            answer_ticks: 20,
+            ..Settings::default()
+        };
+        let client = |number| {
+            let generator = Generator::new(seed.wrapping_mul(31).wrapping_add(number as u64));
+            Client::new(number, generator, ids[number % ids.len()])
+        };
+        World {
+            hosts: ids.iter().map(host).collect(),
+            clients: (0..plan.clients).map(client).collect(),
+            plan,
+            dice,
+            now: 0,
+            events: BTreeMap::new(),
+            next_event: 0,
+            network: Network::default(),
+            operator: Operator::new(ids.len() as u64),
+            waiting: BTreeMap::new(),
+            history: History::default(),
+            truth: Truth::new(&kinds),
+            settings,
+            calm: false,
+            report: Report::default(),
+        }
+    }
+
+    fn run(&mut self) -> Result<(), String> {
+        for host in 0..self.hosts.len() {
+            self.start(host)?;
+        }
+        for client in 0..self.clients.len() {
+            self.after(1000 * client as Micros, Event::Client(client));
+        }
+        self.after(self.plan.fault_every, Event::Fault);
+        self.after(TICK, Event::Operator);
+        while self.now < self.plan.faulty_for {
+            self.next()?;
+        }
+        self.make_calm()?;
+        while !self.agree() {
+            if self.now > self.plan.faulty_for + CALM_MAX {
+                return Err(self.why_not());
+            }
+            for _ in 0..EVENTS_BETWEEN {
+                self.next()?;
+            }
+        }
+        for client in &mut self.clients {
+            client.end(self.now, &mut self.history);
+        }
+        self.report.simulated = self.now;
+        self.report.entries = self.truth.last().0;
+        self.report.asked = self.history.asked.len();
+        self.report.digest = self.truth.cell().state_hash() ^ self.report.events << 32 ^ self.now;
+        checker::check(&self.history, &self.truth)
+    }
+
+    /// Lets something happen in so many microseconds.
+    fn after(&mut self, delay: Micros, event: Event) {
+        self.events.insert((self.now + delay, self.next_event), event);
+        self.next_event += 1;
+    }
+
+    /// Lets the next thing happen.
+    fn next(&mut self) -> Result<(), String> {
+        let ((now, _), event) = self.events.pop_first().expect("somebody always ticks");
+        self.now = now;
+        self.report.events += 1;
+        match event {
+            Event::Tick(host, life) => {
+                if self.lives(host, life) {
+                    self.after(TICK, Event::Tick(host, life));
+                    self.with(host, |running| running.replica.tick())?;
+                }
+            }
+            Event::Deliver { from, to, message } => {
+                if let Some(host) = self.hosts.iter().position(|host| host.id == to) {
+                    self.with(host, |running| running.replica.receive(from, *message))?;
+                }
+            }
+            Event::LogWork(host, life) => self.log_work(host, life)?,
+            Event::Safe(host, life, number, full) => {
+                if self.lives(host, life) {
+                    self.with(host, |running| {
+                        running.replica.log_full(full);
+                        number.into_iter().for_each(|number| running.replica.persisted(number));
+                    })?;
+                }
+            }
+            Event::FileWork(host, life) => self.file_work(host, life),
+            Event::FileDone(host, life, done) => {
+                if self.lives(host, life) {
+                    self.with(host, |running| running.replica.file_done(*done))?;
+                }
+            }
+            Event::Client(client) => self.client(client)?,
+            Event::Deadline(client, id) => self.give_up(client, id),
+            Event::Restart(host) => self.restart(host)?,
+            Event::Room(host) => self.hosts[host].disk.set_capacity(None),
+            Event::Operator => self.operate()?,
+            Event::Fault => self.fault()?,
+        }
+        Ok(())
+    }
+
+    /// Whether a host still has the life that something was meant for.
+    fn lives(&self, host: usize, life: u64) -> bool {
+        self.hosts[host].life == life && self.hosts[host].running.is_some()
+    }
+
+    fn start(&mut self, host: usize) -> Result<(), String> {
+        let one = &mut self.hosts[host];
+        match one.start(self.settings) {
+            Ok(()) => {
+                let life = one.life;
+                let offset = self.dice.below(TICK as usize) as Micros;
+                self.after(offset, Event::Tick(host, life));
+                self.with(host, |_| {})
+            }
+            Err(_) if one.rotten => {
+                one.gone = true;
+                self.operator.replace(one.id);
+                Ok(())
+            }
+            Err(error) if one.failing && error.is_injected() => {
+                self.after(100_000, Event::Restart(host));
+                Ok(())
+            }
+            Err(Refused::Directory(error)) => Err(format!("{} refuses to start: {error}", one.id)),
+            Err(Refused::Start(error)) => Err(format!("{} refuses to start: {error}", one.id)),
+        }
+    }
+
+    fn restart(&mut self, host: usize) -> Result<(), String> {
+        let one = &self.hosts[host];
+        if one.running.is_some() || one.gone { Ok(()) } else { self.start(host) }
+    }
+
+    /// Tells a host's replica something and does what it wants done. One that stands still is told
+    /// later.
+    fn with(&mut self, host: usize, tell: impl FnOnce(&mut Started)) -> Result<(), String> {
+        let one = &mut self.hosts[host];
+        let Some(running) = one.running.as_mut() else { return Ok(()) };
+        tell(running);
+        if one.paused_until > self.now {
+            return Ok(());
+        }
+        let output = running.replica.proceed();
+        let stopped = running.replica.stopped().map(|stop| {
+            let of_disk = matches!(stop, Stop::Log(_));
+            (of_disk, stop.to_string())
+        });
+        self.look(host)?;
+        self.follow(host, output);
+        match stopped {
+            Some((of_disk, why)) => self.stopped(host, of_disk, &why),
+            None => Ok(()),
+        }
+    }
+
+    /// Compares what a replica has applied.
+    fn look(&mut self, host: usize) -> Result<(), String> {
+        let one = &mut self.hosts[host];
+        let Some(running) = &one.running else { return Ok(()) };
+        let replica = &running.replica;
+        let state = replica.applied().lock();
+        let (from, to) = (one.checked, state.position.index);
+        if from == to {
+            return Ok(());
+        }
+        if to < from {
+            return Err(format!("{} went back from entry {from} to {to}", one.id));
+        }
+        let mut index = from.next();
+        while index <= to {
+            // What came with a snapshot is not there as entries.
+            if let Some(entry) = replica.node().entry(index) {
+                self.truth.applied(&entry).map_err(|error| format!("{}: {error}", one.id))?;
+            }
+            index = index.next();
+        }
+        let hash = state.cell.state_hash();
+        self.truth.compare(to, hash).map_err(|error| format!("{}: {error}", one.id))?;
+        drop(state);
+        one.checked = to;
+        Ok(())
+    }
+
+    /// Does what a replica wants done.
+    fn follow(&mut self, host: usize, output: Output) {
+        let life = self.hosts[host].life;
+        let Output { messages, writes, compact, files, answers, .. } = output;
+        let from = self.hosts[host].id;
+        for (to, message) in messages {
+            for delay in self.network.arrivals((from, to), &self.plan, &mut self.dice) {
+                let message = Box::new(message.clone());
+                self.after(delay, Event::Deliver { from, to, message });
+            }
+        }
+        for (id, answer) in answers {
+            self.answer((host, life, id), answer);
+        }
+        let one = &mut self.hosts[host];
+        let Some(running) = one.running.as_mut() else { return };
+        let busy = !writes.is_empty() || compact.is_some();
+        writes.into_iter().for_each(|write| running.log.push(write));
+        compact.into_iter().for_each(|base| running.log.push_compaction(base));
+        if (busy || running.log.is_full()) && !one.log_scheduled {
+            one.log_scheduled = true;
+            let delay = if busy { 10 } else { 200_000 };
+            self.after(delay, Event::LogWork(host, life));
+        }
+        let idle = self.hosts[host].file_jobs.is_empty();
+        self.hosts[host].file_jobs.extend(files);
+        if idle && !self.hosts[host].file_jobs.is_empty() {
+            self.after(100, Event::FileWork(host, life));
+        }
+    }
+
+    fn log_work(&mut self, host: usize, life: u64) -> Result<(), String> {
+        if !self.lives(host, life) {
+            return Ok(());
+        }
+        let one = &mut self.hosts[host];
+        if one.paused_until > self.now {
+            let wait = one.paused_until - self.now;
+            self.after(wait, Event::LogWork(host, life));
+            return Ok(());
+        }
+        one.log_scheduled = false;
+        let Some(running) = one.running.as_mut() else { return Ok(()) };
+        let done = running.log.work();
+        let full = running.log.is_full();
+        if !one.disk.has_power() {
+            return self.crash(host);
+        }
+        let delay = 20 + self.dice.below(self.disk_max() as usize) as Micros;
+        match done {
+            Ok(number) => {
+                // While it is full it tries again by itself.
+                if full {
+                    self.hosts[host].log_scheduled = true;
+                    self.after(200_000, Event::LogWork(host, life));
+                }
+                self.after(delay, Event::Safe(host, life, number, full));
+                Ok(())
+            }
+            Err(error) => self.log_failed(host, error),
+        }
+    }
+
+    fn log_failed(&mut self, host: usize, error: WriteError) -> Result<(), String> {
+        self.with(host, |running| running.replica.log_failed(error))
+    }
+
+    fn disk_max(&self) -> Micros {
+        if self.calm { self.plan.disk_max.min(500) } else { self.plan.disk_max }
+    }
+
+    fn file_work(&mut self, host: usize, life: u64) {
+        if !self.lives(host, life) {
+            return;
+        }
+        let one = &mut self.hosts[host];
+        let Some(job) = one.file_jobs.pop_front() else { return };
+        let Some(running) = one.running.as_mut() else { return };
+        let done = running.files.work(job);
+        if !one.disk.has_power() {
+            self.after(0, Event::LogWork(host, life));
+            return;
+        }
+        let more = !one.file_jobs.is_empty();
+        let delay = 50 + self.dice.below(self.disk_max() as usize) as Micros;
+        self.after(delay, Event::FileDone(host, life, Box::new(done)));
+        if more {
+            self.after(delay, Event::FileWork(host, life));
+        }
+    }
+
+    fn answer(&mut self, to: (usize, u64, AskId), answer: Answer) {
+        match self.waiting.remove(&to) {
+            Some(Asker::Client(client)) => {
+                let one = &mut self.clients[client];
+                // An answer to what it gave up is nothing to it.
+                let host = self.hosts[to.0].id;
+                let expected = one.pending.as_ref().and_then(|pending| pending.at);
+                if expected == Some((host, to.1, to.2)) {
+                    one.answered(self.now, Some(answer), &mut self.history);
+                    self.think(client);
+                }
+            }
+            Some(Asker::Operator) => self.operator.answered(&answer),
+            None => {}
+        }
+    }
+
+    fn think(&mut self, client: usize) {
+        let delay = 1 + self.dice.below(self.plan.think_max as usize) as Micros;
+        self.after(delay, Event::Client(client));
+    }
+
+    /// A client has its turn.
+    fn client(&mut self, client: usize) -> Result<(), String> {
+        let done =
+            self.history.asked.len() >= self.operator.asked_before_calm + 3 * self.clients.len();
+        let one = &mut self.clients[client];
+        if self.calm && one.pending.is_none() && done {
+            // Enough is enough: now they shall agree.
+            return Ok(());
+        }
+        let up: Vec<usize> =
+            (0..self.hosts.len()).filter(|host| self.hosts[*host].is_up(self.now)).collect();
+        if up.is_empty() {
+            self.think(client);
+            return Ok(());
+        }
+        let home = up.iter().copied().find(|host| self.hosts[*host].id == one.home);
+        let host = match home {
+            Some(home) if !self.dice.chance(5) => home,
+            _ => *self.dice.pick(&up),
+        };
+        let (id, life) = (self.hosts[host].id, self.hosts[host].life);
+        let Some(running) = self.hosts[host].running.as_mut() else { return Ok(()) };
+        let applied = running.replica.applied().clone();
+        one.home = id;
+        one.sync((id, life), &applied)?;
+        if one.pending.is_none() {
+            one.choose(self.now, &applied.lock().cell, &self.truth, &mut self.dice);
+        }
+        let Some(ask) = one.ask() else { return Ok(()) };
+        let ask_id = running.replica.ask(ask);
+        if let Some(pending) = &mut one.pending {
+            pending.at = Some((id, life, ask_id));
+        }
+        self.waiting.insert((host, life, ask_id), Asker::Client(client));
+        self.after(PATIENCE, Event::Deadline(client, ask_id));
+        self.with(host, |_| {})
+    }
+
+    /// A client has waited for an answer for long enough.
+    fn give_up(&mut self, client: usize, id: AskId) {
+        let one = &mut self.clients[client];
+        let waits = one.pending.as_ref().and_then(|pending| pending.at);
+        if waits.is_some_and(|(.., asked)| asked == id) {
+            one.answered(self.now, None, &mut self.history);
+            self.think(client);
+        }
+    }
+
+    /// The replicas that must agree in the end: those that the newest state names.
+    fn members(&self) -> VecDeque<usize> {
+        let newest = self.hosts.iter().filter_map(|host| host.running.as_ref());
+        let newest = newest.max_by_key(|running| running.replica.applied().lock().position.index);
+        let Some(newest) = newest else { return VecDeque::new() };
+        let members = newest.replica.node().membership().members();
+        let is_member = |host: &usize| members.contains(&self.hosts[*host].id);
+        (0..self.hosts.len()).filter(is_member).collect()
+    }
+
+    /// Whether all faults are over and forgotten: every member has the same state, which is all that
+    /// was agreed on, and nobody waits.
+    fn agree(&self) -> bool {
+        let members = self.members();
+        let last = self.truth.last();
+        let at = |host: usize| {
+            let running = self.hosts[host].running.as_ref();
+            running.map(|running| running.replica.applied().lock().position.index)
+        };
+        let idle = self.operator.is_idle() && self.history.asked.len() >= self.calm_asked();
+        idle && !members.is_empty() && members.iter().all(|host| at(*host) == Some(last))
+    }
+
+    fn calm_asked(&self) -> usize {
+        self.operator.asked_before_calm + 3 * self.clients.len()
+    }
+
+    /// What keeps the replicas from agreeing.
+    fn why_not(&self) -> String {
+        let one = |host: &Host| {
+            let at = host.running.as_ref().map(|running| {
+                let replica = &running.replica;
+                let leadership = replica.node().leadership();
+                let position = replica.applied().lock().position.index;
+                format!(
+                    "applied {position} committed {} last {} term {} leader {:?} members {:?}",
+                    replica.node().committed(),
+                    replica.node().last(),
+                    leadership.term,
+                    leadership.leader,
+                    replica.node().membership().members(),
+                )
+            });
+            let at = at.unwrap_or_else(|| format!("down, gone {}", host.gone));
+            format!("\n  {}: {at}", host.id)
+        };
+        let hosts: String = self.hosts.iter().map(one).collect();
+        format!(
+            "no agreement {} us after the last fault; truth {}, asked {} of {}, operator {:?}{hosts}",
+            self.now - self.plan.faulty_for,
+            self.truth.last(),
+            self.history.asked.len(),
+            self.calm_asked(),
+            self.operator,
+        )
+    }
+}

@@ -1,0 +1,50 @@
+//! A network that loses, delays, doubles and reorders, and that can be cut.
+
+use super::plan::{Micros, Plan};
+use crate::random::Dice;
+use omega_store::log::ReplicaId;
+use std::collections::BTreeSet;
+
+/// See the head of the file.
+#[derive(Debug, Default)]
+pub struct Network {
+    /// Who does not reach whom.
+    cuts: BTreeSet<(ReplicaId, ReplicaId)>,
+    /// Whether faults are over.
+    pub calm: bool,
+}
+
+impl Network {
+    /// When copies of a message arrive, each so many microseconds from now.
+    pub fn arrivals(
+        &self,
+        way: (ReplicaId, ReplicaId),
+        plan: &Plan,
+        dice: &mut Dice,
+    ) -> Vec<Micros> {
+        if self.cuts.contains(&way) || (!self.calm && dice.below(1000) < plan.loss) {
+            return Vec::new();
+        }
+        let copies = 1 + usize::from(!self.calm && dice.below(1000) < plan.double);
+        let delay_max = if self.calm { plan.delay_max.min(1_000) } else { plan.delay_max };
+        (0..copies).map(|_| 50 + dice.below(delay_max as usize) as Micros).collect()
+    }
+
+    /// Cuts some replicas off the others.
+    pub fn partition(&mut self, replicas: &[ReplicaId], dice: &mut Dice) {
+        let one_way = dice.chance(30);
+        let side: Vec<bool> = replicas.iter().map(|_| dice.chance(50)).collect();
+        for (a, in_a) in replicas.iter().zip(&side) {
+            for (b, in_b) in replicas.iter().zip(&side) {
+                if in_a != in_b && (*in_a || !one_way) {
+                    self.cuts.insert((*a, *b));
+                }
+            }
+        }
+    }
+
+    /// All reach all.
+    pub fn heal(&mut self) {
+        self.cuts.clear();
+    }
+}

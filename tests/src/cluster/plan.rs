@@ -1,0 +1,113 @@
+//! What goes wrong in a run, and how often: drawn anew for each seed, so that some runs meet one kind
+//! of fault all the time and others meet all of them now and then.
+
+use crate::random::Dice;
+
+/// A moment, in microseconds since the run began.
+pub type Micros = u64;
+
+/// One run.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    /// Replicas that found the cell.
+    pub replicas: usize,
+    /// Clients.
+    pub clients: usize,
+    /// How long faults happen.
+    pub faulty_for: Micros,
+    /// Messages lost, in thousandths.
+    pub loss: usize,
+    /// Messages that come twice.
+    pub double: usize,
+    /// The longest that a message takes.
+    pub delay_max: Micros,
+    /// The longest that a write takes.
+    pub disk_max: Micros,
+    /// How long a client thinks, at most.
+    pub think_max: Micros,
+    /// Bytes after which a snapshot is taken.
+    pub snapshot_bytes: u64,
+    /// Bytes of entries that are kept beside it.
+    pub log_keep_bytes: u64,
+    /// How often a fault happens.
+    pub fault_every: Micros,
+    /// How much each kind of fault counts.
+    pub weights: [(Fault, usize); 10],
+}
+
+/// A fault, or something that may show one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fault {
+    /// The power of one replica goes.
+    Crash,
+    /// It goes in the middle of a write.
+    CrashInWrite,
+    /// The power of all replicas goes.
+    CrashAll,
+    /// Some replicas cannot reach the others, in both directions or in one.
+    Partition,
+    /// All reach all again.
+    Heal,
+    /// A write or sync fails.
+    DiskError,
+    /// A disk is full, for a while.
+    DiskFull,
+    /// A replica stands still for a while.
+    Pause,
+    /// Something on a disk rots, with the power of its replica gone.
+    Rot,
+    /// The replicas change: one more, one less, another leader.
+    Change,
+}
+
+impl Plan {
+    /// The plan of a seed.
+    #[must_use]
+    pub fn draw(dice: &mut Dice) -> Plan {
+        let some = |dice: &mut Dice, weight| if dice.chance(40) { 0 } else { weight };
+        let mut weights = [
+            (Fault::Crash, 10),
+            (Fault::CrashInWrite, 10),
+            (Fault::CrashAll, 3),
+            (Fault::Partition, 10),
+            (Fault::Heal, 10),
+            (Fault::DiskError, 4),
+            (Fault::DiskFull, 4),
+            (Fault::Pause, 6),
+            (Fault::Rot, 3),
+            (Fault::Change, 6),
+        ];
+        for (fault, weight) in &mut weights {
+            if *fault != Fault::Heal {
+                *weight = some(dice, *weight);
+            }
+        }
+        Plan {
+            replicas: *dice.pick(&[1, 3, 3, 3, 3, 5]),
+            clients: 1 + dice.below(4),
+            faulty_for: *dice.pick(&[4_000_000, 8_000_000, 12_000_000]),
+            loss: *dice.pick(&[0, 0, 10, 50, 200]),
+            double: *dice.pick(&[0, 0, 10, 200]),
+            delay_max: *dice.pick(&[500, 5_000, 5_000, 60_000, 200_000]),
+            disk_max: *dice.pick(&[200, 2_000, 20_000, 200_000]),
+            think_max: *dice.pick(&[5_000, 20_000, 100_000]),
+            snapshot_bytes: *dice.pick(&[2_000, 10_000, 10_000, 1 << 20]),
+            log_keep_bytes: *dice.pick(&[0, 1_000, 5_000]),
+            fault_every: *dice.pick(&[50_000, 300_000, 300_000, 1_000_000]),
+            weights,
+        }
+    }
+
+    /// The next fault.
+    pub fn fault(&self, dice: &mut Dice) -> Option<Fault> {
+        let total: usize = self.weights.iter().map(|(_, weight)| weight).sum();
+        let mut at = dice.below(total.max(1));
+        for (fault, weight) in self.weights {
+            if at < weight {
+                return Some(fault);
+            }
+            at -= weight;
+        }
+        None
+    }
+}

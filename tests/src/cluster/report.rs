@@ -1,0 +1,68 @@
+//! What a run was like, or how it went wrong.
+
+use super::plan::Micros;
+use std::collections::BTreeMap;
+
+/// What a run was like.
+#[derive(Clone, Debug, Default)]
+pub struct Report {
+    /// Events.
+    pub events: u64,
+    /// Entries that were agreed on.
+    pub entries: u64,
+    /// Commands that clients asked for.
+    pub asked: usize,
+    /// Faults of each kind.
+    pub faults: BTreeMap<&'static str, u64>,
+    /// The time that passed in it.
+    pub simulated: Micros,
+    /// A hash of all that happened: two runs of a seed have the same.
+    pub digest: u64,
+}
+
+impl Report {
+    /// Adds what another run was like.
+    pub fn add(&mut self, other: &Report) {
+        self.events += other.events;
+        self.entries += other.entries;
+        self.asked += other.asked;
+        self.simulated += other.simulated;
+        self.digest ^= other.digest;
+        for (fault, count) in &other.faults {
+            *self.faults.entry(fault).or_default() += count;
+        }
+    }
+}
+
+impl std::fmt::Display for Report {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Report { events, entries, asked, simulated, digest, .. } = self;
+        let hours = *simulated as f64 / 3.6e9;
+        write!(f, "{hours:.2} hours, {events} events, {entries} entries, {asked} commands")?;
+        for (fault, count) in &self.faults {
+            write!(f, ", {fault}: {count}")?;
+        }
+        write!(f, ", digest {digest:016x}")
+    }
+}
+
+/// A run that went wrong.
+#[derive(Clone, Debug)]
+pub struct Violation {
+    /// Of which seed.
+    pub seed: u64,
+    /// When.
+    pub at: Micros,
+    /// What is wrong.
+    pub what: String,
+}
+
+impl std::fmt::Display for Violation {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(
+            f,
+            "seed {} after {} us: {}\nrepeat it: cargo run -p omega-tests --bin chaos -- --seed {}",
+            self.seed, self.at, self.what, self.seed
+        )
+    }
+}

@@ -1,0 +1,120 @@
+//! What the replicas have agreed on: the entries in order, and what a cell of our own makes of them.
+//!
+//! The first replica that applies an entry tells what it is; every other one must have the same
+//! there, and after it the same state as our cell, which no fault ever touches.
+
+use crate::twin::Twin;
+use omega_cellstate::Cell;
+use omega_core::{Command, Kinds, Outcome, Rejection, Version};
+use omega_store::log::{Entry, EntryKind, LogIndex};
+use omega_store::replica::FIRST;
+
+/// A command that was applied, and what became of it.
+#[derive(Clone, Debug)]
+pub struct Done {
+    /// In which entry.
+    pub index: LogIndex,
+    /// The command.
+    pub command: Command,
+    /// What it did.
+    pub outcome: Result<Outcome, Rejection>,
+    /// The cell's version after it.
+    pub version: Version,
+}
+
+/// See the head of the file.
+#[derive(Debug)]
+pub struct Truth {
+    entries: Vec<Entry>,
+    /// The state hash after each entry, the first state's before them.
+    hashes: Vec<u64>,
+    /// All that was applied, in order.
+    pub done: Vec<Done>,
+    cell: Cell,
+    twin: Twin,
+}
+
+impl Truth {
+    /// Nothing is agreed on but the empty cell.
+    #[must_use]
+    pub fn new(kinds: &Kinds) -> Truth {
+        let cell = Cell::new(kinds.clone());
+        Truth {
+            entries: Vec::new(),
+            hashes: vec![cell.state_hash()],
+            done: Vec::new(),
+            cell,
+            twin: Twin::new(kinds.clone()),
+        }
+    }
+
+    /// The last entry.
+    #[must_use]
+    pub fn last(&self) -> LogIndex {
+        LogIndex(FIRST.index.0 + self.entries.len() as u64)
+    }
+
+    /// The state after the last entry, for those who make commands.
+    #[must_use]
+    pub fn twin(&self) -> &Twin {
+        &self.twin
+    }
+
+    /// The same as a cell.
+    #[must_use]
+    pub fn cell(&self) -> &Cell {
+        &self.cell
+    }
+
+    /// A replica has applied an entry.
+    ///
+    /// # Errors
+    /// What is wrong with that.
+    pub fn applied(&mut self, entry: &Entry) -> Result<(), String> {
+        let index = entry.position.index;
+        if index == self.last().next() {
+            return self.learn(entry);
+        }
+        let place = index.0.checked_sub(FIRST.index.0 + 1);
+        let known = place.and_then(|place| self.entries.get(place as usize));
+        match known {
+            Some(known) if known == entry => Ok(()),
+            Some(known) => Err(format!(
+                "entry {index} was applied twice, and differs: {:?} and {:?}",
+                known.position, entry.position
+            )),
+            None => Err(format!("entry {index} was applied after {}", self.last())),
+        }
+    }
+
+    fn learn(&mut self, entry: &Entry) -> Result<(), String> {
+        let index = entry.position.index;
+        if entry.kind == EntryKind::Commands {
+            let commands = omega_store::codec::decode_entry(&entry.data);
+            let commands = commands.map_err(|error| format!("entry {index}: {error}"))?;
+            for command in commands {
+                let outcome = self.cell.apply(command.clone());
+                drop(self.twin.apply(command.clone()));
+                let version = self.cell.version();
+                self.done.push(Done { index, command, outcome, version });
+                self.cell.audit().map_err(|error| format!("entry {index}: audit: {error}"))?;
+            }
+        }
+        self.entries.push(entry.clone());
+        self.hashes.push(self.cell.state_hash());
+        Ok(())
+    }
+
+    /// A replica has this state after an entry.
+    ///
+    /// # Errors
+    /// If it should have another.
+    pub fn compare(&self, index: LogIndex, hash: u64) -> Result<(), String> {
+        let place = index.0.checked_sub(FIRST.index.0);
+        match place.and_then(|place| self.hashes.get(place as usize)) {
+            Some(known) if *known == hash => Ok(()),
+            Some(_) => Err(format!("after entry {index} the state is another one")),
+            None => Err(format!("nobody has applied entry {index}")),
+        }
+    }
+}
