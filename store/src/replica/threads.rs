@@ -284,6 +284,11 @@ impl Writer {
             if failed || told.is_err() {
                 return;
             }
+            if let Err(error) = self.log.prepare() {
+                // It fails where the replica has ended.
+                let _ = self.events.send(Event::Safe(Err(error), false));
+                return;
+            }
         }
     }
 }
