@@ -24,6 +24,8 @@
 //! - `codec.rs`: commands as bytes.
 //! - `log.rs`, `log_rot.rs`: logs, and what becomes of them when the power goes, the disk fails or
 //!   runs full, and when their files are cut or damaged.
+//! - `model/`: the commit protocol in the small, in every order of events.
+//! - `retries.rs`: what a replica refuses early, and what never.
 //! - `directory.rs`: the directory of a replica, and who may not work in it.
 //! - `simulated_disk.rs`: the disk that all of this is tried on.
 //! - `snapshot_files.rs`, `snapshot_transfer.rs`: snapshots in a folder, damaged in every way, and on
@@ -52,6 +54,7 @@ mod kube_world;
 mod lifted;
 mod log;
 mod log_rot;
+mod model;
 mod placement;
 mod placement_plugins;
 mod placement_world;
@@ -64,6 +67,7 @@ mod profile_docs;
 mod profiles;
 mod races;
 mod replicated;
+mod retries;
 mod scheduler;
 mod scheduler_faults;
 mod scheduler_wakes;

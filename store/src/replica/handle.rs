@@ -4,7 +4,8 @@
 //! when this replica has applied it, too, so that a scheduler finds its own commits in its view.
 //!
 //! A leader may die between taking a transaction and answering. Then the transaction is sent again
-//! under its id: if it was taken, its first answer comes again, and nothing is done twice.
+//! under its id: if it was taken, its first answer comes again, and nothing is done twice. It is
+//! sent as a retry then, which nobody refuses early: its first copy may be on its way still.
 
 use super::Applied;
 use super::ask::{Again, Answer, Ask};
@@ -13,7 +14,11 @@ use crate::log::ReplicaId;
 use crate::membership::{ChangeError, Membership, MembershipChange};
 use crossbeam::channel::{self, Sender};
 use omega_cellstate::{Cell, CellHandle, Delta, HandleError, Interest};
-use omega_core::{Command, Commit, Outcome, Rejection, SchedulerId, Text, Transaction, Version};
+use omega_core::{
+    Command, Commit, Outcome, Rejection, SchedulerId, Text, Transaction, TransactionId, Version,
+};
+use parking_lot::Mutex;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -48,13 +53,20 @@ pub enum AskError {
 pub struct ReplicatedCell {
     events: Sender<Event>,
     applied: Arc<Applied>,
+    /// The highest transaction of each scheduler of which nobody knows what became: it, and those
+    /// before it, are not asked for as if for the first time. Held for a look-up.
+    doubts: Arc<Mutex<BTreeMap<SchedulerId, u64>>>,
 }
 
 impl ReplicatedCell {
     /// The cell at a replica that runs.
     #[must_use]
     pub fn new(replica: &Running) -> ReplicatedCell {
-        ReplicatedCell { events: replica.events().clone(), applied: replica.applied().clone() }
+        ReplicatedCell {
+            events: replica.events().clone(),
+            applied: replica.applied().clone(),
+            doubts: Arc::default(),
+        }
     }
 
     /// Looks at this replica's state. Nothing is applied while `look` runs.
@@ -120,7 +132,7 @@ impl ReplicatedCell {
     }
 
     /// Asks until there is an answer.
-    fn insist(&self, ask: Ask, in_doubt: Doubt) -> Result<Answer, AskError> {
+    fn insist(&self, mut ask: Ask, in_doubt: Doubt) -> Result<Answer, AskError> {
         let mut doubt = false;
         let mut last = Again::Leaderless;
         for _ in 0..TRIES {
@@ -134,6 +146,10 @@ impl ReplicatedCell {
                 Answer::Unknown => doubt = true,
                 answer => return Ok(answer),
             }
+            ask = match ask {
+                Ask::Command(command) if doubt => Ask::Retry(command),
+                ask => ask,
+            };
             std::thread::sleep(PAUSE);
         }
         Err(if doubt { AskError::Unknown } else { AskError::Unavailable(last) })
@@ -185,8 +201,18 @@ impl CellHandle for ReplicatedCell {
     }
 
     fn commit(&self, txn: &Transaction) -> Result<Commit, HandleError> {
-        let ask = Ask::Command(Command::Commit(txn.clone()));
-        match self.insist(ask, Doubt::Retry) {
+        let command = Command::Commit(txn.clone());
+        let TransactionId { scheduler, number } = txn.id;
+        let highest = self.doubts.lock().get(&scheduler).copied();
+        let asked_before = highest.is_some_and(|highest| number <= highest);
+        let ask = if asked_before { Ask::Retry(command) } else { Ask::Command(command) };
+        let answer = self.insist(ask, Doubt::Retry);
+        if answer == Err(AskError::Unknown) {
+            let mut doubts = self.doubts.lock();
+            let highest = doubts.entry(scheduler).or_default();
+            *highest = number.max(*highest);
+        }
+        match answer {
             Ok(Answer::Outcome(Ok(outcome))) => {
                 self.catch_up(&outcome);
                 match outcome {

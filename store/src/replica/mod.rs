@@ -19,9 +19,10 @@
 //!
 //! **What is refused early.** The leader need not commit what cannot be taken: `Cell::answer_early`
 //! tells. A refusal is not recorded anywhere, so the same request must not be taken afterwards, when
-//! a copy of it arrives late. Two rules see to that: a request is addressed to a leader's term, and
+//! a copy of it arrives late. Three rules see to that: a request is addressed to a leader's term;
 //! within its term a leader takes the requests of each sender in the order of their numbers, each at
-//! most once.
+//! most once; and what was asked before without an answer ([`Ask::Retry`]) is left to the log. A model
+//! (`tests/it/model`) tries every order of events, with each rule left out in turn.
 //!
 //! In reading order: `ask`, `requests`, `fingerprint`, this file, `worker`, `threads`, `handle`.
 
@@ -305,6 +306,8 @@ impl Replica {
         let Leadership { term: now, leader, is_leader } = self.leadership;
         let here = match sender {
             Sender::Here(id) => Some(id),
+            // Whoever reads asks itself; as a request it would be in the way of all others.
+            Sender::Peer(..) if ask == Ask::Read => return,
             // It may be a late copy of what was taken long ago.
             Sender::Peer(..) if !is_leader || term != now => {
                 return self.reply(sender, Answer::Unknown);

@@ -125,6 +125,7 @@ impl Client {
         let pending = self.pending.as_mut()?;
         pending.tries += 1;
         Some(match &pending.command {
+            Some(command) if pending.doubt => Ask::Retry(command.clone()),
             Some(command) => Ask::Command(command.clone()),
             None => Ask::Read,
         })
