@@ -21,8 +21,9 @@
 //! Raft draws its election timeouts from the system, so after each step the timeout is set to one
 //! of our own; and it panics on messages that cannot be, so each is checked before (`check.rs`).
 //!
-//! In reading order: `message`, `check`, `window`, this file.
+//! In reading order: `message`, `check`, `window`, this file, `change`.
 
+mod change;
 mod check;
 mod message;
 mod window;
@@ -31,7 +32,7 @@ pub use check::MessageError;
 pub use message::{Message, MessageKind, SnapshotOffer};
 
 use crate::log::{Batch, Entry, HardState, LogIndex, Position, ReplicaId, Term};
-use crate::membership::{ChangeError, MemberStep, Membership, MembershipChange};
+use crate::membership::Membership;
 use raft::eraftpb;
 use raft::{ProgressState, RawNode, Ready, SnapshotStatus, StateRole};
 use rand::{RngExt, SeedableRng};
@@ -363,47 +364,6 @@ impl Node {
         Ok(Position { index: self.last(), term: Term(self.raw.raft.term) })
     }
 
-    /// Proposes a change of the membership.
-    ///
-    /// # Errors
-    /// If it does not lead, or the change is not possible now.
-    pub fn propose_change(&mut self, change: &MembershipChange) -> Result<Position, ChangeError> {
-        let raft = &self.raw.raft;
-        if raft.state != StateRole::Leader {
-            return Err(ChangeError::NotLeader);
-        }
-        self.membership.check(change)?;
-        self.check_quorum_after(change)?;
-        if raft.has_pending_conf() {
-            return Err(ChangeError::Pending);
-        }
-        self.raw
-            .propose_conf_change(Vec::new(), change.to_raft())
-            .map_err(|_| ChangeError::Pending)?;
-        Ok(Position { index: self.last(), term: Term(self.raw.raft.term) })
-    }
-
-    /// Refuses changes after which nothing could be committed until somebody comes back.
-    fn check_quorum_after(&self, change: &MembershipChange) -> Result<(), ChangeError> {
-        let raft = &self.raw.raft;
-        let answers = |id: &ReplicaId| {
-            id.0 == raft.id || raft.prs().get(id.0).is_some_and(|progress| progress.recent_active)
-        };
-        for step in &change.steps {
-            let MemberStep::Promote(id) = step else { continue };
-            let matched = raft.prs().get(id.0).map_or(0, |progress| progress.matched);
-            if matched < raft.raft_log.committed.saturating_sub(BEHIND_MAX) || !answers(id) {
-                return Err(ChangeError::Behind(*id));
-            }
-        }
-        let voters = self.membership.voters_after(change);
-        let answering = voters.iter().filter(|id| answers(id)).count();
-        match answering > voters.len() / 2 || change.steps.is_empty() {
-            true => Ok(()),
-            false => Err(ChangeError::NoQuorum { voters: voters.len(), answering }),
-        }
-    }
-
     /// Asks another voter to lead. Whether it will, shows in [`Node::leadership`].
     pub fn transfer(&mut self, to: ReplicaId) {
         self.raw.transfer_leader(to.0);
@@ -475,19 +435,6 @@ impl Node {
     pub fn applied(&mut self, index: LogIndex) {
         self.raw.advance_apply_to(index.0);
         self.settle();
-    }
-
-    /// Takes over a change of the membership that was committed. To be called for each such entry,
-    /// in order, when it is applied. The answer is whether the change was made: it may not fit the
-    /// membership that changes before it left.
-    pub fn apply_change(&mut self, change: &MembershipChange) -> bool {
-        if self.membership.check(change).is_err() {
-            return false;
-        }
-        let Ok(state) = self.raw.apply_conf_change(&change.to_raft()) else { return false };
-        self.membership.follow(&state, change);
-        self.settle();
-        true
     }
 
     /// What is to be done; `None` if nothing.
@@ -593,6 +540,3 @@ impl Node {
         raft.set_randomized_election_timeout(self.timeout.0);
     }
 }
-
-/// How many entries a learner may lack to be promoted: the leader sends so many in an instant.
-const BEHIND_MAX: u64 = 64;
