@@ -74,7 +74,10 @@ impl Node {
         let (id, membership) = (self.id(), &self.membership);
         let votes = membership.voters.contains(&id) || membership.voters_outgoing.contains(&id);
         let raft = &mut self.raw.raft;
-        if raft.state == StateRole::Leader && !votes {
+        if raft.state == StateRole::Leader
+            && !votes
+            && !omega_cellstate::planted!(RemovedLeaderStays)
+        {
             raft.become_follower(raft.term, INVALID_ID);
         }
     }

@@ -428,6 +428,10 @@ impl Node {
                 self.raw.advance_apply_to(index.0);
             }
         }
+        if omega_cellstate::planted!(NoQuorum) && self.leadership().is_leader {
+            let log = &mut self.raw.raft.raft_log;
+            log.commit_to(log.persisted.max(log.committed));
+        }
         self.settle();
     }
 
@@ -460,7 +464,7 @@ impl Node {
         let now = ready.take_messages();
         effects.messages = self.outgoing(now);
         let held = ready.take_persisted_messages();
-        let held = self.outgoing(held);
+        let mut held = self.outgoing(held);
         for read in ready.take_read_states() {
             let number = read.request_ctx.first_chunk().map(|bytes| u64::from_le_bytes(*bytes));
             effects.reads.extend(number.map(|number| (number, LogIndex(read.index))));
@@ -474,13 +478,19 @@ impl Node {
             entries: entries.iter().map(window::from_raft).collect(),
             hard_state: Some(self.hard_state()).filter(|now| *now != self.hard_state_written),
         };
+        let batch = planted(batch);
         self.raw.mut_store().append(entries);
+        if omega_cellstate::planted!(VoteSentEarly) || omega_cellstate::planted!(AppendedSentEarly)
+        {
+            effects.messages.extend(promised_early(&mut held));
+        }
         let committed = ready.take_committed_entries();
         effects.committed = committed.iter().map(window::from_raft).collect();
         // A commit index alone can wait for the next write.
         if ready.must_sync() {
             self.written = number;
             self.hard_state_written = batch.hard_state.unwrap_or(self.hard_state_written);
+            let restart = restart.filter(|_| !omega_cellstate::planted!(RestartForgotten));
             effects.write = Some(Write { number, restart, batch });
         }
         self.raw.advance_append_async(ready);
@@ -539,4 +549,24 @@ impl Node {
         }
         raft.set_randomized_election_timeout(self.timeout.0);
     }
+}
+
+/// The batch, without what a planted mistake forgets.
+fn planted(mut batch: Batch) -> Batch {
+    if omega_cellstate::planted!(HardStateApart) && !batch.entries.is_empty() {
+        batch.hard_state = None;
+    }
+    if omega_cellstate::planted!(VoteForgotten) {
+        batch.hard_state = batch.hard_state.map(|state| HardState { vote: None, ..state });
+    }
+    batch
+}
+
+/// Takes out the promises that a planted mistake gives before they are safe.
+fn promised_early(held: &mut Vec<Message>) -> impl Iterator<Item = Message> + '_ {
+    held.extract_if(.., |message| match message.kind {
+        MessageKind::Voted => omega_cellstate::planted!(VoteSentEarly),
+        MessageKind::Appended => omega_cellstate::planted!(AppendedSentEarly),
+        _ => false,
+    })
 }

@@ -103,8 +103,9 @@ impl World {
             return None;
         }
         let crashed = self.crash(host);
-        self.hosts[host].disk.rot(&mut self.dice);
+        let what = self.hosts[host].disk.rot(&mut self.dice);
         self.hosts[host].rotten = true;
+        self.hosts[host].bit_rot = what.ends_with("flipped");
         Some(crashed)
     }
 
@@ -115,7 +116,9 @@ impl World {
             return None;
         }
         let id = self.hosts[host].id;
-        match self.dice.below(4) {
+        match self.dice.below(5) {
+            // A mistake of the operator, or the return of one that was thought lost.
+            4 => self.operator.add_again(id),
             0 if members.len() < 5 => self.operator.add(),
             1 if members.len() > 2 && members.contains(&host) => self.operator.remove(id),
             2 if members.len() > 2 && members.contains(&host) => self.operator.exchange(id),

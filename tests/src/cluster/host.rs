@@ -68,6 +68,8 @@ pub struct Host {
     pub paused_until: Micros,
     /// Whether its disk was damaged, so that it may refuse to start.
     pub rotten: bool,
+    /// Whether one bit of it was, and nothing else.
+    pub bit_rot: bool,
     /// Whether its disk was told to fail, so that its replica may stop.
     pub failing: bool,
     /// Whether it was given up.
@@ -93,6 +95,7 @@ impl Host {
             life: 0,
             paused_until: 0,
             rotten: false,
+            bit_rot: false,
             failing: false,
             gone: false,
             log_scheduled: false,
