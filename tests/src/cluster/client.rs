@@ -64,13 +64,14 @@ impl Client {
     }
 
     /// Chooses what to ask for next.
-    pub fn choose(&mut self, now: Micros, cell: &Cell, truth: &Truth, dice: &mut Dice) {
+    pub fn choose(&mut self, now: Micros, reads: usize, world: (&Cell, &Truth), dice: &mut Dice) {
+        let (cell, truth) = world;
         let command = match dice.below(100) {
             _ if self.scheduler.is_none() => {
                 Some(Command::RegisterScheduler { name: self.name.clone() })
             }
-            0..10 => None,
-            10..45 => Some(self.other_command(truth)),
+            n if n < reads => None,
+            n if n < reads + 35 => Some(self.other_command(truth)),
             _ => Some(self.transaction(cell, truth, dice)),
         };
         let (tries, doubt) = (*dice.pick(&TRIES), false);

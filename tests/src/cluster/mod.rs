@@ -148,7 +148,7 @@ impl World {
         let ids: Vec<ReplicaId> = (1..=plan.replicas as u64).map(ReplicaId).collect();
         let founders = Membership::founding(ids.iter().copied());
         let host = |id: &ReplicaId| {
-            let mut host = Host::new(*id, seed ^ id.0);
+            let mut host = Host::new(*id, seed ^ id.0, plan.segment_bytes);
             host.found(&kinds, Some(&founders));
             host
         };
@@ -157,7 +157,7 @@ impl World {
             node,
             snapshot_bytes: plan.snapshot_bytes,
             log_keep_bytes: plan.log_keep_bytes,
-            answer_ticks: 20,
+            answer_ticks: plan.answer_ticks,
             entries_in_flight: plan.entries_in_flight,
             ..Settings::default()
         };
@@ -410,7 +410,9 @@ impl World {
         compact.into_iter().for_each(|base| running.log.push_compaction(base));
         if (busy || running.log.is_full()) && !one.log_scheduled {
             one.log_scheduled = true;
-            let delay = if busy { 10 } else { 200_000 };
+            // What comes while the disk is busy shares the next sync.
+            let delay =
+                if busy { 10 } else { 200_000 }.max(one.log_free_at.saturating_sub(self.now));
             self.after(delay, Event::LogWork(host, life));
         }
         let idle = self.hosts[host].file_jobs.is_empty();
@@ -443,6 +445,7 @@ impl World {
             return self.crash(host);
         }
         let delay = 20 + self.dice.below(self.disk_max() as usize) as Micros;
+        self.hosts[host].log_free_at = self.now + delay;
         match done {
             Ok(number) => {
                 // While it is full it tries again by itself.
@@ -533,7 +536,9 @@ impl World {
         one.home = id;
         one.sync((id, life), &applied)?;
         if one.pending.is_none() {
-            one.choose(self.now, &applied.lock().cell, &self.truth, &mut self.dice);
+            let state = applied.lock();
+            let world = (&state.cell, &self.truth);
+            one.choose(self.now, self.plan.reads, world, &mut self.dice);
         }
         let Some(ask) = one.ask() else { return Ok(()) };
         let ask_id = running.replica.ask(ask);

@@ -29,6 +29,14 @@ pub struct Plan {
     pub think_max: Micros,
     /// Entries that a leader has on the way: with few of them requests share entries.
     pub entries_in_flight: usize,
+    /// Ticks after which whoever waits is told that nobody knows.
+    pub answer_ticks: u64,
+    /// How many, of a hundred questions, are reads.
+    pub reads: usize,
+    /// How long the segments of logs are.
+    pub segment_bytes: u64,
+    /// How much of the rot, of a hundred times, is in records of the log.
+    pub rot_in_log: usize,
     /// How often, of a hundred times, a client goes to another replica than the last time.
     pub wander: usize,
     /// Bytes after which a snapshot is taken.
@@ -99,6 +107,10 @@ impl Plan {
             disk_max: *dice.pick(&[200, 2_000, 20_000, 200_000]),
             think_max: *dice.pick(&[5_000, 20_000, 100_000]),
             entries_in_flight: *dice.pick(&[1, 2, 4]),
+            answer_ticks: *dice.pick(&[20, 60]),
+            reads: *dice.pick(&[10, 10, 50]),
+            segment_bytes: *dice.pick(&[8 << 10, 16 << 10]),
+            rot_in_log: *dice.pick(&[0, 50]),
             wander: *dice.pick(&[0, 5, 50]),
             snapshot_bytes: *dice.pick(&[2_000, 10_000, 10_000, 1 << 20]),
             log_keep_bytes: *dice.pick(&[0, 1_000, 5_000]),
