@@ -57,6 +57,7 @@ mod judge;
 mod machine_commands;
 mod machines;
 mod map;
+pub mod planted;
 mod rules;
 mod sets;
 mod shared;

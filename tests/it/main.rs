@@ -30,12 +30,17 @@
 //! - `simulated_disk.rs`: the disk that all of this is tried on.
 //! - `snapshot_files.rs`, `snapshot_transfer.rs`: snapshots in a folder, damaged in every way, and on
 //!   their way to a peer.
+//! - `chaos.rs`, `corrupted_histories.rs`, `planted.rs`: whole cells of replicas under faults; that their
+//!   histories are looked at closely; and that mistakes made on purpose are found (with the feature
+//!   `planted`).
 //! - `tidy.rs`: the repository's own rules.
 
 #![allow(clippy::unwrap_used, reason = "all of it is tests, helpers too")]
 
+mod chaos;
 mod claims;
 mod codec;
+mod corrupted_histories;
 mod diagnosis;
 mod directory;
 mod evicting;
@@ -58,6 +63,8 @@ mod model;
 mod placement;
 mod placement_plugins;
 mod placement_world;
+#[cfg(feature = "planted")]
+mod planted;
 mod points;
 mod points_kit;
 mod points_random;

@@ -292,6 +292,14 @@ impl Replica {
             return id;
         }
         match ask {
+            Ask::Read
+                if omega_cellstate::planted!(ReadWithoutIndex)
+                    || omega_cellstate::planted!(ReadOfDeposedLeader)
+                        && self.leadership.is_leader =>
+            {
+                let version = self.applied.lock().cell.version();
+                self.output.answers.push((id, Answer::Fresh(version)));
+            }
             Ask::Read => {
                 self.asked.insert(id, self.ticks);
                 self.node.read(self.read_id(id));
@@ -309,7 +317,9 @@ impl Replica {
             // Whoever reads asks itself; as a request it would be in the way of all others.
             Sender::Peer(..) if ask == Ask::Read => return,
             // It may be a late copy of what was taken long ago.
-            Sender::Peer(..) if !is_leader || term != now => {
+            Sender::Peer(..)
+                if !is_leader || term != now && !omega_cellstate::planted!(OtherTermTaken) =>
+            {
                 return self.reply(sender, Answer::Unknown);
             }
             Sender::Peer(from, id) if !self.requests.admit(from, id, now) => return,
@@ -400,7 +410,11 @@ impl Replica {
         // Whoever was asked in another term does not take it any more, or has taken it already.
         if before.term != now.term || before.leader != now.leader {
             for id in self.requests.drop_forwarded() {
-                self.output.answers.push((id, Answer::Unknown));
+                let answer = match omega_cellstate::planted!(ForwardedDenied) {
+                    true => Answer::Again(Again::Leaderless),
+                    false => Answer::Unknown,
+                };
+                self.output.answers.push((id, answer));
             }
         }
     }
@@ -430,7 +444,16 @@ impl Replica {
         }
         let Some(Gathered { data, commands }) = batch else { return true };
         match self.node.propose(data) {
-            Ok(position) => self.note_proposed(position, commands, None),
+            Ok(position) => {
+                if omega_cellstate::planted!(AnsweredWhenProposed) {
+                    let mut guess = self.applied.lock().cell.clone();
+                    for (sender, command) in &commands {
+                        let outcome = guess.apply(command.clone());
+                        self.reply(*sender, Answer::Outcome(outcome));
+                    }
+                }
+                self.note_proposed(position, commands, None);
+            }
             Err(_) => {
                 for (sender, _) in commands {
                     self.reply(sender, Answer::Again(Again::Busy));
@@ -482,6 +505,10 @@ impl Replica {
         let state = self.applied.lock();
         let (reached, version) = (state.position.index, state.cell.version());
         drop(state);
+        let reached = match omega_cellstate::planted!(ReadNotAwaited) {
+            true => LogIndex(u64::MAX - 1),
+            false => reached,
+        };
         if first > reached {
             return;
         }
