@@ -23,13 +23,15 @@
 //! within its term a leader takes the requests of each sender in the order of their numbers, each at
 //! most once.
 //!
-//! In reading order: `ask`, `requests`, `fingerprint`, this file, `worker`, `threads`, `handle`.
+//! In reading order: `ask`, `requests`, `fingerprint`, this file, `worker`, `threads`, `handle`,
+//! `many`.
 
 mod applied;
 mod ask;
 mod files;
 mod fingerprint;
 mod handle;
+mod many;
 mod requests;
 mod snapshots;
 mod start;
@@ -48,8 +50,7 @@ use crate::codec::CodecError;
 use crate::log::{LogIndex, Position, ReplicaId, Term};
 use crate::membership::{ChangeError, MemberStep, MembershipChange};
 use crate::node::{self, Leadership, Message, MessageError, MessageKind, Node, Write};
-use fingerprint::Fingerprint;
-pub(crate) use fingerprint::Head;
+pub(crate) use fingerprint::{Fingerprint, Head};
 use omega_cellstate::Cell;
 use requests::{Gathered, Requests, Sender};
 use snapshots::Transfers;
