@@ -63,6 +63,7 @@ mod preemption;
 mod profile_docs;
 mod profiles;
 mod races;
+mod replicated;
 mod scheduler;
 mod scheduler_faults;
 mod scheduler_wakes;

@@ -49,7 +49,7 @@ pub use worker::LogWorker;
 use crate::codec::CodecError;
 use crate::log::{LogIndex, Position, ReplicaId, Term};
 use crate::membership::{ChangeError, MemberStep, MembershipChange};
-use crate::node::{self, Leadership, Message, MessageError, MessageKind, Node, Write};
+use crate::node::{self, Leadership, Message, MessageError, MessageKind, Node, ReadId, Write};
 pub(crate) use fingerprint::{Fingerprint, Head};
 use omega_cellstate::Cell;
 use requests::{Gathered, Requests, Sender};
@@ -227,10 +227,10 @@ impl Replica {
     pub fn tick(&mut self) {
         self.ticks += 1;
         self.node.tick();
-        let late = self.ticks.saturating_sub(self.settings.answer_ticks);
-        let answers = self.requests.give_up(late);
-        self.output.answers.extend(answers);
-        self.retry_reads(late);
+        if let Some(late) = self.ticks.checked_sub(self.settings.answer_ticks) {
+            self.give_up(late);
+        }
+        self.retry_reads();
         self.tick_transfers();
     }
 
@@ -294,7 +294,7 @@ impl Replica {
         match ask {
             Ask::Read => {
                 self.asked.insert(id, self.ticks);
-                self.node.read(id.number);
+                self.node.read(self.read_id(id));
             }
             ask => self.take(Sender::Here(id), self.leadership.term, ask),
         }
@@ -367,8 +367,9 @@ impl Replica {
             if let Some(offer) = effects.install {
                 self.install(&offer);
             }
-            for (number, index) in effects.reads {
-                let id = self.requests.id(number);
+            for (read, index) in effects.reads {
+                let ReadId { incarnation, number, .. } = read;
+                let id = AskId { incarnation, number };
                 if let Some(began) = self.asked.remove(&id) {
                     self.reads.insert((index, id), began);
                 }
@@ -488,16 +489,28 @@ impl Replica {
         }
     }
 
-    /// Asks again for reads without an answer, whose question or answer may be lost.
-    fn retry_reads(&mut self, late: u64) {
+    fn read_id(&self, id: AskId) -> ReadId {
+        let AskId { incarnation, number } = id;
+        ReadId { replica: self.node.id(), incarnation, number }
+    }
+
+    /// Lets go of those who have waited since this tick or longer.
+    fn give_up(&mut self, late: u64) {
+        let answers = self.requests.give_up(late);
+        self.output.answers.extend(answers);
         let late_ones = self.asked.extract_if(.., |_, began| *began <= late);
         let mut given_up: Vec<AskId> = late_ones.map(|(id, _)| id).collect();
         let late_ones = self.reads.extract_if(.., |_, began| *began <= late);
         given_up.extend(late_ones.map(|((_, id), _)| id));
         let again = given_up.into_iter().map(|id| (id, Answer::Again(Again::Leaderless)));
         self.output.answers.extend(again);
+    }
+
+    /// Asks again for reads without an answer, whose question or answer may be lost.
+    fn retry_reads(&mut self) {
         if self.ticks.is_multiple_of(self.settings.node.heartbeat_ticks as u64) {
-            self.asked.keys().for_each(|id| self.node.read(id.number));
+            let reads: Vec<ReadId> = self.asked.keys().map(|id| self.read_id(*id)).collect();
+            reads.into_iter().for_each(|read| self.node.read(read));
         }
     }
 

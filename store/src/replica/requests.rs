@@ -90,7 +90,7 @@ impl Requests {
         self.id(number)
     }
 
-    pub(super) fn id(&self, number: u64) -> AskId {
+    fn id(&self, number: u64) -> AskId {
         AskId { incarnation: self.incarnation, number }
     }
 
