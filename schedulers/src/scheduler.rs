@@ -263,6 +263,19 @@ impl Scheduler {
         placed
     }
 
+    /// Brings the view and the queue up to the cell, and places nothing: what is then said of jobs
+    /// that wait is said of the cell as it is.
+    ///
+    /// # Errors
+    /// If the cell cannot be reached.
+    pub fn look(
+        &mut self,
+        cell: &(impl CellHandle + ?Sized),
+        now: Nanos,
+    ) -> Result<(), HandleError> {
+        self.sync(cell, now, &mut Unobserved)
+    }
+
     /// One round. `now` is the time in nanoseconds since any fixed moment; it must not go back.
     ///
     /// # Errors

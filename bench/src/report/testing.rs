@@ -43,6 +43,7 @@ pub(super) fn example(machines: usize, zones: usize, samples: usize) -> RunRepor
         placements_per_s: last.placements as f64 / last.wall_s.max(1e-9),
         schedulers: schedulers(&last),
         resources: resources(&series),
+        durable: None,
         unplaced: unplaced(last.pending),
         series,
         heat,

@@ -9,7 +9,7 @@
 
 use super::Applied;
 use super::ask::{Again, Answer, Ask};
-use super::threads::{Event, Running};
+use super::threads::{Event, Reply, Running};
 use crate::log::ReplicaId;
 use crate::membership::{ChangeError, Membership, MembershipChange};
 use crossbeam::channel::{self, Sender};
@@ -24,11 +24,11 @@ use std::time::Duration;
 
 /// How long a request that nobody took is kept back before it is sent again: a tenth of the time
 /// that an election takes.
-const PAUSE: Duration = Duration::from_millis(50);
+pub(super) const PAUSE: Duration = Duration::from_millis(50);
 
 /// How often a request is sent before the caller hears of it: ten seconds, in which many elections
 /// have their time.
-const TRIES: usize = 200;
+pub(super) const TRIES: usize = 200;
 
 /// Why there is no answer.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -78,11 +78,11 @@ impl ReplicatedCell {
     #[must_use]
     pub fn ask(&self, ask: Ask) -> Answer {
         let (reply, answer) = channel::bounded(1);
-        if self.events.send(Event::Ask(ask, reply)).is_err() {
+        if self.send(ask, Reply { to: reply, number: 0 }).is_err() {
             return Answer::Again(Again::Stopped);
         }
         // A replica that ends before it answers may have sent the request on.
-        answer.recv().unwrap_or(Answer::Unknown)
+        answer.recv().map_or(Answer::Unknown, |(_, answer)| answer)
     }
 
     /// Applies a command, on all replicas.
@@ -93,7 +93,7 @@ impl ReplicatedCell {
         let answer = self.insist(Ask::Command(command), Doubt::Tell)?;
         let Answer::Outcome(outcome) = answer else { return Err(AskError::Unknown) };
         let outcome = outcome?;
-        self.catch_up(&outcome);
+        self.catch_up_with(&outcome);
         Ok(outcome)
     }
 
@@ -131,6 +131,11 @@ impl ReplicatedCell {
         }
     }
 
+    /// Asks, and does not wait. It fails where the replica has ended.
+    pub(super) fn send(&self, ask: Ask, reply: Reply) -> Result<(), Again> {
+        self.events.send(Event::Ask(ask, reply)).map_err(|_| Again::Stopped)
+    }
+
     /// Asks until there is an answer.
     fn insist(&self, mut ask: Ask, in_doubt: Doubt) -> Result<Answer, AskError> {
         let mut doubt = false;
@@ -157,11 +162,22 @@ impl ReplicatedCell {
 
     /// Waits until this replica has applied what was answered. If it is cut off from the others for
     /// long, the caller's next sync is of an older version.
-    fn catch_up(&self, outcome: &Outcome) {
-        let (Outcome::Commit(Commit { version, .. }) | Outcome::Done(version)) = outcome else {
-            return;
+    pub(super) fn catch_up_with(&self, outcome: &Outcome) {
+        let known = match outcome {
+            Outcome::Commit(Commit { version, .. }) | Outcome::Done(version) => {
+                self.applied.wait_for(*version, CATCH_UP);
+                return;
+            }
+            // Their answers tell no version. What is here has been applied; what is not may have been
+            // and be gone again, which only the leader knows.
+            Outcome::Machine(id) => self.read(|cell| cell.machine(*id).is_some()),
+            Outcome::Job(id) => self.read(|cell| cell.job(*id).is_some()),
+            _ => true,
         };
-        self.applied.wait_for(*version, CATCH_UP);
+        if !known {
+            // If nobody leads now, the caller's next sync is of an older version, as above.
+            let _ = self.catch_up_with_all();
+        }
     }
 }
 
@@ -214,7 +230,7 @@ impl CellHandle for ReplicatedCell {
         }
         match answer {
             Ok(Answer::Outcome(Ok(outcome))) => {
-                self.catch_up(&outcome);
+                self.catch_up_with(&outcome);
                 match outcome {
                     Outcome::Commit(commit) => Ok(commit),
                     _ => unreachable!("a transaction is answered by a commit"),

@@ -24,13 +24,15 @@
 //! most once; and what was asked before without an answer ([`Ask::Retry`]) is left to the log. A model
 //! (`tests/it/model`) tries every order of events, with each rule left out in turn.
 //!
-//! In reading order: `ask`, `requests`, `fingerprint`, this file, `worker`, `threads`, `handle`.
+//! In reading order: `ask`, `requests`, `fingerprint`, this file, `worker`, `threads`, `handle`,
+//! `many`.
 
 mod applied;
 mod ask;
 mod files;
 mod fingerprint;
 mod handle;
+mod many;
 mod requests;
 mod snapshots;
 mod start;
@@ -49,8 +51,7 @@ use crate::codec::CodecError;
 use crate::log::{LogIndex, Position, ReplicaId, Term};
 use crate::membership::{ChangeError, MemberStep, MembershipChange};
 use crate::node::{self, Leadership, Message, MessageError, MessageKind, Node, ReadId, Write};
-use fingerprint::Fingerprint;
-pub(crate) use fingerprint::Head;
+pub(crate) use fingerprint::{Fingerprint, Head};
 use omega_cellstate::Cell;
 use requests::{Gathered, Requests, Sender};
 use snapshots::Transfers;
