@@ -13,7 +13,7 @@ use super::threads::{Event, Reply, Running};
 use crate::log::ReplicaId;
 use crate::membership::{ChangeError, Membership, MembershipChange};
 use crossbeam::channel::{self, Sender};
-use omega_cellstate::{Cell, CellHandle, Delta, HandleError, Interest};
+use omega_cellstate::{Begun, Cell, CellHandle, Delta, HandleError, Interest};
 use omega_core::{
     Command, Commit, Outcome, Rejection, SchedulerId, Text, Transaction, TransactionId, Version,
 };
@@ -218,27 +218,63 @@ impl CellHandle for ReplicatedCell {
 
     fn commit(&self, txn: &Transaction) -> Result<Commit, HandleError> {
         let command = Command::Commit(txn.clone());
-        let TransactionId { scheduler, number } = txn.id;
-        let highest = self.doubts.lock().get(&scheduler).copied();
-        let asked_before = highest.is_some_and(|highest| number <= highest);
-        let ask = if asked_before { Ask::Retry(command) } else { Ask::Command(command) };
-        let answer = self.insist(ask, Doubt::Retry);
-        if answer == Err(AskError::Unknown) {
-            let mut doubts = self.doubts.lock();
-            let highest = doubts.entry(scheduler).or_default();
-            *highest = number.max(*highest);
+        let ask = if self.is_in_doubt(txn) { Ask::Retry(command) } else { Ask::Command(command) };
+        match self.insist(ask, Doubt::Retry) {
+            Ok(Answer::Outcome(outcome)) => self.committed(outcome),
+            Err(AskError::Unavailable(_)) => Err(HandleError::Unavailable),
+            _ => {
+                self.note_doubt(txn);
+                Err(HandleError::Unknown)
+            }
         }
-        match answer {
-            Ok(Answer::Outcome(Ok(outcome))) => {
+    }
+
+    fn begin_commit(&self, txn: &Transaction) -> Begun<'_> {
+        let (reply, answer) = channel::bounded(1);
+        let ask = Ask::Command(Command::Commit(txn.clone()));
+        if self.is_in_doubt(txn) || self.send(ask, Reply { to: reply, number: 0 }).is_err() {
+            return Begun::answered(self.commit(txn));
+        }
+        let txn = txn.clone();
+        Begun::to_come(move || match answer.recv() {
+            Ok((_, Answer::Outcome(outcome))) => self.committed(outcome),
+            // Nothing was done: it is asked for as if for the first time.
+            Ok((_, Answer::Again(_))) => self.commit(&txn),
+            _ => {
+                self.note_doubt(&txn);
+                self.commit(&txn)
+            }
+        })
+    }
+}
+
+/// Commits.
+impl ReplicatedCell {
+    /// Whether a transaction, or a later one of its scheduler, was asked for and its outcome is not
+    /// known.
+    fn is_in_doubt(&self, txn: &Transaction) -> bool {
+        let TransactionId { scheduler, number } = txn.id;
+        self.doubts.lock().get(&scheduler).is_some_and(|highest| number <= *highest)
+    }
+
+    fn note_doubt(&self, txn: &Transaction) {
+        let mut doubts = self.doubts.lock();
+        let highest = doubts.entry(txn.id.scheduler).or_default();
+        *highest = txn.id.number.max(*highest);
+    }
+
+    /// The answer to a transaction, once this replica has applied it, too.
+    fn committed(&self, outcome: Result<Outcome, Rejection>) -> Result<Commit, HandleError> {
+        match outcome {
+            Ok(outcome) => {
                 self.catch_up_with(&outcome);
                 match outcome {
                     Outcome::Commit(commit) => Ok(commit),
                     _ => unreachable!("a transaction is answered by a commit"),
                 }
             }
-            Ok(Answer::Outcome(Err(Rejection::Transaction(error)))) => Err(error.into()),
-            Err(AskError::Unavailable(_)) => Err(HandleError::Unavailable),
-            _ => Err(HandleError::Unknown),
+            Err(Rejection::Transaction(error)) => Err(error.into()),
+            Err(_) => Err(HandleError::Unknown),
         }
     }
 }
