@@ -9,6 +9,9 @@
 //! room. All answers are settled before the next sync: what a sync tells comes after what was
 //! answered. If one is refused, its room comes back to the view, and those that were decided after it
 //! may have missed it: they are treated as if they had been refused beside it.
+//!
+//! Where plugins evict, or set something aside for a claim, one transaction is on its way at a time: what
+//! they were told of the first would have to be taken back in the second.
 
 use super::{Decided, Observer, Scheduler, Step};
 use crate::queue::Nanos;
@@ -33,7 +36,11 @@ impl Scheduler {
         now: Nanos,
         observer: &mut impl Observer,
     ) -> Result<Step, HandleError> {
-        let most = self.settings.commits_in_flight.max(1);
+        let chain = &self.profile.chain;
+        let most = match chain.guards() || !chain.post_filter.is_empty() {
+            true => 1,
+            false => self.settings.commits_in_flight.max(1),
+        };
         let mut flights: SmallVec<[(Flight, Begun<'_>); 1]> = SmallVec::new();
         while flights.len() < most {
             self.flying = flights.len();

@@ -23,7 +23,8 @@ pub struct Settings {
     /// How many claims it puts into one transaction.
     pub claims_max: usize,
     /// How many transactions it submits between two syncs, before it waits for their answers. More
-    /// than one is of use where a commit takes long, because the cell is on disks: they share the wait.
+    /// than one is of use where a commit takes long, because the cell is on disks: they share the wait. Where
+    /// the profile evicts, reserves or permits, it is one at a time.
     pub commits_in_flight: usize,
     /// What happens to the rest of a transaction of which a part conflicts.
     pub granularity: Granularity,
