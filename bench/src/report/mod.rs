@@ -252,7 +252,9 @@ mod tests {
         }
         let docs = include_str!("../../../docs/report.md");
         let mut found = Vec::new();
-        names(&serde_json::to_value(testing::example(40, 2, 80)).unwrap(), &mut found);
+        let durable = Some(testing::durable());
+        let report = RunReport { durable, ..testing::example(40, 2, 80) };
+        names(&serde_json::to_value(report).unwrap(), &mut found);
         assert!(found.iter().any(|name| name == "example"), "every list has an entry");
         for name in found {
             assert!(docs.contains(&format!("\n| `{name}` |")), "docs/report.md has no `{name}`");
