@@ -107,8 +107,8 @@ pub struct DurableReport {
     pub commit_us_p50: f64,
     /// See above.
     pub commit_us_p99: f64,
-    /// Median of what the same disk took, before the run, to make four kibibytes safe, in
-    /// microseconds: no commit is faster than that.
+    /// Median of what the same disk took, before the run, to make four kibibytes safe in a file that
+    /// has its room already, in microseconds.
     pub fdatasync_us: f64,
     /// Each replica.
     pub replicas: Vec<ReplicaReport>,
