@@ -24,16 +24,23 @@
 //! - `codec.rs`: commands as bytes.
 //! - `log.rs`, `log_rot.rs`: logs, and what becomes of them when the power goes, the disk fails or
 //!   runs full, and when their files are cut or damaged.
+//! - `model/`: the commit protocol in the small, in every order of events.
+//! - `retries.rs`: what a replica refuses early, and what never.
 //! - `directory.rs`: the directory of a replica, and who may not work in it.
 //! - `simulated_disk.rs`: the disk that all of this is tried on.
 //! - `snapshot_files.rs`, `snapshot_transfer.rs`: snapshots in a folder, damaged in every way, and on
 //!   their way to a peer.
+//! - `chaos.rs`, `corrupted_histories.rs`, `planted.rs`: whole cells of replicas under faults; that their
+//!   histories are looked at closely; and that mistakes made on purpose are found (with the feature
+//!   `planted`).
 //! - `tidy.rs`: the repository's own rules.
 
 #![allow(clippy::unwrap_used, reason = "all of it is tests, helpers too")]
 
+mod chaos;
 mod claims;
 mod codec;
+mod corrupted_histories;
 mod diagnosis;
 mod directory;
 mod evicting;
@@ -52,9 +59,12 @@ mod kube_world;
 mod lifted;
 mod log;
 mod log_rot;
+mod model;
 mod placement;
 mod placement_plugins;
 mod placement_world;
+#[cfg(feature = "planted")]
+mod planted;
 mod points;
 mod points_kit;
 mod points_random;
@@ -64,6 +74,7 @@ mod profile_docs;
 mod profiles;
 mod races;
 mod replicated;
+mod retries;
 mod scheduler;
 mod scheduler_faults;
 mod scheduler_wakes;

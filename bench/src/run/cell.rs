@@ -4,7 +4,7 @@
 //! always there, replicas may not be. A run cannot go on without an answer, so it ends with the error.
 
 use hdrhistogram::Histogram;
-use omega_cellstate::{Cell, CellHandle, Delta, HandleError, Interest, SharedCell};
+use omega_cellstate::{Begun, Cell, CellHandle, Delta, HandleError, Interest, SharedCell};
 use omega_core::{Command, Commit, Outcome, Rejection, SchedulerId, Text, Transaction, Version};
 use omega_store::replica::{AskError, ReplicatedCell};
 use parking_lot::Mutex;
@@ -85,6 +85,20 @@ fn answered(answer: Result<Outcome, AskError>) -> Result<Result<Outcome, Rejecti
     }
 }
 
+/// Transactions that a scheduler has on their way to disks: beyond it, the wait for a disk is
+/// hardly any part of what a transaction costs.
+const IN_FLIGHT: usize = 16;
+
+impl RunCell {
+    /// How many transactions a scheduler should submit before it waits.
+    pub(crate) fn commits_in_flight(&self) -> usize {
+        match self {
+            RunCell::Memory(_) => 1,
+            RunCell::Replica(_) => IN_FLIGHT,
+        }
+    }
+}
+
 impl CellHandle for RunCell {
     fn register(&self, name: Text) -> Result<(SchedulerId, u64), HandleError> {
         match self {
@@ -113,6 +127,20 @@ impl CellHandle for RunCell {
                 let answer = timed.cell.commit(txn);
                 timed.took.lock().saturating_record(began.elapsed().as_nanos() as u64);
                 answer
+            }
+        }
+    }
+
+    fn begin_commit(&self, txn: &Transaction) -> Begun<'_> {
+        match self {
+            RunCell::Memory(cell) => cell.begin_commit(txn),
+            RunCell::Replica(timed) => {
+                let (began, begun) = (Instant::now(), timed.cell.begin_commit(txn));
+                Begun::to_come(move || {
+                    let answer = begun.wait();
+                    timed.took.lock().saturating_record(began.elapsed().as_nanos() as u64);
+                    answer
+                })
             }
         }
     }

@@ -19,9 +19,10 @@
 //!
 //! **What is refused early.** The leader need not commit what cannot be taken: `Cell::answer_early`
 //! tells. A refusal is not recorded anywhere, so the same request must not be taken afterwards, when
-//! a copy of it arrives late. Two rules see to that: a request is addressed to a leader's term, and
+//! a copy of it arrives late. Three rules see to that: a request is addressed to a leader's term;
 //! within its term a leader takes the requests of each sender in the order of their numbers, each at
-//! most once.
+//! most once; and what was asked before without an answer ([`Ask::Retry`]) is left to the log. A model
+//! (`tests/it/model`) tries every order of events, with each rule left out in turn.
 //!
 //! In reading order: `ask`, `requests`, `fingerprint`, this file, `worker`, `threads`, `handle`,
 //! `many`.
@@ -292,6 +293,14 @@ impl Replica {
             return id;
         }
         match ask {
+            Ask::Read
+                if omega_cellstate::planted!(ReadWithoutIndex)
+                    || omega_cellstate::planted!(ReadOfDeposedLeader)
+                        && self.leadership.is_leader =>
+            {
+                let version = self.applied.lock().cell.version();
+                self.output.answers.push((id, Answer::Fresh(version)));
+            }
             Ask::Read => {
                 self.asked.insert(id, self.ticks);
                 self.node.read(self.read_id(id));
@@ -306,8 +315,12 @@ impl Replica {
         let Leadership { term: now, leader, is_leader } = self.leadership;
         let here = match sender {
             Sender::Here(id) => Some(id),
+            // Whoever reads asks itself; as a request it would be in the way of all others.
+            Sender::Peer(..) if ask == Ask::Read => return,
             // It may be a late copy of what was taken long ago.
-            Sender::Peer(..) if !is_leader || term != now => {
+            Sender::Peer(..)
+                if !is_leader || term != now && !omega_cellstate::planted!(OtherTermTaken) =>
+            {
                 return self.reply(sender, Answer::Unknown);
             }
             Sender::Peer(from, id) if !self.requests.admit(from, id, now) => return,
@@ -398,7 +411,11 @@ impl Replica {
         // Whoever was asked in another term does not take it any more, or has taken it already.
         if before.term != now.term || before.leader != now.leader {
             for id in self.requests.drop_forwarded() {
-                self.output.answers.push((id, Answer::Unknown));
+                let answer = match omega_cellstate::planted!(ForwardedDenied) {
+                    true => Answer::Again(Again::Leaderless),
+                    false => Answer::Unknown,
+                };
+                self.output.answers.push((id, answer));
             }
         }
     }
@@ -428,7 +445,16 @@ impl Replica {
         }
         let Some(Gathered { data, commands }) = batch else { return true };
         match self.node.propose(data) {
-            Ok(position) => self.note_proposed(position, commands, None),
+            Ok(position) => {
+                if omega_cellstate::planted!(AnsweredWhenProposed) {
+                    let mut guess = self.applied.lock().cell.clone();
+                    for (sender, command) in &commands {
+                        let outcome = guess.apply(command.clone());
+                        self.reply(*sender, Answer::Outcome(outcome));
+                    }
+                }
+                self.note_proposed(position, commands, None);
+            }
             Err(_) => {
                 for (sender, _) in commands {
                     self.reply(sender, Answer::Again(Again::Busy));
@@ -480,6 +506,10 @@ impl Replica {
         let state = self.applied.lock();
         let (reached, version) = (state.position.index, state.cell.version());
         drop(state);
+        let reached = match omega_cellstate::planted!(ReadNotAwaited) {
+            true => LogIndex(u64::MAX - 1),
+            false => reached,
+        };
         if first > reached {
             return;
         }
