@@ -1,5 +1,6 @@
 //! The one integration binary: tests that concern more than one crate.
 //!
+//! - `history.rs`: every version from a directory, against the commands themselves.
 //! - `histories.rs`: a cell and its naive twin agree on random histories.
 //! - `images.rs`: cells that are saved and restored.
 //! - `views.rs`, `claims.rs`, `held_claims.rs`, `wishes.rs`, `lifted.rs`: views keep up, judge as the
@@ -49,6 +50,7 @@ mod examples;
 mod failures;
 mod held_claims;
 mod histories;
+mod history;
 mod images;
 mod job_places;
 mod json_schema;

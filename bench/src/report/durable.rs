@@ -66,3 +66,36 @@ fn bytes(bytes: u64) -> String {
         mebibytes => format!("{} MiB", amount(mebibytes)),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::report::testing::{durable, example};
+
+    #[test]
+    fn the_table_has_a_line_for_each_replica() {
+        let report = RunReport { durable: Some(durable()), ..RunReport::default() };
+        let expected = "\
+replica  role           log  log/claim   syncs  snapshots  directory
+r1       leader    40.0 MiB     61.4 B  39,999          0    3.0 GiB
+r2       follower  40.0 MiB     61.4 B  39,998          1    3.0 GiB
+r3       follower  40.0 MiB     61.4 B  39,997          2    3.0 GiB
+";
+        let squeezed = |text: &str| {
+            let lines = text.lines().map(|line| line.split_whitespace().collect::<Vec<_>>());
+            lines.map(|words| words.join(" ").replace(".0 ", " ")).collect::<Vec<_>>()
+        };
+        assert_eq!(squeezed(&table(&report)), squeezed(expected));
+        let whole = crate::report::table::render(&report);
+        assert!(whole.contains("\ncommit        812 µs p50, 4.21 ms p99\n"), "{whole}");
+        assert!(whole.contains("\nfdatasync     102 µs for 4 KiB on this disk\n"), "{whole}");
+    }
+
+    #[test]
+    fn a_cell_in_memory_has_no_replicas_to_show() {
+        assert_eq!((table(&example(10, 2, 5)), page(&example(10, 2, 5))), Default::default());
+        let report = RunReport { durable: Some(durable()), ..example(10, 2, 5) };
+        let page = crate::report::page::render(&report);
+        assert_eq!(page.matches("<h2>Replicas</h2>").count(), 1);
+    }
+}
