@@ -47,7 +47,7 @@
 //! ```
 //!
 //! In reading order: [`codec`], `origin.rs`, `disk.rs`, [`log`], [`log::segment`], [`snapshot`],
-//! [`directory`], [`membership`], [`node`], [`replica`].
+//! [`directory`], [`membership`], [`node`], [`replica`], [`wire`].
 
 pub mod codec;
 pub mod directory;
@@ -58,6 +58,7 @@ pub mod node;
 mod origin;
 pub mod replica;
 pub mod snapshot;
+pub mod wire;
 
 pub use codec::{CodecError, EncodeError};
 pub use disk::{Disk, DiskFile, RealDisk};

@@ -21,7 +21,8 @@
 //! - `wakes.rs`: waking only whom an event may help places what waking everybody would.
 //! - `pool.rs`, `examples.rs`: the loop on threads; the examples of `omega-schedulers`.
 //! - `threads.rs`, `races.rs`: schedulers on threads, and two that would break a rule together.
-//! - `codec.rs`: commands as bytes.
+//! - `codec.rs`, `wire.rs`: commands and messages as bytes.
+//! - `fuzz.rs`: bytes from anywhere.
 //! - `log.rs`, `log_rot.rs`: logs, and what becomes of them when the power goes, the disk fails or
 //!   runs full, and when their files are cut or damaged.
 //! - `model/`: the commit protocol in the small, in every order of events.
@@ -42,6 +43,7 @@ mod evicting;
 mod evicting_random;
 mod examples;
 mod failures;
+mod fuzz;
 mod held_claims;
 mod histories;
 mod images;
@@ -83,4 +85,5 @@ mod views;
 mod volumes;
 mod volumes_twin;
 mod wakes;
+mod wire;
 mod wishes;
