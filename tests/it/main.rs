@@ -28,6 +28,8 @@
 //! - `model/`: the commit protocol in the small, in every order of events.
 //! - `retries.rs`: what a replica refuses early, and what never.
 //! - `directory.rs`: the directory of a replica, and who may not work in it.
+//! - `nth_failure.rs`: a whole replica on a disk that fails, fills up and rots.
+//! - `kills.rs`: a replica's process that is killed again and again.
 //! - `simulated_disk.rs`: the disk that all of this is tried on.
 //! - `snapshot_files.rs`, `snapshot_transfer.rs`: snapshots in a folder, damaged in every way, and on
 //!   their way to a peer.
@@ -49,6 +51,7 @@ mod histories;
 mod images;
 mod job_places;
 mod json_schema;
+mod kills;
 mod kube_naive;
 mod kube_old;
 mod kube_plugins;
@@ -57,6 +60,7 @@ mod lifted;
 mod log;
 mod log_rot;
 mod model;
+mod nth_failure;
 mod placement;
 mod placement_plugins;
 mod placement_world;
