@@ -26,19 +26,21 @@ use std::fmt;
 /// The version of the bytes that [`encode`] writes.
 pub const VERSION: u8 = 1;
 
-/// Why a command was not written.
+/// Why a command or a message was not written.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum EncodeError {
     /// Ask for less in one command: nobody could read it again.
-    #[error("the command has {bytes} bytes, at most {COMMAND_BYTES_MAX} are allowed: split it")]
+    #[error("it has {bytes} bytes, at most {max} are allowed: split it")]
     TooLarge {
         /// How many it has.
         bytes: usize,
+        /// How many it may have.
+        max: usize,
     },
 }
 
-/// Why bytes are no command.
+/// Why bytes are no command and no message.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum CodecError {
@@ -56,10 +58,12 @@ pub enum CodecError {
         known: u8,
     },
     /// No program of ours writes so many: the bytes come from somewhere else.
-    #[error("{bytes} bytes, at most {COMMAND_BYTES_MAX} are allowed")]
+    #[error("{bytes} bytes, at most {max} are allowed")]
     TooLarge {
         /// How many there are.
         bytes: usize,
+        /// How many there may be.
+        max: usize,
     },
     /// The bytes were damaged, or no program of ours wrote them.
     #[error("the bytes of version {VERSION} make no sense: {0}")]
@@ -151,7 +155,7 @@ pub(crate) fn entry_head(bytes: &[u8]) -> Result<(Option<Head>, &[u8]), CodecErr
 /// Reads commands, one after another.
 pub(crate) fn decode_commands(mut body: &[u8]) -> Result<Vec<Command>, CodecError> {
     if body.len() > ENTRY_BYTES_MAX {
-        return Err(CodecError::TooLarge { bytes: body.len() });
+        return Err(CodecError::TooLarge { bytes: body.len(), max: ENTRY_BYTES_MAX });
     }
     let mut commands = Vec::new();
     while !body.is_empty() {
@@ -195,7 +199,7 @@ fn put_body(value: &impl Serialize, out: &mut Vec<u8>) -> Result<(), EncodeError
     let bytes = out.len() - start;
     if bytes > COMMAND_BYTES_MAX {
         out.truncate(start);
-        return Err(EncodeError::TooLarge { bytes });
+        return Err(EncodeError::TooLarge { bytes, max: COMMAND_BYTES_MAX });
     }
     Ok(())
 }
@@ -217,7 +221,7 @@ fn take<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, CodecError> {
         return Err(CodecError::UnknownVersion { found, known: VERSION });
     }
     if bytes.len() > COMMAND_BYTES_MAX {
-        return Err(CodecError::TooLarge { bytes: bytes.len() });
+        return Err(CodecError::TooLarge { bytes: bytes.len(), max: COMMAND_BYTES_MAX });
     }
     match part(body) {
         Ok((value, used)) if used == body.len() => Ok(value),

@@ -60,6 +60,7 @@ mod origin;
 mod read_only;
 pub mod replica;
 pub mod snapshot;
+pub mod wire;
 
 pub use codec::{CodecError, EncodeError};
 pub use disk::{Disk, DiskFile, RealDisk};

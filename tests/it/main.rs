@@ -22,12 +22,15 @@
 //! - `wakes.rs`: waking only whom an event may help places what waking everybody would.
 //! - `pool.rs`, `examples.rs`: the loop on threads; the examples of `omega-schedulers`.
 //! - `threads.rs`, `races.rs`: schedulers on threads, and two that would break a rule together.
-//! - `codec.rs`: commands as bytes.
+//! - `codec.rs`, `wire.rs`: commands and messages as bytes.
+//! - `fuzz.rs`: bytes from anywhere.
 //! - `log.rs`, `log_rot.rs`: logs, and what becomes of them when the power goes, the disk fails or
 //!   runs full, and when their files are cut or damaged.
 //! - `model/`: the commit protocol in the small, in every order of events.
 //! - `retries.rs`: what a replica refuses early, and what never.
 //! - `directory.rs`: the directory of a replica, and who may not work in it.
+//! - `nth_failure.rs`: a whole replica on a disk that fails, fills up and rots.
+//! - `kills.rs`: a replica's process that is killed again and again.
 //! - `simulated_disk.rs`: the disk that all of this is tried on.
 //! - `snapshot_files.rs`, `snapshot_transfer.rs`: snapshots in a folder, damaged in every way, and on
 //!   their way to a peer.
@@ -48,12 +51,14 @@ mod evicting;
 mod evicting_random;
 mod examples;
 mod failures;
+mod fuzz;
 mod held_claims;
 mod histories;
 mod history;
 mod images;
 mod job_places;
 mod json_schema;
+mod kills;
 mod kube_naive;
 mod kube_old;
 mod kube_plugins;
@@ -62,6 +67,7 @@ mod lifted;
 mod log;
 mod log_rot;
 mod model;
+mod nth_failure;
 mod placement;
 mod placement_plugins;
 mod placement_world;
@@ -93,4 +99,5 @@ mod views;
 mod volumes;
 mod volumes_twin;
 mod wakes;
+mod wire;
 mod wishes;

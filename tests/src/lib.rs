@@ -14,13 +14,17 @@
 //! - [`cluster`]: whole cells of replicas in one thread, with all that can go wrong.
 //! - [`faulty`]: a cell behind a connection that breaks.
 //! - [`disk`]: a disk in memory that fails, forgets and rots on demand.
+//! - [`durable`]: one durable replica under load.
+//! - [`fuzz`]: bytes from anywhere for everything that reads bytes.
 //! - [`log_kit`]: a naive log, and random work for logs.
 //! - [`script`]: a small language for behaviour over several steps.
 
 pub mod cluster;
 pub mod compare;
 pub mod disk;
+pub mod durable;
 pub mod faulty;
+pub mod fuzz;
 pub mod history;
 pub mod log_kit;
 pub mod random;

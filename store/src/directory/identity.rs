@@ -73,7 +73,7 @@ pub(super) fn encode(identity: &Identity) -> Result<Vec<u8>, EncodeError> {
     let mut kinds = Vec::new();
     codec::encode_kinds(&identity.origin.kinds, &mut kinds)?;
     if kinds.len() > KINDS_BYTES_MAX {
-        return Err(EncodeError::TooLarge { bytes: kinds.len() });
+        return Err(EncodeError::TooLarge { bytes: kinds.len(), max: KINDS_BYTES_MAX });
     }
     let mut out = Vec::with_capacity(FIXED + kinds.len() + 4);
     out.extend(MAGIC);

@@ -79,6 +79,10 @@ pub(super) fn check(message: &Message, raw: &RawNode<Window>) -> Result<(), Mess
         return Err(MessageError::Misdirected);
     }
     check_form(message)?;
+    if message.kind == MessageKind::Transfer && raft.state != StateRole::Leader {
+        // A follower's raft would send it on, and panics because it has a term.
+        return Err(MessageError::Malformed("this replica does not lead"));
+    }
     if message.term.0 < raft.term && message.kind != MessageKind::ReadIndex {
         // Raft answers it or drops it, and looks at nothing else in it.
         return Ok(());
@@ -90,6 +94,7 @@ pub(super) fn check(message: &Message, raw: &RawNode<Window>) -> Result<(), Mess
             Err(MessageError::LostTail { acknowledged: message.commit.index, last })
         }
         MessageKind::Append => check_committed(message, raw),
+        MessageKind::Snapshot => check_snapshot(message, raw),
         // Only the leader of this term reads it: a leader of a higher term is not this replica.
         MessageKind::Appended | MessageKind::Heard
             if raft.state == StateRole::Leader && message.term.0 == raft.term =>
@@ -104,14 +109,16 @@ pub(super) fn check(message: &Message, raw: &RawNode<Window>) -> Result<(), Mess
 /// Whether a message could be one, whoever gets it.
 fn check_form(message: &Message) -> Result<(), MessageError> {
     let malformed = |what| Err(MessageError::Malformed(what));
-    // Raft puts no term to a question for an index, because its answer is true in any.
-    if message.term.0 > TERM_MAX
-        || (message.term == Term(0)) != (message.kind == MessageKind::ReadIndex)
-    {
+    // A follower's question how far to read is of no term, and raft panics where it has one.
+    let has_term = message.kind != MessageKind::ReadIndex;
+    if message.term.0 > TERM_MAX || (message.term != Term(0)) != has_term {
         return malformed("its term");
     }
     let positions = [message.at, message.commit];
-    if positions.iter().any(|at| at.term.0 > TERM_MAX || at.index.0 > TERM_MAX) {
+    let indices = [message.hint, message.wants_snapshot];
+    if positions.iter().any(|at| at.term.0 > TERM_MAX || at.index.0 > TERM_MAX)
+        || indices.iter().any(|index| index.0 > TERM_MAX)
+    {
         return malformed("a position");
     }
     if message.context.len() > CONTEXT_BYTES_MAX {
@@ -168,6 +175,22 @@ fn check_entries(before: Position, entries: &[Entry], term: Term) -> Result<(), 
         last = entry.position;
     }
     Ok(())
+}
+
+/// Whether a snapshot ends with an entry that is not another one here. Raft would take it for a newer
+/// state if it ends where this replica has committed.
+fn check_snapshot(message: &Message, raw: &RawNode<Window>) -> Result<(), MessageError> {
+    let log = &raw.raft.raft_log;
+    let Some(Position { index, term: offered }) = message.snapshot.as_ref().map(|one| one.position)
+    else {
+        return Ok(());
+    };
+    match log.term(index.0) {
+        Ok(known) if index.0 <= log.committed && known != 0 && known != offered.0 => {
+            Err(MessageError::Contradiction { index, committed: Term(known), offered })
+        }
+        _ => Ok(()),
+    }
 }
 
 /// Whether entries leave alone what is committed here.

@@ -7,7 +7,7 @@ use crate::codec::{self, EncodeError};
 use crate::log::{Position, ReplicaId, Term};
 use crate::membership::MembershipChange;
 use omega_cellstate::Cell;
-use omega_core::limits::{BATCH_BYTES, COMMAND_BYTES_MAX};
+use omega_core::limits::BATCH_BYTES;
 use omega_core::{Command, Outcome, Rejection};
 use std::collections::{BTreeMap, VecDeque};
 
@@ -276,7 +276,7 @@ fn early(cell: &mut Cell, command: &Command) -> Option<Answer> {
 }
 
 fn too_large(error: &EncodeError) -> Rejection {
-    let EncodeError::TooLarge { bytes } = *error;
-    let max = COMMAND_BYTES_MAX as u64;
-    Rejection::TooMany { what: "bytes of a command".into(), given: bytes as u64, max }
+    let EncodeError::TooLarge { bytes, max } = *error;
+    let (given, max) = (bytes as u64, max as u64);
+    Rejection::TooMany { what: "bytes of a command".into(), given, max }
 }

@@ -16,7 +16,7 @@ use super::ask::PeerMessage;
 use super::files::{Agreed, FileDone, FileJob};
 use crate::log::{LogIndex, Position, ReplicaId, Term};
 use crate::membership::Membership;
-use crate::node::{Message, SnapshotOffer};
+use crate::node::{Message, MessageError, SnapshotOffer};
 use crate::snapshot::{Offer, Piece};
 use omega_cellstate::Cell;
 use std::collections::BTreeMap;
@@ -137,7 +137,7 @@ impl Replica {
                 self.transfers.loaded = Some((position, agreed, cell));
                 let done = self.transfers.receiving.take_if(|one| one.position == position);
                 if let Some(done) = done {
-                    self.step(&done.message);
+                    self.hear_of_loaded(&done.message);
                 }
             }
             FileDone::Failed(position) => {
@@ -162,7 +162,10 @@ impl Replica {
         let loaded = self.transfers.loaded.as_ref().is_some_and(|(here, ..)| *here == position);
         let known = position.index <= self.node.committed()
             || self.node.term_of(position.index) == Some(position.term);
-        if loaded || known {
+        if loaded {
+            return self.hear_of_loaded(&message);
+        }
+        if known {
             return self.step(&message);
         }
         let ticks = self.ticks;
@@ -183,6 +186,18 @@ impl Replica {
                 let ask = PeerMessage::SnapshotAsk { position, piece: None };
                 self.output.messages.push((from, ask));
             }
+        }
+    }
+
+    /// Lets raft hear of the snapshot that is loaded, if the offer says of it what is in it.
+    fn hear_of_loaded(&mut self, message: &Message) {
+        let offered = message.snapshot.as_ref();
+        let same = self.transfers.loaded.as_ref().zip(offered).is_some_and(|(here, offer)| {
+            here.0 == offer.position && here.1.membership == offer.membership
+        });
+        match same {
+            true => self.step(message),
+            false => self.refuse(message, MessageError::Malformed("its snapshot")),
         }
     }
 

@@ -11,6 +11,7 @@
 //! touches it. Its checksum is the *salt*: the checksum of every record begins with it, so that a
 //! record of another log, or of the segment that this file was before, is no record of this one.
 
+use super::record::HIGHEST;
 use crate::log::ReplicaId;
 use crate::origin::CellId;
 use crc32fast::Hasher;
@@ -84,6 +85,9 @@ impl Header {
             sequence: word(36),
             length: word(44),
         };
+        if header.sequence > HIGHEST {
+            return Err(HeaderError::Damaged);
+        }
         Ok((header, salt))
     }
 }

@@ -27,6 +27,9 @@ pub(super) const HEAD: usize = 24;
 /// Bytes before the data of an entry, for each.
 const ENTRY_HEAD: usize = 17;
 
+/// Beyond this no log gets, and what is read can be counted on from.
+pub(super) const HIGHEST: u64 = 1 << 62;
+
 const CHECKPOINT: u8 = 1;
 const BATCH: u8 = 2;
 const BASE: u8 = 3;
@@ -260,6 +263,9 @@ pub(super) fn read(segment: &[u8], offset: usize, salt: u32) -> Result<Record, D
     if checksum(stamp, head.length, &payload[..meta]) != head.crc {
         return Err(Damage::Checksum);
     }
+    if head.number > HIGHEST {
+        return Err(Damage::Number(head.number));
+    }
     let mut reader = Reader(&payload[..meta]);
     let content = content(&mut reader, from + meta).ok_or(Damage::Kind)?;
     if !reader.0.is_empty() {
@@ -292,13 +298,13 @@ fn content(reader: &mut Reader<'_>, data: usize) -> Option<Content> {
             base: reader.position()?,
             last: reader.position()?,
             hard_state: reader.hard_state()?,
-            first_segment: reader.u64()?,
+            first_segment: reader.number()?,
         }),
-        Some(BASE) => Content::Base { base: reader.position()?, first_segment: reader.u64()? },
+        Some(BASE) => Content::Base { base: reader.position()?, first_segment: reader.number()? },
         Some(RESTART) => Content::Restart {
             base: reader.position()?,
             hard_state: reader.hard_state()?,
-            first_segment: reader.u64()?,
+            first_segment: reader.number()?,
         },
         Some(BATCH) => batch(reader, data)?,
         Some(_) => return None,
@@ -311,13 +317,13 @@ fn batch(reader: &mut Reader<'_>, data: usize) -> Option<Content> {
         1 => Some(reader.hard_state()?),
         _ => return None,
     };
-    let first = LogIndex(reader.u64()?);
+    let first = LogIndex(reader.number()?);
     let count = reader.u32()? as usize;
     // The heads were found to be there, so a false count reserves no more than they take.
     let mut entries = Vec::with_capacity(count.min(reader.0.len() / ENTRY_HEAD));
     let mut offset = u32::try_from(data).ok()?;
     for _ in 0..count {
-        let term = Term(reader.u64()?);
+        let term = Term(reader.number()?);
         let (length, crc) = (reader.u32()?, reader.u32()?);
         let kind = match reader.u8()? {
             0 => EntryKind::Commands,
@@ -366,21 +372,26 @@ impl Reader<'_> {
         self.take().map(u32::from_le_bytes)
     }
 
+    /// An index, a term or a number of something.
+    fn number(&mut self) -> Option<u64> {
+        self.take().map(u64::from_le_bytes).filter(|number| *number <= HIGHEST)
+    }
+
     fn u64(&mut self) -> Option<u64> {
         self.take().map(u64::from_le_bytes)
     }
 
     fn position(&mut self) -> Option<Position> {
-        Some(Position { index: LogIndex(self.u64()?), term: Term(self.u64()?) })
+        Some(Position { index: LogIndex(self.number()?), term: Term(self.number()?) })
     }
 
     fn hard_state(&mut self) -> Option<HardState> {
-        let term = Term(self.u64()?);
+        let term = Term(self.number()?);
         let vote = match (self.u8()?, self.u64()?) {
             (0, 0) => None,
             (1, vote) => Some(ReplicaId(vote)),
             _ => return None,
         };
-        Some(HardState { term, vote, commit: LogIndex(self.u64()?) })
+        Some(HardState { term, vote, commit: LogIndex(self.number()?) })
     }
 }

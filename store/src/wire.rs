@@ -1,0 +1,57 @@
+//! The bytes of messages between replicas.
+//!
+//! ```text
+//!   ┌─────────┬──────────────────────────────┐
+//!   │ version │ the message, in bincode       │
+//!   │ 1 byte  │ (standard: variable integers) │
+//!   └─────────┴──────────────────────────────┘
+//! ```
+//!
+//! A version of its own: replicas of two versions talk to each other while a cell is brought from one
+//! to the next, and a log is read years later. The golden test `tests/it/wire.rs` notices when the
+//! bytes change. What is read here is a message and no more: whether it can be is checked by the
+//! replica that gets it.
+
+use crate::codec::{self, CodecError, EncodeError};
+use crate::replica::PeerMessage;
+
+/// The version of the bytes that [`encode`] writes.
+pub const VERSION: u8 = 1;
+
+/// The most bytes of a message. The largest that a replica sends has the entries of one message, a
+/// mebibyte, and one of the largest entries beside them.
+pub const MESSAGE_BYTES_MAX: usize = 8 << 20;
+
+/// Appends the bytes of a message to `out`.
+///
+/// # Errors
+/// If there are too many; then `out` is as it was.
+pub fn encode(message: &PeerMessage, out: &mut Vec<u8>) -> Result<(), EncodeError> {
+    let start = out.len();
+    out.push(VERSION);
+    codec::append(message, out);
+    let bytes = out.len() - start;
+    if bytes > MESSAGE_BYTES_MAX {
+        out.truncate(start);
+        return Err(EncodeError::TooLarge { bytes, max: MESSAGE_BYTES_MAX });
+    }
+    Ok(())
+}
+
+/// Reads a message back, and takes memory in proportion to the bytes.
+///
+/// # Errors
+/// If the bytes are not exactly one message of a known version.
+pub fn decode(bytes: &[u8]) -> Result<PeerMessage, CodecError> {
+    let Some((&found, body)) = bytes.split_first() else { return Err(CodecError::Empty) };
+    if found != VERSION {
+        return Err(CodecError::UnknownVersion { found, known: VERSION });
+    }
+    if bytes.len() > MESSAGE_BYTES_MAX {
+        return Err(CodecError::TooLarge { bytes: bytes.len(), max: MESSAGE_BYTES_MAX });
+    }
+    match codec::part(body)? {
+        (message, used) if used == body.len() => Ok(message),
+        (_, used) => Err(CodecError::Trailing { bytes: body.len() - used }),
+    }
+}

@@ -1,0 +1,138 @@
+//! A whole replica on a disk of which the Nth operation fails, that runs full, or whose files rot: what
+//! was acknowledged is there after a restart, or the refusal has a name.
+
+use omega_store::directory::EngineKind;
+use omega_tests::disk::{Operation, SimulatedDisk};
+use omega_tests::durable::{Lone, create};
+use omega_tests::random::Dice;
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::Arc;
+
+const FOLDER: &str = "/replica";
+
+/// The most operations of a kind that come before the one that fails.
+const N_MAX: u64 = 200;
+
+fn disk_with_replica() -> SimulatedDisk {
+    let disk = SimulatedDisk::new(1);
+    create(Arc::new(disk.clone()), Path::new(FOLDER), EngineKind::Segment).unwrap();
+    disk
+}
+
+fn open(disk: &SimulatedDisk) -> Result<Lone, String> {
+    Lone::open(Arc::new(disk.clone()), Path::new(FOLDER))
+}
+
+/// Works until it stops or so much is done. The answer is how much was acknowledged, and why it
+/// stopped.
+fn work(disk: &SimulatedDisk, until: u64) -> (u64, Option<String>) {
+    let mut lone = match open(disk) {
+        Ok(lone) => lone,
+        Err(error) => return (0, Some(error)),
+    };
+    while lone.next < until && lone.stopped().is_none() {
+        assert!(lone.work() || lone.stopped().is_some(), "it goes on or it stops");
+    }
+    (lone.next, lone.stopped())
+}
+
+#[test]
+fn whatever_fails_first_nothing_acknowledged_is_lost() {
+    let prepared = disk_with_replica();
+    let kinds = [Operation::Write, Operation::Sync, Operation::Name, Operation::FolderSync];
+    for kind in kinds {
+        let mut stops = 0;
+        for before in 0..N_MAX {
+            let disk = prepared.copy();
+            disk.fail(kind, before);
+            let (acknowledged, stopped) = work(&disk, 120);
+            let what = format!("{kind:?} {before}, {acknowledged} acknowledged");
+            if let Some(why) = stopped {
+                stops += 1;
+                assert!(why.contains("mend the disk"), "{what}: {why}");
+            }
+            match before % 2 {
+                0 => disk.crash(&mut Dice::new(before)),
+                _ => disk.mend(),
+            }
+            let mut lone = open(&disk).unwrap_or_else(|error| panic!("{what}: {error}"));
+            assert!(lone.next >= acknowledged, "{what}: {} are there", lone.next);
+            assert!((0..10).all(|_| lone.work()), "{what}: it goes on");
+        }
+        assert!(stops > 0, "{kind:?} failures are noticed");
+    }
+}
+
+#[test]
+fn a_full_disk_stops_nobody_and_loses_nothing() {
+    let prepared = disk_with_replica();
+    let mut refused = 0;
+    for room in 0..60 {
+        let disk = prepared.copy();
+        let mut lone = open(&disk).unwrap();
+        disk.set_capacity(Some(disk.used() + room * 700));
+        for _ in 0..120 {
+            refused += u64::from(!lone.work());
+        }
+        assert_eq!(lone.stopped(), None, "room for {} bytes", room * 700);
+        let acknowledged = lone.next;
+        disk.set_capacity(None);
+        lone.drive();
+        drop(lone);
+        let mut lone = open(&disk).unwrap();
+        assert!(lone.next >= acknowledged, "room for {} bytes", room * 700);
+        assert!((0..10).all(|_| lone.work()));
+    }
+    assert!(refused > 0, "the disk was full");
+}
+
+/// What becomes of a file.
+#[derive(Clone, Copy, Debug)]
+enum Rot {
+    Flip,
+    Zero,
+    Cut,
+}
+
+#[test]
+fn rot_anywhere_is_named_or_does_no_harm() {
+    let disk = disk_with_replica();
+    let mut states = BTreeMap::new();
+    let mut lone = open(&disk).unwrap();
+    for _ in 0..90 {
+        assert!(lone.work());
+        let state = lone.started.replica.applied().lock();
+        states.insert(state.cell.state_hash(), state.position.index);
+    }
+    drop(lone);
+    let (mut refused, mut sound) = (0, 0);
+    let last = open(&disk.copy()).unwrap().next;
+    for path in disk.files() {
+        let length = disk.bytes(&path).unwrap().len();
+        for (at, rot) in
+            (0..length).step_by(37).zip([Rot::Flip, Rot::Zero, Rot::Cut].iter().cycle())
+        {
+            let what = format!("{}: {rot:?} at {at}", path.display());
+            let damaged = disk.copy();
+            damaged.damage(&path, |bytes| match rot {
+                Rot::Flip => bytes[at] ^= 1 << (at % 8),
+                Rot::Zero => bytes[at..(at + 4096).min(length)].fill(0),
+                Rot::Cut => bytes.truncate(at),
+            });
+            match open(&damaged) {
+                Ok(lone) if matches!(rot, Rot::Flip) => assert_eq!(lone.next, last, "{what}"),
+                Ok(lone) => {
+                    let hash = lone.started.replica.applied().lock().cell.state_hash();
+                    assert!(states.contains_key(&hash), "{what}: another state");
+                    sound += 1;
+                }
+                Err(error) => {
+                    assert!(error.contains(FOLDER), "{what}: {error}");
+                    refused += 1;
+                }
+            }
+        }
+    }
+    assert!(refused > 100 && sound > 10, "{refused} refused, {sound} sound");
+}

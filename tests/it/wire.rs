@@ -1,0 +1,47 @@
+//! Messages between replicas as bytes: they come back equal, stay the same from version to version, and
+//! what is no message is refused.
+
+use crate::histories::seeds;
+use omega_store::CodecError;
+use omega_store::wire::{MESSAGE_BYTES_MAX, VERSION, decode, encode};
+use omega_tests::fuzz::random_message;
+use std::fmt::Write as _;
+use std::path::Path;
+
+/// The bytes on record. If this fails, replicas of two versions do not understand each other: raise
+/// [`VERSION`], and read and write both until the older one is gone.
+#[test]
+fn the_bytes_of_a_version_never_change() {
+    let path =
+        Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("golden/messages-v{VERSION}.txt"));
+    let mut lines = String::new();
+    for seed in 0..120 {
+        let mut bytes = Vec::new();
+        encode(&random_message(seed), &mut bytes).unwrap();
+        bytes.iter().for_each(|byte| write!(lines, "{byte:02x}").unwrap());
+        lines.push('\n');
+    }
+    if std::env::var_os("OMEGA_BLESS").is_some() {
+        std::fs::write(&path, &lines).unwrap();
+    }
+    assert_eq!(std::fs::read_to_string(&path).unwrap(), lines);
+}
+
+#[test]
+fn every_message_comes_back_whole_or_not_at_all() {
+    for seed in seeds(500) {
+        let message = random_message(seed);
+        let mut bytes = Vec::new();
+        encode(&message, &mut bytes).unwrap();
+        assert_eq!(decode(&bytes).unwrap(), message, "seed {seed}");
+        for length in 0..bytes.len() {
+            assert!(decode(&bytes[..length]).is_err(), "seed {seed}, {length} bytes");
+        }
+        bytes.extend([0, 0]);
+        assert!(matches!(decode(&bytes), Err(CodecError::Trailing { bytes: 2 })), "seed {seed}");
+        bytes[0] = VERSION + 1;
+        assert!(matches!(decode(&bytes), Err(CodecError::UnknownVersion { .. })));
+    }
+    let large = vec![VERSION; MESSAGE_BYTES_MAX + 1];
+    assert!(matches!(decode(&large), Err(CodecError::TooLarge { .. })));
+}

@@ -1,0 +1,203 @@
+//! One durable replica under load, on any disk: every transaction that it acknowledges counts one
+//! version up, so what was lost or done twice shows.
+
+use omega_cellstate::Cell;
+use omega_core::{
+    Amounts, CardSet, Claim, Command, Commit, Job, JobId, Kinds, Machine, MachineId, Outcome,
+    SchedulerId, SequenceNumber, TaskGroup, TaskId, Transaction, TransactionId, Version,
+};
+use omega_store::directory::{Directory, EngineKind, Expected, Identity};
+use omega_store::log::ReplicaId;
+use omega_store::log::segment::SegmentOptions;
+use omega_store::membership::Membership;
+use omega_store::replica::{Again, Answer, Ask, AskId, Settings, Started, found, start};
+use omega_store::{CellId, Disk, Origin};
+use std::path::Path;
+use std::sync::Arc;
+
+/// Commands before the first transaction, each of which is one version.
+pub const BEFORE: u64 = 2;
+
+/// Tasks that are placed and released in turn.
+const TASKS: u64 = 50;
+
+/// How large the segments are: small, so that there are many.
+pub const SEGMENTS: SegmentOptions = SegmentOptions { segment_bytes: 8 << 10, reused_max: 1 };
+
+/// Settings with which snapshots are taken all the time.
+#[must_use]
+pub fn settings() -> Settings {
+    Settings { snapshot_bytes: 4000, log_keep_bytes: 1000, ..Settings::default() }
+}
+
+/// What is done before the first transaction.
+#[must_use]
+pub fn setup() -> [Command; 3] {
+    let group = TaskGroup::new(TASKS as u32, Amounts::new([1]));
+    [
+        Command::RegisterMachine(Machine::new("m", Amounts::new([1 << 20, 1 << 30]))),
+        Command::SubmitJob(Job::batch("j", group)),
+        Command::RegisterScheduler { name: "load".into() },
+    ]
+}
+
+/// A transaction: an even one places a task, the next one releases it.
+#[must_use]
+pub fn transaction(cell: &Cell, number: u64) -> Transaction {
+    let task = TaskId { job: JobId(first_job(cell)), index: (number / 2 % TASKS) as u32 };
+    let machine: MachineId = cell.machines().next().expect("there is one").id;
+    let claim = Claim { task, machine, seen: SequenceNumber(0), cards: CardSet::default() };
+    let id = TransactionId { scheduler: SchedulerId(0), number };
+    let mut txn = Transaction::new(id, Version(0), Vec::new());
+    match number % 2 {
+        0 => txn.claims.push(claim),
+        _ => txn.releases.push(task),
+    }
+    txn
+}
+
+fn first_job(cell: &Cell) -> u64 {
+    cell.jobs().next().expect("there is one").0.0
+}
+
+/// Makes the directory of the only replica of a cell.
+///
+/// # Errors
+/// Why not.
+pub fn create(disk: Arc<dyn Disk>, path: &Path, engine: EngineKind) -> Result<(), String> {
+    let origin = Origin { cell: CellId(0xCE11), kinds: Kinds::standard() };
+    let identity = Identity { origin, replica: ReplicaId(1), engine };
+    let directory = Directory::create_with(disk, path, identity, SEGMENTS);
+    let directory = directory.map_err(|error| error.to_string())?;
+    let alone = Membership::founding([ReplicaId(1)]);
+    found(&directory, &alone).map_err(|error| error.to_string())
+}
+
+/// Opens and starts it.
+///
+/// # Errors
+/// Why not.
+pub fn open(disk: Arc<dyn Disk>, path: &Path) -> Result<Started, String> {
+    let directory = Directory::open(disk, path, Expected::default());
+    let directory = directory.map_err(|error| error.to_string())?.with_options(SEGMENTS);
+    start(directory, settings()).map_err(|error| error.to_string())
+}
+
+/// The replica in one thread, step by step.
+#[derive(Debug)]
+pub struct Lone {
+    /// It.
+    pub started: Started,
+    /// What the next transaction is numbered.
+    pub next: u64,
+}
+
+impl Lone {
+    /// Starts it and finds out how far it came.
+    ///
+    /// # Errors
+    /// Why it does not start, or what is wrong with its state.
+    pub fn open(disk: Arc<dyn Disk>, path: &Path) -> Result<Lone, String> {
+        let mut lone = Lone { started: open(disk, path)?, next: 0 };
+        lone.drive();
+        if lone.version() < BEFORE {
+            for command in setup() {
+                lone.ask(Ask::Command(command));
+                lone.stopped().map_or(Ok(()), Err)?;
+            }
+        }
+        lone.next = lone.count()?;
+        Ok(lone)
+    }
+
+    /// How many transactions were taken. Checks the whole state.
+    ///
+    /// # Errors
+    /// What is wrong.
+    pub fn count(&mut self) -> Result<u64, String> {
+        let register = Command::RegisterScheduler { name: "load".into() };
+        let answer = self.ask(Ask::Command(register));
+        let Some(Answer::Outcome(Ok(Outcome::Scheduler { next_transaction, .. }))) = answer else {
+            return Err(self.stopped().unwrap_or_else(|| format!("no count: {answer:?}")));
+        };
+        let state = self.started.replica.applied().lock();
+        state.cell.audit().map_err(|error| error.to_string())?;
+        let version = state.cell.version().0;
+        // Whether a scheduler's registration is a version, its cell knows.
+        let wanted = BEFORE + next_transaction;
+        match version == wanted || version == wanted + 1 {
+            true => Ok(next_transaction),
+            false => Err(format!("version {version} after {next_transaction} transactions")),
+        }
+    }
+
+    /// Why it has stopped, if it has.
+    #[must_use]
+    pub fn stopped(&self) -> Option<String> {
+        self.started.replica.stopped().map(ToString::to_string)
+    }
+
+    /// The version of its cell.
+    #[must_use]
+    pub fn version(&self) -> u64 {
+        self.started.replica.applied().lock().cell.version().0
+    }
+
+    /// Asks for the next transaction. The answer is whether it was acknowledged.
+    ///
+    /// # Panics
+    /// If it was refused: nothing is in its way.
+    pub fn work(&mut self) -> bool {
+        let txn = transaction(&self.started.replica.applied().lock().cell, self.next);
+        match self.ask(Ask::Retry(Command::Commit(txn))) {
+            Some(Answer::Outcome(Ok(Outcome::Commit(Commit { conflicts, .. })))) => {
+                assert!(conflicts.is_empty(), "transaction {}: {conflicts:?}", self.next);
+                self.next += 1;
+                true
+            }
+            None | Some(Answer::Again(Again::Full | Again::Busy | Again::Stopped)) => false,
+            Some(Answer::Unknown) => false,
+            other => panic!("transaction {}: {other:?}", self.next),
+        }
+    }
+
+    fn ask(&mut self, ask: Ask) -> Option<Answer> {
+        let id = self.started.replica.ask(ask);
+        self.drive_for(Some(id))
+    }
+
+    /// Does all that there is to do.
+    pub fn drive(&mut self) {
+        self.drive_for(None);
+    }
+
+    fn drive_for(&mut self, id: Option<AskId>) -> Option<Answer> {
+        let Started { replica, log, files, .. } = &mut self.started;
+        let mut answered = None;
+        loop {
+            let output = replica.proceed();
+            let mut answers = output.answers.into_iter();
+            answered =
+                answered.or(answers.find(|(of, _)| Some(*of) == id).map(|(_, answer)| answer));
+            let mut idle = output.writes.is_empty() && output.files.is_empty();
+            output.writes.into_iter().for_each(|write| log.push(write));
+            output.compact.into_iter().for_each(|base| log.push_compaction(base));
+            match log.work() {
+                Ok(number) => {
+                    replica.log_full(log.is_full());
+                    idle &= number.is_none();
+                    number.into_iter().for_each(|number| replica.persisted(number));
+                }
+                Err(error) => replica.log_failed(error),
+            }
+            for job in output.files {
+                let done = files.work(job);
+                replica.file_done(done);
+            }
+            if idle || replica.stopped().is_some() {
+                answered = answered.or(replica.proceed().answers.pop().map(|(_, answer)| answer));
+                return answered;
+            }
+        }
+    }
+}

@@ -1,0 +1,194 @@
+//! Bytes from anywhere for everything that reads bytes.
+//!
+//! ```text
+//!   corpus: what we write ──▶ mutate ──▶ target: read it, use it, write it back
+//!                              dice        never a panic, never much memory
+//! ```
+//!
+//! A round is named by its seed. Each target starts from valid bytes, so that what is tried gets past
+//! the first check; where checksums stand in the way, they are put right again. Whoever calls checks the
+//! memory: the binary `fuzz` does.
+
+mod files;
+mod mutate;
+mod peer;
+
+use crate::history;
+use crate::random::Dice;
+use mutate::mutate;
+use omega_cellstate::Cell;
+use omega_core::{Command, Kinds};
+use omega_store::codec;
+use omega_store::log::ReplicaId;
+use omega_store::membership::{Membership, MembershipChange};
+pub use peer::random_message;
+
+/// What reads bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Target {
+    /// One command, which is then applied.
+    Command,
+    /// The commands of an entry.
+    Entry,
+    /// A change of the membership.
+    Membership,
+    /// A message of another replica.
+    Message,
+    /// Messages that a running replica gets.
+    Replica,
+    /// The identity of a directory.
+    Identity,
+    /// A file of a log.
+    Segment,
+    /// A snapshot.
+    Snapshot,
+}
+
+impl Target {
+    /// All of them.
+    pub const ALL: [Target; 8] = [
+        Target::Command,
+        Target::Entry,
+        Target::Membership,
+        Target::Message,
+        Target::Replica,
+        Target::Identity,
+        Target::Segment,
+        Target::Snapshot,
+    ];
+
+    /// What it is called on a command line.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Target::Command => "command",
+            Target::Entry => "entry",
+            Target::Membership => "membership",
+            Target::Message => "message",
+            Target::Replica => "replica",
+            Target::Identity => "identity",
+            Target::Segment => "segment",
+            Target::Snapshot => "snapshot",
+        }
+    }
+}
+
+/// Makes and tries inputs for one target.
+#[derive(Debug)]
+pub struct Fuzzer {
+    target: Target,
+    corpus: Vec<Vec<u8>>,
+    files: files::Files,
+}
+
+/// What became of an input.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// It was read.
+    Read,
+    /// It was refused by an error.
+    Refused,
+}
+
+impl Fuzzer {
+    /// A fuzzer with its corpus.
+    #[must_use]
+    pub fn new(target: Target) -> Fuzzer {
+        let files = files::Files::new();
+        let corpus = match target {
+            Target::Command => commands().iter().map(encoded).collect(),
+            Target::Entry => commands().chunks(3).map(entry).collect(),
+            Target::Membership => vec![vec![1, 2, 0, 2, 1, 4], vec![1, 0], vec![1, 1, 2, 3]],
+            Target::Message => peer::corpus(),
+            Target::Replica => Vec::new(),
+            Target::Identity => vec![files.identity()],
+            Target::Segment => files.segments(),
+            Target::Snapshot => files.snapshots(),
+        };
+        Fuzzer { target, corpus, files }
+    }
+
+    /// The input of a round; empty where the target makes its own from the seed.
+    #[must_use]
+    pub fn input(&self, seed: u64) -> Vec<u8> {
+        let mut dice = Dice::new(seed);
+        if self.corpus.is_empty() {
+            return Vec::new();
+        }
+        let base = dice.pick(&self.corpus).clone();
+        let mended = dice.chance(70);
+        match self.target {
+            Target::Identity if mended => files::mutate_identity(base, &mut dice),
+            Target::Segment if mended => files::mutate_segment(base, &mut dice),
+            Target::Snapshot if mended => files::mutate_snapshot(&base, &mut dice),
+            _ => mutate(base, &self.corpus, &mut dice),
+        }
+    }
+
+    /// Tries an input. The seed is that of its round.
+    ///
+    /// # Panics
+    /// If what reads it does, or what was read does not come back.
+    pub fn check(&mut self, seed: u64, input: &[u8]) -> Verdict {
+        let read = match self.target {
+            Target::Command => command(input),
+            Target::Entry => check_entry(input),
+            Target::Membership => membership(input),
+            Target::Message => peer::check_bytes(input),
+            Target::Replica => {
+                peer::check_replica(&self.files, seed);
+                true
+            }
+            Target::Identity => self.files.check_identity(input),
+            Target::Segment => self.files.check_segment(seed, input),
+            Target::Snapshot => self.files.check_snapshot(seed, input),
+        };
+        if read { Verdict::Read } else { Verdict::Refused }
+    }
+}
+
+/// The commands of a few random histories.
+pub(crate) fn commands() -> Vec<Command> {
+    (0..20).flat_map(|seed| history::commands(seed, 40).1).collect()
+}
+
+fn encoded(command: &Command) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    codec::encode(command, &mut bytes).expect("a random command is small");
+    bytes
+}
+
+/// An entry as a leader would write it.
+pub(crate) fn entry(commands: &[Command]) -> Vec<u8> {
+    let mut bytes = vec![codec::VERSION];
+    bytes.extend([0; 16]);
+    commands.iter().for_each(|command| bytes.extend(&encoded(command)[1..]));
+    bytes
+}
+
+fn command(input: &[u8]) -> bool {
+    let Ok(command) = codec::decode(input) else { return false };
+    assert_eq!(codec::decode(&encoded(&command)).ok().as_ref(), Some(&command));
+    let mut cell = Cell::new(Kinds::standard());
+    drop(cell.apply(Command::RegisterScheduler { name: "a".into() }));
+    let before = cell.state_hash();
+    if cell.apply(command).is_err() {
+        assert_eq!(cell.state_hash(), before, "a refused command leaves no trace");
+    }
+    cell.audit().expect("the cell is sound");
+    true
+}
+
+fn check_entry(input: &[u8]) -> bool {
+    let Ok(commands) = codec::decode_entry(input) else { return false };
+    let again = codec::decode_entry(&entry(&commands)).expect("it can be written again");
+    assert_eq!(again, commands);
+    true
+}
+
+fn membership(input: &[u8]) -> bool {
+    let Ok(change) = MembershipChange::from_bytes(input) else { return false };
+    // Whether it fits is an answer, not a panic.
+    let _ = Membership::founding([1, 2, 3].map(ReplicaId)).check(&change);
+    true
+}

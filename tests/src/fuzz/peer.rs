@@ -1,0 +1,256 @@
+//! Messages of a replica that means harm, or of one that went mad.
+
+use super::files::Files;
+use crate::random::Dice;
+use omega_core::Command;
+use omega_store::log::{Entry, EntryKind, LogIndex, Position, ReplicaId, Term};
+use omega_store::membership::{MemberStep, Membership, MembershipChange};
+use omega_store::node::{Message, MessageKind, SnapshotOffer};
+use omega_store::replica::{
+    Again, Answer, Ask, AskId, FileDone, PeerMessage, Settings, Started, start,
+};
+use omega_store::snapshot::{Offer, Piece};
+use omega_store::wire;
+
+/// Messages in one round.
+const MESSAGES: usize = 12;
+
+const KINDS: [MessageKind; 13] = [
+    MessageKind::Append,
+    MessageKind::Appended,
+    MessageKind::Vote,
+    MessageKind::Voted,
+    MessageKind::PreVote,
+    MessageKind::PreVoted,
+    MessageKind::Heartbeat,
+    MessageKind::Heard,
+    MessageKind::Snapshot,
+    MessageKind::StandNow,
+    MessageKind::Transfer,
+    MessageKind::ReadIndex,
+    MessageKind::ReadIndexIs,
+];
+
+/// A message of any kind.
+#[must_use]
+pub fn random_message(seed: u64) -> PeerMessage {
+    any(&mut Dice::new(seed), Term(3), LogIndex(5), &super::commands()[..20])
+}
+
+/// A little of everything, in bytes.
+pub(super) fn corpus() -> Vec<Vec<u8>> {
+    let mut dice = Dice::new(7);
+    let commands = super::commands();
+    let one = |_| bytes_of(&any(&mut dice, Term(3), LogIndex(5), &commands));
+    (0..400).map(one).collect()
+}
+
+fn bytes_of(message: &PeerMessage) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    wire::encode(message, &mut bytes).expect("it is small");
+    bytes
+}
+
+pub(super) fn check_bytes(input: &[u8]) -> bool {
+    let Ok(message) = wire::decode(input) else { return false };
+    let again = wire::decode(&bytes_of(&message)).expect("it can be written again");
+    assert_eq!(again, message);
+    true
+}
+
+/// A replica of three gets a few messages that make some sense. It may refuse them, follow them or
+/// stop; it does not panic.
+pub(super) fn check_replica(files: &Files, seed: u64) {
+    let mut dice = Dice::new(seed);
+    let settings = Settings { snapshot_bytes: 2000, log_keep_bytes: 500, ..Settings::default() };
+    let mut started = start(files.directory(), settings).expect("nothing is wrong with it");
+    if dice.chance(60) {
+        elect(&mut started);
+    }
+    let commands = super::commands();
+    for _ in 0..MESSAGES {
+        let node = started.replica.node();
+        let (term, last) = (node.leadership().term, node.last());
+        let message = any(&mut dice, term, last, &commands);
+        // What cannot be written cannot come.
+        let message = wire::decode(&bytes_of(&message)).expect("it was written");
+        let from = ReplicaId(2 + dice.below(3) as u64);
+        started.replica.receive(from, message);
+        if dice.chance(20) {
+            started.replica.tick();
+        }
+        if dice.chance(70) {
+            settle(&mut started);
+        }
+    }
+    settle(&mut started);
+    (0..50).for_each(|_| started.replica.tick());
+    settle(&mut started);
+}
+
+/// Makes it the leader, with the votes of another one.
+fn elect(started: &mut Started) {
+    (0..30).for_each(|_| started.replica.tick());
+    settle(started);
+    for kind in [MessageKind::PreVoted, MessageKind::Voted] {
+        let term = Term(2);
+        let message = Message::new(kind, ReplicaId(2), ReplicaId(1), term);
+        started.replica.receive(ReplicaId(2), PeerMessage::Agree(message));
+        settle(started);
+    }
+    let last = started.replica.node().last();
+    let term = started.replica.node().leadership().term;
+    let mut message = Message::new(MessageKind::Appended, ReplicaId(2), ReplicaId(1), term);
+    message.at.index = last;
+    started.replica.receive(ReplicaId(2), PeerMessage::Agree(message));
+    settle(started);
+    assert!(started.replica.node().leads_with_all(), "two of three vote for it");
+}
+
+/// Does all that the replica wants done.
+fn settle(started: &mut Started) {
+    for _ in 0..20 {
+        let output = started.replica.proceed();
+        let idle = output.writes.is_empty() && output.compact.is_none() && output.files.is_empty();
+        output.writes.into_iter().for_each(|write| started.log.push(write));
+        output.compact.into_iter().for_each(|base| started.log.push_compaction(base));
+        if let Some(number) = started.log.work().expect("the disk is sound") {
+            started.replica.persisted(number);
+        }
+        for job in output.files {
+            let done: FileDone = started.files.work(job);
+            started.replica.file_done(done);
+        }
+        if idle {
+            return;
+        }
+    }
+}
+
+/// A number near one that means something, or at an edge.
+fn number(dice: &mut Dice, near: u64) -> u64 {
+    match dice.below(16) {
+        0 => *dice.pick(&[0, 1, 1 << 58, (1 << 58) + 1, u64::MAX - 1, u64::MAX]),
+        1 => near.saturating_add(dice.below(100) as u64),
+        2..5 => near,
+        5..8 => near.saturating_add(1),
+        _ => near.saturating_sub(dice.below(4) as u64),
+    }
+}
+
+fn position(dice: &mut Dice, term: Term, last: LogIndex) -> Position {
+    Position { index: LogIndex(number(dice, last.0)), term: Term(number(dice, term.0)) }
+}
+
+fn replica(dice: &mut Dice) -> ReplicaId {
+    ReplicaId(number(dice, 3))
+}
+
+fn any(dice: &mut Dice, term: Term, last: LogIndex, commands: &[Command]) -> PeerMessage {
+    let id = AskId { incarnation: number(dice, 1), number: number(dice, 5) };
+    match dice.below(16) {
+        0 | 1 => {
+            let ask = match dice.below(6) {
+                0 => Ask::Read,
+                1 => Ask::Change(change(dice)),
+                2 => Ask::Transfer(replica(dice)),
+                3 => Ask::Retry(dice.pick(commands).clone()),
+                _ => Ask::Command(dice.pick(commands).clone()),
+            };
+            let term = if dice.chance(80) { term } else { Term(number(dice, term.0)) };
+            PeerMessage::Ask { id, term, ask }
+        }
+        2 => PeerMessage::Answer { id, answer: Answer::Again(Again::Busy) },
+        3 => {
+            let piece = Some(number(dice, 0)).filter(|_| dice.chance(60));
+            let position = if dice.chance(50) {
+                omega_store::replica::FIRST
+            } else {
+                position(dice, term, last)
+            };
+            PeerMessage::SnapshotAsk { position, piece }
+        }
+        4 => {
+            let (position, bytes) = (position(dice, term, last), number(dice, 1 << 20));
+            PeerMessage::SnapshotIs {
+                offer: Offer { position, bytes, hash: dice.below(9) as u128 },
+            }
+        }
+        5 => {
+            let bytes = vec![0; dice.below(100)].into();
+            let piece = Piece { number: number(dice, 0), bytes, crc: dice.below(9) as u32 };
+            PeerMessage::SnapshotPiece { position: position(dice, term, last), piece }
+        }
+        6 => PeerMessage::SnapshotGone { position: position(dice, term, last) },
+        _ => PeerMessage::Agree(message(dice, term, last, commands)),
+    }
+}
+
+fn message(dice: &mut Dice, term: Term, last: LogIndex, commands: &[Command]) -> Message {
+    let from = ReplicaId(2 + dice.below(3) as u64);
+    let to = if dice.chance(97) { ReplicaId(1) } else { replica(dice) };
+    let kind = *dice.pick(&KINDS);
+    let mut message = Message::new(kind, from, to, Term(number(dice, term.0)));
+    if kind == MessageKind::ReadIndex && dice.chance(90) {
+        message.term = Term(0);
+    }
+    message.at = position(dice, term, last);
+    message.commit = position(dice, term, last);
+    message.reject = dice.chance(30);
+    if dice.chance(50) {
+        message.hint = LogIndex(number(dice, last.0));
+    }
+    if dice.chance(15) {
+        message.wants_snapshot = LogIndex(number(dice, last.0));
+    }
+    if dice.chance(30) {
+        message.context = vec![dice.below(256) as u8; dice.below(70)].into();
+    }
+    let reads = matches!(kind, MessageKind::ReadIndex | MessageKind::ReadIndexIs);
+    if reads || kind == MessageKind::Append || dice.chance(3) {
+        let count = if reads { 1 } else { dice.below(5) };
+        let mut at = message.at;
+        for _ in 0..count {
+            at.index.0 = at.index.0.wrapping_add(1 + u64::from(dice.chance(5)));
+            at.term = if dice.chance(90) { message.term } else { at.term };
+            let (kind, data) = content(dice, commands);
+            let data = if reads { vec![1; dice.below(70)] } else { data };
+            message.entries.push(Entry { position: at, kind, data: data.into() });
+        }
+    }
+    if kind == MessageKind::Snapshot || dice.chance(2) {
+        let position = position(dice, term, last);
+        let membership = Membership::founding((1..2 + dice.below(4) as u64).map(ReplicaId));
+        message.snapshot = Some(SnapshotOffer { position, membership });
+    }
+    message
+}
+
+fn content(dice: &mut Dice, commands: &[Command]) -> (EntryKind, Vec<u8>) {
+    match dice.below(5) {
+        0 => (EntryKind::Commands, Vec::new()),
+        1 => (EntryKind::Commands, vec![1; dice.below(30)]),
+        2 => {
+            let steps = change(dice).steps;
+            let mut bytes = vec![1, steps.len() as u8];
+            for step in steps {
+                let (tag, id) = match step {
+                    MemberStep::Promote(id) => (0, id),
+                    MemberStep::AddLearner(id) => (1, id),
+                    MemberStep::Remove(id) => (2, id),
+                };
+                bytes.extend([tag, id.0.min(250) as u8]);
+            }
+            (EntryKind::Membership, bytes)
+        }
+        _ => (EntryKind::Commands, super::entry(&[dice.pick(commands).clone()])),
+    }
+}
+
+fn change(dice: &mut Dice) -> MembershipChange {
+    let step = |dice: &mut Dice| {
+        let id = replica(dice);
+        *dice.pick(&[MemberStep::Promote(id), MemberStep::AddLearner(id), MemberStep::Remove(id)])
+    };
+    MembershipChange { steps: (0..dice.below(4)).map(|_| step(dice)).collect() }
+}
