@@ -123,8 +123,6 @@ mod list {
         ReadWithoutIndex,
         /// A leader answers a read without asking whether it still leads.
         ReadOfDeposedLeader,
-        /// A read does not wait until what it must see is applied.
-        ReadNotAwaited,
         /// Whoever asked a leader that is none any more is told that nothing was done.
         ForwardedDenied,
         /// Whoever has waited too long for an entry is told that nothing was done.

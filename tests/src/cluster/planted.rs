@@ -83,6 +83,11 @@ mod on {
                 changes(plan);
                 plan.snapshot_bytes = 50;
             }
+            Bug::RetryJudgedAgain => {
+                // Answers are lost, and what was asked for is asked for again.
+                (plan.loss, plan.wander, plan.clients) = (200, 50, 6);
+                (plan.replicas, plan.think_max, plan.delay_max) = (3, 5_000, 60_000);
+            }
             Bug::OtherTermTaken | Bug::CopiesTaken => {
                 elections(plan);
                 plan.set_weight(Fault::Pause, 40);
@@ -96,12 +101,6 @@ mod on {
             Bug::ReadOfDeposedLeader => {
                 elections(plan);
                 (plan.reads, plan.wander) = (50, 0);
-            }
-            Bug::ReadNotAwaited => {
-                // The answer must overtake what it speaks of.
-                (plan.reads, plan.wander, plan.delay_max, plan.loss) = (50, 50, 500, 50);
-                (plan.clients, plan.replicas) = (6, 3);
-                (plan.think_max, plan.disk_max) = (5_000, 200_000);
             }
             _ => {}
         }
