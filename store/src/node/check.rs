@@ -104,7 +104,9 @@ pub(super) fn check(message: &Message, raw: &RawNode<Window>) -> Result<(), Mess
 /// Whether a message could be one, whoever gets it.
 fn check_form(message: &Message) -> Result<(), MessageError> {
     let malformed = |what| Err(MessageError::Malformed(what));
-    if message.term.0 > TERM_MAX || message.term == Term(0) {
+    // Raft gives no term to the question how far to apply before a read.
+    let termless = message.kind == MessageKind::ReadIndex;
+    if message.term.0 > TERM_MAX || message.term == Term(0) && !termless {
         return malformed("its term");
     }
     let positions = [message.at, message.commit];
