@@ -3,7 +3,7 @@
 
 use std::fmt;
 use std::fs::{File, OpenOptions, TryLockError};
-use std::io::{self, Read, Seek, SeekFrom, Write};
+use std::io;
 use std::path::Path;
 
 /// Where files are. Paths are used as they are given.
@@ -161,10 +161,10 @@ impl DiskFile for File {
     }
 
     fn read_at(&mut self, offset: u64, buffer: &mut [u8]) -> io::Result<usize> {
-        self.seek(SeekFrom::Start(offset))?;
         let mut filled = 0;
         while filled < buffer.len() {
-            match self.read(&mut buffer[filled..]) {
+            let at = offset + filled as u64;
+            match std::os::unix::fs::FileExt::read_at(self, &mut buffer[filled..], at) {
                 Ok(0) => break,
                 Ok(count) => filled += count,
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
@@ -175,8 +175,7 @@ impl DiskFile for File {
     }
 
     fn write_at(&mut self, offset: u64, bytes: &[u8]) -> io::Result<()> {
-        self.seek(SeekFrom::Start(offset))?;
-        self.write_all(bytes)
+        std::os::unix::fs::FileExt::write_all_at(self, bytes, offset)
     }
 
     fn allocate(&mut self, length: u64) -> io::Result<()> {

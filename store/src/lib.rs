@@ -47,7 +47,8 @@
 //! ```
 //!
 //! In reading order: [`codec`], `origin.rs`, `disk.rs`, [`log`], [`log::segment`], [`snapshot`],
-//! [`directory`], [`membership`], [`node`], [`replica`], `read_only.rs`, [`history`].
+//! [`directory`], [`membership`], [`node`], [`replica`], [`wire`],
+//! `read_only.rs`, [`history`].
 
 pub mod codec;
 pub mod directory;

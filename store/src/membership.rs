@@ -165,9 +165,8 @@ impl Membership {
             match step {
                 MemberStep::AddLearner(_) => {
                     let highest = self.highest.unwrap_or(ReplicaId(0));
-                    if id <= highest
-                        && !(omega_cellstate::planted!(IdComesBack) && !self.contains(id))
-                    {
+                    let comes_back = omega_cellstate::planted!(IdComesBack) && !self.contains(id);
+                    if id <= highest && !comes_back {
                         return Err(ChangeError::IdUsed(id, highest));
                     }
                     members.insert(id);

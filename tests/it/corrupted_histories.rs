@@ -62,7 +62,7 @@ impl Run {
             done.iter()
                 .any(|one| matches!(&one.command, Command::Commit(other) if other.id == txn.id))
         };
-        let refusals = self.history.asked.iter_mut().filter_map(|asked| {
+        let mut refusals = self.history.asked.iter_mut().filter_map(|asked| {
             match (&mut asked.command, &mut asked.fate) {
                 (Command::Commit(txn), Fate::Answered(Ok(Outcome::Commit(commit))))
                     if !agreed(txn) =>
@@ -72,13 +72,13 @@ impl Run {
                 _ => None,
             }
         });
-        refusals.skip(n).next()
+        refusals.nth(n)
     }
 
     /// The `n`th command that registers or submits something, and was answered: its place, and who
     /// asked. Its answer is like no other.
     fn unique(&self, n: usize) -> Option<(usize, usize)> {
-        let pairs = (0..self.done.len()).filter_map(|at| {
+        let mut pairs = (0..self.done.len()).filter_map(|at| {
             let outcome = &self.done[at].outcome;
             let unique = matches!(outcome, Ok(Outcome::Machine(_) | Outcome::Job(_)));
             let answered = |asked: &Asked| {
@@ -88,7 +88,7 @@ impl Run {
             };
             Some((at, self.history.asked.iter().position(answered)?))
         });
-        pairs.skip(n).next()
+        pairs.nth(n)
     }
 
     fn txn(&mut self, at: usize) -> Option<&mut Transaction> {

@@ -3,7 +3,9 @@
 
 use omega_store::log::{LogIndex, Position, ReplicaId, Term};
 use omega_store::membership::Membership;
-use omega_store::node::{Message, MessageError, MessageKind, Node, Settings, SnapshotOffer, Start};
+use omega_store::node::{
+    Message, MessageError, MessageKind, Node, ReadId, Settings, SnapshotOffer, Start,
+};
 use omega_tests::fuzz::Target;
 use std::process::Command;
 
@@ -70,7 +72,7 @@ fn another_snapshot_where_this_one_ends_is_a_contradiction() {
 fn a_follower_reads_by_asking_its_leader() {
     let mut follower = node();
     follower.receive(&message(MessageKind::Heartbeat, 3)).unwrap();
-    follower.read(9);
+    follower.read(ReadId { replica: ReplicaId(2), incarnation: 1, number: 9 });
     let asked = follower.effects().unwrap().messages;
     let asked: Vec<_> = asked.iter().filter(|one| one.kind == MessageKind::ReadIndex).collect();
     assert_eq!(asked.len(), 1);

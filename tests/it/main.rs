@@ -34,7 +34,7 @@
 //! - `simulated_disk.rs`: the disk that all of this is tried on.
 //! - `snapshot_files.rs`, `snapshot_transfer.rs`: snapshots in a folder, damaged in every way, and on
 //!   their way to a peer.
-//! - `chaos.rs`, `corrupted_histories.rs`, `planted.rs`: whole cells of replicas under faults; that their
+//! - `chaos.rs`, `linearizable.rs`, `corrupted_histories.rs`, `planted.rs`: whole cells of replicas under faults; that their
 //!   histories are looked at closely; and that mistakes made on purpose are found (with the feature
 //!   `planted`).
 //! - `tidy.rs`: the repository's own rules.
@@ -64,6 +64,7 @@ mod kube_old;
 mod kube_plugins;
 mod kube_world;
 mod lifted;
+mod linearizable;
 mod log;
 mod log_rot;
 mod model;

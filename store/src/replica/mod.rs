@@ -506,10 +506,6 @@ impl Replica {
         let state = self.applied.lock();
         let (reached, version) = (state.position.index, state.cell.version());
         drop(state);
-        let reached = match omega_cellstate::planted!(ReadNotAwaited) {
-            true => LogIndex(u64::MAX - 1),
-            false => reached,
-        };
         if first > reached {
             return;
         }

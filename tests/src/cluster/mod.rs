@@ -13,11 +13,15 @@
 //! the seed alone, so a run that fails is repeated by its seed, event by event. What runs is what is
 //! shipped: node, replica, log, snapshots, cell.
 //!
-//! Checked all along: each replica applies the same entries with the same result, and its state is
-//! that of a cell which no fault touches; the audit at every version; views that follow a replica
-//! have its state. At the end all faults stop, and the replicas must come to agree and take commands
-//! within a bounded time; then the history is checked (`checker.rs`).
+//! Checked all along: each replica keeps what it has promised (`promises.rs`); applies the same entries
+//! with the same result, and has the state and the members of a cell which no fault touches, also when
+//! it starts again (`truth.rs`); the audit and the naive twin at every version; views that follow a
+//! replica have its state. At the end all faults stop, and the replicas must come to agree and take
+//! commands within a bounded time; then the history is checked (`checker.rs`).
+//!
+//! That all this finds anything is proven by mistakes made on purpose (`planted.rs`).
 
+mod agreement;
 pub mod checker;
 pub mod client;
 mod faults;
@@ -46,7 +50,7 @@ use omega_store::replica::{
 use operator::Operator;
 use plan::{Micros, Plan};
 use promises::{Bound, Promises};
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::BTreeMap;
 use truth::Truth;
 
 /// How long a tick is.
@@ -215,16 +219,6 @@ impl World {
         self.report.digest = self.truth.cell().state_hash() ^ self.report.events << 32 ^ self.now;
         self.audit()?;
         planted::sober(|| checker::check(&self.history, &self.truth))
-    }
-
-    /// Audits what each replica has.
-    fn audit(&self) -> Result<(), String> {
-        for host in &self.hosts {
-            let Some(running) = &host.running else { continue };
-            let audited = running.replica.applied().lock().cell.audit();
-            audited.map_err(|error| format!("{}: audit: {error}", host.id))?;
-        }
-        Ok(())
     }
 
     /// Lets something happen in so many microseconds.
@@ -558,62 +552,5 @@ impl World {
             one.answered(self.now, None, &mut self.history);
             self.think(client);
         }
-    }
-
-    /// The replicas that must agree in the end: those that the newest state names.
-    fn members(&self) -> VecDeque<usize> {
-        let newest = self.hosts.iter().filter_map(|host| host.running.as_ref());
-        let newest = newest.max_by_key(|running| running.replica.applied().lock().position.index);
-        let Some(newest) = newest else { return VecDeque::new() };
-        let members = newest.replica.node().membership().members();
-        let is_member = |host: &usize| members.contains(&self.hosts[*host].id);
-        (0..self.hosts.len()).filter(is_member).collect()
-    }
-
-    /// Whether all faults are over and forgotten: every member has the same state, which is all that
-    /// was agreed on, and nobody waits.
-    fn agree(&self) -> bool {
-        let members = self.members();
-        let last = self.truth.last();
-        let at = |host: usize| {
-            let running = self.hosts[host].running.as_ref();
-            running.map(|running| running.replica.applied().lock().position.index)
-        };
-        let idle = self.operator.is_idle() && self.history.asked.len() >= self.calm_asked();
-        idle && !members.is_empty() && members.iter().all(|host| at(*host) == Some(last))
-    }
-
-    fn calm_asked(&self) -> usize {
-        self.operator.asked_before_calm + 3 * self.clients.len()
-    }
-
-    /// What keeps the replicas from agreeing.
-    fn why_not(&self) -> String {
-        let one = |host: &Host| {
-            let at = host.running.as_ref().map(|running| {
-                let replica = &running.replica;
-                let leadership = replica.node().leadership();
-                let position = replica.applied().lock().position.index;
-                format!(
-                    "applied {position} committed {} last {} term {} leader {:?} members {:?}",
-                    replica.node().committed(),
-                    replica.node().last(),
-                    leadership.term,
-                    leadership.leader,
-                    replica.node().membership().members(),
-                )
-            });
-            let at = at.unwrap_or_else(|| format!("down, gone {}", host.gone));
-            format!("\n  {}: {at}", host.id)
-        };
-        let hosts: String = self.hosts.iter().map(one).collect();
-        format!(
-            "no agreement {} us after the last fault; truth {}, asked {} of {}, operator {:?}{hosts}",
-            self.now - self.plan.faulty_for,
-            self.truth.last(),
-            self.history.asked.len(),
-            self.calm_asked(),
-            self.operator,
-        )
     }
 }
