@@ -20,7 +20,7 @@ use omega_store::directory::{Directory, EngineKind, Identity};
 use omega_store::log::ReplicaId;
 use omega_store::membership::Membership;
 use omega_store::replica::{Network, ReplicatedCell, Running, Settings, found_with, start};
-use omega_store::{CellId, Disk, Origin, RealDisk};
+use omega_store::{CellId, Origin, RealDisk};
 use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -141,8 +141,8 @@ impl Submit for Timed {
 pub(crate) fn rows(options: &Options) -> Vec<Row> {
     let made = cells::in_use(MACHINES);
     let folder = options.folder();
-    let fsync = fdatasync(&folder);
-    let mut rows = vec![Row::value("fdatasync of 512 bytes, preallocated", Unit::Micros, fsync)];
+    let fsync = omega_bench::run::fdatasync_us(&folder).expect("the disk works");
+    let mut rows = vec![Row::value("fdatasync of 4 KiB, preallocated", Unit::Micros, fsync)];
     for (count, rate_goal, latency_goal) in [(1, 0.4, 2.0), (3, 0.15, 4.0)] {
         let each = Each { options, made: &made, folder: &folder, replicas: count };
         each.rows(fsync, rate_goal, latency_goal, &mut rows);
@@ -231,21 +231,6 @@ impl Each<'_> {
 fn in_memory(made: &Made, load: &Load) -> Figure {
     let done = whole::run_on(&[SharedCell::new(made.copy())], load, scan::profile);
     done.process.each(done.placed)
-}
-
-/// Microseconds that the disk takes to make 512 bytes safe.
-fn fdatasync(folder: &Path) -> f64 {
-    let folder = tempfile::tempdir_in(folder).expect("the folder can be written");
-    let mut file = RealDisk.create(&folder.path().join("raw")).expect("the folder is new");
-    file.allocate(4 << 20).expect("there is room");
-    file.sync().expect("the disk works");
-    let one = |i: u64| {
-        let began = Instant::now();
-        file.write_at(i * 512, &[1; 512]).expect("the disk works");
-        file.sync().expect("the disk works");
-        began.elapsed().as_nanos() as f64 / 1000.0
-    };
-    median((0..1000).map(one).collect())
 }
 
 /// Claims that a follower applies, against the same in process.

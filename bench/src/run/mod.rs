@@ -38,7 +38,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 pub use explained::explain_cell;
-pub use replicas::{ReplicaError, check_folder};
+pub use replicas::{ReplicaError, check_folder, fdatasync_us};
 
 /// As fast as possible, the clock waits for the schedulers while so many tasks wait, or four times
 /// as many came or ended since the schedulers had tried all that there was: this, or two for five

@@ -277,7 +277,10 @@ fn dice() -> impl Rng {
 
 /// What the disk takes to make four kibibytes safe, in microseconds: the median of some appends to a
 /// file that has its room already, as a log has.
-fn fdatasync_us(folder: &Path) -> io::Result<f64> {
+///
+/// # Errors
+/// Those of the disk.
+pub fn fdatasync_us(folder: &Path) -> io::Result<f64> {
     let path = folder.join("fdatasync.tmp");
     let mut file = RealDisk.create(&path)?;
     file.allocate((APPENDS * APPEND_BYTES) as u64)?;

@@ -258,7 +258,7 @@ pub trait LogEngine: fmt::Debug + Send {
     /// How many bytes it has on the disk.
     fn bytes_on_disk(&self) -> u64;
 
-    /// How many bytes it has written since it was opened.
+    /// How many bytes it has written since it was opened, but for those that only make room.
     fn bytes_written(&self) -> u64;
 }
 

@@ -347,12 +347,11 @@ impl SegmentLog {
             Some(unfinished) => unfinished,
             None => Unfinished::begin(&*self.disk, &self.folder)?,
         };
-        let before = unfinished.length();
         if let Err(error) = unfinished.grow(length) {
             self.unfinished = Some(unfinished);
             return Err(error);
         }
-        self.written += length.saturating_sub(before) + header::BYTES as u64;
+        self.written += header::BYTES as u64;
         let LogOwner { cell, replica } = self.owner;
         let header = Header { cell, replica, sequence, length };
         unfinished.finish((&*self.disk, &self.folder), header, |_| Vec::new())
@@ -386,13 +385,11 @@ impl SegmentLog {
         };
         let mut unfinished = unfinished.map_err(|source| self.full_or_unknown(source))?;
         let before = unfinished.length();
-        if before < due.min(length) {
-            let stepped = unfinished.step(length);
-            self.written += unfinished.length() - before;
-            if let Err(error) = stepped {
-                self.unfinished = Some(unfinished);
-                return Err(self.full_or_unknown(error));
-            }
+        if before < due.min(length)
+            && let Err(error) = unfinished.step(length)
+        {
+            self.unfinished = Some(unfinished);
+            return Err(self.full_or_unknown(error));
         }
         if unfinished.length() < length {
             self.unfinished = Some(unfinished);
