@@ -47,18 +47,21 @@
 //! ```
 //!
 //! In reading order: [`codec`], `origin.rs`, `disk.rs`, [`log`], [`log::segment`], [`snapshot`],
-//! [`directory`], [`membership`], [`node`], [`replica`].
+//! [`directory`], [`membership`], [`node`], [`replica`], `read_only.rs`, [`history`].
 
 pub mod codec;
 pub mod directory;
 mod disk;
+pub mod history;
 pub mod log;
 pub mod membership;
 pub mod node;
 mod origin;
+mod read_only;
 pub mod replica;
 pub mod snapshot;
 
 pub use codec::{CodecError, EncodeError};
 pub use disk::{Disk, DiskFile, RealDisk};
 pub use origin::{CellId, Origin};
+pub use read_only::ReadOnlyDisk;

@@ -1,5 +1,6 @@
 //! The one integration binary: tests that concern more than one crate.
 //!
+//! - `history.rs`: every version from a directory, against the commands themselves.
 //! - `histories.rs`: a cell and its naive twin agree on random histories.
 //! - `images.rs`: cells that are saved and restored.
 //! - `views.rs`, `claims.rs`, `held_claims.rs`, `wishes.rs`, `lifted.rs`: views keep up, judge as the
@@ -24,6 +25,8 @@
 //! - `codec.rs`: commands as bytes.
 //! - `log.rs`, `log_rot.rs`: logs, and what becomes of them when the power goes, the disk fails or
 //!   runs full, and when their files are cut or damaged.
+//! - `model/`: the commit protocol in the small, in every order of events.
+//! - `retries.rs`: what a replica refuses early, and what never.
 //! - `directory.rs`: the directory of a replica, and who may not work in it.
 //! - `simulated_disk.rs`: the disk that all of this is tried on.
 //! - `snapshot_files.rs`, `snapshot_transfer.rs`: snapshots in a folder, damaged in every way, and on
@@ -47,6 +50,7 @@ mod examples;
 mod failures;
 mod held_claims;
 mod histories;
+mod history;
 mod images;
 mod job_places;
 mod json_schema;
@@ -58,6 +62,7 @@ mod lifted;
 mod linearizable;
 mod log;
 mod log_rot;
+mod model;
 mod placement;
 mod placement_plugins;
 mod placement_world;
@@ -71,6 +76,8 @@ mod preemption;
 mod profile_docs;
 mod profiles;
 mod races;
+mod replicated;
+mod retries;
 mod scheduler;
 mod scheduler_faults;
 mod scheduler_wakes;

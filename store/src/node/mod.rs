@@ -121,7 +121,37 @@ pub struct Effects {
     /// To be applied.
     pub committed: Vec<Entry>,
     /// Reads that may be answered once the entry with this index is applied.
-    pub reads: Vec<(u64, LogIndex)>,
+    pub reads: Vec<(ReadId, LogIndex)>,
+}
+
+/// Names a read among those of all replicas and all their starts: the leader may answer several at
+/// once.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ReadId {
+    /// Where it is asked.
+    pub replica: ReplicaId,
+    /// In which start of the replica.
+    pub incarnation: u64,
+    /// Which one.
+    pub number: u64,
+}
+
+impl ReadId {
+    fn to_bytes(self) -> Vec<u8> {
+        [self.replica.0, self.incarnation, self.number].map(u64::to_le_bytes).concat()
+    }
+
+    fn from_bytes(bytes: &[u8]) -> Option<ReadId> {
+        let (words, rest) = bytes.as_chunks::<8>();
+        let [replica, incarnation, number] = *words else { return None };
+        let read = |word| u64::from_le_bytes(word);
+        let id = ReadId {
+            replica: ReplicaId(read(replica)),
+            incarnation: read(incarnation),
+            number: read(number),
+        };
+        rest.is_empty().then_some(id)
+    }
 }
 
 /// Why nothing was proposed. Nothing was done.
@@ -372,8 +402,8 @@ impl Node {
 
     /// Asks up to where entries must be applied for a read that begins now to see all that was
     /// answered before. The answer is in [`Effects::reads`], or never comes: ask again then.
-    pub fn read(&mut self, number: u64) {
-        self.raw.read_index(number.to_le_bytes().to_vec());
+    pub fn read(&mut self, id: ReadId) {
+        self.raw.read_index(id.to_bytes());
         self.settle();
     }
 
@@ -466,8 +496,8 @@ impl Node {
         let held = ready.take_persisted_messages();
         let mut held = self.outgoing(held);
         for read in ready.take_read_states() {
-            let number = read.request_ctx.first_chunk().map(|bytes| u64::from_le_bytes(*bytes));
-            effects.reads.extend(number.map(|number| (number, LogIndex(read.index))));
+            let id = ReadId::from_bytes(&read.request_ctx);
+            effects.reads.extend(id.map(|id| (id, LogIndex(read.index))));
         }
         let restart = self.install(&ready, effects);
         if let Some(position) = restart {

@@ -27,6 +27,9 @@ impl AskId {
 pub enum Ask {
     /// To apply a command.
     Command(Command),
+    /// To apply a command that was asked for before, where nobody knows what became of it. It may be
+    /// on its way still, so it is never refused early: the log decides.
+    Retry(Command),
     /// To tell when this replica has applied all that was answered anywhere before. Is asked of the
     /// replica that is to be read, not of the leader.
     Read,

@@ -19,17 +19,20 @@
 //!
 //! **What is refused early.** The leader need not commit what cannot be taken: `Cell::answer_early`
 //! tells. A refusal is not recorded anywhere, so the same request must not be taken afterwards, when
-//! a copy of it arrives late. Two rules see to that: a request is addressed to a leader's term, and
+//! a copy of it arrives late. Three rules see to that: a request is addressed to a leader's term;
 //! within its term a leader takes the requests of each sender in the order of their numbers, each at
-//! most once.
+//! most once; and what was asked before without an answer ([`Ask::Retry`]) is left to the log. A model
+//! (`tests/it/model`) tries every order of events, with each rule left out in turn.
 //!
-//! In reading order: `ask`, `requests`, `fingerprint`, this file, `worker`, `threads`, `handle`.
+//! In reading order: `ask`, `requests`, `fingerprint`, this file, `worker`, `threads`, `handle`,
+//! `many`.
 
 mod applied;
 mod ask;
 mod files;
 mod fingerprint;
 mod handle;
+mod many;
 mod requests;
 mod snapshots;
 mod start;
@@ -40,16 +43,15 @@ pub use applied::{Applied, State};
 pub use ask::{Again, Answer, Ask, AskId, PeerMessage};
 pub use files::{Agreed, FileDone, FileJob, FileWorker};
 pub use handle::{AskError, ReplicatedCell};
-pub use start::{FIRST, StartError, Started, found, start};
+pub use start::{FIRST, StartError, Started, found, found_with, start};
 pub use threads::{Network, Running, Transport};
 pub use worker::LogWorker;
 
 use crate::codec::CodecError;
 use crate::log::{LogIndex, Position, ReplicaId, Term};
 use crate::membership::{ChangeError, MemberStep, MembershipChange};
-use crate::node::{self, Leadership, Message, MessageError, MessageKind, Node, Write};
-use fingerprint::Fingerprint;
-pub(crate) use fingerprint::Head;
+use crate::node::{self, Leadership, Message, MessageError, MessageKind, Node, ReadId, Write};
+pub(crate) use fingerprint::{Fingerprint, Head};
 use omega_cellstate::Cell;
 use requests::{Gathered, Requests, Sender};
 use snapshots::Transfers;
@@ -226,10 +228,10 @@ impl Replica {
     pub fn tick(&mut self) {
         self.ticks += 1;
         self.node.tick();
-        let late = self.ticks.saturating_sub(self.settings.answer_ticks);
-        let answers = self.requests.give_up(late);
-        self.output.answers.extend(answers);
-        self.retry_reads(late);
+        if let Some(late) = self.ticks.checked_sub(self.settings.answer_ticks) {
+            self.give_up(late);
+        }
+        self.retry_reads();
         self.tick_transfers();
     }
 
@@ -301,7 +303,7 @@ impl Replica {
             }
             Ask::Read => {
                 self.asked.insert(id, self.ticks);
-                self.node.read(id.number);
+                self.node.read(self.read_id(id));
             }
             ask => self.take(Sender::Here(id), self.leadership.term, ask),
         }
@@ -313,6 +315,8 @@ impl Replica {
         let Leadership { term: now, leader, is_leader } = self.leadership;
         let here = match sender {
             Sender::Here(id) => Some(id),
+            // Whoever reads asks itself; as a request it would be in the way of all others.
+            Sender::Peer(..) if ask == Ask::Read => return,
             // It may be a late copy of what was taken long ago.
             Sender::Peer(..)
                 if !is_leader || term != now && !omega_cellstate::planted!(OtherTermTaken) =>
@@ -376,8 +380,9 @@ impl Replica {
             if let Some(offer) = effects.install {
                 self.install(&offer);
             }
-            for (number, index) in effects.reads {
-                let id = self.requests.id(number);
+            for (read, index) in effects.reads {
+                let ReadId { incarnation, number, .. } = read;
+                let id = AskId { incarnation, number };
                 if let Some(began) = self.asked.remove(&id) {
                     self.reads.insert((index, id), began);
                 }
@@ -510,16 +515,28 @@ impl Replica {
         }
     }
 
-    /// Asks again for reads without an answer, whose question or answer may be lost.
-    fn retry_reads(&mut self, late: u64) {
+    fn read_id(&self, id: AskId) -> ReadId {
+        let AskId { incarnation, number } = id;
+        ReadId { replica: self.node.id(), incarnation, number }
+    }
+
+    /// Lets go of those who have waited since this tick or longer.
+    fn give_up(&mut self, late: u64) {
+        let answers = self.requests.give_up(late);
+        self.output.answers.extend(answers);
         let late_ones = self.asked.extract_if(.., |_, began| *began <= late);
         let mut given_up: Vec<AskId> = late_ones.map(|(id, _)| id).collect();
         let late_ones = self.reads.extract_if(.., |_, began| *began <= late);
         given_up.extend(late_ones.map(|((_, id), _)| id));
         let again = given_up.into_iter().map(|id| (id, Answer::Again(Again::Leaderless)));
         self.output.answers.extend(again);
+    }
+
+    /// Asks again for reads without an answer, whose question or answer may be lost.
+    fn retry_reads(&mut self) {
         if self.ticks.is_multiple_of(self.settings.node.heartbeat_ticks as u64) {
-            self.asked.keys().for_each(|id| self.node.read(id.number));
+            let reads: Vec<ReadId> = self.asked.keys().map(|id| self.read_id(*id)).collect();
+            reads.into_iter().for_each(|read| self.node.read(read));
         }
     }
 

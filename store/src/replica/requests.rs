@@ -90,7 +90,7 @@ impl Requests {
         self.id(number)
     }
 
-    pub(super) fn id(&self, number: u64) -> AskId {
+    fn id(&self, number: u64) -> AskId {
         AskId { incarnation: self.incarnation, number }
     }
 
@@ -168,9 +168,18 @@ impl Requests {
         codec::begin_entry(head, &mut data);
         let mut commands = Vec::new();
         while data.len() < BATCH_BYTES {
-            let next = self.waiting.pop_front_if(|(_, ask, _)| matches!(ask, Ask::Command(_)));
-            let Some((sender, Ask::Command(command), _)) = next else { break };
-            if let Some(answer) = early(cell, &command) {
+            let is_command = |ask: &Ask| matches!(ask, Ask::Command(_) | Ask::Retry(_));
+            let next = self.waiting.pop_front_if(|(_, ask, _)| is_command(ask));
+            let Some((sender, ask, _)) = next else { break };
+            let (command, answer) = match ask {
+                Ask::Command(command) => {
+                    let answer = early(cell, &command);
+                    (command, answer)
+                }
+                Ask::Retry(command) => (command, None),
+                Ask::Read | Ask::Change(_) | Ask::Transfer(_) => break,
+            };
+            if let Some(answer) = answer {
                 answers.push((sender, answer));
                 continue;
             }

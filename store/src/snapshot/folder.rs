@@ -163,11 +163,18 @@ impl Snapshots {
     }
 
     fn found(&self, position: Option<Position>) -> Result<Option<Found>, LoadError> {
-        let Some(position) = position else { return Ok(None) };
+        position.map(|position| self.check(position)).transpose()
+    }
+
+    /// The snapshot at a position, every byte of which was checked.
+    ///
+    /// # Errors
+    /// If there is none, or it is damaged, or of something else.
+    pub fn check(&self, position: Position) -> Result<Found, LoadError> {
         self.with_file(position, |file, path| {
             let (header, _) = read::verify(file, path)?;
             self.check_meta(&header.meta, position, path)?;
-            Ok(Some(Found { meta: header.meta, bytes: header.length }))
+            Ok(Found { meta: header.meta, bytes: header.length })
         })
     }
 

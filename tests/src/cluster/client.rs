@@ -127,6 +127,7 @@ impl Client {
         let pending = self.pending.as_mut()?;
         pending.tries = pending.tries.saturating_sub(1);
         Some(match &pending.command {
+            Some(command) if pending.doubt => Ask::Retry(command.clone()),
             Some(command) => Ask::Command(command.clone()),
             None => Ask::Read,
         })

@@ -548,6 +548,10 @@ impl LogEngine for SegmentLog {
         }
     }
 
+    fn torn(&self) -> Option<(&Path, u64)> {
+        SegmentLog::torn(self)
+    }
+
     fn bytes_on_disk(&self) -> u64 {
         let segments = self.segments.iter().chain(&self.spares).chain(&self.free);
         let unfinished = self.unfinished.as_ref().map_or(0, Unfinished::length);

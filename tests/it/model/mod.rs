@@ -1,0 +1,146 @@
+//! The commit protocol in the small: every order of events, within bounds, is tried.
+//!
+//! ```text
+//!   client ──ask──▶ sender (a replica) ──▶ network: late, lost, doubled ──▶ leader of a term
+//!     ▲                                                                      │ early, or into its log
+//!     └──────── heard, or silence ◀── network ◀── answer ◀── committed ◀─────┘
+//! ```
+//!
+//! It is a model of `store/src/replica`: what a leader answers early, what it takes and from whom,
+//! what becomes of entries when leaders change, and when a client asks again. Raft itself is taken for
+//! granted: a leader has all that was committed and any part of what was not, and only the last one
+//! commits. A network is a set of messages that are never taken out: so each may come late, twice or
+//! never.
+//!
+//! Each rule of the protocol can be left out, and the model must then find what goes wrong: else it
+//! would prove nothing.
+
+mod world;
+
+use stateright::{Checker, HasDiscoveries, Model, Property};
+use std::collections::BTreeSet;
+use world::{Act, Answer, World};
+
+/// What the protocol promises beyond what Raft does, each of which can be left out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Rule {
+    /// The answers to past transactions are part of the state.
+    Dedupe,
+    /// A request is taken only by the leader of the term that it is addressed to.
+    TermInRequest,
+    /// A leader takes the requests of each sender in order, each at most once.
+    AtMostOnce,
+    /// What was asked before without an answer is never refused early.
+    RetriesInLog,
+}
+
+/// How much there is of everything.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Protocol {
+    pub(crate) left_out: Option<Rule>,
+    /// How often each client asks.
+    pub(crate) attempts: &'static [u8],
+    /// Leaders, one after another; an earlier one may not know of a later one.
+    pub(crate) terms: usize,
+    /// How often room is made by somebody else.
+    pub(crate) releases: u8,
+}
+
+impl Protocol {
+    pub(crate) fn keeps(&self, rule: Rule) -> bool {
+        self.left_out != Some(rule)
+    }
+}
+
+impl Model for Protocol {
+    type State = World;
+    type Action = Act;
+
+    fn init_states(&self) -> Vec<World> {
+        vec![World::new(self)]
+    }
+
+    fn actions(&self, world: &World, acts: &mut Vec<Act>) {
+        world.acts(self, acts);
+    }
+
+    fn next_state(&self, world: &World, act: Act) -> Option<World> {
+        let mut next = world.clone();
+        next.perform(self, &act);
+        Some(next)
+    }
+
+    fn properties(&self) -> Vec<Property<Protocol>> {
+        vec![
+            Property::always("a transaction is taken at most once", |_, world: &World| {
+                world.cell().taken.iter().all(|taken| *taken <= 1)
+            }),
+            Property::always("what was refused is never taken", |_, world: &World| {
+                let taken = world.cell().taken;
+                let refused = |told: &Vec<Answer>| told.contains(&Answer::Refused);
+                let mut pairs = world.clients.iter().zip(taken);
+                pairs.all(|(client, taken)| !refused(&client.told) || taken == 0)
+            }),
+            Property::always("what was said not to be done is not", |_, world: &World| {
+                let taken = world.cell().taken;
+                let mut pairs = world.clients.iter().zip(taken);
+                pairs.all(|(client, taken)| !client.knows_that_nothing_was_done() || taken == 0)
+            }),
+            Property::always("what was said to be taken is", |_, world: &World| {
+                let taken = world.cell().taken;
+                let mut pairs = world.clients.iter().zip(taken);
+                pairs.all(|(client, taken)| !client.told.contains(&Answer::Taken) || taken == 1)
+            }),
+            Property::always("whoever asks again hears the same", |_, world: &World| {
+                world.clients.iter().all(|client| client.told.windows(2).all(|w| w[0] == w[1]))
+            }),
+            Property::sometimes("every client has its answer", |_, world: &World| {
+                world.clients.iter().all(|client| !client.told.is_empty())
+            }),
+            Property::sometimes("the last leader commits", |model: &Protocol, world: &World| {
+                let last = world.committed.last();
+                world.leaders.len() == model.terms && last.is_some_and(|entry| entry.is_claim())
+            }),
+            Property::sometimes("an answer is heard twice", |_, world: &World| {
+                world.clients.iter().any(|client| client.told == [Answer::Taken; 2])
+            }),
+            Property::sometimes("a client is refused early", |_, world: &World| {
+                world.clients.iter().any(|client| client.refused_early)
+            }),
+            Property::sometimes("an entry is overwritten", |_, world: &World| world.overwritten),
+        ]
+    }
+}
+
+const BOUNDS: Protocol = Protocol { left_out: None, attempts: &[2, 1], terms: 2, releases: 1 };
+
+#[test]
+fn the_commit_protocol_keeps_its_promises_in_every_order_of_events() {
+    let checker = BOUNDS.checker().spawn_bfs().join();
+    println!(
+        "{} states, {} of them different",
+        checker.state_count(),
+        checker.unique_state_count()
+    );
+    checker.assert_properties();
+    assert!(checker.is_done());
+}
+
+#[test]
+fn without_any_one_of_its_rules_the_protocol_fails() {
+    for (rule, broken) in [
+        (Rule::Dedupe, "a transaction is taken at most once"),
+        (Rule::TermInRequest, "what was said not to be done is not"),
+        (Rule::AtMostOnce, "what was refused is never taken"),
+        (Rule::RetriesInLog, "what was refused is never taken"),
+    ] {
+        let protocol = Protocol { left_out: Some(rule), ..BOUNDS };
+        let found = HasDiscoveries::AnyOf(BTreeSet::from([broken]));
+        let checker = protocol.checker().finish_when(found).spawn_bfs().join();
+        let found = checker.discoveries();
+        println!("without {rule:?}, after {} states: {:?}", checker.state_count(), found.keys());
+        let path = found.get(broken);
+        assert!(path.is_some(), "without {rule:?} the model finds nothing wrong");
+        path.into_iter().for_each(|path| println!("{:?}", path.clone().into_actions()));
+    }
+}

@@ -1,0 +1,96 @@
+//! Requests to a replica alone, step by step: what is refused early, and what never is.
+
+use omega_cellstate::Cell;
+use omega_core::{
+    Amounts, CardSet, Claim, Command, Job, Kinds, Machine, MachineId, Outcome, SchedulerId,
+    SequenceNumber, TaskGroup, TaskId, Transaction, TransactionId, Version,
+};
+use omega_store::log::{HardState, ReplicaId, Term};
+use omega_store::membership::Membership;
+use omega_store::node;
+use omega_store::replica::{Answer, Ask, AskId, FIRST, Output, PeerMessage, Replica};
+use omega_store::replica::{Settings, Start};
+
+/// The only replica of a cell, with a machine for one task and a job of two.
+fn alone() -> Replica {
+    let mut cell = Cell::new(Kinds::standard());
+    cell.apply(Command::RegisterScheduler { name: "a".into() }).unwrap();
+    let machine = Machine::new("m", Amounts::new([1000, 1 << 30]));
+    cell.apply(Command::RegisterMachine(machine)).unwrap();
+    let job = Job::batch("j", TaskGroup::new(2, Amounts::new([1000, 1 << 20])));
+    cell.apply(Command::SubmitJob(job)).unwrap();
+    let node = node::Start {
+        id: ReplicaId(1),
+        base: FIRST,
+        membership: Membership::founding([ReplicaId(1)]),
+        hard_state: HardState { term: Term(1), vote: None, commit: FIRST.index },
+        entries: Vec::new(),
+    };
+    let mut replica = Replica::new(Start { node, cell, fingerprint: 0 }, Settings::default());
+    let output = replica.proceed();
+    persist(&mut replica, &output);
+    drop(replica.proceed());
+    assert!(replica.node().leads_with_all());
+    replica
+}
+
+fn persist(replica: &mut Replica, output: &Output) {
+    output.writes.iter().for_each(|write| replica.persisted(write.number));
+}
+
+/// A transaction that puts one of the tasks onto the machine.
+fn claim(replica: &Replica, number: u64, index: u32) -> Command {
+    let state = replica.applied().lock();
+    let (job, _) = state.cell.jobs().next().unwrap();
+    let machine: MachineId = state.cell.machines().next().unwrap().id;
+    let task = TaskId { job, index };
+    let claim = Claim { task, machine, seen: SequenceNumber(0), cards: CardSet::default() };
+    let id = TransactionId { scheduler: SchedulerId(0), number };
+    Command::Commit(Transaction::new(id, Version(0), vec![claim]))
+}
+
+fn conflicts(output: &Output, id: AskId) -> Option<usize> {
+    let (_, answer) = output.answers.iter().find(|(of, _)| *of == id)?;
+    let Answer::Outcome(Ok(Outcome::Commit(commit))) = answer else { panic!("{answer:?}") };
+    Some(commit.conflicts.len())
+}
+
+#[test]
+fn a_retry_is_not_refused_while_its_first_copy_is_under_way() {
+    let mut replica = alone();
+    let other = replica.ask(Ask::Command(claim(&replica, 0, 0)));
+    let first = replica.proceed();
+    let asked = claim(&replica, 1, 1);
+    let lost = replica.ask(Ask::Command(asked.clone()));
+    let second = replica.proceed();
+    assert_eq!((first.writes.len(), second.writes.len()), (1, 1));
+
+    // The machine is full now, and the transaction on its way.
+    persist(&mut replica, &first);
+    assert_eq!(conflicts(&replica.proceed(), other), Some(0));
+    let again = replica.ask(Ask::Retry(asked));
+    let third = replica.proceed();
+    assert_eq!((conflicts(&third, again), third.writes.len()), (None, 1), "the log decides");
+    let fresh = replica.ask(Ask::Command(claim(&replica, 2, 1)));
+    assert_eq!(conflicts(&replica.proceed(), fresh), Some(1), "what is new is refused at once");
+
+    persist(&mut replica, &second);
+    persist(&mut replica, &third);
+    let output = replica.proceed();
+    assert_eq!(conflicts(&output, lost), Some(1));
+    assert_eq!(conflicts(&output, again), Some(1));
+}
+
+/// It once made the leader look at it for ever.
+#[test]
+fn a_read_of_another_replica_is_no_request() {
+    let mut replica = alone();
+    let id = AskId { incarnation: 7, number: 1 };
+    let term = replica.node().leadership().term;
+    replica.receive(ReplicaId(2), PeerMessage::Ask { id, term, ask: Ask::Read });
+    drop(replica.proceed());
+    let own = replica.ask(Ask::Command(claim(&replica, 0, 0)));
+    let output = replica.proceed();
+    persist(&mut replica, &output);
+    assert_eq!(conflicts(&replica.proceed(), own), Some(0));
+}
