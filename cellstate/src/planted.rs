@@ -2,7 +2,7 @@
 //!
 //! A test that never fails may be one that cannot. So with the feature `planted`, which nothing ships
 //! with, the code has the mistakes of [`Bug`] in it, each behind `planted!(Name)`, and a thread can
-//! switch one of them on. Without the feature `planted!` is `false`, and nothing of them is built.
+//! switch one of them on. Without the feature `planted!` is `false`.
 //!
 //! To plant another one: add it to the list below, write `planted!(Name)` where the mistake is made,
 //! and say in `tests/src/cluster/planted.rs` under which faults it shows.
@@ -27,12 +27,12 @@ macro_rules! planted {
     };
 }
 
-/// `false`, in a way that keeps two mistakes apart for whoever reads the code for us.
+/// `false`, for a linter that would otherwise simplify what is written for the feature.
 #[cfg(not(feature = "planted"))]
 #[doc(hidden)]
-#[must_use]
 #[inline(always)]
-pub const fn never(_bug: &str) -> bool {
+#[must_use]
+pub const fn never(_: &str) -> bool {
     false
 }
 
