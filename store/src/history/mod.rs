@@ -15,6 +15,7 @@
 //! # use omega_cellstate::Cell;
 //! # use omega_core::{Amounts, Command, Kinds, Machine, Version};
 //! # use omega_store::directory::{Directory, EngineKind, Identity};
+//! use omega_store::history::{ReplayOptions, Which};
 //! # use omega_store::log::ReplicaId;
 //! # use omega_store::membership::Membership;
 //! # use omega_store::replica::{Network, ReplicatedCell, Running, Settings, found, start};
@@ -38,7 +39,10 @@
 //! running.end();
 //!
 //! // The cell as it was after the second one: to look at, or to go on from in another way.
-//! let mut then: Cell = history::replay_to(path, Version(2))?;
+//! // (What was applied last may not be known here to be committed: so all entries are taken.)
+//! let to = Some(Version(2));
+//! let options = ReplayOptions { to, which: Which::All, ..ReplayOptions::default() };
+//! let mut then: Cell = history::open(path)?.replay(&options)?.into_cell();
 //! assert_eq!((then.version(), then.machines().count()), (Version(2), 2));
 //! then.apply(machine("other"))?;
 //! assert!(then.machine_by_name("c").is_none());
