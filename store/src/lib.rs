@@ -52,6 +52,7 @@
 pub mod codec;
 pub mod directory;
 mod disk;
+mod failpoint;
 pub mod log;
 pub mod membership;
 pub mod node;
@@ -62,4 +63,6 @@ pub mod wire;
 
 pub use codec::{CodecError, EncodeError};
 pub use disk::{Disk, DiskFile, RealDisk};
+#[cfg(feature = "failpoints")]
+pub use failpoint::FAILPOINTS;
 pub use origin::{CellId, Origin};
