@@ -197,6 +197,9 @@ impl Cell {
     pub(crate) fn touch(&mut self, slot: usize) {
         let row = self.machines.row_mut(slot);
         row.sequence = row.sequence.next();
+        if crate::planted!(ChangeDropped) && row.sequence.0.is_multiple_of(4) {
+            return;
+        }
         self.row_log.push(slot as u32);
     }
 
@@ -225,7 +228,9 @@ impl Cell {
         task.state = state;
         let need = &job.groups[usize::from(task.group)].need;
         job.placed -= 1;
-        let part = Part { request: &need.request, cards: need.cards, chosen };
+        let lost = crate::planted!(NotGivenBack) && state.ended();
+        let request: &[i64] = if lost { &[] } else { &need.request };
+        let part = Part { request, cards: need.cards, chosen };
         machines.give_back(machine.row(), id, part);
         tenants.count(job.tenant, &need.request, -1);
         if let Some(rules) = &need.rules {

@@ -87,7 +87,7 @@ impl Cell {
             return Err(TransactionError::BaseFromFuture { base: txn.base, version });
         }
         self.judge_all(txn, &mut scratch);
-        if !scratch.steps.is_empty() {
+        if !scratch.steps.is_empty() || crate::planted!(RefusalLeavesVersion) {
             self.finish(&mut scratch);
         }
         let commit = Commit { version: self.version, conflicts: scratch.conflicts.clone() };
@@ -203,7 +203,10 @@ impl Cell {
             return Err(Reason::MachineChanged);
         }
         let spot = machines.spot(claim.machine).ok_or(Reason::MachineGone)?;
-        let cards = judge(claim.machine, spot, need, facts, claim.cards)?;
+        let cards = match crate::planted!(EarlyJudgementTrusted) {
+            true => claim.cards,
+            false => judge(claim.machine, spot, need, facts, claim.cards)?,
+        };
         tenants.judge(job.tenant, &need.request)?;
         scratch.gangs |= job.spec.gang_min.is_some();
         let owner = job.owner;
@@ -244,6 +247,9 @@ impl Cell {
 
     /// Takes every step back, the last one first.
     fn undo(&mut self, scratch: &mut Scratch) {
+        if crate::planted!(GangHalfUndone) {
+            scratch.steps.pop();
+        }
         while let Some(step) = scratch.steps.pop() {
             match step {
                 Step::Placed { task, .. } => {

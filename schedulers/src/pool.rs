@@ -47,8 +47,19 @@ impl<'scope, O: Observer + Send + 'scope> Pool<'scope, O> {
         clock: &'env dyn Clock,
         schedulers: Vec<(Scheduler, O)>,
     ) -> Pool<'scope, O> {
+        let with_cell =
+            schedulers.into_iter().map(|(scheduler, observer)| (cell, scheduler, observer));
+        Pool::start_each(scope, clock, with_cell)
+    }
+
+    /// The same where each scheduler has a cell of its own: the same cell at several replicas.
+    pub fn start_each<'env, C: CellHandle + 'env>(
+        scope: &'scope Scope<'scope, 'env>,
+        clock: &'env dyn Clock,
+        schedulers: impl IntoIterator<Item = (&'env C, Scheduler, O)>,
+    ) -> Pool<'scope, O> {
         let mut pool = Pool { workers: Vec::new(), wakers: Vec::new() };
-        for (scheduler, observer) in schedulers {
+        for (cell, scheduler, observer) in schedulers {
             let (waker, sleep) = bounded(1);
             let worker = Worker { scheduler, observer, error: None };
             pool.wakers.push(waker);

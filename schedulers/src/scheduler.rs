@@ -9,6 +9,7 @@
 //!                                                           cell          │ no room: queue
 //! ```
 //!
+//! How transactions are submitted, several at once if that is of use, is in `scheduler/flight.rs`.
 //! What plugins say between the decision and the commit is in `scheduler/passage.rs`, what is heard
 //! with a sync in `scheduler/hearing.rs`.
 //!
@@ -17,6 +18,7 @@
 //! can measure it through an [`Observer`].
 
 mod fault;
+mod flight;
 mod hearing;
 mod passage;
 mod settings;
@@ -32,6 +34,7 @@ use crate::refusals::Refusers;
 use crate::search::tasks;
 use crate::waiting::Waiting;
 use fault::Fault;
+use flight::Flight;
 use omega_cellstate::{CellHandle, GroupRef, HandleError, Interest, View};
 use omega_core::limits::TRANSACTION_ITEMS_MAX;
 use omega_core::{Commit, Job, JobId, Reason, TaskId, Transaction, TransactionId, Version};
@@ -39,6 +42,7 @@ use passage::Part;
 use rand::SeedableRng;
 use rand_pcg::Pcg64;
 use smallvec::SmallVec;
+use std::collections::VecDeque;
 use std::sync::Arc;
 
 pub use settings::Settings;
@@ -88,10 +92,16 @@ pub struct Scheduler {
     placer: Placer,
     rng: Pcg64,
     settings: Settings,
-    /// A transaction whose outcome is unknown, to be sent again first.
-    unknown: Option<Transaction>,
+    /// Transactions whose outcome is unknown, to be sent again first, in order.
+    unknown: VecDeque<Flight>,
+    /// How many transactions of this step wait for their answers.
+    flying: usize,
+    /// Whether claims of this step were refused, so that there is room that later ones did not see.
+    returned: bool,
+    /// Whether the answer that is settled comes after those of later transactions.
+    late: bool,
     decided: Vec<Decided>,
-    /// Jobs that found no room beside the claims of the open transaction.
+    /// Jobs that found no room beside the claims of the open transaction, or of those that fly.
     missed: Vec<JobId>,
     crowding: Crowding,
     failures: Failures,
@@ -175,7 +185,10 @@ impl Scheduler {
             placer: Placer::default(),
             rng: Pcg64::seed_from_u64(settings.seed),
             settings,
-            unknown: None,
+            unknown: VecDeque::new(),
+            flying: 0,
+            returned: false,
+            late: false,
             decided: Vec::new(),
             missed: Vec::new(),
             crowding: Crowding::default(),
@@ -202,10 +215,10 @@ impl Scheduler {
         &self.queue
     }
 
-    /// The transaction whose outcome is unknown, if there is one: it is sent again first.
+    /// The first transaction whose outcome is unknown, if there is one: it is sent again first.
     #[must_use]
     pub fn unanswered(&self) -> Option<TransactionId> {
-        self.unknown.as_ref().map(|txn| txn.id)
+        self.unknown.front().map(|flight| flight.txn.id)
     }
 
     /// A handle to the tasks that wait for a permit, for any thread.
@@ -263,6 +276,19 @@ impl Scheduler {
         placed
     }
 
+    /// Brings the view and the queue up to the cell, and places nothing: what is then said of jobs
+    /// that wait is said of the cell as it is.
+    ///
+    /// # Errors
+    /// If the cell cannot be reached.
+    pub fn look(
+        &mut self,
+        cell: &(impl CellHandle + ?Sized),
+        now: Nanos,
+    ) -> Result<(), HandleError> {
+        self.sync(cell, now, &mut Unobserved)
+    }
+
     /// One round. `now` is the time in nanoseconds since any fixed moment; it must not go back.
     ///
     /// # Errors
@@ -273,29 +299,11 @@ impl Scheduler {
         now: Nanos,
         observer: &mut impl Observer,
     ) -> Result<Step, HandleError> {
-        if let Some(txn) = self.unknown.take() {
-            let answer = cell.commit(&txn);
-            if answer == Err(HandleError::Unavailable) {
-                // This time nothing was done; what became of the first time is as unknown as ever.
-                self.unknown = Some(txn);
-                return Err(HandleError::Unavailable);
-            }
-            return self.answered(txn, answer, now, observer);
+        if let Some(flight) = self.unknown.pop_front() {
+            return self.ask_again(flight, cell, now, observer);
         }
         self.sync(cell, now, observer)?;
-        self.decide(now, observer);
-        if self.view.open_claims() == 0 {
-            let idle = self.queue.active_jobs() == 0;
-            if idle {
-                observer.idle(self.view.version(), &self.queue);
-            }
-            return Ok(Step { idle, ..Step::default() });
-        }
-        let mut txn = self.view.take_transaction();
-        txn.granularity = self.settings.granularity;
-        txn.check = self.settings.check;
-        let answer = cell.commit(&txn);
-        self.answered(txn, answer, now, observer)
+        self.fly(cell, now, observer)
     }
 
     /// Places jobs on the view until the transaction is full or no job has its turn.
@@ -353,7 +361,7 @@ impl Scheduler {
             verdict => verdict,
         };
         self.queue.end(decided.job, verdict, now);
-        if self.view.open_claims() > 0 && decided.short {
+        if (self.view.open_claims() > 0 || self.flying > 0) && decided.short {
             self.missed.push(decided.job);
         }
     }
@@ -482,35 +490,6 @@ impl Scheduler {
         Placement { near_best, ..self.settings.placement }
     }
 
-    fn answered(
-        &mut self,
-        txn: Transaction,
-        answer: Result<Commit, HandleError>,
-        now: Nanos,
-        observer: &mut impl Observer,
-    ) -> Result<Step, HandleError> {
-        match answer {
-            Ok(commit) => {
-                observer.committed(&txn, &commit);
-                Ok(self.settle(&txn, &commit, now))
-            }
-            Err(HandleError::Unknown) => {
-                self.unknown = Some(txn);
-                Err(HandleError::Unknown)
-            }
-            Err(error) => {
-                // Nothing was taken, or the next sync tells what was.
-                self.view.abandon(&txn);
-                self.failures.forget();
-                self.follow(&txn, |_| false);
-                self.queue.put_back(txn.claims.iter().map(|claim| claim.task));
-                self.end_turns(now, Some(&[]));
-                self.resumed = false;
-                Err(error)
-            }
-        }
-    }
-
     fn settle(&mut self, txn: &Transaction, commit: &Commit, now: Nanos) -> Step {
         self.view.settle(txn, commit);
         self.follow(txn, |index| commit.conflict_of_claim(index).is_none());
@@ -540,11 +519,13 @@ impl Scheduler {
         }
         // What was evicted may leave more room than was needed; no sync tells, because it was off
         // the view already.
-        if conflicts > 0 && self.resumed || !txn.evictions.is_empty() {
+        let unheard = conflicts > 0 && (self.resumed || self.late);
+        if unheard || !txn.evictions.is_empty() {
             self.hear_of_own(txn.claims.iter().map(|claim| claim.machine.slot), now);
         }
         self.resumed = false;
-        self.end_turns(now, (conflicts > 0).then_some(&faults));
+        self.returned |= conflicts > 0;
+        self.end_turns(now, self.returned.then_some(&faults));
         self.crowding.note(txn.claims.len(), crowded);
         Step { placed: txn.claims.len() - conflicts, conflicts, idle: false }
     }

@@ -3,8 +3,10 @@
 //! `omega run`, which is also what `omega` alone does, places a workload on a cell in this
 //! process and tells how it went. Bad input ends with one line on standard error and exit code 2,
 //! before anything has started. `omega explain` does the same, and tells why a job waits.
+//! `omega log` looks at what a replica has kept.
 
 mod explain;
+mod log;
 mod output;
 mod profiles;
 mod progress;
@@ -36,6 +38,9 @@ enum Command {
     Run(run::RunArgs),
     /// Run a workload, and tell why a job waits at its end and what would help.
     Explain(explain::ExplainArgs),
+    /// Look at the directory of a replica: its entries, and the cell at any version.
+    #[command(subcommand)]
+    Log(log::LogCommand),
 }
 
 fn main() -> ExitCode {
@@ -48,6 +53,7 @@ fn main() -> ExitCode {
     let done = match omega.command {
         Some(Command::Run(args)) => run::run(&args),
         Some(Command::Explain(args)) => explain::explain(&args),
+        Some(Command::Log(command)) => log::log(&command),
         None => run::run(&omega.run),
     };
     match done {

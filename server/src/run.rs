@@ -5,11 +5,14 @@ use crate::profiles::{self, ProfileError};
 use crate::progress::Bar;
 use clap::{Args, ValueEnum};
 use omega_bench::report::{self, RunReport};
-use omega_bench::run::{Evict, Pace, Progress, RunError, RunOptions};
+use omega_bench::run::{
+    Durability, Evict, Pace, Progress, ReplicaError, RunError, RunOptions, check_folder,
+};
 use omega_bench::workload::{LoadError, Workload, csv, google2011, kube, omega_sim, openb, synth};
 use omega_core::{ConflictCheck, Granularity};
 use omega_schedulers::Search;
 use omega_schedulers::config::Profiles;
+use omega_store::history::HistoryError;
 use std::path::{Path, PathBuf};
 
 /// Where a workload comes from, and how it is run. Without an input, a synthetic cell and a day
@@ -21,7 +24,30 @@ pub(crate) struct RunArgs {
     #[command(flatten)]
     how: HowArgs,
     #[command(flatten)]
+    kept: KeptArgs,
+    #[command(flatten)]
     output: OutputArgs,
+}
+
+/// Where the cell is kept. Without any of it, in memory.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Durability")]
+struct KeptArgs {
+    /// Keep the cell in this folder, which must be empty or not there; docs/durability.md.
+    #[arg(long, value_name = "DIR")]
+    dir: Option<PathBuf>,
+    /// Keep the cell by so many replicas in this process, in folders below --dir, or in a temporary
+    /// one.
+    #[arg(long, value_name = "N", allow_negative_numbers = true,
+          value_parser = clap::value_parser!(u32).range(1..=7))]
+    replicas: Option<u32>,
+}
+
+impl KeptArgs {
+    fn durability(&self) -> Option<Durability> {
+        let is_kept = self.dir.is_some() || self.replicas.is_some();
+        is_kept.then(|| Durability { dir: self.dir.clone(), replicas: self.replicas.unwrap_or(1) })
+    }
 }
 
 #[derive(Debug, Args)]
@@ -157,11 +183,23 @@ pub(crate) enum Error {
     #[error("{input}: {why}")]
     Run { input: String, why: RunError },
     #[error(transparent)]
+    Folder(#[from] ReplicaError),
+    #[error(transparent)]
+    History(#[from] HistoryError),
+    #[error(
+        "there is no job {job:?} at version {version}; omega log at DIR VERSION lists those that wait"
+    )]
+    NoJobThen { job: String, version: u64 },
+    #[error(transparent)]
     Output(#[from] OutputError),
 }
 
 pub(crate) fn run(args: &RunArgs) -> Result<(), Error> {
-    let (workload, options) = prepare((&args.input, &args.how), &args.output.files())?;
+    if let Some(dir) = &args.kept.dir {
+        check_folder(dir)?;
+    }
+    let (workload, mut options) = prepare((&args.input, &args.how), &args.output.files())?;
+    options.durability = args.kept.durability();
     let result = with_bar(args.output.quiet, workload, |workload, progress| {
         omega_bench::run::run(workload, &options, progress)
     })?;
@@ -290,5 +328,6 @@ fn options(how: &HowArgs) -> Result<RunOptions, ProfileError> {
         evict: if how.evict { Evict::Always } else { Evict::AsProfilesSay },
         pace: how.speed.map_or(Pace::Fastest, Pace::Speed),
         seed: how.seed,
+        durability: None,
     })
 }

@@ -104,11 +104,11 @@ pub struct RealDisk;
 
 impl Disk for RealDisk {
     fn create(&self, path: &Path) -> io::Result<Box<dyn DiskFile>> {
-        locked(OpenOptions::new().read(true).write(true).create_new(true).open(path)?)
+        lock(OpenOptions::new().read(true).write(true).create_new(true).open(path)?)
     }
 
     fn open(&self, path: &Path) -> io::Result<Box<dyn DiskFile>> {
-        locked(OpenOptions::new().read(true).write(true).open(path)?)
+        lock(OpenOptions::new().read(true).write(true).open(path)?)
     }
 
     fn create_folder(&self, folder: &Path) -> io::Result<()> {
@@ -146,7 +146,8 @@ pub(crate) fn folder_of(path: &Path) -> &Path {
     path.parent().unwrap_or(Path::new(""))
 }
 
-fn locked(file: File) -> io::Result<Box<dyn DiskFile>> {
+/// Locks a file for as long as it is open.
+pub(crate) fn lock(file: File) -> io::Result<Box<dyn DiskFile>> {
     match file.try_lock() {
         Ok(()) => Ok(Box::new(file)),
         Err(TryLockError::WouldBlock) => Err(io::ErrorKind::WouldBlock.into()),

@@ -47,16 +47,18 @@
 //! ```
 //!
 //! In reading order: [`codec`], `origin.rs`, `disk.rs`, [`log`], [`log::segment`], [`snapshot`],
-//! [`directory`], [`membership`], [`node`], [`replica`], [`wire`].
+//! [`directory`], [`membership`], [`node`], [`replica`], [`wire`], `read_only.rs`, [`history`].
 
 pub mod codec;
 pub mod directory;
 mod disk;
 mod failpoint;
+pub mod history;
 pub mod log;
 pub mod membership;
 pub mod node;
 mod origin;
+mod read_only;
 pub mod replica;
 pub mod snapshot;
 pub mod wire;
@@ -66,3 +68,4 @@ pub use disk::{Disk, DiskFile, RealDisk};
 #[cfg(feature = "failpoints")]
 pub use failpoint::FAILPOINTS;
 pub use origin::{CellId, Origin};
+pub use read_only::ReadOnlyDisk;

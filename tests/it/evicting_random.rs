@@ -146,6 +146,7 @@ fn scheduler(cell: &SharedCell, (seed, index): (u64, u32), takes: &str, of: u32)
     let settings = Settings::worker(takes, index, of).with_seed(seed);
     let mut settings = settings.with_search(Search::Full);
     settings.claims_max = *dice.pick(&[1, 5, 100]);
+    settings.commits_in_flight = *dice.pick(&[1, 2, 5]);
     Scheduler::new(cell, profile, settings).unwrap()
 }
 

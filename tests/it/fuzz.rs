@@ -70,7 +70,7 @@ fn another_snapshot_where_this_one_ends_is_a_contradiction() {
 fn a_follower_reads_by_asking_its_leader() {
     let mut follower = node();
     follower.receive(&message(MessageKind::Heartbeat, 3)).unwrap();
-    follower.read(9);
+    follower.read(omega_store::node::ReadId { replica: ReplicaId(1), incarnation: 9, number: 9 });
     let asked = follower.effects().unwrap().messages;
     let asked: Vec<_> = asked.iter().filter(|one| one.kind == MessageKind::ReadIndex).collect();
     assert_eq!(asked.len(), 1);

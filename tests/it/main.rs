@@ -1,5 +1,6 @@
 //! The one integration binary: tests that concern more than one crate.
 //!
+//! - `history.rs`: every version from a directory, against the commands themselves.
 //! - `histories.rs`: a cell and its naive twin agree on random histories.
 //! - `images.rs`: cells that are saved and restored.
 //! - `views.rs`, `claims.rs`, `held_claims.rs`, `wishes.rs`, `lifted.rs`: views keep up, judge as the
@@ -33,12 +34,17 @@
 //! - `simulated_disk.rs`: the disk that all of this is tried on.
 //! - `snapshot_files.rs`, `snapshot_transfer.rs`: snapshots in a folder, damaged in every way, and on
 //!   their way to a peer.
+//! - `chaos.rs`, `corrupted_histories.rs`, `planted.rs`: whole cells of replicas under faults; that their
+//!   histories are looked at closely; and that mistakes made on purpose are found (with the feature
+//!   `planted`).
 //! - `tidy.rs`: the repository's own rules.
 
 #![allow(clippy::unwrap_used, reason = "all of it is tests, helpers too")]
 
+mod chaos;
 mod claims;
 mod codec;
+mod corrupted_histories;
 mod diagnosis;
 mod directory;
 mod evicting;
@@ -48,6 +54,7 @@ mod failures;
 mod fuzz;
 mod held_claims;
 mod histories;
+mod history;
 mod images;
 mod job_places;
 mod json_schema;
@@ -64,6 +71,8 @@ mod nth_failure;
 mod placement;
 mod placement_plugins;
 mod placement_world;
+#[cfg(feature = "planted")]
+mod planted;
 mod points;
 mod points_kit;
 mod points_random;
@@ -72,6 +81,7 @@ mod preemption;
 mod profile_docs;
 mod profiles;
 mod races;
+mod replicated;
 mod retries;
 mod scheduler;
 mod scheduler_faults;

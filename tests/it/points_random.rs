@@ -28,6 +28,7 @@ impl Player {
         let search = [Search::Full, Search::Indexed { feasible: 2 }];
         let mut settings = settings.with_search(*dice.pick(&search));
         settings.claims_max = *dice.pick(&[1, 3, 100]);
+        settings.commits_in_flight = *dice.pick(&[1, 2, 5]);
         let scheduler = Scheduler::new(handle, profile, settings).unwrap();
         Player { scheduler, ledger, says }
     }

@@ -38,7 +38,11 @@ impl Observer for Count<'_> {
 
 fn workers(cell: &impl CellHandle, count: u32) -> Vec<Scheduler> {
     let worker = |index| {
-        let settings = Settings { claims_max: 7, ..Settings::worker("default", index, count) };
+        let settings = Settings {
+            claims_max: 7,
+            commits_in_flight: 1 + index as usize,
+            ..Settings::worker("default", index, count)
+        };
         Scheduler::new(cell, Profile::service(), settings).unwrap()
     };
     (0..count).map(worker).collect()

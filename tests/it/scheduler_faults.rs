@@ -252,6 +252,7 @@ fn in_the_end_every_task_that_can_be_placed_is_placed_once() {
             let settings = Settings::worker(name, index, of).with_seed(seed);
             let mut settings = settings.with_search(*turmoil.dice.pick(&search));
             settings.claims_max = *turmoil.dice.pick(&[1, 3, 100]);
+            settings.commits_in_flight = *turmoil.dice.pick(&[1, 2, 5]);
             let profile = turmoil.dice.pick(&[Profile::service, Profile::batch])();
             schedulers.push(Scheduler::new(&handle, profile, settings).unwrap());
         }

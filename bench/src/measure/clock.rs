@@ -65,6 +65,12 @@ pub(crate) fn thread_time() -> Duration {
     Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
 }
 
+/// The processor time that this process has had.
+pub(crate) fn process_time() -> Duration {
+    let time = clock_gettime(ClockId::ProcessCPUTime);
+    Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
+}
+
 /// Does some work on this thread, and tells what it took.
 pub(crate) fn timed<T>(work: impl FnOnce() -> T) -> (T, Span) {
     let (wall, cpu) = (Instant::now(), thread_time());

@@ -19,6 +19,7 @@ mod levers;
 mod log;
 pub(crate) mod memory;
 mod preempt;
+mod replicate;
 mod scan;
 mod show;
 mod snapshot;
@@ -28,6 +29,7 @@ mod workers;
 
 use clap::Args;
 use show::Row;
+use std::path::PathBuf;
 
 /// The seed of every workload and every choice in the table.
 const SEED: u64 = 20_130_415;
@@ -36,7 +38,7 @@ const SEED: u64 = 20_130_415;
 #[derive(Args, Clone, Debug)]
 pub(crate) struct Options {
     /// Only groups whose name contains this: scan, sync, commit, whole, decide, preempt, kube, levers,
-    /// workers, memory, log, snapshot, matrix.
+    /// workers, memory, log, snapshot, replicate, matrix.
     #[arg(long, value_name = "PATTERN")]
     only: Option<String>,
     /// Fewer and shorter runs: for a look, not for a record.
@@ -45,10 +47,10 @@ pub(crate) struct Options {
     /// Print the table as Markdown.
     #[arg(long)]
     markdown: bool,
-    /// Where the group `log` makes a folder for its files, on the disk that is to be measured. By
+    /// Where the groups `log` and `replicate` make folders for their files, on the disk that is to be measured. By
     /// default in `target`.
     #[arg(long, value_name = "DIR")]
-    dir: Option<std::path::PathBuf>,
+    dir: Option<PathBuf>,
 }
 
 impl Options {
@@ -56,6 +58,11 @@ impl Options {
     /// or, in a hurry, two.
     fn runs(&self) -> usize {
         if self.quick { 3 } else { 7 }
+    }
+
+    /// A folder on the disk that is to be measured.
+    fn folder(&self) -> PathBuf {
+        self.dir.clone().unwrap_or_else(|| PathBuf::from("target"))
     }
 
     /// How much work one run does, scaled down in a hurry.
@@ -72,7 +79,7 @@ struct Group {
     measure: fn(&Options) -> Vec<Row>,
 }
 
-const GROUPS: [Group; 13] = [
+const GROUPS: [Group; 14] = [
     Group { name: "scan", workload: scan::WORKLOAD, measure: scan::rows },
     Group { name: "sync", workload: sync::WORKLOAD, measure: sync::rows },
     Group { name: "commit", workload: commit::WORKLOAD, measure: commit::rows },
@@ -85,6 +92,7 @@ const GROUPS: [Group; 13] = [
     Group { name: "memory", workload: memory::WORKLOAD, measure: memory::rows },
     Group { name: "snapshot", workload: snapshot::WORKLOAD, measure: snapshot::rows },
     Group { name: "log", workload: log::WORKLOAD, measure: log::rows },
+    Group { name: "replicate", workload: replicate::WORKLOAD, measure: replicate::rows },
     Group { name: "matrix", workload: whole::WORKLOAD, measure: whole::matrix },
 ];
 

@@ -6,12 +6,12 @@
 
 use super::bare::{self, Columns};
 use super::cells::{self, Made};
-use super::clock::{Figure, Span, by_turns, timed};
+use super::clock::{Figure, Span, by_turns, process_time, timed};
 use super::scan;
 use super::show::{Reach, Row, Unit};
 use super::{Options, SEED};
-use omega_cellstate::SharedCell;
-use omega_core::Command;
+use omega_cellstate::{CellHandle, SharedCell};
+use omega_core::{Command, Job};
 use omega_schedulers::{Profile, Scheduler, Search, Settings, Unobserved};
 use std::sync::Barrier;
 
@@ -55,6 +55,8 @@ pub(crate) struct Done {
     pub(crate) conflicts: usize,
     /// Processor time of all workers; wall time from the first to the last.
     pub(crate) span: Span,
+    /// The same with the processor time of the whole process.
+    pub(crate) process: Span,
 }
 
 impl Done {
@@ -63,32 +65,49 @@ impl Done {
     }
 }
 
+/// A cell that jobs can be submitted to.
+pub(crate) trait Submit: CellHandle {
+    /// Submits jobs, and returns when they are there.
+    fn submit(&self, jobs: Vec<Job>);
+}
+
+impl Submit for SharedCell {
+    fn submit(&self, jobs: Vec<Job>) {
+        self.apply_all(jobs.into_iter().map(Command::SubmitJob));
+    }
+}
+
 /// Places everything, in waves. The profile is made for each worker.
 pub(crate) fn run(made: &Made, load: &Load, profile: fn() -> Profile) -> Done {
-    let cell = SharedCell::new(made.copy());
+    run_on(&[SharedCell::new(made.copy())], load, profile)
+}
+
+/// The same on handles of one cell; the workers are spread over them.
+pub(crate) fn run_on(cells: &[impl Submit], load: &Load, profile: fn() -> Profile) -> Done {
     let start = Barrier::new(load.workers.len() + 1);
     let waves = load.tasks.div_ceil(WAVE);
     let wave_tasks = load.tasks / waves / load.job_tasks * load.job_tasks;
     std::thread::scope(|scope| {
-        let work = |settings: Settings| {
-            let (cell, start) = (&cell, &start);
+        let work = |(i, settings): (usize, Settings)| {
+            let (cell, start) = (&cells[i % cells.len()], &start);
             // Named, so that a profiler can tell the workers from the set-up.
             let named = std::thread::Builder::new().name("worker".into());
             let work = move || worker(cell, profile(), settings, (start, waves));
             named.spawn_scoped(scope, work).expect("a thread starts")
         };
-        let handles: Vec<_> = load.workers.iter().cloned().map(work).collect();
+        let handles: Vec<_> = load.workers.iter().cloned().enumerate().map(work).collect();
         let mut wall = Span::default();
         start.wait();
         for wave in 0..waves {
             let first = wave * wave_tasks / load.job_tasks;
             let jobs = cells::small_jobs(first, wave_tasks, load.job_tasks);
-            cell.apply_all(jobs.map(Command::SubmitJob));
+            cells[0].submit(jobs.collect());
+            let before = process_time();
             let ((), span) = timed(|| {
                 start.wait();
                 start.wait();
             });
-            wall += span;
+            wall += Span { cpu: process_time() - before, ..span };
         }
         let mut done = Done::default();
         for handle in handles {
@@ -98,6 +117,7 @@ pub(crate) fn run(made: &Made, load: &Load, profile: fn() -> Profile) -> Done {
             done.span.cpu += part.span.cpu;
         }
         done.span.wall = wall.wall;
+        done.process = wall;
         assert_eq!(done.placed, waves * wave_tasks, "every task finds a machine");
         done
     })
@@ -105,7 +125,7 @@ pub(crate) fn run(made: &Made, load: &Load, profile: fn() -> Profile) -> Done {
 
 /// One worker: registers and syncs, then steps through each wave until nothing is pending.
 fn worker(
-    cell: &SharedCell,
+    cell: &impl CellHandle,
     profile: Profile,
     settings: Settings,
     (start, waves): (&Barrier, usize),

@@ -13,7 +13,7 @@
 use super::html::{escape, script_data};
 use super::number::{NOTHING, amount, count, duration, percent, percent_of, plural, wide};
 use super::text::clip;
-use super::{RunReport, heat, lists, plot};
+use super::{RunReport, durable, heat, lists, plot};
 use serde::Serialize;
 
 const STYLE: &str = include_str!("style.css");
@@ -39,6 +39,7 @@ pub fn render(report: &RunReport) -> String {
         lists::resources(report),
         map,
         lists::schedulers(report),
+        durable::page(report),
         lists::unplaced(report),
         lists::notes(report),
     ];

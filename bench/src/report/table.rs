@@ -5,7 +5,7 @@
 
 use super::number::{NOTHING, amount, count, duration, percent, percent_of, plural, wide};
 use super::text::{Align, WIDTH, clean, clip, columns, wrap};
-use super::{RunReport, SchedulerReport, Unplaced};
+use super::{RunReport, SchedulerReport, Unplaced, durable};
 
 /// The reasons that the table lists. The page lists more.
 const REASONS_MAX: usize = 5;
@@ -18,6 +18,7 @@ pub fn render(report: &RunReport) -> String {
         figures(report),
         schedulers(report),
         resources(report),
+        durable::table(report),
         unplaced(report),
         notes(report),
     ];
@@ -58,6 +59,7 @@ fn figures(report: &RunReport) -> String {
     if report.pending > 0 {
         lines.push(("wait at the end", plural(wide(report.pending), "task")));
     }
+    lines.extend(report.durable.iter().flat_map(durable::figures));
     let rows: Vec<Vec<String>> =
         lines.into_iter().map(|(name, value)| vec![name.to_string(), value]).collect();
     columns(&rows, &[Align::Left, Align::Left], 1)

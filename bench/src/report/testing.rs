@@ -1,7 +1,8 @@
 //! A report that looks like one of a real run, for tests of what shows it.
 
 use super::{
-    MachineHeat, ResourceReport, RunReport, Sample, SchedulerReport, Unplaced, page, table,
+    DurableReport, MachineHeat, ReplicaReport, ResourceReport, RunReport, Sample, SchedulerReport,
+    Unplaced, page, table,
 };
 use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64Mcg;
@@ -43,9 +44,29 @@ pub(super) fn example(machines: usize, zones: usize, samples: usize) -> RunRepor
         placements_per_s: last.placements as f64 / last.wall_s.max(1e-9),
         schedulers: schedulers(&last),
         resources: resources(&series),
+        durable: None,
         unplaced: unplaced(last.pending),
         series,
         heat,
+    }
+}
+
+/// What three replicas wrote.
+pub(super) fn durable() -> DurableReport {
+    let replica = |id: u64| ReplicaReport {
+        name: format!("r{id}"),
+        leads: id == 1,
+        log_bytes: (40 << 20) + id,
+        log_bytes_per_claim: 61.4,
+        syncs: 40_000 - id,
+        snapshots: id - 1,
+        directory_bytes: 3 << 30,
+    };
+    DurableReport {
+        commit_us_p50: 812.0,
+        commit_us_p99: 4_210.0,
+        fdatasync_us: 102.0,
+        replicas: (1..=3).map(replica).collect(),
     }
 }
 

@@ -1,18 +1,20 @@
 //! After a run: why jobs wait, found out by the schedulers that could not place them.
 
+use super::cell::RunCell;
 use super::feeder::Feeder;
 use super::meter::Meter;
 use super::outcome::unplaced;
-use super::{Ended, Which};
+use super::{Ended, RunError, Which};
 use crate::report::waiting::{
     Help, Lack, NearMiss, WaitingGang, WaitingGroup, WaitingJob, WaitingReport,
 };
-use omega_cellstate::View;
+use omega_cellstate::{Cell, View};
 use omega_core::{Job, JobId, Kinds, TaskGroup, TaskState};
+use omega_schedulers::config::Profiles;
 use omega_schedulers::explain::{
     Miss, Obstacle, Remedy, describe, describe_obstacle, describe_remedy,
 };
-use omega_schedulers::{Scheduler, Worker};
+use omega_schedulers::{Profile, Scheduler, Settings, Worker};
 
 /// How many jobs are explained if none is named: what comes after waits for less.
 const JOBS_MAX: usize = 5;
@@ -27,45 +29,81 @@ pub(super) fn report(ended: Ended, which: Which<'_>) -> WaitingReport {
             reasons.into_iter().map(|reason| reason.example).take(JOBS_MAX).collect()
         }
     };
-    let jobs = names.into_iter().map(|name| job(&feeder, &mut workers, name)).collect();
+    let jobs = names.into_iter().map(|name| job_of_run(&feeder, &mut workers, name)).collect();
     WaitingReport { jobs, pending: feeder.pending(), name: feeder.name }
 }
 
-fn job(feeder: &Feeder, workers: &mut [Worker<Meter>], name: String) -> WaitingJob {
+fn job_of_run(feeder: &Feeder, workers: &mut [Worker<Meter>], name: String) -> WaitingJob {
+    let id = feeder.cell.read(|cell| cell.job_by_name(&name));
+    let waits = |worker: &&mut Worker<Meter>| {
+        worker.scheduler.queue().waiting().iter().any(|(waiting, _)| Some(*waiting) == id)
+    };
+    let Some(worker) = workers.iter_mut().find(waits) else {
+        return job(&feeder.cell, None, name);
+    };
+    let kinds = feeder.cell.read(|cell| cell.kinds().clone());
+    let refused = id.and_then(|id| worker.observer.refused.get(&id));
+    let refused = refused.map(|reason| describe(*reason, &kinds));
+    WaitingJob { refused, ..job(&feeder.cell, Some(&mut worker.scheduler), name) }
+}
+
+/// Explains why a job waits in a cell as it is. Its scheduler runs with the profile of its name, or
+/// with a ready-made one; it looks at the cell and places nothing. The answer is `None` if the cell
+/// has no such job.
+///
+/// # Errors
+/// If the profile does not suit the cell's kinds.
+pub fn explain_cell(
+    cell: Cell,
+    profiles: &Profiles,
+    name: &str,
+) -> Result<Option<WaitingJob>, RunError> {
+    let Some(spec) = cell.job_by_name(name).and_then(|id| cell.job(id).cloned()) else {
+        return Ok(None);
+    };
+    let takes = spec.scheduler.to_string();
+    let profile = match profiles.get(&takes) {
+        Some(spec) => spec
+            .bind(cell.kinds())
+            .map_err(|why| RunError::Profile { name: takes.clone(), why: why.into() })?,
+        None if takes == "service" => Profile::service(),
+        None => Profile::batch(),
+    };
+    let settings = Settings { name: "explain".into(), ..Settings::worker(&takes, 0, 1) };
+    let shown = settings.takes.clone();
+    let cell = RunCell::memory(cell);
+    let failed = |why| RunError::Scheduler { name: shown.clone(), why };
+    let mut scheduler = Scheduler::new(&cell, profile, settings).map_err(failed)?;
+    scheduler.look(&cell, 0).map_err(failed)?;
+    let explained = job(&cell, Some(&mut scheduler), name.to_owned());
+    Ok(Some(WaitingJob { scheduler: takes, ..explained }))
+}
+
+/// Explains a job by the scheduler that it waits for, if it waits.
+fn job(cell: &RunCell, scheduler: Option<&mut Scheduler>, name: String) -> WaitingJob {
     let mut explained = WaitingJob { job: name, ..WaitingJob::default() };
-    let id = feeder.cell.read(|cell| cell.job_by_name(&explained.job));
-    let Some((id, spec)) = id.and_then(|id| Some((id, feeder.cell.read(|c| c.job(id).cloned())?)))
-    else {
+    let id = cell.read(|cell| cell.job_by_name(&explained.job));
+    let Some((id, spec)) = id.and_then(|id| Some((id, cell.read(|c| c.job(id).cloned())?))) else {
         return explained;
     };
     explained.tasks = spec.task_count();
-    let waits = |worker: &&mut Worker<Meter>| {
-        worker.scheduler.queue().waiting().iter().any(|(waiting, _)| *waiting == id)
-    };
-    let Some(worker) = workers.iter_mut().find(waits) else { return explained };
-    let kinds = feeder.cell.read(|cell| cell.kinds().clone());
-    explained.scheduler = worker.scheduler.settings().name.to_string();
-    explained.refused = worker.observer.refused.get(&id).map(|reason| describe(*reason, &kinds));
-    explained.gang = gang(&mut worker.scheduler, (id, &spec));
-    for (index, waiting) in (0..).zip(waiting(feeder, (id, &spec))) {
+    let Some(scheduler) = scheduler else { return explained };
+    explained.scheduler = scheduler.settings().name.to_string();
+    explained.gang = gang(scheduler, (id, &spec));
+    for (index, waiting) in (0..).zip(waiting(cell, (id, &spec))) {
         if waiting > 0 {
             let group = &spec.groups[index];
             explained.waiting += waiting;
-            explained.groups.extend(self::group(
-                &mut worker.scheduler,
-                (id, index),
-                group,
-                waiting,
-            ));
+            explained.groups.extend(self::group(scheduler, (id, index), group, waiting));
         }
     }
     explained
 }
 
 /// How many tasks of each group wait.
-fn waiting(feeder: &Feeder, (id, job): (JobId, &Job)) -> Vec<usize> {
+fn waiting(cell: &RunCell, (id, job): (JobId, &Job)) -> Vec<usize> {
     let mut waiting = vec![0; job.groups.len()];
-    feeder.cell.read(|cell| {
+    cell.read(|cell| {
         for (task, _) in cell.tasks(id).filter(|(_, state)| *state == TaskState::Pending) {
             if let Some(count) = cell.task_group(task).and_then(|group| waiting.get_mut(group)) {
                 *count += 1;

@@ -1,14 +1,15 @@
 //! Feeds a workload to a cell: submits what arrives, ends what has run its time.
 
+use super::cell::RunCell;
 use super::clock::RunClock;
-use super::ends::{Ends, Since};
+use super::ends::{Ending, Ends, Since};
 use super::meter::{IdleState, Message, Meter};
 use super::{Evict, Pace, Progress, RunError, RunOptions, SCHEDULERS, WINDOW_MAX};
 use crate::report::Sample;
 use crate::workload::{Arrival, MachineChange, MachineEvent, RunTime, Workload};
 use crossbeam::channel::{Receiver, Sender, unbounded};
-use omega_cellstate::{Cell, SharedCell};
-use omega_core::{Command, JobId, MachineId, Outcome, TaskId, TaskReport, Text, Version};
+use omega_cellstate::Cell;
+use omega_core::{Command, JobId, Machine, MachineId, Outcome, TaskId, TaskReport, Text, Version};
 use omega_schedulers::disruption::DisruptionBudget;
 use omega_schedulers::plugins::DefaultPreemption;
 use omega_schedulers::{Pool, Profile, Scheduler, Settings, Volumes};
@@ -32,7 +33,7 @@ pub(crate) struct Evicted {
 
 /// The feeder, and what it counted.
 pub(crate) struct Feeder {
-    pub(crate) cell: SharedCell,
+    pub(crate) cell: RunCell,
     /// What the profiles that look at volumes look at.
     pub(super) volumes: Volumes,
     /// Whether it holds claims. Without them nobody looks at volumes who is not told to.
@@ -76,21 +77,15 @@ pub(crate) struct Feeder {
 }
 
 impl Feeder {
-    /// Makes the cell and brings it to the workload's start.
-    pub(crate) fn new(workload: Workload, options: &RunOptions) -> Result<Feeder, RunError> {
-        let cell = SharedCell::new(Cell::new(workload.kinds));
-        let apply = |command| cell.apply(command);
+    /// Brings an empty cell to the workload's start.
+    pub(crate) fn new(
+        cell: RunCell,
+        workload: Workload,
+        options: &RunOptions,
+    ) -> Result<Feeder, RunError> {
         let policy = Command::SetPolicy(workload.policy);
-        apply(policy).map_err(|why| RunError::Job { name: "policy".into(), why })?;
-        let mut ids = Vec::with_capacity(workload.machines.len());
-        for machine in workload.machines {
-            let name = machine.name.clone();
-            match apply(Command::RegisterMachine(machine)) {
-                Ok(Outcome::Machine(id)) => ids.push(id),
-                Ok(_) => unreachable!("registering a machine gives a machine"),
-                Err(why) => return Err(RunError::Machine { name, why }),
-            }
-        }
+        cell.apply(policy)?.map_err(|why| RunError::Job { name: "policy".into(), why })?;
+        let ids = register(&cell, workload.machines)?;
         let (sender, messages) = unbounded();
         let count = |arrival: &Arrival| arrival.job.task_count();
         let last = workload.arrivals.last().map_or(0, |arrival| arrival.at_ms);
@@ -135,13 +130,11 @@ impl Feeder {
         Ok(feeder)
     }
 
-    pub(crate) fn cell(&self) -> SharedCell {
-        self.cell.clone()
-    }
-
-    /// The schedulers that the options name, registered.
+    /// The schedulers that the options name, registered; each is to work at one of the cells, by
+    /// turns.
     pub(crate) fn schedulers(
         &self,
+        cells: &[RunCell],
         options: &RunOptions,
     ) -> Result<Vec<(Scheduler, Meter)>, RunError> {
         let counts = [options.service_schedulers, options.batch_schedulers];
@@ -151,7 +144,8 @@ impl Feeder {
                 let (profile, settings) = self.scheduler((name, index, count), options)?;
                 let meter = Meter::new(schedulers.len(), self.sender.clone());
                 let name = settings.name.clone();
-                let scheduler = Scheduler::new(&self.cell, profile, settings)
+                let cell = &cells[schedulers.len() % cells.len()];
+                let scheduler = Scheduler::new(cell, profile, settings)
                     .map_err(|why| RunError::Scheduler { name, why })?;
                 schedulers.push((scheduler, meter));
             }
@@ -167,6 +161,7 @@ impl Feeder {
     ) -> Result<(Profile, Settings), RunError> {
         let mut settings = Settings::worker(name, index, count).with_seed(options.seed);
         settings.claims_max = options.claims_max;
+        settings.commits_in_flight = self.cell.commits_in_flight();
         settings.granularity = options.granularity;
         settings.check = options.check;
         let profile = match options.profiles.get(name) {
@@ -193,26 +188,42 @@ impl Feeder {
         Ok((profile, settings))
     }
 
-    pub(super) fn submit(&mut self, arrival: Arrival) -> Result<JobId, RunError> {
-        let name = arrival.job.name.clone();
-        self.submitted += arrival.job.task_count();
-        self.ahead += arrival.job.task_count() as usize;
-        match self.cell.apply(Command::SubmitJob(arrival.job)) {
-            Ok(Outcome::Job(id)) => {
-                self.runs.push(arrival.run);
-                Ok(id)
-            }
+    /// Submits what arrives together.
+    pub(super) fn submit(&mut self, arrivals: Vec<Arrival>) -> Result<Vec<JobId>, RunError> {
+        let mut names = Vec::with_capacity(arrivals.len());
+        let mut commands = Vec::with_capacity(arrivals.len());
+        for arrival in arrivals {
+            let tasks = arrival.job.task_count();
+            self.submitted += tasks;
+            self.ahead += tasks as usize;
+            self.runs.push(arrival.run);
+            names.push(arrival.job.name.clone());
+            commands.push(Command::SubmitJob(arrival.job));
+        }
+        let answers = self.cell.apply_all(commands)?;
+        let submitted = |(name, answer)| match answer {
+            Ok(Outcome::Job(id)) => Ok(id),
             Ok(_) => unreachable!("submitting a job gives a job"),
             Err(why) => Err(RunError::Job { name, why }),
+        };
+        names.into_iter().zip(answers).map(submitted).collect()
+    }
+
+    /// Takes the arrivals up to a time off the list.
+    pub(super) fn arrived(&mut self, at_ms: u64) -> Vec<Arrival> {
+        let mut arrived = Vec::new();
+        while let Some(arrival) = self.arrivals.pop_front_if(|arrival| arrival.at_ms <= at_ms) {
+            arrived.push(arrival);
         }
+        arrived
     }
 
     // --- The loop ------------------------------------------------------------------------------
 
-    /// Feeds the workload until its last arrival has been tried, or a worker has ended early.
+    /// Feeds the workload while `goes_on`, until its last arrival has been tried, or a worker has ended early.
     pub(crate) fn feed(
         &mut self,
-        pool: &Pool<'_, Meter>,
+        (pool, goes_on): (&Pool<'_, Meter>, &dyn Fn() -> Result<(), RunError>),
         pace: Pace,
         clock: &RunClock,
         progress: &mut dyn FnMut(Progress),
@@ -248,6 +259,8 @@ impl Feeder {
                 None if next.is_none() && self.caught_up() && self.settled() => break,
                 None if self.wait() => {}
                 None if pool.running() < self.idle.len() => return Ok(()),
+                // Schedulers try for ever what a replica that has stopped does not answer.
+                None if goes_on().is_err() => return goes_on(),
                 None if pace == Pace::Fastest && next.is_none() && self.caught_up() => {
                     // What found no room often is tried again up to a second later.
                     clock.skip_a_second();
@@ -284,34 +297,41 @@ impl Feeder {
         while self.sampled * self.span_ms < self.now_ms * SAMPLES {
             self.sample(clock);
         }
+        let mut ended = Vec::new();
         while let Some(tasks) = self.ends.pop(at_ms) {
-            self.end_tasks(tasks);
+            ended.extend(self.still_there(tasks));
         }
+        self.end_tasks(ended)?;
         while let Some(event) = self.machine_events.pop_front_if(|event| event.at_ms <= at_ms) {
             self.change_machine(event.change)?;
         }
-        while let Some(arrival) = self.arrivals.pop_front_if(|arrival| arrival.at_ms <= at_ms) {
-            self.submit(arrival)?;
-        }
+        let arrived = self.arrived(at_ms);
+        self.submit(arrived)?;
         // Ended jobs are forgotten once a minute of the workload.
         if self.now_ms >= self.expired_ms + 60_000 {
             self.expired_ms = self.now_ms;
-            drop(self.cell.apply(Command::Expire { now_ms: self.now_ms }));
+            drop(self.cell.apply(Command::Expire { now_ms: self.now_ms })?);
         }
         self.changed = self.cell.read(Cell::version);
         Ok(())
     }
 
-    fn end_tasks(&mut self, (placed, mut tasks): Since) {
+    /// Those of the tasks that were not evicted since they were placed.
+    fn still_there(&self, (placed, mut tasks): Since) -> Ending {
         tasks.retain(|(task, _)| {
             self.evicted.get(task).is_none_or(|evicted| evicted.last <= placed)
         });
+        tasks
+    }
+
+    fn end_tasks(&mut self, tasks: Ending) -> Result<(), RunError> {
         self.ahead += tasks.len();
         let report = TaskReport::Finished;
         let finished = |(task, machine)| Command::ReportTask { task, machine, report };
         // A task that was lost with its machine has not finished: the cell refuses the report.
-        let answers = self.cell.apply_all(tasks.into_iter().map(finished));
+        let answers = self.cell.apply_all(tasks.into_iter().map(finished))?;
         self.finished += answers.iter().filter(|answer| answer.is_ok()).count() as u64;
+        Ok(())
     }
 
     fn change_machine(&mut self, change: MachineChange) -> Result<(), RunError> {
@@ -335,7 +355,7 @@ impl Feeder {
                 None => return Ok(()),
             },
         };
-        let done = self.cell.apply(command).map(drop);
+        let done = self.cell.apply(command)?.map(drop);
         done.map_err(|why| RunError::Machine { name, why })
     }
 
@@ -432,4 +452,16 @@ impl Feeder {
             used,
         });
     }
+}
+
+/// Registers the machines that are there at the start.
+fn register(cell: &RunCell, machines: Vec<Machine>) -> Result<Vec<MachineId>, RunError> {
+    let names: Vec<Text> = machines.iter().map(|machine| machine.name.clone()).collect();
+    let answers = cell.apply_all(machines.into_iter().map(Command::RegisterMachine))?;
+    let registered = |(name, answer)| match answer {
+        Ok(Outcome::Machine(id)) => Ok(id),
+        Ok(_) => unreachable!("registering a machine gives a machine"),
+        Err(why) => Err(RunError::Machine { name, why }),
+    };
+    names.into_iter().zip(answers).map(registered).collect()
 }

@@ -13,12 +13,14 @@
 //! while it is too far ahead of the schedulers (see [`WINDOW_MAX`]), so that the workload's order
 //! and times keep their meaning. In trace time it follows the wall clock.
 
+mod cell;
 mod clock;
 mod ends;
 mod explained;
 mod feeder;
 mod meter;
 mod outcome;
+mod replicas;
 mod start;
 #[cfg(test)]
 mod tests;
@@ -26,9 +28,17 @@ mod tests;
 use crate::report::RunReport;
 use crate::report::waiting::WaitingReport;
 use crate::workload::Workload;
+use cell::RunCell;
+use omega_cellstate::Cell;
 use omega_core::{ConflictCheck, Granularity, Rejection, Text};
 use omega_schedulers::Search;
 use omega_schedulers::config::{ConfigError, Profiles};
+use omega_store::replica::AskError;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+pub use explained::explain_cell;
+pub use replicas::{ReplicaError, check_folder};
 
 /// As fast as possible, the clock waits for the schedulers while so many tasks wait, or four times
 /// as many came or ended since the schedulers had tried all that there was: this, or two for five
@@ -59,6 +69,16 @@ pub enum Evict {
     Always,
 }
 
+/// How the cell of a run is kept, if not in memory alone.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Durability {
+    /// Where: the folder of the only replica, or of the folders of several. A temporary one if there
+    /// is none.
+    pub dir: Option<PathBuf>,
+    /// How many replicas, all in this process; at least one.
+    pub replicas: u32,
+}
+
 /// How to run.
 #[derive(Clone, Debug)]
 pub struct RunOptions {
@@ -82,6 +102,8 @@ pub struct RunOptions {
     pub pace: Pace,
     /// The seed of the schedulers' choices.
     pub seed: u64,
+    /// How the cell is kept; `None` is in memory.
+    pub durability: Option<Durability>,
 }
 
 impl Default for RunOptions {
@@ -97,6 +119,7 @@ impl Default for RunOptions {
             evict: Evict::default(),
             pace: Pace::Fastest,
             seed: 1,
+            durability: None,
         }
     }
 }
@@ -149,6 +172,12 @@ pub enum RunError {
         /// Why.
         why: omega_cellstate::HandleError,
     },
+    /// The replicas of the cell do not answer.
+    #[error("the cell does not answer: {0}")]
+    Cell(#[from] AskError),
+    /// A replica could not be founded, or has stopped, or is not like the others.
+    #[error(transparent)]
+    Replica(Arc<ReplicaError>),
     /// The recount at the end found the cell wrong: a defect of Omega.
     #[error("the cell is wrong after the run, please report it: {0}")]
     Audit(#[from] omega_cellstate::AuditError),
@@ -193,6 +222,7 @@ pub fn explain(
 /// A run that has ended.
 struct Ended {
     feeder: feeder::Feeder,
+    replicas: Option<replicas::Replicas>,
     workers: Vec<omega_schedulers::Worker<meter::Meter>>,
     wall_s: f64,
     cpu_s: Option<f64>,
@@ -203,14 +233,22 @@ fn run_to_the_end(
     options: &RunOptions,
     progress: &mut dyn FnMut(Progress),
 ) -> Result<Ended, RunError> {
-    let mut feeder = feeder::Feeder::new(workload, options)?;
-    let cell = feeder.cell();
+    let found = |durability| replicas::Replicas::found(durability, &workload.kinds);
+    let replicas = options.durability.as_ref().map(found).transpose()?;
+    let cells = match &replicas {
+        Some(replicas) => replicas.handles().to_vec(),
+        None => vec![RunCell::memory(Cell::new(workload.kinds.clone()))],
+    };
+    let mut feeder = feeder::Feeder::new(cells[0].clone(), workload, options)?;
     let clock = clock::RunClock::start();
     let cpu_before = clock::process_cpu_s();
-    let schedulers = feeder.schedulers(options)?;
+    let schedulers = feeder.schedulers(&cells, options)?;
+    let goes_on = || replicas.as_ref().map_or(Ok(()), |all| all.check()).map_err(RunError::from);
     let workers = std::thread::scope(|scope| {
-        let pool = omega_schedulers::Pool::start(scope, &cell, &clock, schedulers);
-        let fed = feeder.feed(&pool, options.pace, &clock, progress);
+        let each = cells.iter().cycle().zip(schedulers);
+        let each = each.map(|(cell, (scheduler, meter))| (cell, scheduler, meter));
+        let pool = omega_schedulers::Pool::start_each(scope, &clock, each);
+        let fed = feeder.feed((&pool, &goes_on), options.pace, &clock, progress);
         let workers = pool.stop();
         fed.map(|()| workers)
     })?;
@@ -219,6 +257,9 @@ fn run_to_the_end(
         return Err(RunError::Scheduler { name: worker.scheduler.settings().name.clone(), why });
     }
     let cpu_s = cpu_before.zip(clock::process_cpu_s()).map(|(before, after)| after - before);
-    cell.read(|cell| cell.audit())?;
-    Ok(Ended { feeder, workers, wall_s, cpu_s })
+    match &replicas {
+        Some(replicas) => replicas.check_states()?,
+        None => _ = cells[0].read(|cell| cell.audit())?,
+    }
+    Ok(Ended { feeder, replicas, workers, wall_s, cpu_s })
 }

@@ -36,7 +36,8 @@ pub(crate) fn used_shares(cell: &Cell) -> (Vec<f64>, usize) {
 
 /// The report of a run that has ended.
 pub(super) fn report(ended: Ended, options: &RunOptions) -> RunReport {
-    let Ended { feeder, mut workers, wall_s, cpu_s } = ended;
+    let Ended { feeder, replicas, mut workers, wall_s, cpu_s } = ended;
+    let claims = workers.iter().map(|worker| worker.observer.claims).sum();
     let unplaced = unplaced(&feeder, &mut workers);
     let kinds = feeder.cell.read(|cell| cell.kinds().clone());
     let pending = feeder.pending();
@@ -58,6 +59,7 @@ pub(super) fn report(ended: Ended, options: &RunOptions) -> RunReport {
         placements_per_s: feeder.placements as f64 / wall_s.max(1e-9),
         schedulers: workers.iter().map(|worker| scheduler(worker, &kinds)).collect(),
         resources: resources(&feeder, &kinds),
+        durable: replicas.map(|replicas| replicas.report(claims)),
         unplaced,
         heat: feeder.cell.read(|cell| cell.machines().map(|m| heat(cell, &m)).collect()),
         name: feeder.name,

@@ -2,6 +2,7 @@
 
 use super::RunError;
 use super::feeder::Feeder;
+use crate::workload::Arrival;
 use omega_core::{Command, Job, JobId, MachineId, TaskGroup, TaskId, Version};
 
 impl Feeder {
@@ -10,23 +11,23 @@ impl Feeder {
     pub(super) fn begin(&mut self, machines: &[MachineId]) -> Result<(), RunError> {
         let mut running = Vec::new();
         let mut with_volumes = Vec::new();
-        while let Some(arrival) = self.arrivals.pop_front_if(|arrival| arrival.at_ms == 0) {
-            let placed = arrival.placed.clone();
+        let arrivals = self.arrived(0);
+        let of = |arrival: &Arrival| {
             let spec = uses_volumes(&arrival.job).then(|| arrival.job.clone());
-            let job = self.submit(arrival)?;
+            (arrival.placed.clone(), spec)
+        };
+        let placed: Vec<_> = arrivals.iter().map(of).collect();
+        for (job, (placed, spec)) in self.submit(arrivals)?.into_iter().zip(placed) {
             with_volumes.extend(spec.map(|spec| (job, spec)));
-            let tasks = placed.into_iter();
-            running.extend(tasks.map(|(index, machine)| (TaskId { job, index }, machine)));
+            let task = |(index, machine)| (TaskId { job, index }, machines[machine as usize]);
+            running.extend(placed.into_iter().map(task));
         }
-        let mut refused = 0;
-        let mut adopted = Vec::with_capacity(running.len());
-        for (task, machine) in running {
-            let machine = machines[machine as usize];
-            match self.cell.apply(Command::AdoptTask { task, machine }) {
-                Ok(_) => adopted.push((task, machine)),
-                Err(_) => refused += 1,
-            }
-        }
+        let adopt = |(task, machine): &_| Command::AdoptTask { task: *task, machine: *machine };
+        let answers = self.cell.apply_all(running.iter().map(adopt))?;
+        let refused = answers.iter().filter(|answer| answer.is_err()).count();
+        let mut answers = answers.into_iter();
+        running.retain(|_| answers.next().is_some_and(|answer| answer.is_ok()));
+        let adopted = running;
         self.tell_of_volumes(&with_volumes, &adopted);
         self.placed_at_start += adopted.len();
         self.schedule_ends((Version(0), adopted));

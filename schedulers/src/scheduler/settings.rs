@@ -22,6 +22,10 @@ pub struct Settings {
     pub failures: bool,
     /// How many claims it puts into one transaction.
     pub claims_max: usize,
+    /// How many transactions it submits between two syncs, before it waits for their answers. More
+    /// than one is of use where a commit takes long, because the cell is on disks: they share the wait. Where
+    /// the profile evicts, reserves or permits, it is one at a time.
+    pub commits_in_flight: usize,
     /// What happens to the rest of a transaction of which a part conflicts.
     pub granularity: Granularity,
     /// What counts as a conflict.
@@ -47,6 +51,7 @@ impl Settings {
             placement: Placement { reuse: true, ..Placement::default() },
             failures: true,
             claims_max: CLAIMS_DEFAULT,
+            commits_in_flight: 1,
             granularity: Granularity::Incremental,
             check: ConflictCheck::ResourceFit,
             patience: Patience::default(),

@@ -3,6 +3,7 @@
 //! - `runs.rs`: every kind of input and every way to run it, and what must hold of each result.
 //! - `traces.rs`: the published traces; skipped where they are not at hand.
 //! - `bad_input.rs`: what is at fault is told in one line, and costs no file.
+//! - `durable.rs`: cells on a disk, in one replica and in three, and `omega log`.
 //! - `explain.rs`: what is said of jobs that wait.
 //! - `outputs.rs`: files, pipes and terminals that results go to.
 //!
@@ -11,6 +12,7 @@
 #![allow(clippy::unwrap_used, reason = "all of it is tests, helpers too")]
 
 mod bad_input;
+mod durable;
 mod evicting;
 mod explain;
 mod outcome;

@@ -33,7 +33,7 @@ use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// The position of an entry in the log. The first has 1.
 #[derive(
@@ -248,6 +248,11 @@ pub trait LogEngine: fmt::Debug + Send {
     /// If the disk fails. That it is full is no error here.
     fn prepare(&mut self) -> Result<(), WriteError> {
         Ok(())
+    }
+
+    /// Where a torn record was cut when the log was opened, if one was: a file and an offset.
+    fn torn(&self) -> Option<(&Path, u64)> {
+        None
     }
 
     /// How many bytes it has on the disk.

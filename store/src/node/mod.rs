@@ -21,8 +21,9 @@
 //! Raft draws its election timeouts from the system, so after each step the timeout is set to one
 //! of our own; and it panics on messages that cannot be, so each is checked before (`check.rs`).
 //!
-//! In reading order: `message`, `check`, `window`, this file.
+//! In reading order: `message`, `check`, `window`, this file, `change`.
 
+mod change;
 mod check;
 mod message;
 mod window;
@@ -31,7 +32,7 @@ pub use check::MessageError;
 pub use message::{Message, MessageKind, SnapshotOffer};
 
 use crate::log::{Batch, Entry, HardState, LogIndex, Position, ReplicaId, Term};
-use crate::membership::{ChangeError, MemberStep, Membership, MembershipChange};
+use crate::membership::Membership;
 use raft::eraftpb;
 use raft::{ProgressState, RawNode, Ready, SnapshotStatus, StateRole};
 use rand::{RngExt, SeedableRng};
@@ -120,7 +121,37 @@ pub struct Effects {
     /// To be applied.
     pub committed: Vec<Entry>,
     /// Reads that may be answered once the entry with this index is applied.
-    pub reads: Vec<(u64, LogIndex)>,
+    pub reads: Vec<(ReadId, LogIndex)>,
+}
+
+/// Names a read among those of all replicas and all their starts: the leader may answer several at
+/// once.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ReadId {
+    /// Where it is asked.
+    pub replica: ReplicaId,
+    /// In which start of the replica.
+    pub incarnation: u64,
+    /// Which one.
+    pub number: u64,
+}
+
+impl ReadId {
+    fn to_bytes(self) -> Vec<u8> {
+        [self.replica.0, self.incarnation, self.number].map(u64::to_le_bytes).concat()
+    }
+
+    fn from_bytes(bytes: &[u8]) -> Option<ReadId> {
+        let (words, rest) = bytes.as_chunks::<8>();
+        let [replica, incarnation, number] = *words else { return None };
+        let read = |word| u64::from_le_bytes(word);
+        let id = ReadId {
+            replica: ReplicaId(read(replica)),
+            incarnation: read(incarnation),
+            number: read(number),
+        };
+        rest.is_empty().then_some(id)
+    }
 }
 
 /// Why nothing was proposed. Nothing was done.
@@ -363,47 +394,6 @@ impl Node {
         Ok(Position { index: self.last(), term: Term(self.raw.raft.term) })
     }
 
-    /// Proposes a change of the membership.
-    ///
-    /// # Errors
-    /// If it does not lead, or the change is not possible now.
-    pub fn propose_change(&mut self, change: &MembershipChange) -> Result<Position, ChangeError> {
-        let raft = &self.raw.raft;
-        if raft.state != StateRole::Leader {
-            return Err(ChangeError::NotLeader);
-        }
-        self.membership.check(change)?;
-        self.check_quorum_after(change)?;
-        if raft.has_pending_conf() {
-            return Err(ChangeError::Pending);
-        }
-        self.raw
-            .propose_conf_change(Vec::new(), change.to_raft())
-            .map_err(|_| ChangeError::Pending)?;
-        Ok(Position { index: self.last(), term: Term(self.raw.raft.term) })
-    }
-
-    /// Refuses changes after which nothing could be committed until somebody comes back.
-    fn check_quorum_after(&self, change: &MembershipChange) -> Result<(), ChangeError> {
-        let raft = &self.raw.raft;
-        let answers = |id: &ReplicaId| {
-            id.0 == raft.id || raft.prs().get(id.0).is_some_and(|progress| progress.recent_active)
-        };
-        for step in &change.steps {
-            let MemberStep::Promote(id) = step else { continue };
-            let matched = raft.prs().get(id.0).map_or(0, |progress| progress.matched);
-            if matched < raft.raft_log.committed.saturating_sub(BEHIND_MAX) || !answers(id) {
-                return Err(ChangeError::Behind(*id));
-            }
-        }
-        let voters = self.membership.voters_after(change);
-        let answering = voters.iter().filter(|id| answers(id)).count();
-        match answering > voters.len() / 2 || change.steps.is_empty() {
-            true => Ok(()),
-            false => Err(ChangeError::NoQuorum { voters: voters.len(), answering }),
-        }
-    }
-
     /// Asks another voter to lead. Whether it will, shows in [`Node::leadership`].
     pub fn transfer(&mut self, to: ReplicaId) {
         self.raw.transfer_leader(to.0);
@@ -412,8 +402,8 @@ impl Node {
 
     /// Asks up to where entries must be applied for a read that begins now to see all that was
     /// answered before. The answer is in [`Effects::reads`], or never comes: ask again then.
-    pub fn read(&mut self, number: u64) {
-        self.raw.read_index(number.to_le_bytes().to_vec());
+    pub fn read(&mut self, id: ReadId) {
+        self.raw.read_index(id.to_bytes());
         self.settle();
     }
 
@@ -468,6 +458,10 @@ impl Node {
                 self.raw.advance_apply_to(index.0);
             }
         }
+        if omega_cellstate::planted!(NoQuorum) && self.leadership().is_leader {
+            let log = &mut self.raw.raft.raft_log;
+            log.commit_to(log.persisted.max(log.committed));
+        }
         self.settle();
     }
 
@@ -475,19 +469,6 @@ impl Node {
     pub fn applied(&mut self, index: LogIndex) {
         self.raw.advance_apply_to(index.0);
         self.settle();
-    }
-
-    /// Takes over a change of the membership that was committed. To be called for each such entry,
-    /// in order, when it is applied. The answer is whether the change was made: it may not fit the
-    /// membership that changes before it left.
-    pub fn apply_change(&mut self, change: &MembershipChange) -> bool {
-        if self.membership.check(change).is_err() {
-            return false;
-        }
-        let Ok(state) = self.raw.apply_conf_change(&change.to_raft()) else { return false };
-        self.membership.follow(&state, change);
-        self.settle();
-        true
     }
 
     /// What is to be done; `None` if nothing.
@@ -513,10 +494,10 @@ impl Node {
         let now = ready.take_messages();
         effects.messages = self.outgoing(now);
         let held = ready.take_persisted_messages();
-        let held = self.outgoing(held);
+        let mut held = self.outgoing(held);
         for read in ready.take_read_states() {
-            let number = read.request_ctx.first_chunk().map(|bytes| u64::from_le_bytes(*bytes));
-            effects.reads.extend(number.map(|number| (number, LogIndex(read.index))));
+            let id = ReadId::from_bytes(&read.request_ctx);
+            effects.reads.extend(id.map(|id| (id, LogIndex(read.index))));
         }
         let restart = self.install(&ready, effects);
         if let Some(position) = restart {
@@ -527,13 +508,19 @@ impl Node {
             entries: entries.iter().map(window::from_raft).collect(),
             hard_state: Some(self.hard_state()).filter(|now| *now != self.hard_state_written),
         };
+        let batch = planted(batch);
         self.raw.mut_store().append(entries);
+        if omega_cellstate::planted!(VoteSentEarly) || omega_cellstate::planted!(AppendedSentEarly)
+        {
+            effects.messages.extend(promised_early(&mut held));
+        }
         let committed = ready.take_committed_entries();
         effects.committed = committed.iter().map(window::from_raft).collect();
         // A commit index alone can wait for the next write.
         if ready.must_sync() {
             self.written = number;
             self.hard_state_written = batch.hard_state.unwrap_or(self.hard_state_written);
+            let restart = restart.filter(|_| !omega_cellstate::planted!(RestartForgotten));
             effects.write = Some(Write { number, restart, batch });
         }
         self.raw.advance_append_async(ready);
@@ -594,5 +581,22 @@ impl Node {
     }
 }
 
-/// How many entries a learner may lack to be promoted: the leader sends so many in an instant.
-const BEHIND_MAX: u64 = 64;
+/// The batch, without what a planted mistake forgets.
+fn planted(mut batch: Batch) -> Batch {
+    if omega_cellstate::planted!(HardStateApart) && !batch.entries.is_empty() {
+        batch.hard_state = None;
+    }
+    if omega_cellstate::planted!(VoteForgotten) {
+        batch.hard_state = batch.hard_state.map(|state| HardState { vote: None, ..state });
+    }
+    batch
+}
+
+/// Takes out the promises that a planted mistake gives before they are safe.
+fn promised_early(held: &mut Vec<Message>) -> impl Iterator<Item = Message> + '_ {
+    held.extract_if(.., |message| match message.kind {
+        MessageKind::Voted => omega_cellstate::planted!(VoteSentEarly),
+        MessageKind::Appended => omega_cellstate::planted!(AppendedSentEarly),
+        _ => false,
+    })
+}

@@ -97,7 +97,11 @@ impl Replica {
             return Err(Stop::Diverged { at });
         }
         if own.committed.is_empty() {
-            for command in codec::decode_commands(body).map_err(unreadable)? {
+            let mut commands = codec::decode_commands(body).map_err(unreadable)?;
+            if omega_cellstate::planted!(OwnOrder) {
+                commands.reverse();
+            }
+            for command in commands {
                 let outcome = state.cell.apply(command);
                 self.fingerprint.add(&outcome, state.cell.version());
             }

@@ -23,7 +23,7 @@ impl Agreed {
         crate::codec::encode_small(self).into()
     }
 
-    pub(super) fn from_bytes(bytes: &[u8]) -> Option<Agreed> {
+    pub(crate) fn from_bytes(bytes: &[u8]) -> Option<Agreed> {
         let agreed: Agreed = crate::codec::decode_small(bytes).ok()?;
         agreed.membership.is_sound().then_some(agreed)
     }

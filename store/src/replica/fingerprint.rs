@@ -27,7 +27,7 @@ pub(crate) struct Head {
 
 /// See the head of the file.
 #[derive(Debug)]
-pub(super) struct Fingerprint {
+pub(crate) struct Fingerprint {
     hash: u64,
     /// The outcomes of the entry that is being applied.
     open: Collected,
@@ -36,28 +36,28 @@ pub(super) struct Fingerprint {
 }
 
 impl Fingerprint {
-    pub(super) fn new(applied: LogIndex, fingerprint: u64) -> Fingerprint {
+    pub(crate) fn new(applied: LogIndex, fingerprint: u64) -> Fingerprint {
         let past = VecDeque::from([Head { applied, fingerprint }]);
         Fingerprint { hash: fingerprint, open: Collected::default(), past }
     }
 
-    pub(super) fn value(&self) -> u64 {
+    pub(crate) fn value(&self) -> u64 {
         self.hash
     }
 
     /// What is to be said at the head of a new entry.
-    pub(super) fn head(&self) -> Head {
+    pub(crate) fn head(&self) -> Head {
         *self.past.back().expect("there is always the last one")
     }
 
     /// Whether the same entry left the same fingerprint here, as far as it is remembered.
-    pub(super) fn agrees(&self, head: Head) -> bool {
+    pub(crate) fn agrees(&self, head: Head) -> bool {
         let found = self.past.binary_search_by_key(&head.applied, |past| past.applied);
         found.is_err() || found.is_ok_and(|i| self.past[i].fingerprint == head.fingerprint)
     }
 
     /// Adds the outcome of a command, and the version that the cell has after it.
-    pub(super) fn add(&mut self, outcome: &Result<Outcome, Rejection>, version: Version) {
+    pub(crate) fn add(&mut self, outcome: &Result<Outcome, Rejection>, version: Version) {
         self.open.write_u64(version.0);
         match outcome {
             Ok(Outcome::Commit(commit)) => commit.conflicts.hash(&mut self.open),
@@ -67,7 +67,7 @@ impl Fingerprint {
     }
 
     /// All outcomes of an entry were added.
-    pub(super) fn close(&mut self, applied: LogIndex) {
+    pub(crate) fn close(&mut self, applied: LogIndex) {
         if !self.open.0.is_empty() {
             self.hash = xxh3_64_with_seed(&self.open.0, self.hash);
             self.open.0.clear();

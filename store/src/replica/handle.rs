@@ -9,11 +9,11 @@
 
 use super::Applied;
 use super::ask::{Again, Answer, Ask};
-use super::threads::{Event, Running};
+use super::threads::{Event, Reply, Running};
 use crate::log::ReplicaId;
 use crate::membership::{ChangeError, Membership, MembershipChange};
 use crossbeam::channel::{self, Sender};
-use omega_cellstate::{Cell, CellHandle, Delta, HandleError, Interest};
+use omega_cellstate::{Begun, Cell, CellHandle, Delta, HandleError, Interest};
 use omega_core::{
     Command, Commit, Outcome, Rejection, SchedulerId, Text, Transaction, TransactionId, Version,
 };
@@ -24,11 +24,11 @@ use std::time::Duration;
 
 /// How long a request that nobody took is kept back before it is sent again: a tenth of the time
 /// that an election takes.
-const PAUSE: Duration = Duration::from_millis(50);
+pub(super) const PAUSE: Duration = Duration::from_millis(50);
 
 /// How often a request is sent before the caller hears of it: ten seconds, in which many elections
 /// have their time.
-const TRIES: usize = 200;
+pub(super) const TRIES: usize = 200;
 
 /// Why there is no answer.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -78,11 +78,11 @@ impl ReplicatedCell {
     #[must_use]
     pub fn ask(&self, ask: Ask) -> Answer {
         let (reply, answer) = channel::bounded(1);
-        if self.events.send(Event::Ask(ask, reply)).is_err() {
+        if self.send(ask, Reply { to: reply, number: 0 }).is_err() {
             return Answer::Again(Again::Stopped);
         }
         // A replica that ends before it answers may have sent the request on.
-        answer.recv().unwrap_or(Answer::Unknown)
+        answer.recv().map_or(Answer::Unknown, |(_, answer)| answer)
     }
 
     /// Applies a command, on all replicas.
@@ -93,7 +93,7 @@ impl ReplicatedCell {
         let answer = self.insist(Ask::Command(command), Doubt::Tell)?;
         let Answer::Outcome(outcome) = answer else { return Err(AskError::Unknown) };
         let outcome = outcome?;
-        self.catch_up(&outcome);
+        self.catch_up_with(&outcome);
         Ok(outcome)
     }
 
@@ -131,6 +131,11 @@ impl ReplicatedCell {
         }
     }
 
+    /// Asks, and does not wait. It fails where the replica has ended.
+    pub(super) fn send(&self, ask: Ask, reply: Reply) -> Result<(), Again> {
+        self.events.send(Event::Ask(ask, reply)).map_err(|_| Again::Stopped)
+    }
+
     /// Asks until there is an answer.
     fn insist(&self, mut ask: Ask, in_doubt: Doubt) -> Result<Answer, AskError> {
         let mut doubt = false;
@@ -157,11 +162,22 @@ impl ReplicatedCell {
 
     /// Waits until this replica has applied what was answered. If it is cut off from the others for
     /// long, the caller's next sync is of an older version.
-    fn catch_up(&self, outcome: &Outcome) {
-        let (Outcome::Commit(Commit { version, .. }) | Outcome::Done(version)) = outcome else {
-            return;
+    pub(super) fn catch_up_with(&self, outcome: &Outcome) {
+        let known = match outcome {
+            Outcome::Commit(Commit { version, .. }) | Outcome::Done(version) => {
+                self.applied.wait_for(*version, CATCH_UP);
+                return;
+            }
+            // Their answers tell no version. What is here has been applied; what is not may have been
+            // and be gone again, which only the leader knows.
+            Outcome::Machine(id) => self.read(|cell| cell.machine(*id).is_some()),
+            Outcome::Job(id) => self.read(|cell| cell.job(*id).is_some()),
+            _ => true,
         };
-        self.applied.wait_for(*version, CATCH_UP);
+        if !known {
+            // If nobody leads now, the caller's next sync is of an older version, as above.
+            let _ = self.catch_up_with_all();
+        }
     }
 }
 
@@ -202,27 +218,63 @@ impl CellHandle for ReplicatedCell {
 
     fn commit(&self, txn: &Transaction) -> Result<Commit, HandleError> {
         let command = Command::Commit(txn.clone());
-        let TransactionId { scheduler, number } = txn.id;
-        let highest = self.doubts.lock().get(&scheduler).copied();
-        let asked_before = highest.is_some_and(|highest| number <= highest);
-        let ask = if asked_before { Ask::Retry(command) } else { Ask::Command(command) };
-        let answer = self.insist(ask, Doubt::Retry);
-        if answer == Err(AskError::Unknown) {
-            let mut doubts = self.doubts.lock();
-            let highest = doubts.entry(scheduler).or_default();
-            *highest = number.max(*highest);
+        let ask = if self.is_in_doubt(txn) { Ask::Retry(command) } else { Ask::Command(command) };
+        match self.insist(ask, Doubt::Retry) {
+            Ok(Answer::Outcome(outcome)) => self.committed(outcome),
+            Err(AskError::Unavailable(_)) => Err(HandleError::Unavailable),
+            _ => {
+                self.note_doubt(txn);
+                Err(HandleError::Unknown)
+            }
         }
-        match answer {
-            Ok(Answer::Outcome(Ok(outcome))) => {
-                self.catch_up(&outcome);
+    }
+
+    fn begin_commit(&self, txn: &Transaction) -> Begun<'_> {
+        let (reply, answer) = channel::bounded(1);
+        let ask = Ask::Command(Command::Commit(txn.clone()));
+        if self.is_in_doubt(txn) || self.send(ask, Reply { to: reply, number: 0 }).is_err() {
+            return Begun::answered(self.commit(txn));
+        }
+        let txn = txn.clone();
+        Begun::to_come(move || match answer.recv() {
+            Ok((_, Answer::Outcome(outcome))) => self.committed(outcome),
+            // Nothing was done: it is asked for as if for the first time.
+            Ok((_, Answer::Again(_))) => self.commit(&txn),
+            _ => {
+                self.note_doubt(&txn);
+                self.commit(&txn)
+            }
+        })
+    }
+}
+
+/// Commits.
+impl ReplicatedCell {
+    /// Whether a transaction, or a later one of its scheduler, was asked for and its outcome is not
+    /// known.
+    fn is_in_doubt(&self, txn: &Transaction) -> bool {
+        let TransactionId { scheduler, number } = txn.id;
+        self.doubts.lock().get(&scheduler).is_some_and(|highest| number <= *highest)
+    }
+
+    fn note_doubt(&self, txn: &Transaction) {
+        let mut doubts = self.doubts.lock();
+        let highest = doubts.entry(txn.id.scheduler).or_default();
+        *highest = txn.id.number.max(*highest);
+    }
+
+    /// The answer to a transaction, once this replica has applied it, too.
+    fn committed(&self, outcome: Result<Outcome, Rejection>) -> Result<Commit, HandleError> {
+        match outcome {
+            Ok(outcome) => {
+                self.catch_up_with(&outcome);
                 match outcome {
                     Outcome::Commit(commit) => Ok(commit),
                     _ => unreachable!("a transaction is answered by a commit"),
                 }
             }
-            Ok(Answer::Outcome(Err(Rejection::Transaction(error)))) => Err(error.into()),
-            Err(AskError::Unavailable(_)) => Err(HandleError::Unavailable),
-            _ => Err(HandleError::Unknown),
+            Err(Rejection::Transaction(error)) => Err(error.into()),
+            Err(_) => Err(HandleError::Unknown),
         }
     }
 }

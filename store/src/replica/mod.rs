@@ -24,13 +24,15 @@
 //! most once; and what was asked before without an answer ([`Ask::Retry`]) is left to the log. A model
 //! (`tests/it/model`) tries every order of events, with each rule left out in turn.
 //!
-//! In reading order: `ask`, `requests`, `fingerprint`, this file, `worker`, `threads`, `handle`.
+//! In reading order: `ask`, `requests`, `fingerprint`, this file, `worker`, `threads`, `handle`,
+//! `many`.
 
 mod applied;
 mod ask;
 mod files;
 mod fingerprint;
 mod handle;
+mod many;
 mod requests;
 mod snapshots;
 mod start;
@@ -41,7 +43,7 @@ pub use applied::{Applied, State};
 pub use ask::{Again, Answer, Ask, AskId, PeerMessage};
 pub use files::{Agreed, FileDone, FileJob, FileWorker};
 pub use handle::{AskError, ReplicatedCell};
-pub use start::{FIRST, StartError, Started, found, start};
+pub use start::{FIRST, StartError, Started, found, found_with, start};
 pub use threads::{Network, Running, Transport};
 pub use worker::LogWorker;
 
@@ -49,9 +51,8 @@ use crate::codec::CodecError;
 use crate::failpoint::failpoint;
 use crate::log::{LogIndex, Position, ReplicaId, Term};
 use crate::membership::{ChangeError, MemberStep, MembershipChange};
-use crate::node::{self, Leadership, Message, MessageError, MessageKind, Node, Write};
-use fingerprint::Fingerprint;
-pub(crate) use fingerprint::Head;
+use crate::node::{self, Leadership, Message, MessageError, MessageKind, Node, ReadId, Write};
+pub(crate) use fingerprint::{Fingerprint, Head};
 use omega_cellstate::Cell;
 use requests::{Gathered, Requests, Sender};
 use snapshots::Transfers;
@@ -231,10 +232,10 @@ impl Replica {
     pub fn tick(&mut self) {
         self.ticks += 1;
         self.node.tick();
-        let late = self.ticks.saturating_sub(self.settings.answer_ticks);
-        let answers = self.requests.give_up(late);
-        self.output.answers.extend(answers);
-        self.retry_reads(late);
+        if let Some(late) = self.ticks.checked_sub(self.settings.answer_ticks) {
+            self.give_up(late);
+        }
+        self.retry_reads();
         self.tick_transfers();
     }
 
@@ -296,9 +297,17 @@ impl Replica {
             return id;
         }
         match ask {
+            Ask::Read
+                if omega_cellstate::planted!(ReadWithoutIndex)
+                    || omega_cellstate::planted!(ReadOfDeposedLeader)
+                        && self.leadership.is_leader =>
+            {
+                let version = self.applied.lock().cell.version();
+                self.output.answers.push((id, Answer::Fresh(version)));
+            }
             Ask::Read => {
                 self.asked.insert(id, self.ticks);
-                self.node.read(id.number);
+                self.node.read(self.read_id(id));
             }
             ask => self.take(Sender::Here(id), self.leadership.term, ask),
         }
@@ -313,7 +322,9 @@ impl Replica {
             // Whoever reads asks itself; as a request it would be in the way of all others.
             Sender::Peer(..) if ask == Ask::Read => return,
             // It may be a late copy of what was taken long ago.
-            Sender::Peer(..) if !is_leader || term != now => {
+            Sender::Peer(..)
+                if !is_leader || term != now && !omega_cellstate::planted!(OtherTermTaken) =>
+            {
                 return self.reply(sender, Answer::Unknown);
             }
             Sender::Peer(from, id) if !self.requests.admit(from, id, now) => return,
@@ -373,8 +384,9 @@ impl Replica {
             if let Some(offer) = effects.install {
                 self.install(&offer);
             }
-            for (number, index) in effects.reads {
-                let id = self.requests.id(number);
+            for (read, index) in effects.reads {
+                let ReadId { incarnation, number, .. } = read;
+                let id = AskId { incarnation, number };
                 if let Some(began) = self.asked.remove(&id) {
                     self.reads.insert((index, id), began);
                 }
@@ -403,7 +415,11 @@ impl Replica {
         // Whoever was asked in another term does not take it any more, or has taken it already.
         if before.term != now.term || before.leader != now.leader {
             for id in self.requests.drop_forwarded() {
-                self.output.answers.push((id, Answer::Unknown));
+                let answer = match omega_cellstate::planted!(ForwardedDenied) {
+                    true => Answer::Again(Again::Leaderless),
+                    false => Answer::Unknown,
+                };
+                self.output.answers.push((id, answer));
             }
         }
     }
@@ -433,7 +449,16 @@ impl Replica {
         }
         let Some(Gathered { data, commands }) = batch else { return true };
         match self.node.propose(data) {
-            Ok(position) => self.note_proposed(position, commands, None),
+            Ok(position) => {
+                if omega_cellstate::planted!(AnsweredWhenProposed) {
+                    let mut guess = self.applied.lock().cell.clone();
+                    for (sender, command) in &commands {
+                        let outcome = guess.apply(command.clone());
+                        self.reply(*sender, Answer::Outcome(outcome));
+                    }
+                }
+                self.note_proposed(position, commands, None);
+            }
             Err(_) => {
                 for (sender, _) in commands {
                     self.reply(sender, Answer::Again(Again::Busy));
@@ -485,6 +510,10 @@ impl Replica {
         let state = self.applied.lock();
         let (reached, version) = (state.position.index, state.cell.version());
         drop(state);
+        let reached = match omega_cellstate::planted!(ReadNotAwaited) {
+            true => LogIndex(u64::MAX - 1),
+            false => reached,
+        };
         if first > reached {
             return;
         }
@@ -494,16 +523,28 @@ impl Replica {
         }
     }
 
-    /// Asks again for reads without an answer, whose question or answer may be lost.
-    fn retry_reads(&mut self, late: u64) {
+    fn read_id(&self, id: AskId) -> ReadId {
+        let AskId { incarnation, number } = id;
+        ReadId { replica: self.node.id(), incarnation, number }
+    }
+
+    /// Lets go of those who have waited since this tick or longer.
+    fn give_up(&mut self, late: u64) {
+        let answers = self.requests.give_up(late);
+        self.output.answers.extend(answers);
         let late_ones = self.asked.extract_if(.., |_, began| *began <= late);
         let mut given_up: Vec<AskId> = late_ones.map(|(id, _)| id).collect();
         let late_ones = self.reads.extract_if(.., |_, began| *began <= late);
         given_up.extend(late_ones.map(|((_, id), _)| id));
         let again = given_up.into_iter().map(|id| (id, Answer::Again(Again::Leaderless)));
         self.output.answers.extend(again);
+    }
+
+    /// Asks again for reads without an answer, whose question or answer may be lost.
+    fn retry_reads(&mut self) {
         if self.ticks.is_multiple_of(self.settings.node.heartbeat_ticks as u64) {
-            self.asked.keys().for_each(|id| self.node.read(id.number));
+            let reads: Vec<ReadId> = self.asked.keys().map(|id| self.read_id(*id)).collect();
+            reads.into_iter().for_each(|read| self.node.read(read));
         }
     }
 

@@ -90,7 +90,7 @@ impl Requests {
         self.id(number)
     }
 
-    pub(super) fn id(&self, number: u64) -> AskId {
+    fn id(&self, number: u64) -> AskId {
         AskId { incarnation: self.incarnation, number }
     }
 
@@ -104,6 +104,9 @@ impl Requests {
 
     /// Whether a request may be taken in a term: those of each sender in order, each once.
     pub(super) fn admit(&mut self, replica: ReplicaId, id: AskId, term: Term) -> bool {
+        if omega_cellstate::planted!(CopiesTaken) {
+            return true;
+        }
         if self.seen_in != term {
             self.seen_in = term;
             self.seen.clear();
@@ -214,7 +217,9 @@ impl Requests {
             if front.position.index > position.index {
                 break;
             }
-            let same = front.position == position;
+            let same = front.position == position
+                || omega_cellstate::planted!(ResolvedByIndex)
+                    && front.position.index == position.index;
             let front = self.in_flight.pop_front().expect("there is a front");
             match same {
                 true => (resolved.committed, resolved.change) = (front.commands, front.change),
@@ -234,7 +239,11 @@ impl Requests {
         // Their entries may still be committed, and are then applied as those of others are.
         while let Some(proposal) = self.in_flight.pop_front_if(|one| one.began <= late) {
             let here = proposal.senders().filter_map(Sender::here);
-            answers.extend(here.map(|id| (id, Answer::Unknown)));
+            let unknown = match omega_cellstate::planted!(LateDenied) {
+                true => Answer::Again(Again::Busy),
+                false => Answer::Unknown,
+            };
+            answers.extend(here.map(|id| (id, unknown.clone())));
         }
         let forwarded = self.forwarded.extract_if(.., |_, (_, at)| *at <= late);
         answers.extend(forwarded.map(|(id, _)| (id, Answer::Unknown)));

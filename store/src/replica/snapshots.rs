@@ -86,7 +86,14 @@ impl Replica {
         failpoint!("snapshot-capture");
         let membership = self.node.membership().clone();
         let agreed = Agreed { membership, fingerprint: self.fingerprint.value() };
-        transfers.capturing = Some((state.position, agreed));
+        let mut position = state.position;
+        if omega_cellstate::planted!(SnapshotIndexHigh) {
+            position.index = position.index.next();
+        }
+        if omega_cellstate::planted!(SnapshotIndexLow) {
+            position.index = LogIndex(position.index.0 - 1);
+        }
+        transfers.capturing = Some((position, agreed));
         transfers.since_last = 0;
         state.cell.begin_capture();
     }
@@ -96,7 +103,16 @@ impl Replica {
             return;
         }
         let Some(captured) = self.applied.lock().cell.capture_more(pieces) else { return };
-        if let Some((position, agreed)) = self.transfers.capturing.take() {
+        if let Some((position, mut agreed)) = self.transfers.capturing.take() {
+            if omega_cellstate::planted!(CompactedEarly) {
+                self.saved(position, agreed.membership.clone(), true);
+            }
+            if omega_cellstate::planted!(FingerprintLate) {
+                agreed.fingerprint = self.fingerprint.value();
+            }
+            if omega_cellstate::planted!(MembershipLate) {
+                agreed.membership = self.node.membership().clone();
+            }
             self.transfers.saving = true;
             let captured = Box::new(captured);
             self.output.files.push(FileJob::Save { position, agreed, captured });

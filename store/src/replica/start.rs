@@ -96,11 +96,24 @@ pub enum StartError {
 /// # Errors
 /// If it cannot be written.
 pub fn found(directory: &Directory, membership: &Membership) -> Result<(), StartError> {
+    found_with(directory, membership, &Cell::new(directory.identity().origin.kinds.clone()))
+}
+
+/// The same with a cell that is there already: a copy of another one, that goes on by itself. All
+/// founding replicas must be given the same.
+///
+/// # Errors
+/// If it cannot be written.
+pub fn found_with(
+    directory: &Directory,
+    membership: &Membership,
+    cell: &Cell,
+) -> Result<(), StartError> {
     let snapshots = snapshots_of(directory)?;
     let agreed = Agreed { membership: membership.clone(), fingerprint: 0 };
-    let origin = &directory.identity().origin;
-    let meta = Meta { cell: origin.cell, position: FIRST, membership: agreed.to_bytes() };
-    snapshots.save(&meta, &Cell::new(origin.kinds.clone()).image())?;
+    let of = directory.identity().origin.cell;
+    let meta = Meta { cell: of, position: FIRST, membership: agreed.to_bytes() };
+    snapshots.save(&meta, &cell.image())?;
     Ok(())
 }
 

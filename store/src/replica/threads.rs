@@ -17,7 +17,7 @@ use super::ask::{Answer, Ask, AskId, PeerMessage};
 use super::files::{FileDone, FileJob, FileWorker};
 use super::start::Started;
 use super::worker::LogWorker;
-use super::{Applied, Replica};
+use super::{Applied, Replica, State};
 use crate::directory::Directory;
 use crate::log::{Position, ReplicaId, WriteError};
 use crate::node::{Leadership, Write};
@@ -46,10 +46,17 @@ pub trait Transport: Send + Sync + std::fmt::Debug {
 pub(super) enum Event {
     Tick,
     Message(ReplicaId, PeerMessage),
-    Ask(Ask, Sender<Answer>),
+    Ask(Ask, Reply),
     Safe(Result<Option<u64>, WriteError>, bool),
     File(FileDone),
     End,
+}
+
+/// Where an answer goes: several requests may share a channel, and each has a number there.
+#[derive(Debug)]
+pub(super) struct Reply {
+    pub(super) to: Sender<(usize, Answer)>,
+    pub(super) number: usize,
 }
 
 /// What the log's thread is told.
@@ -81,6 +88,8 @@ pub struct Status {
     pub log_bytes: u64,
     /// How many times its log was synced.
     pub log_syncs: u64,
+    /// How many snapshots it has taken since it was started.
+    pub snapshots: u64,
 }
 
 impl Running {
@@ -132,6 +141,11 @@ impl Running {
         &self.applied
     }
 
+    /// Looks at its state. Nothing is applied while `look` runs.
+    pub fn read<T>(&self, look: impl FnOnce(&State) -> T) -> T {
+        look(&self.applied.lock())
+    }
+
     /// What is known of it.
     #[must_use]
     pub fn status(&self) -> Status {
@@ -177,7 +191,7 @@ struct Driver {
     to_files: Sender<FileJob>,
     transport: Arc<dyn Transport>,
     clock: Receiver<std::time::Instant>,
-    waiting: BTreeMap<AskId, Sender<Answer>>,
+    waiting: BTreeMap<AskId, Reply>,
     status: Arc<Mutex<Status>>,
 }
 
@@ -214,7 +228,11 @@ impl Driver {
                 number.into_iter().for_each(|number| self.replica.persisted(number));
             }
             Event::Safe(Err(error), _) => self.replica.log_failed(error),
-            Event::File(done) => self.replica.file_done(done),
+            Event::File(done) => {
+                let saved = matches!(done, FileDone::Saved(_, _, true));
+                self.status.lock().snapshots += u64::from(saved);
+                self.replica.file_done(done);
+            }
             Event::End => return false,
         }
         true
@@ -237,7 +255,7 @@ impl Driver {
         for (id, answer) in output.answers {
             if let Some(reply) = self.waiting.remove(&id) {
                 // It fails where nobody waits any more.
-                let _ = reply.send(answer);
+                let _ = reply.to.send((reply.number, answer));
             }
         }
         let leadership = self.replica.node().leadership();
@@ -282,6 +300,11 @@ impl Writer {
             drop(status);
             let told = self.events.send(Event::Safe(done, self.log.is_full()));
             if failed || told.is_err() {
+                return;
+            }
+            if let Err(error) = self.log.prepare() {
+                // It fails where the replica has ended.
+                let _ = self.events.send(Event::Safe(Err(error), false));
                 return;
             }
         }

@@ -133,7 +133,9 @@ impl Snapshots {
         failpoint!("snapshot-rename", Err(io::Error::other("injected")));
         self.open_files().remove(&position);
         self.disk.rename(partial, &self.path(position))?;
-        self.disk.sync_folder(&self.folder)?;
+        if !omega_cellstate::planted!(SnapshotFolderNotSynced) {
+            self.disk.sync_folder(&self.folder)?;
+        }
         let mut all = self.list().map_err(|error| match error {
             LoadError::Io { source, .. } => source,
             other => io::Error::other(other),
@@ -163,11 +165,18 @@ impl Snapshots {
     }
 
     fn found(&self, position: Option<Position>) -> Result<Option<Found>, LoadError> {
-        let Some(position) = position else { return Ok(None) };
+        position.map(|position| self.check(position)).transpose()
+    }
+
+    /// The snapshot at a position, every byte of which was checked.
+    ///
+    /// # Errors
+    /// If there is none, or it is damaged, or of something else.
+    pub fn check(&self, position: Position) -> Result<Found, LoadError> {
         self.with_file(position, |file, path| {
             let (header, _) = read::verify(file, path)?;
             self.check_meta(&header.meta, position, path)?;
-            Ok(Some(Found { meta: header.meta, bytes: header.length }))
+            Ok(Found { meta: header.meta, bytes: header.length })
         })
     }
 

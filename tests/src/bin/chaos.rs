@@ -1,14 +1,27 @@
 //! Runs whole cells of replicas under faults, seed after seed: `chaos --seeds 2000`, or one of them
-//! again: `chaos --seed 17`.
+//! again: `chaos --seed 17`. Built with the feature `planted`, it can also make a mistake on purpose:
+//! `chaos --list-bugs`, `chaos --bug AckBeforeSync --seed 17`.
 
 use omega_tests::cluster;
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-const USAGE: &str = "usage: chaos --seeds N [--from M] | chaos --seed N";
+const USAGE: &str = "usage: chaos --seeds N [--from M] [--bug NAME] | chaos --seed N [--bug NAME] | chaos --list-bugs";
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
+    if arguments.iter().any(|argument| argument == "--list-bugs") {
+        return list_bugs();
+    }
+    let bug = arguments.iter().position(|argument| argument == "--bug");
+    let bug = bug.map(|at| arguments.get(at + 1).map_or("", String::as_str));
+    let one = match bug.map_or(Ok(None), |name| find_bug(name).map(Some)) {
+        Ok(bug) => move |seed| run_one(bug, seed),
+        Err(error) => {
+            eprintln!("{error}");
+            return ExitCode::from(2);
+        }
+    };
     let number = |name: &str| {
         let at = arguments.iter().position(|argument| argument == name)?;
         arguments.get(at + 1)?.parse::<u64>().ok()
@@ -21,12 +34,16 @@ fn main() -> ExitCode {
             return ExitCode::from(2);
         }
     };
-    let failures = run(from, count);
+    let failures = run(from, count, &one);
     if failures == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
 /// Runs so many seeds on all processors. The answer is how many failed.
-fn run(from: u64, count: u64) -> u64 {
+fn run(
+    from: u64,
+    count: u64,
+    one: &(impl Fn(u64) -> Result<cluster::Report, cluster::Violation> + Sync),
+) -> u64 {
     let next = AtomicU64::new(from);
     let totals = std::sync::Mutex::new((cluster::Report::default(), 0));
     let threads = std::thread::available_parallelism().map_or(1, usize::from);
@@ -38,7 +55,7 @@ fn run(from: u64, count: u64) -> u64 {
                     if seed >= from + count {
                         return;
                     }
-                    let result = cluster::run(seed);
+                    let result = one(seed);
                     let mut totals = totals.lock().expect("nobody panics with it");
                     match result {
                         Ok(report) => totals.0.add(&report),
@@ -54,4 +71,49 @@ fn run(from: u64, count: u64) -> u64 {
     let (report, failures) = totals.into_inner().expect("nobody panics with it");
     println!("{count} seeds from {from}, {failures} failed: {report}");
     failures
+}
+
+#[cfg(feature = "planted")]
+use omega_cellstate::planted::Bug;
+
+/// There is no such thing without the feature.
+#[cfg(not(feature = "planted"))]
+type Bug = std::convert::Infallible;
+
+#[cfg(feature = "planted")]
+fn run_one(bug: Option<Bug>, seed: u64) -> Result<cluster::Report, cluster::Violation> {
+    match bug {
+        Some(bug) => cluster::planted::run_with(Some(bug), bug, seed),
+        None => cluster::run(seed),
+    }
+}
+
+#[cfg(not(feature = "planted"))]
+fn run_one(_: Option<Bug>, seed: u64) -> Result<cluster::Report, cluster::Violation> {
+    cluster::run(seed)
+}
+
+#[cfg(feature = "planted")]
+fn find_bug(name: &str) -> Result<Bug, String> {
+    let found = Bug::ALL.iter().find(|bug| format!("{bug:?}") == name);
+    found.copied().ok_or_else(|| format!("there is no bug {name}: see chaos --list-bugs"))
+}
+
+#[cfg(not(feature = "planted"))]
+fn find_bug(_: &str) -> Result<Bug, String> {
+    Err("build it with --features planted".to_owned())
+}
+
+#[cfg(feature = "planted")]
+fn list_bugs() -> ExitCode {
+    for bug in Bug::ALL {
+        println!("{:24} {}", format!("{bug:?}"), bug.what());
+    }
+    ExitCode::SUCCESS
+}
+
+#[cfg(not(feature = "planted"))]
+fn list_bugs() -> ExitCode {
+    eprintln!("build it with --features planted");
+    ExitCode::from(2)
 }

@@ -9,11 +9,14 @@
 //!    or it is a refusal, and a cell of the version that it names refuses the same.
 //! 3. What a client was told was not done, is not among what was agreed on.
 //! 4. Whatever was asked after something was answered comes after it.
-//! 5. A read sees at least what was answered before it was asked.
+//! 5. A read sees at least what was answered before it was asked; neither it nor a refusal sees what
+//!    was asked only after it was answered.
+//! 6. Whatever was agreed on, somebody asked for, as often.
 
 use super::truth::{Done, Truth};
 use omega_cellstate::Cell;
 use omega_core::{Command, Commit, Kinds, Outcome, Rejection, Transaction, TransactionId, Version};
+use omega_store::codec;
 use std::collections::BTreeMap;
 
 /// What a client learned about what it asked.
@@ -45,6 +48,8 @@ pub struct Asked {
 pub struct Read {
     /// When it was asked for.
     pub invoked: u64,
+    /// When it was answered.
+    pub completed: u64,
     /// The version that it may be answered with.
     pub version: Version,
 }
@@ -82,9 +87,11 @@ pub fn check_against(history: &History, done: &[Done], kinds: &Kinds) -> Result<
             Place::Nowhere => {}
         }
     }
+    check_asked(history, done)?;
     check_refusals(&refusals, done, kinds)?;
     check_order(&placed)?;
-    check_reads(&history.reads, &placed, done)
+    check_reads(&history.reads, &placed, done)?;
+    check_future(history, &refusals, done)
 }
 
 /// Where each transaction was first taken.
@@ -259,4 +266,75 @@ fn check_reads(reads: &[Read], placed: &[(&Asked, usize)], done: &[Done]) -> Res
         }
     }
     Ok(())
+}
+
+/// Whether somebody asked for what was agreed on.
+fn check_asked(history: &History, done: &[Done]) -> Result<(), String> {
+    let mut asked: BTreeMap<Vec<u8>, usize> = BTreeMap::new();
+    for one in history.asked.iter().filter(|one| one.fate != Fate::NotDone) {
+        *asked.entry(name_of(&one.command)?).or_default() += 1;
+    }
+    for (at, one) in done.iter().enumerate() {
+        let left = asked.get_mut(&name_of(&one.command)?);
+        let Some(left) = left.filter(|left| **left > 0) else {
+            return Err(format!("command {at} was not asked for, or not as often: {one:?}"));
+        };
+        // A transaction may come again and again.
+        if !matches!(one.command, Command::Commit(_)) {
+            *left -= 1;
+        }
+    }
+    Ok(())
+}
+
+/// Tells commands apart.
+fn name_of(command: &Command) -> Result<Vec<u8>, String> {
+    let mut name = Vec::new();
+    codec::encode(command, &mut name).map_err(|error| error.to_string())?;
+    Ok(name)
+}
+
+/// Whether nobody was told of a version that nobody had asked for yet.
+fn check_future(
+    history: &History,
+    refusals: &[(&Asked, Commit)],
+    done: &[Done],
+) -> Result<(), String> {
+    let made = versions_made(history, done);
+    let reads = history.reads.iter().map(|read| (read.completed, read.version));
+    let refused = refusals.iter().map(|(asked, commit)| (asked.completed, commit.version));
+    let last = done.last().map_or(Version(0), |one| one.version);
+    for (completed, version) in reads.chain(refused) {
+        if version > last {
+            return Err(format!("somebody saw version {version}, which never was"));
+        }
+        let later = made.range(..=version).find(|(_, invoked)| **invoked > completed);
+        if let Some((early, invoked)) = later {
+            return Err(format!(
+                "at {completed} somebody saw version {version}, and {early} was asked for at {invoked}"
+            ));
+        }
+    }
+    Ok(())
+}
+
+/// The versions that transactions made, and when these were asked for.
+fn versions_made(history: &History, done: &[Done]) -> BTreeMap<Version, u64> {
+    let invoked = history.asked.iter().filter_map(|asked| match &asked.command {
+        Command::Commit(txn) => Some((txn.id, asked.invoked)),
+        _ => None,
+    });
+    let invoked: BTreeMap<TransactionId, u64> = invoked.collect();
+    let mut made = BTreeMap::new();
+    let mut before = Version(0);
+    for one in done {
+        if let Command::Commit(txn) = &one.command
+            && one.version > before
+            && let Some(at) = invoked.get(&txn.id)
+        {
+            made.insert(one.version, *at);
+        }
+        before = one.version;
+    }
+    made
 }

@@ -15,8 +15,8 @@ use omega_core::{
 use omega_store::log::ReplicaId;
 use omega_store::replica::{Answer, Applied, Ask, AskId};
 
-/// How often a client asks before it gives up.
-const TRIES: usize = 12;
+/// How often a client asks before it gives up: some have no patience.
+const TRIES: [usize; 4] = [1, 3, 12, 12];
 
 /// What a client waits for.
 #[derive(Clone, Debug)]
@@ -29,6 +29,7 @@ pub struct Pending {
     pub at: Option<(ReplicaId, u64, AskId)>,
     /// Whether it may have been done.
     doubt: bool,
+    /// How often it will ask.
     tries: usize,
 }
 
@@ -63,16 +64,17 @@ impl Client {
     }
 
     /// Chooses what to ask for next.
-    pub fn choose(&mut self, now: Micros, cell: &Cell, truth: &Truth, dice: &mut Dice) {
+    pub fn choose(&mut self, now: Micros, reads: usize, world: (&Cell, &Truth), dice: &mut Dice) {
+        let (cell, truth) = world;
         let command = match dice.below(100) {
             _ if self.scheduler.is_none() => {
                 Some(Command::RegisterScheduler { name: self.name.clone() })
             }
-            0..10 => None,
-            10..45 => Some(self.other_command(truth)),
+            n if n < reads => None,
+            n if n < reads + 35 => Some(self.other_command(truth)),
             _ => Some(self.transaction(cell, truth, dice)),
         };
-        let (tries, doubt) = (0, false);
+        let (tries, doubt) = (*dice.pick(&TRIES), false);
         self.pending = Some(Pending { command, invoked: now, at: None, doubt, tries });
     }
 
@@ -123,7 +125,7 @@ impl Client {
     #[must_use]
     pub fn ask(&mut self) -> Option<Ask> {
         let pending = self.pending.as_mut()?;
-        pending.tries += 1;
+        pending.tries = pending.tries.saturating_sub(1);
         Some(match &pending.command {
             Some(command) if pending.doubt => Ask::Retry(command.clone()),
             Some(command) => Ask::Command(command.clone()),
@@ -143,9 +145,10 @@ impl Client {
                 self.close(pending, now, Fate::Answered(outcome), history);
             }
             Some(Answer::Fresh(version)) => {
-                history.reads.push(Read { invoked: pending.invoked, version });
+                let invoked = pending.invoked;
+                history.reads.push(Read { invoked, completed: now, version });
             }
-            Some(Answer::Again(_)) if pending.tries < TRIES => {
+            Some(Answer::Again(_)) if pending.tries > 0 => {
                 self.pending = Some(pending);
                 return false;
             }
@@ -153,8 +156,14 @@ impl Client {
                 self.close(pending, now, Fate::NotDone, history);
             }
             // What may be done twice without harm is asked for again.
-            Some(Answer::Unknown) | None if is_commit && pending.tries < TRIES => {
+            Some(Answer::Unknown) | None if is_commit && pending.tries > 0 => {
                 pending.doubt = true;
+                if omega_cellstate::planted!(RetryUnderNewId)
+                    && let Some(Command::Commit(txn)) = &mut pending.command
+                {
+                    txn.id.number = self.next;
+                    self.next += 1;
+                }
                 self.pending = Some(pending);
                 return false;
             }

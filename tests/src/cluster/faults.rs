@@ -3,9 +3,11 @@
 use super::host::Host;
 use super::plan::{Fault, Micros};
 use super::{Asker, Event, TICK, World};
-use crate::disk::Operation;
+use crate::disk::{Operation, SimulatedDisk};
+use crate::random::Dice;
 use omega_store::log::ReplicaId;
 use omega_store::replica::Ask;
+use std::path::PathBuf;
 
 impl World {
     /// Something goes wrong.
@@ -103,8 +105,13 @@ impl World {
             return None;
         }
         let crashed = self.crash(host);
-        self.hosts[host].disk.rot(&mut self.dice);
+        let disk = &self.hosts[host].disk;
+        let what = match self.dice.below(100) < self.plan.rot_in_log {
+            true => rot_in_log(disk, &mut self.dice),
+            false => disk.rot(&mut self.dice),
+        };
         self.hosts[host].rotten = true;
+        self.hosts[host].bit_rot = what.ends_with("flipped");
         Some(crashed)
     }
 
@@ -115,7 +122,9 @@ impl World {
             return None;
         }
         let id = self.hosts[host].id;
-        match self.dice.below(4) {
+        match self.dice.below(5) {
+            // A mistake of the operator, or the return of one that was thought lost.
+            4 => self.operator.add_again(id),
             0 if members.len() < 5 => self.operator.add(),
             1 if members.len() > 2 && members.contains(&host) => self.operator.remove(id),
             2 if members.len() > 2 && members.contains(&host) => self.operator.exchange(id),
@@ -149,7 +158,7 @@ impl World {
     pub(super) fn operate(&mut self) -> Result<(), String> {
         self.after(2 * TICK, Event::Operator);
         for id in std::mem::take(&mut self.operator.to_make) {
-            let mut host = Host::new(id, self.settings.node.seed ^ id.0);
+            let mut host = Host::new(id, self.settings.node.seed ^ id.0, self.plan.segment_bytes);
             host.found(self.truth.cell().kinds(), None);
             self.hosts.push(host);
             self.start(self.hosts.len() - 1)?;
@@ -216,3 +225,29 @@ fn name_of(fault: Fault) -> &'static str {
         Fault::Change => "change of members",
     }
 }
+
+/// Damages records of a log, where damage to any file would mostly hit what nobody reads: a bit
+/// flips, or everything from some place on is zero.
+fn rot_in_log(disk: &SimulatedDisk, dice: &mut Dice) -> String {
+    let is_log = |path: &PathBuf| path.extension().is_some_and(|ending| ending == "log");
+    let logs: Vec<PathBuf> = disk.files().into_iter().filter(is_log).collect();
+    let Some(path) = (!logs.is_empty()).then(|| dice.pick(&logs)) else {
+        return "nothing to damage".into();
+    };
+    let bit = dice.chance(50);
+    disk.damage(path, |bytes| {
+        let used: Vec<usize> = (LOG_HEADER..bytes.len()).filter(|at| bytes[*at] != 0).collect();
+        if used.is_empty() {
+            return;
+        }
+        let at = *dice.pick(&used);
+        match bit {
+            true => bytes[at] ^= 1 << dice.below(8),
+            false => bytes[at..].fill(0),
+        }
+    });
+    if bit { "a bit flipped".into() } else { "the end zeroed".into() }
+}
+
+/// Where the records of a segment begin.
+const LOG_HEADER: usize = 4096;

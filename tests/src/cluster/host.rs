@@ -68,12 +68,16 @@ pub struct Host {
     pub paused_until: Micros,
     /// Whether its disk was damaged, so that it may refuse to start.
     pub rotten: bool,
+    /// Whether one bit of it was, and nothing else.
+    pub bit_rot: bool,
     /// Whether its disk was told to fail, so that its replica may stop.
     pub failing: bool,
     /// Whether it was given up.
     pub gone: bool,
     /// Whether its log's thread has something to do.
     pub log_scheduled: bool,
+    /// When its log's thread has done what it does.
+    pub log_free_at: Micros,
     /// What its snapshots' thread is to do.
     pub file_jobs: VecDeque<FileJob>,
     /// How large the segments of its log are.
@@ -85,7 +89,7 @@ pub struct Host {
 impl Host {
     /// A computer with an empty disk.
     #[must_use]
-    pub fn new(id: ReplicaId, seed: u64) -> Host {
+    pub fn new(id: ReplicaId, seed: u64, segment_bytes: u64) -> Host {
         Host {
             id,
             disk: SimulatedDisk::new(seed),
@@ -93,11 +97,13 @@ impl Host {
             life: 0,
             paused_until: 0,
             rotten: false,
+            bit_rot: false,
             failing: false,
             gone: false,
             log_scheduled: false,
+            log_free_at: 0,
             file_jobs: VecDeque::new(),
-            segments: SegmentOptions { segment_bytes: 16 << 10, reused_max: 1 },
+            segments: SegmentOptions { segment_bytes, reused_max: 1 },
             checked: LogIndex(0),
         }
     }
@@ -120,7 +126,7 @@ impl Host {
     /// If it refuses.
     pub fn start(&mut self, settings: Settings) -> Result<(), Refused> {
         self.life += 1;
-        self.log_scheduled = false;
+        (self.log_scheduled, self.log_free_at) = (false, 0);
         self.file_jobs.clear();
         let disk = Arc::new(self.disk.clone());
         let expected = Expected { cell: Some(CELL), replica: Some(self.id), engine: None };

@@ -28,6 +28,8 @@ pub mod host;
 pub mod network;
 pub mod operator;
 pub mod plan;
+pub mod planted;
+mod promises;
 pub mod truth;
 
 use crate::random::{Dice, Generator};
@@ -38,9 +40,12 @@ use network::Network;
 use omega_store::log::{ReplicaId, WriteError};
 use omega_store::membership::Membership;
 use omega_store::node;
-use omega_store::replica::{Answer, AskId, FileDone, Output, PeerMessage, Settings, Started, Stop};
+use omega_store::replica::{
+    Answer, AskId, FIRST, FileDone, Output, PeerMessage, Settings, Started, Stop,
+};
 use operator::Operator;
 use plan::{Micros, Plan};
+use promises::{Bound, Promises};
 use std::collections::{BTreeMap, VecDeque};
 use truth::Truth;
 
@@ -88,6 +93,7 @@ pub struct World {
     waiting: BTreeMap<(usize, u64, AskId), Asker>,
     history: History,
     truth: Truth,
+    promises: Promises,
     settings: Settings,
     calm: bool,
     report: Report,
@@ -113,7 +119,18 @@ pub fn run(seed: u64) -> Result<Report, Violation> {
 /// # Errors
 /// What went wrong.
 pub fn run_with_history(seed: u64) -> Result<(Report, History, Truth), Violation> {
-    let mut world = World::new(seed);
+    run_with_plan(seed, |_| {})
+}
+
+/// The same with another plan: `adjust` changes the one that the seed has drawn.
+///
+/// # Errors
+/// What went wrong.
+pub fn run_with_plan(
+    seed: u64,
+    adjust: impl FnOnce(&mut Plan),
+) -> Result<(Report, History, Truth), Violation> {
+    let mut world = World::new(seed, adjust);
     let run = std::panic::AssertUnwindSafe(|| world.run());
     let ended = std::panic::catch_unwind(run);
     match ended.unwrap_or_else(|_| Err("a panic; its message is above".to_owned())) {
@@ -123,14 +140,15 @@ pub fn run_with_history(seed: u64) -> Result<(Report, History, Truth), Violation
 }
 
 impl World {
-    fn new(seed: u64) -> World {
+    fn new(seed: u64, adjust: impl FnOnce(&mut Plan)) -> World {
         let mut dice = Dice::new(seed);
-        let plan = Plan::draw(&mut dice);
+        let mut plan = Plan::draw(&mut dice);
+        adjust(&mut plan);
         let kinds = Generator::new(seed).kinds();
         let ids: Vec<ReplicaId> = (1..=plan.replicas as u64).map(ReplicaId).collect();
         let founders = Membership::founding(ids.iter().copied());
         let host = |id: &ReplicaId| {
-            let mut host = Host::new(*id, seed ^ id.0);
+            let mut host = Host::new(*id, seed ^ id.0, plan.segment_bytes);
             host.found(&kinds, Some(&founders));
             host
         };
@@ -139,7 +157,8 @@ impl World {
             node,
             snapshot_bytes: plan.snapshot_bytes,
             log_keep_bytes: plan.log_keep_bytes,
-            answer_ticks: 20,
+            answer_ticks: plan.answer_ticks,
+            entries_in_flight: plan.entries_in_flight,
             ..Settings::default()
         };
         let client = |number| {
@@ -159,6 +178,7 @@ impl World {
             waiting: BTreeMap::new(),
             history: History::default(),
             truth: Truth::new(&kinds),
+            promises: Promises::default(),
             settings,
             calm: false,
             report: Report::default(),
@@ -193,7 +213,18 @@ impl World {
         self.report.entries = self.truth.last().0;
         self.report.asked = self.history.asked.len();
         self.report.digest = self.truth.cell().state_hash() ^ self.report.events << 32 ^ self.now;
-        checker::check(&self.history, &self.truth)
+        self.audit()?;
+        planted::sober(|| checker::check(&self.history, &self.truth))
+    }
+
+    /// Audits what each replica has.
+    fn audit(&self) -> Result<(), String> {
+        for host in &self.hosts {
+            let Some(running) = &host.running else { continue };
+            let audited = running.replica.applied().lock().cell.audit();
+            audited.map_err(|error| format!("{}: audit: {error}", host.id))?;
+        }
+        Ok(())
     }
 
     /// Lets something happen in so many microseconds.
@@ -254,6 +285,8 @@ impl World {
         match one.start(self.settings) {
             Ok(()) => {
                 let life = one.life;
+                self.remembers(host)?;
+                self.compare(host)?;
                 let offset = self.dice.below(TICK as usize) as Micros;
                 self.after(offset, Event::Tick(host, life));
                 self.with(host, |_| {})
@@ -270,6 +303,16 @@ impl World {
             Err(Refused::Directory(error)) => Err(format!("{} refuses to start: {error}", one.id)),
             Err(Refused::Start(error)) => Err(format!("{} refuses to start: {error}", one.id)),
         }
+    }
+
+    /// Compares what a replica found on its disk with what it has promised.
+    fn remembers(&mut self, host: usize) -> Result<(), String> {
+        let one = &self.hosts[host];
+        let Some(running) = &one.running else { return Ok(()) };
+        let bound = if one.rotten { Bound::Proven } else { Bound::Promised };
+        // Where more than one bit is damaged, the end may be lost without a trace.
+        let known = !one.rotten || one.bit_rot;
+        if known { self.promises.remembers(running.replica.node(), bound) } else { Ok(()) }
     }
 
     fn restart(&mut self, host: usize) -> Result<(), String> {
@@ -292,7 +335,7 @@ impl World {
             (of_disk, stop.to_string())
         });
         self.look(host)?;
-        self.follow(host, output);
+        self.follow(host, output)?;
         match stopped {
             Some((of_disk, why)) => self.stopped(host, of_disk, &why),
             None => Ok(()),
@@ -304,6 +347,7 @@ impl World {
         let one = &mut self.hosts[host];
         let Some(running) = &one.running else { return Ok(()) };
         let replica = &running.replica;
+        self.promises.leads(one.id, replica.node().leadership())?;
         let state = replica.applied().lock();
         let (from, to) = (one.checked, state.position.index);
         if from == to {
@@ -320,19 +364,37 @@ impl World {
             }
             index = index.next();
         }
-        let hash = state.cell.state_hash();
-        self.truth.compare(to, hash).map_err(|error| format!("{}: {error}", one.id))?;
         drop(state);
         one.checked = to;
-        Ok(())
+        self.compare(host)
+    }
+
+    /// Compares the state of a replica with what was agreed on.
+    fn compare(&mut self, host: usize) -> Result<(), String> {
+        let one = &self.hosts[host];
+        let Some(running) = &one.running else { return Ok(()) };
+        let node = running.replica.node();
+        let state = running.replica.applied().lock();
+        let index = state.position.index;
+        // One that has just joined has nothing yet.
+        if index < FIRST.index {
+            return Ok(());
+        }
+        let compared = self.truth.compare(index, state.cell.state_hash());
+        let members = compared.and_then(|()| self.truth.members(index, node.membership()));
+        members.map_err(|error| format!("{}: {error}", one.id))
     }
 
     /// Does what a replica wants done.
-    fn follow(&mut self, host: usize, output: Output) {
+    fn follow(&mut self, host: usize, output: Output) -> Result<(), String> {
         let life = self.hosts[host].life;
         let Output { messages, writes, compact, files, answers, .. } = output;
         let from = self.hosts[host].id;
+        let mut said = Ok(());
         for (to, message) in messages {
+            if let PeerMessage::Agree(message) = &message {
+                said = said.and(self.promises.says(message));
+            }
             for delay in self.network.arrivals((from, to), &self.plan, &mut self.dice) {
                 let message = Box::new(message.clone());
                 self.after(delay, Event::Deliver { from, to, message });
@@ -342,13 +404,15 @@ impl World {
             self.answer((host, life, id), answer);
         }
         let one = &mut self.hosts[host];
-        let Some(running) = one.running.as_mut() else { return };
+        let Some(running) = one.running.as_mut() else { return said };
         let busy = !writes.is_empty() || compact.is_some();
         writes.into_iter().for_each(|write| running.log.push(write));
         compact.into_iter().for_each(|base| running.log.push_compaction(base));
         if (busy || running.log.is_full()) && !one.log_scheduled {
             one.log_scheduled = true;
-            let delay = if busy { 10 } else { 200_000 };
+            // What comes while the disk is busy shares the next sync.
+            let delay =
+                if busy { 10 } else { 200_000 }.max(one.log_free_at.saturating_sub(self.now));
             self.after(delay, Event::LogWork(host, life));
         }
         let idle = self.hosts[host].file_jobs.is_empty();
@@ -356,6 +420,7 @@ impl World {
         if idle && !self.hosts[host].file_jobs.is_empty() {
             self.after(100, Event::FileWork(host, life));
         }
+        said
     }
 
     fn log_work(&mut self, host: usize, life: u64) -> Result<(), String> {
@@ -370,12 +435,17 @@ impl World {
         }
         one.log_scheduled = false;
         let Some(running) = one.running.as_mut() else { return Ok(()) };
+        let proven = self.promises.of(one.id);
         let done = running.log.work();
+        if matches!(done, Ok(Some(_))) {
+            self.promises.proves(one.id, proven);
+        }
         let full = running.log.is_full();
         if !one.disk.has_power() {
             return self.crash(host);
         }
         let delay = 20 + self.dice.below(self.disk_max() as usize) as Micros;
+        self.hosts[host].log_free_at = self.now + delay;
         match done {
             Ok(number) => {
                 // While it is full it tries again by itself.
@@ -457,7 +527,7 @@ impl World {
         }
         let home = up.iter().copied().find(|host| self.hosts[*host].id == one.home);
         let host = match home {
-            Some(home) if !self.dice.chance(5) => home,
+            Some(home) if !self.dice.chance(self.plan.wander) => home,
             _ => *self.dice.pick(&up),
         };
         let (id, life) = (self.hosts[host].id, self.hosts[host].life);
@@ -466,7 +536,9 @@ impl World {
         one.home = id;
         one.sync((id, life), &applied)?;
         if one.pending.is_none() {
-            one.choose(self.now, &applied.lock().cell, &self.truth, &mut self.dice);
+            let state = applied.lock();
+            let world = (&state.cell, &self.truth);
+            one.choose(self.now, self.plan.reads, world, &mut self.dice);
         }
         let Some(ask) = one.ask() else { return Ok(()) };
         let ask_id = running.replica.ask(ask);

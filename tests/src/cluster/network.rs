@@ -5,6 +5,9 @@ use crate::random::Dice;
 use omega_store::log::ReplicaId;
 use std::collections::BTreeSet;
 
+/// The latest that a late copy comes: after several elections.
+const LATE_MAX: usize = 5_000_000;
+
 /// See the head of the file.
 #[derive(Debug, Default)]
 pub struct Network {
@@ -27,7 +30,12 @@ impl Network {
         }
         let copies = 1 + usize::from(!self.calm && dice.below(1000) < plan.double);
         let delay_max = if self.calm { plan.delay_max.min(1_000) } else { plan.delay_max };
-        (0..copies).map(|_| 50 + dice.below(delay_max as usize) as Micros).collect()
+        let delays = (0..copies).map(|_| 50 + dice.below(delay_max as usize) as Micros);
+        let mut delays: Vec<Micros> = delays.collect();
+        if !self.calm && dice.below(1000) < plan.late {
+            delays.push(dice.below(LATE_MAX) as Micros);
+        }
+        delays
     }
 
     /// Cuts some replicas off the others.

@@ -65,6 +65,11 @@ impl Operator {
         self.change(vec![MemberStep::Promote(id)]);
     }
 
+    /// Adds a replica under an id that was used before, which must be refused.
+    pub fn add_again(&mut self, id: ReplicaId) {
+        self.change(vec![MemberStep::AddLearner(id)]);
+    }
+
     /// Adds a replica and removes another, in one step.
     pub fn exchange(&mut self, old: ReplicaId) {
         self.highest += 1;

@@ -19,12 +19,26 @@ pub struct Plan {
     pub loss: usize,
     /// Messages that come twice.
     pub double: usize,
+    /// Messages of which another copy comes seconds later.
+    pub late: usize,
     /// The longest that a message takes.
     pub delay_max: Micros,
     /// The longest that a write takes.
     pub disk_max: Micros,
     /// How long a client thinks, at most.
     pub think_max: Micros,
+    /// Entries that a leader has on the way: with few of them requests share entries.
+    pub entries_in_flight: usize,
+    /// Ticks after which whoever waits is told that nobody knows.
+    pub answer_ticks: u64,
+    /// How many, of a hundred questions, are reads.
+    pub reads: usize,
+    /// How long the segments of logs are.
+    pub segment_bytes: u64,
+    /// How much of the rot, of a hundred times, is in records of the log.
+    pub rot_in_log: usize,
+    /// How often, of a hundred times, a client goes to another replica than the last time.
+    pub wander: usize,
     /// Bytes after which a snapshot is taken.
     pub snapshot_bytes: u64,
     /// Bytes of entries that are kept beside it.
@@ -84,18 +98,31 @@ impl Plan {
         }
         Plan {
             replicas: *dice.pick(&[1, 3, 3, 3, 3, 5]),
-            clients: 1 + dice.below(4),
+            clients: 1 + dice.below(6),
             faulty_for: *dice.pick(&[4_000_000, 8_000_000, 12_000_000]),
             loss: *dice.pick(&[0, 0, 10, 50, 200]),
             double: *dice.pick(&[0, 0, 10, 200]),
+            late: *dice.pick(&[0, 0, 20, 100]),
             delay_max: *dice.pick(&[500, 5_000, 5_000, 60_000, 200_000]),
             disk_max: *dice.pick(&[200, 2_000, 20_000, 200_000]),
             think_max: *dice.pick(&[5_000, 20_000, 100_000]),
+            entries_in_flight: *dice.pick(&[1, 2, 4]),
+            answer_ticks: *dice.pick(&[20, 60]),
+            reads: *dice.pick(&[10, 10, 50]),
+            segment_bytes: *dice.pick(&[8 << 10, 16 << 10]),
+            rot_in_log: *dice.pick(&[0, 50]),
+            wander: *dice.pick(&[0, 5, 50]),
             snapshot_bytes: *dice.pick(&[2_000, 10_000, 10_000, 1 << 20]),
             log_keep_bytes: *dice.pick(&[0, 1_000, 5_000]),
             fault_every: *dice.pick(&[50_000, 300_000, 300_000, 1_000_000]),
             weights,
         }
+    }
+
+    /// How much a kind of fault counts.
+    pub fn set_weight(&mut self, fault: Fault, weight: usize) {
+        let found = self.weights.iter_mut().find(|(kind, _)| *kind == fault);
+        found.into_iter().for_each(|(_, known)| *known = weight);
     }
 
     /// The next fault.

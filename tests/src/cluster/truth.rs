@@ -3,11 +3,15 @@
 //! The first replica that applies an entry tells what it is; every other one must have the same
 //! there, and after it the same state as our cell, which no fault ever touches.
 
+use super::planted;
+use crate::compare::compare_answers;
 use crate::twin::Twin;
 use omega_cellstate::Cell;
 use omega_core::{Command, Kinds, Outcome, Rejection, Version};
 use omega_store::log::{Entry, EntryKind, LogIndex};
+use omega_store::membership::Membership;
 use omega_store::replica::FIRST;
+use std::collections::BTreeMap;
 
 /// A command that was applied, and what became of it.
 #[derive(Clone, Debug)]
@@ -32,6 +36,8 @@ pub struct Truth {
     pub done: Vec<Done>,
     cell: Cell,
     twin: Twin,
+    /// Who the replicas are, after entries that were looked at.
+    members: BTreeMap<LogIndex, Membership>,
 }
 
 impl Truth {
@@ -45,6 +51,7 @@ impl Truth {
             done: Vec::new(),
             cell,
             twin: Twin::new(kinds.clone()),
+            members: BTreeMap::new(),
         }
     }
 
@@ -93,8 +100,10 @@ impl Truth {
             let commands = omega_store::codec::decode_entry(&entry.data);
             let commands = commands.map_err(|error| format!("entry {index}: {error}"))?;
             for command in commands {
-                let outcome = self.cell.apply(command.clone());
-                drop(self.twin.apply(command.clone()));
+                let outcome = planted::sober(|| self.cell.apply(command.clone()));
+                let twin = self.twin.apply(command.clone());
+                compare_answers(outcome.clone(), twin)
+                    .map_err(|error| format!("entry {index}: {error}"))?;
                 let version = self.cell.version();
                 self.done.push(Done { index, command, outcome, version });
                 self.cell.audit().map_err(|error| format!("entry {index}: audit: {error}"))?;
@@ -116,5 +125,29 @@ impl Truth {
             Some(_) => Err(format!("after entry {index} the state is another one")),
             None => Err(format!("nobody has applied entry {index}")),
         }
+    }
+
+    /// A replica takes these for the members after an entry.
+    ///
+    /// # Errors
+    /// If another one takes others for them, or one is among them that was removed before.
+    pub fn members(&mut self, index: LogIndex, members: &Membership) -> Result<(), String> {
+        let known = self.members.entry(index).or_insert_with(|| members.clone());
+        if known != members {
+            return Err(format!("after entry {index} the members are {members:?} and {known:?}"));
+        }
+        let now = members.members();
+        let before = self.members.range(..index).next_back();
+        let after = self.members.range(index.next()..).next();
+        let returned = |(_, past): (_, &Membership)| {
+            let past_highest = past.highest;
+            let past = past.members();
+            now.iter().find(|id| !past.contains(id) && Some(**id) <= past_highest).copied()
+        };
+        if let Some(id) = before.and_then(returned) {
+            return Err(format!("after entry {index} {id} is a member, which was used before"));
+        }
+        let lost = after.is_some_and(|(_, later)| later.highest < members.highest);
+        if lost { Err(format!("entry {index}: the highest id went down")) } else { Ok(()) }
     }
 }

@@ -20,7 +20,7 @@ use omega_store::RealDisk;
 use omega_store::log::memory::MemoryLog;
 use omega_store::log::segment::{SegmentLog, SegmentOptions};
 use omega_store::log::{Batch, Entry, EntryKind, LogIndex, Position, Term};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 use subject::{Engine, OWNER, Subject, measured};
 
@@ -102,9 +102,8 @@ fn batch(first: u64, count: usize) -> Batch {
 }
 
 pub(crate) fn rows(options: &Options) -> Vec<Row> {
-    let folder = options.dir.clone().unwrap_or_else(|| PathBuf::from("target"));
     // A folder of our own, because it is emptied for each run.
-    let folder = folder.join("omega-bench-log");
+    let folder = options.folder().join("omega-bench-log");
     let subjects = subjects();
     let mut rows = Vec::new();
     for (entries, batches) in SIZES {

@@ -64,6 +64,10 @@ impl Index {
             *self = Index::after(Position { index: before, term: position.term });
         }
         let place = (index.0 - self.before.index.0 - 1) as usize;
+        if place < self.slots.len() && omega_cellstate::planted!(OldTailKept) {
+            self.slots[place] = slot;
+            return;
+        }
         if place < self.slots.len() {
             self.slots.truncate(place);
             truncate(&mut self.terms, index);

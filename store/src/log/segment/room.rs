@@ -112,6 +112,8 @@ fn name(
     file.sync()?;
     let path = path_of(folder, header.sequence);
     disk.rename(&folder.join(UNFINISHED), &path)?;
-    disk.sync_folder(folder)?;
+    if !omega_cellstate::planted!(SegmentFolderNotSynced) {
+        disk.sync_folder(folder)?;
+    }
     Ok(Segment { file, path, header, salt })
 }

@@ -1,0 +1,313 @@
+//! Question: what does it cost that a cell survives, on one disk and on three?
+//!
+//! The loop is that of the group `whole`: workers sync, decide, commit and settle until all tasks
+//! of a wave are placed. The bare figure is the same on a cell in memory, by turns. Processor time
+//! is that of the whole process, because replicas have threads of their own. What a commit takes is
+//! told beside what the disk takes to make a few hundred bytes safe.
+
+use super::cells::{self, Made};
+use super::clock::{Figure, median, timed};
+use super::scan;
+use super::show::{Reach, Row, Unit};
+use super::whole::{self, Load, Submit};
+use super::{Options, SEED};
+use omega_cellstate::{Begun, Cell, CellHandle, Delta, HandleError, Interest, SharedCell};
+use omega_core::{
+    CardSet, Claim, Command, Commit, Job, MachineId, Outcome, SchedulerId, TaskId, Text,
+    Transaction, TransactionId, Version,
+};
+use omega_store::directory::{Directory, EngineKind, Identity};
+use omega_store::log::ReplicaId;
+use omega_store::membership::Membership;
+use omega_store::replica::{Network, ReplicatedCell, Running, Settings, found_with, start};
+use omega_store::{CellId, Disk, Origin, RealDisk};
+use std::path::Path;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+pub(crate) const WORKLOAD: &str =
+    "10,000 machines from 60 to 70 % use; transactions of 10 claims; bare: a cell in memory";
+
+const MACHINES: usize = 10_000;
+const CLAIMS: usize = 10;
+
+/// Tasks of one run, a second of work on three replicas.
+const TASKS: usize = 50_000;
+
+/// How long a tick is: far longer than a commit takes.
+const TICK: Duration = Duration::from_millis(50);
+
+/// Transactions that a worker has on the way while it waits for none.
+const IN_FLIGHT: usize = 16;
+
+/// Threads that submit jobs, which is not measured.
+const MANY: usize = 32;
+
+/// A cell of replicas in this process, each with a directory.
+struct Replicas {
+    handles: Vec<Timed>,
+    running: Vec<Running>,
+    /// Removed in the end.
+    _folder: tempfile::TempDir,
+}
+
+impl Replicas {
+    /// Starts so many replicas of a cell.
+    fn start(made: &Made, count: u64, folder: &Path) -> Replicas {
+        let folder = tempfile::tempdir_in(folder).expect("the folder can be written");
+        let cell = made.copy();
+        let ids: Vec<ReplicaId> = (1..=count).map(ReplicaId).collect();
+        let founders = Membership::founding(ids.iter().copied());
+        let network = Network::default();
+        let mut running = Vec::new();
+        for id in &ids {
+            let origin = Origin { cell: CellId(1), kinds: cell.kinds().clone() };
+            let identity = Identity { origin, replica: *id, engine: EngineKind::Segment };
+            let path = folder.path().join(id.to_string());
+            let directory = Directory::create(Arc::new(RealDisk), &path, identity);
+            let directory = directory.expect("the folder is new");
+            found_with(&directory, &founders, &cell).expect("the disk has room");
+            let mut settings = Settings::default();
+            settings.node.seed = SEED ^ id.0;
+            let started = start(directory, settings).expect("what was founded starts");
+            let replica = Running::start(started, network.port(*id), TICK);
+            network.connect(*id, &replica);
+            running.push(replica);
+        }
+        let handle = |replica| Timed { cell: ReplicatedCell::new(replica), took: Arc::default() };
+        let handles: Vec<Timed> = running.iter().map(handle).collect();
+        handles[0].cell.catch_up_with_all().expect("a leader is elected");
+        // Commits go to the leader from wherever they are; a scheduler best sits beside it.
+        let leader = running.iter().position(|one| one.status().leadership.is_leader);
+        let mut replicas = Replicas { handles, running, _folder: folder };
+        replicas.handles.rotate_left(leader.unwrap_or(0));
+        replicas
+    }
+
+    fn log_bytes(&self) -> u64 {
+        self.running.iter().map(|replica| replica.status().log_bytes).max().unwrap_or(0)
+    }
+}
+
+/// A handle that tells how long commits took.
+#[derive(Clone)]
+struct Timed {
+    cell: ReplicatedCell,
+    took: Arc<parking_lot::Mutex<Vec<f64>>>,
+}
+
+impl CellHandle for Timed {
+    fn register(&self, name: Text) -> Result<(SchedulerId, u64), HandleError> {
+        self.cell.register(name)
+    }
+
+    fn sync(&self, since: Version, of: &Interest, delta: &mut Delta) -> Result<(), HandleError> {
+        self.cell.sync(since, of, delta)
+    }
+
+    fn commit(&self, txn: &Transaction) -> Result<Commit, HandleError> {
+        let began = Instant::now();
+        let answer = self.cell.commit(txn);
+        self.took.lock().push(began.elapsed().as_nanos() as f64);
+        answer
+    }
+
+    fn begin_commit(&self, txn: &Transaction) -> Begun<'_> {
+        let (began, begun) = (Instant::now(), self.cell.begin_commit(txn));
+        Begun::to_come(move || {
+            let answer = begun.wait();
+            self.took.lock().push(began.elapsed().as_nanos() as f64);
+            answer
+        })
+    }
+}
+
+impl Submit for Timed {
+    fn submit(&self, jobs: Vec<Job>) {
+        let parts = jobs.chunks(jobs.len().div_ceil(MANY));
+        std::thread::scope(|scope| {
+            for part in parts {
+                scope.spawn(move || {
+                    for job in part {
+                        let done = self.cell.apply(Command::SubmitJob(job.clone()));
+                        done.expect("a small job is taken");
+                    }
+                });
+            }
+        });
+    }
+}
+
+pub(crate) fn rows(options: &Options) -> Vec<Row> {
+    let made = cells::in_use(MACHINES);
+    let folder = options.folder();
+    let fsync = fdatasync(&folder);
+    let mut rows = vec![Row::value("fdatasync of 512 bytes, preallocated", Unit::Micros, fsync)];
+    for (count, rate_goal, latency_goal) in [(1, 0.4, 2.0), (3, 0.15, 4.0)] {
+        let each = Each { options, made: &made, folder: &folder, replicas: count };
+        each.rows(fsync, rate_goal, latency_goal, &mut rows);
+    }
+    rows.extend(follower(options, &made));
+    rows
+}
+
+/// What is measured for one number of replicas.
+struct Each<'a> {
+    options: &'a Options,
+    made: &'a Made,
+    folder: &'a Path,
+    replicas: u64,
+}
+
+/// What one run on replicas showed.
+struct Seen {
+    figure: Figure,
+    latency: f64,
+    bytes: f64,
+}
+
+impl Each<'_> {
+    fn rows(&self, fsync: f64, rate_goal: f64, latency_goal: f64, rows: &mut Vec<Row>) {
+        let name = match self.replicas {
+            1 => "one replica".to_owned(),
+            count => format!("{count} replicas"),
+        };
+        for (workers, in_flight) in [(1, 1), (8, 1), (1, IN_FLIGHT), (4, IN_FLIGHT)] {
+            let (seen, bare) = self.measure(workers, in_flight);
+            let what = format!("{name}, {workers} workers, {in_flight} on the way");
+            let row = Row::time(what, Unit::MillionsPerSecond, seen.figure).beside(bare);
+            rows.push(row);
+            let times = bare.cpu / seen.figure.cpu;
+            let row = Row::value("  of the rate in memory, per core", Unit::Times, times);
+            rows.push(if workers * in_flight > 8 {
+                row.reach(Reach::AtLeast(rate_goal))
+            } else {
+                row
+            });
+            let micros = seen.latency / 1000.0;
+            rows.push(Row::value("  a commit, p50", Unit::Micros, micros));
+            if workers * in_flight == 1 {
+                let row = Row::value("  in fdatasyncs", Unit::Times, micros / fsync);
+                rows.push(row.reach(Reach::AtMost(latency_goal)));
+                let row = Row::value("  log bytes per claim", Unit::Bytes, seen.bytes);
+                rows.push(row.reach(Reach::AtMost(48.0)));
+            }
+        }
+    }
+
+    /// By turns on replicas and in memory.
+    fn measure(&self, workers: usize, in_flight: usize) -> (Seen, Figure) {
+        let mut load = Load::sampled(self.options.work(TASKS), workers, CLAIMS);
+        // In memory a worker that waits for nothing has nothing on the way.
+        let bare_load = Load::sampled(self.options.work(TASKS), 1, CLAIMS);
+        load.workers.iter_mut().for_each(|worker| worker.commits_in_flight = in_flight);
+        let (mut seen, mut bare) = (Vec::new(), Vec::new());
+        for _ in 0..self.options.runs().min(3) {
+            seen.push(self.once(&load));
+            bare.push(in_memory(self.made, &bare_load));
+        }
+        let of = |part: fn(&Seen) -> f64| median(seen.iter().map(part).collect());
+        let figures: Vec<Figure> = seen.iter().map(|seen| seen.figure).collect();
+        let figure = Figure::median(&figures);
+        let all = Seen { figure, latency: of(|seen| seen.latency), bytes: of(|seen| seen.bytes) };
+        (all, Figure::median(&bare))
+    }
+
+    fn once(&self, load: &Load) -> Seen {
+        let replicas = Replicas::start(self.made, self.replicas, self.folder);
+        let before = replicas.log_bytes();
+        let done = whole::run_on(&replicas.handles, load, scan::profile);
+        let bytes = replicas.log_bytes() - before;
+        let took = replicas.handles.iter().flat_map(|one| std::mem::take(&mut *one.took.lock()));
+        Seen {
+            figure: done.process.each(done.placed),
+            latency: median(took.collect()),
+            // With the jobs, which are not claims: their bytes are in it, too.
+            bytes: bytes as f64 / done.placed as f64,
+        }
+    }
+}
+
+fn in_memory(made: &Made, load: &Load) -> Figure {
+    let done = whole::run_on(&[SharedCell::new(made.copy())], load, scan::profile);
+    done.process.each(done.placed)
+}
+
+/// Microseconds that the disk takes to make 512 bytes safe.
+fn fdatasync(folder: &Path) -> f64 {
+    let folder = tempfile::tempdir_in(folder).expect("the folder can be written");
+    let mut file = RealDisk.create(&folder.path().join("raw")).expect("the folder is new");
+    file.allocate(4 << 20).expect("there is room");
+    file.sync().expect("the disk works");
+    let one = |i: u64| {
+        let began = Instant::now();
+        file.write_at(i * 512, &[1; 512]).expect("the disk works");
+        file.sync().expect("the disk works");
+        began.elapsed().as_nanos() as f64 / 1000.0
+    };
+    median((0..1000).map(one).collect())
+}
+
+/// Claims that a follower applies, against the same in process.
+fn follower(options: &Options, made: &Made) -> Vec<Row> {
+    let count = options.work(20_000);
+    let (cell, txns) = transactions(made, count);
+    let mut entry = Vec::new();
+    let mut ours = Vec::new();
+    let mut plain = Vec::new();
+    for txn in &txns {
+        let command = Command::Commit(txn.clone());
+        let mut bytes = Vec::new();
+        omega_store::codec::encode(&command, &mut bytes).expect("it is small");
+        entry.push(bytes);
+    }
+    for _ in 0..options.runs() {
+        let mut copy = cell.clone();
+        let ((), span) = timed(|| {
+            for bytes in &entry {
+                let command = omega_store::codec::decode(bytes).expect("it was encoded");
+                assert!(matches!(copy.apply(command), Ok(Outcome::Commit(_))));
+            }
+        });
+        ours.push(span.each(count));
+        let mut copy = cell.clone();
+        let ((), span) = timed(|| {
+            for txn in &txns {
+                assert!(copy.commit(txn).is_ok());
+            }
+        });
+        plain.push(span.each(count));
+    }
+    let (ours, plain) = (Figure::median(&ours), Figure::median(&plain));
+    let bytes = entry.iter().map(Vec::len).sum::<usize>() as f64 / (count * CLAIMS) as f64;
+    let times = ours.cpu / plain.cpu;
+    vec![
+        Row::time("a follower applies 10 claims", Unit::Nanos, ours).beside(plain),
+        Row::value("  of a commit in process", Unit::Times, times).reach(Reach::AtMost(1.5)),
+        Row::value("  bytes of a claim in an entry", Unit::Bytes, bytes),
+    ]
+}
+
+/// Transactions of ten claims that will all be taken.
+fn transactions(made: &Made, count: usize) -> (Cell, Vec<Transaction>) {
+    let mut cell = made.copy();
+    let name = "bench".into();
+    let Ok(Outcome::Scheduler { id: scheduler, .. }) =
+        cell.apply(Command::RegisterScheduler { name })
+    else {
+        unreachable!("a scheduler registers")
+    };
+    let machines: Vec<(MachineId, _)> = cell.machines().map(|m| (m.id, m.sequence)).collect();
+    let mut txns = Vec::new();
+    for (number, job) in cells::small_jobs(1_000_000, count * CLAIMS, CLAIMS).enumerate() {
+        let job = cells::submit(&mut cell, job);
+        let claim = |index: u32| {
+            let at = (number * 7919 + index as usize * 31) % machines.len();
+            let (machine, seen) = machines[at];
+            Claim { task: TaskId { job, index }, machine, seen, cards: CardSet::default() }
+        };
+        let id = TransactionId { scheduler, number: number as u64 };
+        txns.push(Transaction::new(id, cell.version(), (0..CLAIMS as u32).map(claim).collect()));
+    }
+    (cell, txns)
+}

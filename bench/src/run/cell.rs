@@ -1,0 +1,147 @@
+//! The cell of a run: in memory, or kept by replicas.
+//!
+//! The run is the same for both. What differs is what a command may answer: a cell in memory is
+//! always there, replicas may not be. A run cannot go on without an answer, so it ends with the error.
+
+use hdrhistogram::Histogram;
+use omega_cellstate::{Begun, Cell, CellHandle, Delta, HandleError, Interest, SharedCell};
+use omega_core::{Command, Commit, Outcome, Rejection, SchedulerId, Text, Transaction, Version};
+use omega_store::replica::{AskError, ReplicatedCell};
+use parking_lot::Mutex;
+use std::sync::Arc;
+use std::time::Instant;
+
+/// See the head of the file. Clones share the cell.
+#[derive(Clone, Debug)]
+pub(crate) enum RunCell {
+    /// In memory.
+    Memory(SharedCell),
+    /// At one of its replicas.
+    Replica(TimedCell),
+}
+
+/// A replicated cell that tells how long commits took.
+#[derive(Clone, Debug)]
+pub(crate) struct TimedCell {
+    cell: ReplicatedCell,
+    /// Nanoseconds of each commit, of all handles of the run. Held for one addition.
+    took: Arc<Mutex<Histogram<u64>>>,
+}
+
+impl TimedCell {
+    pub(crate) fn new(cell: ReplicatedCell, took: Arc<Mutex<Histogram<u64>>>) -> TimedCell {
+        TimedCell { cell, took }
+    }
+}
+
+impl RunCell {
+    /// A cell in memory.
+    pub(crate) fn memory(cell: Cell) -> RunCell {
+        RunCell::Memory(SharedCell::new(cell))
+    }
+
+    /// Looks at the cell, or at the replica's copy of it.
+    pub(crate) fn read<T>(&self, look: impl FnOnce(&Cell) -> T) -> T {
+        match self {
+            RunCell::Memory(cell) => cell.read(look),
+            RunCell::Replica(timed) => timed.cell.read(look),
+        }
+    }
+
+    /// Applies a command. The inner answer is the cell's.
+    ///
+    /// # Errors
+    /// If the cell does not answer.
+    pub(crate) fn apply(&self, command: Command) -> Result<Result<Outcome, Rejection>, AskError> {
+        match self {
+            RunCell::Memory(cell) => Ok(cell.apply(command)),
+            RunCell::Replica(timed) => answered(timed.cell.apply(command)),
+        }
+    }
+
+    /// Applies commands in order, without waiting for a disk after each.
+    ///
+    /// # Errors
+    /// If the cell does not answer one of them.
+    pub(crate) fn apply_all(
+        &self,
+        commands: impl IntoIterator<Item = Command>,
+    ) -> Result<Vec<Result<Outcome, Rejection>>, AskError> {
+        match self {
+            RunCell::Memory(cell) => Ok(cell.apply_all(commands)),
+            RunCell::Replica(timed) => {
+                timed.cell.apply_all(commands).into_iter().map(answered).collect()
+            }
+        }
+    }
+}
+
+/// Tells the cell's refusals from those of replicas.
+fn answered(answer: Result<Outcome, AskError>) -> Result<Result<Outcome, Rejection>, AskError> {
+    match answer {
+        Ok(outcome) => Ok(Ok(outcome)),
+        Err(AskError::Rejected(rejection)) => Ok(Err(rejection)),
+        Err(other) => Err(other),
+    }
+}
+
+/// Transactions that a scheduler has on their way to disks: beyond it, the wait for a disk is
+/// hardly any part of what a transaction costs.
+const IN_FLIGHT: usize = 16;
+
+impl RunCell {
+    /// How many transactions a scheduler should submit before it waits.
+    pub(crate) fn commits_in_flight(&self) -> usize {
+        match self {
+            RunCell::Memory(_) => 1,
+            RunCell::Replica(_) => IN_FLIGHT,
+        }
+    }
+}
+
+impl CellHandle for RunCell {
+    fn register(&self, name: Text) -> Result<(SchedulerId, u64), HandleError> {
+        match self {
+            RunCell::Memory(cell) => cell.register(name),
+            RunCell::Replica(timed) => timed.cell.register(name),
+        }
+    }
+
+    fn sync(
+        &self,
+        since: Version,
+        interest: &Interest,
+        delta: &mut Delta,
+    ) -> Result<(), HandleError> {
+        match self {
+            RunCell::Memory(cell) => cell.sync(since, interest, delta),
+            RunCell::Replica(timed) => timed.cell.sync(since, interest, delta),
+        }
+    }
+
+    fn commit(&self, txn: &Transaction) -> Result<Commit, HandleError> {
+        match self {
+            RunCell::Memory(cell) => cell.commit(txn),
+            RunCell::Replica(timed) => {
+                let began = Instant::now();
+                let answer = timed.cell.commit(txn);
+                timed.took.lock().saturating_record(began.elapsed().as_nanos() as u64);
+                answer
+            }
+        }
+    }
+
+    fn begin_commit(&self, txn: &Transaction) -> Begun<'_> {
+        match self {
+            RunCell::Memory(cell) => cell.begin_commit(txn),
+            RunCell::Replica(timed) => {
+                let (began, begun) = (Instant::now(), timed.cell.begin_commit(txn));
+                Begun::to_come(move || {
+                    let answer = begun.wait();
+                    timed.took.lock().saturating_record(began.elapsed().as_nanos() as u64);
+                    answer
+                })
+            }
+        }
+    }
+}

@@ -1,0 +1,314 @@
+//! The replicas of a run: founded in their folders, started, watched, and compared in the end.
+
+use super::cell::{RunCell, TimedCell};
+use super::{Durability, RunError};
+use crate::report::{DurableReport, ReplicaReport};
+use hdrhistogram::Histogram;
+use omega_core::Kinds;
+use omega_store::directory::{Directory, EngineKind, Identity};
+use omega_store::log::{LogIndex, ReplicaId};
+use omega_store::membership::Membership;
+use omega_store::replica::{Network, ReplicatedCell, Running, Settings, found, start};
+use omega_store::{CellId, Disk, Origin, RealDisk};
+use parking_lot::Mutex;
+use rand::{Rng, RngExt};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// How long a tick is: with the default settings an election takes half a second to a second.
+const TICK: Duration = Duration::from_millis(50);
+
+/// How long replicas are waited for at the end until all have applied the same: a follower that is
+/// behind gets what it lacks in milliseconds, and a snapshot in seconds.
+const SAME: Duration = Duration::from_secs(60);
+
+/// Appends by which the disk is measured, each of this many bytes.
+const APPENDS: usize = 200;
+const APPEND_BYTES: usize = 4 << 10;
+
+/// Why replicas could not be founded, or did not hold together. One line for the user.
+#[derive(Debug, thiserror::Error)]
+pub enum ReplicaError {
+    /// Name a folder that is empty or not there.
+    #[error(
+        "{}: holds the directory of a replica already; a run founds a cell of its own: name a folder \
+         that is empty or not there", .0.display()
+    )]
+    Exists(PathBuf),
+    /// Name a folder that is empty or not there.
+    #[error("{}: is not empty; name a folder that is empty or not there", .0.display())]
+    NotEmpty(PathBuf),
+    /// Name another folder, or mend this one.
+    #[error("{}: {source}; name another folder, or mend this one", path.display())]
+    Io {
+        /// Which folder.
+        path: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// See the error.
+    #[error(transparent)]
+    Create(#[from] omega_store::directory::CreateDirectoryError),
+    /// See the error.
+    #[error(transparent)]
+    Start(#[from] omega_store::replica::StartError),
+    /// No replica leads: see the error.
+    #[error(transparent)]
+    Ask(#[from] omega_store::replica::AskError),
+    /// A replica has stopped, for the reason that it gives.
+    #[error("replica {id} has stopped: {why}")]
+    Stopped {
+        /// Which one.
+        id: ReplicaId,
+        /// Its reason.
+        why: String,
+    },
+    /// A replica does not catch up with the others.
+    #[error("replica {id} has not applied what the others have: it is at entry {at} of {of}")]
+    Behind {
+        /// Which one.
+        id: ReplicaId,
+        /// What it has applied.
+        at: LogIndex,
+        /// What another one has.
+        of: LogIndex,
+    },
+    /// A defect of Omega.
+    #[error("replica {id} has another state than r1 after entry {at}, please report it")]
+    Differs {
+        /// Which one.
+        id: ReplicaId,
+        /// After which entry.
+        at: LogIndex,
+    },
+    /// The recount found the cell of a replica wrong: a defect of Omega.
+    #[error("the cell of replica {id} is wrong after the run, please report it: {why}")]
+    Audit {
+        /// Which one.
+        id: ReplicaId,
+        /// What is wrong.
+        why: omega_cellstate::AuditError,
+    },
+}
+
+/// The replicas of a run.
+#[derive(Debug)]
+pub(super) struct Replicas {
+    running: Vec<(ReplicaId, Running)>,
+    handles: Vec<RunCell>,
+    folders: Vec<PathBuf>,
+    took: Arc<Mutex<Histogram<u64>>>,
+    fdatasync_us: f64,
+    /// Removed in the end, if nobody named a folder.
+    _temporary: Option<tempfile::TempDir>,
+}
+
+impl Replicas {
+    /// Founds a cell of its own, and starts its replicas.
+    pub(super) fn found(durability: &Durability, kinds: &Kinds) -> Result<Replicas, ReplicaError> {
+        let (root, temporary) = match &durability.dir {
+            Some(dir) => (dir.clone(), None),
+            None => {
+                let made = tempfile::Builder::new().prefix("omega-").tempdir();
+                let path = std::env::temp_dir();
+                let made = made.map_err(|source| ReplicaError::Io { path, source })?;
+                (made.path().to_owned(), Some(made))
+            }
+        };
+        check_folder(&root)?;
+        std::fs::create_dir_all(&root)
+            .map_err(|source| ReplicaError::Io { path: root.clone(), source })?;
+        let fdatasync_us = fdatasync_us(&root)
+            .map_err(|source| ReplicaError::Io { path: root.clone(), source })?;
+        let ids: Vec<ReplicaId> = (1..=u64::from(durability.replicas)).map(ReplicaId).collect();
+        let folder = |id: &ReplicaId| match durability.replicas {
+            1 => root.clone(),
+            _ => root.join(id.to_string()),
+        };
+        let folders: Vec<PathBuf> = ids.iter().map(folder).collect();
+        let mut dice = dice();
+        let origin = Origin { cell: CellId(dice.random()), kinds: kinds.clone() };
+        let founders = Membership::founding(ids.iter().copied());
+        let network = Network::default();
+        let mut running = Vec::new();
+        for (id, folder) in ids.into_iter().zip(&folders) {
+            let identity =
+                Identity { origin: origin.clone(), replica: id, engine: EngineKind::Segment };
+            let directory = Directory::create(Arc::new(RealDisk), folder, identity)?;
+            found(&directory, &founders)?;
+            let mut settings = Settings { incarnation: dice.random(), ..Settings::default() };
+            settings.node.seed = dice.random();
+            let replica = Running::start(start(directory, settings)?, network.port(id), TICK);
+            network.connect(id, &replica);
+            running.push((id, replica));
+        }
+        // A nanosecond to a minute, to two digits.
+        let took = Histogram::new_with_bounds(1, 60_000_000_000, 2);
+        let took = Arc::new(Mutex::new(took.expect("the bounds are valid")));
+        let cells: Vec<ReplicatedCell> =
+            running.iter().map(|(_, replica)| ReplicatedCell::new(replica)).collect();
+        for cell in &cells {
+            // A leader is elected, and everyone knows it, before the run begins.
+            cell.catch_up_with_all()?;
+        }
+        let handle = |cell| RunCell::Replica(TimedCell::new(cell, took.clone()));
+        let handles = cells.into_iter().map(handle).collect();
+        Ok(Replicas { running, handles, folders, took, fdatasync_us, _temporary: temporary })
+    }
+
+    /// The cell at each replica.
+    pub(super) fn handles(&self) -> &[RunCell] {
+        &self.handles
+    }
+
+    /// Whether all replicas go on.
+    pub(super) fn check(&self) -> Result<(), ReplicaError> {
+        for (id, replica) in &self.running {
+            if let Some(why) = replica.status().stopped {
+                return Err(ReplicaError::Stopped { id: *id, why });
+            }
+        }
+        Ok(())
+    }
+
+    /// Waits until all have applied the same, and audits and compares their cells.
+    pub(super) fn check_states(&self) -> Result<(), ReplicaError> {
+        let began = Instant::now();
+        loop {
+            self.check()?;
+            let at = self.positions();
+            let of = at.iter().copied().max().unwrap_or_default();
+            match at.iter().position(|at| *at < of) {
+                None if self.compare()? => return Ok(()),
+                Some(i) if began.elapsed() > SAME => {
+                    return Err(ReplicaError::Behind { id: self.running[i].0, at: at[i], of });
+                }
+                _ => std::thread::sleep(Duration::from_millis(5)),
+            }
+        }
+    }
+
+    /// The last entry that each has applied.
+    fn positions(&self) -> Vec<LogIndex> {
+        let position = |(_, replica): &(ReplicaId, Running)| replica.read(|state| state.position);
+        self.running.iter().map(|one| position(one).index).collect()
+    }
+
+    /// Audits and compares the cells. The answer is `false` if they went on meanwhile: nobody asks for
+    /// anything any more, but a new leader may begin.
+    fn compare(&self) -> Result<bool, ReplicaError> {
+        let mut first = None;
+        for (id, replica) in &self.running {
+            let (at, hash, audit) = replica
+                .read(|state| (state.position.index, state.cell.state_hash(), state.cell.audit()));
+            audit.map_err(|why| ReplicaError::Audit { id: *id, why })?;
+            let (first_at, first_hash) = *first.get_or_insert((at, hash));
+            if first_at != at {
+                return Ok(false);
+            }
+            if first_hash != hash {
+                return Err(ReplicaError::Differs { id: *id, at });
+            }
+        }
+        Ok(true)
+    }
+
+    /// What durability took. The replicas still run.
+    pub(super) fn report(&self, claims: u64) -> DurableReport {
+        let took = self.took.lock();
+        let quantile = |q| took.value_at_quantile(q) as f64 / 1000.0;
+        let replica = |((id, replica), folder): (&(ReplicaId, Running), &PathBuf)| {
+            let status = replica.status();
+            ReplicaReport {
+                name: id.to_string(),
+                leads: status.leadership.is_leader,
+                log_bytes: status.log_bytes,
+                log_bytes_per_claim: status.log_bytes as f64 / claims.max(1) as f64,
+                syncs: status.log_syncs,
+                snapshots: status.snapshots,
+                directory_bytes: size(folder),
+            }
+        };
+        DurableReport {
+            commit_us_p50: quantile(0.5),
+            commit_us_p99: quantile(0.99),
+            fdatasync_us: self.fdatasync_us,
+            replicas: self.running.iter().zip(&self.folders).map(replica).collect(),
+        }
+    }
+}
+
+/// Finds out whether a cell can be founded in a folder, and changes nothing.
+///
+/// # Errors
+/// If it holds anything.
+pub fn check_folder(folder: &Path) -> Result<(), ReplicaError> {
+    let mut names: Vec<String> = match std::fs::read_dir(folder) {
+        Ok(entries) => entries
+            .flatten()
+            .map(|entry| entry.file_name().to_string_lossy().into_owned())
+            .collect(),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+        Err(source) => return Err(ReplicaError::Io { path: folder.to_owned(), source }),
+    };
+    names.sort_unstable();
+    let is_replica =
+        |name: &String| name == "IDENTITY" || folder.join(name).join("IDENTITY").exists();
+    match names.iter().any(is_replica) {
+        true => Err(ReplicaError::Exists(folder.to_owned())),
+        false if names.is_empty() => Ok(()),
+        false => Err(ReplicaError::NotEmpty(folder.to_owned())),
+    }
+}
+
+/// Chance that no other run has: cell ids must differ, whatever the seed of the run.
+fn dice() -> impl Rng {
+    use rand::SeedableRng;
+    use std::hash::{BuildHasher, RandomState};
+    let mut seed = [0; 16];
+    for half in seed.chunks_mut(8) {
+        // The standard library's keys come from the system's source of chance.
+        half.copy_from_slice(&RandomState::new().hash_one(std::process::id()).to_le_bytes());
+    }
+    rand_pcg::Pcg64Mcg::from_seed(seed)
+}
+
+/// What the disk takes to make four kibibytes safe, in microseconds: the median of some appends to a
+/// file that has its room already, as a log has.
+fn fdatasync_us(folder: &Path) -> io::Result<f64> {
+    let path = folder.join("fdatasync.tmp");
+    let mut file = RealDisk.create(&path)?;
+    file.allocate((APPENDS * APPEND_BYTES) as u64)?;
+    file.sync()?;
+    let mut took = Vec::with_capacity(APPENDS);
+    for i in 0..APPENDS {
+        let began = Instant::now();
+        file.write_at((i * APPEND_BYTES) as u64, &[1; APPEND_BYTES])?;
+        file.sync()?;
+        took.push(began.elapsed());
+    }
+    drop(file);
+    RealDisk.remove(&path)?;
+    took.sort_unstable();
+    Ok(took[APPENDS / 2].as_secs_f64() * 1e6)
+}
+
+/// Bytes of all files in a folder and those below it; those that cannot be read count nothing.
+fn size(folder: &Path) -> u64 {
+    let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
+    entries
+        .map(|entry| match entry.metadata() {
+            Ok(found) if found.is_dir() => size(&entry.path()),
+            Ok(found) => found.len(),
+            Err(_) => 0,
+        })
+        .sum()
+}
+
+impl From<ReplicaError> for RunError {
+    fn from(error: ReplicaError) -> RunError {
+        RunError::Replica(Arc::new(error))
+    }
+}

@@ -1,0 +1,155 @@
+//! Transactions on their way: decided one after the other on the same view, submitted at once, and
+//! answered in order.
+//!
+//! ```text
+//!   sync ─▶ decide ─▶ submit 1 ─▶ decide ─▶ submit 2 ─▶ ... ─▶ answer 1 ─▶ answer 2 ─▶ ... ─▶ sync
+//! ```
+//!
+//! Each is decided with the claims of those before it on the view, so no two of them want the same
+//! room. All answers are settled before the next sync: what a sync tells comes after what was
+//! answered. If one is refused, its room comes back to the view, and those that were decided after it
+//! may have missed it: they are treated as if they had been refused beside it.
+//!
+//! Where plugins evict, or set something aside for a claim, one transaction is on its way at a time: what
+//! they were told of the first would have to be taken back in the second.
+
+use super::{Decided, Observer, Scheduler, Step};
+use crate::queue::Nanos;
+use omega_cellstate::{Begun, CellHandle, HandleError};
+use omega_core::{Commit, JobId, Transaction};
+use smallvec::SmallVec;
+
+/// A transaction with what was decided for it.
+#[derive(Debug)]
+pub(super) struct Flight {
+    pub(super) txn: Transaction,
+    decided: Vec<Decided>,
+    missed: Vec<JobId>,
+    resumed: bool,
+}
+
+impl Scheduler {
+    /// Decides and submits as many transactions as may be on their way, and settles their answers.
+    pub(super) fn fly(
+        &mut self,
+        cell: &(impl CellHandle + ?Sized),
+        now: Nanos,
+        observer: &mut impl Observer,
+    ) -> Result<Step, HandleError> {
+        let chain = &self.profile.chain;
+        let most = match chain.guards() || !chain.post_filter.is_empty() {
+            true => 1,
+            false => self.settings.commits_in_flight.max(1),
+        };
+        let mut flights: SmallVec<[(Flight, Begun<'_>); 1]> = SmallVec::new();
+        while flights.len() < most {
+            self.flying = flights.len();
+            self.decide(now, observer);
+            if self.view.open_claims() == 0 {
+                break;
+            }
+            let flight = self.take_off();
+            let begun = cell.begin_commit(&flight.txn);
+            flights.push((flight, begun));
+        }
+        self.flying = 0;
+        if flights.is_empty() {
+            let idle = self.queue.active_jobs() == 0;
+            if idle {
+                observer.idle(self.view.version(), &self.queue);
+            }
+            return Ok(Step { idle, ..Step::default() });
+        }
+        self.land(flights, now, observer)
+    }
+
+    /// Makes the open claims a transaction.
+    fn take_off(&mut self) -> Flight {
+        let mut txn = self.view.take_transaction();
+        txn.granularity = self.settings.granularity;
+        txn.check = self.settings.check;
+        Flight {
+            txn,
+            decided: std::mem::take(&mut self.decided),
+            missed: std::mem::take(&mut self.missed),
+            resumed: std::mem::take(&mut self.resumed),
+        }
+    }
+
+    /// Waits for the answers, and settles them in order.
+    fn land(
+        &mut self,
+        flights: SmallVec<[(Flight, Begun<'_>); 1]>,
+        now: Nanos,
+        observer: &mut impl Observer,
+    ) -> Result<Step, HandleError> {
+        self.returned = false;
+        let mut all = Step::default();
+        let mut failed = None;
+        for (flight, begun) in flights {
+            match self.answered(flight, begun.wait(), now, observer) {
+                Ok(step) => {
+                    all.placed += step.placed;
+                    all.conflicts += step.conflicts;
+                }
+                Err(error) => _ = failed.get_or_insert(error),
+            }
+        }
+        failed.map_or(Ok(all), Err)
+    }
+
+    /// Sends a transaction again whose outcome is unknown.
+    pub(super) fn ask_again(
+        &mut self,
+        flight: Flight,
+        cell: &(impl CellHandle + ?Sized),
+        now: Nanos,
+        observer: &mut impl Observer,
+    ) -> Result<Step, HandleError> {
+        let answer = cell.commit(&flight.txn);
+        if matches!(answer, Err(HandleError::Unavailable | HandleError::Unknown)) {
+            // If nothing was done this time, what became of the first time is as unknown as ever.
+            self.unknown.push_front(flight);
+            return answer.map(|_| Step::default());
+        }
+        self.returned = false;
+        // Whoever was decided after it and missed its room has ended its turn since.
+        self.late = true;
+        let step = self.answered(flight, answer, now, observer);
+        self.late = false;
+        step
+    }
+
+    fn answered(
+        &mut self,
+        flight: Flight,
+        answer: Result<Commit, HandleError>,
+        now: Nanos,
+        observer: &mut impl Observer,
+    ) -> Result<Step, HandleError> {
+        if answer == Err(HandleError::Unknown) {
+            self.unknown.push_back(flight);
+            return Err(HandleError::Unknown);
+        }
+        let Flight { txn, decided, missed, resumed } = flight;
+        // What is kept for its memory is empty between two decisions.
+        (self.decided, self.missed, self.resumed) = (decided, missed, resumed);
+        match answer {
+            Ok(commit) => {
+                observer.committed(&txn, &commit);
+                Ok(self.settle(&txn, &commit, now))
+            }
+            Err(error) => {
+                // Nothing was taken, or the next sync tells what was.
+                self.view.abandon(&txn);
+                self.failures.forget();
+                self.follow(&txn, |_| false);
+                self.queue.put_back(txn.claims.iter().map(|claim| claim.task));
+                self.returned = true;
+                self.end_turns(now, Some(&[]));
+                self.resumed = false;
+                Err(error)
+            }
+        }
+    }
+}

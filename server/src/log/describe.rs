@@ -1,0 +1,47 @@
+//! A command in one short line.
+
+use super::clean;
+use omega_core::{Command, TaskReport};
+
+/// What a command asks for.
+pub(super) fn command(command: &Command) -> String {
+    match command {
+        Command::RegisterScheduler { name } => format!("register scheduler {}", clean(name)),
+        Command::RegisterMachine(machine) => format!("register machine {}", clean(&machine.name)),
+        Command::UpdateMachine { id, .. } => format!("update machine {id}"),
+        Command::DrainMachine { id, draining: true } => format!("drain machine {id}"),
+        Command::DrainMachine { id, draining: false } => format!("end the drain of machine {id}"),
+        Command::RemoveMachine { id } => format!("remove machine {id}"),
+        Command::ReportLoad { id, .. } => format!("report the load of machine {id}"),
+        Command::SubmitJob(job) => {
+            format!("submit job {} of {} tasks", clean(&job.name), job.task_count())
+        }
+        Command::ResizeGroup { job, group, count } => {
+            format!("resize group {} of job {job} to {count}", clean(group))
+        }
+        Command::KillJob { job } => format!("kill job {job}"),
+        Command::ReportTask { task, machine, report } => {
+            let what = match report {
+                TaskReport::Started => "started",
+                TaskReport::Finished => "finished",
+                TaskReport::Failed => "failed",
+                TaskReport::Lost => "was lost",
+            };
+            format!("task {task} {what} on machine {machine}")
+        }
+        Command::AdoptTask { task, machine } => format!("adopt task {task} on machine {machine}"),
+        Command::SetQuota { tenant, limit: Some(_) } => format!("set quota of {}", clean(tenant)),
+        Command::SetQuota { tenant, limit: None } => format!("lift quota of {}", clean(tenant)),
+        Command::SetPolicy(_) => "set policy".to_owned(),
+        Command::Commit(txn) => format!(
+            "commit {} of scheduler {}: {} claims, {} evictions, {} releases",
+            txn.id.number,
+            txn.id.scheduler.0,
+            txn.claims.len(),
+            txn.evictions.len(),
+            txn.releases.len()
+        ),
+        Command::Expire { now_ms } => format!("expire, the time is {now_ms} ms"),
+        _ => "a command that this program does not know".to_owned(),
+    }
+}

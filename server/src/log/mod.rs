@@ -1,0 +1,37 @@
+//! `omega log`: what a replica has kept, entry by entry and version by version.
+//!
+//! Nothing in the directory is changed, and a replica that runs in it is never disturbed: then its
+//! lock is taken, and the command is refused. The work is done by `omega_store::history`; here it is
+//! shown.
+
+mod at;
+mod describe;
+mod replay;
+mod show;
+
+use crate::run::Error;
+use clap::Subcommand;
+
+/// What to look at.
+#[derive(Debug, Subcommand)]
+pub(crate) enum LogCommand {
+    /// List the entries, after what is known of the replica and its snapshots.
+    Show(show::ShowArgs),
+    /// Apply the entries again, audit the cell, and tell what it comes to.
+    Replay(replay::ReplayArgs),
+    /// Show the cell as it was at a version, or why a job waited then.
+    At(at::AtArgs),
+}
+
+pub(crate) fn log(command: &LogCommand) -> Result<(), Error> {
+    match command {
+        LogCommand::Show(args) => show::show(args),
+        LogCommand::Replay(args) => replay::replay(args),
+        LogCommand::At(args) => at::at(args),
+    }
+}
+
+/// A name without characters that could move the reader's cursor.
+fn clean(name: &str) -> String {
+    name.replace(char::is_control, "\u{fffd}")
+}

@@ -1,0 +1,195 @@
+//! Cells that survive the run: in one directory, in three, and what `omega log` says of them.
+
+use crate::outcome::Outcome;
+use crate::process::{Said, listing, omega, say};
+use serde_json::Value;
+use std::path::Path;
+use tempfile::TempDir;
+
+/// A synthetic cell that is placed in a moment.
+const SMALL: [&str; 6] = ["run", "--synthetic", "100", "--hours", "1", "--quiet"];
+
+/// Runs a small cell in a folder of its own, with these arguments.
+fn run(more: &[&str]) -> (TempDir, Outcome) {
+    let dir = tempfile::tempdir().unwrap();
+    let output = omega(dir.path()).args(SMALL).args(more).args(["--json", "result.json"]).output();
+    let said = Said::from(output.unwrap());
+    assert_eq!((said.code, &*said.stderr), (Some(0), ""), "{more:?}");
+    let json = std::fs::read_to_string(dir.path().join("result.json")).unwrap();
+    let outcome = Outcome { table: said.stdout, json: serde_json::from_str(&json).unwrap() };
+    (dir, outcome)
+}
+
+/// What `omega` answers in a folder.
+fn answer(dir: &Path, arguments: &[&str]) -> String {
+    let said = say(dir, arguments);
+    assert_eq!((said.code, &*said.stderr), (Some(0), ""), "{arguments:?}");
+    said.stdout
+}
+
+/// The value of a line of `omega log replay`.
+fn value<'a>(replay: &'a str, name: &str) -> &'a str {
+    let line = replay.lines().find_map(|line| line.strip_prefix(name));
+    line.unwrap_or_else(|| panic!("no {name} in\n{replay}")).trim()
+}
+
+/// The last version that a replay came to.
+fn version(replay: &str) -> u64 {
+    let number = value(replay, "version").trim_start_matches('v');
+    number.split(' ').next().unwrap().parse().unwrap()
+}
+
+/// Every file below a folder, with its bytes.
+fn content(dir: &Path) -> Vec<(String, Vec<u8>)> {
+    let mut all = Vec::new();
+    for name in listing(dir) {
+        let path = dir.join(&name);
+        match path.is_dir() {
+            true => all.extend(content(&path).into_iter().map(|(n, b)| (format!("{name}/{n}"), b))),
+            false => all.push((name, std::fs::read(path).unwrap())),
+        }
+    }
+    all
+}
+
+#[test]
+fn a_durable_run_places_what_a_run_in_memory_does_and_can_be_replayed() {
+    let (_, in_memory) = run(&[]);
+    let (dir, durable) = run(&["--dir", "cell"]);
+    for field in ["machines", "jobs", "tasks"] {
+        assert_eq!(durable.json[field], in_memory.json[field], "{field}");
+    }
+    assert!(in_memory.json["durable"].is_null());
+    let replicas = durable.json["durable"]["replicas"].as_array().unwrap();
+    assert_eq!((replicas.len(), &replicas[0]["leads"]), (1, &Value::from(true)));
+    assert!(replicas[0]["syncs"].as_u64().unwrap() > 0);
+    assert!(durable.table.contains("\nfdatasync "), "{}", durable.table);
+
+    // That the last entries are committed, a replica notes with the entries after them.
+    let all = ["log", "replay", "cell", "--audit-every", "500", "--all"];
+    let replay = answer(dir.path(), &all);
+    assert_eq!(value(&replay, "machines"), "100");
+    // What runs at the end of the run, and what waits, is what the replay finds.
+    let last = durable.json["series"].as_array().unwrap().last().unwrap();
+    assert_eq!(value(&replay, "tasks on machines"), last["running"].to_string());
+    assert_eq!(value(&replay, "tasks pending"), durable.json["pending"].to_string());
+}
+
+#[test]
+fn three_replicas_have_the_same_history() {
+    let (dir, outcome) = run(&["--replicas", "3", "--dir", "cell"]);
+    assert_eq!(outcome.json["durable"]["replicas"].as_array().unwrap().len(), 3);
+    assert_eq!(listing(&dir.path().join("cell")), ["r1", "r2", "r3"]);
+    // A follower may not know yet that the last entries are committed: so all are compared at one
+    // version that all have.
+    let to = (1..=3)
+        .map(|id| version(&answer(dir.path(), &["log", "replay", &format!("cell/r{id}"), "--all"])))
+        .min()
+        .unwrap()
+        .to_string();
+    let state = |id: u64| {
+        let folder = format!("cell/r{id}");
+        let replay = answer(dir.path(), &["log", "replay", &folder, "--all", "--to", &to]);
+        (value(&replay, "state hash").to_owned(), value(&replay, "fingerprint").to_owned())
+    };
+    assert_eq!(state(1), state(2));
+    assert_eq!(state(1), state(3));
+}
+
+#[test]
+fn replicas_without_a_folder_leave_nothing_behind() {
+    let temporary = tempfile::tempdir().unwrap();
+    let dir = tempfile::tempdir().unwrap();
+    let mut command = omega(dir.path());
+    let said = command.args(SMALL).args(["--replicas", "1"]).env("TMPDIR", temporary.path());
+    assert_eq!(Said::from(said.output().unwrap()).code, Some(0));
+    assert_eq!(listing(temporary.path()), [""; 0]);
+}
+
+#[test]
+fn looking_changes_nothing_and_every_version_can_be_seen() {
+    let (dir, _) = run(&["--dir", "cell"]);
+    let cell = dir.path().join("cell");
+    let before = content(&cell);
+    let last = version(&answer(dir.path(), &["log", "replay", "cell"]));
+    let shown = answer(dir.path(), &["log", "show", "cell", "--json", "--verbose"]);
+    let shown: Value = serde_json::from_str(&shown).unwrap();
+    let entries = shown["entries"].as_array().unwrap();
+    let commands: u64 = entries.iter().map(|entry| entry["commands"].as_u64().unwrap()).sum();
+    assert!(commands >= last, "each version has a command");
+    let versions: Vec<u64> = entries.iter().filter_map(|entry| entry["version"].as_u64()).collect();
+    assert!(versions.is_sorted() && versions.last() == Some(&last), "{versions:?}");
+    let lines = answer(dir.path(), &["log", "show", "cell", "--from", "3", "--to", "4"]);
+    assert_eq!(lines.lines().filter(|line| line.contains("commands   ")).count(), 3, "{lines}");
+
+    for to in [0, 1, last / 2, last] {
+        let to_text = to.to_string();
+        let replay = answer(dir.path(), &["log", "replay", "cell", "--to", &to_text]);
+        assert_eq!(version(&replay), to);
+        let table = answer(dir.path(), &["log", "at", "cell", &to_text, "--json", "at.json"]);
+        assert!(table.starts_with(&format!("version {to}: ")), "{table}");
+        let json = std::fs::read_to_string(dir.path().join("at.json")).unwrap();
+        let json: Value = serde_json::from_str(&json).unwrap();
+        let pending = json["jobs"].as_array().unwrap().iter();
+        let pending: u64 = pending.map(|job| job["pending"].as_u64().unwrap()).sum();
+        assert_eq!(value(&replay, "tasks pending"), pending.to_string());
+    }
+    assert!(content(&cell) == before, "the directory was changed");
+}
+
+#[test]
+fn a_torn_tail_is_told_and_stays_where_it_is() {
+    let (dir, _) = run(&["--dir", "cell"]);
+    let replay = answer(dir.path(), &["log", "replay", "cell", "--all"]);
+    let log = dir.path().join("cell/log");
+    let name = listing(&log).into_iter().next().unwrap();
+    let mut bytes = std::fs::read(log.join(&name)).unwrap();
+    // The last record and the marker behind it, as a loss of power may leave them.
+    let end = bytes.iter().rposition(|byte| *byte != 0).unwrap();
+    bytes[end - 60..=end].fill(0);
+    std::fs::write(log.join(&name), &bytes).unwrap();
+    let before = content(&dir.path().join("cell"));
+    let shown = say(dir.path(), &["log", "show", "cell"]);
+    assert_eq!(shown.code, Some(0), "{}", shown.stderr);
+    assert!(content(&dir.path().join("cell")) == before, "the directory was changed");
+    let cut = say(dir.path(), &["log", "replay", "cell", "--all"]);
+    assert!(cut.code == Some(2) || version(&cut.stdout) <= version(&replay));
+}
+
+#[test]
+fn a_job_that_waited_is_explained_at_its_version() {
+    let dir = tempfile::tempdir().unwrap();
+    std::fs::write(dir.path().join("m.csv"), "name,cpu,memory\nm,4,8Gi\n").unwrap();
+    let jobs = "name,count,cpu,memory\nfits,1,1,1Gi\nhuge,3,99,1Gi\n";
+    std::fs::write(dir.path().join("j.csv"), jobs).unwrap();
+    let tables = ["run", "--machines", "m.csv", "--jobs", "j.csv", "--dir", "cell"];
+    answer(dir.path(), &tables);
+    let last = version(&answer(dir.path(), &["log", "replay", "cell"])).to_string();
+    let said = answer(dir.path(), &["log", "at", "cell", &last, "--explain", "huge"]);
+    assert!(said.contains("huge: 3 of 3 tasks wait"), "{said}");
+    assert!(said.contains("95 cpu short") || said.contains("96 cpu short"), "{said}");
+    let said = answer(dir.path(), &["log", "at", "cell", &last, "--explain", "fits"]);
+    assert!(!said.contains("nearest misses"), "{said}");
+}
+
+#[test]
+fn what_cannot_be_looked_at_is_told_in_one_line() {
+    let (dir, _) = run(&["--dir", "cell"]);
+    let lock = std::fs::File::open(dir.path().join("cell/LOCK")).unwrap();
+    lock.lock().unwrap();
+    let fault = |arguments: &[&str]| {
+        let said = say(dir.path(), arguments);
+        assert_eq!((said.code, &*said.stdout), (Some(2), ""), "{arguments:?}");
+        said.stderr
+    };
+    let in_use = "omega: cell is in use by another process: stop that one first\n";
+    assert_eq!(fault(&["log", "show", "cell"]), in_use);
+    drop(lock);
+    let exists = "omega: cell: holds the directory of a replica already; a run founds a cell of its \
+                  own: name a folder that is empty or not there\n";
+    assert_eq!(fault(&[&SMALL[..], &["--dir", "cell"]].concat()), exists);
+    let late = fault(&["log", "at", "cell", "99999999"]);
+    assert!(late.starts_with("omega: version v99999999 is not reached: "), "{late}");
+    let no_job = fault(&["log", "at", "cell", "3", "--explain", "none"]);
+    assert!(no_job.starts_with("omega: there is no job \"none\" at version 3; "), "{no_job}");
+}

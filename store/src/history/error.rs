@@ -1,0 +1,108 @@
+//! Why a history cannot be told, and what to do then.
+
+use crate::codec::CodecError;
+use crate::directory::{EngineKind, OpenDirectoryError, OpenLogError};
+use crate::log::{LogIndex, ReadError};
+use crate::snapshot::LoadError;
+use omega_cellstate::AuditError;
+use omega_core::Version;
+use std::path::PathBuf;
+
+/// Why a history cannot be told. Nothing was changed.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum HistoryError {
+    /// See the error.
+    #[error(transparent)]
+    Directory(#[from] OpenDirectoryError),
+    /// See the error.
+    #[error(transparent)]
+    Log(#[from] OpenLogError),
+    /// See the error.
+    #[error(transparent)]
+    Read(#[from] ReadError),
+    /// See the error.
+    #[error(transparent)]
+    Snapshot(#[from] LoadError),
+    /// Look at another replica, whose log is in segment files.
+    #[error(
+        "{}: its log is kept in {engine}, whose files cannot be opened without changing them: look at \
+         a replica with segment files", path.display()
+    )]
+    Engine {
+        /// Which directory.
+        path: PathBuf,
+        /// What keeps its log.
+        engine: EngineKind,
+    },
+    /// The file was written by something else: look at another replica.
+    #[error("{}: the snapshot does not say who the replicas are: look at another replica", .0.display())]
+    Agreed(PathBuf),
+    /// A snapshot is missing: look at another replica.
+    #[error(
+        "{}: the log begins after entry {base}, and no snapshot leads up to it: a snapshot is missing; \
+         look at another replica", path.display()
+    )]
+    Gap {
+        /// Which directory.
+        path: PathBuf,
+        /// Where the log begins.
+        base: LogIndex,
+    },
+    /// The log lost its end: look at another replica, or replay all that is there.
+    #[error(
+        "{}: entries up to {committed} were committed and the log ends at {last}: it lost its end; look \
+         at another replica, or replay what there is with --all", path.display()
+    )]
+    LostTail {
+        /// Which directory.
+        path: PathBuf,
+        /// What was committed.
+        committed: LogIndex,
+        /// What there is.
+        last: LogIndex,
+    },
+    /// Ask for a later version: what led to this one was thrown away.
+    #[error("version {wanted} is not there any more: the oldest that is left is {oldest}")]
+    TooOld {
+        /// What was asked for.
+        wanted: Version,
+        /// What there is.
+        oldest: Version,
+    },
+    /// Ask for an earlier version, or look at a replica that is further.
+    #[error("version {wanted} is not reached: after entry {last} the cell is at {newest}")]
+    NotReached {
+        /// What was asked for.
+        wanted: Version,
+        /// What there is.
+        newest: Version,
+        /// The last entry that was replayed.
+        last: LogIndex,
+    },
+    /// Use the version of this program that wrote the entry.
+    #[error("entry {at} cannot be read: {source}")]
+    Unreadable {
+        /// Which entry.
+        at: LogIndex,
+        /// Why not.
+        source: CodecError,
+    },
+    /// This log leads to another state than its leader had: it is not the one to trust. Compare with
+    /// the other replicas.
+    #[error(
+        "at entry {at} the outcomes are not those that the leader had: compare with the other replicas"
+    )]
+    Diverged {
+        /// Which entry said what the leader had.
+        at: LogIndex,
+    },
+    /// A defect of Omega: please report it.
+    #[error("at version {version} the cell is wrong, please report it: {source}")]
+    Audit {
+        /// At which version.
+        version: Version,
+        /// What is wrong.
+        source: AuditError,
+    },
+}

@@ -1,0 +1,147 @@
+//! The past of a cell, from the directory of a replica: its entries, and the cell as it was at any
+//! version that they still lead to. Nothing in the directory is changed.
+//!
+//! ```text
+//!   snapshots   ──●───────────────●─────▶            the newest that is not after the version,
+//!   entries       ├──┬──┬──┬──┬──┬──┬──┬──▶          then the commands after it, one by one
+//!                                   ▲
+//!                                version
+//! ```
+//!
+//! The directory is opened as a replica opens it, but on a disk that keeps in memory what is written
+//! ([`ReadOnlyDisk`]): so a torn tail is seen as the replica would see it, and stays where it is.
+//!
+//! ```
+//! # use omega_cellstate::Cell;
+//! # use omega_core::{Amounts, Command, Kinds, Machine, Version};
+//! # use omega_store::directory::{Directory, EngineKind, Identity};
+//! # use omega_store::log::ReplicaId;
+//! # use omega_store::membership::Membership;
+//! # use omega_store::replica::{Network, ReplicatedCell, Running, Settings, found, start};
+//! # use omega_store::{CellId, Origin, RealDisk, history};
+//! # use std::{sync::Arc, time::Duration};
+//! # let folder = tempfile::tempdir()?;
+//! # let path = &folder.path().join("r1");
+//! // A cell of one replica, in which three machines were registered.
+//! let origin = Origin { cell: CellId(42), kinds: Kinds::standard() };
+//! let identity = Identity { origin, replica: ReplicaId(1), engine: EngineKind::Segment };
+//! let directory = Directory::create(Arc::new(RealDisk), path, identity)?;
+//! found(&directory, &Membership::founding([ReplicaId(1)]))?;
+//! let started = start(directory, Settings::default())?;
+//! let tick = Duration::from_millis(1);
+//! let running = Running::start(started, Network::default().port(ReplicaId(1)), tick);
+//! let cell = ReplicatedCell::new(&running);
+//! let machine = |name| Command::RegisterMachine(Machine::new(name, Amounts::new([4000])));
+//! for done in cell.apply_all(["a", "b", "c"].map(machine)) {
+//!     done?;
+//! }
+//! running.end();
+//!
+//! // The cell as it was after the second one: to look at, or to go on from in another way.
+//! let mut then: Cell = history::replay_to(path, Version(2))?;
+//! assert_eq!((then.version(), then.machines().count()), (Version(2), 2));
+//! then.apply(machine("other"))?;
+//! assert!(then.machine_by_name("c").is_none());
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+
+mod error;
+mod replay;
+
+pub use error::HistoryError;
+pub use replay::{Replay, ReplayOptions, Which};
+
+use crate::directory::{Directory, EngineKind, Expected, Identity};
+use crate::log::{Bounds, Entry, HardState, LogEngine, LogIndex, Position};
+use crate::read_only::ReadOnlyDisk;
+use crate::snapshot::{Found, LoadError, Snapshots};
+use omega_cellstate::Cell;
+use omega_core::Version;
+use std::path::Path;
+use std::sync::Arc;
+
+/// Where a snapshot is, and what it is like, or what is wrong with it.
+pub type CheckedSnapshot = (Position, Result<Found, LoadError>);
+
+/// Bytes of entries that are read at once.
+const READ_BYTES: usize = 4 << 20;
+
+/// The directory of a replica, open to be looked at. No replica can run in it meanwhile.
+#[derive(Debug)]
+pub struct History {
+    directory: Directory,
+    snapshots: Arc<Snapshots>,
+    log: Box<dyn LogEngine>,
+}
+
+/// Opens the directory of a replica to look at it.
+///
+/// # Errors
+/// If it is none, is in use, or cannot be read; or if its log is not kept in segment files: another
+/// library's files cannot be opened without changing them.
+pub fn open(path: &Path) -> Result<History, HistoryError> {
+    let disk = Arc::new(ReadOnlyDisk::default());
+    let directory = Directory::open(disk.clone(), path, Expected::default())?;
+    let Identity { origin, engine, .. } = directory.identity();
+    if *engine != EngineKind::Segment {
+        return Err(HistoryError::Engine { path: path.to_owned(), engine: *engine });
+    }
+    let snapshots = Snapshots::open(disk, directory.snapshots(), origin.cell)?;
+    let log = directory.open_log()?;
+    Ok(History { directory, snapshots, log })
+}
+
+/// The cell as it was at a version, from the directory of a replica. Only what is known to be
+/// committed is taken.
+///
+/// # Errors
+/// As [`open`], or if the version is not there any more or not yet.
+pub fn replay_to(path: &Path, version: Version) -> Result<Cell, HistoryError> {
+    let options = ReplayOptions { to: Some(version), ..ReplayOptions::default() };
+    Ok(open(path)?.replay(&options)?.into_cell())
+}
+
+impl History {
+    /// Whose it is.
+    #[must_use]
+    pub fn identity(&self) -> &Identity {
+        self.directory.identity()
+    }
+
+    /// Which entries there are.
+    #[must_use]
+    pub fn bounds(&self) -> Bounds {
+        self.log.bounds()
+    }
+
+    /// What the replica promised.
+    #[must_use]
+    pub fn hard_state(&self) -> HardState {
+        self.log.hard_state()
+    }
+
+    /// Where the log has a torn record that a replica would cut, if it has: a file and an offset.
+    #[must_use]
+    pub fn torn(&self) -> Option<(&Path, u64)> {
+        self.log.torn()
+    }
+
+    /// The snapshots, ascending, each checked to its last byte.
+    ///
+    /// # Errors
+    /// If the folder cannot be read.
+    pub fn snapshots(&self) -> Result<Vec<CheckedSnapshot>, HistoryError> {
+        let positions = self.snapshots.list()?;
+        Ok(positions.into_iter().map(|at| (at, self.snapshots.check(at))).collect())
+    }
+
+    /// Entries from an index on: some of them, and none only if there are no more.
+    ///
+    /// # Errors
+    /// If they cannot be read.
+    pub fn read(&mut self, from: LogIndex) -> Result<Vec<Entry>, HistoryError> {
+        let mut entries = Vec::new();
+        self.log.read(from, READ_BYTES, &mut entries)?;
+        Ok(entries)
+    }
+}

@@ -1,0 +1,259 @@
+//! The cell as it becomes, command by command.
+
+use super::{History, HistoryError};
+use crate::codec;
+use crate::log::{Entry, EntryKind, LogIndex, Position};
+use crate::replica::{Agreed, Fingerprint};
+use omega_cellstate::Cell;
+use omega_core::Version;
+
+/// Which entries are replayed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Which {
+    /// Those that are known to be committed.
+    #[default]
+    Committed,
+    /// All that the log has. The last ones may never have been committed, and another leader's may
+    /// have taken their place.
+    All,
+}
+
+/// How to replay.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ReplayOptions {
+    /// Up to which version; to the end without one.
+    pub to: Option<Version>,
+    /// Which entries.
+    pub which: Which,
+    /// After how many versions the cell is audited. It always is in the end.
+    pub audit_every: Option<u64>,
+}
+
+/// A cell that was made of a snapshot and entries after it.
+#[derive(Debug)]
+pub struct Replay {
+    cell: Cell,
+    base: Position,
+    from: Version,
+    position: Position,
+    fingerprint: Fingerprint,
+    is_whole: bool,
+    commands: u64,
+    audits: u64,
+    /// The version after which the next audit is due.
+    due: Option<Version>,
+}
+
+impl History {
+    /// Replays entries on the newest state that is not after `to`, or, where the end is wanted, on the
+    /// oldest that there is, so that all entries are checked.
+    ///
+    /// # Errors
+    /// If the version is not there, an entry cannot be applied, or the cell is found wrong.
+    pub fn replay(&mut self, options: &ReplayOptions) -> Result<Replay, HistoryError> {
+        let mut replay = self.begin(options.to)?;
+        replay.due = options.audit_every.map(|every| Version(replay.from.0 + every));
+        let end = self.end(replay.base, options.which)?;
+        let is_there = |replay: &Replay| options.to == Some(replay.cell.version());
+        let mut next = replay.base.index.next();
+        'reached: while next <= end && !is_there(&replay) {
+            let entries = self.read(next)?;
+            next = entries.last().map_or(end, |entry| entry.position.index).next();
+            for entry in entries.iter().take_while(|entry| entry.position.index <= end) {
+                replay.apply_until(entry, options)?;
+                if is_there(&replay) {
+                    break 'reached;
+                }
+            }
+        }
+        let newest = replay.cell.version();
+        match options.to.filter(|to| *to != newest) {
+            Some(wanted) => {
+                Err(HistoryError::NotReached { wanted, newest, last: replay.position.index })
+            }
+            None => {
+                replay.audit()?;
+                Ok(replay)
+            }
+        }
+    }
+
+    /// The newest state that is not after a version, or the oldest one, with no entry applied yet.
+    ///
+    /// # Errors
+    /// If there is none.
+    pub fn begin(&self, version: Option<Version>) -> Result<Replay, HistoryError> {
+        let base = self.log.bounds().base.index;
+        let mut usable = self.snapshots.list()?;
+        usable.retain(|position| position.index >= base);
+        if usable.is_empty() && base != LogIndex::default() {
+            return Err(HistoryError::Gap { path: self.directory.path().to_owned(), base });
+        }
+        let Some(version) = version else { return self.restore(usable.first().copied()) };
+        let mut oldest = Version(0);
+        for position in usable.iter().rev() {
+            let replay = self.restore(Some(*position))?;
+            if replay.from <= version {
+                return Ok(replay);
+            }
+            oldest = replay.from;
+        }
+        match usable.is_empty() {
+            true => self.restore(None),
+            false => Err(HistoryError::TooOld { wanted: version, oldest }),
+        }
+    }
+
+    /// The state of a snapshot, or that before the first command.
+    fn restore(&self, at: Option<Position>) -> Result<Replay, HistoryError> {
+        let Some(position) = at else {
+            let kinds = self.identity().origin.kinds.clone();
+            return Ok(Replay::new(Cell::new(kinds), Position::default(), 0));
+        };
+        let (meta, cell) = self.snapshots.restore(position)?;
+        let agreed = Agreed::from_bytes(&meta.membership);
+        let agreed = agreed.ok_or_else(|| HistoryError::Agreed(self.snapshots.path(position)))?;
+        Ok(Replay::new(cell, position, agreed.fingerprint))
+    }
+
+    /// The last entry that is to be replayed on a state. None follows a snapshot that the log does not
+    /// know: it came from another replica, and the log before it is worth nothing.
+    fn end(&mut self, base: Position, which: Which) -> Result<LogIndex, HistoryError> {
+        let last = self.log.bounds().last.index;
+        let committed = self.log.hard_state().commit;
+        if which == Which::Committed && committed > last.max(base.index) {
+            let path = self.directory.path().to_owned();
+            return Err(HistoryError::LostTail { path, committed, last });
+        }
+        if base != Position::default() && self.log.term(base.index)? != Some(base.term) {
+            return Ok(base.index);
+        }
+        Ok(if which == Which::All { last } else { committed.min(last) })
+    }
+}
+
+impl Replay {
+    fn new(cell: Cell, base: Position, fingerprint: u64) -> Replay {
+        let fingerprint = Fingerprint::new(base.index, fingerprint);
+        let from = cell.version();
+        let position = base;
+        let (commands, audits) = (0, 0);
+        Replay {
+            cell,
+            base,
+            from,
+            position,
+            fingerprint,
+            is_whole: true,
+            commands,
+            audits,
+            due: None,
+        }
+    }
+
+    /// The cell.
+    #[must_use]
+    pub fn cell(&self) -> &Cell {
+        &self.cell
+    }
+
+    /// The cell, to go on with.
+    #[must_use]
+    pub fn into_cell(self) -> Cell {
+        self.cell
+    }
+
+    /// The entry of the snapshot that it began with; 0 if it began with nothing.
+    #[must_use]
+    pub fn base(&self) -> Position {
+        self.base
+    }
+
+    /// The version of that snapshot.
+    #[must_use]
+    pub fn from(&self) -> Version {
+        self.from
+    }
+
+    /// The last entry of which anything was applied.
+    #[must_use]
+    pub fn position(&self) -> Position {
+        self.position
+    }
+
+    /// The fingerprint of the history up to there: replicas that applied the same have the same.
+    /// There is none in the midst of an entry.
+    #[must_use]
+    pub fn fingerprint(&self) -> Option<u64> {
+        self.is_whole.then(|| self.fingerprint.value())
+    }
+
+    /// How many commands were applied.
+    #[must_use]
+    pub fn commands(&self) -> u64 {
+        self.commands
+    }
+
+    /// How often the cell was audited, each time with success.
+    #[must_use]
+    pub fn audits(&self) -> u64 {
+        self.audits
+    }
+
+    /// Applies an entry, which must be the next one.
+    ///
+    /// # Errors
+    /// If it cannot be read, or the outcomes are not those of the leader.
+    ///
+    /// # Panics
+    /// If it is not the next one.
+    pub fn apply(&mut self, entry: &Entry) -> Result<(), HistoryError> {
+        self.apply_until(entry, &ReplayOptions::default())
+    }
+
+    fn apply_until(&mut self, entry: &Entry, options: &ReplayOptions) -> Result<(), HistoryError> {
+        let at = entry.position.index;
+        assert_eq!(at, self.position.index.next(), "entries are applied in order");
+        self.position = entry.position;
+        if entry.kind == EntryKind::Membership {
+            self.fingerprint.close(at);
+            return Ok(());
+        }
+        let unreadable = |source| HistoryError::Unreadable { at, source };
+        let (head, body) = codec::entry_head(&entry.data).map_err(unreadable)?;
+        if head.is_some_and(|head| !self.fingerprint.agrees(head)) {
+            return Err(HistoryError::Diverged { at });
+        }
+        let commands = codec::decode_commands(body).map_err(unreadable)?;
+        let mut commands = commands.into_iter();
+        while let Some(command) = commands.next() {
+            let outcome = self.cell.apply(command);
+            self.fingerprint.add(&outcome, self.cell.version());
+            self.commands += 1;
+            self.audit_if_due(options)?;
+            if commands.len() > 0 && options.to == Some(self.cell.version()) {
+                self.is_whole = false;
+                return Ok(());
+            }
+        }
+        self.fingerprint.close(at);
+        Ok(())
+    }
+
+    fn audit_if_due(&mut self, options: &ReplayOptions) -> Result<(), HistoryError> {
+        if let (Some(due), Some(every)) = (self.due, options.audit_every)
+            && self.cell.version() >= due
+        {
+            self.audit()?;
+            self.due = Some(Version(self.cell.version().0 + every.max(1)));
+        }
+        Ok(())
+    }
+
+    fn audit(&mut self) -> Result<(), HistoryError> {
+        let version = self.cell.version();
+        self.cell.audit().map_err(|source| HistoryError::Audit { version, source })?;
+        self.audits += 1;
+        Ok(())
+    }
+}

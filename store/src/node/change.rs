@@ -1,0 +1,84 @@
+//! Changes of the membership: what a leader proposes, and what every replica makes of it.
+//!
+//! The leader proposes no change that removes itself, but it may be elected with another leader's
+//! change in its log. When that change is committed it leads a cell in which it does not vote.
+//! Raft lets it go on: it proposes nothing any more, and its heartbeats keep all others from being
+//! elected. So it steps down when it applies the change, and the others elect one of them.
+
+use super::Node;
+use crate::log::{Position, ReplicaId, Term};
+use crate::membership::{ChangeError, MemberStep, MembershipChange};
+use raft::{INVALID_ID, StateRole};
+
+/// How many entries a learner may lack to be promoted: the leader sends so many in an instant.
+const BEHIND_MAX: u64 = 64;
+
+impl Node {
+    /// Proposes a change of the membership.
+    ///
+    /// # Errors
+    /// If it does not lead, or the change is not possible now.
+    pub fn propose_change(&mut self, change: &MembershipChange) -> Result<Position, ChangeError> {
+        let raft = &self.raw.raft;
+        if raft.state != StateRole::Leader {
+            return Err(ChangeError::NotLeader);
+        }
+        self.membership.check(change)?;
+        self.check_quorum_after(change)?;
+        if raft.has_pending_conf() {
+            return Err(ChangeError::Pending);
+        }
+        self.raw
+            .propose_conf_change(Vec::new(), change.to_raft())
+            .map_err(|_| ChangeError::Pending)?;
+        Ok(Position { index: self.last(), term: Term(self.raw.raft.term) })
+    }
+
+    /// Refuses changes after which nothing could be committed until somebody comes back.
+    fn check_quorum_after(&self, change: &MembershipChange) -> Result<(), ChangeError> {
+        let raft = &self.raw.raft;
+        let answers = |id: &ReplicaId| {
+            id.0 == raft.id || raft.prs().get(id.0).is_some_and(|progress| progress.recent_active)
+        };
+        for step in &change.steps {
+            let MemberStep::Promote(id) = step else { continue };
+            let matched = raft.prs().get(id.0).map_or(0, |progress| progress.matched);
+            if matched < raft.raft_log.committed.saturating_sub(BEHIND_MAX) || !answers(id) {
+                return Err(ChangeError::Behind(*id));
+            }
+        }
+        let voters = self.membership.voters_after(change);
+        let answering = voters.iter().filter(|id| answers(id)).count();
+        match answering > voters.len() / 2 || change.steps.is_empty() {
+            true => Ok(()),
+            false => Err(ChangeError::NoQuorum { voters: voters.len(), answering }),
+        }
+    }
+
+    /// Takes over a change of the membership that was committed. To be called for each such entry,
+    /// in order, when it is applied. The answer is whether the change was made: it may not fit the
+    /// membership that changes before it left.
+    pub fn apply_change(&mut self, change: &MembershipChange) -> bool {
+        if self.membership.check(change).is_err() {
+            return false;
+        }
+        let Ok(state) = self.raw.apply_conf_change(&change.to_raft()) else { return false };
+        self.membership.follow(&state, change);
+        self.step_down_if_removed();
+        self.settle();
+        true
+    }
+
+    /// Whoever does not vote any more does not lead.
+    fn step_down_if_removed(&mut self) {
+        let (id, membership) = (self.id(), &self.membership);
+        let votes = membership.voters.contains(&id) || membership.voters_outgoing.contains(&id);
+        let raft = &mut self.raw.raft;
+        if raft.state == StateRole::Leader
+            && !votes
+            && !omega_cellstate::planted!(RemovedLeaderStays)
+        {
+            raft.become_follower(raft.term, INVALID_ID);
+        }
+    }
+}

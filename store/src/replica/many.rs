@@ -1,0 +1,152 @@
+//! Many commands of one caller, without waiting for the disk after each.
+//!
+//! All are sent before the first answer is waited for, so they share entries and syncs. Their order
+//! is kept: a leader takes the requests of a replica in the order of their numbers, and what it did
+//! not take is sent again only if nothing after it was taken, or may have been.
+
+use super::ask::{Again, Answer, Ask};
+use super::handle::{AskError, PAUSE, ReplicatedCell, TRIES};
+use super::threads::Reply;
+use crossbeam::channel;
+use omega_core::{Command, Outcome};
+use std::collections::VecDeque;
+
+/// Commands that are sent before their answers are waited for. A leader lets sixteen thousand wait,
+/// and a replica drops messages beyond four thousand: several callers have room beside each other.
+const AT_ONCE: usize = 1024;
+
+impl ReplicatedCell {
+    /// Applies commands in this order, on all replicas. The answers are in the same order.
+    ///
+    /// A command that nobody took, while one after it was taken, is not sent again. And after one of
+    /// which nobody knows whether it was done, none is sent: see [`AskError::Unknown`].
+    #[must_use]
+    pub fn apply_all(
+        &self,
+        commands: impl IntoIterator<Item = Command>,
+    ) -> Vec<Result<Outcome, AskError>> {
+        let mut rest = commands.into_iter().fuse();
+        let mut next = VecDeque::new();
+        let mut answers = Vec::new();
+        let mut tries = 0;
+        loop {
+            let room = AT_ONCE - next.len();
+            next.extend(rest.by_ref().take(room));
+            if next.is_empty() {
+                break;
+            }
+            let round = Round::of(self.ask_all(&next));
+            tries = if round.answers.is_empty() { tries + 1 } else { 0 };
+            next.drain(..round.answers.len());
+            answers.extend(round.answers);
+            match round.then {
+                Then::GoOn => {}
+                Then::Again(_) if tries < TRIES => std::thread::sleep(PAUSE),
+                Then::Again(again) | Then::Stop(again) => {
+                    let none = AskError::Unavailable(again);
+                    answers.extend(next.drain(..).chain(rest).map(|_| Err(none.clone())));
+                    break;
+                }
+            }
+        }
+        self.catch_up_with_last(&answers);
+        answers
+    }
+
+    /// Asks for all of them at once.
+    fn ask_all(&self, commands: &VecDeque<Command>) -> Vec<Answer> {
+        let (to, inbox) = channel::unbounded();
+        let mut answers = vec![Answer::Unknown; commands.len()];
+        for (number, command) in commands.iter().enumerate() {
+            let reply = Reply { to: to.clone(), number };
+            if let Err(again) = self.send(Ask::Command(command.clone()), reply) {
+                answers[number] = Answer::Again(again);
+            }
+        }
+        drop(to);
+        // A replica that ends before it answers may have sent the requests on.
+        for (number, answer) in inbox {
+            answers[number] = answer;
+        }
+        answers
+    }
+
+    /// Waits until this replica has applied what was answered: all of it, if it has the last.
+    fn catch_up_with_last(&self, answers: &[Result<Outcome, AskError>]) {
+        let done = |answer: &Result<Outcome, AskError>| answer.as_ref().ok().cloned();
+        if let Some(last) = answers.iter().rev().find_map(done) {
+            self.catch_up_with(&last);
+        }
+    }
+}
+
+/// What came of some commands that were sent.
+struct Round {
+    /// What the caller is told of the first ones.
+    answers: Vec<Result<Outcome, AskError>>,
+    /// What is done with the others.
+    then: Then,
+}
+
+/// What is done with commands that were not taken.
+enum Then {
+    /// There are none.
+    GoOn,
+    /// They may be sent again, as no later one was taken.
+    Again(Again),
+    /// They are not sent any more.
+    Stop(Again),
+}
+
+impl Round {
+    fn of(mut given: Vec<Answer>) -> Round {
+        let taken = |answer: &Answer| !matches!(answer, Answer::Again(_));
+        let last = given.iter().rposition(taken).map_or(0, |last| last + 1);
+        let unknown = given.contains(&Answer::Unknown);
+        let then = match given.get(last) {
+            // One that may yet be done must not come after those that follow it.
+            _ if unknown => Then::Stop(Again::Leaderless),
+            Some(Answer::Again(Again::Stopped)) => Then::Stop(Again::Stopped),
+            Some(Answer::Again(again)) => Then::Again(*again),
+            _ => Then::GoOn,
+        };
+        given.truncate(last);
+        Round { answers: given.into_iter().map(told).collect(), then }
+    }
+}
+
+/// What the caller is told.
+fn told(answer: Answer) -> Result<Outcome, AskError> {
+    match answer {
+        Answer::Outcome(outcome) => Ok(outcome?),
+        Answer::Again(again) => Err(AskError::Unavailable(again)),
+        _ => Err(AskError::Unknown),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use omega_core::{Rejection, Version};
+
+    fn done(version: u64) -> Answer {
+        Answer::Outcome(Ok(Outcome::Done(Version(version))))
+    }
+
+    /// What is told of the first ones, and whether the others are sent again.
+    fn round(given: &[Answer]) -> (usize, bool) {
+        let round = Round::of(given.to_vec());
+        (round.answers.len(), matches!(round.then, Then::Again(_)))
+    }
+
+    #[test]
+    fn only_what_nothing_was_taken_after_is_sent_again() {
+        let (busy, unknown) = (Answer::Again(Again::Busy), Answer::Unknown);
+        let refused = Answer::Outcome(Err(Rejection::BadName("".into())));
+        assert_eq!(round(&[done(1), done(2)]), (2, false));
+        assert_eq!(round(&[done(1), busy.clone(), busy.clone()]), (1, true));
+        assert_eq!(round(&[busy.clone(), busy.clone()]), (0, true));
+        assert_eq!(round(&[busy.clone(), refused, busy.clone()]), (2, true));
+        assert_eq!(round(&[done(1), unknown, busy]), (2, false));
+    }
+}

@@ -1,0 +1,106 @@
+//! The past of a cell from a replica's directory, against the commands themselves applied one by one.
+
+use omega_cellstate::Cell;
+use omega_core::{Amounts, Command, Job, JobId, Kinds, Machine, MachineId, TaskGroup, Version};
+use omega_store::directory::{Directory, EngineKind, Identity};
+use omega_store::history::{self, HistoryError, ReplayOptions, Which};
+use omega_store::log::ReplicaId;
+use omega_store::log::segment::SegmentOptions;
+use omega_store::membership::Membership;
+use omega_store::replica::{AskError, Network, ReplicatedCell, Running, Settings, found, start};
+use omega_store::{CellId, Origin, RealDisk};
+use rand::{RngExt, SeedableRng};
+use rand_pcg::Pcg64;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// A replica of a cell of its own, whose snapshots come often if `snapshot_bytes` are few.
+fn replica(path: &Path, snapshot_bytes: u64) -> Running {
+    let origin = Origin { cell: CellId(7), kinds: Kinds::standard() };
+    let identity = Identity { origin, replica: ReplicaId(1), engine: EngineKind::Segment };
+    // Small segments: there are many, and to open them is quick.
+    let options = SegmentOptions { segment_bytes: 16 << 10, ..SegmentOptions::default() };
+    let directory = Directory::create_with(Arc::new(RealDisk), path, identity, options).unwrap();
+    found(&directory, &Membership::founding([ReplicaId(1)])).unwrap();
+    let settings = Settings { snapshot_bytes, log_keep_bytes: 256, ..Settings::default() };
+    let port = Network::default().port(ReplicaId(1));
+    Running::start(start(directory, settings).unwrap(), port, Duration::from_millis(1))
+}
+
+/// Commands that are taken, and some that are refused.
+fn commands(dice: &mut Pcg64, count: usize) -> Vec<Command> {
+    let mut one = |i: usize| match dice.random_range(0..6) {
+        0 | 1 => Command::RegisterMachine(Machine::new(format!("m{i}"), Amounts::new([4000]))),
+        2 | 3 => {
+            let group = TaskGroup::new(dice.random_range(1..4), Amounts::new([500]));
+            Command::SubmitJob(Job::batch(format!("j{i}"), group))
+        }
+        4 => Command::KillJob { job: JobId(dice.random_range(0..30)) },
+        _ => {
+            let id = MachineId::first(dice.random_range(0..20));
+            Command::DrainMachine { id, draining: dice.random() }
+        }
+    };
+    (0..count).map(&mut one).collect()
+}
+
+/// The cell at a version by the commands themselves.
+fn naive(commands: &[Command], version: Version) -> Cell {
+    let mut cell = Cell::new(Kinds::standard());
+    for command in commands {
+        if cell.version() == version {
+            break;
+        }
+        drop(cell.apply(command.clone()));
+    }
+    cell
+}
+
+fn check(seed: u64, snapshot_bytes: u64) {
+    let mut dice = Pcg64::seed_from_u64(seed);
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("r1");
+    let running = replica(&path, snapshot_bytes);
+    let cell = ReplicatedCell::new(&running);
+    cell.catch_up_with_all().unwrap();
+    let all = commands(&mut dice, 200);
+    let mut expected = Cell::new(Kinds::standard());
+    let mut rest = &all[..];
+    while !rest.is_empty() {
+        let (now, later) = rest.split_at(dice.random_range(1..=rest.len().min(60)));
+        rest = later;
+        for (command, answer) in now.iter().zip(cell.apply_all(now.to_vec())) {
+            let same = expected.apply(command.clone()).map_err(AskError::Rejected);
+            assert_eq!(answer, same, "seed {seed}: commands of one caller keep their order");
+        }
+    }
+    running.end();
+    for to in (0..=expected.version().0).step_by(3).map(Version) {
+        let options = ReplayOptions { to: Some(to), which: Which::All, audit_every: Some(7) };
+        match history::open(&path).unwrap().replay(&options) {
+            Ok(replay) => {
+                let hash = naive(&all, to).state_hash();
+                assert_eq!(replay.cell().state_hash(), hash, "seed {seed} at {to}");
+            }
+            Err(HistoryError::TooOld { wanted, oldest }) => {
+                assert!(snapshot_bytes < 1 << 20, "seed {seed}: nothing was thrown away");
+                assert!(wanted == to && oldest > to, "seed {seed}: {oldest} is older than {to}");
+            }
+            Err(error) => panic!("seed {seed} at {to}: {error}"),
+        }
+    }
+    let late = ReplayOptions { to: Some(Version(100_000)), ..ReplayOptions::default() };
+    let late = history::open(&path).unwrap().replay(&late).map(drop);
+    assert!(matches!(late, Err(HistoryError::NotReached { .. })), "seed {seed}");
+}
+
+#[test]
+fn every_version_is_what_the_commands_lead_to() {
+    (0..3).for_each(|seed| check(seed, 64 << 20));
+}
+
+#[test]
+fn what_snapshots_have_replaced_is_told_and_the_rest_is_there() {
+    (0..3).for_each(|seed| check(seed, 2_000));
+}

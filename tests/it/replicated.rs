@@ -1,0 +1,153 @@
+//! A replicated cell on threads and real disks, as a scheduler sees it.
+
+use omega_cellstate::CellHandle;
+use omega_core::{
+    Amounts, Command, Job, Kinds, Machine, Outcome, TaskGroup, Transaction, TransactionId,
+};
+use omega_store::directory::{Directory, EngineKind, Expected, Identity};
+use omega_store::log::ReplicaId;
+use omega_store::membership::{MemberStep, Membership, MembershipChange};
+use omega_store::replica::{Network, ReplicatedCell, Running, Settings, found, start};
+use omega_store::{CellId, Origin, RealDisk};
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+const TICK: Duration = Duration::from_millis(10);
+
+fn identity(id: ReplicaId) -> Identity {
+    let origin = Origin { cell: CellId(9), kinds: Kinds::standard() };
+    Identity { origin, replica: id, engine: EngineKind::Segment }
+}
+
+/// Makes a replica's folder, with the first state if it founds the cell.
+fn make(folder: &Path, id: ReplicaId, founders: Option<&Membership>) {
+    let path = folder.join(id.to_string());
+    let directory = Directory::create(Arc::new(RealDisk), &path, identity(id)).unwrap();
+    if let Some(founders) = founders {
+        found(&directory, founders).unwrap();
+    }
+}
+
+fn run(folder: &Path, id: ReplicaId, incarnation: u64, network: &Network) -> Running {
+    let path = folder.join(id.to_string());
+    let directory = Directory::open(Arc::new(RealDisk), &path, Expected::default()).unwrap();
+    let mut settings = Settings { incarnation, ..Settings::default() };
+    settings.node.seed = id.0;
+    let running = Running::start(start(directory, settings).unwrap(), network.port(id), TICK);
+    network.connect(id, &running);
+    running
+}
+
+fn machine() -> Command {
+    Command::RegisterMachine(Machine::new("m", Amounts::new([64_000, 64 << 30])))
+}
+
+fn job(name: &str, tasks: u32) -> Command {
+    let group = TaskGroup::new(tasks, Amounts::new([100, 1 << 20]));
+    Command::SubmitJob(Job::batch(name, group))
+}
+
+/// Places every pending task of a job on the machine, in one transaction.
+fn place(cell: &ReplicatedCell, number: u64, job: omega_core::JobId) -> Transaction {
+    let (scheduler, _) = cell.register("s".into()).unwrap();
+    cell.read(|cell| {
+        let machine = cell.machines().next().unwrap();
+        let claims = cell.tasks(job).map(|(task, _)| omega_core::Claim {
+            task,
+            machine: machine.id,
+            seen: machine.sequence,
+            cards: omega_core::CardSet::default(),
+        });
+        let id = TransactionId { scheduler, number };
+        Transaction::new(id, cell.version(), claims.collect())
+    })
+}
+
+#[test]
+fn one_replica_keeps_what_it_has_answered() {
+    let folder = tempfile::tempdir().unwrap();
+    let id = ReplicaId(1);
+    make(folder.path(), id, Some(&Membership::founding([id])));
+    let network = Network::default();
+    let running = run(folder.path(), id, 1, &network);
+    let cell = ReplicatedCell::new(&running);
+    cell.apply(machine()).unwrap();
+    let Outcome::Job(job) = cell.apply(job("a", 10)).unwrap() else { panic!("a job") };
+    let txn = place(&cell, 0, job);
+    let commit = cell.commit(&txn).unwrap();
+    assert!(commit.is_complete());
+    assert!(cell.catch_up_with_all().unwrap() >= commit.version);
+    let hash = cell.read(omega_cellstate::Cell::state_hash);
+    running.end();
+
+    let running = run(folder.path(), id, 2, &network);
+    let cell = ReplicatedCell::new(&running);
+    cell.catch_up_with_all().unwrap();
+    assert_eq!(cell.read(omega_cellstate::Cell::state_hash), hash);
+    assert_eq!(cell.commit(&txn).unwrap(), commit, "the same answer, after a restart");
+}
+
+#[test]
+fn three_replicas_go_on_without_one() {
+    let folder = tempfile::tempdir().unwrap();
+    let ids = [1, 2, 3].map(ReplicaId);
+    let founders = Membership::founding(ids);
+    let network = Network::default();
+    ids.iter().for_each(|id| make(folder.path(), *id, Some(&founders)));
+    let mut running: Vec<_> = ids.iter().map(|id| run(folder.path(), *id, 1, &network)).collect();
+    let cells: Vec<_> = running.iter().map(ReplicatedCell::new).collect();
+    cells[0].apply(machine()).unwrap();
+    for (number, cell) in cells.iter().enumerate() {
+        let Outcome::Job(job) = cell.apply(job(&format!("j{number}"), 5)).unwrap() else {
+            panic!("a job")
+        };
+        let txn = place(cell, number as u64, job);
+        assert!(cell.commit(&txn).unwrap().is_complete());
+    }
+    let leader = running.iter().position(|one| one.status().leadership.is_leader).unwrap();
+    network.disconnect(ids[leader]);
+    running.remove(leader).end();
+    let cell = ReplicatedCell::new(&running[0]);
+    // A read waits for the next leader; a command that was sent to the last one would be in doubt.
+    cell.catch_up_with_all().unwrap();
+    let Outcome::Job(job) = cell.apply(job("after", 5)).unwrap() else { panic!("a job") };
+    let txn = place(&cell, 7, job);
+    let commit = cell.commit(&txn).unwrap();
+    let other = ReplicatedCell::new(&running[1]);
+    assert!(other.catch_up_with_all().unwrap() >= commit.version);
+    assert_eq!(other.commit(&txn).unwrap(), commit, "whoever is asked");
+    let hashes = [&cell, &other].map(|cell| cell.read(omega_cellstate::Cell::state_hash));
+    assert_eq!(hashes[0], hashes[1]);
+}
+
+#[test]
+fn a_lost_replica_is_replaced_under_a_new_id() {
+    let folder = tempfile::tempdir().unwrap();
+    let ids = [1, 2, 3].map(ReplicaId);
+    let founders = Membership::founding(ids);
+    let network = Network::default();
+    ids.iter().for_each(|id| make(folder.path(), *id, Some(&founders)));
+    let mut running: Vec<_> = ids.iter().map(|id| run(folder.path(), *id, 1, &network)).collect();
+    let cell = ReplicatedCell::new(&running[0]);
+    cell.apply(machine()).unwrap();
+    let lost = running.iter().rposition(|one| !one.status().leadership.is_leader).unwrap();
+    network.disconnect(ids[lost]);
+    running.remove(lost).end();
+    let cell = ReplicatedCell::new(&running[0]);
+    let change = |step| cell.change_membership(&MembershipChange::one(step));
+    change(MemberStep::Remove(ids[lost])).unwrap();
+    assert!(change(MemberStep::AddLearner(ids[lost])).is_err(), "an id is never used twice");
+    let new = ReplicaId(4);
+    make(folder.path(), new, None);
+    running.push(run(folder.path(), new, 1, &network));
+    change(MemberStep::AddLearner(new)).unwrap();
+    // It is told so until it has what the leader has.
+    while change(MemberStep::Promote(new)).is_err() {
+        std::thread::yield_now();
+    }
+    let other = ReplicatedCell::new(running.last().unwrap());
+    other.catch_up_with_all().unwrap();
+    let hashes = [&cell, &other].map(|cell| cell.read(omega_cellstate::Cell::state_hash));
+    assert_eq!(hashes[0], hashes[1]);
+}

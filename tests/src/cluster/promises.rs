@@ -1,0 +1,114 @@
+//! What replicas promise each other, and whether they keep it: raft's own rules, checked when they
+//! are broken and not when somebody comes to harm.
+//!
+//! 1. In a term at most one replica leads, and each votes for at most one.
+//! 2. Nobody's term goes back, not even by a loss of power.
+//! 3. Entries that somebody acknowledged are there when it starts again, unless a later leader's took
+//!    their place.
+
+use omega_store::log::{LogIndex, ReplicaId, Term};
+use omega_store::node::{Leadership, Message, MessageKind, Node};
+use std::collections::BTreeMap;
+
+/// The last thing that a replica has promised.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Promise {
+    /// In which term.
+    term: Term,
+    /// Up to where its log is safe.
+    index: LogIndex,
+}
+
+/// Which promises a replica must remember.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Bound {
+    /// All.
+    Promised,
+    /// Those that were given before the last sync: the end of the log is damaged, and only what was
+    /// written after it tells.
+    Proven,
+}
+
+/// See the head of the file.
+#[derive(Debug, Default)]
+pub(super) struct Promises {
+    leaders: BTreeMap<Term, ReplicaId>,
+    votes: BTreeMap<(ReplicaId, Term), ReplicaId>,
+    promised: BTreeMap<ReplicaId, Promise>,
+    proven: BTreeMap<ReplicaId, Promise>,
+}
+
+impl Promises {
+    /// A replica takes this one for the leader.
+    pub(super) fn leads(&mut self, id: ReplicaId, now: Leadership) -> Result<(), String> {
+        if !now.is_leader {
+            return Ok(());
+        }
+        let leader = *self.leaders.entry(now.term).or_insert(id);
+        match leader == id {
+            true => Ok(()),
+            false => Err(format!("{id} and {leader} lead in term {}", now.term)),
+        }
+    }
+
+    /// A replica says something.
+    pub(super) fn says(&mut self, message: &Message) -> Result<(), String> {
+        let (from, term) = (message.from, message.term);
+        let promise = match message.kind {
+            MessageKind::Voted if !message.reject => {
+                let vote = *self.votes.entry((from, term)).or_insert(message.to);
+                if vote != message.to {
+                    return Err(format!("{from} votes for {vote} and {} in {term}", message.to));
+                }
+                Promise { term, index: LogIndex(0) }
+            }
+            MessageKind::Vote => {
+                let vote = *self.votes.entry((from, term)).or_insert(from);
+                if vote != from {
+                    return Err(format!("{from} stands in {term}, and votes for {vote}"));
+                }
+                Promise { term, index: LogIndex(0) }
+            }
+            MessageKind::Appended if !message.reject => Promise { term, index: message.at.index },
+            _ => return Ok(()),
+        };
+        let known = self.promised.entry(from).or_default();
+        if promise.term > known.term {
+            *known = promise;
+        } else if promise.term == known.term {
+            known.index = known.index.max(promise.index);
+        }
+        Ok(())
+    }
+
+    /// What a replica has promised so far.
+    pub(super) fn of(&self, id: ReplicaId) -> Promise {
+        self.promised.get(&id).copied().unwrap_or_default()
+    }
+
+    /// A sync came after a promise.
+    pub(super) fn proves(&mut self, id: ReplicaId, promise: Promise) {
+        self.proven.insert(id, promise);
+    }
+
+    /// A replica starts again.
+    pub(super) fn remembers(&self, node: &Node, bound: Bound) -> Result<(), String> {
+        let id = node.id();
+        let promised = match bound {
+            Bound::Promised => self.of(id),
+            Bound::Proven => self.proven.get(&id).copied().unwrap_or_default(),
+        };
+        let (term, last) = (node.leadership().term, node.last());
+        if term < promised.term {
+            return Err(format!("{id} was in term {} and starts in {term}", promised.term));
+        }
+        // In a later term, another leader may have replaced them.
+        if term == promised.term && last < promised.index {
+            return Err(format!(
+                "{id} has acknowledged entries up to {} in term {term}, and starts with those up to {last}",
+                promised.index
+            ));
+        }
+        Ok(())
+    }
+}
