@@ -2,6 +2,7 @@
 
 use super::{Again, Answer, Replica, Stop};
 use crate::codec;
+use crate::failpoint::failpoint;
 use crate::log::{Entry, EntryKind, Position};
 use crate::membership::{ChangeError, MembershipChange};
 use omega_cellstate::Cell;
@@ -84,6 +85,7 @@ impl Replica {
     }
 
     fn apply_commands(&mut self, entry: &Entry, state: &mut State) -> Result<(), Stop> {
+        failpoint!("apply");
         let at = entry.position.index;
         let own = self.requests.resolve(entry.position);
         for sender in own.overwritten {

@@ -1,5 +1,6 @@
 //! Who reads and writes a replica's snapshots: slow work, so it has a thread of its own.
 
+use crate::failpoint::failpoint;
 use crate::log::{Position, ReplicaId};
 use crate::membership::Membership;
 use crate::snapshot::{Incoming, Meta, Offer, Outgoing, Piece, SaveError, Snapshots};
@@ -105,6 +106,7 @@ impl FileWorker {
                 None => FileDone::Gone(to, position),
             },
             FileJob::Send { to, position, piece } => {
+                failpoint!("snapshot-read", FileDone::Gone(to, position));
                 let read = self.outgoing(position).map(|outgoing| outgoing.piece(piece));
                 match read {
                     Some(Ok(piece)) => FileDone::Read(to, position, piece),
@@ -122,6 +124,7 @@ impl FileWorker {
     }
 
     fn save(&mut self, position: Position, agreed: &Agreed, captured: Captured) -> FileDone {
+        failpoint!("snapshot-save", FileDone::Saved(position, agreed.membership.clone(), false));
         let cell = self.snapshots.cell();
         let meta = Meta { cell, position, membership: agreed.to_bytes() };
         let saved = self.snapshots.save(&meta, &captured.into_image());
@@ -162,6 +165,7 @@ impl FileWorker {
     }
 
     fn accept(&mut self, position: Position, piece: &Piece) -> FileDone {
+        failpoint!("snapshot-accept", FileDone::Failed(position));
         let incoming = self.incoming.as_mut().filter(|one| one.offer().position == position);
         let Some(incoming) = incoming else { return FileDone::Failed(position) };
         match incoming.accept(piece) {
@@ -180,6 +184,7 @@ impl FileWorker {
             self.incoming = Some(incoming);
             return FileDone::Wanted(position, wanted);
         }
+        failpoint!("snapshot-finish", FileDone::Failed(position));
         if let Err(error) = incoming.finish() {
             tracing::warn!(%error, "a snapshot was not received");
             return FileDone::Failed(position);

@@ -48,6 +48,7 @@ pub use threads::{Network, Running, Transport};
 pub use worker::LogWorker;
 
 use crate::codec::CodecError;
+use crate::failpoint::failpoint;
 use crate::log::{LogIndex, Position, ReplicaId, Term};
 use crate::membership::{ChangeError, MemberStep, MembershipChange};
 use crate::node::{self, Leadership, Message, MessageError, MessageKind, Node, ReadId, Write};
@@ -221,6 +222,9 @@ impl Replica {
     #[must_use]
     pub fn proceed(&mut self) -> Output {
         self.follow_all();
+        if !self.output.messages.is_empty() {
+            failpoint!("send");
+        }
         std::mem::take(&mut self.output)
     }
 

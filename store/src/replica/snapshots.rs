@@ -14,6 +14,7 @@
 use super::Replica;
 use super::ask::PeerMessage;
 use super::files::{Agreed, FileDone, FileJob};
+use crate::failpoint::failpoint;
 use crate::log::{LogIndex, Position, ReplicaId, Term};
 use crate::membership::Membership;
 use crate::node::{Message, MessageError, SnapshotOffer};
@@ -82,6 +83,7 @@ impl Replica {
         if transfers.capturing.is_some() || transfers.saving || self.full {
             return;
         }
+        failpoint!("snapshot-capture");
         let membership = self.node.membership().clone();
         let agreed = Agreed { membership, fingerprint: self.fingerprint.value() };
         let mut position = state.position;
@@ -279,6 +281,7 @@ impl Replica {
             self.transfers.loaded.take().expect("raft hears of a snapshot when it is loaded");
         assert_eq!(position, offer.position, "raft accepts the snapshot that it heard of");
         assert_eq!(agreed.membership, offer.membership, "the offer and the file are of one leader");
+        failpoint!("snapshot-install");
         let mut state = self.applied.lock();
         state.cell = *cell;
         state.position = position;

@@ -8,6 +8,7 @@
 //!
 //! The same code runs on a thread in production and on the simulation's disk.
 
+use crate::failpoint::failpoint;
 use crate::log::{LogEngine, Position, WriteError};
 use crate::node::Write;
 use std::collections::VecDeque;
@@ -66,7 +67,7 @@ impl LogWorker {
         while let Some(job) = self.waiting.front() {
             let done = match job {
                 Job::Write(write) => write_one(&mut *self.engine, write),
-                Job::Compact(base) => self.engine.compact(*base),
+                Job::Compact(base) => compact(&mut *self.engine, *base),
             };
             match done {
                 Ok(()) => {}
@@ -82,6 +83,7 @@ impl LogWorker {
             }
         }
         if last.is_some() && !omega_cellstate::planted!(AckBeforeSync) {
+            failpoint!("log-sync", Err(WriteError::Refused));
             self.engine.sync()?;
         }
         Ok(last)
@@ -96,8 +98,15 @@ impl LogWorker {
     }
 }
 
+fn compact(engine: &mut dyn LogEngine, base: Position) -> Result<(), WriteError> {
+    failpoint!("log-compact", Err(WriteError::Refused));
+    engine.compact(base)
+}
+
 fn write_one(engine: &mut dyn LogEngine, write: &Write) -> Result<(), WriteError> {
+    failpoint!("log-append", Err(WriteError::Refused));
     if let Some(base) = write.restart {
+        failpoint!("log-restart", Err(WriteError::Refused));
         let hard_state = write.batch.hard_state.unwrap_or(engine.hard_state());
         engine.restart(base, hard_state)?;
     }

@@ -7,6 +7,7 @@ use super::write::{self, WriteError};
 use super::{KEPT, Meta};
 use crate::CellId;
 use crate::disk::{Disk, DiskFile};
+use crate::failpoint::failpoint;
 use crate::log::{LogIndex, Position, Term};
 use omega_cellstate::{Cell, Image};
 use parking_lot::{Mutex, MutexGuard};
@@ -129,6 +130,7 @@ impl Snapshots {
 
     /// Gives a whole and synced file its final name, and forgets older snapshots.
     pub(super) fn publish(&self, partial: &Path, position: Position) -> io::Result<()> {
+        failpoint!("snapshot-rename", Err(io::Error::other("injected")));
         self.open_files().remove(&position);
         self.disk.rename(partial, &self.path(position))?;
         if !omega_cellstate::planted!(SnapshotFolderNotSynced) {

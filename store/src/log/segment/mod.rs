@@ -58,6 +58,7 @@ use super::{
 };
 use super::{ReadError, ReplicaId, Term, WriteError};
 use crate::disk::{Disk, DiskFile};
+use crate::failpoint::failpoint;
 use crate::origin::CellId;
 use header::Header;
 use index::Index;
@@ -303,6 +304,7 @@ impl SegmentLog {
         if self.end + wanted <= self.current().header.length {
             return Ok(());
         }
+        failpoint!("log-segment", Err(WriteError::Refused));
         let length = (header::BYTES as u64 + wanted).max(self.options.segment_bytes);
         let fits = self.spares.front().is_some_and(|spare| spare.header.length >= length);
         let made = if fits { None } else { Some(self.new_spare(length)?) };

@@ -1,0 +1,203 @@
+//! A leader and a follower that needs its snapshots, with each failpoint of the store switched on in
+//! turn: it is reached, and after a restart nothing acknowledged is lost.
+//!
+//! `cargo test -p omega-tests --features failpoints --test failpoints`
+
+#![allow(clippy::unwrap_used, reason = "all of it is tests, helpers too")]
+
+use omega_core::{Command, Kinds, Outcome};
+use omega_store::directory::{Directory, EngineKind, Identity};
+use omega_store::log::ReplicaId;
+use omega_store::membership::{MemberStep, MembershipChange};
+use omega_store::replica::{Answer, Ask, AskId, PeerMessage, Started};
+use omega_store::{CellId, FAILPOINTS, Origin};
+use omega_tests::disk::SimulatedDisk;
+use omega_tests::durable::{BEFORE, SEGMENTS, create, open, setup, transaction};
+use omega_tests::random::Dice;
+use std::collections::BTreeMap;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::Path;
+use std::sync::{Arc, Mutex};
+
+const FOLDER: &str = "/replica";
+
+/// Rounds of a run, with a transaction in most of them.
+const ROUNDS: u64 = 800;
+
+/// A voter, and a learner that begins with nothing.
+struct Pair {
+    disks: [SimulatedDisk; 2],
+    up: [Started; 2],
+    dice: Dice,
+    messages: Vec<(usize, usize, PeerMessage)>,
+    asked: Option<(AskId, u64)>,
+    /// How many of the commands before the first transaction are answered.
+    prepared: usize,
+    next: u64,
+    restarts: u64,
+}
+
+impl Pair {
+    fn new() -> Pair {
+        let disks = [1, 2].map(SimulatedDisk::new);
+        create(Arc::new(disks[0].clone()), Path::new(FOLDER), EngineKind::Segment).unwrap();
+        let origin = Origin { cell: CellId(0xCE11), kinds: Kinds::standard() };
+        let identity = Identity { origin, replica: ReplicaId(2), engine: EngineKind::Segment };
+        let disk = Arc::new(disks[1].clone());
+        drop(Directory::create_with(disk, Path::new(FOLDER), identity, SEGMENTS).unwrap());
+        let up = [0, 1].map(|at| start(&disks[at]));
+        let (dice, messages) = (Dice::new(1), Vec::new());
+        Pair { disks, up, dice, messages, asked: None, prepared: 0, next: 0, restarts: 0 }
+    }
+
+    /// Does something with a replica; if it panics or stops, its power goes and it starts again.
+    fn with(&mut self, at: usize, work: impl FnOnce(&mut Started)) {
+        let replica = &mut self.up[at];
+        let panicked = catch_unwind(AssertUnwindSafe(|| work(replica))).is_err();
+        if panicked || self.up[at].replica.stopped().is_some() {
+            self.restarts += 1;
+            self.disks[at].crash(&mut self.dice);
+            self.up[at] = start(&self.disks[at]);
+            if at == 0 {
+                self.asked = None;
+            }
+        }
+    }
+
+    fn round(&mut self, round: u64) {
+        let asked = &mut None;
+        if self.asked.is_none() {
+            let (ask, number) = self.wish();
+            self.with(0, |started| *asked = Some((started.replica.ask(ask), number)));
+            self.asked = asked.take();
+        }
+        for at in [0, 1] {
+            let mut output = (Vec::new(), Vec::new());
+            self.with(at, |started| {
+                if round.is_multiple_of(4) {
+                    started.replica.tick();
+                }
+                output = drive(started);
+            });
+            let (messages, answers) = output;
+            let sent = messages.into_iter().map(|(to, message)| (at, to.0 as usize - 1, message));
+            self.messages.extend(sent);
+            answers.into_iter().for_each(|(id, answer)| self.answered(id, &answer));
+        }
+        for (from, to, message) in std::mem::take(&mut self.messages) {
+            let from = ReplicaId(from as u64 + 1);
+            self.with(to, |started| started.replica.receive(from, message));
+        }
+    }
+
+    /// What is to be done next, and the number of the transaction that it is.
+    fn wish(&self) -> (Ask, u64) {
+        let leader = &self.up[0].replica;
+        let state = leader.applied().lock();
+        if let Some(command) = setup().into_iter().nth(self.prepared) {
+            return (Ask::Command(command), u64::MAX);
+        }
+        if !leader.node().membership().contains(ReplicaId(2)) {
+            let step = MemberStep::AddLearner(ReplicaId(2));
+            return (Ask::Change(MembershipChange::one(step)), u64::MAX);
+        }
+        let commit = Command::Commit(transaction(&state.cell, self.next));
+        (Ask::Retry(commit), self.next)
+    }
+
+    fn answered(&mut self, id: AskId, answer: &Answer) {
+        let Some((_, number)) = self.asked.take_if(|(asked, _)| *asked == id) else { return };
+        if let Answer::Outcome(_) = answer {
+            self.prepared += 1;
+        }
+        if let Answer::Outcome(Ok(Outcome::Commit(commit))) = answer {
+            assert!(commit.conflicts.is_empty(), "transaction {number}: {commit:?}");
+            self.next = number + 1;
+        }
+    }
+
+    /// Works for a while, and then looks at what is there.
+    fn run(mut self) -> u64 {
+        (0..ROUNDS).for_each(|round| self.round(round));
+        assert!(self.next > 150, "{} transactions", self.next);
+        let acknowledged = self.next;
+        self.disks[0].crash(&mut self.dice);
+        self.up[0] = start(&self.disks[0]);
+        self.asked = None;
+        (0..200).for_each(|round| self.round(round));
+        assert!(self.next > acknowledged);
+        let states = [0, 1].map(|at| {
+            let state = self.up[at].replica.applied().lock();
+            state.cell.audit().unwrap();
+            (state.cell.version().0, state.position.index)
+        });
+        // One may be under way; none is lost, none is done twice.
+        let versions = [0, 1, 2].map(|more| BEFORE + self.next + more);
+        assert!(versions.contains(&states[0].0), "{states:?} after {}", self.next);
+        assert!(states[1].1.0 + 50 > states[0].1.0, "the follower keeps up: {states:?}");
+        self.restarts
+    }
+}
+
+fn start(disk: &SimulatedDisk) -> Started {
+    open(Arc::new(disk.clone()), Path::new(FOLDER)).unwrap()
+}
+
+type Out = (Vec<(ReplicaId, PeerMessage)>, Vec<(AskId, Answer)>);
+
+fn drive(started: &mut Started) -> Out {
+    let Started { replica, log, files, .. } = started;
+    let output = replica.proceed();
+    output.writes.into_iter().for_each(|write| log.push(write));
+    output.compact.into_iter().for_each(|base| log.push_compaction(base));
+    match log.work() {
+        Ok(number) => number.into_iter().for_each(|number| replica.persisted(number)),
+        Err(error) => replica.log_failed(error),
+    }
+    for job in output.files {
+        let done = files.work(job);
+        replica.file_done(done);
+    }
+    (output.messages, output.answers)
+}
+
+#[test]
+fn at_each_failpoint_nothing_acknowledged_is_lost() {
+    std::panic::set_hook(Box::new(|info| {
+        // Those that are asked for are caught and counted.
+        if !info.location().is_some_and(|at| at.file().contains("/fail-")) {
+            eprintln!("{info}");
+        }
+    }));
+    let hits: Arc<Mutex<BTreeMap<&str, u64>>> = Arc::default();
+    let scenario = fail::FailScenario::setup();
+    for point in FAILPOINTS {
+        let hits = hits.clone();
+        fail::cfg_callback(point, move || *hits.lock().unwrap().entry(point).or_default() += 1)
+            .unwrap();
+    }
+    assert_eq!(Pair::new().run(), 0);
+    scenario.teardown();
+    println!("{:<18} {:>7} {:>15}", "failpoint", "reached", "restarts");
+    for point in FAILPOINTS {
+        let reached = hits.lock().unwrap().get(point).copied().unwrap_or(0);
+        let mut restarts = Vec::new();
+        // At once, and when half of what a run does there is done.
+        for before in [0, reached / 2] {
+            for action in ["panic", "return", "delay(1)"] {
+                let no_answer = ["send", "apply", "snapshot-capture", "snapshot-install"];
+                if action == "return" && no_answer.contains(&point) {
+                    continue;
+                }
+                let scenario = fail::FailScenario::setup();
+                let pair = Pair::new();
+                fail::cfg(point, &format!("{before}*off->1*{action}->off")).unwrap();
+                restarts.push(pair.run());
+                scenario.teardown();
+                assert!(action != "panic" || restarts.last() > Some(&0), "{point} at {before}");
+            }
+        }
+        println!("{point:<18} {reached:>7} {restarts:>15?}");
+        assert!(reached > 0, "{point} is never reached");
+    }
+}
