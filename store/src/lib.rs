@@ -53,6 +53,7 @@
 pub mod codec;
 pub mod directory;
 mod disk;
+mod failpoint;
 pub mod history;
 pub mod log;
 pub mod membership;
@@ -65,5 +66,7 @@ pub mod wire;
 
 pub use codec::{CodecError, EncodeError};
 pub use disk::{Disk, DiskFile, RealDisk};
+#[cfg(feature = "failpoints")]
+pub use failpoint::FAILPOINTS;
 pub use origin::{CellId, Origin};
 pub use read_only::ReadOnlyDisk;

@@ -26,10 +26,12 @@
 mod change;
 mod check;
 mod message;
+mod read;
 mod window;
 
 pub use check::MessageError;
 pub use message::{Message, MessageKind, SnapshotOffer};
+pub use read::ReadId;
 
 use crate::log::{Batch, Entry, HardState, LogIndex, Position, ReplicaId, Term};
 use crate::membership::Membership;
@@ -122,36 +124,6 @@ pub struct Effects {
     pub committed: Vec<Entry>,
     /// Reads that may be answered once the entry with this index is applied.
     pub reads: Vec<(ReadId, LogIndex)>,
-}
-
-/// Names a read among those of all replicas and all their starts: the leader may answer several at
-/// once.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct ReadId {
-    /// Where it is asked.
-    pub replica: ReplicaId,
-    /// In which start of the replica.
-    pub incarnation: u64,
-    /// Which one.
-    pub number: u64,
-}
-
-impl ReadId {
-    fn to_bytes(self) -> Vec<u8> {
-        [self.replica.0, self.incarnation, self.number].map(u64::to_le_bytes).concat()
-    }
-
-    fn from_bytes(bytes: &[u8]) -> Option<ReadId> {
-        let (words, rest) = bytes.as_chunks::<8>();
-        let [replica, incarnation, number] = *words else { return None };
-        let read = |word| u64::from_le_bytes(word);
-        let id = ReadId {
-            replica: ReplicaId(read(replica)),
-            incarnation: read(incarnation),
-            number: read(number),
-        };
-        rest.is_empty().then_some(id)
-    }
 }
 
 /// Why nothing was proposed. Nothing was done.
