@@ -37,8 +37,10 @@ mod on {
     #[must_use]
     pub fn seeds_of(bug: Bug) -> Range<u64> {
         match bug {
-            Bug::FreedEarly => 60..70,
-            Bug::RemovedLeaderStays => 290..300,
+            Bug::FreedEarly => 455..465,
+            Bug::RemovedLeaderStays => 10..20,
+            Bug::CompactedEarly => 110..120,
+            Bug::OtherTermTaken => 610..620,
             _ => 0..60,
         }
     }
