@@ -43,7 +43,7 @@ fn message(kind: MessageKind, term: u64) -> Message {
     Message::new(kind, ReplicaId(2), ReplicaId(1), Term(term))
 }
 
-/// A follower's raft panicked on each of these.
+/// A follower's raft panicked on the first of these; the second is one that no raft sends.
 #[test]
 fn what_a_raft_cannot_send_on_is_refused() {
     let mut node = node();

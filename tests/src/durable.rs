@@ -16,7 +16,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 /// Commands before the first transaction, each of which is one version.
-pub const BEFORE: u64 = 2;
+pub const BEFORE: u64 = 3;
 
 /// Tasks that are placed and released in turn.
 const TASKS: u64 = 50;
@@ -123,9 +123,7 @@ impl Lone {
         let state = self.started.replica.applied().lock();
         state.cell.audit().map_err(|error| error.to_string())?;
         let version = state.cell.version().0;
-        // Whether a scheduler's registration is a version, its cell knows.
-        let wanted = BEFORE + next_transaction;
-        match version == wanted || version == wanted + 1 {
+        match version == BEFORE + next_transaction {
             true => Ok(next_transaction),
             false => Err(format!("version {version} after {next_transaction} transactions")),
         }

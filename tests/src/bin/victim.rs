@@ -5,7 +5,7 @@ use omega_cellstate::CellHandle;
 use omega_store::RealDisk;
 use omega_store::log::ReplicaId;
 use omega_store::replica::{Network, ReplicatedCell, Running};
-use omega_tests::durable::{open, setup, transaction};
+use omega_tests::durable::{BEFORE, open, setup, transaction};
 use std::io::Write;
 use std::path::Path;
 use std::sync::Arc;
@@ -18,7 +18,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let running = Running::start(started, network.port(ReplicaId(1)), Duration::from_millis(50));
     let cell = ReplicatedCell::new(&running);
     cell.catch_up_with_all()?;
-    if cell.read(|cell| cell.version().0) < 2 {
+    if cell.read(|cell| cell.version().0) < BEFORE {
         for command in setup() {
             // What an earlier life did is there already.
             let _ = cell.apply(command);
