@@ -1,7 +1,7 @@
 //! Mistakes that are made on purpose, to prove that the tests would find them.
 //!
 //! A test that never fails may be one that cannot. So with the feature `planted`, which nothing ships
-//! with, the code has the mistakes of [`Bug`] in it, each behind `planted!(Name)`, and a thread can
+//! with, the code has the mistakes of `Bug` in it, each behind `planted!(Name)`, and a thread can
 //! switch one of them on. Without the feature `planted!` is `false`.
 //!
 //! To plant another one: add it to the list below, write `planted!(Name)` where the mistake is made,
