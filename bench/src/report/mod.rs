@@ -121,7 +121,7 @@ pub struct ReplicaReport {
     pub name: String,
     /// Whether it leads at the end.
     pub leads: bool,
-    /// Bytes that its log has written, with the zeros that are written ahead.
+    /// Bytes that its log has written, without the zeros that give a segment its room.
     pub log_bytes: u64,
     /// The same divided by the claims of the run.
     pub log_bytes_per_claim: f64,
