@@ -115,6 +115,14 @@ impl World {
         Some(crashed)
     }
 
+    /// Whether a majority of the members that would be left is sound. What rots on a disk may be found
+    /// much later, and nobody shrinks a cell on purpose until it cannot bear that.
+    fn can_spare(&self, host: usize) -> bool {
+        let left: Vec<usize> = self.members().into_iter().filter(|other| *other != host).collect();
+        let sound = left.iter().filter(|host| !self.hosts[**host].rotten).count();
+        sound > left.len() / 2
+    }
+
     /// Lets the operator change the replicas.
     fn change(&mut self, host: usize) -> Option<Result<(), String>> {
         let members = self.members();
@@ -126,7 +134,9 @@ impl World {
             // A mistake of the operator, or the return of one that was thought lost.
             4 => self.operator.add_again(id),
             0 if members.len() < 5 => self.operator.add(),
-            1 if members.len() > 2 && members.contains(&host) => self.operator.remove(id),
+            1 if members.len() > 2 && members.contains(&host) && self.can_spare(host) => {
+                self.operator.remove(id)
+            }
             2 if members.len() > 2 && members.contains(&host) => self.operator.exchange(id),
             _ => self.operator.transfer(id),
         }
