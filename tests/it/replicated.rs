@@ -39,6 +39,15 @@ fn run(folder: &Path, id: ReplicaId, incarnation: u64, network: &Network) -> Run
     running
 }
 
+const IDS: [ReplicaId; 3] = [ReplicaId(1), ReplicaId(2), ReplicaId(3)];
+
+/// Founds a cell of three replicas and runs them.
+fn run_three(folder: &Path, network: &Network) -> Vec<Running> {
+    let founders = Membership::founding(IDS);
+    IDS.iter().for_each(|id| make(folder, *id, Some(&founders)));
+    IDS.iter().map(|id| run(folder, *id, 1, network)).collect()
+}
+
 fn machine() -> Command {
     Command::RegisterMachine(Machine::new("m", Amounts::new([64_000, 64 << 30])))
 }
@@ -91,11 +100,8 @@ fn one_replica_keeps_what_it_has_answered() {
 #[test]
 fn three_replicas_go_on_without_one() {
     let folder = tempfile::tempdir().unwrap();
-    let ids = [1, 2, 3].map(ReplicaId);
-    let founders = Membership::founding(ids);
     let network = Network::default();
-    ids.iter().for_each(|id| make(folder.path(), *id, Some(&founders)));
-    let mut running: Vec<_> = ids.iter().map(|id| run(folder.path(), *id, 1, &network)).collect();
+    let mut running = run_three(folder.path(), &network);
     let cells: Vec<_> = running.iter().map(ReplicatedCell::new).collect();
     cells[0].apply(machine()).unwrap();
     for (number, cell) in cells.iter().enumerate() {
@@ -106,7 +112,7 @@ fn three_replicas_go_on_without_one() {
         assert!(cell.commit(&txn).unwrap().is_complete());
     }
     let leader = running.iter().position(|one| one.status().leadership.is_leader).unwrap();
-    network.disconnect(ids[leader]);
+    network.disconnect(IDS[leader]);
     running.remove(leader).end();
     let cell = ReplicatedCell::new(&running[0]);
     // A read waits for the next leader; a command that was sent to the last one would be in doubt.
@@ -124,20 +130,17 @@ fn three_replicas_go_on_without_one() {
 #[test]
 fn a_lost_replica_is_replaced_under_a_new_id() {
     let folder = tempfile::tempdir().unwrap();
-    let ids = [1, 2, 3].map(ReplicaId);
-    let founders = Membership::founding(ids);
     let network = Network::default();
-    ids.iter().for_each(|id| make(folder.path(), *id, Some(&founders)));
-    let mut running: Vec<_> = ids.iter().map(|id| run(folder.path(), *id, 1, &network)).collect();
+    let mut running = run_three(folder.path(), &network);
     let cell = ReplicatedCell::new(&running[0]);
     cell.apply(machine()).unwrap();
     let lost = running.iter().rposition(|one| !one.status().leadership.is_leader).unwrap();
-    network.disconnect(ids[lost]);
+    network.disconnect(IDS[lost]);
     running.remove(lost).end();
     let cell = ReplicatedCell::new(&running[0]);
     let change = |step| cell.change_membership(&MembershipChange::one(step));
-    change(MemberStep::Remove(ids[lost])).unwrap();
-    assert!(change(MemberStep::AddLearner(ids[lost])).is_err(), "an id is never used twice");
+    change(MemberStep::Remove(IDS[lost])).unwrap();
+    assert!(change(MemberStep::AddLearner(IDS[lost])).is_err(), "an id is never used twice");
     let new = ReplicaId(4);
     make(folder.path(), new, None);
     running.push(run(folder.path(), new, 1, &network));
