@@ -26,6 +26,15 @@ impl Cards {
         Cards { count, left }
     }
 
+    /// Cards of which this is left, as a delta tells it. The answer is `None` for more than
+    /// [`CARDS_MAX`] of them.
+    #[must_use]
+    pub fn from_left(given: &[i16]) -> Option<Cards> {
+        let mut left = [0; CARDS_MAX as usize];
+        left.get_mut(..given.len())?.copy_from_slice(given);
+        Some(Cards { count: given.len() as u8, left })
+    }
+
     /// What is left in each card.
     #[must_use]
     pub fn left(&self) -> &[i16] {

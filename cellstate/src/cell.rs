@@ -364,6 +364,11 @@ impl Cell {
         self.jobs.iter().map(|(id, record)| (id, &record.spec))
     }
 
+    /// Every known job from an id on, ascending.
+    pub fn jobs_from(&self, first: JobId) -> impl Iterator<Item = (JobId, &Arc<Job>)> {
+        self.jobs.iter_from(first).map(|(id, record)| (id, &record.spec))
+    }
+
     /// The state of a task, if its job is known.
     #[must_use]
     pub fn task(&self, id: TaskId) -> Option<TaskState> {
@@ -386,6 +391,14 @@ impl Cell {
     pub fn tasks(&self, job: JobId) -> impl Iterator<Item = (TaskId, TaskState)> + '_ {
         let tasks: &[TaskRecord] = self.jobs.get(job).map_or(&[], |record| &record.tasks);
         tasks.iter().zip(0..).map(move |(task, index)| (TaskId { job, index }, task.state))
+    }
+
+    /// Every tenant that ever had a job or a quota, in the order in which they came: its name, its quota,
+    /// and what its tasks claim together, by kind.
+    pub fn tenants(&self) -> impl Iterator<Item = (&Text, Option<&omega_core::Amounts>, &[i64])> {
+        self.tenants.iter().map(|tenant| {
+            (&tenant.name, tenant.limit.as_ref(), tenant.used.as_slice())
+        })
     }
 
     /// What a tenant's tasks claim together, by kind.

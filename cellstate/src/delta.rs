@@ -87,7 +87,7 @@ pub struct TaskDelta {
 }
 
 /// What changed between two versions. See the head of the file.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Delta {
     /// The version that it starts from.
     pub from: Version,
@@ -118,9 +118,9 @@ pub struct Delta {
     /// Loads of those rows that reported one.
     pub loads: Vec<(u32, Amounts)>,
     /// Trackers that came (with a key) or went.
-    pub(crate) trackers: Vec<(TrackerId, Option<TrackerKey>)>,
+    pub trackers: Vec<(TrackerId, Option<TrackerKey>)>,
     /// Counters that changed.
-    pub(crate) counts: Vec<(TrackerId, DomainName, Count)>,
+    pub counts: Vec<(TrackerId, DomainName, Count)>,
     /// Whether some tenant's quota changed, or a tenant that has one claims less than before.
     pub quotas: bool,
     /// Jobs that came, changed or ended.

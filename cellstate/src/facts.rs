@@ -4,7 +4,7 @@
 //! counters. Both compile a task group into a [`Need`] and hand it to the same judge.
 
 use crate::rules::{Check, GroupRules, Member, Pull, RuleBook, SpreadWish, TrackerId, TrackerKey};
-use crate::sets::{MachineSets, SetId, SetKey};
+use crate::sets::{CountingMachines, MachineSets, SetId, SetKey};
 use omega_core::{
     CardRequest, Job, JobId, Machine, MachineSelector, Near, Requirement, Spread, TaskGroup,
     TaskRule, TaskSelector, Text, TopologyLevel, WhenUnsatisfiable,
@@ -217,7 +217,8 @@ impl Facts {
 
     /// Adds a tracker.
     pub(crate) fn insert_tracker(&mut self, id: TrackerId, key: TrackerKey) {
-        let among = key.among.clone().map(|key| self.sets.acquire(key, &self.machines));
+        let among = key.among.clone().map(SetKey::Counting);
+        let among = among.map(|key| self.sets.acquire(key, &self.machines));
         self.rules.insert(id, key, among, &self.machines);
     }
 
@@ -246,7 +247,7 @@ impl Facts {
 }
 
 /// The machines on which a spread of a group counts; `None` if it is all.
-fn counting(group: &TaskGroup, spread: &Spread) -> Option<SetKey> {
+fn counting(group: &TaskGroup, spread: &Spread) -> Option<CountingMachines> {
     if spread.when == WhenUnsatisfiable::ScheduleAnyway && is_machine(&spread.level) {
         // Each machine counts for itself, and what is not wished for is not asked for.
         return None;
@@ -274,7 +275,7 @@ fn counting(group: &TaskGroup, spread: &Spread) -> Option<SetKey> {
         // A machine without a place at its own level counts nowhere anyway.
         return None;
     }
-    Some(SetKey::Counting { keys, affinity, tolerations })
+    Some(CountingMachines { keys, affinity, tolerations })
 }
 
 fn add_spread(spread: &Spread, tracker: TrackerId, rules: &mut GroupRules) {

@@ -20,6 +20,9 @@ pub enum HandleError {
     /// Send it again with the same id, and the answer is the first one's.
     #[error("the outcome of the transaction is unknown; send it again with the same id")]
     Unknown,
+    /// The cell does not allow it to this scheduler; the reason tells what to change.
+    #[error("the cell refuses: {0}")]
+    Denied(Text),
     /// The name was refused, or too many schedulers have registered.
     #[error("the scheduler cannot register: {0}")]
     NotRegistered(omega_core::Rejection),

@@ -204,6 +204,14 @@ impl Jobs {
         self.pages().flat_map(|(number, page)| jobs_of(number, page))
     }
 
+    /// Every job from an id on, ascending.
+    pub(crate) fn iter_from(&self, first: JobId) -> impl Iterator<Item = (JobId, &JobRecord)> {
+        let begun = self.pages().skip_while(move |(number, page)| {
+            jobs_of(*number, page).last().is_none_or(|(id, _)| id < first)
+        });
+        begun.flat_map(|(number, page)| jobs_of(number, page)).skip_while(move |(id, _)| *id < first)
+    }
+
     /// The ids of every job, ascending.
     pub(crate) fn ids(&self) -> Vec<JobId> {
         self.iter().map(|(id, _)| id).collect()

@@ -37,7 +37,7 @@
 //! ```
 //!
 //! In reading order: `cell.rs`, `commit.rs`, `judge.rs`, `rules/`, `sets.rs`, `view/`,
-//! `delta.rs`, `handle.rs`, `shared.rs`, `audit.rs`, `image/`.
+//! `delta.rs`, `merge.rs`, `handle.rs`, `shared.rs`, `audit.rs`, `image/`.
 
 mod answers;
 mod audit;
@@ -57,6 +57,7 @@ mod judge;
 mod machine_commands;
 mod machines;
 mod map;
+mod merge;
 pub mod planted;
 mod rules;
 mod sets;
@@ -75,8 +76,10 @@ pub use handle::{Begun, CellHandle, HandleError};
 pub use image::{Captured, Image, ImageError, JobImage, MachineImage, SchedulerImage, TenantImage};
 pub use jobs::TaskRecord;
 pub use judge::MachineStatus;
-pub use rules::{RuleFamily, SpreadWish};
-pub use sets::SetId;
+pub use rules::{
+    Count, DomainName, RuleFamily, SpreadWish, Tracked, TrackerId, TrackerKey,
+};
+pub use sets::{CountingMachines, SetId};
 pub use shared::SharedCell;
 pub use view::{
     BLOCK, Block, Draws, FEW, GroupRef, ImageHolder, JobPlaces, LeftShare, Level, MachineSet,

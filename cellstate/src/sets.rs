@@ -22,15 +22,31 @@ pub(crate) enum SetKey {
     Tolerated(Vec<Toleration>),
     /// Every taint of theirs that asks tasks to stay away is covered by one of these tolerations.
     Unmarked(Vec<Toleration>),
-    /// Those on which a spread counts: they have labels of all these keys, match one of these
-    /// selectors, and these tolerations cover their taints, as far as those are given.
-    Counting {
-        keys: Vec<Text>,
-        affinity: Option<Vec<MachineSelector>>,
-        tolerations: Option<Vec<Toleration>>,
-    },
+    /// Those on which a spread counts.
+    Counting(CountingMachines),
     /// They have a taint of this key and effect.
     Tainted(Text, TaintEffect),
+}
+
+/// The machines on which a spread counts.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub struct CountingMachines {
+    /// They have labels of all these keys,
+    pub keys: Vec<Text>,
+    /// match one of these selectors, if they are given,
+    pub affinity: Option<Vec<MachineSelector>>,
+    /// and these tolerations, if they are given, cover their taints.
+    pub tolerations: Option<Vec<Toleration>>,
+}
+
+impl CountingMachines {
+    fn include(&self, machine: &Machine) -> bool {
+        let matches =
+            |all: &Vec<MachineSelector>| all.iter().any(|selector| selector.matches(machine));
+        self.keys.iter().all(|key| machine.labels.get(key).is_some())
+            && self.affinity.as_ref().is_none_or(matches)
+            && self.tolerations.as_ref().is_none_or(|by| tolerated(machine, by))
+    }
 }
 
 impl SetKey {
@@ -40,14 +56,7 @@ impl SetKey {
         match self {
             SetKey::Match(selectors) => selectors.iter().any(|s| s.matches(machine)),
             SetKey::Tolerated(tolerations) => tolerated(machine, tolerations),
-            SetKey::Counting { keys, affinity, tolerations } => {
-                let matches = |selectors: &Vec<MachineSelector>| {
-                    selectors.iter().any(|selector| selector.matches(machine))
-                };
-                keys.iter().all(|key| machine.labels.get(key).is_some())
-                    && affinity.as_ref().is_none_or(matches)
-                    && tolerations.as_ref().is_none_or(|by| tolerated(machine, by))
-            }
+            SetKey::Counting(among) => among.include(machine),
             SetKey::Unmarked(tolerations) => {
                 covered(machine, tolerations, |effect| effect == TaintEffect::PreferNoSchedule)
             }

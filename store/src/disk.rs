@@ -55,7 +55,7 @@ pub trait Disk: fmt::Debug + Send + Sync {
 }
 
 /// An open file. Its lock lasts as long as it does.
-pub trait DiskFile: fmt::Debug + Send {
+pub trait DiskFile: fmt::Debug + Send + Sync {
     /// How many bytes it has.
     ///
     /// # Errors

@@ -1,13 +1,13 @@
 //! What a tracker counts, and where.
 
-use crate::sets::SetKey;
+use crate::sets::CountingMachines;
 use omega_core::{
     JobId, LabelSelector, Labels, Near, Port, TaskSelector, Tenants, Text, TopologyLevel,
 };
 
 /// Which tasks a tracker counts.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(crate) enum Tracked {
+pub enum Tracked {
     /// Those of one group of a job.
     Group(JobId, u16),
     /// Those of a job.
@@ -63,13 +63,13 @@ impl Tracked {
 
 /// A selection of tasks at a level.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(crate) struct TrackerKey {
+pub struct TrackerKey {
     /// Which tasks.
-    pub(crate) tracked: Tracked,
+    pub tracked: Tracked,
     /// What a domain is.
-    pub(crate) level: TopologyLevel,
+    pub level: TopologyLevel,
     /// Only tasks on these machines are counted; `None` is every machine.
-    pub(crate) among: Option<SetKey>,
+    pub among: Option<CountingMachines>,
 }
 
 /// The group of tasks that a rule is about, as far as trackers look at it.

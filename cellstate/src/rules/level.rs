@@ -16,7 +16,7 @@ pub(super) struct LevelId(pub(super) usize);
 
 /// A domain by a name that means the same to the master and to every view.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum DomainName {
+pub enum DomainName {
     /// The machine in this row.
     Row(u32),
     /// The value of the level's label.

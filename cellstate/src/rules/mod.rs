@@ -23,9 +23,12 @@ mod tracker;
 
 pub(crate) use group::{Check, GroupRules, Pull};
 pub use group::{RuleFamily, SpreadWish};
-pub(crate) use key::{Member, TrackerKey};
-pub(crate) use level::{Domain, DomainName, Level as Values};
-pub(crate) use tracker::{Count, Step};
+pub(crate) use key::Member;
+pub use key::{Tracked, TrackerKey};
+pub use level::DomainName;
+pub(crate) use level::{Domain, Level as Values};
+pub use tracker::Count;
+pub(crate) use tracker::Step;
 
 use crate::map::FastMap;
 use crate::sets::{MachineSets, SetId};
@@ -38,7 +41,7 @@ use tracker::Tracker;
 
 /// A tracker, numbered by the master.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(crate) struct TrackerId(pub(crate) u64);
+pub struct TrackerId(pub u64);
 
 /// The trackers in use with their counters.
 #[derive(Clone, Debug, Default)]

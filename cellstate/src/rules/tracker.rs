@@ -9,16 +9,17 @@ use std::sync::OnceLock;
 
 /// How many tasks a tracker counts in one domain.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Count {
+pub struct Count {
     /// Placed tasks that it selects.
-    pub(crate) matched: u32,
+    pub matched: u32,
     /// Placed tasks that must have none of them in their domain.
-    pub(crate) holders: u32,
+    pub holders: u32,
     /// Required affinities of placed tasks that mean them.
-    pub(crate) seekers: u32,
-    /// Preferences of placed tasks that mean them, and the sum of their weights.
-    pub(crate) pullers: u32,
-    pub(crate) pull: i64,
+    pub seekers: u32,
+    /// Preferences of placed tasks that mean them.
+    pub pullers: u32,
+    /// The sum of their weights.
+    pub pull: i64,
 }
 
 /// A change of a [`Count`].

@@ -136,6 +136,23 @@ impl ReplicatedCell {
         self.events.send(Event::Ask(ask, reply)).map_err(|_| Again::Stopped)
     }
 
+    /// Asks once, and does not wait: the answer comes to `to` with this number. A request that the
+    /// replica did not live to answer is never answered.
+    ///
+    /// # Errors
+    /// If the replica has ended. Nothing was done then.
+    pub fn begin(&self, ask: Ask, to: &Sender<(usize, Answer)>, number: usize) -> Result<(), Again> {
+        self.send(ask, Reply { to: to.clone(), number })
+    }
+
+    /// Waits until this replica's cell is beyond a version, and no longer than `timeout`. The answer is
+    /// the version at which it is.
+    #[must_use]
+    pub fn wait_past(&self, version: Version, timeout: Duration) -> Version {
+        self.applied.wait_for(version.next(), timeout);
+        self.read(Cell::version)
+    }
+
     /// Asks until there is an answer.
     fn insist(&self, mut ask: Ask, in_doubt: Doubt) -> Result<Answer, AskError> {
         let mut doubt = false;

@@ -19,6 +19,7 @@ use super::start::Started;
 use super::worker::LogWorker;
 use super::{Applied, Replica, State};
 use crate::directory::Directory;
+use crate::membership::Membership;
 use crate::log::{Position, ReplicaId, WriteError};
 use crate::node::{Leadership, Write};
 use crossbeam::channel::{self, Receiver, RecvTimeoutError, Sender};
@@ -82,6 +83,8 @@ pub struct Running {
 pub struct Status {
     /// Who leads.
     pub leadership: Leadership,
+    /// Who the replicas are.
+    pub membership: Membership,
     /// Why it has stopped, if it has.
     pub stopped: Option<String>,
     /// How many bytes its log has written.
@@ -261,6 +264,9 @@ impl Driver {
         let leadership = self.replica.node().leadership();
         let mut status = self.status.lock();
         status.leadership = leadership;
+        if status.membership != *self.replica.node().membership() {
+            status.membership = self.replica.node().membership().clone();
+        }
         if status.stopped.is_none() {
             status.stopped = self.replica.stopped().map(ToString::to_string);
         }

@@ -1,0 +1,37 @@
+//! Two deltas as one.
+//!
+//! A view applies each list of a delta in order, what comes later counts, and what a list says of
+//! something that an earlier list took away is ignored. So a later delta is put behind an earlier one,
+//! list by list.
+
+use crate::delta::Delta;
+
+impl Delta {
+    /// Puts a delta that starts where this one ends behind it. A view that applies the result is where
+    /// it would be after both.
+    ///
+    /// # Panics
+    /// If the other one neither is full nor starts where this one ends.
+    pub fn append(&mut self, later: Delta) {
+        if later.full {
+            *self = later;
+            return;
+        }
+        assert_eq!(later.from, self.to, "a delta goes on where the one before it ended");
+        assert_eq!(later.lineage, self.lineage, "a delta goes on with the same numbers");
+        self.to = later.to;
+        self.rows = later.rows;
+        self.overcommit_max = later.overcommit_max;
+        self.quotas |= later.quotas;
+        self.machines.extend(later.machines);
+        self.slots.extend(later.slots);
+        self.sequences.extend(later.sequences);
+        self.free.extend(later.free);
+        self.cards.extend(later.cards);
+        self.loads.extend(later.loads);
+        self.trackers.extend(later.trackers);
+        self.counts.extend(later.counts);
+        self.jobs.extend(later.jobs);
+        self.tasks.extend(later.tasks);
+    }
+}

@@ -1,0 +1,138 @@
+//! Connections to the replicas of a cell.
+//!
+//! Any replica answers: one that does not lead sends on to the leader what only the leader can do. So a
+//! client keeps to one replica as long as it answers, and goes to the next when it does not.
+
+use crate::{ApiError, ErrorCode};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+use tonic::transport::{Certificate, Channel, ClientTlsConfig, Endpoint, Identity};
+
+/// The most bytes of a message: what a server sends is far below it, and the largest command is
+/// [`omega_core::limits::COMMAND_BYTES_MAX`].
+pub const MESSAGE_BYTES_MAX: usize = 4 << 20;
+
+/// How long a connection may take.
+const CONNECT_MAX: Duration = Duration::from_secs(2);
+
+/// How often a silent connection is tried, and how long its answer may take: a replica that vanished
+/// is noticed within both.
+const KEEP_ALIVE: Duration = Duration::from_secs(2);
+const KEEP_ALIVE_MAX: Duration = Duration::from_secs(2);
+
+/// Where a cell is, and how to speak to it.
+#[derive(Clone, Debug, Default)]
+pub struct Address {
+    /// The replicas, as `host:port`.
+    pub replicas: Vec<String>,
+    /// Certificates, where the cell asks for them.
+    pub tls: Option<Tls>,
+}
+
+/// What a client shows of itself, and whom it believes; all in PEM.
+#[derive(Clone)]
+pub struct Tls {
+    /// The authority whose certificates the replicas have.
+    pub authority: Vec<u8>,
+    /// The client's certificate, with those between it and its authority.
+    pub certificate: Vec<u8>,
+    /// The key of that certificate.
+    pub key: Vec<u8>,
+    /// The name in the replicas' certificates, if it is not the host of their address.
+    pub server_name: Option<String>,
+}
+
+/// Without the key.
+impl std::fmt::Debug for Tls {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Tls").field("server_name", &self.server_name).finish_non_exhaustive()
+    }
+}
+
+impl Address {
+    /// Replicas that are spoken to in the open, as `host:port`.
+    pub fn plain<S: Into<String>>(replicas: impl IntoIterator<Item = S>) -> Address {
+        Address { replicas: replicas.into_iter().map(Into::into).collect(), tls: None }
+    }
+}
+
+/// Connections to the replicas. Clones share them.
+#[derive(Clone, Debug)]
+pub struct Connections {
+    channels: Arc<[(String, Channel)]>,
+    /// Counts the moves from one replica to the next; with the number of replicas it tells which one
+    /// is used. A stale value costs one call to a replica that does not answer.
+    moves: Arc<AtomicUsize>,
+}
+
+impl Connections {
+    /// Prepares connections; they are made when they are first used. Needs a tokio runtime.
+    ///
+    /// # Errors
+    /// If there is no address, or one is not an address.
+    pub fn new(address: &Address) -> Result<Connections, ApiError> {
+        if address.replicas.is_empty() {
+            let say = "name at least one replica of the cell, as host:port";
+            return Err(ApiError::new(ErrorCode::Malformed, say));
+        }
+        let one = |replica: &String| Ok((replica.clone(), endpoint(replica, address)?.connect_lazy()));
+        let channels = address.replicas.iter().map(one).collect::<Result<Vec<_>, ApiError>>()?;
+        Ok(Connections { channels: channels.into(), moves: Arc::default() })
+    }
+
+    /// The connection that is used now.
+    #[must_use]
+    pub fn current(&self) -> Connection {
+        let moves = self.moves.load(Ordering::Relaxed);
+        let (address, channel) = &self.channels[moves % self.channels.len()];
+        Connection { channel: channel.clone(), address: address.clone(), moves }
+    }
+
+    /// Goes to the next replica, unless somebody has since this connection was got.
+    pub fn leave(&self, connection: &Connection) {
+        let (from, to) = (connection.moves, connection.moves + 1);
+        // If it fails, somebody else has moved on already.
+        let _ = self.moves.compare_exchange(from, to, Ordering::Relaxed, Ordering::Relaxed);
+    }
+
+    /// How many replicas there are.
+    #[must_use]
+    pub fn count(&self) -> usize {
+        self.channels.len()
+    }
+}
+
+/// A connection to one replica.
+#[derive(Clone, Debug)]
+pub struct Connection {
+    /// What calls are made on.
+    pub channel: Channel,
+    /// Where it leads.
+    pub address: String,
+    moves: usize,
+}
+
+fn endpoint(replica: &str, address: &Address) -> Result<Endpoint, ApiError> {
+    let malformed = |why: String| {
+        ApiError::new(ErrorCode::Malformed, format!("{replica:?} is not an address like host:port: {why}"))
+    };
+    let scheme = if address.tls.is_some() { "https" } else { "http" };
+    let endpoint = Endpoint::from_shared(format!("{scheme}://{replica}"))
+        .map_err(|error| malformed(error.to_string()))?
+        .connect_timeout(CONNECT_MAX)
+        .http2_keep_alive_interval(KEEP_ALIVE)
+        .keep_alive_timeout(KEEP_ALIVE_MAX)
+        .keep_alive_while_idle(true)
+        .tcp_nodelay(true);
+    let Some(tls) = &address.tls else { return Ok(endpoint) };
+    let mut config = ClientTlsConfig::new()
+        .ca_certificate(Certificate::from_pem(&tls.authority))
+        .identity(Identity::from_pem(&tls.certificate, &tls.key));
+    if let Some(name) = &tls.server_name {
+        config = config.domain_name(name);
+    }
+    endpoint.tls_config(config).map_err(|error| {
+        ApiError::new(ErrorCode::Malformed, format!("the certificates cannot be used: {error}"))
+    })
+}

@@ -1,0 +1,378 @@
+//! Deltas, and what a reader wants to hear of.
+
+use super::job::{phase, strings, task_state, texts};
+use super::rules::{level, selector_list};
+use super::{
+    Malformed, all, amounts, given, kind_list, kinds, narrow, overcommit, overcommit_list, values,
+};
+use crate::proto;
+use omega_cellstate::{
+    Cards, Count, CountingMachines, Delta, DomainName, Interest, JobDelta, MachineDelta,
+    MachineStatus, Share, TaskDelta, Tracked, TrackerId, TrackerKey,
+};
+use omega_core::limits::CARDS_MAX;
+use omega_core::{
+    CardSet, JobId, LabelSelector, MachineId, SequenceNumber, TaskId, TaskState, Version,
+};
+use std::sync::Arc;
+
+/// The interest as a message has it.
+#[must_use]
+pub fn interested(interest: &Interest) -> Option<proto::sync_request::Interest> {
+    use proto::sync_request::{AllJobs, Interest as Given, JobsOf};
+    match interest {
+        Interest::Machines => None,
+        Interest::AllJobs => Some(Given::AllJobs(AllJobs {})),
+        Interest::JobsOf(scheduler, share) => Some(Given::JobsOf(JobsOf {
+            scheduler: scheduler.to_string(),
+            share_index: share.index,
+            share_of: share.of,
+        })),
+    }
+}
+
+/// The interest of a message: nothing said is machines alone.
+#[must_use]
+pub fn interest(given: Option<proto::sync_request::Interest>) -> Interest {
+    use proto::sync_request::Interest as Given;
+    match given {
+        None => Interest::Machines,
+        Some(Given::AllJobs(_)) => Interest::AllJobs,
+        Some(Given::JobsOf(jobs)) => {
+            let share = Share { index: jobs.share_index, of: jobs.share_of };
+            Interest::JobsOf(jobs.scheduler.into(), share)
+        }
+    }
+}
+
+impl From<&Delta> for proto::Delta {
+    fn from(delta: &Delta) -> Self {
+        let mut message = proto::Delta {
+            from: delta.from.0,
+            to: delta.to.0,
+            lineage: delta.lineage.0,
+            full: delta.full,
+            kinds: delta.kinds.as_ref().map(kind_list).unwrap_or_default(),
+            overcommit_max: overcommit_list(&delta.overcommit_max),
+            rows: delta.rows as u32,
+            machines: delta.machines.iter().map(Into::into).collect(),
+            slots: delta.slots.clone(),
+            sequences: delta.sequences.iter().map(|sequence| sequence.0).collect(),
+            free: delta.free.clone(),
+            cards: delta.cards.iter().map(cards_out).collect(),
+            quotas: delta.quotas,
+            ..proto::Delta::default()
+        };
+        let load = |(slot, used): &(u32, _)| proto::Load { slot: *slot, used: values(used) };
+        message.loads = delta.loads.iter().map(load).collect();
+        let tracker = |(id, key): &(TrackerId, Option<TrackerKey>)| proto::Tracker {
+            id: id.0,
+            key: key.as_ref().map(Into::into),
+        };
+        message.trackers = delta.trackers.iter().map(tracker).collect();
+        message.counts = (!delta.counts.is_empty()).then(|| counts_out(&delta.counts));
+        let job = |job: &JobDelta| proto::JobDelta {
+            id: job.id.0,
+            job: job.job.as_deref().map(Into::into),
+        };
+        message.jobs = delta.jobs.iter().map(job).collect();
+        for task in &delta.tasks {
+            push_task(task, &mut message);
+        }
+        message
+    }
+}
+
+fn push_task(task: &TaskDelta, message: &mut proto::Delta) {
+    let (phase, machine) = phase(task.state);
+    let machine = machine.unwrap_or_default();
+    message.task_jobs.push(task.id.job.0);
+    message.task_indices.push(task.id.index);
+    message.task_groups.push(task.group.into());
+    message.task_phases.push(phase.into());
+    message.task_slots.push(machine.slot);
+    message.task_incarnations.push(machine.incarnation);
+    message.task_cards.push(task.cards.0);
+}
+
+impl From<&MachineDelta> for proto::MachineDelta {
+    fn from(delta: &MachineDelta) -> Self {
+        proto::MachineDelta {
+            slot: delta.slot,
+            incarnation: delta.incarnation,
+            draining: delta.status == MachineStatus::Draining,
+            machine: delta.machine.as_deref().map(Into::into),
+        }
+    }
+}
+
+fn cards_out((slot, cards): &(u32, Cards)) -> proto::CardsLeft {
+    let milli = cards.left().iter().map(|left| i32::from(*left)).collect();
+    proto::CardsLeft { slot: *slot, milli }
+}
+
+/// The delta of a message. The columns have fitting lengths, and rows are below [`Delta::rows`].
+///
+/// # Errors
+/// If it is not one.
+pub fn delta(message: proto::Delta) -> Result<Delta, Malformed> {
+    let tasks = tasks(&message)?;
+    let kinds = match message.full {
+        true => Some(kinds(message.kinds)?),
+        false => None,
+    };
+    column("sequences", message.sequences.len(), message.slots.len())?;
+    let rows = message.rows as usize;
+    for slot in &message.slots {
+        in_rows(*slot, rows, "slots")?;
+    }
+    let mut read = Delta {
+        from: Version(message.from),
+        to: Version(message.to),
+        lineage: Version(message.lineage),
+        full: message.full,
+        kinds,
+        overcommit_max: overcommit(message.overcommit_max)?,
+        rows,
+        slots: message.slots,
+        sequences: message.sequences.into_iter().map(SequenceNumber).collect(),
+        free: message.free,
+        quotas: message.quotas,
+        tasks,
+        ..Delta::default()
+    };
+    for machine in message.machines {
+        in_rows(machine.slot, rows, "machines.slot")?;
+        read.machines.push(machine.try_into()?);
+    }
+    for cards in message.cards {
+        in_rows(cards.slot, rows, "cards.slot")?;
+        read.cards.push((cards.slot, cards_in(&cards.milli)?));
+    }
+    for load in message.loads {
+        in_rows(load.slot, rows, "loads.slot")?;
+        read.loads.push((load.slot, amounts(load.used)));
+    }
+    for tracker in message.trackers {
+        let key = tracker.key.map(TryFrom::try_from).transpose()?;
+        read.trackers.push((TrackerId(tracker.id), key));
+    }
+    if let Some(counts) = message.counts {
+        read.counts = counts_in(&counts, rows)?;
+    }
+    for job in message.jobs {
+        let spec = job.job.map(TryFrom::try_from).transpose()?.map(Arc::new);
+        read.jobs.push(JobDelta { id: JobId(job.id), job: spec });
+    }
+    Ok(read)
+}
+
+fn column(field: &'static str, given: usize, expected: usize) -> Result<(), Malformed> {
+    match given == expected {
+        true => Ok(()),
+        false => Err(Malformed::Columns { field, given, expected }),
+    }
+}
+
+fn in_rows(slot: u32, rows: usize, field: &'static str) -> Result<(), Malformed> {
+    match (slot as usize) < rows {
+        true => Ok(()),
+        false => {
+            let max = (rows as u64).saturating_sub(1);
+            Err(Malformed::TooLarge { field, given: slot.into(), max })
+        }
+    }
+}
+
+fn tasks(message: &proto::Delta) -> Result<Vec<TaskDelta>, Malformed> {
+    let count = message.task_jobs.len();
+    column("task_indices", message.task_indices.len(), count)?;
+    column("task_groups", message.task_groups.len(), count)?;
+    column("task_phases", message.task_phases.len(), count)?;
+    column("task_slots", message.task_slots.len(), count)?;
+    column("task_incarnations", message.task_incarnations.len(), count)?;
+    column("task_cards", message.task_cards.len(), count)?;
+    let task = |i: usize| {
+        let machine = MachineId {
+            slot: message.task_slots[i],
+            incarnation: message.task_incarnations[i],
+        };
+        let state: TaskState = task_state(message.task_phases[i], machine)?;
+        Ok(TaskDelta {
+            id: TaskId { job: JobId(message.task_jobs[i]), index: message.task_indices[i] },
+            group: narrow(message.task_groups[i], u16::MAX, "task_groups")?,
+            state,
+            cards: CardSet(message.task_cards[i]),
+        })
+    };
+    (0..count).map(task).collect()
+}
+
+impl TryFrom<proto::MachineDelta> for MachineDelta {
+    type Error = Malformed;
+
+    fn try_from(delta: proto::MachineDelta) -> Result<Self, Malformed> {
+        let machine = delta.machine.map(TryFrom::try_from).transpose()?.map(Arc::new);
+        let status = match (&machine, delta.draining) {
+            (None, _) => MachineStatus::Absent,
+            (Some(_), false) => MachineStatus::Schedulable,
+            (Some(_), true) => MachineStatus::Draining,
+        };
+        Ok(MachineDelta { slot: delta.slot, incarnation: delta.incarnation, status, machine })
+    }
+}
+
+fn cards_in(milli: &[i32]) -> Result<Cards, Malformed> {
+    let mut left = Vec::with_capacity(milli.len().min(usize::from(CARDS_MAX)));
+    for card in milli.iter().take(usize::from(CARDS_MAX) + 1) {
+        let given = i64::from(*card);
+        let one = i16::try_from(*card);
+        left.push(one.map_err(|_| Malformed::NoSuchValue { field: "cards.milli", given })?);
+    }
+    Cards::from_left(&left).ok_or(Malformed::TooLarge {
+        field: "cards.milli",
+        given: milli.len() as u64,
+        max: CARDS_MAX.into(),
+    })
+}
+
+fn counts_out(counts: &[(TrackerId, DomainName, Count)]) -> proto::TrackerCounts {
+    let mut message = proto::TrackerCounts::default();
+    for (tracker, domain, count) in counts {
+        message.trackers.push(tracker.0);
+        match domain {
+            DomainName::Row(row) => {
+                message.domains.push(0);
+                message.rows.push(*row);
+            }
+            DomainName::Value(name) => {
+                if message.names.last().is_none_or(|last| **last != **name) {
+                    message.names.push(name.to_string());
+                }
+                message.domains.push(message.names.len() as u32);
+                message.rows.push(0);
+            }
+        }
+        message.matched.push(count.matched);
+        message.holders.push(count.holders);
+        message.seekers.push(count.seekers);
+        message.pullers.push(count.pullers);
+        message.pull.push(count.pull);
+    }
+    message
+}
+
+fn counts_in(
+    message: &proto::TrackerCounts,
+    cell_rows: usize,
+) -> Result<Vec<(TrackerId, DomainName, Count)>, Malformed> {
+    let len = message.trackers.len();
+    column("counts.domains", message.domains.len(), len)?;
+    column("counts.rows", message.rows.len(), len)?;
+    column("counts.matched", message.matched.len(), len)?;
+    column("counts.holders", message.holders.len(), len)?;
+    column("counts.seekers", message.seekers.len(), len)?;
+    column("counts.pullers", message.pullers.len(), len)?;
+    column("counts.pull", message.pull.len(), len)?;
+    let names = texts(message.names.clone());
+    let mut counts = Vec::with_capacity(len);
+    for i in 0..len {
+        let domain = match message.domains[i] as usize {
+            0 => {
+                let row = message.rows[i];
+                in_rows(row, cell_rows, "counts.rows")?;
+                DomainName::Row(row)
+            }
+            name => {
+                DomainName::Value(given(names.get(name - 1), "counts.names")?.clone())
+            }
+        };
+        let count = Count {
+            matched: message.matched[i],
+            holders: message.holders[i],
+            seekers: message.seekers[i],
+            pullers: message.pullers[i],
+            pull: message.pull[i],
+        };
+        counts.push((TrackerId(message.trackers[i]), domain, count));
+    }
+    Ok(counts)
+}
+
+impl From<&TrackerKey> for proto::TrackerKey {
+    fn from(key: &TrackerKey) -> Self {
+        let among = |among: &CountingMachines| proto::CountingMachines {
+            keys: strings(&among.keys),
+            affinity: among.affinity.as_deref().map(selector_list),
+            tolerations: among
+                .tolerations
+                .as_ref()
+                .map(|all| proto::Tolerations { all: all.iter().map(Into::into).collect() }),
+        };
+        proto::TrackerKey {
+            tracked: Some((&key.tracked).into()),
+            level: Some((&key.level).into()),
+            among: key.among.as_ref().map(among),
+        }
+    }
+}
+
+impl TryFrom<proto::TrackerKey> for TrackerKey {
+    type Error = Malformed;
+
+    fn try_from(key: proto::TrackerKey) -> Result<Self, Malformed> {
+        let among = |among: proto::CountingMachines| -> Result<_, Malformed> {
+            Ok(CountingMachines {
+                keys: texts(among.keys),
+                affinity: among.affinity.map(|given| all(given.any)).transpose()?,
+                tolerations: among.tolerations.map(|given| all(given.all)).transpose()?,
+            })
+        };
+        Ok(TrackerKey {
+            tracked: given(key.tracked, "tracker.tracked")?.try_into()?,
+            level: level(key.level),
+            among: key.among.map(among).transpose()?,
+        })
+    }
+}
+
+impl From<&Tracked> for proto::Tracked {
+    fn from(tracked: &Tracked) -> Self {
+        use proto::tracked::{All, Group, Labelled, Tenants, Tracked as Given};
+        let tracked = match tracked {
+            Tracked::Group(job, group) => {
+                Given::Group(Group { job: job.0, group: (*group).into() })
+            }
+            Tracked::Job(job) => Given::Job(job.0),
+            Tracked::Labels(tenants, labels) => Given::Labels(Labelled {
+                tenants: tenants.as_ref().map(|names| Tenants { names: strings(names) }),
+                labels: labels.requirements.iter().map(Into::into).collect(),
+            }),
+            Tracked::Port(port) => Given::Port(port.into()),
+            Tracked::All(all) => {
+                Given::All(All { tracked: all.iter().map(Into::into).collect() })
+            }
+        };
+        proto::Tracked { tracked: Some(tracked) }
+    }
+}
+
+impl TryFrom<proto::Tracked> for Tracked {
+    type Error = Malformed;
+
+    fn try_from(tracked: proto::Tracked) -> Result<Self, Malformed> {
+        use proto::tracked::Tracked as Given;
+        Ok(match given(tracked.tracked, "tracked")? {
+            Given::Group(group) => {
+                Tracked::Group(JobId(group.job), narrow(group.group, u16::MAX, "tracked.group")?)
+            }
+            Given::Job(job) => Tracked::Job(JobId(job)),
+            Given::Labels(labelled) => Tracked::Labels(
+                labelled.tenants.map(|tenants| texts(tenants.names)),
+                LabelSelector { requirements: all(labelled.labels)? },
+            ),
+            Given::Port(port) => Tracked::Port(port.try_into()?),
+            Given::All(given) => Tracked::All(all(given.tracked)?),
+        })
+    }
+}

@@ -1,0 +1,137 @@
+//! Machines.
+
+use super::{Malformed, all, amounts, given, overcommit, overcommit_list, values, variant};
+use crate::proto;
+use omega_core::{
+    Image, Labels, Machine, MachineId, Taint, TaintEffect, Toleration, TolerationOperator,
+};
+
+impl From<MachineId> for proto::MachineId {
+    fn from(id: MachineId) -> Self {
+        proto::MachineId { slot: id.slot, incarnation: id.incarnation }
+    }
+}
+
+impl From<proto::MachineId> for MachineId {
+    fn from(id: proto::MachineId) -> Self {
+        MachineId { slot: id.slot, incarnation: id.incarnation }
+    }
+}
+
+/// The labels of a message. Of two with the same key the later one counts.
+pub(super) fn labels(list: Vec<proto::Label>) -> Labels {
+    Labels::new(list.into_iter().map(|label| (label.key, label.value)))
+}
+
+/// Labels as a message has them.
+pub(super) fn label_list(labels: &Labels) -> Vec<proto::Label> {
+    let one = |(key, value): (&omega_core::Text, &omega_core::Text)| proto::Label {
+        key: key.to_string(),
+        value: value.to_string(),
+    };
+    labels.iter().map(one).collect()
+}
+
+fn effect(effect: TaintEffect) -> proto::TaintEffect {
+    match effect {
+        TaintEffect::NoSchedule => proto::TaintEffect::NoSchedule,
+        TaintEffect::PreferNoSchedule => proto::TaintEffect::PreferNoSchedule,
+        TaintEffect::NoExecute => proto::TaintEffect::NoExecute,
+    }
+}
+
+/// The effect of a message; `None` where it is not said.
+fn some_effect(value: i32) -> Result<Option<TaintEffect>, Malformed> {
+    Ok(match variant(value, "effect")? {
+        proto::TaintEffect::Unspecified => None,
+        proto::TaintEffect::NoSchedule => Some(TaintEffect::NoSchedule),
+        proto::TaintEffect::PreferNoSchedule => Some(TaintEffect::PreferNoSchedule),
+        proto::TaintEffect::NoExecute => Some(TaintEffect::NoExecute),
+    })
+}
+
+impl From<&Taint> for proto::Taint {
+    fn from(taint: &Taint) -> Self {
+        proto::Taint {
+            key: taint.key.to_string(),
+            value: taint.value.to_string(),
+            effect: effect(taint.effect).into(),
+        }
+    }
+}
+
+impl TryFrom<proto::Taint> for Taint {
+    type Error = Malformed;
+
+    fn try_from(taint: proto::Taint) -> Result<Self, Malformed> {
+        let effect = given(some_effect(taint.effect)?, "taint.effect")?;
+        Ok(Taint { key: taint.key.into(), value: taint.value.into(), effect })
+    }
+}
+
+impl From<&Toleration> for proto::Toleration {
+    fn from(toleration: &Toleration) -> Self {
+        let operator = match toleration.operator {
+            TolerationOperator::Equal => proto::TolerationOperator::Equal,
+            TolerationOperator::Exists => proto::TolerationOperator::Exists,
+        };
+        let unsaid = proto::TaintEffect::Unspecified;
+        proto::Toleration {
+            key: toleration.key.as_ref().map(ToString::to_string),
+            operator: operator.into(),
+            value: toleration.value.to_string(),
+            effect: toleration.effect.map_or(unsaid, effect).into(),
+        }
+    }
+}
+
+impl TryFrom<proto::Toleration> for Toleration {
+    type Error = Malformed;
+
+    fn try_from(toleration: proto::Toleration) -> Result<Self, Malformed> {
+        use proto::TolerationOperator as Operator;
+        let operator = match variant(toleration.operator, "toleration.operator")? {
+            Operator::Unspecified | Operator::Equal => TolerationOperator::Equal,
+            Operator::Exists => TolerationOperator::Exists,
+        };
+        Ok(Toleration {
+            key: toleration.key.map(Into::into),
+            operator,
+            value: toleration.value.into(),
+            effect: some_effect(toleration.effect)?,
+        })
+    }
+}
+
+impl From<&Machine> for proto::Machine {
+    fn from(machine: &Machine) -> Self {
+        let image =
+            |image: &Image| proto::Image { name: image.name.to_string(), bytes: image.bytes };
+        proto::Machine {
+            name: machine.name.to_string(),
+            capacity: values(&machine.capacity),
+            overcommit: overcommit_list(&machine.overcommit),
+            labels: label_list(&machine.labels),
+            taints: machine.taints.iter().map(Into::into).collect(),
+            images: machine.images.iter().map(image).collect(),
+            cards: machine.cards.into(),
+        }
+    }
+}
+
+impl TryFrom<proto::Machine> for Machine {
+    type Error = Malformed;
+
+    fn try_from(machine: proto::Machine) -> Result<Self, Malformed> {
+        let image = |image: proto::Image| Image { name: image.name.into(), bytes: image.bytes };
+        Ok(Machine {
+            name: machine.name.into(),
+            capacity: amounts(machine.capacity),
+            overcommit: overcommit(machine.overcommit)?,
+            labels: labels(machine.labels),
+            taints: all::<_, Taint>(machine.taints)?.into(),
+            images: machine.images.into_iter().map(image).collect(),
+            cards: super::narrow(machine.cards, u8::MAX, "machine.cards")?,
+        })
+    }
+}

@@ -1,0 +1,170 @@
+//! Between the words of a cell and the messages of the API.
+//!
+//! What is sent is made by `From`, which cannot fail; what comes in is read by `TryFrom`, which
+//! refuses what has no meaning and names the field. Bounds are not checked here: the cell does, once,
+//! where it applies a command. What is read takes memory in proportion to the message.
+
+mod delta;
+mod job;
+mod machine;
+mod pieces;
+mod rules;
+mod transaction;
+
+pub use delta::{delta, interest, interested};
+pub use job::{phase, task_report, task_state};
+pub use pieces::{join, split};
+
+use crate::proto;
+use omega_core::{Amounts, KindId, Kinds, Overcommit, ResourceKind, TaskId, Unit};
+
+/// A message that cannot mean anything: correct the field that it names.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum Malformed {
+    /// Say what this is.
+    #[error("{0} is missing")]
+    Missing(&'static str),
+    /// Use one of the enum's values.
+    #[error("{field}: {given} is none of its values")]
+    NoSuchValue {
+        /// Which field.
+        field: &'static str,
+        /// What it was given.
+        given: i64,
+    },
+    /// Use a smaller number.
+    #[error("{field}: {given} is too much, at most {max} can be")]
+    TooLarge {
+        /// Which field.
+        field: &'static str,
+        /// What it was given.
+        given: u64,
+        /// The most.
+        max: u64,
+    },
+    /// Make the columns equally long.
+    #[error("{field} has {given} values where {expected} are needed")]
+    Columns {
+        /// Which column.
+        field: &'static str,
+        /// How many it has.
+        given: usize,
+        /// How many it should have.
+        expected: usize,
+    },
+    /// Correct the list of kinds.
+    #[error(transparent)]
+    Kinds(#[from] omega_core::KindsError),
+}
+
+/// A field that must be there.
+fn given<T>(value: Option<T>, field: &'static str) -> Result<T, Malformed> {
+    value.ok_or(Malformed::Missing(field))
+}
+
+/// A number that must fit in fewer bits than it has on the wire.
+fn narrow<T>(value: u32, max: T, field: &'static str) -> Result<T, Malformed>
+where
+    T: TryFrom<u32> + Into<u64>,
+{
+    let too_large = || Malformed::TooLarge { field, given: value.into(), max: max.into() };
+    T::try_from(value).map_err(|_| too_large())
+}
+
+/// A value of an enum.
+fn variant<E: TryFrom<i32>>(value: i32, field: &'static str) -> Result<E, Malformed> {
+    E::try_from(value).map_err(|_| Malformed::NoSuchValue { field, given: value.into() })
+}
+
+/// Each of a list, as something else.
+fn all<T, U: TryFrom<T, Error = Malformed>>(list: Vec<T>) -> Result<Vec<U>, Malformed> {
+    list.into_iter().map(U::try_from).collect()
+}
+
+/// The amounts of a message: of the kinds in order.
+#[must_use]
+pub fn amounts(values: Vec<u64>) -> Amounts {
+    Amounts::new(values)
+}
+
+/// Amounts as a message has them.
+#[must_use]
+pub fn values(amounts: &Amounts) -> Vec<u64> {
+    amounts.as_slice().to_vec()
+}
+
+impl From<TaskId> for proto::TaskId {
+    fn from(id: TaskId) -> Self {
+        proto::TaskId { job: id.job.0, index: id.index }
+    }
+}
+
+impl From<proto::TaskId> for TaskId {
+    fn from(id: proto::TaskId) -> Self {
+        TaskId { job: omega_core::JobId(id.job), index: id.index }
+    }
+}
+
+impl From<&ResourceKind> for proto::ResourceKind {
+    fn from(kind: &ResourceKind) -> Self {
+        let unit = match kind.unit {
+            Unit::Milli => proto::Unit::Milli,
+            Unit::Bytes => proto::Unit::Bytes,
+            Unit::Count => proto::Unit::Count,
+        };
+        proto::ResourceKind {
+            name: kind.name.clone(),
+            unit: unit.into(),
+            compressible: kind.compressible,
+        }
+    }
+}
+
+impl TryFrom<proto::ResourceKind> for ResourceKind {
+    type Error = Malformed;
+
+    fn try_from(kind: proto::ResourceKind) -> Result<Self, Malformed> {
+        let unit = match variant(kind.unit, "unit")? {
+            proto::Unit::Milli => Unit::Milli,
+            proto::Unit::Bytes => Unit::Bytes,
+            proto::Unit::Count => Unit::Count,
+            proto::Unit::Unspecified => return Err(Malformed::Missing("unit")),
+        };
+        Ok(ResourceKind { name: kind.name, unit, compressible: kind.compressible })
+    }
+}
+
+/// The kinds of a message.
+///
+/// # Errors
+/// If a cell cannot have such kinds.
+pub fn kinds(list: Vec<proto::ResourceKind>) -> Result<Kinds, Malformed> {
+    Ok(Kinds::new(all(list)?)?)
+}
+
+/// Kinds as a message has them.
+#[must_use]
+pub fn kind_list(kinds: &Kinds) -> Vec<proto::ResourceKind> {
+    kinds.iter().map(|(_, kind)| kind.into()).collect()
+}
+
+/// The overcommit of a message.
+///
+/// # Errors
+/// If a kind has no number that a kind can have.
+pub fn overcommit(list: Vec<proto::Overcommit>) -> Result<Overcommit, Malformed> {
+    let mut overcommit = Overcommit::none();
+    for one in list {
+        let kind = narrow(one.kind, u8::MAX, "overcommit.kind")?;
+        overcommit = overcommit.with(KindId(kind), one.percent);
+    }
+    Ok(overcommit)
+}
+
+/// Overcommit as a message has it.
+#[must_use]
+pub fn overcommit_list(overcommit: &Overcommit) -> Vec<proto::Overcommit> {
+    let one = |(kind, percent): (KindId, u32)| proto::Overcommit { kind: kind.0.into(), percent };
+    overcommit.iter().map(one).collect()
+}

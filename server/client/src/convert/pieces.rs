@@ -1,0 +1,76 @@
+//! A large delta travels in pieces, so that no message is larger than a receiver takes.
+//!
+//! A piece has a part of each list, and the next pieces have the rest; put together again in order they
+//! are the delta. Pieces are cut by the bytes that their items have at most, not by what they really
+//! have: it is enough that a piece stays far below the bound.
+
+use crate::proto;
+use prost::Message;
+
+/// Bytes of a piece, about. A quarter of what a message may have.
+const PIECE_BYTES: usize = 1 << 20;
+
+/// Cuts a delta. Most need no cut, and come back as they are.
+#[must_use]
+pub fn split(mut delta: proto::Delta) -> Vec<proto::Delta> {
+    let bytes = delta.encoded_len();
+    let parts = bytes.div_ceil(PIECE_BYTES).max(1);
+    let mut pieces = Vec::with_capacity(parts);
+    // Trackers and their counts are few, and a reader wants the first before the second: they go first.
+    for part in (1..parts).rev() {
+        pieces.push(cut(&mut delta, part + 1));
+    }
+    pieces.push(delta);
+    pieces.reverse();
+    let last = pieces.len() - 1;
+    pieces[..last].iter_mut().for_each(|piece| piece.more = true);
+    pieces
+}
+
+/// Takes the last of so many equal parts off each list.
+fn cut(delta: &mut proto::Delta, parts: usize) -> proto::Delta {
+    fn tail<T>(list: &mut Vec<T>, parts: usize) -> Vec<T> {
+        list.split_off(list.len() - list.len() / parts)
+    }
+    let rows = delta.slots.len() / parts;
+    let kinds = match delta.slots.len() {
+        0 => 0,
+        slots => delta.free.len() / slots,
+    };
+    proto::Delta {
+        machines: tail(&mut delta.machines, parts),
+        slots: tail(&mut delta.slots, parts),
+        sequences: tail(&mut delta.sequences, parts),
+        free: delta.free.split_off(delta.free.len().saturating_sub(rows * kinds)),
+        cards: tail(&mut delta.cards, parts),
+        loads: tail(&mut delta.loads, parts),
+        jobs: tail(&mut delta.jobs, parts),
+        task_jobs: tail(&mut delta.task_jobs, parts),
+        task_indices: tail(&mut delta.task_indices, parts),
+        task_groups: tail(&mut delta.task_groups, parts),
+        task_phases: tail(&mut delta.task_phases, parts),
+        task_slots: tail(&mut delta.task_slots, parts),
+        task_incarnations: tail(&mut delta.task_incarnations, parts),
+        task_cards: tail(&mut delta.task_cards, parts),
+        ..proto::Delta::default()
+    }
+}
+
+/// Appends a piece to those before it.
+pub fn join(delta: &mut proto::Delta, piece: proto::Delta) {
+    delta.more = piece.more;
+    delta.machines.extend(piece.machines);
+    delta.slots.extend(piece.slots);
+    delta.sequences.extend(piece.sequences);
+    delta.free.extend(piece.free);
+    delta.cards.extend(piece.cards);
+    delta.loads.extend(piece.loads);
+    delta.jobs.extend(piece.jobs);
+    delta.task_jobs.extend(piece.task_jobs);
+    delta.task_indices.extend(piece.task_indices);
+    delta.task_groups.extend(piece.task_groups);
+    delta.task_phases.extend(piece.task_phases);
+    delta.task_slots.extend(piece.task_slots);
+    delta.task_incarnations.extend(piece.task_incarnations);
+    delta.task_cards.extend(piece.task_cards);
+}

@@ -1,0 +1,217 @@
+//! Transactions and their answers.
+
+use super::{Malformed, given, variant};
+use crate::proto;
+use omega_core::{
+    CardSet, Claim, Commit, Conflict, ConflictCheck, Granularity, Item, KindId, MachineId, Reason,
+    SchedulerId, SequenceNumber, TaskId, Transaction, TransactionId, Version,
+};
+
+impl From<&Transaction> for proto::CommitRequest {
+    fn from(txn: &Transaction) -> Self {
+        let granularity = match txn.granularity {
+            Granularity::Incremental => proto::Granularity::Incremental,
+            Granularity::AllOrNothing => proto::Granularity::AllOrNothing,
+        };
+        let check = match txn.check {
+            ConflictCheck::ResourceFit => proto::ConflictCheck::ResourceFit,
+            ConflictCheck::SequenceNumber => proto::ConflictCheck::SequenceNumber,
+        };
+        let claims = &txn.claims;
+        let column = |value: fn(&Claim) -> u32| claims.iter().map(value).collect();
+        proto::CommitRequest {
+            scheduler: txn.id.scheduler.0,
+            number: txn.id.number,
+            base: txn.base.0,
+            granularity: granularity.into(),
+            check: check.into(),
+            releases: txn.releases.iter().copied().map(Into::into).collect(),
+            evictions: txn.evictions.iter().copied().map(Into::into).collect(),
+            claim_jobs: claims.iter().map(|claim| claim.task.job.0).collect(),
+            claim_indices: column(|claim| claim.task.index),
+            claim_slots: column(|claim| claim.machine.slot),
+            claim_incarnations: sparse(claims, |claim| claim.machine.incarnation),
+            claim_seen: claims.iter().map(|claim| claim.seen.0).collect(),
+            claim_cards: sparse(claims, |claim| claim.cards.0),
+            retry: false,
+        }
+    }
+}
+
+/// A column that is left out where all of it is 0.
+fn sparse(claims: &[Claim], value: fn(&Claim) -> u32) -> Vec<u32> {
+    match claims.iter().all(|claim| value(claim) == 0) {
+        true => Vec::new(),
+        false => claims.iter().map(value).collect(),
+    }
+}
+
+impl TryFrom<proto::CommitRequest> for Transaction {
+    type Error = Malformed;
+
+    fn try_from(request: proto::CommitRequest) -> Result<Self, Malformed> {
+        use proto::{ConflictCheck as GivenCheck, Granularity as GivenGranularity};
+        let granularity = match variant(request.granularity, "granularity")? {
+            GivenGranularity::Unspecified | GivenGranularity::Incremental => {
+                Granularity::Incremental
+            }
+            GivenGranularity::AllOrNothing => Granularity::AllOrNothing,
+        };
+        let check = match variant(request.check, "check")? {
+            GivenCheck::Unspecified | GivenCheck::ResourceFit => ConflictCheck::ResourceFit,
+            GivenCheck::SequenceNumber => ConflictCheck::SequenceNumber,
+        };
+        let claims = claims(&request)?;
+        let scheduler = SchedulerId(request.scheduler);
+        Ok(Transaction {
+            id: TransactionId { scheduler, number: request.number },
+            base: Version(request.base),
+            granularity,
+            check,
+            releases: request.releases.into_iter().map(Into::into).collect(),
+            evictions: request.evictions.into_iter().map(Into::into).collect(),
+            claims,
+        })
+    }
+}
+
+fn claims(request: &proto::CommitRequest) -> Result<Vec<Claim>, Malformed> {
+    let count = request.claim_jobs.len();
+    let check = |field, given: usize| match given {
+        given if given == count => Ok(()),
+        given => Err(Malformed::Columns { field, given, expected: count }),
+    };
+    check("claim_indices", request.claim_indices.len())?;
+    check("claim_slots", request.claim_slots.len())?;
+    check("claim_seen", request.claim_seen.len())?;
+    if !request.claim_incarnations.is_empty() {
+        check("claim_incarnations", request.claim_incarnations.len())?;
+    }
+    if !request.claim_cards.is_empty() {
+        check("claim_cards", request.claim_cards.len())?;
+    }
+    let sparse = |column: &[u32], i: usize| column.get(i).copied().unwrap_or(0);
+    let claim = |i: usize| Claim {
+        task: TaskId {
+            job: omega_core::JobId(request.claim_jobs[i]),
+            index: request.claim_indices[i],
+        },
+        machine: MachineId {
+            slot: request.claim_slots[i],
+            incarnation: sparse(&request.claim_incarnations, i),
+        },
+        seen: SequenceNumber(request.claim_seen[i]),
+        cards: CardSet(sparse(&request.claim_cards, i)),
+    };
+    Ok((0..count).map(claim).collect())
+}
+
+impl From<&Commit> for proto::CommitResponse {
+    fn from(commit: &Commit) -> Self {
+        proto::CommitResponse {
+            version: commit.version.0,
+            conflicts: commit.conflicts.iter().map(Into::into).collect(),
+        }
+    }
+}
+
+impl TryFrom<proto::CommitResponse> for Commit {
+    type Error = Malformed;
+
+    fn try_from(response: proto::CommitResponse) -> Result<Self, Malformed> {
+        let conflicts = super::all(response.conflicts)?;
+        Ok(Commit { version: Version(response.version), conflicts })
+    }
+}
+
+impl From<&Conflict> for proto::Conflict {
+    fn from(conflict: &Conflict) -> Self {
+        use proto::conflict::Item as Given;
+        let item = match conflict.item {
+            Item::Release(i) => Given::Release(i),
+            Item::Eviction(i) => Given::Eviction(i),
+            Item::Claim(i) => Given::Claim(i),
+        };
+        let (reason, kind) = reason_out(conflict.reason);
+        proto::Conflict { item: Some(item), reason: reason.into(), kind: kind.0.into() }
+    }
+}
+
+impl TryFrom<proto::Conflict> for Conflict {
+    type Error = Malformed;
+
+    fn try_from(conflict: proto::Conflict) -> Result<Self, Malformed> {
+        use proto::conflict::Item as Given;
+        let item = match given(conflict.item, "conflict.item")? {
+            Given::Release(i) => Item::Release(i),
+            Given::Eviction(i) => Item::Eviction(i),
+            Given::Claim(i) => Item::Claim(i),
+        };
+        let kind = KindId(super::narrow(conflict.kind, u8::MAX, "conflict.kind")?);
+        let reason = reason_in(variant(conflict.reason, "conflict.reason")?, kind);
+        Ok(Conflict { item, reason: given(reason, "conflict.reason")? })
+    }
+}
+
+/// A reason as a message has it, and the kind that it names.
+fn reason_out(reason: Reason) -> (proto::Reason, KindId) {
+    use proto::Reason as R;
+    let plain = match reason {
+        Reason::NoRoom(kind) => return (R::NoRoom, kind),
+        Reason::QuotaExceeded(kind) => return (R::QuotaExceeded, kind),
+        Reason::NoCards => R::NoCards,
+        Reason::MachineChanged => R::MachineChanged,
+        Reason::MachineGone => R::MachineGone,
+        Reason::MachineDraining => R::MachineDraining,
+        Reason::OtherMachine => R::OtherMachine,
+        Reason::AffinityUnmet => R::AffinityUnmet,
+        Reason::Tainted => R::Tainted,
+        Reason::PortTaken => R::PortTaken,
+        Reason::AntiAffinity => R::AntiAffinity,
+        Reason::TaskAffinityUnmet => R::TaskAffinityUnmet,
+        Reason::Skew => R::Skew,
+        Reason::DomainFull => R::DomainFull,
+        Reason::NoDomain => R::NoDomain,
+        Reason::UnknownTask => R::UnknownTask,
+        Reason::TaskPlaced => R::TaskPlaced,
+        Reason::TaskEnded => R::TaskEnded,
+        Reason::TaskNotPlaced => R::TaskNotPlaced,
+        Reason::PrecedenceTooLow => R::PrecedenceTooLow,
+        Reason::EvictionUnused => R::EvictionUnused,
+        Reason::GangIncomplete => R::GangIncomplete,
+        Reason::OthersConflict => R::OthersConflict,
+        other => unreachable!("every reason of this version is sent, not {other:?}"),
+    };
+    (plain, KindId(0))
+}
+
+/// The reason of a message; `None` where it is not said.
+fn reason_in(reason: proto::Reason, kind: KindId) -> Option<Reason> {
+    use proto::Reason as R;
+    Some(match reason {
+        R::Unspecified => return None,
+        R::NoRoom => Reason::NoRoom(kind),
+        R::QuotaExceeded => Reason::QuotaExceeded(kind),
+        R::NoCards => Reason::NoCards,
+        R::MachineChanged => Reason::MachineChanged,
+        R::MachineGone => Reason::MachineGone,
+        R::MachineDraining => Reason::MachineDraining,
+        R::OtherMachine => Reason::OtherMachine,
+        R::AffinityUnmet => Reason::AffinityUnmet,
+        R::Tainted => Reason::Tainted,
+        R::PortTaken => Reason::PortTaken,
+        R::AntiAffinity => Reason::AntiAffinity,
+        R::TaskAffinityUnmet => Reason::TaskAffinityUnmet,
+        R::Skew => Reason::Skew,
+        R::DomainFull => Reason::DomainFull,
+        R::NoDomain => Reason::NoDomain,
+        R::UnknownTask => Reason::UnknownTask,
+        R::TaskPlaced => Reason::TaskPlaced,
+        R::TaskEnded => Reason::TaskEnded,
+        R::TaskNotPlaced => Reason::TaskNotPlaced,
+        R::PrecedenceTooLow => Reason::PrecedenceTooLow,
+        R::EvictionUnused => Reason::EvictionUnused,
+        R::GangIncomplete => Reason::GangIncomplete,
+        R::OthersConflict => Reason::OthersConflict,
+    })
+}

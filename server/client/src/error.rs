@@ -1,0 +1,284 @@
+//! Why a call failed: a stable code, a sentence that says what to do, and the gRPC status that tools
+//! know.
+//!
+//! The code travels as `google.rpc.ErrorInfo` with the domain `omega`, beside `google.rpc.RetryInfo`
+//! where waiting helps. The sentence is for people and may change; the code does not.
+
+use omega_core::limits::TRANSACTION_ITEMS_MAX;
+use omega_core::{Rejection, Transaction, TransactionError, Version};
+use std::collections::HashMap;
+use std::fmt;
+use std::time::Duration;
+use tonic::{Code, Status};
+use tonic_types::{ErrorDetails, StatusExt};
+
+/// The domain of the codes.
+pub const DOMAIN: &str = "omega";
+
+/// Defines the codes: each with its name on the wire and the gRPC status that goes with it.
+macro_rules! define_codes {
+    ($($(#[$doc:meta])* $variant:ident = $name:literal, $code:ident;)*) => {
+        /// What went wrong, for programs.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+        #[non_exhaustive]
+        pub enum ErrorCode {
+            $($(#[$doc])* $variant,)*
+        }
+
+        impl ErrorCode {
+            /// All of them.
+            pub const ALL: &[ErrorCode] = &[$(ErrorCode::$variant),*];
+
+            /// Its name on the wire.
+            #[must_use]
+            pub fn name(self) -> &'static str {
+                match self {
+                    $(ErrorCode::$variant => $name,)*
+                }
+            }
+
+            /// The gRPC status of a call that fails with it.
+            #[must_use]
+            pub fn grpc(self) -> Code {
+                match self {
+                    $(ErrorCode::$variant => Code::$code,)*
+                }
+            }
+        }
+    };
+}
+
+define_codes! {
+    /// The message means nothing; the sentence names the field.
+    Malformed = "MALFORMED", InvalidArgument;
+    /// Something else has the name.
+    NameTaken = "NAME_TAKEN", AlreadyExists;
+    /// A name must have 1 to 512 bytes and no control characters.
+    BadName = "BAD_NAME", InvalidArgument;
+    /// The machine was removed, or never was.
+    UnknownMachine = "UNKNOWN_MACHINE", NotFound;
+    /// A machine's name cannot change.
+    OtherName = "OTHER_NAME", InvalidArgument;
+    /// The number of a machine's cards can change only while no task has one.
+    CardsInUse = "CARDS_IN_USE", FailedPrecondition;
+    /// The job has ended long ago, or never was.
+    UnknownJob = "UNKNOWN_JOB", NotFound;
+    /// The job has no such group.
+    UnknownGroup = "UNKNOWN_GROUP", NotFound;
+    /// The job has no such task.
+    UnknownTask = "UNKNOWN_TASK", NotFound;
+    /// Only a pending task can be adopted.
+    TaskNotPending = "TASK_NOT_PENDING", FailedPrecondition;
+    /// No cards of the machine have enough left.
+    NoCardsLeft = "NO_CARDS_LEFT", FailedPrecondition;
+    /// The task has left the machine, or has ended.
+    TaskNotThere = "TASK_NOT_THERE", FailedPrecondition;
+    /// A kind is not registered, or an amount exceeds 2^50.
+    BadAmount = "BAD_AMOUNT", InvalidArgument;
+    /// A list or a count is beyond its bound.
+    TooMany = "TOO_MANY", InvalidArgument;
+    /// The job contradicts itself.
+    BadJob = "BAD_JOB", InvalidArgument;
+    /// The transaction is empty.
+    TransactionEmpty = "TRANSACTION_EMPTY", InvalidArgument;
+    /// The transaction has too many items: split it.
+    TransactionTooLarge = "TRANSACTION_TOO_LARGE", InvalidArgument;
+    /// The transaction was decided on a view of another cell, or of a lost one: sync from nothing.
+    BaseFromFuture = "BASE_FROM_FUTURE", FailedPrecondition;
+    /// Register first.
+    UnknownScheduler = "UNKNOWN_SCHEDULER", FailedPrecondition;
+    /// The answer to this transaction is forgotten: sync, and see what its tasks do.
+    AnswerExpired = "ANSWER_EXPIRED", OutOfRange;
+    /// Another transaction had this id: count upwards.
+    IdReused = "ID_REUSED", AlreadyExists;
+    /// A page token was not made by this call, or with other filters.
+    BadPageToken = "BAD_PAGE_TOKEN", InvalidArgument;
+    /// No leader is known: wait, or ask another replica.
+    NoLeader = "NO_LEADER", Unavailable;
+    /// The cell takes no more now: wait as long as it says.
+    Busy = "BUSY", ResourceExhausted;
+    /// The leader's disk is full: make room there.
+    DiskFull = "DISK_FULL", ResourceExhausted;
+    /// This replica has stopped, or is about to: ask another one.
+    Stopped = "STOPPED", Unavailable;
+    /// Nobody knows whether it was done: send it again, it is not done twice.
+    OutcomeUnknown = "OUTCOME_UNKNOWN", Unknown;
+    /// The cell has no replicas: it is in memory alone.
+    NotReplicated = "NOT_REPLICATED", FailedPrecondition;
+    /// The replicas cannot change so.
+    BadChange = "BAD_CHANGE", FailedPrecondition;
+    /// Nobody said who is calling: connect with a certificate.
+    Unauthenticated = "UNAUTHENTICATED", Unauthenticated;
+    /// The role of the caller does not allow it.
+    Denied = "DENIED", PermissionDenied;
+    /// A bound of the server was reached: wait as long as it says.
+    Limit = "LIMIT", ResourceExhausted;
+    /// The deadline passed before there was an answer: send it again, it is not done twice.
+    Late = "LATE", DeadlineExceeded;
+    /// A defect of Omega, or an answer of a newer server.
+    Internal = "INTERNAL", Internal;
+}
+
+impl fmt::Display for ErrorCode {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+/// Why a call failed.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{message}")]
+pub struct ApiError {
+    /// What went wrong, for programs.
+    pub code: ErrorCode,
+    /// What to do, for people.
+    pub message: String,
+    /// How long to wait before trying again, if that helps.
+    pub retry_after: Option<Duration>,
+    /// Where the leader is, if somebody else knows more.
+    pub leader: Option<String>,
+    /// The version of the cell, where it matters.
+    pub version: Option<Version>,
+}
+
+impl ApiError {
+    /// An error with no more than this to say.
+    pub fn new(code: ErrorCode, message: impl Into<String>) -> ApiError {
+        ApiError { code, message: message.into(), retry_after: None, leader: None, version: None }
+    }
+
+    /// The same, which waiting so long may cure.
+    #[must_use]
+    pub fn retry_after(mut self, pause: Duration) -> ApiError {
+        self.retry_after = Some(pause);
+        self
+    }
+
+    /// Whether nothing was done, and another try may succeed.
+    #[must_use]
+    pub fn is_temporary(&self) -> bool {
+        use ErrorCode::{Busy, DiskFull, Limit, NoLeader, Stopped};
+        matches!(self.code, Busy | DiskFull | Limit | NoLeader | Stopped)
+    }
+
+    /// What this says of a transaction that was sent, if the cell did not judge it.
+    #[must_use]
+    pub fn transaction_error(&self, txn: &Transaction) -> Option<TransactionError> {
+        Some(match self.code {
+            ErrorCode::TransactionEmpty => TransactionError::Empty,
+            ErrorCode::TransactionTooLarge => {
+                TransactionError::TooManyItems { items: txn.items(), max: TRANSACTION_ITEMS_MAX }
+            }
+            ErrorCode::BaseFromFuture => {
+                let version = self.version.unwrap_or_default();
+                TransactionError::BaseFromFuture { base: txn.base, version }
+            }
+            ErrorCode::UnknownScheduler => TransactionError::UnknownScheduler(txn.id.scheduler),
+            ErrorCode::AnswerExpired => TransactionError::AnswerExpired(txn.id),
+            ErrorCode::IdReused => TransactionError::IdReused(txn.id),
+            _ => return None,
+        })
+    }
+}
+
+impl From<ApiError> for Status {
+    fn from(error: ApiError) -> Status {
+        let mut about = HashMap::new();
+        if let Some(leader) = error.leader {
+            about.insert("leader".to_owned(), leader);
+        }
+        if let Some(version) = error.version {
+            about.insert("version".to_owned(), version.0.to_string());
+        }
+        let mut details = ErrorDetails::with_error_info(error.code.name(), DOMAIN, about);
+        if error.retry_after.is_some() {
+            details.set_retry_info(error.retry_after);
+        }
+        Status::with_error_details(error.code.grpc(), error.message, details)
+    }
+}
+
+impl From<Status> for ApiError {
+    fn from(status: Status) -> ApiError {
+        let details = status.get_error_details();
+        let info = details.error_info().filter(|info| info.domain == DOMAIN);
+        let named = info.and_then(|info| by_name(&info.reason));
+        let about = |key: &str| info.and_then(|info| info.metadata.get(key).cloned());
+        ApiError {
+            code: named.unwrap_or_else(|| by_status(status.code())),
+            message: status.message().to_owned(),
+            retry_after: details.retry_info().and_then(|info| info.retry_delay),
+            leader: about("leader"),
+            version: about("version").and_then(|version| version.parse().ok()).map(Version),
+        }
+    }
+}
+
+/// The code of this name, if this version knows it.
+#[must_use]
+pub fn by_name(name: &str) -> Option<ErrorCode> {
+    ErrorCode::ALL.iter().copied().find(|code| code.name() == name)
+}
+
+/// What a status says that somebody between the client and the cell has made.
+fn by_status(code: Code) -> ErrorCode {
+    match code {
+        Code::InvalidArgument => ErrorCode::Malformed,
+        Code::DeadlineExceeded | Code::Cancelled => ErrorCode::Late,
+        Code::PermissionDenied => ErrorCode::Denied,
+        Code::Unauthenticated => ErrorCode::Unauthenticated,
+        Code::ResourceExhausted => ErrorCode::Limit,
+        // The connection could not be made, or broke: what was sent may have been done.
+        Code::Unavailable | Code::Unknown => ErrorCode::OutcomeUnknown,
+        _ => ErrorCode::Internal,
+    }
+}
+
+impl From<&Rejection> for ApiError {
+    fn from(rejection: &Rejection) -> ApiError {
+        let code = match rejection {
+            Rejection::NameTaken(_) => ErrorCode::NameTaken,
+            Rejection::BadName(_) => ErrorCode::BadName,
+            Rejection::UnknownMachine(_) => ErrorCode::UnknownMachine,
+            Rejection::OtherName { .. } => ErrorCode::OtherName,
+            Rejection::CardsInUse(_) => ErrorCode::CardsInUse,
+            Rejection::UnknownJob(_) => ErrorCode::UnknownJob,
+            Rejection::UnknownGroup { .. } => ErrorCode::UnknownGroup,
+            Rejection::UnknownTask(_) => ErrorCode::UnknownTask,
+            Rejection::TaskNotPending(_) => ErrorCode::TaskNotPending,
+            Rejection::NoCardsLeft(..) => ErrorCode::NoCardsLeft,
+            Rejection::TaskNotThere(..) => ErrorCode::TaskNotThere,
+            Rejection::BadAmount { .. } => ErrorCode::BadAmount,
+            Rejection::TooMany { .. } => ErrorCode::TooMany,
+            Rejection::BadJob(_) => ErrorCode::BadJob,
+            Rejection::Transaction(error) => return error.into(),
+            _ => ErrorCode::Internal,
+        };
+        ApiError::new(code, rejection.to_string())
+    }
+}
+
+impl From<&TransactionError> for ApiError {
+    fn from(error: &TransactionError) -> ApiError {
+        let code = match error {
+            TransactionError::Empty => ErrorCode::TransactionEmpty,
+            TransactionError::TooManyItems { .. } => ErrorCode::TransactionTooLarge,
+            TransactionError::BaseFromFuture { .. } => ErrorCode::BaseFromFuture,
+            TransactionError::UnknownScheduler(_) => ErrorCode::UnknownScheduler,
+            TransactionError::AnswerExpired(_) => ErrorCode::AnswerExpired,
+            TransactionError::IdReused(_) => ErrorCode::IdReused,
+            _ => ErrorCode::Internal,
+        };
+        let mut made = ApiError::new(code, error.to_string());
+        if let TransactionError::BaseFromFuture { version, .. } = error {
+            made.version = Some(*version);
+        }
+        made
+    }
+}
+
+impl From<crate::convert::Malformed> for ApiError {
+    fn from(error: crate::convert::Malformed) -> ApiError {
+        ApiError::new(ErrorCode::Malformed, error.to_string())
+    }
+}

@@ -1,0 +1,10 @@
+//! The messages and services of the API, as `proto/omega/v1/` defines and describes them.
+
+#![allow(missing_docs, reason = "generated: the definitions in proto/ have the comments")]
+#![allow(unreachable_pub, reason = "generated")]
+#![allow(clippy::all, clippy::too_many_lines, reason = "generated")]
+
+tonic::include_proto!("omega.v1");
+
+/// What gRPC tools are told about the API: a serialized `FileDescriptorSet`.
+pub const DESCRIPTORS: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/descriptors.bin"));

@@ -1,0 +1,211 @@
+//! The line of transactions: sent in order down one stream, answered in order, and sent again where the
+//! stream breaks.
+//!
+//! Invariant: every transaction that was given is in the line until it is answered, and its
+//! `sent` says whether a replica may have seen it.
+
+use super::{PATIENCE, PAUSE};
+use crate::connect::{Connection, Connections, MESSAGE_BYTES_MAX};
+use crate::proto::scheduling_service_client::SchedulingServiceClient;
+use crate::proto::{CommitRequest, CommitStreamResponse, commit_stream_response};
+use crate::{ApiError, ErrorCode};
+use crossbeam::channel::Sender;
+use omega_cellstate::HandleError;
+use omega_core::{Commit, Transaction};
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use tokio::runtime::Runtime;
+use tokio::sync::mpsc;
+use tokio::time::Instant;
+use tokio_stream::wrappers::UnboundedReceiverStream;
+use tonic::{Status, Streaming};
+
+/// Where the answer of a transaction goes.
+pub(super) type Reply = Sender<Result<Commit, HandleError>>;
+
+/// The entrance of the line.
+#[derive(Debug)]
+pub(super) struct Commits {
+    entrance: mpsc::UnboundedSender<Waiting>,
+}
+
+#[derive(Debug)]
+struct Waiting {
+    txn: Transaction,
+    reply: Reply,
+    /// Whether a replica may have seen it.
+    sent: bool,
+    until: Instant,
+}
+
+impl Commits {
+    pub(super) fn start(
+        runtime: &Runtime,
+        connections: Connections,
+        wanted: Arc<AtomicU64>,
+    ) -> Commits {
+        let (entrance, new) = mpsc::unbounded_channel();
+        let line = Line { connections, new, waiting: VecDeque::new(), wanted };
+        runtime.spawn(line.run());
+        Commits { entrance }
+    }
+
+    pub(super) fn send(&self, txn: &Transaction, reply: Reply) {
+        let until = Instant::now() + PATIENCE;
+        let waiting = Waiting { txn: txn.clone(), reply, sent: false, until };
+        // It fails only after the runtime has ended, and then the reply is dropped with it.
+        let _ = self.entrance.send(waiting);
+    }
+}
+
+/// The line, as it is worked off.
+struct Line {
+    connections: Connections,
+    new: mpsc::UnboundedReceiver<Waiting>,
+    /// In the order in which they were sent.
+    waiting: VecDeque<Waiting>,
+    wanted: Arc<AtomicU64>,
+}
+
+/// What a stream of commits ended with.
+enum Ended {
+    /// The scheduler has gone.
+    Scheduler,
+    /// The connection broke, or a transaction must be sent again.
+    Stream,
+}
+
+impl Line {
+    async fn run(mut self) {
+        loop {
+            if self.waiting.is_empty() {
+                // Nothing to do: no stream is kept open for it.
+                let Some(first) = self.new.recv().await else { return };
+                self.waiting.push_back(first);
+            }
+            let connection = self.connections.current();
+            let ended = self.stream(&connection).await;
+            if let Ended::Scheduler = ended {
+                return;
+            }
+            self.connections.leave(&connection);
+            self.give_up_late();
+            tokio::time::sleep(PAUSE).await;
+        }
+    }
+
+    /// Sends what waits, and what comes, down one stream, until it breaks.
+    async fn stream(&mut self, connection: &Connection) -> Ended {
+        let mut client = SchedulingServiceClient::new(connection.channel.clone())
+            .max_decoding_message_size(MESSAGE_BYTES_MAX);
+        let (to_stream, requests) = mpsc::unbounded_channel();
+        for waiting in &mut self.waiting {
+            let mut request = CommitRequest::from(&waiting.txn);
+            request.retry = waiting.sent;
+            // Its other end is held here.
+            let _ = to_stream.send(request);
+        }
+        let opened = client.commit_stream(UnboundedReceiverStream::new(requests)).await;
+        let mut answers = match opened {
+            Ok(opened) => opened.into_inner(),
+            Err(status) => return self.refuse_all_if_denied(status),
+        };
+        for waiting in &mut self.waiting {
+            waiting.sent = true;
+        }
+        loop {
+            tokio::select! {
+                new = self.new.recv() => {
+                    let Some(mut new) = new else { return Ended::Scheduler };
+                    if to_stream.send(CommitRequest::from(&new.txn)).is_err() {
+                        self.waiting.push_back(new);
+                        return Ended::Stream;
+                    }
+                    new.sent = true;
+                    self.waiting.push_back(new);
+                }
+                answer = next(&mut answers) => {
+                    let Some(answer) = answer else { return Ended::Stream };
+                    if !self.answer(answer) {
+                        return Ended::Stream;
+                    }
+                }
+            }
+        }
+    }
+
+    /// Passes an answer on. The result is `false` if the transaction must be sent again.
+    fn answer(&mut self, answer: CommitStreamResponse) -> bool {
+        let Some(first) = self.waiting.front() else { return false };
+        if first.txn.id.number != answer.number {
+            // The replica does not keep to the order: begin anew.
+            return false;
+        }
+        let result = match answer.answer {
+            Some(commit_stream_response::Answer::Commit(commit)) => Commit::try_from(commit)
+                .map_err(|_| HandleError::Unknown),
+            Some(commit_stream_response::Answer::Error(error)) => {
+                let code = crate::error::by_name(&error.code).unwrap_or(ErrorCode::Internal);
+                let mut made = ApiError::new(code, error.message);
+                made.version = Some(omega_core::Version(error.version));
+                if made.is_temporary() || code == ErrorCode::OutcomeUnknown {
+                    return false;
+                }
+                Err(self.error(&made))
+            }
+            None => Err(HandleError::Unknown),
+        };
+        if let Ok(commit) = &result
+            && !commit.conflicts.is_empty()
+        {
+            self.wanted.fetch_max(commit.version.0, Ordering::Relaxed);
+        }
+        if let Some(first) = self.waiting.pop_front() {
+            // Nobody may wait any more.
+            let _ = first.reply.send(result);
+        }
+        true
+    }
+
+    /// What the first transaction's scheduler hears of an error.
+    fn error(&self, error: &ApiError) -> HandleError {
+        let refused = self.waiting.front().and_then(|first| error.transaction_error(&first.txn));
+        match refused {
+            Some(refused) => HandleError::Refused(refused),
+            None => HandleError::Denied(error.message.as_str().into()),
+        }
+    }
+
+    /// A stream that cannot be opened because the caller may not is no matter of time.
+    fn refuse_all_if_denied(&mut self, status: Status) -> Ended {
+        let error = ApiError::from(status);
+        if matches!(error.code, ErrorCode::Denied | ErrorCode::Unauthenticated) {
+            for waiting in self.waiting.drain(..) {
+                let denied = HandleError::Denied(error.message.as_str().into());
+                let _ = waiting.reply.send(Err(denied));
+            }
+        }
+        Ended::Stream
+    }
+
+    /// Tells those that have waited for too long what is known.
+    fn give_up_late(&mut self) {
+        let now = Instant::now();
+        self.waiting.retain(|waiting| {
+            let late = now >= waiting.until;
+            if late {
+                let known = match waiting.sent {
+                    true => HandleError::Unknown,
+                    false => HandleError::Unavailable,
+                };
+                let _ = waiting.reply.send(Err(known));
+            }
+            !late
+        });
+    }
+}
+
+async fn next(answers: &mut Streaming<CommitStreamResponse>) -> Option<CommitStreamResponse> {
+    answers.message().await.ok().flatten()
+}

@@ -1,0 +1,215 @@
+//! The stream of deltas of one interest, read as a scheduler asks for it.
+//!
+//! Deltas gather until the scheduler syncs, and become one. If it does not sync for long, the channel
+//! is full and the replica waits; what then changes comes as one delta later.
+
+use super::{PATIENCE, PAUSE};
+use crate::connect::{Connection, Connections, MESSAGE_BYTES_MAX};
+use crate::convert;
+use crate::proto::scheduling_service_client::SchedulingServiceClient;
+use crate::proto::{self, SyncRequest};
+use omega_cellstate::{Delta, HandleError, Interest};
+use omega_core::{Overcommit, Version};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+use tokio::runtime::Runtime;
+use tokio::sync::mpsc;
+use tokio::sync::mpsc::error::TryRecvError;
+
+/// Deltas that wait to be read.
+const DELTAS_MAX: usize = 64;
+
+/// How long a sync waits for what its scheduler has been told to sync to.
+const CATCH_UP: Duration = Duration::from_secs(1);
+
+#[derive(Debug)]
+pub(super) struct Subscription {
+    interest: Interest,
+    connections: Connections,
+    /// Where the next delta starts.
+    next: Version,
+    lineage: Version,
+    rows: usize,
+    overcommit_max: Overcommit,
+    stream: Option<Stream>,
+}
+
+/// A stream that is kept open; it ends when this is dropped.
+#[derive(Debug)]
+struct Stream {
+    deltas: mpsc::Receiver<Delta>,
+    /// Whether a replica sends now. A stale value tells a sync too late or too early that nobody does.
+    connected: Arc<AtomicBool>,
+}
+
+impl Subscription {
+    pub(super) fn new(interest: Interest, connections: Connections) -> Subscription {
+        Subscription {
+            interest,
+            connections,
+            next: Version(0),
+            lineage: Version(0),
+            rows: 0,
+            overcommit_max: Overcommit::none(),
+            stream: None,
+        }
+    }
+
+    /// Fills `delta` with what has come since a version, and waits for it where the view has nothing
+    /// yet, or has been told to sync to a version that has not come.
+    pub(super) fn read(
+        &mut self,
+        runtime: &Runtime,
+        since: Version,
+        wanted: Version,
+        delta: &mut Delta,
+    ) -> Result<(), HandleError> {
+        let goes_on = since == self.next && delta.lineage == self.lineage && since != Version(0);
+        if self.stream.is_none() || !goes_on {
+            // Another view than the last one's, or a new one.
+            self.next = since;
+            self.lineage = delta.lineage;
+            self.stream = Some(self.open(runtime));
+        }
+        let patience = if goes_on { CATCH_UP } else { PATIENCE };
+        let until = Instant::now() + patience;
+        let mut read: Option<Delta> = None;
+        loop {
+            let reached = self.next >= wanted && self.next != Version(0) && goes_on;
+            let came = match reached || read.is_some() {
+                true => self.try_next(),
+                false => self.next_until(runtime, until),
+            };
+            let Some(came) = came else { break };
+            self.next = came.to;
+            match &mut read {
+                Some(read) => read.append(came),
+                None => read = Some(came),
+            }
+        }
+        match read {
+            Some(read) => {
+                self.lineage = read.lineage;
+                self.rows = read.rows;
+                self.overcommit_max = read.overcommit_max.clone();
+                *delta = read;
+                Ok(())
+            }
+            None if goes_on && self.is_connected() => {
+                *delta = self.nothing();
+                Ok(())
+            }
+            None => Err(HandleError::Unavailable),
+        }
+    }
+
+    fn nothing(&self) -> Delta {
+        Delta {
+            from: self.next,
+            to: self.next,
+            lineage: self.lineage,
+            rows: self.rows,
+            overcommit_max: self.overcommit_max.clone(),
+            ..Delta::default()
+        }
+    }
+
+    fn is_connected(&self) -> bool {
+        self.stream.as_ref().is_some_and(|stream| stream.connected.load(Ordering::Relaxed))
+    }
+
+    fn try_next(&mut self) -> Option<Delta> {
+        let stream = self.stream.as_mut()?;
+        match stream.deltas.try_recv() {
+            Ok(delta) => Some(delta),
+            Err(TryRecvError::Empty | TryRecvError::Disconnected) => None,
+        }
+    }
+
+    fn next_until(&mut self, runtime: &Runtime, until: Instant) -> Option<Delta> {
+        let stream = self.stream.as_mut()?;
+        let wait = tokio::time::timeout_at(until.into(), stream.deltas.recv());
+        runtime.block_on(async { wait.await.ok().flatten() })
+    }
+
+    fn open(&self, runtime: &Runtime) -> Stream {
+        let (to, deltas) = mpsc::channel(DELTAS_MAX);
+        let connected = Arc::new(AtomicBool::new(false));
+        let source = Source {
+            connections: self.connections.clone(),
+            interest: self.interest.clone(),
+            since: self.next,
+            lineage: self.lineage,
+            to,
+            connected: connected.clone(),
+        };
+        runtime.spawn(source.run());
+        Stream { deltas, connected }
+    }
+}
+
+/// What keeps a stream going.
+struct Source {
+    connections: Connections,
+    interest: Interest,
+    since: Version,
+    lineage: Version,
+    to: mpsc::Sender<Delta>,
+    connected: Arc<AtomicBool>,
+}
+
+impl Source {
+    async fn run(mut self) {
+        while !self.to.is_closed() {
+            let connection = self.connections.current();
+            self.stream(&connection).await;
+            self.connected.store(false, Ordering::Relaxed);
+            self.connections.leave(&connection);
+            tokio::time::sleep(PAUSE).await;
+        }
+    }
+
+    /// Passes on what one stream brings, until it breaks or nobody reads any more.
+    async fn stream(&mut self, connection: &Connection) {
+        let mut client = SchedulingServiceClient::new(connection.channel.clone())
+            .max_decoding_message_size(MESSAGE_BYTES_MAX);
+        let request = SyncRequest {
+            since: self.since.0,
+            lineage: self.lineage.0,
+            interest: convert::interested(&self.interest),
+        };
+        let Ok(opened) = client.sync(request).await else { return };
+        let mut deltas = opened.into_inner();
+        let mut begun: Option<proto::Delta> = None;
+        loop {
+            let piece = tokio::select! {
+                piece = deltas.message() => piece,
+                () = self.to.closed() => return,
+            };
+            let Ok(Some(piece)) = piece else { return };
+            let whole = match begun.take() {
+                Some(mut delta) => {
+                    convert::join(&mut delta, piece);
+                    delta
+                }
+                None => piece,
+            };
+            if whole.more {
+                begun = Some(whole);
+                continue;
+            }
+            // What cannot be read, or does not go on where the last one ended, is asked for again.
+            let Ok(delta) = convert::delta(whole) else { return };
+            let goes_on = delta.from == self.since && delta.lineage == self.lineage;
+            if !delta.full && !goes_on {
+                return;
+            }
+            self.connected.store(true, Ordering::Relaxed);
+            (self.since, self.lineage) = (delta.to, delta.lineage);
+            if self.to.send(delta).await.is_err() {
+                return;
+            }
+        }
+    }
+}

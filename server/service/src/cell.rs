@@ -1,0 +1,123 @@
+//! The cell as a whole: what it is, its policy, and who its replicas are.
+
+use crate::describe;
+use crate::host::Host;
+use crate::peers::Whoami;
+use crate::jobs::done;
+use crate::service::{Answered, deadline};
+use omega_cellstate::Cell;
+use omega_client::proto::cell_service_server::CellService;
+use omega_client::{ApiError, ErrorCode, convert, proto};
+use omega_core::{Command, Policy};
+use omega_store::log::ReplicaId;
+use omega_store::membership::{MemberStep, MembershipChange};
+use tonic::{Request, Response};
+
+/// The service.
+#[derive(Clone, Debug)]
+pub struct Cells {
+    host: Host,
+    me: Whoami,
+}
+
+impl Cells {
+    /// The service of a cell, at this replica of it.
+    #[must_use]
+    pub fn new(host: Host, me: Whoami) -> Cells {
+        Cells { host, me }
+    }
+
+    fn members(&self) -> Option<proto::Members> {
+        let running = self.host.running()?;
+        let status = running.status();
+        Some(proto::Members {
+            replica: self.me.replica.0,
+            leader: status.leadership.leader.map_or(0, |id| id.0),
+            term: status.leadership.term.0,
+            all: describe::members(&status.membership),
+        })
+    }
+}
+
+fn describe_cell(cell: &Cell) -> proto::DescribeCellResponse {
+    let kinds = cell.kinds().count();
+    let mut claimable = vec![0; kinds];
+    let mut claimed = vec![0; kinds];
+    let mut machines = 0;
+    for state in cell.machines() {
+        machines += 1;
+        for (kind, (all, free)) in state.claimable.iter().zip(state.free).enumerate() {
+            claimable[kind] += (*all).max(0) as u64;
+            claimed[kind] += (all - free).max(0) as u64;
+        }
+    }
+    proto::DescribeCellResponse {
+        version: cell.version().0,
+        kinds: convert::kind_list(cell.kinds()),
+        policy: Some(proto::Policy {
+            overcommit_max: convert::overcommit_list(&cell.policy().overcommit_max),
+            keep_ended_ms: cell.policy().keep_ended_ms,
+        }),
+        machines,
+        jobs: cell.jobs().count() as u64,
+        claimable,
+        claimed,
+        ..Default::default()
+    }
+}
+
+#[tonic::async_trait]
+impl CellService for Cells {
+    async fn describe_cell(
+        &self,
+        _: Request<proto::DescribeCellRequest>,
+    ) -> Answered<proto::DescribeCellResponse> {
+        // Not refreshed: it is what one looks at when no leader is there.
+        let mut told = self.host.read(describe_cell);
+        told.cell = self.me.cell.to_string();
+        told.members = self.members();
+        Ok(Response::new(told))
+    }
+
+    async fn set_policy(
+        &self,
+        request: Request<proto::SetPolicyRequest>,
+    ) -> Answered<proto::SetPolicyResponse> {
+        let until = deadline(&request);
+        let missing = || ApiError::new(ErrorCode::Malformed, "policy is missing");
+        let given = request.into_inner().policy.ok_or_else(missing)?;
+        let overcommit_max = convert::overcommit(given.overcommit_max).map_err(ApiError::from)?;
+        let policy = Policy { overcommit_max, keep_ended_ms: given.keep_ended_ms };
+        let version = done(self.host.apply(Command::SetPolicy(policy), until).await?)?;
+        Ok(Response::new(proto::SetPolicyResponse { version: version.0 }))
+    }
+
+    async fn change_members(
+        &self,
+        request: Request<proto::ChangeMembersRequest>,
+    ) -> Answered<proto::ChangeMembersResponse> {
+        let until = deadline(&request);
+        let mut steps = Vec::new();
+        for step in request.into_inner().steps {
+            use proto::member_step::Step;
+            let missing = || ApiError::new(ErrorCode::Malformed, "a step is empty");
+            steps.push(match step.step.ok_or_else(missing)? {
+                Step::AddLearner(id) => MemberStep::AddLearner(ReplicaId(id)),
+                Step::Promote(id) => MemberStep::Promote(ReplicaId(id)),
+                Step::Remove(id) => MemberStep::Remove(ReplicaId(id)),
+            });
+        }
+        let changed = self.host.change_members(&MembershipChange { steps }, until).await?;
+        let members = describe::members(&changed);
+        Ok(Response::new(proto::ChangeMembersResponse { members }))
+    }
+
+    async fn transfer_leader(
+        &self,
+        request: Request<proto::TransferLeaderRequest>,
+    ) -> Answered<proto::TransferLeaderResponse> {
+        let until = deadline(&request);
+        self.host.transfer(ReplicaId(request.into_inner().to), until).await?;
+        Ok(Response::new(proto::TransferLeaderResponse {}))
+    }
+}

@@ -1,0 +1,76 @@
+//! What is told of a job, a machine, a task: one place for every call that tells it.
+
+use omega_cellstate::{Cell, MachineState, MachineStatus};
+use omega_client::{convert, proto};
+use omega_core::{JobId, MachineId, TaskId, TaskState};
+use omega_store::membership::Membership;
+
+/// A job that the cell knows, and how far it is.
+pub(crate) fn job(cell: &Cell, id: JobId) -> proto::JobStatus {
+    let mut told = proto::JobStatus {
+        id: id.0,
+        job: cell.job(id).map(|job| (&**job).into()),
+        ..Default::default()
+    };
+    for (_, state) in cell.tasks(id) {
+        *match state {
+            TaskState::Pending => &mut told.pending,
+            TaskState::Placed(_) => &mut told.placed,
+            TaskState::Running(_) => &mut told.running,
+            TaskState::Finished => &mut told.finished,
+            TaskState::Failed => &mut told.failed,
+            TaskState::Killed => &mut told.killed,
+        } += 1;
+    }
+    told
+}
+
+/// A task, and where it is.
+pub(crate) fn task(cell: &Cell, id: TaskId, state: TaskState) -> proto::TaskStatus {
+    let (phase, machine) = convert::phase(state);
+    let name = |id: MachineId| cell.machine(id).map(|found| found.machine.name.to_string());
+    let group = cell.task_group(id).zip(cell.job(id.job));
+    let group = group.and_then(|(group, job)| job.groups.get(group));
+    let cards = cell.task_cards(id).unwrap_or_default();
+    proto::TaskStatus {
+        task: Some(id.into()),
+        phase: phase.into(),
+        machine: machine.map(Into::into),
+        machine_name: machine.and_then(name).unwrap_or_default(),
+        group: group.map(|group| group.name.to_string()).unwrap_or_default(),
+        cards: cards.iter().map(|card| card as u32).collect(),
+    }
+}
+
+/// A machine, and what is left of it.
+pub(crate) fn machine(state: &MachineState<'_>) -> proto::MachineStatus {
+    proto::MachineStatus {
+        id: Some(state.id.into()),
+        machine: Some((&**state.machine).into()),
+        draining: state.status == MachineStatus::Draining,
+        sequence: state.sequence.0,
+        free: state.free.to_vec(),
+        load: state.load.map(convert::values).unwrap_or_default(),
+        tasks: state.tasks.len() as u32,
+    }
+}
+
+/// Who the replicas are.
+pub(crate) fn members(membership: &Membership) -> Vec<proto::Member> {
+    let roles = [
+        (&membership.voters, proto::MemberRole::Voter),
+        (&membership.learners, proto::MemberRole::Learner),
+        (&membership.voters_outgoing, proto::MemberRole::Outgoing),
+    ];
+    let mut all: Vec<proto::Member> = Vec::new();
+    for (ids, role) in roles {
+        for id in ids {
+            if all.iter().all(|known| known.replica != id.0) {
+                let client_address = String::new();
+                all.push(proto::Member { replica: id.0, role: role.into(), client_address });
+            }
+        }
+    }
+    all.sort_by_key(|member| member.replica);
+    all
+}

@@ -1,0 +1,361 @@
+//! The cell behind a server: in memory, or one of its replicas.
+//!
+//! The services ask here and await; the cell and its replicas know no runtime. A replica answers on a
+//! channel of its own, and one thread hands its answers to those who await them. Another tells how far
+//! the replica has applied, for the streams of deltas.
+
+use crossbeam::channel::{Receiver, Sender, unbounded};
+use omega_cellstate::{Cell, SharedCell};
+use omega_client::{ApiError, ErrorCode};
+use omega_core::{Command, Outcome, Rejection, Version};
+use omega_store::membership::{Membership, MembershipChange};
+use omega_store::replica::{Again, Answer, Ask, ReplicatedCell, Running};
+use parking_lot::Mutex;
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+use tokio::sync::{oneshot, watch};
+use tokio::time::Instant;
+
+/// How long a request that nobody took is kept back before it is asked again: a tenth of the time that
+/// an election takes.
+const PAUSE: Duration = Duration::from_millis(50);
+
+/// How long an answer is kept back for this replica to catch up with it: far longer than a message
+/// takes, and shorter than people wait.
+const CATCH_UP: Duration = Duration::from_secs(1);
+
+/// How often the end of a replica is looked for, where nothing happens.
+const IDLE: Duration = Duration::from_millis(200);
+
+/// The cell behind a server. Clones share it.
+#[derive(Clone, Debug)]
+pub struct Host {
+    cell: HostedCell,
+    versions: watch::Receiver<Version>,
+}
+
+#[derive(Clone, Debug)]
+enum HostedCell {
+    Memory(SharedCell, Arc<watch::Sender<Version>>),
+    Replica(Arc<Replica>),
+}
+
+/// One replica, and the requests to it that were not answered yet.
+#[derive(Debug)]
+struct Replica {
+    cell: ReplicatedCell,
+    running: Arc<Running>,
+    answers: Sender<(usize, Answer)>,
+    /// Held to put one in or to take one out.
+    waiting: Arc<Mutex<HashMap<usize, oneshot::Sender<Answer>>>>,
+    /// Numbers requests; nothing else is read from it.
+    next: AtomicUsize,
+}
+
+impl Host {
+    /// A cell in memory alone.
+    #[must_use]
+    pub fn memory(cell: SharedCell) -> Host {
+        let (to, versions) = watch::channel(cell.read(Cell::version));
+        Host { cell: HostedCell::Memory(cell, Arc::new(to)), versions }
+    }
+
+    /// A replica that runs.
+    #[must_use]
+    pub fn replica(running: Arc<Running>) -> Host {
+        let cell = ReplicatedCell::new(&running);
+        let (answers, inbox) = unbounded();
+        let waiting: Arc<Mutex<HashMap<usize, oneshot::Sender<Answer>>>> = Arc::default();
+        let (to, versions) = watch::channel(cell.read(Cell::version));
+        let handed = Arc::clone(&waiting);
+        spawn("answers", move || hand_out(&inbox, &handed));
+        let followed = cell.clone();
+        spawn("versions", move || follow(&followed, &to));
+        let next = AtomicUsize::new(0);
+        let replica = Replica { cell, running, answers, waiting, next };
+        Host { cell: HostedCell::Replica(Arc::new(replica)), versions }
+    }
+
+    /// Looks at the state that is here. Nothing is applied while `look` runs.
+    pub fn read<T>(&self, look: impl FnOnce(&Cell) -> T) -> T {
+        match &self.cell {
+            HostedCell::Memory(cell, _) => cell.read(look),
+            HostedCell::Replica(replica) => replica.cell.read(look),
+        }
+    }
+
+    /// The version of the state that is here, as it changes. Its end means that the replica has ended.
+    #[must_use]
+    pub fn versions(&self) -> watch::Receiver<Version> {
+        self.versions.clone()
+    }
+
+    /// The replica, if the cell has replicas.
+    #[must_use]
+    pub fn running(&self) -> Option<&Arc<Running>> {
+        match &self.cell {
+            HostedCell::Memory(..) => None,
+            HostedCell::Replica(replica) => Some(&replica.running),
+        }
+    }
+
+    /// Begins to apply a command. The order of calls is the order in which commands are taken, as far as
+    /// they are taken at the first try.
+    #[must_use]
+    pub fn begin(&self, command: Command, try_: Try) -> Pending {
+        match &self.cell {
+            HostedCell::Memory(cell, versions) => {
+                let (outcome, version) = {
+                    let outcome = cell.apply(command);
+                    (outcome, cell.read(Cell::version))
+                };
+                versions.send_if_modified(|known| {
+                    let newer = *known < version;
+                    *known = version.max(*known);
+                    newer
+                });
+                Pending::Here(Answer::Outcome(outcome))
+            }
+            HostedCell::Replica(replica) => replica.begin(match try_ {
+                Try::First => Ask::Command(command),
+                Try::Again => Ask::Retry(command),
+            }),
+        }
+    }
+
+    /// Applies a command, and asks until there is an answer.
+    ///
+    /// # Errors
+    /// If it changed nothing, no leader takes it in time, or nobody knows what became of it.
+    pub async fn apply(&self, command: Command, until: Instant) -> Result<Outcome, ApiError> {
+        self.apply_try(command, Try::First, until).await
+    }
+
+    /// The same, for a command that may have been asked for before.
+    ///
+    /// # Errors
+    /// As [`Host::apply`].
+    pub async fn apply_try(
+        &self,
+        command: Command,
+        try_: Try,
+        until: Instant,
+    ) -> Result<Outcome, ApiError> {
+        let ask = || self.begin(command.clone(), try_);
+        match self.insist(ask, until).await? {
+            Answer::Outcome(outcome) => self.settled(outcome).await,
+            _ => Err(unknown()),
+        }
+    }
+
+    /// The outcome of a command, once the state that is here has it.
+    ///
+    /// # Errors
+    /// If it changed nothing.
+    pub async fn settled(&self, outcome: Result<Outcome, Rejection>) -> Result<Outcome, ApiError> {
+        let outcome = outcome.map_err(|rejection| ApiError::from(&rejection))?;
+        match &outcome {
+            Outcome::Commit(commit) => self.reach(commit.version).await,
+            Outcome::Done(version) => self.reach(*version).await,
+            Outcome::Machine(id) if self.read(|cell| cell.machine(*id).is_none()) => {
+                self.catch_up().await;
+            }
+            Outcome::Job(id) if self.read(|cell| cell.job(*id).is_none()) => self.catch_up().await,
+            _ => {}
+        }
+        Ok(outcome)
+    }
+
+    /// Waits until the state that is here has all that was answered anywhere before this call.
+    ///
+    /// # Errors
+    /// If no leader answers in time.
+    pub async fn refresh(&self, until: Instant) -> Result<(), ApiError> {
+        let HostedCell::Replica(replica) = &self.cell else { return Ok(()) };
+        self.insist(|| replica.begin(Ask::Read), until).await.map(drop)
+    }
+
+    /// Changes who the replicas are.
+    ///
+    /// # Errors
+    /// If that is not possible, or nobody knows whether it was done.
+    pub async fn change_members(
+        &self,
+        change: &MembershipChange,
+        until: Instant,
+    ) -> Result<Membership, ApiError> {
+        let replica = self.need_replica()?;
+        let changed = self.insist(|| replica.begin(Ask::Change(change.clone())), until).await?;
+        match changed {
+            Answer::Changed(changed) => {
+                changed.map_err(|error| ApiError::new(ErrorCode::BadChange, error.to_string()))
+            }
+            _ => Err(unknown()),
+        }
+    }
+
+    /// Asks another voter to lead.
+    ///
+    /// # Errors
+    /// If it does not vote, or no leader answers in time.
+    pub async fn transfer(
+        &self,
+        to: omega_store::log::ReplicaId,
+        until: Instant,
+    ) -> Result<(), ApiError> {
+        let replica = self.need_replica()?;
+        match self.insist(|| replica.begin(Ask::Transfer(to)), until).await? {
+            Answer::Changed(Err(error)) => {
+                Err(ApiError::new(ErrorCode::BadChange, error.to_string()))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn need_replica(&self) -> Result<&Arc<Replica>, ApiError> {
+        match &self.cell {
+            HostedCell::Replica(replica) => Ok(replica),
+            HostedCell::Memory(..) => Err(ApiError::new(
+                ErrorCode::NotReplicated,
+                "the cell is in memory alone: it has no replicas",
+            )),
+        }
+    }
+
+    /// Asks until there is an answer, or it is too late.
+    async fn insist(
+        &self,
+        ask: impl Fn() -> Pending,
+        until: Instant,
+    ) -> Result<Answer, ApiError> {
+        loop {
+            let answer = match tokio::time::timeout_at(until, ask().answer()).await {
+                Ok(answer) => answer,
+                Err(_) => return Err(unknown()),
+            };
+            let again = match answer {
+                Answer::Again(again) => again,
+                Answer::Unknown => return Err(unknown()),
+                answer => return Ok(answer),
+            };
+            if again == Again::Stopped || Instant::now() + PAUSE >= until {
+                return Err(unavailable(again));
+            }
+            tokio::time::sleep(PAUSE).await;
+        }
+    }
+
+    /// Waits until the state that is here has a version, but not for long: a replica that is cut off
+    /// answers with what it knows.
+    async fn reach(&self, version: Version) {
+        let mut versions = self.versions();
+        let reached = versions.wait_for(|known| *known >= version);
+        // Where it takes too long, the caller's next look may be at an older version.
+        let _ = tokio::time::timeout(CATCH_UP, reached).await;
+    }
+
+    async fn catch_up(&self) {
+        // Where nobody leads now, the caller's next look may be at an older version.
+        let _ = self.refresh(Instant::now() + CATCH_UP).await;
+    }
+}
+
+impl Replica {
+    fn begin(&self, ask: Ask) -> Pending {
+        let number = self.next.fetch_add(1, Ordering::Relaxed);
+        let (to, answer) = oneshot::channel();
+        self.waiting.lock().insert(number, to);
+        match self.cell.begin(ask, &self.answers, number) {
+            Ok(()) => Pending::ToCome(answer),
+            Err(again) => {
+                self.waiting.lock().remove(&number);
+                Pending::Here(Answer::Again(again))
+            }
+        }
+    }
+}
+
+/// Whether a command is asked for the first time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Try {
+    /// Nobody was asked before.
+    First,
+    /// Somebody was, and may have taken it.
+    Again,
+}
+
+/// An answer that may have to be awaited.
+#[derive(Debug)]
+pub enum Pending {
+    /// It is here.
+    Here(Answer),
+    /// It comes; an end without it means that nobody knows.
+    ToCome(oneshot::Receiver<Answer>),
+}
+
+impl Pending {
+    /// The answer.
+    pub async fn answer(self) -> Answer {
+        match self {
+            Pending::Here(answer) => answer,
+            Pending::ToCome(answer) => answer.await.unwrap_or(Answer::Unknown),
+        }
+    }
+}
+
+/// What a caller is told of a request that was not done.
+#[must_use]
+pub(crate) fn unavailable(again: Again) -> ApiError {
+    let code = match again {
+        Again::Leaderless | Again::Overwritten => ErrorCode::NoLeader,
+        Again::Busy => ErrorCode::Busy,
+        Again::Full => ErrorCode::DiskFull,
+        Again::Stopped => ErrorCode::Stopped,
+        _ => ErrorCode::Busy,
+    };
+    let error = ApiError::new(code, format!("nothing was done: {again}"));
+    match code {
+        ErrorCode::Stopped => error,
+        ErrorCode::DiskFull => error.retry_after(Duration::from_secs(1)),
+        _ => error.retry_after(PAUSE),
+    }
+}
+
+/// What a caller is told if nobody knows what became of a request.
+#[must_use]
+pub(crate) fn unknown() -> ApiError {
+    let say = "it is unknown whether it was done: send it again, it is not done twice";
+    ApiError::new(ErrorCode::OutcomeUnknown, say)
+}
+
+fn spawn(name: &str, run: impl FnOnce() + Send + 'static) {
+    let builder = std::thread::Builder::new().name(name.to_owned());
+    // It ends by itself with the replica.
+    builder.spawn(run).expect("the system has two threads for each server");
+}
+
+/// Gives each answer to whoever awaits it, until the replica and the host have gone.
+fn hand_out(
+    inbox: &Receiver<(usize, Answer)>,
+    waiting: &Mutex<HashMap<usize, oneshot::Sender<Answer>>>,
+) {
+    for (number, answer) in inbox {
+        if let Some(to) = waiting.lock().remove(&number) {
+            // The caller may have gone.
+            let _ = to.send(answer);
+        }
+    }
+}
+
+/// Tells how far the replica has applied, until nobody listens.
+fn follow(cell: &ReplicatedCell, to: &watch::Sender<Version>) {
+    while !to.is_closed() {
+        let known = *to.borrow();
+        let version = cell.wait_past(known, IDLE);
+        if version != known {
+            to.send_replace(version);
+        }
+    }
+}

@@ -1,0 +1,202 @@
+//! What users ask about jobs.
+
+use crate::describe;
+use crate::host::{Host, unknown};
+use crate::service::{Answered, deadline, page_size, page_start, page_token};
+use omega_cellstate::Cell;
+use omega_client::proto::job_service_server::JobService;
+use omega_client::{ApiError, ErrorCode, proto};
+use omega_core::{Command, Job, JobId, Outcome, Rejection, TaskId, TaskState, Version};
+use std::collections::BTreeMap;
+use std::time::Duration;
+use tokio::sync::mpsc;
+use tokio_stream::wrappers::ReceiverStream;
+use tonic::{Request, Response, Status};
+
+/// How long changes of a watched job gather: people look at them.
+const GATHER: Duration = Duration::from_millis(50);
+
+/// The service.
+#[derive(Clone, Debug)]
+pub struct Jobs {
+    host: Host,
+}
+
+impl Jobs {
+    /// The service of a cell.
+    #[must_use]
+    pub fn new(host: Host) -> Jobs {
+        Jobs { host }
+    }
+}
+
+/// The job that a caller means.
+pub(crate) fn find(cell: &Cell, job: Option<proto::JobRef>) -> Result<JobId, ApiError> {
+    use proto::job_ref::Job as Given;
+    let missing = || ApiError::new(ErrorCode::Malformed, "name a job, or give its id");
+    let (found, what) = match job.and_then(|job| job.job).ok_or_else(missing)? {
+        Given::Id(id) => (cell.job(JobId(id)).map(|_| JobId(id)), JobId(id).to_string()),
+        Given::Name(name) => (cell.job_by_name(&name), format!("{name:?}")),
+    };
+    found.ok_or_else(|| {
+        ApiError::new(ErrorCode::UnknownJob, format!("there is no job {what}, or it has ended long ago"))
+    })
+}
+
+#[tonic::async_trait]
+impl JobService for Jobs {
+    async fn submit_job(
+        &self,
+        request: Request<proto::SubmitJobRequest>,
+    ) -> Answered<proto::SubmitJobResponse> {
+        let until = deadline(&request);
+        let given = request.into_inner().job;
+        let missing = || ApiError::new(ErrorCode::Malformed, "job is missing");
+        let job = Job::try_from(given.ok_or_else(missing)?).map_err(ApiError::from)?;
+        let submitted = self.host.apply(Command::SubmitJob(job.clone()), until).await;
+        let id = match submitted {
+            Ok(Outcome::Job(id)) => id,
+            Ok(_) => return Err(unknown().into()),
+            // A call that is sent again finds what the first one did.
+            Err(error) if error.code == ErrorCode::NameTaken => {
+                let same = self.host.read(|cell| {
+                    let id = cell.job_by_name(&job.name)?;
+                    cell.job(id).is_some_and(|known| **known == job).then_some(id)
+                });
+                same.ok_or(error)?
+            }
+            Err(error) => return Err(error.into()),
+        };
+        Ok(Response::new(proto::SubmitJobResponse { id: id.0 }))
+    }
+
+    async fn resize_group(
+        &self,
+        request: Request<proto::ResizeGroupRequest>,
+    ) -> Answered<proto::ResizeGroupResponse> {
+        let until = deadline(&request);
+        let request = request.into_inner();
+        self.host.refresh(until).await?;
+        let job = self.host.read(|cell| find(cell, request.job))?;
+        let group = if request.group.is_empty() { "main" } else { &request.group }.into();
+        let command = Command::ResizeGroup { job, group, count: request.count };
+        let version = done(self.host.apply(command, until).await?)?;
+        Ok(Response::new(proto::ResizeGroupResponse { version: version.0 }))
+    }
+
+    async fn kill_job(
+        &self,
+        request: Request<proto::KillJobRequest>,
+    ) -> Answered<proto::KillJobResponse> {
+        let until = deadline(&request);
+        self.host.refresh(until).await?;
+        let job = self.host.read(|cell| find(cell, request.into_inner().job))?;
+        let version = done(self.host.apply(Command::KillJob { job }, until).await?)?;
+        Ok(Response::new(proto::KillJobResponse { version: version.0 }))
+    }
+
+    async fn get_job(
+        &self,
+        request: Request<proto::GetJobRequest>,
+    ) -> Answered<proto::GetJobResponse> {
+        self.host.refresh(deadline(&request)).await?;
+        let job = self.host.read(|cell| {
+            let id = find(cell, request.into_inner().job)?;
+            Ok::<_, ApiError>(describe::job(cell, id))
+        })?;
+        Ok(Response::new(proto::GetJobResponse { job: Some(job) }))
+    }
+
+    async fn list_jobs(
+        &self,
+        request: Request<proto::ListJobsRequest>,
+    ) -> Answered<proto::ListJobsResponse> {
+        self.host.refresh(deadline(&request)).await?;
+        let request = request.into_inner();
+        let start = page_start(&request.page_token)?;
+        let size = page_size(request.page_size);
+        let wanted = |cell: &Cell, id: JobId, job: &Job| {
+            (request.tenant.is_empty() || *job.tenant == *request.tenant)
+                && (request.scheduler.is_empty() || *job.scheduler == *request.scheduler)
+                && (request.ended || cell.tasks(id).any(|(_, state)| !state.ended()))
+        };
+        let answer = self.host.read(|cell| {
+            let mut answer =
+                proto::ListJobsResponse { version: cell.version().0, ..Default::default() };
+            for (id, job) in cell.jobs_from(JobId(start)) {
+                if !wanted(cell, id, job) {
+                    continue;
+                }
+                if answer.jobs.len() == size {
+                    answer.next_page_token = page_token(id.0);
+                    break;
+                }
+                answer.jobs.push(describe::job(cell, id));
+            }
+            answer
+        });
+        Ok(Response::new(answer))
+    }
+
+    type WatchJobStream = ReceiverStream<Result<proto::WatchJobResponse, Status>>;
+
+    async fn watch_job(
+        &self,
+        request: Request<proto::WatchJobRequest>,
+    ) -> Answered<Self::WatchJobStream> {
+        self.host.refresh(deadline(&request)).await?;
+        let job = self.host.read(|cell| find(cell, request.into_inner().job))?;
+        let (to, answers) = mpsc::channel(1);
+        tokio::spawn(watch(self.host.clone(), job, to));
+        Ok(Response::new(ReceiverStream::new(answers)))
+    }
+}
+
+/// The version at which something was done.
+pub(crate) fn done(outcome: Outcome) -> Result<Version, ApiError> {
+    match outcome {
+        Outcome::Done(version) => Ok(version),
+        _ => Err(unknown()),
+    }
+}
+
+/// Tells of the changes of a job's tasks until all have ended.
+async fn watch(host: Host, job: JobId, to: mpsc::Sender<Result<proto::WatchJobResponse, Status>>) {
+    let mut versions = host.versions();
+    let mut told: BTreeMap<TaskId, TaskState> = BTreeMap::new();
+    let mut first = true;
+    loop {
+        versions.mark_unchanged();
+        let answer = host.read(|cell| {
+            cell.job(job)?;
+            let mut answer =
+                proto::WatchJobResponse { version: cell.version().0, ended: true, ..Default::default() };
+            for (id, state) in cell.tasks(job) {
+                answer.ended &= state.ended();
+                if told.insert(id, state) != Some(state) {
+                    answer.tasks.push(describe::task(cell, id, state));
+                }
+            }
+            Some(answer)
+        });
+        let Some(answer) = answer else {
+            let gone = ApiError::from(&Rejection::UnknownJob(job));
+            let _ = to.send(Err(gone.into())).await;
+            return;
+        };
+        let ended = answer.ended;
+        if (first || !answer.tasks.is_empty()) && to.send(Ok(answer)).await.is_err() || ended {
+            return;
+        }
+        first = false;
+        tokio::select! {
+            changed = versions.changed() => if changed.is_err() {
+                let gone = ApiError::new(ErrorCode::Stopped, "this replica has stopped");
+                let _ = to.send(Err(gone.into())).await;
+                return;
+            },
+            () = to.closed() => return,
+        }
+        tokio::time::sleep(GATHER).await;
+    }
+}

@@ -1,0 +1,167 @@
+//! What operators and agents ask about machines.
+
+use crate::describe;
+use crate::host::{Host, unknown};
+use crate::jobs::done;
+use crate::service::{Answered, deadline, page_size, page_start, page_token};
+use omega_cellstate::Cell;
+use omega_client::proto::machine_service_server::MachineService;
+use omega_client::{ApiError, ErrorCode, convert, proto};
+use omega_core::{
+    Command, LabelSelector, Machine, MachineId, Outcome, Rejection, Requirement,
+};
+use tonic::{Request, Response};
+
+/// The service.
+#[derive(Clone, Debug)]
+pub struct Machines {
+    host: Host,
+}
+
+impl Machines {
+    /// The service of a cell.
+    #[must_use]
+    pub fn new(host: Host) -> Machines {
+        Machines { host }
+    }
+}
+
+/// The machine that a caller means.
+pub(crate) fn find(cell: &Cell, machine: Option<proto::MachineRef>) -> Result<MachineId, ApiError> {
+    use proto::machine_ref::Machine as Given;
+    let missing = || ApiError::new(ErrorCode::Malformed, "name a machine, or give its id");
+    match machine.and_then(|machine| machine.machine).ok_or_else(missing)? {
+        Given::Id(id) => {
+            let id = MachineId::from(id);
+            let known = cell.machine(id).map(|_| id);
+            known.ok_or_else(|| (&Rejection::UnknownMachine(id)).into())
+        }
+        Given::Name(name) => cell.machine_by_name(&name).ok_or_else(|| {
+            ApiError::new(ErrorCode::UnknownMachine, format!("there is no machine {name:?}"))
+        }),
+    }
+}
+
+impl Machines {
+    /// Makes a machine that is there what it is now said to be.
+    async fn update(
+        &self,
+        machine: Machine,
+        until: tokio::time::Instant,
+    ) -> Result<MachineId, ApiError> {
+        let known = self.host.read(|cell| {
+            let id = cell.machine_by_name(&machine.name)?;
+            Some((id, **cell.machine(id)?.machine == machine))
+        });
+        match known {
+            Some((id, true)) => Ok(id),
+            Some((id, false)) => {
+                done(self.host.apply(Command::UpdateMachine { id, machine }, until).await?)?;
+                Ok(id)
+            }
+            // It was removed just now.
+            None => Err((&Rejection::NameTaken(machine.name)).into()),
+        }
+    }
+}
+
+#[tonic::async_trait]
+impl MachineService for Machines {
+    async fn register_machine(
+        &self,
+        request: Request<proto::RegisterMachineRequest>,
+    ) -> Answered<proto::RegisterMachineResponse> {
+        let until = deadline(&request);
+        let given = request.into_inner().machine;
+        let missing = || ApiError::new(ErrorCode::Malformed, "machine is missing");
+        let machine = Machine::try_from(given.ok_or_else(missing)?).map_err(ApiError::from)?;
+        let command = Command::RegisterMachine(machine.clone());
+        let id = match self.host.apply(command, until).await {
+            Ok(Outcome::Machine(id)) => id,
+            Ok(_) => return Err(unknown().into()),
+            Err(error) if error.code == ErrorCode::NameTaken => {
+                self.host.refresh(until).await?;
+                self.update(machine, until).await?
+            }
+            Err(error) => return Err(error.into()),
+        };
+        Ok(Response::new(proto::RegisterMachineResponse { id: Some(id.into()) }))
+    }
+
+    async fn drain_machine(
+        &self,
+        request: Request<proto::DrainMachineRequest>,
+    ) -> Answered<proto::DrainMachineResponse> {
+        let until = deadline(&request);
+        let request = request.into_inner();
+        self.host.refresh(until).await?;
+        let id = self.host.read(|cell| find(cell, request.machine))?;
+        let command = Command::DrainMachine { id, draining: !request.resume };
+        let version = done(self.host.apply(command, until).await?)?;
+        Ok(Response::new(proto::DrainMachineResponse { version: version.0 }))
+    }
+
+    async fn remove_machine(
+        &self,
+        request: Request<proto::RemoveMachineRequest>,
+    ) -> Answered<proto::RemoveMachineResponse> {
+        let until = deadline(&request);
+        let request = request.into_inner();
+        self.host.refresh(until).await?;
+        let id = self.host.read(|cell| find(cell, request.machine))?;
+        let version = done(self.host.apply(Command::RemoveMachine { id }, until).await?)?;
+        Ok(Response::new(proto::RemoveMachineResponse { version: version.0 }))
+    }
+
+    async fn report_load(
+        &self,
+        request: Request<proto::ReportLoadRequest>,
+    ) -> Answered<proto::ReportLoadResponse> {
+        let until = deadline(&request);
+        let request = request.into_inner();
+        let missing = || ApiError::new(ErrorCode::Malformed, "machine is missing");
+        let id = request.machine.ok_or_else(missing)?.into();
+        let load = convert::amounts(request.used);
+        done(self.host.apply(Command::ReportLoad { id, load }, until).await?)?;
+        Ok(Response::new(proto::ReportLoadResponse {}))
+    }
+
+    async fn get_machine(
+        &self,
+        request: Request<proto::GetMachineRequest>,
+    ) -> Answered<proto::GetMachineResponse> {
+        self.host.refresh(deadline(&request)).await?;
+        let machine = self.host.read(|cell| {
+            let id = find(cell, request.into_inner().machine)?;
+            Ok::<_, ApiError>(cell.machine(id).map(|state| describe::machine(&state)))
+        })?;
+        Ok(Response::new(proto::GetMachineResponse { machine }))
+    }
+
+    async fn list_machines(
+        &self,
+        request: Request<proto::ListMachinesRequest>,
+    ) -> Answered<proto::ListMachinesResponse> {
+        self.host.refresh(deadline(&request)).await?;
+        let request = request.into_inner();
+        let start = page_start(&request.page_token)?;
+        let size = page_size(request.page_size);
+        let requirements = request.labels.into_iter().map(Requirement::try_from);
+        let requirements = requirements.collect::<Result<_, _>>().map_err(ApiError::from)?;
+        let selector = LabelSelector { requirements };
+        let answer = self.host.read(|cell| {
+            let mut answer =
+                proto::ListMachinesResponse { version: cell.version().0, ..Default::default() };
+            let machines = cell.machines().skip_while(|state| u64::from(state.id.slot) < start);
+            for state in machines.filter(|state| selector.matches(&state.machine.labels)) {
+                if answer.machines.len() == size {
+                    answer.next_page_token = page_token(state.id.slot.into());
+                    break;
+                }
+                answer.machines.push(describe::machine(&state));
+            }
+            answer
+        });
+        Ok(Response::new(answer))
+    }
+}

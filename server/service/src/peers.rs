@@ -1,0 +1,199 @@
+//! The network between replicas: a stream to each peer, and a service that takes theirs.
+//!
+//! Replicas say again what was lost, so nothing waits here: what a slow peer does not take is dropped,
+//! oldest kept. The messages are in the replicas' own format; the frame around them says from whom and
+//! for whom they are, and is checked before anything in it is read.
+
+use crate::service::Answered;
+use omega_client::proto::peer_service_client::PeerServiceClient;
+use omega_client::proto::peer_service_server::PeerService;
+use omega_client::{ApiError, ErrorCode, proto};
+use omega_store::CellId;
+use omega_store::log::ReplicaId;
+use omega_store::replica::{PeerMessage, Running, Transport};
+use omega_store::wire;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::runtime::Handle;
+use tokio::sync::mpsc;
+use tokio_stream::wrappers::ReceiverStream;
+use tonic::transport::Endpoint;
+use tonic::{Request, Response, Streaming};
+
+/// Messages to one peer that wait. More are dropped: raft sends again.
+const MESSAGES_MAX: usize = 4096;
+
+/// Bytes of messages that one frame has, but for the last of them.
+const FRAME_BYTES: usize = 1 << 20;
+
+/// The most bytes of a frame.
+pub const FRAME_BYTES_MAX: usize = FRAME_BYTES + wire::MESSAGE_BYTES_MAX + 4096;
+
+/// Frames that were made and not sent.
+const FRAMES_MAX: usize = 4;
+
+/// How long is waited before a peer that does not answer is tried again.
+const PAUSE: Duration = Duration::from_millis(100);
+
+/// Which replica of which cell.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Whoami {
+    /// The cell.
+    pub cell: CellId,
+    /// The replica.
+    pub replica: ReplicaId,
+}
+
+/// Sends to the peers.
+#[derive(Debug)]
+pub struct Peers {
+    to: BTreeMap<ReplicaId, mpsc::Sender<PeerMessage>>,
+}
+
+impl Peers {
+    /// Keeps a stream to each peer, on a runtime.
+    #[must_use]
+    pub fn start(me: Whoami, peers: BTreeMap<ReplicaId, Endpoint>, runtime: &Handle) -> Peers {
+        let mut to = BTreeMap::new();
+        for (id, endpoint) in peers {
+            let (sender, messages) = mpsc::channel(MESSAGES_MAX);
+            runtime.spawn(Link { me, to: id, endpoint, messages }.run());
+            to.insert(id, sender);
+        }
+        Peers { to }
+    }
+}
+
+impl Transport for Peers {
+    fn send(&self, to: ReplicaId, message: PeerMessage) {
+        match self.to.get(&to) {
+            // A full line drops it: see the head of the file.
+            Some(peer) => drop(peer.try_send(message)),
+            None => tracing::debug!(%to, "no address is known"),
+        }
+    }
+}
+
+/// The stream to one peer.
+struct Link {
+    me: Whoami,
+    to: ReplicaId,
+    endpoint: Endpoint,
+    messages: mpsc::Receiver<PeerMessage>,
+}
+
+impl Link {
+    async fn run(mut self) {
+        let mut first = None;
+        while !self.messages.is_closed() {
+            let client = PeerServiceClient::new(self.endpoint.connect_lazy());
+            let (frames, stream) = mpsc::channel(FRAMES_MAX);
+            let mut call = tokio::spawn(async move {
+                let mut client = client.max_encoding_message_size(FRAME_BYTES_MAX);
+                client.deliver(ReceiverStream::new(stream)).await
+            });
+            loop {
+                let message = match first.take() {
+                    Some(message) => message,
+                    None => tokio::select! {
+                        message = self.messages.recv() => match message {
+                            Some(message) => message,
+                            None => return,
+                        },
+                        _ = &mut call => break,
+                    },
+                };
+                let frame = self.frame(message);
+                tokio::select! {
+                    sent = frames.send(frame) => if sent.is_err() { break },
+                    _ = &mut call => break,
+                }
+            }
+            tokio::time::sleep(PAUSE).await;
+            // What has gathered meanwhile is old: raft says anew what matters.
+            while let Ok(message) = self.messages.try_recv() {
+                first = Some(message);
+            }
+        }
+    }
+
+    /// A frame of a message and those that wait behind it.
+    fn frame(&mut self, first: PeerMessage) -> proto::PeerFrame {
+        let mut frame = proto::PeerFrame {
+            cell: self.me.cell.to_string(),
+            from: self.me.replica.0,
+            to: self.to.0,
+            messages: Vec::new(),
+        };
+        let mut bytes = 0;
+        let mut next = Some(first);
+        while let Some(message) = next {
+            let mut encoded = Vec::new();
+            match wire::encode(&message, &mut encoded) {
+                Ok(()) => {
+                    bytes += encoded.len();
+                    frame.messages.push(encoded);
+                }
+                Err(error) => tracing::error!(to = %self.to, %error, "a message cannot be sent"),
+            }
+            next = match bytes < FRAME_BYTES {
+                true => self.messages.try_recv().ok(),
+                false => None,
+            };
+        }
+        frame
+    }
+}
+
+/// Takes what peers send.
+#[derive(Debug)]
+pub struct PeerListener {
+    me: Whoami,
+    running: Arc<Running>,
+}
+
+impl PeerListener {
+    /// The service of a replica.
+    #[must_use]
+    pub fn new(me: Whoami, running: Arc<Running>) -> PeerListener {
+        PeerListener { me, running }
+    }
+
+    /// Whether a frame is for this replica of this cell.
+    fn check(&self, frame: &proto::PeerFrame) -> Result<(), ApiError> {
+        let wrong = |what: &str, given: &str, is: &str| {
+            let say = format!("{what} is {given}, and this is {is}: check the peers' addresses");
+            Err(ApiError::new(ErrorCode::Denied, say))
+        };
+        let cell = self.me.cell.to_string();
+        if frame.cell != cell {
+            return wrong("the cell of the frame", &frame.cell, &cell);
+        }
+        if frame.to != self.me.replica.0 {
+            let to = ReplicaId(frame.to).to_string();
+            return wrong("the frame's receiver", &to, &self.me.replica.to_string());
+        }
+        Ok(())
+    }
+}
+
+#[tonic::async_trait]
+impl PeerService for PeerListener {
+    async fn deliver(
+        &self,
+        request: Request<Streaming<proto::PeerFrame>>,
+    ) -> Answered<proto::DeliverResponse> {
+        let mut frames = request.into_inner();
+        while let Some(frame) = frames.message().await? {
+            self.check(&frame)?;
+            for bytes in &frame.messages {
+                let message = wire::decode(bytes).map_err(|error| {
+                    ApiError::new(ErrorCode::Malformed, format!("a peer's message: {error}"))
+                })?;
+                self.running.deliver(ReplicaId(frame.from), message);
+            }
+        }
+        Ok(Response::new(proto::DeliverResponse {}))
+    }
+}

@@ -1,0 +1,69 @@
+//! What all services have in common.
+
+use omega_client::{ApiError, ErrorCode};
+use std::time::Duration;
+use tokio::time::Instant;
+use tonic::{Request, Response, Status};
+
+/// What a call is answered with.
+pub(crate) type Answered<T> = Result<Response<T>, Status>;
+
+/// How long a call may take that says nothing of it, and the most that one may ask for.
+const DEADLINE: Duration = Duration::from_secs(5);
+const DEADLINE_MAX: Duration = Duration::from_secs(60);
+
+/// The most items of a page, and how many there are if the caller does not say.
+pub(crate) const PAGE_MAX: usize = 1000;
+
+/// When a call must have been answered.
+pub(crate) fn deadline<T>(request: &Request<T>) -> Instant {
+    let asked = request.metadata().get("grpc-timeout").and_then(|value| value.to_str().ok());
+    let timeout = asked.and_then(timeout).unwrap_or(DEADLINE);
+    Instant::now() + timeout.min(DEADLINE_MAX)
+}
+
+/// The timeout of a header: at most eight digits and a unit.
+fn timeout(header: &str) -> Option<Duration> {
+    let unit = header.chars().last()?;
+    let digits = header.strip_suffix(unit)?;
+    if digits.len() > 8 {
+        return None;
+    }
+    let count: u64 = digits.parse().ok()?;
+    Some(match unit {
+        'H' => Duration::from_secs(count * 3600),
+        'M' => Duration::from_secs(count * 60),
+        'S' => Duration::from_secs(count),
+        'm' => Duration::from_millis(count),
+        'u' => Duration::from_micros(count),
+        'n' => Duration::from_nanos(count),
+        _ => return None,
+    })
+}
+
+/// How many items a page has.
+pub(crate) fn page_size(asked: u32) -> usize {
+    match asked as usize {
+        0 => PAGE_MAX,
+        asked => asked.min(PAGE_MAX),
+    }
+}
+
+/// Where a page begins: after so much of what is listed. The token of the first page is empty.
+///
+/// # Errors
+/// If no page has ended with such a token.
+pub(crate) fn page_start(token: &str) -> Result<u64, ApiError> {
+    match token {
+        "" => Ok(0),
+        token => u64::from_str_radix(token, 16).map_err(|_| {
+            let say = format!("{token:?} is no page token: take the one of the page before, or none");
+            ApiError::new(ErrorCode::BadPageToken, say)
+        }),
+    }
+}
+
+/// The token of the page that begins there.
+pub(crate) fn page_token(start: u64) -> String {
+    format!("{start:x}")
+}

@@ -1,0 +1,96 @@
+//! What agents report of tasks, and what is asked about them.
+
+use crate::host::Host;
+use crate::service::{Answered, deadline, page_size, page_start, page_token};
+use crate::{describe, jobs, machines};
+use futures_util::future::join_all;
+use omega_client::proto::task_service_server::TaskService;
+use omega_client::{ApiError, ErrorCode, convert, proto};
+use omega_core::{Command, TaskId, TaskState};
+use tonic::{Request, Response};
+
+/// The most reports of one call.
+const REPORTS_MAX: usize = 1000;
+
+/// The service.
+#[derive(Clone, Debug)]
+pub struct Tasks {
+    host: Host,
+}
+
+impl Tasks {
+    /// The service of a cell.
+    #[must_use]
+    pub fn new(host: Host) -> Tasks {
+        Tasks { host }
+    }
+}
+
+#[tonic::async_trait]
+impl TaskService for Tasks {
+    async fn report_tasks(
+        &self,
+        request: Request<proto::ReportTasksRequest>,
+    ) -> Answered<proto::ReportTasksResponse> {
+        let until = deadline(&request);
+        let request = request.into_inner();
+        let missing = |what: &str| ApiError::new(ErrorCode::Malformed, format!("{what} is missing"));
+        let machine = request.machine.ok_or_else(|| missing("machine"))?.into();
+        if request.reports.len() > REPORTS_MAX {
+            let say = format!("{} reports, at most {REPORTS_MAX} in one call", request.reports.len());
+            return Err(ApiError::new(ErrorCode::TooMany, say).into());
+        }
+        let mut commands = Vec::with_capacity(request.reports.len());
+        for one in request.reports {
+            let report = convert::task_report(one.report).map_err(ApiError::from)?;
+            let task = one.task.ok_or_else(|| missing("task"))?.into();
+            commands.push(Command::ReportTask { task, machine, report });
+        }
+        let reported = commands.into_iter().map(|command| self.host.apply(command, until));
+        let mut refused = Vec::new();
+        for outcome in join_all(reported).await {
+            match outcome {
+                Ok(_) => refused.push(String::new()),
+                Err(error) if error.is_temporary() || error.code == ErrorCode::OutcomeUnknown => {
+                    return Err(error.into());
+                }
+                Err(error) => refused.push(error.code.name().to_owned()),
+            }
+        }
+        Ok(Response::new(proto::ReportTasksResponse { refused }))
+    }
+
+    async fn list_tasks(
+        &self,
+        request: Request<proto::ListTasksRequest>,
+    ) -> Answered<proto::ListTasksResponse> {
+        self.host.refresh(deadline(&request)).await?;
+        let request = request.into_inner();
+        let start = page_start(&request.page_token)? as usize;
+        let size = page_size(request.page_size);
+        let answer = self.host.read(|cell| {
+            use proto::list_tasks_request::Of;
+            let all: Vec<(TaskId, TaskState)> = match request.of {
+                None => {
+                    let say = "name a job or a machine whose tasks are to be listed";
+                    return Err(ApiError::new(ErrorCode::Malformed, say));
+                }
+                Some(Of::Job(job)) => cell.tasks(jobs::find(cell, Some(job))?).collect(),
+                Some(Of::Machine(machine)) => {
+                    let id = machines::find(cell, Some(machine))?;
+                    let mut tasks = cell.machine(id).map_or(Vec::new(), |m| m.tasks.to_vec());
+                    tasks.sort_unstable();
+                    tasks.into_iter().filter_map(|id| Some((id, cell.task(id)?))).collect()
+                }
+            };
+            let page = all.iter().skip(start).take(size);
+            let more = all.len() > start.saturating_add(size);
+            Ok(proto::ListTasksResponse {
+                tasks: page.map(|(id, state)| describe::task(cell, *id, *state)).collect(),
+                next_page_token: if more { page_token((start + size) as u64) } else { String::new() },
+                version: cell.version().0,
+            })
+        })?;
+        Ok(Response::new(answer))
+    }
+}

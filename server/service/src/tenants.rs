@@ -1,0 +1,64 @@
+//! Who pays, and how much each may have.
+
+use crate::host::Host;
+use crate::jobs::done;
+use crate::service::{Answered, deadline, page_size, page_start, page_token};
+use omega_client::proto::tenant_service_server::TenantService;
+use omega_client::{convert, proto};
+use omega_core::Command;
+use tonic::{Request, Response};
+
+/// The service.
+#[derive(Clone, Debug)]
+pub struct Tenants {
+    host: Host,
+}
+
+impl Tenants {
+    /// The service of a cell.
+    #[must_use]
+    pub fn new(host: Host) -> Tenants {
+        Tenants { host }
+    }
+}
+
+#[tonic::async_trait]
+impl TenantService for Tenants {
+    async fn set_quota(
+        &self,
+        request: Request<proto::SetQuotaRequest>,
+    ) -> Answered<proto::SetQuotaResponse> {
+        let until = deadline(&request);
+        let request = request.into_inner();
+        let limit = request.quota.map(|quota| convert::amounts(quota.limit));
+        let command = Command::SetQuota { tenant: request.tenant.into(), limit };
+        let version = done(self.host.apply(command, until).await?)?;
+        Ok(Response::new(proto::SetQuotaResponse { version: version.0 }))
+    }
+
+    async fn list_tenants(
+        &self,
+        request: Request<proto::ListTenantsRequest>,
+    ) -> Answered<proto::ListTenantsResponse> {
+        self.host.refresh(deadline(&request)).await?;
+        let request = request.into_inner();
+        let start = page_start(&request.page_token)? as usize;
+        let size = page_size(request.page_size);
+        let answer = self.host.read(|cell| {
+            let mut rest = cell.tenants().skip(start);
+            let told = rest.by_ref().take(size).map(|(name, quota, used)| proto::TenantStatus {
+                name: name.to_string(),
+                quota: quota.map(|limit| proto::Quota { limit: convert::values(limit) }),
+                used: used.iter().map(|used| (*used).max(0) as u64).collect(),
+            });
+            let tenants = told.collect();
+            let more = rest.next().is_some();
+            proto::ListTenantsResponse {
+                tenants,
+                next_page_token: if more { page_token((start + size) as u64) } else { String::new() },
+                version: cell.version().0,
+            }
+        });
+        Ok(Response::new(answer))
+    }
+}

@@ -1,0 +1,135 @@
+//! What goes over a network comes out as it went in, whatever the history of the cell was.
+//!
+//! `OMEGA_SEED=7 cargo test -p omega-tests messages` runs one history alone.
+
+use crate::histories::seeds;
+use crate::views::{World, assert_equal_views};
+use omega_cellstate::{Delta, Interest, Share, View};
+use omega_client::{convert, proto};
+use omega_core::{Command, Commit, Job, Machine, Outcome, SchedulerId, Transaction, Version};
+use omega_tests::history;
+use prost::Message;
+
+/// A message, through its bytes.
+fn through<M: Message + Default>(message: &M) -> M {
+    M::decode(message.encode_to_vec().as_slice()).expect("what was encoded can be decoded")
+}
+
+/// A delta, through messages: cut into this many pieces at most and put together again.
+fn through_pieces(delta: &Delta) -> Delta {
+    let mut whole: Option<proto::Delta> = None;
+    for piece in convert::split(delta.into()) {
+        let piece = through(&piece);
+        match &mut whole {
+            Some(whole) => convert::join(whole, piece),
+            None => whole = Some(piece),
+        }
+    }
+    let whole = whole.expect("there is at least one piece");
+    assert!(!whole.more);
+    convert::delta(whole).expect("it was a delta")
+}
+
+#[test]
+fn a_delta_comes_out_as_it_went_in() {
+    for seed in seeds(60) {
+        let mut world = World::new(seed);
+        let interests =
+            [Interest::AllJobs, Interest::Machines, Interest::JobsOf("default".into(), Share::ALL)];
+        let mut read = interests.map(|interest| (interest, Version(0), Delta::default()));
+        for _ in 0..150 {
+            world.step();
+            for (interest, since, delta) in &mut read {
+                if world.dice.below(3) > 0 {
+                    continue;
+                }
+                world.cell.read(|cell| cell.delta_since(*since, interest, delta));
+                assert_eq!(through_pieces(delta), *delta, "seed {seed}");
+                assert_eq!(convert::interest(convert::interested(interest)), *interest);
+                *since = delta.to;
+            }
+        }
+    }
+}
+
+#[test]
+fn two_deltas_are_one() {
+    for seed in seeds(100) {
+        let mut world = World::new(seed);
+        let mut view = View::new(SchedulerId(0), 0);
+        let mut since = Version(0);
+        let mut delta = Delta::default();
+        let mut gathered: Option<Delta> = None;
+        for _ in 0..200 {
+            world.step();
+            if world.dice.below(3) == 0 {
+                world.cell.read(|cell| cell.delta_since(since, &Interest::Machines, &mut delta));
+                since = delta.to;
+                match &mut gathered {
+                    Some(gathered) => gathered.append(delta.clone()),
+                    None => gathered = Some(delta.clone()),
+                }
+            }
+            if since == world.cell.read(omega_cellstate::Cell::version)
+                && let Some(gathered) = gathered.take()
+            {
+                view.apply(&gathered);
+                assert_equal_views(&world, &mut view);
+            }
+        }
+    }
+}
+
+#[test]
+fn every_command_comes_out_as_it_went_in() {
+    for seed in seeds(60) {
+        let (kinds, commands) = history::commands(seed, 200);
+        let list = convert::kind_list(&kinds);
+        assert_eq!(convert::kinds(list).expect("they were kinds"), kinds);
+        let mut cell = omega_cellstate::Cell::new(kinds);
+        for command in commands {
+            match &command {
+                Command::SubmitJob(job) => {
+                    let back = Job::try_from(through(&proto::Job::from(job)));
+                    assert_eq!(back.as_ref(), Ok(job), "seed {seed}");
+                }
+                Command::RegisterMachine(machine) => {
+                    let back = Machine::try_from(through(&proto::Machine::from(machine)));
+                    assert_eq!(back.as_ref(), Ok(machine), "seed {seed}");
+                }
+                Command::Commit(txn) => {
+                    let back = Transaction::try_from(through(&proto::CommitRequest::from(txn)));
+                    assert_eq!(back.as_ref(), Ok(txn), "seed {seed}");
+                }
+                _ => {}
+            }
+            if let Ok(Outcome::Commit(commit)) = cell.apply(command) {
+                let back = Commit::try_from(through(&proto::CommitResponse::from(&commit)));
+                assert_eq!(back, Ok(commit), "seed {seed}");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_large_delta_travels_in_small_pieces() {
+    use omega_cellstate::{Cell, SharedCell};
+    use omega_core::{Amounts, Kinds, TaskGroup};
+    let cell = SharedCell::new(Cell::new(Kinds::standard()));
+    for i in 0..20_000 {
+        let mut machine = Machine::new(format!("machine-{i}"), Amounts::new([4000, 8 << 30]));
+        machine.labels = omega_core::Labels::new([("zone", format!("z{}", i % 7))]);
+        cell.apply(Command::RegisterMachine(machine)).expect("it is a machine");
+    }
+    for i in 0..200 {
+        let job = Job::batch(format!("job-{i}"), TaskGroup::new(100, Amounts::new([10])));
+        cell.apply(Command::SubmitJob(job)).expect("it is a job");
+    }
+    let mut delta = Delta::default();
+    cell.read(|cell| cell.delta_since(Version(0), &Interest::AllJobs, &mut delta));
+    let pieces = convert::split((&delta).into());
+    assert!(pieces.len() > 1);
+    let largest = pieces.iter().map(Message::encoded_len).max().expect("there are pieces");
+    assert!(largest < omega_client::connect::MESSAGE_BYTES_MAX / 2, "{largest} bytes");
+    assert_eq!(through_pieces(&delta), delta);
+}

@@ -1,0 +1,165 @@
+//! A cell at the other end of a socket: a scheduler cannot tell it from one of its own process.
+
+use omega_cellstate::{Cell, CellHandle, HandleError, SharedCell, View};
+use omega_client::proto::job_service_client::JobServiceClient;
+use omega_client::{Address, RemoteCell, proto};
+use omega_core::{
+    Amounts, Claim, Command, Job, JobId, Kinds, Machine, TaskGroup, TaskId, Transaction,
+    TransactionError, TransactionId, Version,
+};
+use omega_service::{Host, Whoami, serve_clients};
+use omega_store::CellId;
+use omega_store::log::ReplicaId;
+use std::net::SocketAddr;
+use tokio::net::TcpListener;
+use tokio::runtime::Runtime;
+use tokio::sync::oneshot;
+
+/// A server of a cell in memory. It ends when this is dropped.
+struct Served {
+    cell: SharedCell,
+    address: SocketAddr,
+    runtime: Runtime,
+    _end: oneshot::Sender<()>,
+}
+
+impl Served {
+    fn start() -> Served {
+        let cell = SharedCell::new(Cell::new(Kinds::standard()));
+        Served::at(cell, "127.0.0.1:0".parse().unwrap())
+    }
+
+    fn at(cell: SharedCell, address: SocketAddr) -> Served {
+        let runtime = Runtime::new().unwrap();
+        let listener = runtime.block_on(TcpListener::bind(address)).unwrap();
+        let address = listener.local_addr().unwrap();
+        let (end, ended) = oneshot::channel::<()>();
+        let host = Host::memory(cell.clone());
+        let me = Whoami { cell: CellId(1), replica: ReplicaId(1) };
+        runtime.spawn(serve_clients(listener, host, me, async move { drop(ended.await) }));
+        Served { cell, address, runtime, _end: end }
+    }
+
+    fn address(&self) -> Address {
+        Address::plain([self.address.to_string()])
+    }
+
+    fn remote(&self) -> RemoteCell {
+        RemoteCell::connect(&self.address()).unwrap()
+    }
+}
+
+fn machine(name: &str) -> Command {
+    Command::RegisterMachine(Machine::new(name, Amounts::new([4000, 8 << 30])))
+}
+
+fn submit(cell: &SharedCell, name: &str, tasks: u32) {
+    let group = TaskGroup::new(tasks, Amounts::new([1000]));
+    cell.apply(Command::SubmitJob(Job::batch(name, group))).unwrap();
+}
+
+/// Syncs until the view has a version.
+fn sync_to(view: &mut View, cell: &RemoteCell, version: Version) {
+    while view.version() < version {
+        view.sync(cell).unwrap();
+        std::thread::yield_now();
+    }
+}
+
+#[test]
+fn a_scheduler_places_over_a_socket() {
+    let served = Served::start();
+    served.cell.apply(machine("a")).unwrap();
+    submit(&served.cell, "j", 5);
+    let remote = served.remote();
+    let (me, number) = remote.register("default".into()).unwrap();
+    assert_eq!(remote.register("default".into()).unwrap().0, me, "the same name, the same id");
+    let mut view = View::new(me, number);
+    view.sync(&remote).unwrap();
+    let machine = view.machine_by_name("a").unwrap();
+    let job = served.cell.read(|cell| cell.job(JobId(0)).cloned()).unwrap();
+    let group = view.compile(JobId(0), &job, 0);
+    for index in 0..4 {
+        view.claim(TaskId { job: JobId(0), index }, machine, group).unwrap();
+    }
+    let txn = view.take_transaction();
+    let commit = remote.commit(&txn).unwrap();
+    assert!(commit.is_complete());
+    assert_eq!(remote.commit(&txn).unwrap(), commit, "a retry gets the first answer");
+    view.settle(&txn, &commit);
+    sync_to(&mut view, &remote, commit.version);
+    let fifth = TaskId { job: JobId(0), index: 4 };
+    assert!(view.claim(fifth, machine, group).is_err(), "the machine is full");
+    served.cell.read(Cell::audit).unwrap();
+}
+
+#[test]
+fn a_transaction_that_cannot_be_judged_says_why() {
+    let served = Served::start();
+    let remote = served.remote();
+    let (scheduler, number) = remote.register("s".into()).unwrap();
+    let id = TransactionId { scheduler, number };
+    let empty = Transaction::new(id, Version(0), Vec::new());
+    assert_eq!(remote.commit(&empty), Err(HandleError::Refused(TransactionError::Empty)));
+    let claim = Claim {
+        task: TaskId::default(),
+        machine: omega_core::MachineId::first(0),
+        seen: omega_core::SequenceNumber(0),
+        cards: omega_core::CardSet::default(),
+    };
+    let future = Transaction::new(id, Version(99), vec![claim]);
+    let version = served.cell.read(Cell::version);
+    let said = TransactionError::BaseFromFuture { base: Version(99), version };
+    assert_eq!(remote.commit(&future), Err(HandleError::Refused(said)));
+    // The stream goes on, and the number is free.
+    let mine = Transaction::new(id, Version(0), vec![claim]);
+    assert_eq!(remote.commit(&mine).unwrap().conflicts.len(), 1);
+}
+
+#[test]
+fn a_view_goes_on_where_the_connection_broke() {
+    let served = Served::start();
+    served.cell.apply(machine("a")).unwrap();
+    let remote = served.remote();
+    let (me, number) = remote.register("s".into()).unwrap();
+    let mut view = View::new(me, number);
+    view.sync(&remote).unwrap();
+    let (cell, address) = (served.cell.clone(), served.address);
+    drop(served);
+    cell.apply(machine("b")).unwrap();
+    let again = Served::at(cell.clone(), address);
+    sync_to_eventually(&mut view, &remote, cell.read(Cell::version));
+    assert!(view.machine_by_name("b").is_some());
+    assert!(!view.delta().full, "it went on from the version that it had");
+    drop(again);
+}
+
+/// Syncs until the view has a version, however often nobody answers.
+fn sync_to_eventually(view: &mut View, cell: &RemoteCell, version: Version) {
+    while view.version() < version {
+        match view.sync(cell) {
+            Ok(()) | Err(HandleError::Unavailable) => std::thread::yield_now(),
+            Err(error) => panic!("{error}"),
+        }
+    }
+}
+
+#[test]
+fn a_job_is_submitted_once_however_often_it_is_sent() {
+    let served = Served::start();
+    let address = format!("http://{}", served.address);
+    served.runtime.block_on(async {
+        let mut jobs = JobServiceClient::connect(address).await.unwrap();
+        let job = Job::batch("j", TaskGroup::new(2, Amounts::new([100])));
+        let request = proto::SubmitJobRequest { job: Some((&job).into()) };
+        let first = jobs.submit_job(request.clone()).await.unwrap().into_inner();
+        let second = jobs.submit_job(request).await.unwrap().into_inner();
+        assert_eq!(first, second);
+        let other = Job::batch("j", TaskGroup::new(3, Amounts::new([100])));
+        let request = proto::SubmitJobRequest { job: Some((&other).into()) };
+        let refused = jobs.submit_job(request).await.unwrap_err();
+        assert_eq!(refused.code(), tonic::Code::AlreadyExists);
+        let error = omega_client::ApiError::from(refused);
+        assert_eq!(error.code, omega_client::ErrorCode::NameTaken);
+    });
+}
