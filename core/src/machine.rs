@@ -158,6 +158,9 @@ impl fmt::Display for TopologyLevel {
 /// By how much more than its capacity a machine may be claimed, per kind, in percent of the
 /// capacity. A kind that is not named has 100.
 ///
+/// Invariant: what [`Overcommit::with`] makes has no trailing 100, so that equal factors are equal
+/// values.
+///
 /// Behind a pointer, because few machines are overcommitted and a cell holds very many.
 #[allow(clippy::box_collection, reason = "8 bytes a machine instead of 24")]
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -178,6 +181,12 @@ impl Overcommit {
             percents.resize(kind.index() + 1, 100);
         }
         percents[kind.index()] = if percent == 0 { 100 } else { percent };
+        while percents.last() == Some(&100) {
+            percents.pop();
+        }
+        if percents.is_empty() {
+            self.0 = None;
+        }
         self
     }
 

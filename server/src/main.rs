@@ -5,12 +5,15 @@
 //! before anything has started. `omega explain` does the same, and tells why a job waits.
 //! `omega log` looks at what a replica has kept.
 
+mod connect;
 mod explain;
 mod log;
 mod output;
 mod profiles;
 mod progress;
 mod run;
+mod scheduler;
+mod serve;
 
 use clap::{Parser, Subcommand};
 use std::io::Write;
@@ -38,6 +41,10 @@ enum Command {
     Run(run::RunArgs),
     /// Run a workload, and tell why a job waits at its end and what would help.
     Explain(explain::ExplainArgs),
+    /// Serve a cell to schedulers, agents and people on other machines.
+    Serve(Box<serve::ServeArgs>),
+    /// Place the jobs of one scheduler, in a process of its own.
+    Scheduler(scheduler::SchedulerArgs),
     /// Look at the directory of a replica: its entries, and the cell at any version.
     #[command(subcommand)]
     Log(log::LogCommand),
@@ -54,6 +61,8 @@ fn main() -> ExitCode {
         Some(Command::Run(args)) => run::run(&args),
         Some(Command::Explain(args)) => explain::explain(&args),
         Some(Command::Log(command)) => log::log(&command),
+        Some(Command::Scheduler(args)) => scheduler::run(&args).map_err(Into::into),
+        Some(Command::Serve(args)) => serve::serve(*args).map_err(Into::into),
         None => run::run(&omega.run),
     };
     match done {

@@ -192,6 +192,10 @@ pub(crate) enum Error {
     NoJobThen { job: String, version: u64 },
     #[error(transparent)]
     Output(#[from] OutputError),
+    #[error(transparent)]
+    Serve(#[from] crate::serve::ServeError),
+    #[error(transparent)]
+    Scheduler(#[from] crate::scheduler::SchedulerError),
 }
 
 pub(crate) fn run(args: &RunArgs) -> Result<(), Error> {

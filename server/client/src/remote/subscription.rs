@@ -129,8 +129,10 @@ impl Subscription {
 
     fn next_until(&mut self, runtime: &Runtime, until: Instant) -> Option<Delta> {
         let stream = self.stream.as_mut()?;
-        let wait = tokio::time::timeout_at(until.into(), stream.deltas.recv());
-        runtime.block_on(async { wait.await.ok().flatten() })
+        runtime.block_on(async {
+            let wait = tokio::time::timeout_at(until.into(), stream.deltas.recv());
+            wait.await.ok().flatten()
+        })
     }
 
     fn open(&self, runtime: &Runtime) -> Stream {

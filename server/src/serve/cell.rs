@@ -1,0 +1,156 @@
+//! The cell of a server: made, found again, or joined.
+
+use super::settings::{Kept, Replicated, Settings, Start};
+use omega_cellstate::{Cell, SharedCell};
+use omega_core::Kinds;
+use omega_service::{Host, PeerListener, Peers, Whoami};
+use omega_store::directory::{
+    CreateDirectoryError, Directory, EngineKind, Expected, Identity, OpenDirectoryError,
+};
+use omega_store::log::ReplicaId;
+use omega_store::membership::Membership;
+use omega_store::replica::{Network, Running, StartError, Transport, found, start};
+use omega_store::{CellId, Origin, RealDisk};
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::runtime::Handle;
+use tonic::transport::Endpoint;
+
+/// How long a tick is: with the default settings an election takes half a second to a second.
+const TICK: Duration = Duration::from_millis(50);
+
+/// Why a cell cannot be served. One line for the user; nothing was changed.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum CellError {
+    /// Say what a new replica is to begin with.
+    #[error(
+        "{}: holds no replica yet: start all replicas of a new cell with --start found, once; or this \
+         one with --start join and an id that was never used; after a lost disk, join", .0.display()
+    )]
+    NoReplica(PathBuf),
+    /// See the error.
+    #[error(transparent)]
+    Create(#[from] CreateDirectoryError),
+    /// See the error.
+    #[error(transparent)]
+    Open(#[from] OpenDirectoryError),
+    /// See the error.
+    #[error(transparent)]
+    Start(#[from] StartError),
+    /// Correct the address.
+    #[error("{address:?} is not an address of a peer: {why}")]
+    Address {
+        /// The address.
+        address: String,
+        /// What is wrong with it.
+        why: tonic::transport::Error,
+    },
+}
+
+/// A cell that can be served.
+#[derive(Debug)]
+pub(crate) struct Opened {
+    /// It.
+    pub(crate) host: Host,
+    /// Which replica of which cell.
+    pub(crate) me: Whoami,
+    /// What takes its peers' messages, and where.
+    pub(crate) peers: Option<(PeerListener, String)>,
+}
+
+/// Opens the cell that the settings mean.
+///
+/// # Errors
+/// If it is not there, damaged, another one, or in use.
+pub(crate) fn open(settings: &Settings, runtime: &Handle) -> Result<Opened, CellError> {
+    match &settings.kept {
+        Kept::Memory => {
+            let me = Whoami { cell: CellId(rand_id()), replica: ReplicaId(1) };
+            let cell = SharedCell::new(Cell::new(Kinds::standard()));
+            Ok(Opened { host: Host::memory(cell), me, peers: None })
+        }
+        Kept::Alone(dir) => {
+            let replica = ReplicaId(1);
+            let directory = match is_replica(dir) {
+                true => Directory::open(Arc::new(RealDisk), dir, Expected::default())?,
+                false => make(dir, CellId(rand_id()), replica, Some(&[replica]))?,
+            };
+            let me = whoami(&directory);
+            let running = run(directory, Network::default().port(me.replica))?;
+            Ok(Opened { host: Host::replica(running), me, peers: None })
+        }
+        Kept::Replica(replicated) => open_replicated(replicated, runtime),
+    }
+}
+
+fn open_replicated(of: &Replicated, runtime: &Handle) -> Result<Opened, CellError> {
+    let founders: Vec<ReplicaId> = of.peers.iter().map(|peer| peer.id).collect();
+    let directory = match (is_replica(&of.dir), of.start) {
+        (true, _) => {
+            let expected =
+                Expected { cell: Some(of.cell), replica: Some(of.replica), ..Expected::default() };
+            Directory::open(Arc::new(RealDisk), &of.dir, expected)?
+        }
+        (false, Some(Start::Found)) => make(&of.dir, of.cell, of.replica, Some(&founders))?,
+        (false, Some(Start::Join)) => make(&of.dir, of.cell, of.replica, None)?,
+        (false, None) => return Err(CellError::NoReplica(of.dir.clone())),
+    };
+    let me = whoami(&directory);
+    let mut endpoints = BTreeMap::new();
+    for peer in of.peers.iter().filter(|peer| peer.id != me.replica) {
+        let endpoint = Endpoint::from_shared(format!("http://{}", peer.address));
+        let endpoint = endpoint
+            .map_err(|why| CellError::Address { address: peer.address.clone(), why })?
+            .connect_timeout(Duration::from_secs(1))
+            .tcp_nodelay(true);
+        endpoints.insert(peer.id, endpoint);
+    }
+    let transport = Peers::start(me, endpoints, runtime);
+    let running = run(directory, Arc::new(transport))?;
+    let peers = Some((PeerListener::new(me, running.clone()), of.listen.clone()));
+    Ok(Opened { host: Host::replica(running), me, peers })
+}
+
+fn is_replica(dir: &Path) -> bool {
+    dir.join("IDENTITY").exists()
+}
+
+fn whoami(directory: &Directory) -> Whoami {
+    let identity = directory.identity();
+    Whoami { cell: identity.origin.cell, replica: identity.replica }
+}
+
+/// Makes the folder of a new replica, with the first state of the cell if it is a founder.
+fn make(
+    dir: &Path,
+    cell: CellId,
+    replica: ReplicaId,
+    founders: Option<&[ReplicaId]>,
+) -> Result<Directory, CellError> {
+    let origin = Origin { cell, kinds: Kinds::standard() };
+    let identity = Identity { origin, replica, engine: EngineKind::Segment };
+    let directory = Directory::create(Arc::new(RealDisk), dir, identity)?;
+    if let Some(founders) = founders {
+        found(&directory, &Membership::founding(founders.iter().copied()))?;
+    }
+    Ok(directory)
+}
+
+fn run(directory: Directory, transport: Arc<dyn Transport>) -> Result<Arc<Running>, CellError> {
+    let mut settings = omega_store::replica::Settings {
+        incarnation: rand_id() as u64,
+        ..omega_store::replica::Settings::default()
+    };
+    settings.node.seed = rand_id() as u64;
+    Ok(Arc::new(Running::start(start(directory, settings)?, transport, TICK)))
+}
+
+/// A number that nobody has thrown before.
+fn rand_id() -> u128 {
+    use std::hash::{BuildHasher, RandomState};
+    // The standard library's keys come from the system's source of chance.
+    let half = |salt: u32| u128::from(RandomState::new().hash_one((std::process::id(), salt)));
+    half(0) << 64 | half(1)
+}

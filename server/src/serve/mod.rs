@@ -1,0 +1,119 @@
+//! `omega serve`: a cell that others reach over the network.
+
+mod cell;
+mod settings;
+
+use cell::{CellError, Opened};
+use clap::Args;
+use omega_service::{serve_clients, serve_peers};
+use settings::{Given, Kept, Settings, SettingsError};
+use std::io;
+use std::path::PathBuf;
+use tokio::net::TcpListener;
+use tokio::runtime::Runtime;
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::watch;
+
+/// Serve a cell to schedulers, agents and people on other machines.
+#[derive(Debug, Args)]
+pub(crate) struct ServeArgs {
+    #[command(flatten)]
+    given: Given,
+    /// Read the rest from this file; every flag is a key of it.
+    #[arg(long, env = "OMEGA_CONFIG", value_name = "FILE.toml")]
+    config: Option<PathBuf>,
+    /// Check what was said, say what it means, and end.
+    #[arg(long)]
+    check_config: bool,
+}
+
+/// Why a server does not start, or ends early. One line for the user.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum ServeError {
+    /// See the error.
+    #[error(transparent)]
+    Settings(#[from] SettingsError),
+    /// See the error.
+    #[error(transparent)]
+    Cell(#[from] CellError),
+    /// Choose another address, or end whoever has it.
+    #[error("cannot listen on {address}: {why}")]
+    Listen {
+        /// Where.
+        address: String,
+        /// What the system said.
+        why: io::Error,
+    },
+    /// The system has no threads or signals left.
+    #[error("the system refuses: {0}")]
+    System(io::Error),
+}
+
+/// Serves until it is told to end.
+pub(crate) fn serve(args: ServeArgs) -> Result<(), ServeError> {
+    let settings = args.given.resolve(args.config.as_deref())?;
+    if args.check_config {
+        println!("{}", describe(&settings));
+        return Ok(());
+    }
+    let runtime = Runtime::new().map_err(ServeError::System)?;
+    let opened = cell::open(&settings, runtime.handle())?;
+    let served = runtime.block_on(run(&settings, opened));
+    runtime.shutdown_background();
+    served
+}
+
+async fn run(settings: &Settings, opened: Opened) -> Result<(), ServeError> {
+    let Opened { host, me, peers } = opened;
+    let clients = listen(&settings.listen.to_string()).await?;
+    let address = clients.local_addr().map_err(ServeError::System)?;
+    let (end, ended) = watch::channel(false);
+    let until = |mut ended: watch::Receiver<bool>| async move {
+        // It fails only where the server is gone.
+        let _ = ended.wait_for(|ended| *ended).await;
+    };
+    let mut tasks = Vec::new();
+    tasks.push(tokio::spawn(serve_clients(clients, host.clone(), me, until(ended.clone()))));
+    if let Some((peers, at)) = peers {
+        let listener = listen(&at).await?;
+        tasks.push(tokio::spawn(serve_peers(listener, peers, until(ended))));
+    }
+    println!("{} of cell {} listens on {address}", me.replica, me.cell);
+    wait_for_the_end().await.map_err(ServeError::System)?;
+    end.send_replace(true);
+    for task in tasks {
+        // Connections that do not end by themselves are cut after a moment.
+        let _ = tokio::time::timeout(std::time::Duration::from_secs(2), task).await;
+    }
+    Ok(())
+}
+
+async fn listen(address: &str) -> Result<TcpListener, ServeError> {
+    let listening = TcpListener::bind(address).await;
+    listening.map_err(|why| ServeError::Listen { address: address.to_owned(), why })
+}
+
+/// Waits for a signal that asks to end.
+async fn wait_for_the_end() -> io::Result<()> {
+    let mut terminate = signal(SignalKind::terminate())?;
+    let mut interrupt = signal(SignalKind::interrupt())?;
+    tokio::select! {
+        _ = terminate.recv() => {}
+        _ = interrupt.recv() => {}
+    }
+    Ok(())
+}
+
+fn describe(settings: &Settings) -> String {
+    let kept = match &settings.kept {
+        Kept::Memory => "in memory alone: it is gone when the server ends".to_owned(),
+        Kept::Alone(dir) => format!("in {}, by one replica", dir.display()),
+        Kept::Replica(of) => {
+            let peers: Vec<String> =
+                of.peers.iter().map(|peer| format!("{}={}", peer.id.0, peer.address)).collect();
+            let (replica, dir) = (of.replica, of.dir.display());
+            format!("in {dir}, by {replica} of {}, cell {}", peers.join(","), of.cell)
+        }
+    };
+    format!("clients   {}\ncell      {kept}", settings.listen)
+}

@@ -1,0 +1,234 @@
+//! What a server is told: by flags, by the environment, by a file, in this order.
+//!
+//! Every key is one field here, and so one flag (`--peer-listen`), one variable
+//! (`OMEGA_PEER_LISTEN`) and one line of the file (`peer-listen = "..."`).
+
+use clap::Args;
+use omega_store::CellId;
+use omega_store::log::ReplicaId;
+use serde::Deserialize;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
+
+/// Where clients are listened to unless somebody says otherwise.
+const LISTEN: &str = "127.0.0.1:7600";
+
+/// What was said. What was not is looked for in the next place.
+#[derive(Clone, Debug, Default, Args, Deserialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+pub(crate) struct Given {
+    /// The folder of the replica; it is made, with a new cell in it, if it is not there.
+    #[arg(long, env = "OMEGA_DIR", value_name = "DIR")]
+    dir: Option<PathBuf>,
+    /// Keep the cell in memory alone: it is gone when the server ends.
+    #[arg(long, env = "OMEGA_MEMORY", num_args = 0..=1, default_missing_value = "true")]
+    memory: Option<bool>,
+    /// Where clients are listened to [default: 127.0.0.1:7600].
+    #[arg(long, env = "OMEGA_LISTEN", value_name = "ADDRESS")]
+    listen: Option<SocketAddr>,
+    /// The name of the cell, the same for all its replicas. A single replica needs none.
+    #[arg(long, env = "OMEGA_CELL_NAME", value_name = "NAME")]
+    cell_name: Option<String>,
+    /// Which replica this is, where there are several.
+    #[arg(long, env = "OMEGA_REPLICA", value_name = "ID")]
+    replica: Option<u64>,
+    /// The replicas that found the cell and where they hear each other, this one among them:
+    /// 1=host:port,2=host:port,3=host:port.
+    #[arg(long, env = "OMEGA_PEERS", value_name = "ID=ADDRESS", value_delimiter = ',')]
+    peers: Option<Vec<Peer>>,
+    /// Where this replica listens to its peers [default: what --peers says of it].
+    #[arg(long, env = "OMEGA_PEER_LISTEN", value_name = "ADDRESS")]
+    peer_listen: Option<SocketAddr>,
+    /// What a replica of several does with a folder that is not there: `found` the cell with its
+    /// peers, once and never again, or `join` a cell that runs, as a new replica with a new id.
+    #[arg(long, env = "OMEGA_START", value_name = "HOW", value_enum)]
+    start: Option<Start>,
+}
+
+/// What a new replica begins with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, clap::ValueEnum)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum Start {
+    /// An empty cell, the same at each founding replica.
+    Found,
+    /// Nothing: the leader sends what there is.
+    Join,
+}
+
+/// A replica, and where it hears its peers.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(try_from = "String")]
+pub(crate) struct Peer {
+    /// Which one.
+    pub(crate) id: ReplicaId,
+    /// `host:port`.
+    pub(crate) address: String,
+}
+
+impl FromStr for Peer {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Peer, String> {
+        let wrong = || format!("{text:?} is not like 1=host:port");
+        let (id, address) = text.split_once('=').ok_or_else(wrong)?;
+        let id = id.parse().ok().filter(|id| *id > 0).ok_or_else(wrong)?;
+        let (host, port) = address.rsplit_once(':').ok_or_else(wrong)?;
+        if host.is_empty() || port.parse::<u16>().is_err() {
+            return Err(wrong());
+        }
+        Ok(Peer { id: ReplicaId(id), address: address.to_owned() })
+    }
+}
+
+impl TryFrom<String> for Peer {
+    type Error = String;
+
+    fn try_from(text: String) -> Result<Peer, String> {
+        text.parse()
+    }
+}
+
+/// What a server does.
+#[derive(Clone, Debug)]
+pub(crate) struct Settings {
+    /// Where clients are listened to.
+    pub(crate) listen: SocketAddr,
+    /// Where the cell is kept.
+    pub(crate) kept: Kept,
+}
+
+/// Where a cell is kept.
+#[derive(Clone, Debug)]
+pub(crate) enum Kept {
+    /// Nowhere.
+    Memory,
+    /// In this folder alone.
+    Alone(PathBuf),
+    /// By several replicas.
+    Replica(Replicated),
+}
+
+/// One replica of several.
+#[derive(Clone, Debug)]
+pub(crate) struct Replicated {
+    /// Its folder.
+    pub(crate) dir: PathBuf,
+    /// Which cell.
+    pub(crate) cell: CellId,
+    /// Which replica.
+    pub(crate) replica: ReplicaId,
+    /// All replicas whose addresses are known.
+    pub(crate) peers: Vec<Peer>,
+    /// Where it listens to them.
+    pub(crate) listen: String,
+    /// What to do if the folder is not there.
+    pub(crate) start: Option<Start>,
+}
+
+/// What is wrong with what was said. One line for the user.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum SettingsError {
+    /// Name another file, or mend this one.
+    #[error("{}: {why}", file.display())]
+    File {
+        /// Which file.
+        file: PathBuf,
+        /// What is wrong with it, with the line.
+        why: String,
+    },
+    /// Choose one.
+    #[error("a cell in memory has no folder and no replicas: leave out either --memory or the others")]
+    MemoryAndMore,
+    /// Say where the cell is to be kept.
+    #[error("say where the cell is kept: --dir DIR, or --memory if it need not survive")]
+    NoPlace,
+    /// Complete them.
+    #[error("of several replicas each needs --dir, --cell-name, --replica and --peers; {0} is missing")]
+    Incomplete(&'static str),
+    /// Add this replica to the list.
+    #[error("--peers does not say where replica {0} is: add it")]
+    NotAmongPeers(ReplicaId),
+    /// Name each replica once, and give each an address of its own.
+    #[error("--peers names {0} twice")]
+    Twice(String),
+    /// Use two ports.
+    #[error("clients and peers cannot share {0}: give --listen another port")]
+    SamePort(String),
+}
+
+impl Given {
+    /// What is said in a file.
+    fn read(file: &Path) -> Result<Given, SettingsError> {
+        let wrong = |why: String| SettingsError::File { file: file.to_owned(), why };
+        let text = std::fs::read_to_string(file).map_err(|why| wrong(why.to_string()))?;
+        toml::from_str(text.trim_start_matches('\u{feff}')).map_err(|error| {
+            let line = error.span().map(|span| text[..span.start].matches('\n').count() + 1);
+            let place = line.map(|line| format!("line {line}: ")).unwrap_or_default();
+            wrong(format!("{place}{}", error.message()))
+        })
+    }
+
+    /// The same, with what another place says of the rest.
+    fn or(self, other: Given) -> Given {
+        Given {
+            dir: self.dir.or(other.dir),
+            memory: self.memory.or(other.memory),
+            listen: self.listen.or(other.listen),
+            cell_name: self.cell_name.or(other.cell_name),
+            replica: self.replica.or(other.replica),
+            peers: self.peers.or(other.peers),
+            peer_listen: self.peer_listen.or(other.peer_listen),
+            start: self.start.or(other.start),
+        }
+    }
+
+    /// What it all means.
+    ///
+    /// # Errors
+    /// If it contradicts itself, or something is missing.
+    pub(crate) fn resolve(self, file: Option<&Path>) -> Result<Settings, SettingsError> {
+        let given = match file {
+            Some(file) => self.or(Given::read(file)?),
+            None => self,
+        };
+        let listen = given.listen.unwrap_or_else(|| LISTEN.parse().expect("it is an address"));
+        let is_one_of_several = given.peers.is_some() || given.replica.is_some();
+        let kept = match (given.memory == Some(true), given.dir.clone()) {
+            (true, None) if !is_one_of_several => Kept::Memory,
+            (true, _) => return Err(SettingsError::MemoryAndMore),
+            (false, Some(dir)) if !is_one_of_several => Kept::Alone(dir),
+            (false, None) if !is_one_of_several => return Err(SettingsError::NoPlace),
+            (false, _) => Kept::Replica(given.replicated(listen)?),
+        };
+        Ok(Settings { listen, kept })
+    }
+
+    fn replicated(self, clients: SocketAddr) -> Result<Replicated, SettingsError> {
+        let dir = self.dir.ok_or(SettingsError::Incomplete("--dir"))?;
+        let name = self.cell_name.ok_or(SettingsError::Incomplete("--cell-name"))?;
+        let replica = ReplicaId(self.replica.ok_or(SettingsError::Incomplete("--replica"))?);
+        let peers = self.peers.ok_or(SettingsError::Incomplete("--peers"))?;
+        for (i, peer) in peers.iter().enumerate() {
+            if peers[..i].iter().any(|other| other.id == peer.id) {
+                return Err(SettingsError::Twice(peer.id.to_string()));
+            }
+            if peers[..i].iter().any(|other| other.address == peer.address) {
+                return Err(SettingsError::Twice(peer.address.clone()));
+            }
+        }
+        let own = peers.iter().find(|peer| peer.id == replica);
+        let own = own.ok_or(SettingsError::NotAmongPeers(replica))?;
+        let listen = self.peer_listen.map_or_else(|| own.address.clone(), |address| address.to_string());
+        if listen == clients.to_string() {
+            return Err(SettingsError::SamePort(listen));
+        }
+        let cell = cell_of(&name);
+        Ok(Replicated { dir, cell, replica, listen, start: self.start, peers: peers.clone() })
+    }
+}
+
+/// The id of a cell of this name: so its replicas, which cannot ask each other yet, choose the same.
+fn cell_of(name: &str) -> CellId {
+    CellId(xxhash_rust::xxh3::xxh3_128(name.as_bytes()))
+}
