@@ -6,6 +6,7 @@
 //! `omega log` looks at what a replica has kept.
 
 mod connect;
+mod dev;
 mod explain;
 mod log;
 mod output;
@@ -43,6 +44,8 @@ enum Command {
     Explain(explain::ExplainArgs),
     /// Serve a cell to schedulers, agents and people on other machines.
     Serve(Box<serve::ServeArgs>),
+    /// A whole cell on this machine, to try things out.
+    Dev(dev::DevArgs),
     /// Place the jobs of one scheduler, in a process of its own.
     Scheduler(scheduler::SchedulerArgs),
     /// Look at the directory of a replica: its entries, and the cell at any version.
@@ -62,6 +65,7 @@ fn main() -> ExitCode {
         Some(Command::Explain(args)) => explain::explain(&args),
         Some(Command::Log(command)) => log::log(&command),
         Some(Command::Scheduler(args)) => scheduler::run(&args).map_err(Into::into),
+        Some(Command::Dev(args)) => dev::run(&args).map_err(Into::into),
         Some(Command::Serve(args)) => serve::serve(*args).map_err(Into::into),
         None => run::run(&omega.run),
     };

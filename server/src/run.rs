@@ -193,6 +193,8 @@ pub(crate) enum Error {
     #[error(transparent)]
     Output(#[from] OutputError),
     #[error(transparent)]
+    Dev(#[from] crate::dev::DevError),
+    #[error(transparent)]
     Serve(#[from] crate::serve::ServeError),
     #[error(transparent)]
     Scheduler(#[from] crate::scheduler::SchedulerError),

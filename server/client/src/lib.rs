@@ -1,4 +1,29 @@
-//! What a program needs to speak to a cell.
+//! What a program needs to speak to a cell over the network.
+//!
+//! ```text
+//!   your scheduler ── CellHandle ──▶ RemoteCell ─┐
+//!                                                ├── gRPC ──▶ any replica ──▶ the leader
+//!   your tool ───── proto::*_client, ApiError ───┘
+//! ```
+//!
+//! [`RemoteCell`] is a cell as a scheduler sees it: the same [`omega_cellstate::CellHandle`] as a cell
+//! of its own process, so a scheduler runs on either without a change. For everything else, jobs,
+//! machines, members, the generated clients in [`proto`] are called directly; [`convert`] turns their
+//! messages into the words of `omega-core`, and [`ApiError`] their failures into codes.
+//!
+//! ```no_run
+//! use omega_cellstate::{CellHandle, View};
+//! use omega_client::{Address, RemoteCell};
+//!
+//! let cell = RemoteCell::connect(&Address::plain(["127.0.0.1:7600"]))?;
+//! let (me, number) = cell.register("mine".into())?;
+//! let mut view = View::new(me, number);
+//! view.sync(&cell)?;
+//! println!("{} machines", view.rows());
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! In reading order: `proto/omega/v1/`, [`convert`], [`error`], [`connect`], `remote/`.
 
 pub mod connect;
 pub mod convert;

@@ -1,4 +1,18 @@
 //! A cell that others reach over the network.
+//!
+//! ```text
+//!                      ┌── scheduling ──┐
+//!   clients ── gRPC ──▶│  jobs          │──▶ Host ──▶ ReplicatedCell ──▶ Replica
+//!                      │  machines ...  │     │                            │  ▲
+//!                      └────────────────┘     └──▶ or a cell in memory     ▼  │
+//!   peers ─── gRPC ──────────────────────────────────────── PeerListener / Peers
+//! ```
+//!
+//! The services know no scheduler: a scheduler is a client like any other. What they ask of the cell goes
+//! through [`Host`], the only place where calls that await meet a cell that does not.
+//!
+//! In reading order: `host.rs`, `service.rs`, `scheduling.rs`, `jobs.rs`, `machines.rs`, `tasks.rs`,
+//! `tenants.rs`, `cell.rs`, `describe.rs`, `peers.rs`, `server.rs`.
 
 mod cell;
 mod describe;
@@ -13,7 +27,7 @@ mod tasks;
 mod tenants;
 
 pub use cell::Cells;
-pub use host::Host;
+pub use host::{Host, Pending, Try};
 pub use jobs::Jobs;
 pub use machines::Machines;
 pub use peers::{FRAME_BYTES_MAX, PeerListener, Peers, Whoami};

@@ -183,7 +183,7 @@ impl Source {
             versions.mark_unchanged();
             let Self { host, interest, since, delta, .. } = &mut self;
             host.read(|cell| cell.delta_since(*since, interest, delta));
-            for piece in convert::split((&*delta).into()) {
+            for piece in convert::split((&*delta).into(), convert::PIECE_BYTES) {
                 if self.to.send(Ok(piece)).await.is_err() {
                     return;
                 }

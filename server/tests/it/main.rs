@@ -5,6 +5,7 @@
 //! - `bad_input.rs`: what is at fault is told in one line, and costs no file.
 //! - `durable.rs`: cells on a disk, in one replica and in three, and `omega log`.
 //! - `explain.rs`: what is said of jobs that wait.
+//! - `served.rs`: cells that are served, and replicas that are killed.
 //! - `outputs.rs`: files, pipes and terminals that results go to.
 //!
 //! `process.rs` starts the process, `outcome.rs` reads its result.
@@ -19,4 +20,5 @@ mod outcome;
 mod outputs;
 mod process;
 mod runs;
+mod served;
 mod traces;

@@ -8,15 +8,13 @@ use crate::proto;
 use prost::Message;
 
 /// Bytes of a piece, about. A quarter of what a message may have.
-const PIECE_BYTES: usize = 1 << 20;
+pub const PIECE_BYTES: usize = 1 << 20;
 
-/// Cuts a delta. Most need no cut, and come back as they are.
+/// Cuts a delta into pieces of about so many bytes. Most need no cut, and come back as they are.
 #[must_use]
-pub fn split(mut delta: proto::Delta) -> Vec<proto::Delta> {
-    let bytes = delta.encoded_len();
-    let parts = bytes.div_ceil(PIECE_BYTES).max(1);
+pub fn split(mut delta: proto::Delta, piece_bytes: usize) -> Vec<proto::Delta> {
+    let parts = delta.encoded_len().div_ceil(piece_bytes).max(1);
     let mut pieces = Vec::with_capacity(parts);
-    // Trackers and their counts are few, and a reader wants the first before the second: they go first.
     for part in (1..parts).rev() {
         pieces.push(cut(&mut delta, part + 1));
     }
@@ -29,9 +27,6 @@ pub fn split(mut delta: proto::Delta) -> Vec<proto::Delta> {
 
 /// Takes the last of so many equal parts off each list.
 fn cut(delta: &mut proto::Delta, parts: usize) -> proto::Delta {
-    fn tail<T>(list: &mut Vec<T>, parts: usize) -> Vec<T> {
-        list.split_off(list.len() - list.len() / parts)
-    }
     let rows = delta.slots.len() / parts;
     let kinds = match delta.slots.len() {
         0 => 0,
@@ -52,8 +47,29 @@ fn cut(delta: &mut proto::Delta, parts: usize) -> proto::Delta {
         task_slots: tail(&mut delta.task_slots, parts),
         task_incarnations: tail(&mut delta.task_incarnations, parts),
         task_cards: tail(&mut delta.task_cards, parts),
+        counts: delta.counts.as_mut().map(|counts| cut_counts(counts, parts)),
         ..proto::Delta::default()
     }
+}
+
+/// The names stay in the first piece, and mean the same in all.
+fn cut_counts(counts: &mut proto::TrackerCounts, parts: usize) -> proto::TrackerCounts {
+    proto::TrackerCounts {
+        trackers: tail(&mut counts.trackers, parts),
+        domains: tail(&mut counts.domains, parts),
+        rows: tail(&mut counts.rows, parts),
+        names: Vec::new(),
+        matched: tail(&mut counts.matched, parts),
+        holders: tail(&mut counts.holders, parts),
+        seekers: tail(&mut counts.seekers, parts),
+        pullers: tail(&mut counts.pullers, parts),
+        pull: tail(&mut counts.pull, parts),
+    }
+}
+
+/// Takes the last of so many equal parts off a list.
+fn tail<T>(list: &mut Vec<T>, parts: usize) -> Vec<T> {
+    list.split_off(list.len() - list.len() / parts)
 }
 
 /// Appends a piece to those before it.
@@ -73,4 +89,14 @@ pub fn join(delta: &mut proto::Delta, piece: proto::Delta) {
     delta.task_slots.extend(piece.task_slots);
     delta.task_incarnations.extend(piece.task_incarnations);
     delta.task_cards.extend(piece.task_cards);
+    if let (Some(counts), Some(more)) = (&mut delta.counts, piece.counts) {
+        counts.trackers.extend(more.trackers);
+        counts.domains.extend(more.domains);
+        counts.rows.extend(more.rows);
+        counts.matched.extend(more.matched);
+        counts.holders.extend(more.holders);
+        counts.seekers.extend(more.seekers);
+        counts.pullers.extend(more.pullers);
+        counts.pull.extend(more.pull);
+    }
 }

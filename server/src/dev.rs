@@ -1,0 +1,212 @@
+//! `omega dev`: a whole cell on one machine, to try things out.
+//!
+//! Replicas and a scheduler as processes of their own, as in production, so that one of them can be
+//! killed and the others seen to carry on. What they say goes to files beside the cell.
+
+use clap::Args;
+use std::fs::File;
+use std::io::{self, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+/// A whole cell on this machine, to try things out.
+#[derive(Debug, Args)]
+pub(crate) struct DevArgs {
+    /// How many replicas keep the cell.
+    #[arg(long, value_name = "N", default_value_t = 3, allow_negative_numbers = true,
+          value_parser = clap::value_parser!(u16).range(1..=7))]
+    replicas: u16,
+    /// Where the cell is kept; it goes on with what is there. Without it, a temporary folder.
+    #[arg(long, value_name = "DIR")]
+    dir: Option<PathBuf>,
+    /// The port of the first replica's clients; the others have the next ones, and their peers'
+    /// ports are a hundred above.
+    #[arg(long, value_name = "PORT", default_value_t = 7600,
+          value_parser = clap::value_parser!(u16).range(1024..=65_000))]
+    port: u16,
+    /// Workers of the scheduler `default`.
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=64))]
+    workers: u16,
+}
+
+/// Why the cell could not be brought up. One line for the user.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum DevError {
+    /// Name another folder, or make room.
+    #[error("{}: {why}", path.display())]
+    Folder {
+        /// Which folder.
+        path: PathBuf,
+        /// What the system said.
+        why: io::Error,
+    },
+    /// Look into its file.
+    #[error("{name} does not start: see {}", log.display())]
+    Start {
+        /// Which part.
+        name: String,
+        /// What it said.
+        log: PathBuf,
+    },
+    /// The system has no processes left.
+    #[error("cannot start a process: {0}")]
+    Process(io::Error),
+}
+
+/// How long a replica may take until it listens.
+const START_MAX: Duration = Duration::from_secs(20);
+
+/// How often is looked whether a process has ended.
+const LOOK: Duration = Duration::from_millis(100);
+
+/// A process of the cell. It ends with this.
+struct Part {
+    name: String,
+    child: Child,
+    log: PathBuf,
+    has_ended: bool,
+}
+
+impl Drop for Part {
+    fn drop(&mut self) {
+        // It may have ended by itself.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// Brings a cell up, and keeps it until it is told to end.
+pub(crate) fn run(args: &DevArgs) -> Result<(), DevError> {
+    let temporary = match &args.dir {
+        Some(_) => None,
+        None => Some(tempfile::Builder::new().prefix("omega-dev-").tempdir().map_err(|why| {
+            DevError::Folder { path: std::env::temp_dir(), why }
+        })?),
+    };
+    let root = match (&args.dir, &temporary) {
+        (Some(dir), _) => dir.clone(),
+        (None, Some(temporary)) => temporary.path().to_owned(),
+        (None, None) => unreachable!("one of the two is there"),
+    };
+    let folder = |why| DevError::Folder { path: root.clone(), why };
+    std::fs::create_dir_all(&root).map_err(folder)?;
+    let mut parts = Vec::new();
+    for replica in 1..=args.replicas {
+        parts.push(start(&format!("r{replica}"), &root, &serve(args, &root, replica))?);
+    }
+    for (part, replica) in parts.iter_mut().zip(1..) {
+        wait_until_it_listens(part, client_address(args, replica))?;
+    }
+    let cell: Vec<String> =
+        (1..=args.replicas).map(|replica| client_address(args, replica).to_string()).collect();
+    let cell = cell.join(",");
+    let workers = args.workers.to_string();
+    let scheduler = ["scheduler", "--cell", &cell, "--workers", &workers].map(str::to_owned);
+    parts.push(start("scheduler", &root, &scheduler)?);
+    tell(&format!("{}\n", summary(args, &root, &parts)));
+    watch(&mut parts)
+}
+
+fn client_address(args: &DevArgs, replica: u16) -> SocketAddr {
+    ([127, 0, 0, 1], args.port + replica - 1).into()
+}
+
+/// The arguments of a replica.
+fn serve(args: &DevArgs, root: &Path, replica: u16) -> Vec<String> {
+    let dir = root.join(format!("r{replica}"));
+    let is_new = !dir.join("IDENTITY").exists();
+    let mut all: Vec<String> = vec!["serve".into()];
+    let mut say = |flag: &str, value: String| all.extend([flag.to_owned(), value]);
+    say("--dir", dir.display().to_string());
+    say("--listen", client_address(args, replica).to_string());
+    if args.replicas > 1 {
+        let peer = |id: u16| format!("{id}=127.0.0.1:{}", args.port + 100 + id - 1);
+        let peers: Vec<String> = (1..=args.replicas).map(peer).collect();
+        say("--cell-name", "dev".into());
+        say("--replica", replica.to_string());
+        say("--peers", peers.join(","));
+        if is_new {
+            say("--start", "found".into());
+        }
+    }
+    all
+}
+
+/// Starts a part; what it says goes to a file.
+fn start(name: &str, root: &Path, arguments: &[String]) -> Result<Part, DevError> {
+    let log = root.join(format!("{name}.log"));
+    let folder = |why| DevError::Folder { path: log.clone(), why };
+    let out = File::create(&log).map_err(folder)?;
+    let err = out.try_clone().map_err(folder)?;
+    let program = std::env::current_exe().map_err(DevError::Process)?;
+    let child = Command::new(program)
+        .args(arguments)
+        .stdin(Stdio::null())
+        .stdout(out)
+        .stderr(err)
+        .spawn()
+        .map_err(DevError::Process)?;
+    Ok(Part { name: name.to_owned(), child, log, has_ended: false })
+}
+
+fn wait_until_it_listens(part: &mut Part, address: SocketAddr) -> Result<(), DevError> {
+    let began = Instant::now();
+    loop {
+        let has_ended = part.child.try_wait().map_err(DevError::Process)?.is_some();
+        if has_ended || began.elapsed() > START_MAX {
+            return Err(DevError::Start { name: part.name.clone(), log: part.log.clone() });
+        }
+        if TcpStream::connect(address).is_ok() {
+            return Ok(());
+        }
+        std::thread::sleep(LOOK);
+    }
+}
+
+fn summary(args: &DevArgs, root: &Path, parts: &[Part]) -> String {
+    let mut text = String::new();
+    for (part, replica) in parts.iter().zip(1..) {
+        let pid = part.child.id();
+        text += &match replica <= args.replicas {
+            true => {
+                let address = client_address(args, replica);
+                format!("  {:<10} {address}   process {pid}\n", part.name)
+            }
+            false => format!("  {:<10} {:<16} process {pid}\n", part.name, ""),
+        };
+    }
+    let root = root.display();
+    format!("a cell runs here; it ends with Ctrl-C\n\n{text}\nwhat they say is in {root}/*.log")
+}
+
+/// Tells of parts that end, until a signal ends this process and with it all of them.
+fn watch(parts: &mut [Part]) -> Result<(), DevError> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    let runtime = runtime.map_err(DevError::Process)?;
+    runtime.block_on(async {
+        use tokio::signal::unix::{SignalKind, signal};
+        let mut terminate = signal(SignalKind::terminate()).map_err(DevError::Process)?;
+        let mut interrupt = signal(SignalKind::interrupt()).map_err(DevError::Process)?;
+        loop {
+            tokio::select! {
+                _ = terminate.recv() => return Ok(()),
+                _ = interrupt.recv() => return Ok(()),
+                () = tokio::time::sleep(LOOK) => {}
+            }
+            for part in parts.iter_mut().filter(|part| !part.has_ended) {
+                if let Some(status) = part.child.try_wait().map_err(DevError::Process)? {
+                    part.has_ended = true;
+                    tell(&format!("{} has ended ({status}); the others go on\n", part.name));
+                }
+            }
+        }
+    })
+}
+
+/// Says something at once; a reader that has gone is no error.
+fn tell(text: &str) {
+    let mut out = io::stdout().lock();
+    let _ = out.write_all(text.as_bytes()).and_then(|()| out.flush());
+}

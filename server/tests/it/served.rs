@@ -1,0 +1,310 @@
+//! Cells that are served: real processes, real sockets, and what they hold after some of them were
+//! killed.
+
+use crate::process::{folder, omega, say};
+use omega_cellstate::{CellHandle, HandleError, View};
+use omega_client::proto::cell_service_client::CellServiceClient;
+use omega_client::proto::job_service_client::JobServiceClient;
+use omega_client::proto::machine_service_client::MachineServiceClient;
+use omega_client::proto::{self, job_ref, list_tasks_request};
+use omega_client::{Address, ApiError, RemoteCell};
+use omega_core::{Amounts, Job, Machine, TaskGroup, TaskId, Version};
+use std::collections::BTreeMap;
+use std::io::{BufRead, BufReader};
+use std::net::TcpListener;
+use std::path::Path;
+use std::process::{Child, Stdio};
+use std::time::{Duration, Instant};
+use tokio::runtime::Runtime;
+
+/// A process that is killed in the end.
+struct Process(Child);
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// Ports that nobody has now.
+fn ports(count: usize) -> Vec<u16> {
+    let listeners: Vec<TcpListener> =
+        (0..count).map(|_| TcpListener::bind("127.0.0.1:0").unwrap()).collect();
+    listeners.iter().map(|listener| listener.local_addr().unwrap().port()).collect()
+}
+
+/// Starts a server and waits until it listens.
+fn serve(dir: &Path, arguments: &[String]) -> Process {
+    let mut command = omega(dir);
+    let mut child =
+        command.arg("serve").args(arguments).stdout(Stdio::piped()).spawn().expect("omega starts");
+    let mut line = String::new();
+    BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
+    assert!(line.contains("listens on"), "{line:?}");
+    Process(child)
+}
+
+/// A cell of three replicas.
+struct Three {
+    dir: tempfile::TempDir,
+    clients: Vec<u16>,
+    peers: String,
+    replicas: BTreeMap<usize, Process>,
+}
+
+impl Three {
+    fn found() -> Three {
+        let all = ports(6);
+        let (clients, peers) = all.split_at(3);
+        let peers: Vec<String> =
+            peers.iter().zip(1..).map(|(port, id)| format!("{id}=127.0.0.1:{port}")).collect();
+        let mut three = Three {
+            dir: folder(&[]),
+            clients: clients.to_vec(),
+            peers: peers.join(","),
+            replicas: BTreeMap::new(),
+        };
+        (1..=3).for_each(|id| three.start(id, &["--start", "found"]));
+        three
+    }
+
+    fn start(&mut self, id: usize, more: &[&str]) {
+        let arguments = [
+            format!("--dir=r{id}"),
+            format!("--listen=127.0.0.1:{}", self.clients[id - 1]),
+            "--cell-name=test".to_owned(),
+            format!("--replica={id}"),
+            format!("--peers={}", self.peers),
+        ];
+        let all: Vec<String> =
+            arguments.into_iter().chain(more.iter().map(|more| (*more).to_owned())).collect();
+        self.replicas.insert(id, serve(self.dir.path(), &all));
+    }
+
+    /// Ends a replica as a power failure would.
+    fn kill(&mut self, id: usize) {
+        self.replicas.remove(&id);
+    }
+
+    fn address(&self) -> Address {
+        Address::plain(self.clients.iter().map(|port| format!("127.0.0.1:{port}")))
+    }
+
+    fn url(&self, id: usize) -> String {
+        format!("http://127.0.0.1:{}", self.clients[id - 1])
+    }
+
+    /// The replica that leads, as one of them sees it.
+    fn leader(&self, runtime: &Runtime) -> usize {
+        loop {
+            for id in self.replicas.keys() {
+                let told = runtime.block_on(describe(self.url(*id)));
+                match told.map(|told| told.members.unwrap().leader) {
+                    Ok(leader) if self.replicas.contains_key(&(leader as usize)) => {
+                        return leader as usize;
+                    }
+                    _ => std::thread::sleep(Duration::from_millis(20)),
+                }
+            }
+        }
+    }
+}
+
+async fn describe(url: String) -> Result<proto::DescribeCellResponse, ApiError> {
+    let unreachable =
+        |error: tonic::transport::Error| ApiError::from(tonic::Status::unavailable(error.to_string()));
+    let mut client = CellServiceClient::connect(url).await.map_err(unreachable)?;
+    Ok(client.describe_cell(proto::DescribeCellRequest {}).await?.into_inner())
+}
+
+/// Calls until it succeeds: leaders change, and every call may be sent again.
+fn insist<T>(mut call: impl FnMut() -> Result<T, ApiError>) -> T {
+    let began = Instant::now();
+    loop {
+        match call() {
+            Ok(answer) => return answer,
+            Err(error) if began.elapsed() > Duration::from_secs(60) => panic!("{error:?}"),
+            Err(_) => std::thread::sleep(Duration::from_millis(50)),
+        }
+    }
+}
+
+fn unavailable(error: tonic::transport::Error) -> ApiError {
+    tonic::Status::unavailable(error.to_string()).into()
+}
+
+fn add_machines(runtime: &Runtime, url: &str, count: usize) {
+    for i in 0..count {
+        let machine = Machine::new(format!("m{i}"), Amounts::new([64_000, 64 << 30]));
+        let request = proto::RegisterMachineRequest { machine: Some((&machine).into()) };
+        insist(|| {
+            runtime.block_on(async {
+                let mut client =
+                    MachineServiceClient::connect(url.to_owned()).await.map_err(unavailable)?;
+                Ok(client.register_machine(request.clone()).await?)
+            })
+        });
+    }
+}
+
+fn submit(runtime: &Runtime, url: &str, name: &str, tasks: u32) -> u64 {
+    let job = Job::batch(name, TaskGroup::new(tasks, Amounts::new([100, 1 << 20])));
+    let request = proto::SubmitJobRequest { job: Some((&job).into()) };
+    insist(|| {
+        runtime.block_on(async {
+            let mut client = JobServiceClient::connect(url.to_owned()).await.map_err(unavailable)?;
+            Ok(client.submit_job(request.clone()).await?.into_inner().id)
+        })
+    })
+}
+
+#[test]
+fn one_replica_serves_and_keeps() {
+    let dir = folder(&[]);
+    let port = ports(1)[0];
+    let arguments = ["--dir=cell".to_owned(), format!("--listen=127.0.0.1:{port}")];
+    let runtime = Runtime::new().unwrap();
+    let url = format!("http://127.0.0.1:{port}");
+    let server = serve(dir.path(), &arguments);
+    add_machines(&runtime, &url, 3);
+    submit(&runtime, &url, "kept", 5);
+    let cell = insist(|| runtime.block_on(describe(url.clone()))).cell;
+    drop(server);
+
+    let server = serve(dir.path(), &arguments);
+    let told = insist(|| runtime.block_on(describe(url.clone())));
+    assert_eq!((told.machines, told.jobs, told.cell), (3, 1, cell));
+    let second = say(dir.path(), &["serve", "--dir=cell", "--listen=127.0.0.1:0"]);
+    assert_eq!(second.code, Some(2));
+    assert!(second.stderr.contains("in use by another process"), "{}", second.stderr);
+    drop(server);
+}
+
+#[test]
+fn a_cell_outlives_its_leader() {
+    let mut three = Three::found();
+    let runtime = Runtime::new().unwrap();
+    let url = three.url(1);
+    add_machines(&runtime, &url, 4);
+    let remote = RemoteCell::connect(&three.address()).unwrap();
+    let (me, number) = remote.register("default".into()).unwrap();
+    let mut view = View::new(me, number);
+    let mut taken: BTreeMap<TaskId, Version> = BTreeMap::new();
+    for round in 0..6 {
+        let leader = three.leader(&runtime);
+        let job = submit(&runtime, &three.url(leader), &format!("job-{round}"), 40);
+        for batch in 0..4 {
+            place(&mut view, &remote, omega_core::JobId(job), batch, &mut taken);
+            if round % 2 == 0 && batch == 1 {
+                three.kill(leader);
+            }
+        }
+        if round % 2 == 0 {
+            three.start(leader, &[]);
+        }
+    }
+    assert_eq!(taken.len(), 6 * 40);
+    let leader = three.leader(&runtime);
+    for job in 0..6 {
+        let answer = insist(|| {
+            runtime.block_on(async {
+                use proto::task_service_client::TaskServiceClient;
+                let mut client =
+                    TaskServiceClient::connect(three.url(leader)).await.map_err(unavailable)?;
+                let of = list_tasks_request::Of::Job(proto::JobRef {
+                    job: Some(job_ref::Job::Id(job)),
+                });
+                let request = proto::ListTasksRequest { of: Some(of), ..Default::default() };
+                Ok(client.list_tasks(request).await?.into_inner())
+            })
+        });
+        let placed = answer.tasks.iter().filter(|task| task.machine.is_some()).count();
+        assert_eq!(placed, 40, "what was acknowledged is there");
+    }
+    // Killed or not, what each has kept is one history.
+    let ids: Vec<usize> = three.replicas.keys().copied().collect();
+    ids.into_iter().for_each(|id| three.kill(id));
+    for id in 1..=3 {
+        let dir = format!("r{id}");
+        let said = say(three.dir.path(), &["log", "replay", &dir, "--all", "--audit-every", "50"]);
+        assert_eq!(said.code, Some(0), "{}", said.stderr);
+    }
+}
+
+/// Places ten tasks of a job, however often the cell changes its leader.
+fn place(
+    view: &mut View,
+    remote: &RemoteCell,
+    job: omega_core::JobId,
+    batch: u32,
+    taken: &mut BTreeMap<TaskId, Version>,
+) {
+    let spec = Job::batch("any", TaskGroup::new(40, Amounts::new([100, 1 << 20])));
+    loop {
+        match view.sync(remote) {
+            Ok(()) => break,
+            Err(HandleError::Unavailable) => std::thread::sleep(Duration::from_millis(10)),
+            Err(error) => panic!("{error}"),
+        }
+    }
+    let group = view.compile(job, &spec, 0);
+    for index in batch * 10..batch * 10 + 10 {
+        let machine = view.machine_by_name(&format!("m{}", index % 4)).expect("it was registered");
+        view.claim(TaskId { job, index }, machine, group).expect("there is room");
+    }
+    let txn = view.take_transaction();
+    let commit = loop {
+        match remote.commit(&txn) {
+            Ok(commit) => break commit,
+            Err(HandleError::Unavailable | HandleError::Unknown) => {}
+            Err(error) => panic!("{error}"),
+        }
+    };
+    assert!(commit.is_complete(), "{commit:?}");
+    view.settle(&txn, &commit);
+    for claim in &txn.claims {
+        assert!(taken.insert(claim.task, commit.version).is_none(), "once");
+    }
+}
+
+#[test]
+fn bad_settings_are_told_before_anything_starts() {
+    let dir = folder(&[
+        ("unknown.toml", "dir = \"x\"\nlisten = \"127.0.0.1:1\"\nlissten = 1\n"),
+        ("type.toml", "listen = 7600\n"),
+        ("good.toml", "dir = \"cell\"\n"),
+    ]);
+    let cases = [
+        (vec!["serve"], "say where the cell is kept"),
+        (vec!["serve", "--memory", "--dir=x"], "leave out either"),
+        (vec!["serve", "--config=none.toml"], "none.toml"),
+        (vec!["serve", "--config=unknown.toml"], "line 3: unknown field `lissten`"),
+        (vec!["serve", "--config=type.toml"], "line 1"),
+        (vec!["serve", "--dir=x", "--replica=1"], "--cell-name is missing"),
+        (
+            vec!["serve", "--dir=x", "--replica=1", "--cell-name=c", "--peers=1=a:1,1=b:2"],
+            "names r1 twice",
+        ),
+        (
+            vec!["serve", "--dir=x", "--replica=3", "--cell-name=c", "--peers=1=a:1,2=b:2"],
+            "does not say where replica r3 is",
+        ),
+        (
+            vec!["serve", "--dir=x", "--replica=1", "--cell-name=c", "--peers=1=127.0.0.1:1,2=b:2"],
+            "holds no replica yet",
+        ),
+        (vec!["serve", "--dir=x", "--listen=1.2.3"], "1.2.3"),
+        (vec!["serve", "--dir=x", "--peers=one"], "is not like 1=host:port"),
+    ];
+    for (arguments, expected) in cases {
+        let said = say(dir.path(), &arguments);
+        assert_eq!(said.code, Some(2), "{arguments:?}: {}", said.stderr);
+        assert!(said.stderr.contains(expected), "{arguments:?}: {}", said.stderr);
+        assert_eq!(said.stderr.lines().count(), 1, "{}", said.stderr);
+    }
+    let said = say(dir.path(), &["serve", "--config=good.toml", "--check-config"]);
+    assert_eq!(said.code, Some(0), "{}", said.stderr);
+    assert!(said.stdout.contains("by one replica"), "{}", said.stdout);
+    assert!(!dir.path().join("x").exists() && !dir.path().join("cell").exists());
+}
