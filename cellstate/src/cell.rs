@@ -318,6 +318,12 @@ impl Cell {
         &self.policy
     }
 
+    /// The name of a scheduler that has registered.
+    #[must_use]
+    pub fn scheduler_name(&self, id: SchedulerId) -> Option<&Text> {
+        self.schedulers.get(id.0 as usize).map(|scheduler| &scheduler.name)
+    }
+
     /// The machine of this name.
     #[must_use]
     pub fn machine_by_name(&self, name: &str) -> Option<MachineId> {
@@ -359,6 +365,12 @@ impl Cell {
         self.jobs.get(id).map(|record| &record.spec)
     }
 
+    /// The number that the next job gets: a job below it that is not known has ended.
+    #[must_use]
+    pub fn next_job(&self) -> JobId {
+        self.jobs.next_id()
+    }
+
     /// Every known job, ascending.
     pub fn jobs(&self) -> impl Iterator<Item = (JobId, &Arc<Job>)> {
         self.jobs.iter().map(|(id, record)| (id, &record.spec))
@@ -396,9 +408,9 @@ impl Cell {
     /// Every tenant that ever had a job or a quota, in the order in which they came: its name, its quota,
     /// and what its tasks claim together, by kind.
     pub fn tenants(&self) -> impl Iterator<Item = (&Text, Option<&omega_core::Amounts>, &[i64])> {
-        self.tenants.iter().map(|tenant| {
-            (&tenant.name, tenant.limit.as_ref(), tenant.used.as_slice())
-        })
+        self.tenants
+            .iter()
+            .map(|tenant| (&tenant.name, tenant.limit.as_ref(), tenant.used.as_slice()))
     }
 
     /// What a tenant's tasks claim together, by kind.

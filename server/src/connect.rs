@@ -1,20 +1,67 @@
-//! Where the cell is that a command speaks to.
+//! Where the cell is that a command speaks to, and who the command says it is.
 
 use clap::Args;
-use omega_client::Address;
+use omega_client::{Address, Tls};
+use omega_service::read_key;
+use std::path::Path;
 
 /// The cell at the other end. Any of its replicas will do.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct CellArgs {
     /// Replicas of the cell; the next is asked where one does not answer.
-    #[arg(long, env = "OMEGA_CELL", value_name = "HOST:PORT", value_delimiter = ',',
-          default_value = "127.0.0.1:7600")]
+    #[arg(
+        long,
+        env = "OMEGA_CELL",
+        value_name = "HOST:PORT",
+        value_delimiter = ',',
+        default_value = "127.0.0.1:7600"
+    )]
     cell: Vec<String>,
+    /// The authority whose certificates the replicas have, where the cell asks for certificates.
+    #[arg(long, env = "OMEGA_CA", value_name = "FILE.pem", value_parser = pem,
+          requires_all = ["tls_cert", "tls_key"])]
+    tls_ca: Option<Pem>,
+    /// The certificate that says who you are.
+    #[arg(long, env = "OMEGA_CERT", value_name = "FILE.pem", value_parser = pem,
+          requires_all = ["tls_ca", "tls_key"])]
+    tls_cert: Option<Pem>,
+    /// The key of that certificate, which nobody else may read.
+    #[arg(long, env = "OMEGA_KEY", value_name = "FILE.key", value_parser = key,
+          requires_all = ["tls_ca", "tls_cert"])]
+    tls_key: Option<Pem>,
+}
+
+/// What a file holds. It is read with the arguments, so that a wrong name is told like any other.
+#[derive(Clone)]
+struct Pem(Vec<u8>);
+
+/// Without what may be a key.
+impl std::fmt::Debug for Pem {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Pem")
+    }
+}
+
+fn pem(file: &str) -> Result<Pem, String> {
+    std::fs::read(file).map(Pem).map_err(|why| why.to_string())
+}
+
+fn key(file: &str) -> Result<Pem, String> {
+    read_key(Path::new(file)).map(Pem).map_err(|why| why.to_string())
 }
 
 impl CellArgs {
     /// Where it is.
     pub(crate) fn address(&self) -> Address {
-        Address::plain(self.cell.iter().cloned())
+        let mut address = Address::plain(self.cell.iter().cloned());
+        if let (Some(ca), Some(cert), Some(key)) = (&self.tls_ca, &self.tls_cert, &self.tls_key) {
+            address.tls = Some(Tls {
+                authority: ca.0.clone(),
+                certificate: cert.0.clone(),
+                key: key.0.clone(),
+                server_name: None,
+            });
+        }
+        address
     }
 }

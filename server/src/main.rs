@@ -5,6 +5,7 @@
 //! before anything has started. `omega explain` does the same, and tells why a job waits.
 //! `omega log` looks at what a replica has kept.
 
+mod cert;
 mod connect;
 mod dev;
 mod explain;
@@ -26,6 +27,10 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 /// The exit code of bad input: what clap uses for bad arguments.
 const BAD_INPUT: u8 = 2;
 
+/// The exit code of a server that would be open to everyone: `EX_CONFIG` of `sysexits.h`, so that a
+/// supervisor does not start it again and again.
+const EXPOSED: u8 = 78;
+
 /// A shared-state, optimistically concurrent cluster scheduler.
 #[derive(Debug, Parser)]
 #[command(name = "omega", version, about, args_conflicts_with_subcommands = true)]
@@ -44,6 +49,9 @@ enum Command {
     Explain(explain::ExplainArgs),
     /// Serve a cell to schedulers, agents and people on other machines.
     Serve(Box<serve::ServeArgs>),
+    /// Make an authority and certificates, to try a cell out with.
+    #[command(subcommand)]
+    Cert(cert::CertCommand),
     /// A whole cell on this machine, to try things out.
     Dev(dev::DevArgs),
     /// Place the jobs of one scheduler, in a process of its own.
@@ -58,29 +66,33 @@ fn main() -> ExitCode {
         Ok(omega) => omega,
         // Help and version are answers, and go to standard output.
         Err(answer) if !answer.use_stderr() => answer.exit(),
-        Err(error) => return fail(&argument_error(&error)),
+        Err(error) => return fail(&argument_error(&error), BAD_INPUT),
     };
     let done = match omega.command {
         Some(Command::Run(args)) => run::run(&args),
         Some(Command::Explain(args)) => explain::explain(&args),
         Some(Command::Log(command)) => log::log(&command),
         Some(Command::Scheduler(args)) => scheduler::run(&args).map_err(Into::into),
+        Some(Command::Cert(command)) => cert::run(&command).map_err(Into::into),
         Some(Command::Dev(args)) => dev::run(&args).map_err(Into::into),
         Some(Command::Serve(args)) => serve::serve(*args).map_err(Into::into),
         None => run::run(&omega.run),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,
-        Err(error) => fail(&error.to_string()),
+        Err(error) => {
+            let exposed = matches!(&error, run::Error::Serve(error) if error.is_exposed());
+            fail(&error.to_string(), if exposed { EXPOSED } else { BAD_INPUT })
+        }
     }
 }
 
-/// Says why in one line, whatever names are in it, and ends with the code of bad input.
-fn fail(why: &str) -> ExitCode {
+/// Says why in one line, whatever names are in it, and ends with a code.
+fn fail(why: &str, code: u8) -> ExitCode {
     let line = why.replace(char::is_control, "\u{fffd}");
     // Without a standard error, the exit code has to say it all.
     drop(writeln!(std::io::stderr(), "omega: {line}"));
-    ExitCode::from(BAD_INPUT)
+    ExitCode::from(code)
 }
 
 /// What is wrong with the arguments, without clap's usage: it is in the help.

@@ -197,6 +197,8 @@ pub(crate) enum Error {
     #[error(transparent)]
     Serve(#[from] crate::serve::ServeError),
     #[error(transparent)]
+    Cert(#[from] crate::cert::CertError),
+    #[error(transparent)]
     Scheduler(#[from] crate::scheduler::SchedulerError),
 }
 

@@ -90,7 +90,9 @@ fn arrows() -> BTreeMap<&'static str, &'static [&'static str]> {
         ("schedulers", &["core", "cellstate"]),
         ("store", &["core", "cellstate"]),
         ("bench", &["core", "cellstate", "schedulers", "store"]),
-        ("server", &["core", "cellstate", "schedulers", "store", "bench"]),
+        ("client", &["core", "cellstate"]),
+        ("service", &["core", "cellstate", "store", "client"]),
+        ("server", &["core", "cellstate", "schedulers", "store", "bench", "client", "service"]),
         ("tests", &["core", "cellstate", "schedulers", "store", "bench", "server"]),
     ])
 }

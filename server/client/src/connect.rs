@@ -76,7 +76,8 @@ impl Connections {
             let say = "name at least one replica of the cell, as host:port";
             return Err(ApiError::new(ErrorCode::Malformed, say));
         }
-        let one = |replica: &String| Ok((replica.clone(), endpoint(replica, address)?.connect_lazy()));
+        let one =
+            |replica: &String| Ok((replica.clone(), endpoint(replica, address)?.connect_lazy()));
         let channels = address.replicas.iter().map(one).collect::<Result<Vec<_>, ApiError>>()?;
         Ok(Connections { channels: channels.into(), moves: Arc::default() })
     }
@@ -115,7 +116,10 @@ pub struct Connection {
 
 fn endpoint(replica: &str, address: &Address) -> Result<Endpoint, ApiError> {
     let malformed = |why: String| {
-        ApiError::new(ErrorCode::Malformed, format!("{replica:?} is not an address like host:port: {why}"))
+        ApiError::new(
+            ErrorCode::Malformed,
+            format!("{replica:?} is not an address like host:port: {why}"),
+        )
     };
     let scheme = if address.tls.is_some() { "https" } else { "http" };
     let endpoint = Endpoint::from_shared(format!("{scheme}://{replica}"))
@@ -126,13 +130,21 @@ fn endpoint(replica: &str, address: &Address) -> Result<Endpoint, ApiError> {
         .keep_alive_while_idle(true)
         .tcp_nodelay(true);
     let Some(tls) = &address.tls else { return Ok(endpoint) };
+    tls_endpoint(endpoint, tls).map_err(|error| {
+        ApiError::new(ErrorCode::Malformed, format!("the certificates cannot be used: {error}"))
+    })
+}
+
+/// An endpoint that shows a certificate, and asks for one.
+///
+/// # Errors
+/// If the certificates cannot be used.
+pub fn tls_endpoint(endpoint: Endpoint, tls: &Tls) -> Result<Endpoint, tonic::transport::Error> {
     let mut config = ClientTlsConfig::new()
         .ca_certificate(Certificate::from_pem(&tls.authority))
         .identity(Identity::from_pem(&tls.certificate, &tls.key));
     if let Some(name) = &tls.server_name {
         config = config.domain_name(name);
     }
-    endpoint.tls_config(config).map_err(|error| {
-        ApiError::new(ErrorCode::Malformed, format!("the certificates cannot be used: {error}"))
-    })
+    endpoint.tls_config(config)
 }

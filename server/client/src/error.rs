@@ -181,6 +181,19 @@ impl ApiError {
     }
 }
 
+/// The longest sentence: it travels in a header, where a long name in it would be the end of the answer.
+const MESSAGE_BYTES_MAX: usize = 1024;
+
+/// A sentence that is not too long.
+fn cut(mut message: String) -> String {
+    if message.len() > MESSAGE_BYTES_MAX {
+        let end = (0..=MESSAGE_BYTES_MAX).rev().find(|end| message.is_char_boundary(*end));
+        message.truncate(end.unwrap_or(0));
+        message.push_str(" ...");
+    }
+    message
+}
+
 impl From<ApiError> for Status {
     fn from(error: ApiError) -> Status {
         let mut about = HashMap::new();
@@ -194,7 +207,7 @@ impl From<ApiError> for Status {
         if error.retry_after.is_some() {
             details.set_retry_info(error.retry_after);
         }
-        Status::with_error_details(error.code.grpc(), error.message, details)
+        Status::with_error_details(error.code.grpc(), cut(error.message), details)
     }
 }
 

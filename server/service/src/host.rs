@@ -225,11 +225,7 @@ impl Host {
     }
 
     /// Asks until there is an answer, or it is too late.
-    async fn insist(
-        &self,
-        ask: impl Fn() -> Pending,
-        until: Instant,
-    ) -> Result<Answer, ApiError> {
+    async fn insist(&self, ask: impl Fn() -> Pending, until: Instant) -> Result<Answer, ApiError> {
         loop {
             let answer = match tokio::time::timeout_at(until, ask().answer()).await {
                 Ok(answer) => answer,

@@ -1,5 +1,6 @@
 //! What users ask about jobs.
 
+use crate::audit::about;
 use crate::describe;
 use crate::host::{Host, unknown};
 use crate::service::{Answered, deadline, page_size, page_start, page_token};
@@ -39,8 +40,21 @@ pub(crate) fn find(cell: &Cell, job: Option<proto::JobRef>) -> Result<JobId, Api
         Given::Name(name) => (cell.job_by_name(&name), format!("{name:?}")),
     };
     found.ok_or_else(|| {
-        ApiError::new(ErrorCode::UnknownJob, format!("there is no job {what}, or it has ended long ago"))
+        ApiError::new(
+            ErrorCode::UnknownJob,
+            format!("there is no job {what}, or it has ended long ago"),
+        )
     })
+}
+
+/// How a job is called in the audit log.
+fn named(job: Option<&proto::JobRef>) -> String {
+    use proto::job_ref::Job as Given;
+    match job.and_then(|job| job.job.as_ref()) {
+        Some(Given::Id(id)) => JobId(*id).to_string(),
+        Some(Given::Name(name)) => name.clone(),
+        None => String::new(),
+    }
 }
 
 #[tonic::async_trait]
@@ -50,6 +64,7 @@ impl JobService for Jobs {
         request: Request<proto::SubmitJobRequest>,
     ) -> Answered<proto::SubmitJobResponse> {
         let until = deadline(&request);
+        about(&request, |request| request.job.as_ref().map_or("", |job| &job.name).to_owned());
         let given = request.into_inner().job;
         let missing = || ApiError::new(ErrorCode::Malformed, "job is missing");
         let job = Job::try_from(given.ok_or_else(missing)?).map_err(ApiError::from)?;
@@ -75,6 +90,7 @@ impl JobService for Jobs {
         request: Request<proto::ResizeGroupRequest>,
     ) -> Answered<proto::ResizeGroupResponse> {
         let until = deadline(&request);
+        about(&request, |request| named(request.job.as_ref()));
         let request = request.into_inner();
         self.host.refresh(until).await?;
         let job = self.host.read(|cell| find(cell, request.job))?;
@@ -89,6 +105,7 @@ impl JobService for Jobs {
         request: Request<proto::KillJobRequest>,
     ) -> Answered<proto::KillJobResponse> {
         let until = deadline(&request);
+        about(&request, |request| named(request.job.as_ref()));
         self.host.refresh(until).await?;
         let job = self.host.read(|cell| find(cell, request.into_inner().job))?;
         let version = done(self.host.apply(Command::KillJob { job }, until).await?)?;
@@ -169,8 +186,11 @@ async fn watch(host: Host, job: JobId, to: mpsc::Sender<Result<proto::WatchJobRe
         versions.mark_unchanged();
         let answer = host.read(|cell| {
             cell.job(job)?;
-            let mut answer =
-                proto::WatchJobResponse { version: cell.version().0, ended: true, ..Default::default() };
+            let mut answer = proto::WatchJobResponse {
+                version: cell.version().0,
+                ended: true,
+                ..Default::default()
+            };
             for (id, state) in cell.tasks(job) {
                 answer.ended &= state.ended();
                 if told.insert(id, state) != Some(state) {

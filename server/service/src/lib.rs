@@ -11,27 +11,44 @@
 //! The services know no scheduler: a scheduler is a client like any other. What they ask of the cell goes
 //! through [`Host`], the only place where calls that await meet a cell that does not.
 //!
+//! Before every service stands a gate: who calls (`identity.rs`, from a certificate), whether that role may
+//! (`roles.rs`, one table; `grants.rs` for what depends on the content), and whether there is room
+//! (`limits.rs`). docs/security.md has the whole of it.
+//!
 //! In reading order: `host.rs`, `service.rs`, `scheduling.rs`, `jobs.rs`, `machines.rs`, `tasks.rs`,
-//! `tenants.rs`, `cell.rs`, `describe.rs`, `peers.rs`, `server.rs`.
+//! `tenants.rs`, `cell.rs`, `describe.rs`, `peers.rs`, `identity.rs`, `roles.rs`, `grants.rs`, `limits.rs`, `audit.rs`, `gate.rs`, `tls.rs`,
+//! `connection.rs`, `server.rs`.
 
+pub mod audit;
 mod cell;
+mod connection;
 mod describe;
+mod gate;
+mod grants;
 mod host;
+pub mod identity;
 mod jobs;
+mod limits;
 mod machines;
 mod peers;
+pub mod roles;
 mod scheduling;
 mod server;
 mod service;
 mod tasks;
 mod tenants;
+mod tls;
 
+pub use audit::AuditLog;
 pub use cell::Cells;
+pub use connection::Door;
 pub use host::{Host, Pending, Try};
+pub use identity::{Caller, IdentityError, Role};
 pub use jobs::Jobs;
 pub use machines::Machines;
-pub use peers::{FRAME_BYTES_MAX, PeerListener, Peers, Whoami};
+pub use peers::{Dial, FRAME_BYTES_MAX, PeerListener, Peers, Whoami};
 pub use scheduling::Scheduling;
-pub use server::{serve_clients, serve_peers};
+pub use server::{Entrance, serve_clients, serve_peers};
 pub use tasks::Tasks;
 pub use tenants::Tenants;
+pub use tls::{Certificates, TlsBytes, TlsError, TlsFiles, read_key};

@@ -1,15 +1,15 @@
 //! What operators and agents ask about machines.
 
+use crate::audit::about;
 use crate::describe;
+use crate::grants::{self, caller};
 use crate::host::{Host, unknown};
 use crate::jobs::done;
 use crate::service::{Answered, deadline, page_size, page_start, page_token};
 use omega_cellstate::Cell;
 use omega_client::proto::machine_service_server::MachineService;
 use omega_client::{ApiError, ErrorCode, convert, proto};
-use omega_core::{
-    Command, LabelSelector, Machine, MachineId, Outcome, Rejection, Requirement,
-};
+use omega_core::{Command, LabelSelector, Machine, MachineId, Outcome, Rejection, Requirement};
 use tonic::{Request, Response};
 
 /// The service.
@@ -65,6 +65,16 @@ impl Machines {
     }
 }
 
+/// How a machine is called in the audit log.
+fn named(machine: Option<&proto::MachineRef>) -> String {
+    use proto::machine_ref::Machine as Given;
+    match machine.and_then(|machine| machine.machine.as_ref()) {
+        Some(Given::Id(id)) => MachineId::from(*id).to_string(),
+        Some(Given::Name(name)) => name.clone(),
+        None => String::new(),
+    }
+}
+
 #[tonic::async_trait]
 impl MachineService for Machines {
     async fn register_machine(
@@ -72,9 +82,14 @@ impl MachineService for Machines {
         request: Request<proto::RegisterMachineRequest>,
     ) -> Answered<proto::RegisterMachineResponse> {
         let until = deadline(&request);
+        let caller = caller(&request)?;
+        about(&request, |request| {
+            request.machine.as_ref().map_or("", |machine| &machine.name).to_owned()
+        });
         let given = request.into_inner().machine;
         let missing = || ApiError::new(ErrorCode::Malformed, "machine is missing");
         let machine = Machine::try_from(given.ok_or_else(missing)?).map_err(ApiError::from)?;
+        grants::may_be_machine(&caller, &machine.name)?;
         let command = Command::RegisterMachine(machine.clone());
         let id = match self.host.apply(command, until).await {
             Ok(Outcome::Machine(id)) => id,
@@ -93,6 +108,7 @@ impl MachineService for Machines {
         request: Request<proto::DrainMachineRequest>,
     ) -> Answered<proto::DrainMachineResponse> {
         let until = deadline(&request);
+        about(&request, |request| named(request.machine.as_ref()));
         let request = request.into_inner();
         self.host.refresh(until).await?;
         let id = self.host.read(|cell| find(cell, request.machine))?;
@@ -106,6 +122,7 @@ impl MachineService for Machines {
         request: Request<proto::RemoveMachineRequest>,
     ) -> Answered<proto::RemoveMachineResponse> {
         let until = deadline(&request);
+        about(&request, |request| named(request.machine.as_ref()));
         let request = request.into_inner();
         self.host.refresh(until).await?;
         let id = self.host.read(|cell| find(cell, request.machine))?;
@@ -118,9 +135,11 @@ impl MachineService for Machines {
         request: Request<proto::ReportLoadRequest>,
     ) -> Answered<proto::ReportLoadResponse> {
         let until = deadline(&request);
+        let caller = caller(&request)?;
         let request = request.into_inner();
         let missing = || ApiError::new(ErrorCode::Malformed, "machine is missing");
         let id = request.machine.ok_or_else(missing)?.into();
+        grants::may_report(&caller, &self.host, id, until).await?;
         let load = convert::amounts(request.used);
         done(self.host.apply(Command::ReportLoad { id, load }, until).await?)?;
         Ok(Response::new(proto::ReportLoadResponse {}))

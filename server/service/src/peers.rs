@@ -4,6 +4,8 @@
 //! oldest kept. The messages are in the replicas' own format; the frame around them says from whom and
 //! for whom they are, and is checked before anything in it is read.
 
+use crate::grants::caller;
+use crate::identity::{Caller, Role};
 use crate::service::Answered;
 use omega_client::proto::peer_service_client::PeerServiceClient;
 use omega_client::proto::peer_service_server::PeerService;
@@ -36,6 +38,9 @@ const FRAMES_MAX: usize = 4;
 /// How long is waited before a peer that does not answer is tried again.
 const PAUSE: Duration = Duration::from_millis(100);
 
+/// How a peer is reached: asked anew for each connection, because certificates change.
+pub type Dial = Box<dyn Fn() -> Option<Endpoint> + Send + Sync>;
+
 /// Which replica of which cell.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Whoami {
@@ -54,11 +59,11 @@ pub struct Peers {
 impl Peers {
     /// Keeps a stream to each peer, on a runtime.
     #[must_use]
-    pub fn start(me: Whoami, peers: BTreeMap<ReplicaId, Endpoint>, runtime: &Handle) -> Peers {
+    pub fn start(me: Whoami, peers: BTreeMap<ReplicaId, Dial>, runtime: &Handle) -> Peers {
         let mut to = BTreeMap::new();
-        for (id, endpoint) in peers {
+        for (id, dial) in peers {
             let (sender, messages) = mpsc::channel(MESSAGES_MAX);
-            runtime.spawn(Link { me, to: id, endpoint, messages }.run());
+            runtime.spawn(Link { me, to: id, dial, messages }.run());
             to.insert(id, sender);
         }
         Peers { to }
@@ -79,7 +84,7 @@ impl Transport for Peers {
 struct Link {
     me: Whoami,
     to: ReplicaId,
-    endpoint: Endpoint,
+    dial: Dial,
     messages: mpsc::Receiver<PeerMessage>,
 }
 
@@ -87,7 +92,11 @@ impl Link {
     async fn run(mut self) {
         let mut first = None;
         while !self.messages.is_closed() {
-            let client = PeerServiceClient::new(self.endpoint.connect_lazy());
+            let Some(endpoint) = (self.dial)() else {
+                tokio::time::sleep(PAUSE).await;
+                continue;
+            };
+            let client = PeerServiceClient::new(endpoint.connect_lazy());
             let (frames, stream) = mpsc::channel(FRAMES_MAX);
             let mut call = tokio::spawn(async move {
                 let mut client = client.max_encoding_message_size(FRAME_BYTES_MAX);
@@ -160,8 +169,8 @@ impl PeerListener {
         PeerListener { me, running }
     }
 
-    /// Whether a frame is for this replica of this cell.
-    fn check(&self, frame: &proto::PeerFrame) -> Result<(), ApiError> {
+    /// Whether a frame is for this replica of this cell, and from whom its sender's certificate says.
+    fn check(&self, frame: &proto::PeerFrame, sender: &Caller) -> Result<(), ApiError> {
         let wrong = |what: &str, given: &str, is: &str| {
             let say = format!("{what} is {given}, and this is {is}: check the peers' addresses");
             Err(ApiError::new(ErrorCode::Denied, say))
@@ -174,6 +183,14 @@ impl PeerListener {
             let to = ReplicaId(frame.to).to_string();
             return wrong("the frame's receiver", &to, &self.me.replica.to_string());
         }
+        match sender.role {
+            Role::Replica(None) => {}
+            Role::Replica(Some(id)) if id.0 == frame.from => {}
+            _ => {
+                let say = format!("{sender} may not send for {}", ReplicaId(frame.from));
+                return Err(ApiError::new(ErrorCode::Denied, say));
+            }
+        }
         Ok(())
     }
 }
@@ -184,9 +201,10 @@ impl PeerService for PeerListener {
         &self,
         request: Request<Streaming<proto::PeerFrame>>,
     ) -> Answered<proto::DeliverResponse> {
+        let sender = caller(&request)?;
         let mut frames = request.into_inner();
         while let Some(frame) = frames.message().await? {
-            self.check(&frame)?;
+            self.check(&frame, &sender)?;
             for bytes in &frame.messages {
                 let message = wire::decode(bytes).map_err(|error| {
                     ApiError::new(ErrorCode::Malformed, format!("a peer's message: {error}"))

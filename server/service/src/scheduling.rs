@@ -1,7 +1,11 @@
 //! What schedulers ask: to be known, to be kept up to date, and to commit.
 
+use crate::audit::{Audited, about};
+use crate::gate::reword;
+use crate::grants::{self, caller};
 use crate::host::{Host, Pending, Try, unavailable, unknown};
-use crate::service::{Answered, deadline};
+use crate::identity::Caller;
+use crate::service::{Answered, DEADLINE, deadline};
 use futures_util::StreamExt;
 use futures_util::stream::FuturesOrdered;
 use omega_cellstate::{Delta, Interest};
@@ -9,8 +13,10 @@ use omega_client::proto::scheduling_service_server::SchedulingService;
 use omega_client::{ApiError, ErrorCode, convert, proto};
 use omega_core::{Command, Outcome, Rejection, Transaction, Version};
 use omega_store::replica::Answer;
+use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::mpsc;
+use tokio::time::Instant;
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::{Request, Response, Status, Streaming};
 
@@ -48,7 +54,11 @@ impl SchedulingService for Scheduling {
         request: Request<proto::RegisterRequest>,
     ) -> Answered<proto::RegisterResponse> {
         let until = deadline(&request);
-        let name = request.into_inner().name.into();
+        let caller = caller(&request)?;
+        about(&request, |request| request.name.clone());
+        let name = request.into_inner().name;
+        grants::may_register(&caller, &name)?;
+        let name = name.into();
         let command = Command::RegisterScheduler { name };
         // The same name gets the same id: to ask twice does no harm.
         match self.host.apply_try(command, Try::Again, until).await? {
@@ -77,7 +87,10 @@ impl SchedulingService for Scheduling {
         request: Request<proto::CommitRequest>,
     ) -> Answered<proto::CommitResponse> {
         let until = deadline(&request);
+        let caller = caller(&request)?;
+        about(&request, transaction);
         let (txn, try_) = read(request.into_inner())?;
+        grants::may_commit(&caller, &self.host, &txn, until).await?;
         match self.host.apply_try(Command::Commit(txn), try_, until).await? {
             Outcome::Commit(commit) => Ok(Response::new((&commit).into())),
             _ => Err(unknown().into()),
@@ -91,7 +104,10 @@ impl SchedulingService for Scheduling {
         request: Request<Streaming<proto::CommitRequest>>,
     ) -> Answered<Self::CommitStreamStream> {
         let (to, answers) = mpsc::channel(ANSWERS_MAX);
-        tokio::spawn(commit_all(self.host.clone(), request.into_inner(), to));
+        let caller = caller(&request)?;
+        let audited = request.extensions().get().cloned();
+        let judge = Judge { host: self.host.clone(), caller, audited };
+        tokio::spawn(commit_all(judge, request.into_inner(), to));
         Ok(Response::new(ReceiverStream::new(answers)))
     }
 }
@@ -101,9 +117,21 @@ fn read(request: proto::CommitRequest) -> Result<(Transaction, Try), ApiError> {
     Ok((request.try_into()?, try_))
 }
 
+/// How a transaction is called in the audit log.
+fn transaction(request: &proto::CommitRequest) -> String {
+    format!("transaction {} of scheduler {}", request.number, request.scheduler)
+}
+
+/// What judges the transactions of a stream, and for whom.
+struct Judge {
+    host: Host,
+    caller: Arc<Caller>,
+    audited: Option<Audited>,
+}
+
 /// Judges the transactions of a stream, in order.
 async fn commit_all(
-    host: Host,
+    judge: Judge,
     mut requests: Streaming<proto::CommitRequest>,
     to: mpsc::Sender<Result<proto::CommitStreamResponse, Status>>,
 ) {
@@ -112,10 +140,10 @@ async fn commit_all(
     while !ended || !begun.is_empty() {
         tokio::select! {
             request = requests.next(), if !ended && begun.len() < COMMITS_MAX => match request {
-                Some(Ok(request)) => begun.push_back(begin(&host, request)),
+                Some(Ok(request)) => begun.push_back(begin(&judge, request).await),
                 Some(Err(status)) => {
                     // The bytes cannot be read: what comes after them means nothing.
-                    let _ = to.send(Err(status)).await;
+                    let _ = to.send(Err(reword(status))).await;
                     return;
                 }
                 None => ended = true,
@@ -129,13 +157,23 @@ async fn commit_all(
     }
 }
 
-/// Begins a transaction at once, so that the order of the stream is kept; its answer may take longer.
-fn begin(
-    host: &Host,
+/// Begins a transaction, so that the order of the stream is kept; its answer may take longer. Only what
+/// this replica must first ask its leader about holds up those behind it.
+async fn begin(
+    judge: &Judge,
     request: proto::CommitRequest,
 ) -> impl Future<Output = proto::CommitStreamResponse> + use<> {
     let number = request.number;
-    let pending = read(request).map(|(txn, try_)| host.begin(Command::Commit(txn), try_));
+    let Judge { host, caller, audited } = judge;
+    let audited = audited.clone().map(|audited| (audited, transaction(&request)));
+    let pending = match read(request) {
+        Ok((txn, try_)) => {
+            let until = Instant::now() + DEADLINE;
+            let allowed = grants::may_commit(caller, host, &txn, until).await;
+            allowed.map(|()| host.begin(Command::Commit(txn), try_))
+        }
+        Err(error) => Err(error),
+    };
     let host = host.clone();
     async move {
         use proto::commit_stream_response::Answer as Given;
@@ -143,6 +181,10 @@ fn begin(
             Ok(pending) => judged(&host, pending).await,
             Err(error) => Err(error),
         };
+        if let Some((audited, of)) = audited {
+            let outcome = answer.as_ref().map_or_else(|error| error.code.name(), |_| "OK");
+            audited.note("omega.v1.SchedulingService/CommitStream", &of, outcome);
+        }
         let answer = match answer {
             Ok(commit) => Given::Commit(commit),
             Err(error) => Given::Error(proto::Error {

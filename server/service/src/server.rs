@@ -2,17 +2,23 @@
 //!
 //! What a connection may ask for is bounded here, before any service sees it.
 
+use crate::audit::AuditLog;
+use crate::connection::{Door, incoming};
+use crate::gate::GateLayer;
 use crate::host::Host;
+use crate::identity::Caller;
+use crate::limits::{Limits, Places};
 use crate::peers::{FRAME_BYTES_MAX, PeerListener};
 use crate::{Cells, Jobs, Machines, Scheduling, Tasks, Tenants, Whoami};
 use omega_client::connect::MESSAGE_BYTES_MAX;
 use omega_client::proto;
 use std::io;
+use std::sync::Arc;
 use std::time::Duration;
 use tokio::net::TcpListener;
-use tokio_stream::wrappers::TcpListenerStream;
 use tonic::transport::Server;
 use tonic::transport::server::Router;
+use tower::layer::util::{Identity, Stack};
 
 /// Streams that one connection may have at once.
 const STREAMS_MAX: u32 = 128;
@@ -29,8 +35,11 @@ const KEEP_ALIVE_MAX: Duration = Duration::from_secs(5);
 const STREAM_WINDOW: u32 = 1 << 20;
 const CONNECTION_WINDOW: u32 = 4 << 20;
 
-fn bounded() -> Server {
+/// A server whose every call passes the gate.
+fn guarded(audit: Option<Arc<AuditLog>>) -> Server<Guarded> {
+    let gate = GateLayer { places: Places::new(Limits::default()), audit };
     Server::builder()
+        .layer(gate)
         .max_concurrent_streams(STREAMS_MAX)
         .http2_max_header_list_size(HEADER_BYTES_MAX)
         .http2_keepalive_interval(Some(KEEP_ALIVE))
@@ -40,8 +49,14 @@ fn bounded() -> Server {
         .tcp_nodelay(true)
 }
 
+type Guarded = Stack<GateLayer, Identity>;
+
 /// Every service that clients may call.
-fn client_services(host: &Host, me: Whoami) -> io::Result<Router> {
+fn client_services(
+    host: &Host,
+    me: Whoami,
+    audit: Option<Arc<AuditLog>>,
+) -> io::Result<Router<Guarded>> {
     use proto::cell_service_server::CellServiceServer;
     use proto::job_service_server::JobServiceServer;
     use proto::machine_service_server::MachineServiceServer;
@@ -57,52 +72,80 @@ fn client_services(host: &Host, me: Whoami) -> io::Result<Router> {
         .register_encoded_file_descriptor_set(tonic_health::pb::FILE_DESCRIPTOR_SET)
         .build_v1()
         .map_err(io::Error::other)?;
-    Ok(bounded()
+    Ok(guarded(audit)
         .add_service(
             SchedulingServiceServer::new(Scheduling::new(host.clone()))
-                .max_decoding_message_size(max),
+                .max_decoding_message_size(max)
+                .max_encoding_message_size(max),
         )
-        .add_service(JobServiceServer::new(Jobs::new(host.clone())).max_decoding_message_size(max))
         .add_service(
-            MachineServiceServer::new(Machines::new(host.clone())).max_decoding_message_size(max),
+            JobServiceServer::new(Jobs::new(host.clone()))
+                .max_decoding_message_size(max)
+                .max_encoding_message_size(max),
         )
-        .add_service(TaskServiceServer::new(Tasks::new(host.clone())).max_decoding_message_size(max))
         .add_service(
-            TenantServiceServer::new(Tenants::new(host.clone())).max_decoding_message_size(max),
+            MachineServiceServer::new(Machines::new(host.clone()))
+                .max_decoding_message_size(max)
+                .max_encoding_message_size(max),
         )
-        .add_service(CellServiceServer::new(Cells::new(host.clone(), me)).max_decoding_message_size(max))
+        .add_service(
+            TaskServiceServer::new(Tasks::new(host.clone()))
+                .max_decoding_message_size(max)
+                .max_encoding_message_size(max),
+        )
+        .add_service(
+            TenantServiceServer::new(Tenants::new(host.clone()))
+                .max_decoding_message_size(max)
+                .max_encoding_message_size(max),
+        )
+        .add_service(
+            CellServiceServer::new(Cells::new(host.clone(), me))
+                .max_decoding_message_size(max)
+                .max_encoding_message_size(max),
+        )
         .add_service(health_service)
         .add_service(reflection))
 }
 
-/// Serves clients until `end` is there.
+/// A listener, who may come in, and where it is written down.
+#[derive(Debug)]
+pub struct Entrance {
+    /// Where is listened.
+    pub listener: TcpListener,
+    /// Who may come in.
+    pub door: Door,
+    /// What keeps changes and denials, if anything does.
+    pub audit: Option<Arc<AuditLog>>,
+}
+
+/// Serves clients until `end` is there. Through an open door, everyone is an operator.
 ///
 /// # Errors
 /// Those of the listener.
 pub async fn serve_clients(
-    listener: TcpListener,
+    Entrance { listener, door, audit }: Entrance,
     host: Host,
     me: Whoami,
     end: impl Future<Output = ()>,
 ) -> io::Result<()> {
-    let incoming = TcpListenerStream::new(listener);
-    let services = client_services(&host, me)?;
+    let incoming = incoming(listener, door, Caller::local());
+    let services = client_services(&host, me, audit)?;
     services.serve_with_incoming_shutdown(incoming, end).await.map_err(io::Error::other)
 }
 
-/// Takes what peers send, until `end` is there.
+/// Takes what peers send, until `end` is there. Through an open door, everyone is any replica.
 ///
 /// # Errors
 /// Those of the listener.
 pub async fn serve_peers(
-    listener: TcpListener,
+    Entrance { listener, door, audit }: Entrance,
     peers: PeerListener,
     end: impl Future<Output = ()>,
 ) -> io::Result<()> {
     use proto::peer_service_server::PeerServiceServer;
-    let incoming = TcpListenerStream::new(listener);
+    let incoming = incoming(listener, door, Caller::local_peer());
     let service = PeerServiceServer::new(peers).max_decoding_message_size(FRAME_BYTES_MAX);
-    bounded()
+    guarded(audit)
         .add_service(service)
         .serve_with_incoming_shutdown(incoming, end)
         .await

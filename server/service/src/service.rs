@@ -9,7 +9,7 @@ use tonic::{Request, Response, Status};
 pub(crate) type Answered<T> = Result<Response<T>, Status>;
 
 /// How long a call may take that says nothing of it, and the most that one may ask for.
-const DEADLINE: Duration = Duration::from_secs(5);
+pub(crate) const DEADLINE: Duration = Duration::from_secs(5);
 const DEADLINE_MAX: Duration = Duration::from_secs(60);
 
 /// The most items of a page, and how many there are if the caller does not say.
@@ -57,7 +57,8 @@ pub(crate) fn page_start(token: &str) -> Result<u64, ApiError> {
     match token {
         "" => Ok(0),
         token => u64::from_str_radix(token, 16).map_err(|_| {
-            let say = format!("{token:?} is no page token: take the one of the page before, or none");
+            let say =
+                format!("{token:?} is no page token: take the one of the page before, or none");
             ApiError::new(ErrorCode::BadPageToken, say)
         }),
     }

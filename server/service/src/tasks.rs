@@ -1,12 +1,14 @@
 //! What agents report of tasks, and what is asked about them.
 
+use crate::audit::about;
+use crate::grants::{self, caller};
 use crate::host::Host;
 use crate::service::{Answered, deadline, page_size, page_start, page_token};
 use crate::{describe, jobs, machines};
 use futures_util::future::join_all;
 use omega_client::proto::task_service_server::TaskService;
 use omega_client::{ApiError, ErrorCode, convert, proto};
-use omega_core::{Command, TaskId, TaskState};
+use omega_core::{Command, MachineId, TaskId, TaskState};
 use tonic::{Request, Response};
 
 /// The most reports of one call.
@@ -33,11 +35,18 @@ impl TaskService for Tasks {
         request: Request<proto::ReportTasksRequest>,
     ) -> Answered<proto::ReportTasksResponse> {
         let until = deadline(&request);
+        let caller = caller(&request)?;
+        about(&request, |request| {
+            request.machine.map_or_else(String::new, |id| MachineId::from(id).to_string())
+        });
         let request = request.into_inner();
-        let missing = |what: &str| ApiError::new(ErrorCode::Malformed, format!("{what} is missing"));
+        let missing =
+            |what: &str| ApiError::new(ErrorCode::Malformed, format!("{what} is missing"));
         let machine = request.machine.ok_or_else(|| missing("machine"))?.into();
+        grants::may_report(&caller, &self.host, machine, until).await?;
         if request.reports.len() > REPORTS_MAX {
-            let say = format!("{} reports, at most {REPORTS_MAX} in one call", request.reports.len());
+            let say =
+                format!("{} reports, at most {REPORTS_MAX} in one call", request.reports.len());
             return Err(ApiError::new(ErrorCode::TooMany, say).into());
         }
         let mut commands = Vec::with_capacity(request.reports.len());
@@ -87,7 +96,11 @@ impl TaskService for Tasks {
             let more = all.len() > start.saturating_add(size);
             Ok(proto::ListTasksResponse {
                 tasks: page.map(|(id, state)| describe::task(cell, *id, *state)).collect(),
-                next_page_token: if more { page_token((start + size) as u64) } else { String::new() },
+                next_page_token: if more {
+                    page_token((start + size) as u64)
+                } else {
+                    String::new()
+                },
                 version: cell.version().0,
             })
         })?;

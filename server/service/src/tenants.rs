@@ -28,6 +28,7 @@ impl TenantService for Tenants {
         &self,
         request: Request<proto::SetQuotaRequest>,
     ) -> Answered<proto::SetQuotaResponse> {
+        crate::audit::about(&request, |request| request.tenant.clone());
         let until = deadline(&request);
         let request = request.into_inner();
         let limit = request.quota.map(|quota| convert::amounts(quota.limit));
@@ -55,7 +56,11 @@ impl TenantService for Tenants {
             let more = rest.next().is_some();
             proto::ListTenantsResponse {
                 tenants,
-                next_page_token: if more { page_token((start + size) as u64) } else { String::new() },
+                next_page_token: if more {
+                    page_token((start + size) as u64)
+                } else {
+                    String::new()
+                },
                 version: cell.version().0,
             }
         });

@@ -1,6 +1,7 @@
 //! The cell of a server: made, found again, or joined.
 
 use super::settings::{Kept, Replicated, Settings, Start};
+use super::tls::{Files, dial};
 use omega_cellstate::{Cell, SharedCell};
 use omega_core::Kinds;
 use omega_service::{Host, PeerListener, Peers, Whoami};
@@ -16,7 +17,6 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::runtime::Handle;
-use tonic::transport::Endpoint;
 
 /// How long a tick is: with the default settings an election takes half a second to a second.
 const TICK: Duration = Duration::from_millis(50);
@@ -81,11 +81,15 @@ pub(crate) fn open(settings: &Settings, runtime: &Handle) -> Result<Opened, Cell
             let running = run(directory, Network::default().port(me.replica))?;
             Ok(Opened { host: Host::replica(running), me, peers: None })
         }
-        Kept::Replica(replicated) => open_replicated(replicated, runtime),
+        Kept::Replica(replicated) => open_replicated(replicated, settings.tls.as_ref(), runtime),
     }
 }
 
-fn open_replicated(of: &Replicated, runtime: &Handle) -> Result<Opened, CellError> {
+fn open_replicated(
+    of: &Replicated,
+    tls: Option<&Files>,
+    runtime: &Handle,
+) -> Result<Opened, CellError> {
     let founders: Vec<ReplicaId> = of.peers.iter().map(|peer| peer.id).collect();
     let directory = match (is_replica(&of.dir), of.start) {
         (true, _) => {
@@ -98,16 +102,13 @@ fn open_replicated(of: &Replicated, runtime: &Handle) -> Result<Opened, CellErro
         (false, None) => return Err(CellError::NoReplica(of.dir.clone())),
     };
     let me = whoami(&directory);
-    let mut endpoints = BTreeMap::new();
+    let mut dials = BTreeMap::new();
     for peer in of.peers.iter().filter(|peer| peer.id != me.replica) {
-        let endpoint = Endpoint::from_shared(format!("http://{}", peer.address));
-        let endpoint = endpoint
-            .map_err(|why| CellError::Address { address: peer.address.clone(), why })?
-            .connect_timeout(Duration::from_secs(1))
-            .tcp_nodelay(true);
-        endpoints.insert(peer.id, endpoint);
+        let dial = dial(&peer.address, tls)
+            .map_err(|why| CellError::Address { address: peer.address.clone(), why })?;
+        dials.insert(peer.id, dial);
     }
-    let transport = Peers::start(me, endpoints, runtime);
+    let transport = Peers::start(me, dials, runtime);
     let running = run(directory, Arc::new(transport))?;
     let peers = Some((PeerListener::new(me, running.clone()), of.listen.clone()));
     Ok(Opened { host: Host::replica(running), me, peers })

@@ -2,17 +2,21 @@
 
 mod cell;
 mod settings;
+mod tls;
 
 use cell::{CellError, Opened};
 use clap::Args;
-use omega_service::{serve_clients, serve_peers};
+use omega_service::{AuditLog, Entrance, TlsError, serve_clients, serve_peers};
 use settings::{Given, Kept, Settings, SettingsError};
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use tls::{Doors, TlsSettingsError};
 use tokio::net::TcpListener;
 use tokio::runtime::Runtime;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
+use tracing_subscriber::EnvFilter;
 
 /// Serve a cell to schedulers, agents and people on other machines.
 #[derive(Debug, Args)]
@@ -35,6 +39,9 @@ pub(crate) enum ServeError {
     Settings(#[from] SettingsError),
     /// See the error.
     #[error(transparent)]
+    Tls(#[from] TlsError),
+    /// See the error.
+    #[error(transparent)]
     Cell(#[from] CellError),
     /// Choose another address, or end whoever has it.
     #[error("cannot listen on {address}: {why}")]
@@ -44,9 +51,33 @@ pub(crate) enum ServeError {
         /// What the system said.
         why: io::Error,
     },
+    /// Name another file, or make room.
+    #[error("{}: the audit log cannot be written: {why}", file.display())]
+    Audit {
+        /// Which file.
+        file: PathBuf,
+        /// What the system said.
+        why: io::Error,
+    },
     /// The system has no threads or signals left.
     #[error("the system refuses: {0}")]
     System(io::Error),
+}
+
+impl ServeError {
+    /// Whether a server would have been open to everyone.
+    pub(crate) fn is_exposed(&self) -> bool {
+        use SettingsError::Tls;
+        matches!(self, ServeError::Settings(Tls(TlsSettingsError::Exposed { .. })))
+    }
+}
+
+/// Shows what operators should know, on standard error: warnings, or what `RUST_LOG` asks for.
+fn show_events() {
+    let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("warn"));
+    let shown = tracing_subscriber::fmt().with_env_filter(filter).with_writer(io::stderr);
+    // Whoever was first shows them.
+    let _ = shown.try_init();
 }
 
 /// Serves until it is told to end.
@@ -56,14 +87,21 @@ pub(crate) fn serve(args: ServeArgs) -> Result<(), ServeError> {
         println!("{}", describe(&settings));
         return Ok(());
     }
+    show_events();
     let runtime = Runtime::new().map_err(ServeError::System)?;
+    let doors = tls::doors(settings.tls.as_ref(), runtime.handle())?;
+    let audit = settings.audit_log.as_deref().map(open_audit).transpose()?;
     let opened = cell::open(&settings, runtime.handle())?;
-    let served = runtime.block_on(run(&settings, opened));
+    let served = runtime.block_on(run(&settings, (doors, audit), opened));
     runtime.shutdown_background();
     served
 }
 
-async fn run(settings: &Settings, opened: Opened) -> Result<(), ServeError> {
+async fn run(
+    settings: &Settings,
+    (doors, audit): (Doors, Option<Arc<AuditLog>>),
+    opened: Opened,
+) -> Result<(), ServeError> {
     let Opened { host, me, peers } = opened;
     let clients = listen(&settings.listen.to_string()).await?;
     let address = clients.local_addr().map_err(ServeError::System)?;
@@ -73,10 +111,12 @@ async fn run(settings: &Settings, opened: Opened) -> Result<(), ServeError> {
         let _ = ended.wait_for(|ended| *ended).await;
     };
     let mut tasks = Vec::new();
-    tasks.push(tokio::spawn(serve_clients(clients, host.clone(), me, until(ended.clone()))));
+    let entrance = Entrance { listener: clients, door: doors.clients, audit: audit.clone() };
+    tasks.push(tokio::spawn(serve_clients(entrance, host.clone(), me, until(ended.clone()))));
     if let Some((peers, at)) = peers {
         let listener = listen(&at).await?;
-        tasks.push(tokio::spawn(serve_peers(listener, peers, until(ended))));
+        let entrance = Entrance { listener, door: doors.peers, audit };
+        tasks.push(tokio::spawn(serve_peers(entrance, peers, until(ended))));
     }
     println!("{} of cell {} listens on {address}", me.replica, me.cell);
     wait_for_the_end().await.map_err(ServeError::System)?;
@@ -86,6 +126,11 @@ async fn run(settings: &Settings, opened: Opened) -> Result<(), ServeError> {
         let _ = tokio::time::timeout(std::time::Duration::from_secs(2), task).await;
     }
     Ok(())
+}
+
+fn open_audit(file: &Path) -> Result<Arc<AuditLog>, ServeError> {
+    let opened = AuditLog::open(file);
+    opened.map(Arc::new).map_err(|why| ServeError::Audit { file: file.to_owned(), why })
 }
 
 async fn listen(address: &str) -> Result<TcpListener, ServeError> {

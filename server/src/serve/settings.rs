@@ -3,6 +3,7 @@
 //! Every key is one field here, and so one flag (`--peer-listen`), one variable
 //! (`OMEGA_PEER_LISTEN`) and one line of the file (`peer-listen = "..."`).
 
+use super::tls::{self, Files};
 use clap::Args;
 use omega_store::CellId;
 use omega_store::log::ReplicaId;
@@ -44,6 +45,24 @@ pub(crate) struct Given {
     /// peers, once and never again, or `join` a cell that runs, as a new replica with a new id.
     #[arg(long, env = "OMEGA_START", value_name = "HOW", value_enum)]
     start: Option<Start>,
+    /// Where changes and denials are written down.
+    #[arg(long, env = "OMEGA_AUDIT_LOG", value_name = "FILE")]
+    audit_log: Option<PathBuf>,
+    /// This replica's certificate, for clients and peers, with those between it and its authority.
+    #[arg(long, env = "OMEGA_TLS_CERT", value_name = "FILE.pem")]
+    tls_cert: Option<PathBuf>,
+    /// The key of that certificate, which nobody else may read.
+    #[arg(long, env = "OMEGA_TLS_KEY", value_name = "FILE.key")]
+    tls_key: Option<PathBuf>,
+    /// The authority of the clients' certificates.
+    #[arg(long, env = "OMEGA_CLIENT_CA", value_name = "FILE.pem")]
+    client_ca: Option<PathBuf>,
+    /// The authority of the peers' certificates [default: that of the clients].
+    #[arg(long, env = "OMEGA_PEER_CA", value_name = "FILE.pem")]
+    peer_ca: Option<PathBuf>,
+    /// Listen to other machines without certificates: everyone who reaches this one is an operator.
+    #[arg(long, env = "OMEGA_INSECURE", num_args = 0..=1, default_missing_value = "true")]
+    insecure: Option<bool>,
 }
 
 /// What a new replica begins with.
@@ -96,6 +115,10 @@ pub(crate) struct Settings {
     pub(crate) listen: SocketAddr,
     /// Where the cell is kept.
     pub(crate) kept: Kept,
+    /// The certificates, if callers must have some, too.
+    pub(crate) tls: Option<Files>,
+    /// Where changes and denials are written down, if anywhere.
+    pub(crate) audit_log: Option<PathBuf>,
 }
 
 /// Where a cell is kept.
@@ -138,13 +161,17 @@ pub(crate) enum SettingsError {
         why: String,
     },
     /// Choose one.
-    #[error("a cell in memory has no folder and no replicas: leave out either --memory or the others")]
+    #[error(
+        "a cell in memory has no folder and no replicas: leave out either --memory or the others"
+    )]
     MemoryAndMore,
     /// Say where the cell is to be kept.
     #[error("say where the cell is kept: --dir DIR, or --memory if it need not survive")]
     NoPlace,
     /// Complete them.
-    #[error("of several replicas each needs --dir, --cell-name, --replica and --peers; {0} is missing")]
+    #[error(
+        "of several replicas each needs --dir, --cell-name, --replica and --peers; {0} is missing"
+    )]
     Incomplete(&'static str),
     /// Add this replica to the list.
     #[error("--peers does not say where replica {0} is: add it")]
@@ -155,6 +182,9 @@ pub(crate) enum SettingsError {
     /// Use two ports.
     #[error("clients and peers cannot share {0}: give --listen another port")]
     SamePort(String),
+    /// See the error.
+    #[error(transparent)]
+    Tls(#[from] tls::TlsSettingsError),
 }
 
 impl Given {
@@ -180,6 +210,12 @@ impl Given {
             peers: self.peers.or(other.peers),
             peer_listen: self.peer_listen.or(other.peer_listen),
             start: self.start.or(other.start),
+            audit_log: self.audit_log.or(other.audit_log),
+            tls_cert: self.tls_cert.or(other.tls_cert),
+            tls_key: self.tls_key.or(other.tls_key),
+            client_ca: self.client_ca.or(other.client_ca),
+            peer_ca: self.peer_ca.or(other.peer_ca),
+            insecure: self.insecure.or(other.insecure),
         }
     }
 
@@ -193,6 +229,9 @@ impl Given {
             None => self,
         };
         let listen = given.listen.unwrap_or_else(|| LISTEN.parse().expect("it is an address"));
+        let said = given.said_of_tls();
+        let files = said.files(given.cell_name.as_deref())?;
+        let audit_log = given.audit_log.clone();
         let is_one_of_several = given.peers.is_some() || given.replica.is_some();
         let kept = match (given.memory == Some(true), given.dir.clone()) {
             (true, None) if !is_one_of_several => Kept::Memory,
@@ -201,7 +240,21 @@ impl Given {
             (false, None) if !is_one_of_several => return Err(SettingsError::NoPlace),
             (false, _) => Kept::Replica(given.replicated(listen)?),
         };
-        Ok(Settings { listen, kept })
+        said.check("--listen", &listen.to_string())?;
+        if let Kept::Replica(of) = &kept {
+            said.check("--peer-listen", &of.listen)?;
+        }
+        Ok(Settings { listen, kept, tls: files, audit_log })
+    }
+
+    fn said_of_tls(&self) -> tls::Said {
+        tls::Said {
+            tls_cert: self.tls_cert.clone(),
+            tls_key: self.tls_key.clone(),
+            client_ca: self.client_ca.clone(),
+            peer_ca: self.peer_ca.clone(),
+            insecure: self.insecure == Some(true),
+        }
     }
 
     fn replicated(self, clients: SocketAddr) -> Result<Replicated, SettingsError> {
@@ -219,7 +272,8 @@ impl Given {
         }
         let own = peers.iter().find(|peer| peer.id == replica);
         let own = own.ok_or(SettingsError::NotAmongPeers(replica))?;
-        let listen = self.peer_listen.map_or_else(|| own.address.clone(), |address| address.to_string());
+        let listen =
+            self.peer_listen.map_or_else(|| own.address.clone(), |address| address.to_string());
         if listen == clients.to_string() {
             return Err(SettingsError::SamePort(listen));
         }

@@ -6,6 +6,8 @@
 //! - `durable.rs`: cells on a disk, in one replica and in three, and `omega log`.
 //! - `explain.rs`: what is said of jobs that wait.
 //! - `served.rs`: cells that are served, and replicas that are killed.
+//! - `secure.rs`: who may call what over certificates; `certificates.rs` makes them.
+//! - `requests.rs`: messages that mean nothing, and callers who want everything.
 //! - `outputs.rs`: files, pipes and terminals that results go to.
 //!
 //! `process.rs` starts the process, `outcome.rs` reads its result.
@@ -13,12 +15,15 @@
 #![allow(clippy::unwrap_used, reason = "all of it is tests, helpers too")]
 
 mod bad_input;
+mod certificates;
 mod durable;
 mod evicting;
 mod explain;
 mod outcome;
 mod outputs;
 mod process;
+mod requests;
 mod runs;
+mod secure;
 mod served;
 mod traces;

@@ -141,7 +141,12 @@ impl ReplicatedCell {
     ///
     /// # Errors
     /// If the replica has ended. Nothing was done then.
-    pub fn begin(&self, ask: Ask, to: &Sender<(usize, Answer)>, number: usize) -> Result<(), Again> {
+    pub fn begin(
+        &self,
+        ask: Ask,
+        to: &Sender<(usize, Answer)>,
+        number: usize,
+    ) -> Result<(), Again> {
         self.send(ask, Reply { to: to.clone(), number })
     }
 

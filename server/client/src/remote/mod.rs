@@ -72,7 +72,8 @@ impl RemoteCell {
         let connections = runtime.block_on(async { Connections::new(address) })?;
         let wanted = Arc::new(AtomicU64::new(0));
         let commits = Commits::start(&runtime, connections.clone(), wanted.clone());
-        let shared = Shared { connections, commits, subscriptions: Mutex::default(), wanted, runtime };
+        let shared =
+            Shared { connections, commits, subscriptions: Mutex::default(), wanted, runtime };
         Ok(RemoteCell { shared: Arc::new(shared) })
     }
 

@@ -1,0 +1,381 @@
+//! What was changed, and what was denied, and to whom: one line of JSON for each.
+//!
+//! Each line holds the hash of the line before it, so that one that was changed or taken out is noticed
+//! by [`verify`], and so is a line that was put in. Lines that were cut off at the end of the newest file
+//! cannot be noticed here: send the lines on to where the server's owner cannot write. A key in them is
+//! never written: a line names who called, what, of which, and how it ended, and nothing of the content.
+//!
+//! A file that has grown to its bound becomes `FILE.1`, that `FILE.2`, and so on; the oldest goes. The
+//! chain goes on from file to file.
+
+use crate::identity::Caller;
+use parking_lot::Mutex;
+use ring::digest::{SHA256, digest};
+use std::fmt::Write as _;
+use std::fs::{File, OpenOptions};
+use std::io::{self, BufRead, BufReader, Read, Seek, SeekFrom, Write};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, OnceLock};
+use std::time::{SystemTime, UNIX_EPOCH};
+use tonic::Request;
+
+/// Bytes of one file: some hundred thousand lines.
+const FILE_BYTES_MAX: u64 = 64 << 20;
+
+/// Files that are kept beside the newest.
+const FILES_MAX: u32 = 9;
+
+/// The longest of a caller's words in a line: more tells a reader nothing.
+const WORD_BYTES_MAX: usize = 1024;
+
+/// What the first line of all names as the one before it.
+const BEGINNING: &str = "0000000000000000000000000000000000000000000000000000000000000000";
+
+/// One thing that happened.
+#[derive(Clone, Copy, Debug)]
+pub struct Event<'a> {
+    /// Who called.
+    pub caller: &'a str,
+    /// What.
+    pub call: &'a str,
+    /// Of which, if the call said it: a transaction, a job, a machine.
+    pub of: &'a str,
+    /// How it ended: `OK`, or the code of the error.
+    pub outcome: &'a str,
+}
+
+/// The log. It is written line by line, under a lock that is held for one write to a file.
+#[derive(Debug)]
+pub struct AuditLog {
+    path: PathBuf,
+    file_bytes_max: u64,
+    /// Held for a line.
+    end: Mutex<End>,
+}
+
+/// Where the log ends.
+#[derive(Debug)]
+struct End {
+    file: File,
+    bytes: u64,
+    hash: String,
+}
+
+impl AuditLog {
+    /// Opens a log, or begins one. What a crash has left of a last line is cut off.
+    ///
+    /// # Errors
+    /// Those of the file.
+    pub fn open(path: &Path) -> io::Result<AuditLog> {
+        AuditLog::with_bound(path, FILE_BYTES_MAX)
+    }
+
+    /// The same with files of another size.
+    ///
+    /// # Errors
+    /// Those of the file.
+    pub fn with_bound(path: &Path, file_bytes_max: u64) -> io::Result<AuditLog> {
+        let mut file = append(path)?;
+        let bytes = file.metadata()?.len();
+        let hash = match last_line(&mut file)? {
+            Some(line) => hash_of(&line),
+            None => match File::open(rotated(path, 1)) {
+                // It was whole when it got its number.
+                Ok(mut before) => last_line(&mut before)?.map_or(BEGINNING.into(), |l| hash_of(&l)),
+                Err(_) => BEGINNING.to_owned(),
+            },
+        };
+        let bytes = bytes.min(file.metadata()?.len());
+        let end = Mutex::new(End { file, bytes, hash });
+        Ok(AuditLog { path: path.to_owned(), file_bytes_max, end })
+    }
+
+    /// Adds a line.
+    ///
+    /// # Errors
+    /// Those of the file.
+    pub fn write(&self, at: SystemTime, event: Event<'_>) -> io::Result<()> {
+        let mut end = self.end.lock();
+        if end.bytes >= self.file_bytes_max {
+            self.rotate(&mut end)?;
+        }
+        let mut line = line(at, event, &end.hash);
+        let hash = hash_of(line.as_bytes());
+        line.push('\n');
+        end.file.write_all(line.as_bytes())?;
+        end.bytes += line.len() as u64;
+        end.hash = hash;
+        Ok(())
+    }
+
+    fn rotate(&self, end: &mut End) -> io::Result<()> {
+        end.file.sync_all()?;
+        for number in (0..FILES_MAX).rev() {
+            match std::fs::rename(rotated(&self.path, number), rotated(&self.path, number + 1)) {
+                Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+                _ => {}
+            }
+        }
+        end.file = append(&self.path)?;
+        end.bytes = 0;
+        Ok(())
+    }
+}
+
+fn append(path: &Path) -> io::Result<File> {
+    OpenOptions::new().read(true).append(true).create(true).mode(0o600).open(path)
+}
+
+/// The name of an older file; 0 is the newest.
+fn rotated(path: &Path, number: u32) -> PathBuf {
+    match number {
+        0 => path.to_owned(),
+        number => {
+            let mut name = path.as_os_str().to_owned();
+            name.push(format!(".{number}"));
+            name.into()
+        }
+    }
+}
+
+/// The last whole line of a file. What a crash has left of one more is cut off: it was never written.
+fn last_line(file: &mut File) -> io::Result<Option<Vec<u8>>> {
+    let length = file.metadata()?.len();
+    // Longer than any line, with what may be left of the next.
+    let tail = length.min(64 << 10);
+    file.seek(SeekFrom::Start(length - tail))?;
+    let mut bytes = Vec::new();
+    file.take(tail).read_to_end(&mut bytes)?;
+    let whole = bytes.iter().rposition(|byte| *byte == b'\n').map_or(0, |end| end + 1);
+    if whole < bytes.len() {
+        file.set_len(length - (bytes.len() - whole) as u64)?;
+    }
+    let lines = bytes[..whole].strip_suffix(b"\n");
+    Ok(lines.and_then(|lines| lines.rsplit(|byte| *byte == b'\n').next()).map(<[u8]>::to_vec))
+}
+
+fn hash_of(line: &[u8]) -> String {
+    let mut text = String::with_capacity(64);
+    for byte in digest(&SHA256, line).as_ref() {
+        let _ = write!(text, "{byte:02x}");
+    }
+    text
+}
+
+fn line(at: SystemTime, event: Event<'_>, before: &str) -> String {
+    let ms = at.duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis());
+    let Event { caller, call, of, outcome } = event;
+    let [caller, call, of, outcome] = [caller, call, of, outcome].map(quoted);
+    format!(
+        "{{\"before\":\"{before}\",\"time_ms\":{ms},\"caller\":{caller},\"call\":{call},\"of\":{of},\
+         \"outcome\":{outcome}}}"
+    )
+}
+
+/// A word as JSON has it, in ASCII: nothing that a terminal or another reader would obey.
+fn quoted(word: &str) -> String {
+    let mut end = word.len().min(WORD_BYTES_MAX);
+    while !word.is_char_boundary(end) {
+        end -= 1;
+    }
+    let mut text = String::from("\"");
+    for c in word[..end].chars() {
+        match c {
+            '"' | '\\' => text.extend(['\\', c]),
+            ' '..='~' => text.push(c),
+            c => {
+                for unit in c.encode_utf16(&mut [0; 2]) {
+                    let _ = write!(text, "\\u{unit:04x}");
+                }
+            }
+        }
+    }
+    text.push('"');
+    text
+}
+
+/// Where a call's event goes, and what it was about. Clones are of one call.
+#[derive(Clone, Debug)]
+pub(crate) struct Audited {
+    log: Arc<AuditLog>,
+    caller: Arc<Caller>,
+    of: Arc<OnceLock<String>>,
+}
+
+impl Audited {
+    pub(crate) fn new(log: &Arc<AuditLog>, caller: &Arc<Caller>) -> Audited {
+        Audited { log: log.clone(), caller: caller.clone(), of: Arc::default() }
+    }
+
+    /// Notes how a call ended.
+    pub(crate) fn ended(&self, call: &str, outcome: &str) {
+        self.note(call, self.of.get().map_or("", String::as_str), outcome);
+    }
+
+    /// Notes one of several things that a call has done.
+    pub(crate) fn note(&self, call: &str, of: &str, outcome: &str) {
+        let event = Event { caller: &self.caller.name, call, of, outcome };
+        if let Err(error) = self.log.write(SystemTime::now(), event) {
+            tracing::error!(%error, call, "the audit log cannot be written: it misses a line");
+        }
+    }
+}
+
+/// Says what a call is about, if anyone writes it down.
+pub(crate) fn about<T>(request: &Request<T>, of: impl FnOnce(&T) -> String) {
+    if let Some(audited) = request.extensions().get::<Audited>() {
+        // A call is about one thing; what was said first stays.
+        let _ = audited.of.set(of(request.get_ref()));
+    }
+}
+
+/// What is wrong with a log.
+#[derive(Debug, thiserror::Error)]
+pub enum VerifyError {
+    /// It cannot be read.
+    #[error("{}: {why}", file.display())]
+    Read {
+        /// Which file.
+        file: PathBuf,
+        /// What the system said.
+        why: io::Error,
+    },
+    /// The line before it was changed or is missing, or this one was.
+    #[error("{}:{line}: does not go on from the line before it", file.display())]
+    Broken {
+        /// Which file.
+        file: PathBuf,
+        /// Which line, from 1 on.
+        line: u64,
+    },
+}
+
+/// Checks a log with all its older files. The result is how many lines it has.
+///
+/// The first line of the oldest file is believed, because what was before it may have gone with its file.
+///
+/// # Errors
+/// If a line cannot be read, or is not the one that followed the line before it.
+pub fn verify(path: &Path) -> Result<u64, VerifyError> {
+    let mut before: Option<String> = None;
+    let mut lines = 0;
+    for number in (0..=FILES_MAX).rev() {
+        let file = rotated(path, number);
+        if number > 0 && !file.exists() {
+            continue;
+        }
+        let read = |why| VerifyError::Read { file: file.clone(), why };
+        let reader = BufReader::new(File::open(&file).map_err(read)?);
+        for (line, text) in (1..).zip(reader.split(b'\n')) {
+            let text = text.map_err(read)?;
+            let broken = || VerifyError::Broken { file: file.clone(), line };
+            let named = text.strip_prefix(b"{\"before\":\"").and_then(|rest| rest.get(..64));
+            let named = named.ok_or_else(broken)?;
+            if before.as_ref().is_some_and(|before| before.as_bytes() != named) {
+                return Err(broken());
+            }
+            before = Some(hash_of(&text));
+            lines += 1;
+        }
+    }
+    Ok(lines)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use std::time::Duration;
+
+    const EVENT: Event<'static> =
+        Event { caller: "omega://c/operator/ann", call: "KillJob", of: "j1", outcome: "OK" };
+
+    fn at(seconds: u64) -> SystemTime {
+        UNIX_EPOCH + Duration::from_secs(seconds)
+    }
+
+    fn log_of(lines: u64, file_bytes_max: u64) -> (tempfile::TempDir, PathBuf) {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("audit.log");
+        for i in 0..lines {
+            // Opened anew for each line: the chain goes on after a restart.
+            let log = AuditLog::with_bound(&path, file_bytes_max).unwrap();
+            log.write(at(i), Event { of: &format!("j{i}"), ..EVENT }).unwrap();
+        }
+        (dir, path)
+    }
+
+    #[test]
+    fn a_line_says_who_did_what() {
+        let (_dir, path) = log_of(2, FILE_BYTES_MAX);
+        let text = std::fs::read_to_string(&path).unwrap();
+        let first = text.lines().next().unwrap();
+        assert_eq!(
+            first,
+            format!(
+                "{{\"before\":\"{BEGINNING}\",\"time_ms\":0,\"caller\":\"omega://c/operator/ann\",\
+                 \"call\":\"KillJob\",\"of\":\"j0\",\"outcome\":\"OK\"}}"
+            )
+        );
+        assert!(text.lines().nth(1).unwrap().contains(&hash_of(first.as_bytes())));
+        assert_eq!(verify(&path).unwrap(), 2);
+    }
+
+    #[test]
+    fn a_chain_goes_on_from_file_to_file() {
+        let (_dir, path) = log_of(40, 1000);
+        assert!(rotated(&path, 5).exists());
+        assert_eq!(verify(&path).unwrap(), 40);
+        let (_dir, path) = log_of(100, 1000);
+        let kept = verify(&path).unwrap();
+        assert!((40..100).contains(&kept), "the oldest went: {kept}");
+        std::fs::remove_file(rotated(&path, 4)).unwrap();
+        assert!(verify(&path).is_err(), "a file is missing");
+    }
+
+    #[test]
+    fn what_a_crash_has_cut_is_no_line() {
+        let (_dir, path) = log_of(3, FILE_BYTES_MAX);
+        let whole = std::fs::read(&path).unwrap();
+        for cut in 0..whole.len() {
+            std::fs::write(&path, &whole[..cut]).unwrap();
+            let log = AuditLog::open(&path).unwrap();
+            log.write(at(9), EVENT).unwrap();
+            let lines = whole[..cut].iter().filter(|byte| **byte == b'\n').count() as u64;
+            assert_eq!(verify(&path).unwrap(), lines + 1, "{cut}");
+        }
+    }
+
+    proptest! {
+        /// Whatever a caller is called, it is one line of ASCII, and the same word when it is read.
+        #[test]
+        fn no_word_leaves_its_line(word in any::<String>()) {
+            let text = quoted(&word);
+            prop_assert!(text.bytes().all(|byte| (b' '..=b'~').contains(&byte)), "{}", text);
+            prop_assert!(text.len() <= 6 * WORD_BYTES_MAX + 2);
+            let read: String = serde_json::from_str(&text).unwrap();
+            prop_assert!(word.starts_with(&read));
+            prop_assert!(read == word || word.len() > WORD_BYTES_MAX);
+        }
+
+        /// Any byte that is changed, and any line that is taken out, is noticed, but for the end.
+        #[test]
+        fn what_was_changed_is_noticed(at in 0..1_000_000_usize, to in any::<u8>(), line in 0..7_usize) {
+            let (_dir, path) = log_of(8, FILE_BYTES_MAX);
+            let whole = std::fs::read(&path).unwrap();
+            let last = whole[..whole.len() - 1].iter().rposition(|b| *b == b'\n').unwrap();
+            let mut edited = whole.clone();
+            let at = at % last;
+            edited[at] = to;
+            std::fs::write(&path, &edited).unwrap();
+            prop_assert_eq!(verify(&path).is_ok(), edited == whole, "byte {}", at);
+            let text = String::from_utf8(whole).unwrap();
+            let lines = text.lines().enumerate().filter(|(i, _)| *i != line);
+            let without: String = lines.map(|(_, text)| format!("{text}\n")).collect();
+            std::fs::write(&path, without).unwrap();
+            // The first line of all is believed, whichever it is.
+            prop_assert_eq!(verify(&path).is_ok(), line == 0);
+        }
+    }
+}

@@ -1,0 +1,237 @@
+//! Connections before anyone speaks on them: how many there may be, how long they may take to begin, and
+//! whose they are.
+//!
+//! Each connection takes a place, of all and of its address; one that finds none is closed. Within five
+//! seconds it must have shown its certificate, where one is asked for, and begun HTTP/2: whoever opens
+//! connections and says nothing, or says it one byte at a time, holds his places for no longer.
+
+use crate::identity::Caller;
+use crate::tls::Certificates;
+use parking_lot::Mutex;
+use std::collections::HashMap;
+use std::io;
+use std::net::IpAddr;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, ReadBuf};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::mpsc;
+use tokio_rustls::TlsAcceptor;
+use tokio_rustls::server::TlsStream;
+use tokio_stream::wrappers::ReceiverStream;
+use tonic::transport::server::Connected;
+
+/// Connections that a listener has at once, and those of one address among them.
+const CONNECTIONS_MAX: usize = 512;
+const CONNECTIONS_EACH_MAX: usize = 64;
+
+/// How long a connection may take until it speaks HTTP/2.
+const HANDSHAKE_MAX: Duration = Duration::from_secs(5);
+
+/// How long is waited when the system has no descriptors left: until some connection has ended.
+const PAUSE: Duration = Duration::from_millis(50);
+
+/// What every HTTP/2 connection begins with.
+const PREFACE: &[u8; 24] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
+
+/// Who may connect.
+#[derive(Clone, Debug)]
+pub enum Door {
+    /// Everyone who reaches it.
+    Open,
+    /// Owners of certificates.
+    Tls {
+        /// The certificates of the listener.
+        certificates: Arc<Certificates>,
+        /// The cell that callers' certificates must name.
+        cell: Arc<str>,
+    },
+}
+
+/// The places of a listener. Clones share them.
+#[derive(Clone, Debug, Default)]
+struct Places(Arc<Mutex<HashMap<IpAddr, usize>>>);
+
+/// A place. It is free again when this is dropped.
+#[derive(Debug)]
+struct Place {
+    of: IpAddr,
+    places: Places,
+}
+
+impl Places {
+    fn take(&self, of: IpAddr) -> Option<Place> {
+        let mut taken = self.0.lock();
+        // At most one entry for each connection.
+        let all: usize = taken.values().sum();
+        let each = taken.get(&of).copied().unwrap_or(0);
+        if all >= CONNECTIONS_MAX || each >= CONNECTIONS_EACH_MAX {
+            return None;
+        }
+        taken.insert(of, each + 1);
+        Some(Place { of, places: self.clone() })
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        let mut taken = self.places.0.lock();
+        if let Some(count) = taken.get_mut(&self.of) {
+            *count -= 1;
+            if *count == 0 {
+                taken.remove(&self.of);
+            }
+        }
+    }
+}
+
+/// The connections that come, ready to be spoken on.
+///
+/// Where no certificate is asked for, everyone is `anyone`.
+pub(crate) fn incoming(
+    listener: TcpListener,
+    door: Door,
+    anyone: Caller,
+) -> ReceiverStream<io::Result<Connection>> {
+    let (ready, connections) = mpsc::channel(1);
+    tokio::spawn(accept(listener, (door, Arc::new(anyone)), ready));
+    ReceiverStream::new(connections)
+}
+
+async fn accept(
+    listener: TcpListener,
+    door: (Door, Arc<Caller>),
+    ready: mpsc::Sender<io::Result<Connection>>,
+) {
+    let places = Places::default();
+    loop {
+        let accepted = tokio::select! {
+            accepted = listener.accept() => accepted,
+            () = ready.closed() => return,
+        };
+        let Ok((socket, address)) = accepted else {
+            tokio::time::sleep(PAUSE).await;
+            continue;
+        };
+        let Some(place) = places.take(address.ip()) else {
+            tracing::debug!(%address, "too many connections");
+            continue;
+        };
+        let (door, ready) = (door.clone(), ready.clone());
+        tokio::spawn(async move {
+            match tokio::time::timeout(HANDSHAKE_MAX, begin(socket, place, door)).await {
+                // The listener may have gone.
+                Ok(Ok(connection)) => drop(ready.send(Ok(connection)).await),
+                Ok(Err(why)) => tracing::debug!(%address, %why, "a connection was refused"),
+                Err(_) => tracing::debug!(%address, "a connection took too long to begin"),
+            }
+        });
+    }
+}
+
+async fn begin(
+    socket: TcpStream,
+    place: Place,
+    (door, anyone): (Door, Arc<Caller>),
+) -> io::Result<Connection> {
+    socket.set_nodelay(true)?;
+    let (mut stream, caller) = match door {
+        Door::Open => (Stream::Open(socket), anyone),
+        Door::Tls { certificates, cell } => {
+            let tls = TlsAcceptor::from(certificates.config()).accept(socket).await?;
+            let chain = tls.get_ref().1.peer_certificates().unwrap_or_default();
+            let own = chain.first().map_or(&[][..], |own| own.as_ref());
+            let caller = Caller::of_certificate(own, &cell);
+            (Stream::Tls(Box::new(tls)), Arc::new(caller))
+        }
+    };
+    let mut first = [0; PREFACE.len()];
+    stream.read_exact(&mut first).await?;
+    if first != *PREFACE {
+        return Err(io::Error::new(io::ErrorKind::InvalidData, "it does not speak HTTP/2"));
+    }
+    Ok(Connection { stream, first: 0, caller, _place: place })
+}
+
+/// A connection that has shown who it is, and has begun to speak.
+#[derive(Debug)]
+pub(crate) struct Connection {
+    stream: Stream,
+    /// How much of the preface, which was read before, was handed on.
+    first: usize,
+    caller: Arc<Caller>,
+    _place: Place,
+}
+
+#[derive(Debug)]
+enum Stream {
+    Open(TcpStream),
+    Tls(Box<TlsStream<TcpStream>>),
+}
+
+impl Connected for Connection {
+    type ConnectInfo = Arc<Caller>;
+
+    fn connect_info(&self) -> Arc<Caller> {
+        self.caller.clone()
+    }
+}
+
+impl AsyncRead for Connection {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let rest = &PREFACE[self.first..];
+        if rest.is_empty() {
+            return Pin::new(&mut self.stream).poll_read(cx, buf);
+        }
+        let handed = rest.len().min(buf.remaining());
+        buf.put_slice(&rest[..handed]);
+        self.first += handed;
+        Poll::Ready(Ok(()))
+    }
+}
+
+impl AsyncRead for Stream {
+    fn poll_read(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        match self.get_mut() {
+            Stream::Open(socket) => Pin::new(socket).poll_read(cx, buf),
+            Stream::Tls(tls) => Pin::new(tls).poll_read(cx, buf),
+        }
+    }
+}
+
+impl AsyncWrite for Connection {
+    fn poll_write(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        match &mut self.get_mut().stream {
+            Stream::Open(socket) => Pin::new(socket).poll_write(cx, buf),
+            Stream::Tls(tls) => Pin::new(tls).poll_write(cx, buf),
+        }
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        match &mut self.get_mut().stream {
+            Stream::Open(socket) => Pin::new(socket).poll_flush(cx),
+            Stream::Tls(tls) => Pin::new(tls).poll_flush(cx),
+        }
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        match &mut self.get_mut().stream {
+            Stream::Open(socket) => Pin::new(socket).poll_shutdown(cx),
+            Stream::Tls(tls) => Pin::new(tls).poll_shutdown(cx),
+        }
+    }
+}

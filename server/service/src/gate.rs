@@ -1,0 +1,167 @@
+//! What every call passes before a service sees it: the caller's role, then a place among the calls.
+//!
+//! It stands once before all services, so that no service can be added that it does not guard. What
+//! depends on the content of a call is asked where it is read: see `grants.rs`.
+
+use crate::audit::{AuditLog, Audited};
+use crate::identity::Caller;
+use crate::limits::{Place, Places};
+use crate::roles::{self, Nature};
+use http::{Request, Response};
+use http_body::{Frame, SizeHint};
+use omega_client::{ApiError, ErrorCode};
+use std::convert::Infallible;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Instant;
+use tonic::body::Body;
+use tonic::{Code, Status};
+use tower::{Layer, Service};
+
+/// Puts a [`Gate`] before services.
+#[derive(Clone, Debug)]
+pub(crate) struct GateLayer {
+    pub(crate) places: Places,
+    pub(crate) audit: Option<Arc<AuditLog>>,
+}
+
+impl<S> Layer<S> for GateLayer {
+    type Service = Gate<S>;
+
+    fn layer(&self, inner: S) -> Gate<S> {
+        Gate { inner, places: self.places.clone(), audit: self.audit.clone() }
+    }
+}
+
+/// The gate before services.
+#[derive(Clone, Debug)]
+pub(crate) struct Gate<S> {
+    inner: S,
+    places: Places,
+    audit: Option<Arc<AuditLog>>,
+}
+
+/// Who calls. A connection that did not say so is nobody's.
+fn caller(request: &Request<Body>) -> Result<Arc<Caller>, ApiError> {
+    let nobody = || ApiError::new(ErrorCode::Unauthenticated, "nobody said who is calling");
+    request.extensions().get::<Arc<Caller>>().cloned().ok_or_else(nobody)
+}
+
+type Answer = Pin<Box<dyn Future<Output = Result<Response<Body>, Infallible>> + Send>>;
+
+impl<S> Service<Request<Body>> for Gate<S>
+where
+    S: Service<Request<Body>, Response = Response<Body>, Error = Infallible>,
+    S: Clone + Send + 'static,
+    S::Future: Send,
+{
+    type Response = Response<Body>;
+    type Error = Infallible;
+    type Future = Answer;
+
+    fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
+        self.inner.poll_ready(cx)
+    }
+
+    fn call(&mut self, mut request: Request<Body>) -> Answer {
+        let path = request.uri().path().trim_start_matches('/').to_owned();
+        let caller = match caller(&request) {
+            Ok(caller) => caller,
+            Err(error) => return refused(error),
+        };
+        let audited = self.audit.as_ref().map(|log| Audited::new(log, &caller));
+        let rule = match roles::check(&caller, request.uri().path()) {
+            Ok(rule) => rule,
+            Err(error) => {
+                if let Some(audited) = audited {
+                    audited.ended(&path, error.code.name());
+                }
+                return refused(error);
+            }
+        };
+        let place = match self.places.enter(&caller, rule.nature, Instant::now()) {
+            Ok(place) => place,
+            Err(error) => return refused(error),
+        };
+        if let Some(audited) = audited.clone() {
+            request.extensions_mut().insert(audited);
+        }
+        // The one that was asked whether it is ready is the one that is called.
+        let next = self.inner.clone();
+        let mut inner = std::mem::replace(&mut self.inner, next);
+        Box::pin(async move {
+            let response = reworded(inner.call(request).await?);
+            if let Some(audited) = audited {
+                note(&audited, rule, &response);
+            }
+            Ok(response.map(|body| Body::new(Placed { body, _place: place })))
+        })
+    }
+}
+
+fn refused(error: ApiError) -> Answer {
+    let refused = Status::from(error).into_http();
+    Box::pin(async { Ok(refused) })
+}
+
+/// Notes a change, or that something was denied.
+fn note(audited: &Audited, rule: &roles::Rule, response: &Response<Body>) {
+    let error = Status::from_header_map(response.headers())
+        .filter(|status| status.code() != Code::Ok)
+        .map(|status| ApiError::from(status).code);
+    let is_denied = matches!(error, Some(ErrorCode::Denied | ErrorCode::Unauthenticated));
+    if rule.nature == Nature::Change || is_denied {
+        audited.ended(rule.path, error.map_or("OK", ErrorCode::name));
+    }
+}
+
+/// A body that gives back the place of its call when it has ended.
+#[derive(Debug)]
+struct Placed {
+    body: Body,
+    _place: Place,
+}
+
+impl http_body::Body for Placed {
+    type Data = <Body as http_body::Body>::Data;
+    type Error = Status;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Self::Data>, Status>>> {
+        Pin::new(&mut self.body).poll_frame(cx)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
+}
+
+/// A response whose call failed before the service was asked, in our words.
+fn reworded(response: Response<Body>) -> Response<Body> {
+    match Status::from_header_map(response.headers()) {
+        Some(status) if status.code() != Code::Ok => reword(status).into_http(),
+        _ => response,
+    }
+}
+
+/// What the transport says of a message that it cannot read, in our words: what failed is the caller's
+/// message, and not the server.
+pub(crate) fn reword(status: Status) -> Status {
+    // Every error of ours has details.
+    if !status.details().is_empty() {
+        return status;
+    }
+    let (code, what) = match status.code() {
+        Code::Internal => (ErrorCode::Malformed, "the message cannot be read"),
+        Code::OutOfRange => (ErrorCode::Limit, "the message is too long: send several"),
+        _ => return status,
+    };
+    ApiError::new(code, format!("{what} ({})", status.message())).into()
+}

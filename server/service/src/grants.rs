@@ -1,0 +1,256 @@
+//! What a role may do with a call depends on what is in it: whose jobs, which machine, under which name.
+//!
+//! Each item of a transaction is looked at, not the first one. What is looked at never changes while a
+//! job is known (its scheduler, its tenant, its precedence; a scheduler's name), so what was right when
+//! it was checked is right when it is applied, on whichever replica. What this replica does not know
+//! yet is asked for once, and denied if nobody knows it: an id that somebody guessed is no way in.
+
+use crate::host::Host;
+use crate::identity::{Caller, Grant, Role, is_worker_of};
+use crate::roles::denied;
+use omega_cellstate::Cell;
+use omega_client::ApiError;
+use omega_core::{JobId, MachineId, SchedulerId, TaskId, Transaction};
+use std::sync::Arc;
+use tokio::time::Instant;
+use tonic::Request;
+
+/// Who makes a call. A service that was not told so takes the caller for nobody.
+pub(crate) fn caller<T>(request: &Request<T>) -> Result<Arc<Caller>, ApiError> {
+    let known = request.extensions().get::<Arc<Caller>>();
+    known.cloned().ok_or_else(|| denied("nobody said who is calling".to_owned()))
+}
+
+/// Whether somebody may call himself so.
+///
+/// # Errors
+/// If the name is another scheduler's.
+pub(crate) fn may_register(caller: &Caller, name: &str) -> Result<(), ApiError> {
+    match &caller.role {
+        Role::Scheduler(grant) if !grant.is_own(name) => {
+            Err(denied(format!("{caller} may not be the scheduler {name:?}")))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Whether somebody may speak for the machine of this name.
+///
+/// # Errors
+/// If it is not the agent's own.
+pub(crate) fn may_be_machine(caller: &Caller, name: &str) -> Result<(), ApiError> {
+    match &caller.role {
+        Role::Agent(own) if **own != *name => {
+            Err(denied(format!("{caller} may not speak for the machine {name:?}")))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Whether somebody may speak for a machine.
+///
+/// # Errors
+/// If it is not the agent's own, or not known.
+pub(crate) async fn may_report(
+    caller: &Caller,
+    host: &Host,
+    machine: MachineId,
+    until: Instant,
+) -> Result<(), ApiError> {
+    let Role::Agent(_) = &caller.role else { return Ok(()) };
+    let look = || {
+        host.read(|cell| {
+            let machine = cell.machine(machine)?.machine;
+            Some(may_be_machine(caller, &machine.name))
+        })
+    };
+    if let Some(known) = look() {
+        return known;
+    }
+    host.refresh(until).await?;
+    look().unwrap_or_else(|| Err(denied(format!("{caller} may not speak for {machine}"))))
+}
+
+/// Whether somebody may commit a transaction.
+///
+/// # Errors
+/// If it is another scheduler's, or touches what the caller may not.
+pub(crate) async fn may_commit(
+    caller: &Caller,
+    host: &Host,
+    txn: &Transaction,
+    until: Instant,
+) -> Result<(), ApiError> {
+    let Role::Scheduler(grant) = &caller.role else { return Ok(()) };
+    match host.read(|cell| grant.check(cell, txn)) {
+        Ok(()) => return Ok(()),
+        Err(Refused::No(why)) => return Err(denied(format!("{caller} may not: {why}"))),
+        Err(Refused::Unknown(_)) => {}
+    }
+    host.refresh(until).await?;
+    host.read(|cell| grant.check(cell, txn)).map_err(|refused| {
+        let (Refused::No(why) | Refused::Unknown(why)) = refused;
+        denied(format!("{caller} may not: {why}"))
+    })
+}
+
+/// Why a transaction may not be.
+#[derive(Debug, PartialEq, Eq)]
+enum Refused {
+    /// It is known to be someone else's.
+    No(String),
+    /// This replica has not heard of something in it.
+    Unknown(String),
+}
+
+impl Grant {
+    /// Whether a scheduler of this name is meant.
+    pub(crate) fn is_own(&self, name: &str) -> bool {
+        *name == *self.scheduler || is_worker_of(name, &self.scheduler)
+    }
+
+    /// Looks at every item of a transaction.
+    fn check(&self, cell: &Cell, txn: &Transaction) -> Result<(), Refused> {
+        self.check_scheduler(cell, txn.id.scheduler)?;
+        let claimed = txn.claims.iter().map(|claim| claim.task);
+        let mut last = None;
+        for TaskId { job, .. } in claimed.chain(txn.releases.iter().copied()) {
+            // Most transactions are of one job.
+            if last != Some(job) {
+                self.check_job(cell, job)?;
+                last = Some(job);
+            }
+        }
+        txn.evictions.iter().try_for_each(|victim| self.check_victim(cell, victim.job))
+    }
+
+    fn check_scheduler(&self, cell: &Cell, id: SchedulerId) -> Result<(), Refused> {
+        match cell.scheduler_name(id) {
+            None => Err(Refused::Unknown(format!("scheduler {} is not known", id.0))),
+            Some(name) if self.is_own(name) => Ok(()),
+            Some(name) => {
+                Err(Refused::No(format!("the transaction is of the scheduler {:?}", &**name)))
+            }
+        }
+    }
+
+    fn check_job(&self, cell: &Cell, id: JobId) -> Result<(), Refused> {
+        let Some(job) = known(cell, id)? else { return Ok(()) };
+        let no = |why: String| Err(Refused::No(format!("job {:?} {why}", &*job.name)));
+        if *job.scheduler != *self.scheduler {
+            return no(format!("is for the scheduler {:?}", &*job.scheduler));
+        }
+        if !self.tenants.is_empty() && !self.tenants.iter().any(|own| **own == *job.tenant) {
+            return no(format!("is of the tenant {:?}", &*job.tenant));
+        }
+        match job.precedence.0 > self.precedence_max {
+            true => no(format!("has a precedence above {}", self.precedence_max)),
+            false => Ok(()),
+        }
+    }
+
+    /// Anyone's task may make room for a claim of higher precedence, and the cell sees to that; here it
+    /// is only kept from those that no claim of this scheduler could displace.
+    fn check_victim(&self, cell: &Cell, id: JobId) -> Result<(), Refused> {
+        let Some(job) = known(cell, id)? else { return Ok(()) };
+        match job.precedence.0 >= self.precedence_max {
+            true => Err(Refused::No(format!("job {:?} is not to be displaced", &*job.name))),
+            false => Ok(()),
+        }
+    }
+}
+
+/// A job; none if it has ended, which the cell answers by itself.
+fn known(cell: &Cell, id: JobId) -> Result<Option<&Arc<omega_core::Job>>, Refused> {
+    match cell.job(id) {
+        None if id >= cell.next_job() => Err(Refused::Unknown(format!("{id} is not known"))),
+        job => Ok(job),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::identity;
+    use omega_core::{Amounts, Command, Job, Kinds, Outcome, Precedence, TaskGroup};
+    use omega_core::{Claim, Granularity, TransactionId, Version};
+    use proptest::prelude::*;
+
+    fn grant(uri: &str) -> Grant {
+        match identity::read(uri, "c") {
+            Ok(Role::Scheduler(grant)) => grant,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    /// A cell with a job for each combination of what a grant looks at, and two schedulers.
+    fn cell() -> Cell {
+        let mut cell = Cell::new(Kinds::standard());
+        for name in ["web-0", "other"] {
+            cell.apply(Command::RegisterScheduler { name: name.into() }).unwrap();
+        }
+        for i in 0..8_u8 {
+            let mut job = Job::batch(format!("j{i}"), TaskGroup::new(4, Amounts::new([1, 1])));
+            job.scheduler = if i & 1 == 0 { "web" } else { "other" }.into();
+            job.tenant = if i & 2 == 0 { "a" } else { "b" }.into();
+            job.precedence = Precedence(if i & 4 == 0 { 5 } else { 50 });
+            let outcome = cell.apply(Command::SubmitJob(job)).unwrap();
+            assert_eq!(outcome, Outcome::Job(JobId(i.into())));
+        }
+        cell
+    }
+
+    fn txn(scheduler: u32, claims: &[u64], releases: &[u64], evictions: &[u64]) -> Transaction {
+        let task = |job: &u64| TaskId { job: JobId(*job), index: 0 };
+        let machine = MachineId { slot: 0, incarnation: 0 };
+        let claim = |job: &u64| Claim {
+            task: task(job),
+            machine,
+            seen: omega_core::SequenceNumber(0),
+            cards: omega_core::CardSet(0),
+        };
+        Transaction {
+            id: TransactionId { scheduler: SchedulerId(scheduler), number: 0 },
+            base: Version(0),
+            granularity: Granularity::Incremental,
+            check: omega_core::ConflictCheck::ResourceFit,
+            releases: releases.iter().map(task).collect(),
+            evictions: evictions.iter().map(task).collect(),
+            claims: claims.iter().map(claim).collect(),
+        }
+    }
+
+    proptest! {
+        /// One item that is not allowed, anywhere in a transaction, refuses it.
+        #[test]
+        fn every_item_is_looked_at(
+            scheduler in 0..3_u32,
+            claims in proptest::collection::vec(0..9_u64, 0..5),
+            releases in proptest::collection::vec(0..9_u64, 0..5),
+            evictions in proptest::collection::vec(0..9_u64, 0..5),
+        ) {
+            let grant = grant("omega://c/scheduler/web?tenant=a&precedence-max=10");
+            let cell = cell();
+            // Of the eight jobs, job 0 alone is for web, of a, and low enough; job 8 is not there.
+            let own = |job: &u64| *job == 0;
+            let low = |job: &u64| *job < 4;
+            let expected = scheduler == 0
+                && claims.iter().all(own)
+                && releases.iter().all(own)
+                && evictions.iter().all(low);
+            let allowed = grant.check(&cell, &txn(scheduler, &claims, &releases, &evictions));
+            prop_assert_eq!(allowed.is_ok(), expected, "{:?}", allowed);
+        }
+    }
+
+    #[test]
+    fn what_is_not_known_is_not_taken_for_ones_own() {
+        let grant = grant("omega://c/scheduler/web");
+        let cell = cell();
+        let unknown = |txn| matches!(grant.check(&cell, &txn), Err(Refused::Unknown(_)));
+        assert!(unknown(txn(9, &[0], &[], &[])));
+        assert!(unknown(txn(0, &[8], &[], &[])));
+        assert!(unknown(txn(0, &[], &[u64::MAX], &[])));
+        assert!(unknown(txn(0, &[], &[], &[8])));
+    }
+}

@@ -1,0 +1,282 @@
+//! Who is calling: what a certificate says of its owner.
+//!
+//! A certificate names its owner in exactly one URI among its subject alternative names:
+//!
+//! ```text
+//!   omega://CELL/operator/NAME
+//!   omega://CELL/reader/NAME
+//!   omega://CELL/scheduler/NAME?tenant=A&tenant=B&precedence-max=100
+//!   omega://CELL/agent/MACHINE
+//!   omega://CELL/replica/ID
+//! ```
+//!
+//! What a scheduler may do is in its certificate, too, because the authority signs that: so no replica
+//! has a list that another one lacks. Two names are refused, not the first one taken: whoever signed the
+//! second one meant something by it.
+
+use omega_store::log::ReplicaId;
+use std::fmt;
+use std::sync::Arc;
+use x509_parser::extensions::GeneralName;
+use x509_parser::prelude::{FromDer, X509Certificate};
+
+/// The longest name in a certificate: what the names of the cell state allow.
+const NAME_BYTES_MAX: usize = 512;
+
+/// Tenants that one certificate may name: more than that is better said by another certificate.
+const TENANTS_MAX: usize = 64;
+
+/// Somebody who calls.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Caller {
+    /// The URI of the certificate, or where the call comes from, for the audit log.
+    pub name: Arc<str>,
+    /// What the caller is.
+    pub role: Role,
+}
+
+/// What a caller is, and of what.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Role {
+    /// Looks at everything.
+    Reader,
+    /// Places the jobs of one scheduler.
+    Scheduler(Grant),
+    /// Speaks for the machine of this name.
+    Agent(Box<str>),
+    /// Everything.
+    Operator,
+    /// A replica of the cell, on the listener of peers; which one, if a certificate says it.
+    Replica(Option<ReplicaId>),
+    /// Nobody that is known; the reason is for the caller.
+    Nobody(IdentityError),
+}
+
+impl Role {
+    /// Its name in certificates and messages.
+    #[must_use]
+    pub fn word(&self) -> &'static str {
+        match self {
+            Role::Reader => "reader",
+            Role::Scheduler(_) => "scheduler",
+            Role::Agent(_) => "agent",
+            Role::Operator => "operator",
+            Role::Replica(_) => "replica",
+            Role::Nobody(_) => "nobody",
+        }
+    }
+}
+
+/// What a scheduler may do.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Grant {
+    /// The jobs that it places name this scheduler; it calls itself so, or so with a worker's number
+    /// behind it.
+    pub scheduler: Box<str>,
+    /// Whose jobs it may place; empty: everyone's.
+    pub tenants: Vec<Box<str>>,
+    /// The highest precedence of jobs that it may place.
+    pub precedence_max: i32,
+}
+
+/// Why a certificate says nobody. The sentence goes to its owner.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum IdentityError {
+    /// Have another one issued.
+    #[error("the certificate cannot be read")]
+    Unreadable,
+    /// Have one issued with exactly one.
+    #[error("the certificate has {0} URI names, and must have exactly one: omega://CELL/ROLE/NAME")]
+    Names(usize),
+    /// Have one issued for this cell.
+    #[error("the certificate is of another cell: {given:?}, and this is {cell:?}")]
+    OtherCell {
+        /// What it says.
+        given: String,
+        /// The cell that was called.
+        cell: String,
+    },
+    /// Have one issued with such a name.
+    #[error(
+        "the certificate's name {0:?} is not like omega://CELL/ROLE/NAME: see docs/security.md"
+    )]
+    Malformed(String),
+}
+
+impl Caller {
+    /// Whoever reaches a listener that asks for no certificate: only this machine does, unless an
+    /// operator said that others may.
+    #[must_use]
+    pub fn local() -> Caller {
+        Caller { name: "local".into(), role: Role::Operator }
+    }
+
+    /// The same on a listener of peers.
+    #[must_use]
+    pub fn local_peer() -> Caller {
+        Caller { name: "local".into(), role: Role::Replica(None) }
+    }
+
+    /// The owner of a certificate, as a cell of this name sees it.
+    #[must_use]
+    pub fn of_certificate(der: &[u8], cell: &str) -> Caller {
+        let names = match uri_names(der) {
+            Some(names) => names,
+            None => return Caller::nobody("unreadable".into(), IdentityError::Unreadable),
+        };
+        match names.as_slice() {
+            [name] => match read(name, cell) {
+                Ok(role) => Caller { name: name.as_str().into(), role },
+                Err(why) => Caller::nobody(name.as_str().into(), why),
+            },
+            names => Caller::nobody(names.join(" ").into(), IdentityError::Names(names.len())),
+        }
+    }
+
+    fn nobody(name: Arc<str>, why: IdentityError) -> Caller {
+        Caller { name, role: Role::Nobody(why) }
+    }
+}
+
+impl fmt::Display for Caller {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.name)
+    }
+}
+
+fn uri_names(der: &[u8]) -> Option<Vec<String>> {
+    let (_, certificate) = X509Certificate::from_der(der).ok()?;
+    let Some(names) = certificate.subject_alternative_name().ok()? else { return Some(Vec::new()) };
+    let uri = |name: &GeneralName<'_>| match name {
+        GeneralName::URI(uri) => Some((*uri).to_owned()),
+        _ => None,
+    };
+    Some(names.value.general_names.iter().filter_map(uri).collect())
+}
+
+/// Whether a name can be part of such a URI. So no name needs an escape, and none has two forms.
+#[must_use]
+pub fn is_plain(name: &str) -> bool {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "._~-".contains(c);
+    (1..=NAME_BYTES_MAX).contains(&name.len()) && name.chars().all(plain)
+}
+
+/// The role that a URI names, in a cell of this name.
+///
+/// # Errors
+/// If it is none, or of another cell.
+pub fn read(uri: &str, cell: &str) -> Result<Role, IdentityError> {
+    let malformed = || IdentityError::Malformed(uri.to_owned());
+    let rest = uri.strip_prefix("omega://").ok_or_else(malformed)?;
+    let (rest, query) = rest.split_once('?').map_or((rest, None), |(rest, q)| (rest, Some(q)));
+    let parts: Vec<&str> = rest.split('/').collect();
+    let [given, role, name] = parts[..] else { return Err(malformed()) };
+    if ![given, role, name].iter().all(|part| is_plain(part)) {
+        return Err(malformed());
+    }
+    if given != cell {
+        return Err(IdentityError::OtherCell { given: given.to_owned(), cell: cell.to_owned() });
+    }
+    if query.is_some() && role != "scheduler" {
+        return Err(malformed());
+    }
+    Ok(match role {
+        "reader" => Role::Reader,
+        "operator" => Role::Operator,
+        "agent" => Role::Agent(name.into()),
+        "scheduler" => Role::Scheduler(grant(name, query).ok_or_else(malformed)?),
+        "replica" => {
+            let id = name.parse().ok().filter(|id: &u64| *id > 0 && id.to_string() == name);
+            Role::Replica(Some(ReplicaId(id.ok_or_else(malformed)?)))
+        }
+        _ => return Err(malformed()),
+    })
+}
+
+fn grant(name: &str, query: Option<&str>) -> Option<Grant> {
+    // `a-1` would be a scheduler of its own, and a worker of `a`.
+    if is_worker_of(name, name.rsplit_once('-').map_or("", |(before, _)| before)) {
+        return None;
+    }
+    let mut tenants = Vec::new();
+    let mut precedence_max = None;
+    for part in query.into_iter().flat_map(|query| query.split('&')) {
+        match part.split_once('=')? {
+            ("tenant", tenant) if is_plain(tenant) => tenants.push(tenant.into()),
+            ("precedence-max", max) if precedence_max.is_none() => {
+                precedence_max = Some(max.parse().ok()?);
+            }
+            _ => return None,
+        }
+    }
+    let precedence_max = precedence_max.unwrap_or(i32::MAX);
+    let known = tenants.len() <= TENANTS_MAX;
+    known.then(|| Grant { scheduler: name.into(), tenants, precedence_max })
+}
+
+/// Whether a name is another one with a dash and a number behind it, as workers are called.
+pub(crate) fn is_worker_of(name: &str, scheduler: &str) -> bool {
+    let number = name.strip_prefix(scheduler).and_then(|rest| rest.strip_prefix('-'));
+    number.is_some_and(|number| !number.is_empty() && number.bytes().all(|b| b.is_ascii_digit()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(uri: &str, expected: &str) {
+        let said = match read(uri, "c") {
+            Ok(Role::Scheduler(grant)) => format!(
+                "scheduler {} {} {}",
+                grant.scheduler,
+                grant.tenants.join(","),
+                grant.precedence_max
+            ),
+            Ok(role) => role.word().to_owned(),
+            Err(IdentityError::OtherCell { .. }) => "other cell".to_owned(),
+            Err(_) => "malformed".to_owned(),
+        };
+        assert_eq!(said, expected, "{uri}");
+    }
+
+    #[test]
+    fn a_name_is_read_exactly_or_not_at_all() {
+        check("omega://c/operator/ann", "operator");
+        check("omega://c/reader/x", "reader");
+        check("omega://c/agent/m-1.rack_2", "agent");
+        check("omega://c/replica/3", "replica");
+        check("omega://d/operator/ann", "other cell");
+        for wrong in [
+            "",
+            "https://c/operator/ann",
+            "omega://c/operator",
+            "omega://c/operator/",
+            "omega://c/operator/ann/more",
+            "omega://c/operator/a%6en",
+            "omega://c/operator/ann?tenant=a",
+            "omega://c/Operator/ann",
+            "omega://c/replica/0",
+            "omega://c/replica/03",
+            "omega://c/replica/-1",
+            "omega:///operator/ann",
+            "omega://c/root/ann",
+            "omega://c/agent/a\0b",
+        ] {
+            check(wrong, "malformed");
+        }
+    }
+
+    #[test]
+    fn a_scheduler_carries_its_grant() {
+        check("omega://c/scheduler/web", "scheduler web  2147483647");
+        check(
+            "omega://c/scheduler/web?tenant=a&tenant=b&precedence-max=-5",
+            "scheduler web a,b -5",
+        );
+        check("omega://c/scheduler/web?precedence-max=1&precedence-max=2", "malformed");
+        check("omega://c/scheduler/web?root=1", "malformed");
+        check("omega://c/scheduler/web?", "malformed");
+        check("omega://c/scheduler/web-1", "malformed");
+        check("omega://c/scheduler/web-one", "scheduler web-one  2147483647");
+    }
+}

@@ -1,0 +1,297 @@
+//! How much a caller may ask for at once, and how often.
+//!
+//! What is beyond a bound is refused at once and told when to come again; nothing queues here, so what was
+//! let in is answered, and the newest is what is shed. Operators have places of their own: they get in
+//! when everything else is full, which is when they are needed.
+
+use crate::identity::{Caller, Role};
+use crate::roles::Nature;
+use omega_client::{ApiError, ErrorCode};
+use parking_lot::Mutex;
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+
+/// The bounds. The defaults are those of docs/security.md.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Limits {
+    /// Calls that are answered at once, of everyone but operators.
+    pub(crate) calls: usize,
+    /// Calls of operators that are answered at once.
+    pub(crate) operator_calls: usize,
+    /// Streams that are open at once, of everyone but operators.
+    pub(crate) streams: usize,
+    /// Streams of operators that are open at once.
+    pub(crate) operator_streams: usize,
+    /// Streams that one caller may have open.
+    pub(crate) streams_each: usize,
+    /// Calls a second that one caller may make for long.
+    pub(crate) calls_per_second: u32,
+    /// Calls that one caller may make at once after a pause.
+    pub(crate) calls_burst: u32,
+}
+
+impl Default for Limits {
+    /// A replica answers some ten thousand calls a second: one caller gets half of it, and in a burst what
+    /// two seconds allow. Each open stream costs some ten kilobytes.
+    fn default() -> Limits {
+        Limits {
+            calls: 1024,
+            operator_calls: 256,
+            streams: 4096,
+            operator_streams: 1024,
+            streams_each: 256,
+            calls_per_second: 5_000,
+            calls_burst: 10_000,
+        }
+    }
+}
+
+/// Callers whose rate is remembered. Beyond it those are forgotten that could make a whole burst.
+const CALLERS_MAX: usize = 4096;
+
+/// When somebody may come again who found no place: what most calls take, several times.
+const PAUSE: Duration = Duration::from_millis(100);
+
+/// The places among the calls. Clones share them.
+#[derive(Clone, Debug)]
+pub(crate) struct Places {
+    limits: Limits,
+    calls: Arc<Semaphore>,
+    operator_calls: Arc<Semaphore>,
+    streams: Arc<Semaphore>,
+    operator_streams: Arc<Semaphore>,
+    /// What each caller has. Held for a look-up.
+    callers: Arc<Mutex<HashMap<Arc<str>, Used>>>,
+}
+
+/// What one caller has used.
+#[derive(Debug)]
+struct Used {
+    bucket: Bucket,
+    streams: usize,
+}
+
+/// A place among the calls. It is free again when this is dropped.
+#[derive(Debug)]
+pub(crate) struct Place {
+    _permit: OwnedSemaphorePermit,
+    _stream: Option<OpenStream>,
+}
+
+/// One of the streams of a caller.
+#[derive(Debug)]
+struct OpenStream {
+    caller: Arc<str>,
+    callers: Arc<Mutex<HashMap<Arc<str>, Used>>>,
+}
+
+impl Drop for OpenStream {
+    fn drop(&mut self) {
+        if let Some(used) = self.callers.lock().get_mut(&self.caller) {
+            used.streams -= 1;
+        }
+    }
+}
+
+impl Places {
+    pub(crate) fn new(limits: Limits) -> Places {
+        let places = |count| Arc::new(Semaphore::new(count));
+        Places {
+            limits,
+            calls: places(limits.calls),
+            operator_calls: places(limits.operator_calls),
+            streams: places(limits.streams),
+            operator_streams: places(limits.operator_streams),
+            callers: Arc::default(),
+        }
+    }
+
+    /// Takes a place for a call.
+    ///
+    /// # Errors
+    /// If there is none now, or the caller comes too often.
+    pub(crate) fn enter(
+        &self,
+        caller: &Caller,
+        nature: Nature,
+        now: Instant,
+    ) -> Result<Place, ApiError> {
+        let is_stream = matches!(nature, Nature::Watch | Nature::Stream);
+        let stream = self.count(&caller.name, is_stream, now)?;
+        let places = match (&caller.role, is_stream) {
+            (Role::Operator, false) => &self.operator_calls,
+            (Role::Operator, true) => &self.operator_streams,
+            (_, false) => &self.calls,
+            (_, true) => &self.streams,
+        };
+        let permit = places.clone().try_acquire_owned();
+        let permit =
+            permit.map_err(|_| full("this replica answers as many calls as it may", PAUSE))?;
+        Ok(Place { _permit: permit, _stream: stream })
+    }
+
+    fn count(
+        &self,
+        caller: &Arc<str>,
+        is_stream: bool,
+        now: Instant,
+    ) -> Result<Option<OpenStream>, ApiError> {
+        let Limits { calls_per_second, calls_burst, streams_each, .. } = self.limits;
+        let mut callers = self.callers.lock();
+        if callers.len() >= CALLERS_MAX && !callers.contains_key(caller) {
+            callers.retain(|_, used| used.streams > 0 || !used.bucket.is_full(now));
+        }
+        let used = callers.entry(caller.clone()).or_insert_with(|| Used {
+            bucket: Bucket::new(calls_per_second, calls_burst, now),
+            streams: 0,
+        });
+        used.bucket.take(now).map_err(|pause| full("you call too often", pause))?;
+        if !is_stream {
+            return Ok(None);
+        }
+        if used.streams >= streams_each {
+            return Err(full(&format!("you have {streams_each} streams open: end some"), PAUSE));
+        }
+        used.streams += 1;
+        Ok(Some(OpenStream { caller: caller.clone(), callers: self.callers.clone() }))
+    }
+}
+
+fn full(why: &str, pause: Duration) -> ApiError {
+    let say = format!("nothing was done: {why}; try again in {} ms", pause.as_millis());
+    ApiError::new(ErrorCode::Limit, say).retry_after(pause)
+}
+
+/// A token bucket: tokens are nanoseconds, so that nothing is lost to rounding.
+#[derive(Debug)]
+struct Bucket {
+    /// When it would have been empty, had it filled without end.
+    empty_at: Instant,
+    /// What one call costs.
+    cost: Duration,
+    /// What a full one holds.
+    burst: Duration,
+}
+
+impl Bucket {
+    fn new(per_second: u32, burst: u32, now: Instant) -> Bucket {
+        let cost = Duration::from_secs(1) / per_second.max(1);
+        let burst = cost * burst.max(1);
+        Bucket { empty_at: now.checked_sub(burst).unwrap_or(now), cost, burst }
+    }
+
+    fn is_full(&self, now: Instant) -> bool {
+        now.saturating_duration_since(self.empty_at) >= self.burst
+    }
+
+    /// Takes a token, or tells how long it takes until there is one.
+    fn take(&mut self, now: Instant) -> Result<(), Duration> {
+        if let Some(oldest) = now.checked_sub(self.burst) {
+            self.empty_at = self.empty_at.max(oldest);
+        }
+        let next = self.empty_at + self.cost;
+        match next <= now {
+            true => {
+                self.empty_at = next;
+                Ok(())
+            }
+            false => Err(next - now),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn small() -> Limits {
+        Limits {
+            calls: 2,
+            operator_calls: 1,
+            streams: 3,
+            operator_streams: 1,
+            streams_each: 2,
+            calls_per_second: 10,
+            calls_burst: 1000,
+        }
+    }
+
+    fn reader(name: &str) -> Caller {
+        Caller { name: name.into(), role: Role::Reader }
+    }
+
+    #[test]
+    fn operators_get_in_when_all_is_full() {
+        let places = Places::new(small());
+        let now = Instant::now();
+        let held: Vec<Place> =
+            ["a", "b"].map(|name| places.enter(&reader(name), Nature::Look, now).unwrap()).into();
+        let refused = places.enter(&reader("c"), Nature::Look, now).unwrap_err();
+        assert_eq!((refused.code, refused.retry_after), (ErrorCode::Limit, Some(PAUSE)));
+        let operator = places.enter(&Caller::local(), Nature::Change, now).unwrap();
+        assert!(places.enter(&Caller::local(), Nature::Change, now).is_err());
+        drop((held, operator));
+        assert!(places.enter(&reader("c"), Nature::Look, now).is_ok());
+        assert!(places.enter(&Caller::local(), Nature::Look, now).is_ok());
+    }
+
+    #[test]
+    fn one_caller_cannot_have_all_streams() {
+        let places = Places::new(small());
+        let now = Instant::now();
+        let first = places.enter(&reader("a"), Nature::Watch, now).unwrap();
+        let _second = places.enter(&reader("a"), Nature::Watch, now).unwrap();
+        assert!(places.enter(&reader("a"), Nature::Stream, now).is_err());
+        let _third = places.enter(&reader("b"), Nature::Watch, now).unwrap();
+        assert!(places.enter(&reader("b"), Nature::Watch, now).is_err(), "all are taken");
+        drop(first);
+        assert!(places.enter(&reader("b"), Nature::Watch, now).is_ok());
+    }
+
+    #[test]
+    fn callers_who_come_and_go_are_forgotten() {
+        let places = Places::new(small());
+        let mut now = Instant::now();
+        for i in 0..3 * CALLERS_MAX {
+            now += Duration::from_secs(1);
+            places.enter(&reader(&i.to_string()), Nature::Look, now).unwrap();
+        }
+        assert!(places.callers.lock().len() <= CALLERS_MAX);
+    }
+
+    proptest! {
+        /// However calls come, no span of time has more than its share and one burst.
+        #[test]
+        fn nobody_gets_more_than_the_rate(
+            per_second in 1..500_u32,
+            burst in 1..50_u32,
+            gaps_us in proptest::collection::vec(0..200_000_u64, 1..200),
+        ) {
+            let begin = Instant::now() + Duration::from_secs(3600);
+            let mut bucket = Bucket::new(per_second, burst, begin);
+            let mut now = begin;
+            let mut taken: Vec<Instant> = Vec::new();
+            for gap in gaps_us {
+                now += Duration::from_micros(gap);
+                match bucket.take(now) {
+                    Ok(()) => taken.push(now),
+                    Err(pause) => {
+                        let mut later = Bucket { ..bucket };
+                        prop_assert!(later.take(now + pause).is_ok(), "it said how long");
+                        bucket = Bucket { ..bucket };
+                    }
+                }
+            }
+            for (i, from) in taken.iter().enumerate() {
+                for (j, to) in taken.iter().enumerate().skip(i) {
+                    let allowed = (*to - *from).as_nanos() / bucket.cost.as_nanos()
+                        + u128::from(burst) + 1;
+                    prop_assert!((j - i + 1) as u128 <= allowed);
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,207 @@
+//! Who may call what: one table for every call of every service.
+//!
+//! A call without a line here is denied, whoever asks. A test walks the definitions of the API and fails
+//! where a line is missing, so that nobody adds a call and forgets it. What depends on the content of a
+//! call (whose jobs, which machine) is in `grants.rs`, and is asked by the services that read it.
+
+use crate::identity::{Caller, Role};
+use omega_client::{ApiError, ErrorCode};
+
+/// Roles that may make a call: a set of bits, so that the table is a constant.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Roles(u8);
+
+const READER: Roles = Roles(1);
+const SCHEDULER: Roles = Roles(1 << 1);
+const AGENT: Roles = Roles(1 << 2);
+const OPERATOR: Roles = Roles(1 << 3);
+const REPLICA: Roles = Roles(1 << 4);
+
+/// Every role of the listener of clients.
+const CLIENTS: Roles = READER.and(SCHEDULER).and(AGENT).and(OPERATOR);
+
+/// Those who look at the whole cell. An agent knows its own machine, which is all it is asked for.
+const LOOKERS: Roles = READER.and(SCHEDULER).and(OPERATOR);
+
+impl Roles {
+    const fn and(self, other: Roles) -> Roles {
+        Roles(self.0 | other.0)
+    }
+
+    /// Whether a role is among them.
+    #[must_use]
+    pub fn contain(self, role: &Role) -> bool {
+        let bit = match role {
+            Role::Reader => READER,
+            Role::Scheduler(_) => SCHEDULER,
+            Role::Agent(_) => AGENT,
+            Role::Operator => OPERATOR,
+            Role::Replica(_) => REPLICA,
+            Role::Nobody(_) => return false,
+        };
+        self.0 & bit.0 != 0
+    }
+
+    /// Their names, for people.
+    #[must_use]
+    pub fn names(self) -> String {
+        let all = [
+            (READER, "reader"),
+            (SCHEDULER, "scheduler"),
+            (AGENT, "agent"),
+            (OPERATOR, "operator"),
+            (REPLICA, "replica"),
+        ];
+        let named = all.iter().filter(|(role, _)| self.0 & role.0 != 0);
+        named.map(|(_, name)| *name).collect::<Vec<_>>().join(" or ")
+    }
+}
+
+/// What a call does, as far as limits and the audit log care.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Nature {
+    /// It looks, and ends.
+    Look,
+    /// It changes something, and ends.
+    Change,
+    /// It tells how something is, again and again: a change that nobody asks about later.
+    Report,
+    /// It goes on until somebody ends it, and only looks.
+    Watch,
+    /// It goes on, and changes something with every message.
+    Stream,
+}
+
+/// The line of a call.
+#[derive(Clone, Copy, Debug)]
+pub struct Rule {
+    /// The service and the call.
+    pub path: &'static str,
+    /// Who may.
+    pub roles: Roles,
+    /// What it does.
+    pub nature: Nature,
+}
+
+const fn rule(path: &'static str, roles: Roles, nature: Nature) -> Rule {
+    Rule { path, roles, nature }
+}
+
+use Nature::{Change, Look, Report, Stream, Watch};
+
+/// Every call, by service.
+pub const RULES: &[Rule] = &[
+    // A scheduler only under its own name and for its own jobs: see `grants.rs`.
+    rule("omega.v1.SchedulingService/Register", SCHEDULER.and(OPERATOR), Change),
+    rule("omega.v1.SchedulingService/Sync", LOOKERS, Watch),
+    rule("omega.v1.SchedulingService/Commit", SCHEDULER.and(OPERATOR), Change),
+    rule("omega.v1.SchedulingService/CommitStream", SCHEDULER.and(OPERATOR), Stream),
+    rule("omega.v1.JobService/SubmitJob", OPERATOR, Change),
+    rule("omega.v1.JobService/ResizeGroup", OPERATOR, Change),
+    rule("omega.v1.JobService/KillJob", OPERATOR, Change),
+    rule("omega.v1.JobService/GetJob", LOOKERS, Look),
+    rule("omega.v1.JobService/ListJobs", LOOKERS, Look),
+    rule("omega.v1.JobService/WatchJob", LOOKERS, Watch),
+    // An agent only for its own machine: see `grants.rs`.
+    rule("omega.v1.MachineService/RegisterMachine", AGENT.and(OPERATOR), Change),
+    rule("omega.v1.MachineService/DrainMachine", OPERATOR, Change),
+    rule("omega.v1.MachineService/RemoveMachine", OPERATOR, Change),
+    rule("omega.v1.MachineService/ReportLoad", AGENT.and(OPERATOR), Report),
+    rule("omega.v1.MachineService/GetMachine", LOOKERS, Look),
+    rule("omega.v1.MachineService/ListMachines", LOOKERS, Look),
+    rule("omega.v1.TaskService/ReportTasks", AGENT.and(OPERATOR), Change),
+    rule("omega.v1.TaskService/ListTasks", LOOKERS, Look),
+    rule("omega.v1.TenantService/SetQuota", OPERATOR, Change),
+    rule("omega.v1.TenantService/ListTenants", LOOKERS, Look),
+    rule("omega.v1.CellService/DescribeCell", CLIENTS, Look),
+    rule("omega.v1.CellService/SetPolicy", OPERATOR, Change),
+    rule("omega.v1.CellService/ChangeMembers", OPERATOR, Change),
+    rule("omega.v1.CellService/TransferLeader", OPERATOR, Change),
+    rule("omega.v1.PeerService/Deliver", REPLICA, Stream),
+    rule("grpc.health.v1.Health/Check", CLIENTS, Look),
+    rule("grpc.health.v1.Health/List", CLIENTS, Look),
+    rule("grpc.health.v1.Health/Watch", CLIENTS, Watch),
+    rule("grpc.reflection.v1.ServerReflection/ServerReflectionInfo", CLIENTS, Watch),
+];
+
+/// The rule of a call, if it has one. A path is as HTTP has it: `/SERVICE/CALL`.
+#[must_use]
+pub fn find(path: &str) -> Option<&'static Rule> {
+    let path = path.strip_prefix('/')?;
+    RULES.iter().find(|rule| rule.path == path)
+}
+
+/// Whether somebody may make a call, and the rule of it.
+///
+/// # Errors
+/// If nobody knows who it is, or the role is another one.
+pub fn check(caller: &Caller, path: &str) -> Result<&'static Rule, ApiError> {
+    if let Role::Nobody(why) = &caller.role {
+        return Err(ApiError::new(ErrorCode::Unauthenticated, why.to_string()));
+    }
+    let Some(rule) = find(path) else {
+        return Err(denied(format!("{path:?} is no call that anyone may make here")));
+    };
+    match rule.roles.contain(&caller.role) {
+        true => Ok(rule),
+        false => Err(denied(format!(
+            "{caller} may not call {}: it takes the role {}",
+            rule.path,
+            rule.roles.names()
+        ))),
+    }
+}
+
+pub(crate) fn denied(why: String) -> ApiError {
+    ApiError::new(ErrorCode::Denied, why)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use omega_client::proto::DESCRIPTORS;
+    use prost::Message;
+    use prost_types::FileDescriptorSet;
+    use std::collections::BTreeMap;
+
+    /// Every call that the API defines, and whether it is a stream.
+    fn defined() -> BTreeMap<String, bool> {
+        let mut calls = BTreeMap::new();
+        for set in [DESCRIPTORS, tonic_health::pb::FILE_DESCRIPTOR_SET] {
+            let set = FileDescriptorSet::decode(set).unwrap();
+            for file in &set.file {
+                for service in &file.service {
+                    for call in &service.method {
+                        let path = format!("{}.{}/{}", file.package(), service.name(), call.name());
+                        calls.insert(path, call.client_streaming() || call.server_streaming());
+                    }
+                }
+            }
+        }
+        calls
+    }
+
+    #[test]
+    fn every_call_has_one_rule() {
+        let defined = defined();
+        assert!(defined.len() > 20, "the definitions were found");
+        for (path, is_stream) in &defined {
+            let rules: Vec<&Rule> = RULES.iter().filter(|rule| rule.path == path).collect();
+            assert_eq!(rules.len(), 1, "{path}: add a line to RULES that says who may call it");
+            let says_stream = matches!(rules[0].nature, Watch | Stream);
+            assert_eq!(says_stream, *is_stream, "{path}: its nature");
+        }
+        let ours = RULES.iter().filter(|rule| !rule.path.starts_with("grpc.reflection."));
+        for rule in ours {
+            assert!(defined.contains_key(rule.path), "{}: there is no such call", rule.path);
+        }
+    }
+
+    #[test]
+    fn what_has_no_rule_is_denied_to_everyone() {
+        for path in ["/omega.v1.JobService/DropAll", "omega.v1.JobService/GetJob", "/", "", "//"] {
+            let error = check(&Caller::local(), path).unwrap_err();
+            assert_eq!(error.code, ErrorCode::Denied, "{path}");
+        }
+    }
+}

@@ -1,0 +1,244 @@
+//! The certificates of a listener: read from files, checked, and read again when the files change.
+//!
+//! Both sides show a certificate, and nothing older than TLS 1.3 is spoken. No session is resumed: each
+//! connection shows its certificate anew, so one that has expired, or whose authority was taken away,
+//! opens no more connections. Those that are open stay open.
+
+use parking_lot::Mutex;
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::server::{NoServerSessionStorage, WebPkiClientVerifier};
+use rustls::{RootCertStore, ServerConfig};
+use std::io;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use x509_parser::prelude::{FromDer, X509Certificate};
+
+/// How often is looked whether the files have changed.
+const LOOK: Duration = Duration::from_secs(2);
+
+/// When is warned that a certificate ends: two weeks, so that a week of holidays is no reason.
+const WARN: Duration = Duration::from_secs(14 * 24 * 3600);
+
+/// How often is warned.
+const WARN_EVERY: Duration = Duration::from_secs(24 * 3600);
+
+/// Where the certificates of a listener are, in PEM.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TlsFiles {
+    /// The replica's certificate, with those between it and its authority.
+    pub certificate: PathBuf,
+    /// Its key, which nobody else may read.
+    pub key: PathBuf,
+    /// The authorities whose certificates callers have.
+    pub authority: PathBuf,
+}
+
+/// Why certificates cannot be used. One line for the user.
+#[derive(Debug, thiserror::Error)]
+pub enum TlsError {
+    /// Name another file, or mend this one.
+    #[error("{}: {why}", file.display())]
+    File {
+        /// Which file.
+        file: PathBuf,
+        /// What the system said.
+        why: io::Error,
+    },
+    /// Take the right from them.
+    #[error("{}: others may read this key (mode {mode:03o}): chmod 600 it", file.display())]
+    Mode {
+        /// Which file.
+        file: PathBuf,
+        /// Who may.
+        mode: u32,
+    },
+    /// Name another file.
+    #[error("{}: holds no {what} in PEM", file.display())]
+    Empty {
+        /// Which file.
+        file: PathBuf,
+        /// What was looked for.
+        what: &'static str,
+    },
+    /// Use a key and certificates that belong together.
+    #[error("{}: cannot be used: {why}", file.display())]
+    Unusable {
+        /// The file of the certificate or of the authorities.
+        file: PathBuf,
+        /// What is wrong.
+        why: String,
+    },
+}
+
+/// What the files held.
+#[derive(Clone, PartialEq, Eq)]
+pub struct TlsBytes {
+    /// The certificates.
+    pub certificate: Vec<u8>,
+    /// The key.
+    pub key: Vec<u8>,
+    /// The authorities.
+    pub authority: Vec<u8>,
+}
+
+/// Without the key.
+impl std::fmt::Debug for TlsBytes {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("TlsBytes").finish_non_exhaustive()
+    }
+}
+
+impl TlsFiles {
+    /// Reads the files.
+    ///
+    /// # Errors
+    /// If one cannot be read, or others may read the key.
+    pub fn read(&self) -> Result<TlsBytes, TlsError> {
+        Ok(TlsBytes {
+            certificate: read(&self.certificate)?,
+            key: read_key(&self.key)?,
+            authority: read(&self.authority)?,
+        })
+    }
+}
+
+fn read(file: &Path) -> Result<Vec<u8>, TlsError> {
+    std::fs::read(file).map_err(|why| TlsError::File { file: file.to_owned(), why })
+}
+
+/// Reads a key that nobody but its owner may read.
+///
+/// # Errors
+/// If it cannot be read, or others may.
+pub fn read_key(file: &Path) -> Result<Vec<u8>, TlsError> {
+    let told = std::fs::metadata(file);
+    let told = told.map_err(|why| TlsError::File { file: file.to_owned(), why })?;
+    let mode = told.permissions().mode() & 0o777;
+    match mode & 0o077 {
+        0 => read(file),
+        _ => Err(TlsError::Mode { file: file.to_owned(), mode }),
+    }
+}
+
+/// The certificates of a listener, as they are now.
+#[derive(Debug)]
+pub struct Certificates {
+    files: TlsFiles,
+    /// Held for a look.
+    now: Mutex<Loaded>,
+}
+
+#[derive(Clone, Debug)]
+struct Loaded {
+    bytes: TlsBytes,
+    config: Arc<ServerConfig>,
+    ends: SystemTime,
+}
+
+impl Certificates {
+    /// Reads and checks the files.
+    ///
+    /// # Errors
+    /// If they cannot be used.
+    pub fn load(files: TlsFiles) -> Result<Certificates, TlsError> {
+        let loaded = load(&files, files.read()?)?;
+        Ok(Certificates { files, now: Mutex::new(loaded) })
+    }
+
+    /// What a new connection is opened with.
+    pub(crate) fn config(&self) -> Arc<ServerConfig> {
+        self.now.lock().config.clone()
+    }
+
+    /// When the certificate ends.
+    #[must_use]
+    pub fn ends(&self) -> SystemTime {
+        self.now.lock().ends
+    }
+
+    /// Reads the files again. The result is whether they had changed.
+    ///
+    /// # Errors
+    /// If they cannot be used now; what was read before is used on.
+    pub fn reload(&self) -> Result<bool, TlsError> {
+        let bytes = self.files.read()?;
+        if self.now.lock().bytes == bytes {
+            return Ok(false);
+        }
+        let loaded = load(&self.files, bytes)?;
+        *self.now.lock() = loaded;
+        Ok(true)
+    }
+
+    /// Reads the files again and again, and warns before the certificate ends.
+    pub async fn watch(self: Arc<Certificates>) {
+        let file = self.files.certificate.display().to_string();
+        let mut warned: Option<tokio::time::Instant> = None;
+        let mut failed = false;
+        loop {
+            let left = self.ends().duration_since(SystemTime::now()).unwrap_or_default();
+            let due = warned.is_none_or(|at| at.elapsed() >= WARN_EVERY);
+            if left < WARN && due {
+                let days = left.as_secs() / (24 * 3600);
+                tracing::warn!(file, days, "a certificate ends soon: replace the file");
+                warned = Some(tokio::time::Instant::now());
+            }
+            tokio::time::sleep(LOOK).await;
+            match self.reload() {
+                Ok(true) => {
+                    tracing::info!(file, "new certificates are used from now on");
+                    (warned, failed) = (None, false);
+                }
+                Ok(false) => failed = false,
+                // Files are replaced one after the other: the next look finds them whole.
+                Err(error) if !failed => {
+                    tracing::warn!(%error, "the old certificates are used on");
+                    failed = true;
+                }
+                Err(_) => {}
+            }
+        }
+    }
+}
+
+fn load(files: &TlsFiles, bytes: TlsBytes) -> Result<Loaded, TlsError> {
+    let unusable = |file: &Path, why: String| TlsError::Unusable { file: file.to_owned(), why };
+    let chain = certificates(&files.certificate, &bytes.certificate)?;
+    let key = PrivateKeyDer::from_pem_slice(&bytes.key)
+        .map_err(|_| TlsError::Empty { file: files.key.clone(), what: "key" })?;
+    let mut roots = RootCertStore::empty();
+    for authority in certificates(&files.authority, &bytes.authority)? {
+        roots.add(authority).map_err(|why| unusable(&files.authority, why.to_string()))?;
+    }
+    let ends = ends(&chain[0]);
+    let ends = ends.ok_or_else(|| unusable(&files.certificate, "it cannot be read".to_owned()))?;
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let callers = WebPkiClientVerifier::builder_with_provider(roots.into(), provider.clone())
+        .build()
+        .map_err(|why| unusable(&files.authority, why.to_string()))?;
+    let mut config = ServerConfig::builder_with_provider(provider)
+        .with_protocol_versions(&[&rustls::version::TLS13])
+        .expect("the provider knows TLS 1.3")
+        .with_client_cert_verifier(callers)
+        .with_single_cert(chain, key)
+        .map_err(|why| unusable(&files.certificate, why.to_string()))?;
+    config.alpn_protocols = vec![b"h2".to_vec()];
+    config.session_storage = Arc::new(NoServerSessionStorage {});
+    config.send_tls13_tickets = 0;
+    Ok(Loaded { bytes, config: Arc::new(config), ends })
+}
+
+fn certificates(file: &Path, pem: &[u8]) -> Result<Vec<CertificateDer<'static>>, TlsError> {
+    let empty = || TlsError::Empty { file: file.to_owned(), what: "certificate" };
+    let all = CertificateDer::pem_slice_iter(pem).collect::<Result<Vec<_>, _>>();
+    all.ok().filter(|all| !all.is_empty()).ok_or_else(empty)
+}
+
+fn ends(der: &[u8]) -> Option<SystemTime> {
+    let (_, certificate) = X509Certificate::from_der(der).ok()?;
+    let seconds = u64::try_from(certificate.validity().not_after.timestamp()).ok()?;
+    UNIX_EPOCH.checked_add(Duration::from_secs(seconds))
+}

@@ -1,0 +1,185 @@
+//! `omega cert`: an authority and certificates, to try a cell out with.
+//!
+//! What they say is what docs/security.md describes, so any other authority can take its place. Keys are
+//! made here, and written so that nobody else can read them.
+
+use clap::{Args, Subcommand};
+use omega_service::identity::{self, IdentityError};
+use omega_service::{Role, TlsError, read_key};
+use rcgen::string::Ia5String;
+use rcgen::{
+    BasicConstraints, CertificateParams, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair,
+    KeyUsagePurpose, SanType,
+};
+use std::fs::{self, OpenOptions};
+use std::io::{self, Write};
+use std::net::IpAddr;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime};
+
+/// Make an authority, or have it issue a certificate.
+#[derive(Debug, Subcommand)]
+pub(crate) enum CertCommand {
+    /// Make an authority: DIR/ca.pem and DIR/ca.key.
+    Authority(AuthorityArgs),
+    /// Issue a certificate: DIR/ROLE-NAME.pem and DIR/ROLE-NAME.key, in place of those that are there.
+    Issue(IssueArgs),
+}
+
+/// Make an authority.
+#[derive(Debug, Args)]
+pub(crate) struct AuthorityArgs {
+    /// The folder that holds it.
+    #[arg(long, value_name = "DIR", default_value = "certs")]
+    dir: PathBuf,
+    /// For how long it is good.
+    #[arg(long, value_name = "N", default_value_t = 3650, value_parser = clap::value_parser!(u32).range(1..=7300))]
+    days: u32,
+}
+
+/// Issue a certificate.
+#[derive(Debug, Args)]
+pub(crate) struct IssueArgs {
+    /// Whom it is for: operator/ann, reader/dashboard, scheduler/web, agent/MACHINE, replica/1.
+    #[arg(value_name = "ROLE/NAME")]
+    whom: String,
+    /// The cell in which it is good.
+    #[arg(long, value_name = "NAME")]
+    cell_name: String,
+    /// The folder of the authority.
+    #[arg(long, value_name = "DIR", default_value = "certs")]
+    dir: PathBuf,
+    /// Names and addresses at which a replica is reached.
+    #[arg(long, value_name = "HOST", value_delimiter = ',', default_value = "127.0.0.1,localhost")]
+    host: Vec<String>,
+    /// Tenants whose jobs a scheduler may place; without any, everyone's.
+    #[arg(long, value_name = "NAME")]
+    tenant: Vec<String>,
+    /// The highest precedence of jobs that a scheduler may place.
+    #[arg(long, value_name = "N", allow_negative_numbers = true)]
+    precedence_max: Option<i32>,
+    /// For how long it is good.
+    #[arg(long, value_name = "N", default_value_t = 365, value_parser = clap::value_parser!(u32).range(1..=3650))]
+    days: u32,
+}
+
+/// Why nothing was issued. One line for the user.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum CertError {
+    /// Name another folder, or make room.
+    #[error("{}: {why}", file.display())]
+    File {
+        /// Which file.
+        file: PathBuf,
+        /// What the system said.
+        why: io::Error,
+    },
+    /// Use it, or name another folder: a new one would make every certificate of the old one worthless.
+    #[error("{}: there is an authority already", .0.display())]
+    AuthorityExists(PathBuf),
+    /// See the error.
+    #[error(transparent)]
+    Key(#[from] TlsError),
+    /// Correct the name.
+    #[error(transparent)]
+    Name(#[from] IdentityError),
+    /// Correct the name, or make another authority.
+    #[error("the certificate cannot be made: {0}")]
+    Make(#[from] rcgen::Error),
+}
+
+/// Does what is asked.
+pub(crate) fn run(command: &CertCommand) -> Result<(), CertError> {
+    match command {
+        CertCommand::Authority(args) => authority(args),
+        CertCommand::Issue(args) => issue(args),
+    }
+}
+
+fn authority(args: &AuthorityArgs) -> Result<(), CertError> {
+    let (certificate, key) = (args.dir.join("ca.pem"), args.dir.join("ca.key"));
+    if certificate.exists() || key.exists() {
+        return Err(CertError::AuthorityExists(args.dir.clone()));
+    }
+    fs::create_dir_all(&args.dir).map_err(|why| file_error(&args.dir, why))?;
+    let mut params = lasting(args.days);
+    params.distinguished_name.push(DnType::CommonName, "omega authority");
+    params.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
+    params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign];
+    let pair = KeyPair::generate()?;
+    let made = params.self_signed(&pair)?;
+    write(&key, &pair.serialize_pem())?;
+    write(&certificate, &made.pem())?;
+    println!("{}", certificate.display());
+    Ok(())
+}
+
+fn issue(args: &IssueArgs) -> Result<(), CertError> {
+    let uri = uri(args);
+    let role = identity::read(&uri, &args.cell_name)?;
+    let authority = args.dir.join("ca.pem");
+    let pem = fs::read_to_string(&authority).map_err(|why| file_error(&authority, why))?;
+    let key = read_key(&args.dir.join("ca.key"))?;
+    let issuer = KeyPair::from_pem(&String::from_utf8_lossy(&key))?;
+    let issuer = Issuer::from_ca_cert_pem(&pem, issuer)?;
+    let mut params = lasting(args.days);
+    params.distinguished_name.push(DnType::CommonName, args.whom.as_str());
+    params.subject_alt_names.push(SanType::URI(Ia5String::try_from(uri)?));
+    params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
+    params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ClientAuth];
+    if let Role::Replica(_) = role {
+        params.extended_key_usages.push(ExtendedKeyUsagePurpose::ServerAuth);
+        for host in &args.host {
+            params.subject_alt_names.push(match host.parse::<IpAddr>() {
+                Ok(address) => SanType::IpAddress(address),
+                Err(_) => SanType::DnsName(Ia5String::try_from(host.as_str())?),
+            });
+        }
+    }
+    let pair = KeyPair::generate()?;
+    let made = params.signed_by(&pair, &issuer)?;
+    let name = args.whom.replace('/', "-");
+    let certificate = args.dir.join(format!("{name}.pem"));
+    write(&args.dir.join(format!("{name}.key")), &pair.serialize_pem())?;
+    write(&certificate, &made.pem())?;
+    println!("{}", certificate.display());
+    Ok(())
+}
+
+fn uri(args: &IssueArgs) -> String {
+    let tenants = args.tenant.iter().map(|tenant| format!("tenant={tenant}"));
+    let precedence = args.precedence_max.map(|max| format!("precedence-max={max}"));
+    let query = tenants.chain(precedence).collect::<Vec<_>>().join("&");
+    let mark = if query.is_empty() { "" } else { "?" };
+    format!("omega://{}/{}{mark}{query}", args.cell_name, args.whom)
+}
+
+/// A certificate that is good from now on for so many days.
+fn lasting(days: u32) -> CertificateParams {
+    let mut params = CertificateParams::default();
+    let now = SystemTime::now();
+    // A clock that is a little behind is no reason to refuse a new certificate.
+    params.not_before = (now - Duration::from_secs(300)).into();
+    params.not_after = (now + Duration::from_secs(u64::from(days) * 24 * 3600)).into();
+    params.distinguished_name = rcgen::DistinguishedName::new();
+    params
+}
+
+fn file_error(file: &Path, why: io::Error) -> CertError {
+    CertError::File { file: file.to_owned(), why }
+}
+
+/// Writes a file that its owner alone may read; it has its name only once it is whole.
+fn write(file: &Path, text: &str) -> Result<(), CertError> {
+    let new = file.with_extension("new");
+    let written = || {
+        // What an earlier try has left.
+        let _ = fs::remove_file(&new);
+        let mut out = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&new)?;
+        out.write_all(text.as_bytes())?;
+        out.sync_all()?;
+        fs::rename(&new, file)
+    };
+    written().map_err(|why| file_error(file, why))
+}

@@ -1,0 +1,152 @@
+//! Who may reach a server: nobody but this machine, unless callers show certificates.
+
+use omega_client::Tls;
+use omega_client::connect::tls_endpoint;
+use omega_service::{Certificates, Dial, Door, TlsError, TlsFiles};
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::sync::Arc;
+use tokio::runtime::Handle;
+use tonic::transport::Endpoint;
+
+/// What was said of certificates: see the flags of the same names.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Said {
+    pub(crate) tls_cert: Option<PathBuf>,
+    pub(crate) tls_key: Option<PathBuf>,
+    pub(crate) client_ca: Option<PathBuf>,
+    pub(crate) peer_ca: Option<PathBuf>,
+    pub(crate) insecure: bool,
+}
+
+/// What is wrong with what was said of certificates. One line for the user.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum TlsSettingsError {
+    /// Complete them.
+    #[error("certificates need --tls-cert, --tls-key, --client-ca and --cell-name; {0} is missing")]
+    Incomplete(&'static str),
+    /// Choose a name that certificates can hold.
+    #[error("a cell whose name is in certificates has letters, digits, . _ ~ and - in it: {0:?}")]
+    Name(String),
+    /// Give it certificates, or stay on this machine.
+    #[error(
+        "{flag} {address} is open to other machines: give --tls-cert, --tls-key and --client-ca, or say \
+         --insecure if everyone who reaches it may do everything"
+    )]
+    Exposed {
+        /// Which flag.
+        flag: &'static str,
+        /// Where it would listen.
+        address: String,
+    },
+}
+
+/// The certificates of a server.
+#[derive(Clone, Debug)]
+pub(crate) struct Files {
+    clients: TlsFiles,
+    peers: TlsFiles,
+    cell: Arc<str>,
+}
+
+impl Said {
+    fn is_none(&self) -> bool {
+        let files = [&self.tls_cert, &self.tls_key, &self.client_ca, &self.peer_ca];
+        files.iter().all(|file| file.is_none())
+    }
+
+    /// Where the certificates are, if there are to be any.
+    ///
+    /// # Errors
+    /// If something is missing.
+    pub(super) fn files(&self, cell: Option<&str>) -> Result<Option<Files>, TlsSettingsError> {
+        if self.is_none() {
+            return Ok(None);
+        }
+        let need =
+            |file: &Option<PathBuf>, flag| file.clone().ok_or(TlsSettingsError::Incomplete(flag));
+        let certificate = need(&self.tls_cert, "--tls-cert")?;
+        let key = need(&self.tls_key, "--tls-key")?;
+        let client_ca = need(&self.client_ca, "--client-ca")?;
+        let cell = cell.ok_or(TlsSettingsError::Incomplete("--cell-name"))?;
+        if !omega_service::identity::is_plain(cell) {
+            return Err(TlsSettingsError::Name(cell.to_owned()));
+        }
+        let peer_ca = self.peer_ca.clone().unwrap_or_else(|| client_ca.clone());
+        let of =
+            |authority| TlsFiles { certificate: certificate.clone(), key: key.clone(), authority };
+        Ok(Some(Files { clients: of(client_ca), peers: of(peer_ca), cell: cell.into() }))
+    }
+
+    /// Whether a server may listen there.
+    ///
+    /// # Errors
+    /// If that is open to other machines, and nobody has said that it shall be.
+    pub(super) fn check(&self, flag: &'static str, at: &str) -> Result<(), TlsSettingsError> {
+        match !self.is_none() || self.insecure || is_local(at) {
+            true => Ok(()),
+            false => Err(TlsSettingsError::Exposed { flag, address: at.to_owned() }),
+        }
+    }
+}
+
+/// Whether nobody but this machine reaches an address. A name may become any address.
+fn is_local(address: &str) -> bool {
+    match address.parse::<SocketAddr>() {
+        Ok(address) => address.ip().is_loopback(),
+        Err(_) => address.rsplit_once(':').is_some_and(|(host, _)| host == "localhost"),
+    }
+}
+
+/// Who may come in at each listener.
+#[derive(Clone, Debug)]
+pub(crate) struct Doors {
+    /// Of clients.
+    pub(crate) clients: Door,
+    /// Of peers.
+    pub(crate) peers: Door,
+}
+
+/// Reads and checks the certificates, and keeps looking whether they change.
+///
+/// # Errors
+/// If they cannot be used.
+pub(crate) fn doors(files: Option<&Files>, runtime: &Handle) -> Result<Doors, TlsError> {
+    let Some(files) = files else { return Ok(Doors { clients: Door::Open, peers: Door::Open }) };
+    let door = |of: &TlsFiles| {
+        let certificates = Arc::new(Certificates::load(of.clone())?);
+        runtime.spawn(certificates.clone().watch());
+        Ok::<_, TlsError>(Door::Tls { certificates, cell: files.cell.clone() })
+    };
+    Ok(Doors { clients: door(&files.clients)?, peers: door(&files.peers)? })
+}
+
+/// How a peer at `host:port` is reached.
+///
+/// # Errors
+/// If it is not an address.
+pub(crate) fn dial(address: &str, files: Option<&Files>) -> Result<Dial, tonic::transport::Error> {
+    let scheme = if files.is_some() { "https" } else { "http" };
+    let endpoint = Endpoint::from_shared(format!("{scheme}://{address}"))?
+        .connect_timeout(std::time::Duration::from_secs(1))
+        .tcp_nodelay(true);
+    let Some(files) = files.map(|files| files.peers.clone()) else {
+        return Ok(Box::new(move || Some(endpoint.clone())));
+    };
+    Ok(Box::new(move || match files.read() {
+        Ok(bytes) => {
+            let tls = Tls {
+                authority: bytes.authority,
+                certificate: bytes.certificate,
+                key: bytes.key,
+                server_name: None,
+            };
+            let made = tls_endpoint(endpoint.clone(), &tls);
+            made.map_err(|error| tracing::warn!(%error, "a peer cannot be reached")).ok()
+        }
+        Err(error) => {
+            tracing::warn!(%error, "a peer cannot be reached");
+            None
+        }
+    }))
+}
