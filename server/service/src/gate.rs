@@ -7,6 +7,7 @@ use crate::audit::{AuditLog, Audited};
 use crate::identity::Caller;
 use crate::limits::{Place, Places};
 use crate::roles::{self, Nature};
+use crate::service;
 use http::{Request, Response};
 use http_body::{Frame, SizeHint};
 use omega_client::{ApiError, ErrorCode};
@@ -42,6 +43,20 @@ pub(crate) struct Gate<S> {
     audit: Option<Arc<AuditLog>>,
 }
 
+impl<S> Gate<S> {
+    /// Whether a call is worth looking at.
+    fn admit(&self, caller: &Caller, request: &Request<Body>) -> Result<(), ApiError> {
+        self.places.knock(caller, Instant::now())?;
+        match service::is_late(request.headers()) {
+            true => Err(ApiError::new(
+                ErrorCode::Late,
+                "nothing was done: the deadline had passed when the call came",
+            )),
+            false => Ok(()),
+        }
+    }
+}
+
 /// Who calls. A connection that did not say so is nobody's.
 fn caller(request: &Request<Body>) -> Result<Arc<Caller>, ApiError> {
     let nobody = || ApiError::new(ErrorCode::Unauthenticated, "nobody said who is calling");
@@ -70,6 +85,9 @@ where
             Ok(caller) => caller,
             Err(error) => return refused(error),
         };
+        if let Err(error) = self.admit(&caller, &request) {
+            return refused(error);
+        }
         let audited = self.audit.as_ref().map(|log| Audited::new(log, &caller));
         let rule = match roles::check(&caller, request.uri().path()) {
             Ok(rule) => rule,
@@ -80,7 +98,7 @@ where
                 return refused(error);
             }
         };
-        let place = match self.places.enter(&caller, rule.nature, Instant::now()) {
+        let place = match self.places.enter(&caller, rule.nature) {
             Ok(place) => place,
             Err(error) => return refused(error),
         };

@@ -108,18 +108,28 @@ impl Places {
         }
     }
 
-    /// Takes a place for a call.
+    /// Counts a call, whatever becomes of it.
     ///
     /// # Errors
-    /// If there is none now, or the caller comes too often.
-    pub(crate) fn enter(
-        &self,
-        caller: &Caller,
-        nature: Nature,
-        now: Instant,
-    ) -> Result<Place, ApiError> {
+    /// If the caller comes too often.
+    pub(crate) fn knock(&self, caller: &Caller, now: Instant) -> Result<(), ApiError> {
+        let Limits { calls_per_second, calls_burst, .. } = self.limits;
+        let mut callers = self.callers.lock();
+        if callers.len() >= CALLERS_MAX && !callers.contains_key(&caller.name) {
+            callers.retain(|_, used| used.streams > 0 || !used.bucket.is_full(now));
+        }
+        let new = || Used { bucket: Bucket::new(calls_per_second, calls_burst, now), streams: 0 };
+        let used = callers.entry(caller.name.clone()).or_insert_with(new);
+        used.bucket.take(now).map_err(|pause| full("you call too often", pause))
+    }
+
+    /// Takes a place for a call that was counted.
+    ///
+    /// # Errors
+    /// If there is none now.
+    pub(crate) fn enter(&self, caller: &Caller, nature: Nature) -> Result<Place, ApiError> {
         let is_stream = matches!(nature, Nature::Watch | Nature::Stream);
-        let stream = self.count(&caller.name, is_stream, now)?;
+        let stream = if is_stream { Some(self.open_stream(&caller.name)?) } else { None };
         let places = match (&caller.role, is_stream) {
             (Role::Operator, false) => &self.operator_calls,
             (Role::Operator, true) => &self.operator_streams,
@@ -132,30 +142,16 @@ impl Places {
         Ok(Place { _permit: permit, _stream: stream })
     }
 
-    fn count(
-        &self,
-        caller: &Arc<str>,
-        is_stream: bool,
-        now: Instant,
-    ) -> Result<Option<OpenStream>, ApiError> {
-        let Limits { calls_per_second, calls_burst, streams_each, .. } = self.limits;
+    fn open_stream(&self, caller: &Arc<str>) -> Result<OpenStream, ApiError> {
+        let max = self.limits.streams_each;
         let mut callers = self.callers.lock();
-        if callers.len() >= CALLERS_MAX && !callers.contains_key(caller) {
-            callers.retain(|_, used| used.streams > 0 || !used.bucket.is_full(now));
-        }
-        let used = callers.entry(caller.clone()).or_insert_with(|| Used {
-            bucket: Bucket::new(calls_per_second, calls_burst, now),
-            streams: 0,
-        });
-        used.bucket.take(now).map_err(|pause| full("you call too often", pause))?;
-        if !is_stream {
-            return Ok(None);
-        }
-        if used.streams >= streams_each {
-            return Err(full(&format!("you have {streams_each} streams open: end some"), PAUSE));
+        // It was counted just now, and is forgotten only when it has not called for long.
+        let used = callers.get_mut(caller).ok_or_else(|| full("you were forgotten", PAUSE))?;
+        if used.streams >= max {
+            return Err(full(&format!("you have {max} streams open: end some"), PAUSE));
         }
         used.streams += 1;
-        Ok(Some(OpenStream { caller: caller.clone(), callers: self.callers.clone() }))
+        Ok(OpenStream { caller: caller.clone(), callers: self.callers.clone() })
     }
 }
 
@@ -223,32 +219,35 @@ mod tests {
         Caller { name: name.into(), role: Role::Reader }
     }
 
+    fn enter(places: &Places, caller: &Caller, nature: Nature) -> Result<Place, ApiError> {
+        places.knock(caller, Instant::now())?;
+        places.enter(caller, nature)
+    }
+
     #[test]
     fn operators_get_in_when_all_is_full() {
         let places = Places::new(small());
-        let now = Instant::now();
         let held: Vec<Place> =
-            ["a", "b"].map(|name| places.enter(&reader(name), Nature::Look, now).unwrap()).into();
-        let refused = places.enter(&reader("c"), Nature::Look, now).unwrap_err();
+            ["a", "b"].map(|name| enter(&places, &reader(name), Nature::Look).unwrap()).into();
+        let refused = enter(&places, &reader("c"), Nature::Look).unwrap_err();
         assert_eq!((refused.code, refused.retry_after), (ErrorCode::Limit, Some(PAUSE)));
-        let operator = places.enter(&Caller::local(), Nature::Change, now).unwrap();
-        assert!(places.enter(&Caller::local(), Nature::Change, now).is_err());
+        let operator = enter(&places, &Caller::local(), Nature::Change).unwrap();
+        assert!(enter(&places, &Caller::local(), Nature::Change).is_err());
         drop((held, operator));
-        assert!(places.enter(&reader("c"), Nature::Look, now).is_ok());
-        assert!(places.enter(&Caller::local(), Nature::Look, now).is_ok());
+        assert!(enter(&places, &reader("c"), Nature::Look).is_ok());
+        assert!(enter(&places, &Caller::local(), Nature::Look).is_ok());
     }
 
     #[test]
     fn one_caller_cannot_have_all_streams() {
         let places = Places::new(small());
-        let now = Instant::now();
-        let first = places.enter(&reader("a"), Nature::Watch, now).unwrap();
-        let _second = places.enter(&reader("a"), Nature::Watch, now).unwrap();
-        assert!(places.enter(&reader("a"), Nature::Stream, now).is_err());
-        let _third = places.enter(&reader("b"), Nature::Watch, now).unwrap();
-        assert!(places.enter(&reader("b"), Nature::Watch, now).is_err(), "all are taken");
+        let first = enter(&places, &reader("a"), Nature::Watch).unwrap();
+        let _second = enter(&places, &reader("a"), Nature::Watch).unwrap();
+        assert!(enter(&places, &reader("a"), Nature::Stream).is_err());
+        let _third = enter(&places, &reader("b"), Nature::Watch).unwrap();
+        assert!(enter(&places, &reader("b"), Nature::Watch).is_err(), "all are taken");
         drop(first);
-        assert!(places.enter(&reader("b"), Nature::Watch, now).is_ok());
+        assert!(enter(&places, &reader("b"), Nature::Watch).is_ok());
     }
 
     #[test]
@@ -257,7 +256,7 @@ mod tests {
         let mut now = Instant::now();
         for i in 0..3 * CALLERS_MAX {
             now += Duration::from_secs(1);
-            places.enter(&reader(&i.to_string()), Nature::Look, now).unwrap();
+            places.knock(&reader(&i.to_string()), now).unwrap();
         }
         assert!(places.callers.lock().len() <= CALLERS_MAX);
     }

@@ -22,6 +22,12 @@ pub(crate) fn deadline<T>(request: &Request<T>) -> Instant {
     Instant::now() + timeout.min(DEADLINE_MAX)
 }
 
+/// Whether a call had no time left when it came.
+pub(crate) fn is_late(headers: &http::HeaderMap) -> bool {
+    let asked = headers.get("grpc-timeout").and_then(|value| value.to_str().ok());
+    asked.and_then(timeout).is_some_and(|left| left.is_zero())
+}
+
 /// The timeout of a header: at most eight digits and a unit.
 fn timeout(header: &str) -> Option<Duration> {
     let unit = header.chars().last()?;

@@ -175,6 +175,9 @@ fn deadlines_are_kept_whatever_they_are() {
     for timeout in ["8760H", "99999999H", "1M", "5S", "soon", "-1S", "123456789S"] {
         assert_eq!(ask(timeout), "ok", "{timeout}");
     }
+    for timeout in ["0S", "00000000n"] {
+        assert_eq!(ask(timeout), "DeadlineExceeded LATE", "{timeout}");
+    }
 }
 
 #[test]
