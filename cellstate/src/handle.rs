@@ -16,6 +16,10 @@ pub enum HandleError {
     /// The cell cannot be reached now. Nothing was done; try again later.
     #[error("the cell cannot be reached")]
     Unavailable,
+    /// The cell has no room for more commits on its disks, or cannot save its state. Nothing was done;
+    /// make room, and try again later.
+    #[error("the cell takes no commits now, because it cannot save more: make room on its disks")]
+    Full,
     /// The connection broke after the transaction was sent: it may or may not have been taken.
     /// Send it again with the same id, and the answer is the first one's.
     #[error("the outcome of the transaction is unknown; send it again with the same id")]

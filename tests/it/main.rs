@@ -66,6 +66,7 @@ mod kube_world;
 mod lifted;
 mod linearizable;
 mod log;
+mod log_bound;
 mod log_rot;
 mod model;
 mod nth_failure;

@@ -107,7 +107,10 @@ impl Scheduler {
         observer: &mut impl Observer,
     ) -> Result<Step, HandleError> {
         let answer = cell.commit(&flight.txn);
-        if matches!(answer, Err(HandleError::Unavailable | HandleError::Unknown)) {
+        if matches!(
+            answer,
+            Err(HandleError::Unavailable | HandleError::Full | HandleError::Unknown)
+        ) {
             // If nothing was done this time, what became of the first time is as unknown as ever.
             self.unknown.push_front(flight);
             return answer.map(|_| Step::default());

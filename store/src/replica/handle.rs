@@ -221,6 +221,7 @@ impl CellHandle for ReplicatedCell {
         let ask = if self.is_in_doubt(txn) { Ask::Retry(command) } else { Ask::Command(command) };
         match self.insist(ask, Doubt::Retry) {
             Ok(Answer::Outcome(outcome)) => self.committed(outcome),
+            Err(AskError::Unavailable(Again::Full | Again::NoSnapshot)) => Err(HandleError::Full),
             Err(AskError::Unavailable(_)) => Err(HandleError::Unavailable),
             _ => {
                 self.note_doubt(txn);

@@ -161,6 +161,7 @@ impl World {
             node,
             snapshot_bytes: plan.snapshot_bytes,
             log_keep_bytes: plan.log_keep_bytes,
+            log_bytes_max: (16 << 10) + 4 * plan.snapshot_bytes,
             answer_ticks: plan.answer_ticks,
             entries_in_flight: plan.entries_in_flight,
             ..Settings::default()
