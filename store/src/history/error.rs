@@ -70,7 +70,8 @@ pub enum HistoryError {
         /// What there is.
         oldest: Version,
     },
-    /// Ask for an earlier version, or look at a replica that is further.
+    /// Ask for an earlier version, look at a replica that is further, or take the entries, too, that
+    /// are not known to be committed.
     #[error("version {wanted} is not reached: after entry {last} the cell is at {newest}")]
     NotReached {
         /// What was asked for.

@@ -95,13 +95,14 @@ pub fn open(path: &Path) -> Result<History, HistoryError> {
     Ok(History { directory, snapshots, log })
 }
 
-/// The cell as it was at a version, from the directory of a replica. Only what is known to be
-/// committed is taken.
+/// The cell as it was at a version, from the directory of a replica. What a replica applied last is
+/// often not known in its directory to be committed: then the version is reached with [`Which::All`]
+/// only.
 ///
 /// # Errors
 /// As [`open`], or if the version is not there any more or not yet.
-pub fn replay_to(path: &Path, version: Version) -> Result<Cell, HistoryError> {
-    let options = ReplayOptions { to: Some(version), ..ReplayOptions::default() };
+pub fn replay_to(path: &Path, version: Version, which: Which) -> Result<Cell, HistoryError> {
+    let options = ReplayOptions { to: Some(version), which, ..ReplayOptions::default() };
     Ok(open(path)?.replay(&options)?.into_cell())
 }
 
