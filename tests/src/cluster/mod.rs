@@ -24,6 +24,7 @@
 mod agreement;
 pub mod checker;
 pub mod client;
+mod digest;
 mod faults;
 mod report;
 
@@ -39,6 +40,7 @@ pub mod truth;
 use crate::random::{Dice, Generator};
 use checker::History;
 use client::Client;
+use digest::Digest;
 use host::{Host, Refused};
 use network::Network;
 use omega_store::log::{ReplicaId, WriteError};
@@ -100,6 +102,7 @@ pub struct World {
     promises: Promises,
     settings: Settings,
     calm: bool,
+    digest: Digest,
     report: Report,
 }
 
@@ -186,6 +189,7 @@ impl World {
             promises: Promises::default(),
             settings,
             calm: false,
+            digest: Digest::default(),
             report: Report::default(),
         }
     }
@@ -217,7 +221,8 @@ impl World {
         self.report.simulated = self.now;
         self.report.entries = self.truth.last().0;
         self.report.asked = self.history.asked.len();
-        self.report.digest = self.truth.cell().state_hash() ^ self.report.events << 32 ^ self.now;
+        self.hosts.iter().for_each(|host| self.digest.host(host));
+        self.report.digest = self.digest.value();
         self.audit()?;
         planted::sober(|| checker::check(&self.history, &self.truth))
     }
@@ -383,6 +388,7 @@ impl World {
     /// Does what a replica wants done.
     fn follow(&mut self, host: usize, output: Output) -> Result<(), String> {
         let life = self.hosts[host].life;
+        self.digest.output(self.now, self.hosts[host].id, &output);
         let Output { messages, writes, compact, files, answers, .. } = output;
         let from = self.hosts[host].id;
         let mut said = Ok(());
