@@ -18,12 +18,14 @@ mod clock;
 mod ends;
 mod explained;
 mod feeder;
+mod lane;
 mod meter;
 mod outcome;
 mod replicas;
 mod start;
 #[cfg(test)]
 mod tests;
+mod timed;
 
 use crate::report::RunReport;
 use crate::report::waiting::WaitingReport;
@@ -39,6 +41,7 @@ use std::sync::Arc;
 
 pub use explained::explain_cell;
 pub use replicas::{ReplicaError, check_folder, fdatasync_us};
+pub use timed::{TimedCell, Took};
 
 /// As fast as possible, the clock waits for the schedulers while so many tasks wait, or four times
 /// as many came or ended since the schedulers had tried all that there was: this, or two for five
