@@ -13,7 +13,9 @@ use omega_store::membership::{MemberStep, MembershipChange};
 use omega_store::replica::{Answer, Ask, AskId, PeerMessage, Started};
 use omega_store::{CellId, FAILPOINTS, Origin, set_failpoints};
 use omega_tests::disk::SimulatedDisk;
-use omega_tests::durable::{BEFORE, SEGMENTS, create, open, setup, transaction};
+use omega_tests::durable::{
+    BEFORE, LOG_BYTES_MAX, Lone, SEGMENTS, create, open, setup, transaction,
+};
 use omega_tests::random::Dice;
 use omega_tests::trio::Trio;
 use std::collections::BTreeMap;
@@ -286,4 +288,35 @@ fn strike(point: &str, struck: usize, reached: u64) -> Vec<u64> {
         }
     }
     restarts
+}
+
+/// Works until the replica turns commands away.
+fn until_refused(lone: &mut Lone) {
+    let before = lone.next;
+    while lone.work() {
+        assert!(lone.next < before + 10_000, "the log has no bound");
+    }
+}
+
+#[test]
+fn snapshots_that_fail_again_and_again_cost_no_memory_and_lose_nothing() {
+    be_quiet();
+    for point in ["snapshot-save", "snapshot-rename"] {
+        let scenario = fail::FailScenario::setup();
+        let disk = SimulatedDisk::new(1);
+        create(Arc::new(disk.clone()), Path::new(FOLDER), EngineKind::Segment).unwrap();
+        fail::cfg(point, "return").unwrap();
+        let mut lone = Lone::open(Arc::new(disk), Path::new(FOLDER)).unwrap();
+        until_refused(&mut lone);
+        let (acknowledged, in_memory) = (lone.next, lone.started.replica.node().log_in_memory().1);
+        assert!(in_memory < LOG_BYTES_MAX + 1024, "{point}: {in_memory} bytes");
+        fail::remove(point);
+        for _ in 0..100 {
+            lone.started.replica.tick();
+            lone.drive();
+        }
+        assert!((0..100).all(|_| lone.work()), "{point}: it goes on");
+        assert_eq!(lone.count(), Ok(acknowledged + 100), "{point}");
+        scenario.teardown();
+    }
 }

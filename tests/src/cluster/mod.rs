@@ -47,7 +47,7 @@ use omega_store::log::{ReplicaId, WriteError};
 use omega_store::membership::Membership;
 use omega_store::node;
 use omega_store::replica::{
-    Answer, AskId, FIRST, FileDone, Output, PeerMessage, Settings, Started, Stop,
+    Again, Answer, AskId, FIRST, FileDone, Output, PeerMessage, Settings, Started, Stop,
 };
 use operator::Operator;
 use plan::{Micros, Plan};
@@ -402,6 +402,9 @@ impl World {
             }
         }
         for (id, answer) in answers {
+            if answer == Answer::Again(Again::NoSnapshot) {
+                *self.report.faults.entry("log too long").or_default() += 1;
+            }
             self.answer((host, life, id), answer);
         }
         let one = &mut self.hosts[host];
