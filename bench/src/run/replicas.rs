@@ -5,7 +5,7 @@ use super::timed::{TimedCell, Took};
 use super::{Durability, RunError};
 use crate::report::{DurableReport, ReplicaReport};
 use omega_core::Kinds;
-use omega_store::directory::{Directory, EngineKind, Identity};
+use omega_store::directory::{CreateDirectoryError, Directory, Identity};
 use omega_store::log::{LogIndex, ReplicaId};
 use omega_store::membership::Membership;
 use omega_store::replica::{Network, ReplicatedCell, Running, Settings, found, start};
@@ -49,7 +49,7 @@ pub enum ReplicaError {
     },
     /// See the error.
     #[error(transparent)]
-    Create(#[from] omega_store::directory::CreateDirectoryError),
+    Create(#[from] CreateDirectoryError),
     /// See the error.
     #[error(transparent)]
     Start(#[from] omega_store::replica::StartError),
@@ -133,8 +133,8 @@ impl Replicas {
         let network = Network::default();
         let mut running = Vec::new();
         for (id, folder) in ids.into_iter().zip(&folders) {
-            let identity =
-                Identity { origin: origin.clone(), replica: id, engine: EngineKind::Segment };
+            let engine = durability.engine;
+            let identity = Identity { origin: origin.clone(), replica: id, engine };
             let directory = Directory::create(Arc::new(RealDisk), folder, identity)?;
             found(&directory, &founders)?;
             let mut settings = Settings { incarnation: dice.random(), ..Settings::default() };
@@ -235,11 +235,20 @@ impl Replicas {
     }
 }
 
-/// Finds out whether a cell can be founded in a folder, and changes nothing.
-///
-/// # Errors
-/// If it holds anything.
-pub fn check_folder(folder: &Path) -> Result<(), ReplicaError> {
+impl Durability {
+    /// Finds out whether a cell can be founded as this says, and changes nothing.
+    ///
+    /// # Errors
+    /// If the folder holds anything, or this program was built without the engine.
+    pub fn check(&self) -> Result<(), ReplicaError> {
+        if !self.engine.is_built_in() {
+            return Err(CreateDirectoryError::EngineMissing(self.engine).into());
+        }
+        self.dir.as_deref().map_or(Ok(()), check_folder)
+    }
+}
+
+fn check_folder(folder: &Path) -> Result<(), ReplicaError> {
     let mut names: Vec<String> = match std::fs::read_dir(folder) {
         Ok(entries) => entries
             .flatten()

@@ -77,7 +77,11 @@ fn a_durable_run_places_what_a_run_in_memory_does_and_can_be_replayed() {
 
 #[test]
 fn three_replicas_have_the_same_history() {
-    let (dir, outcome) = run(&["--replicas", "3", "--dir", "cell"]);
+    compare_replicas("segment");
+}
+
+fn compare_replicas(engine: &str) {
+    let (dir, outcome) = run(&["--replicas", "3", "--dir", "cell", "--engine", engine]);
     assert_eq!(outcome.json["durable"]["replicas"].as_array().unwrap().len(), 3);
     assert_eq!(listing(&dir.path().join("cell")), ["r1", "r2", "r3"]);
     // A follower may not know yet that the last entries are committed: so all are compared at one
@@ -108,12 +112,56 @@ fn replicas_without_a_folder_leave_nothing_behind() {
 
 #[test]
 fn looking_changes_nothing_and_every_version_can_be_seen() {
+    look_and_compare("segment");
+}
+
+#[cfg(feature = "rocksdb")]
+#[test]
+fn looking_changes_nothing_and_every_version_can_be_seen_on_rocksdb() {
+    look_and_compare("rocksdb");
+}
+
+#[cfg(feature = "rocksdb")]
+#[test]
+fn three_replicas_on_rocksdb_have_the_same_history() {
+    compare_replicas("rocksdb");
+}
+
+#[cfg(not(feature = "rocksdb"))]
+#[test]
+fn a_program_without_rocksdb_says_how_to_get_it() {
     let (dir, _) = run(&["--dir", "cell"]);
+    let fault = |arguments: &[&str]| {
+        let said = say(dir.path(), arguments);
+        assert_eq!((said.code, &*said.stdout), (Some(2), ""), "{arguments:?}");
+        said.stderr
+    };
+    let missing = "omega: this program has no log engine rocksdb; build with --features rocksdb, or \
+                   choose another engine\n";
+    let other = ["--dir", "other", "--engine", "rocksdb"];
+    assert_eq!(fault(&[&SMALL[..], &other].concat()), missing);
+    assert!(!dir.path().join("other").exists());
+    // The same directory, as if another program had made it.
+    let path = dir.path().join("cell/IDENTITY");
+    let mut bytes = std::fs::read(&path).unwrap();
+    bytes.truncate(bytes.len() - 4);
+    bytes[36] = 2;
+    let mut crc = flate2::Crc::new();
+    crc.update(&bytes);
+    bytes.extend(crc.sum().to_le_bytes());
+    std::fs::write(&path, bytes).unwrap();
+    let text = "omega: cell: this directory's log is RocksDB; build with --features rocksdb\n";
+    assert_eq!(fault(&["log", "show", "cell"]), text);
+}
+
+fn look_and_compare(engine: &str) {
+    let (dir, _) = run(&["--dir", "cell", "--engine", engine]);
     let cell = dir.path().join("cell");
     let before = content(&cell);
     let last = version(&answer(dir.path(), &["log", "replay", "cell"]));
     let shown = answer(dir.path(), &["log", "show", "cell", "--json", "--verbose"]);
     let shown: Value = serde_json::from_str(&shown).unwrap();
+    assert_eq!(shown["engine"], engine);
     let entries = shown["entries"].as_array().unwrap();
     let commands: u64 = entries.iter().map(|entry| entry["commands"].as_u64().unwrap()).sum();
     assert!(commands >= last, "each version has a command");

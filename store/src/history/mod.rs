@@ -9,7 +9,8 @@
 //! ```
 //!
 //! The directory is opened as a replica opens it, but on a disk that keeps in memory what is written
-//! ([`ReadOnlyDisk`]): so a torn tail is seen as the replica would see it, and stays where it is.
+//! ([`ReadOnlyDisk`]): so a torn tail is seen as the replica would see it, and stays where it is. A log
+//! in RocksDB is opened for reading only, with the same checks.
 //!
 //! ```
 //! # use omega_cellstate::Cell;
@@ -55,7 +56,7 @@ mod replay;
 pub use error::HistoryError;
 pub use replay::{Replay, ReplayOptions, Which};
 
-use crate::directory::{Directory, EngineKind, Expected, Identity};
+use crate::directory::{Directory, Expected, Identity};
 use crate::log::{Bounds, Entry, HardState, LogEngine, LogIndex, Position};
 use crate::read_only::ReadOnlyDisk;
 use crate::snapshot::{Found, LoadError, Snapshots};
@@ -81,17 +82,14 @@ pub struct History {
 /// Opens the directory of a replica to look at it.
 ///
 /// # Errors
-/// If it is none, is in use, or cannot be read; or if its log is not kept in segment files: another
-/// library's files cannot be opened without changing them.
+/// If it is none, is in use, or cannot be read; or if its log is kept in RocksDB, and this program was
+/// built without it.
 pub fn open(path: &Path) -> Result<History, HistoryError> {
     let disk = Arc::new(ReadOnlyDisk::default());
     let directory = Directory::open(disk.clone(), path, Expected::default())?;
-    let Identity { origin, engine, .. } = directory.identity();
-    if *engine != EngineKind::Segment {
-        return Err(HistoryError::Engine { path: path.to_owned(), engine: *engine });
-    }
-    let snapshots = Snapshots::open(disk, directory.snapshots(), origin.cell)?;
-    let log = directory.open_log()?;
+    let cell = directory.identity().origin.cell;
+    let snapshots = Snapshots::open(disk, directory.snapshots(), cell)?;
+    let log = directory.look_at_log()?;
     Ok(History { directory, snapshots, log })
 }
 
