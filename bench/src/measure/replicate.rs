@@ -11,7 +11,7 @@ use super::scan;
 use super::show::{Reach, Row, Unit};
 use super::whole::{self, Load, Submit};
 use super::{Options, SEED};
-use omega_cellstate::{Begun, Cell, CellHandle, Delta, HandleError, Interest, SharedCell};
+use omega_cellstate::{Cell, CellHandle, Delta, HandleError, Interest, SharedCell};
 use omega_core::{
     CardSet, Claim, Command, Commit, Job, MachineId, Outcome, SchedulerId, TaskId, Text,
     Transaction, TransactionId, Version,
@@ -39,9 +39,6 @@ const TICK: Duration = Duration::from_millis(50);
 
 /// Transactions that a worker has on the way while it waits for none.
 const IN_FLIGHT: usize = 16;
-
-/// Threads that submit jobs, which is not measured.
-const MANY: usize = 32;
 
 /// A cell of replicas in this process, each with a directory.
 struct Replicas {
@@ -112,29 +109,24 @@ impl CellHandle for Timed {
         answer
     }
 
-    fn begin_commit(&self, txn: &Transaction) -> Begun<'_> {
-        let (began, begun) = (Instant::now(), self.cell.begin_commit(txn));
-        Begun::to_come(move || {
-            let answer = begun.wait();
-            self.took.lock().push(began.elapsed().as_nanos() as f64);
-            answer
-        })
+    fn commit_all(&self, txns: &[&Transaction]) -> Vec<Result<Commit, HandleError>> {
+        let began = Instant::now();
+        let answers = self.cell.commit_all(txns);
+        let nanos = began.elapsed().as_nanos() as f64;
+        self.took.lock().extend(txns.iter().map(|_| nanos));
+        answers
     }
 }
 
 impl Submit for Timed {
     fn submit(&self, jobs: Vec<Job>) {
-        let parts = jobs.chunks(jobs.len().div_ceil(MANY));
-        std::thread::scope(|scope| {
-            for part in parts {
-                scope.spawn(move || {
-                    for job in part {
-                        let done = self.cell.apply(Command::SubmitJob(job.clone()));
-                        done.expect("a small job is taken");
-                    }
-                });
-            }
-        });
+        for done in self.cell.apply_all(jobs.into_iter().map(Command::SubmitJob)) {
+            done.expect("a small job is taken");
+        }
+    }
+
+    fn catch_up(&self) {
+        self.cell.catch_up_with_all().expect("a leader answers");
     }
 }
 

@@ -4,7 +4,7 @@
 //! always there, replicas may not be. A run cannot go on without an answer, so it ends with the error.
 
 use hdrhistogram::Histogram;
-use omega_cellstate::{Begun, Cell, CellHandle, Delta, HandleError, Interest, SharedCell};
+use omega_cellstate::{Cell, CellHandle, Delta, HandleError, Interest, SharedCell};
 use omega_core::{Command, Commit, Outcome, Rejection, SchedulerId, Text, Transaction, Version};
 use omega_store::replica::{AskError, ReplicatedCell};
 use parking_lot::Mutex;
@@ -131,16 +131,15 @@ impl CellHandle for RunCell {
         }
     }
 
-    fn begin_commit(&self, txn: &Transaction) -> Begun<'_> {
+    fn commit_all(&self, txns: &[&Transaction]) -> Vec<Result<Commit, HandleError>> {
         match self {
-            RunCell::Memory(cell) => cell.begin_commit(txn),
+            RunCell::Memory(cell) => cell.commit_all(txns),
             RunCell::Replica(timed) => {
-                let (began, begun) = (Instant::now(), timed.cell.begin_commit(txn));
-                Begun::to_come(move || {
-                    let answer = begun.wait();
-                    timed.took.lock().saturating_record(began.elapsed().as_nanos() as u64);
-                    answer
-                })
+                let began = Instant::now();
+                let answers = timed.cell.commit_all(txns);
+                let nanos = began.elapsed().as_nanos() as u64;
+                timed.took.lock().saturating_record_n(nanos, txns.len() as u64);
+                answers
             }
         }
     }
