@@ -1,4 +1,4 @@
-//! A replica in production: one thread that decides, one that writes the log, one for snapshots.
+//! A replica in production: one thread that decides, one for writes to a slow disk, one for snapshots.
 //!
 //! ```text
 //!   clients, peers, clock ──events──▶ ┌─────────┐ ──writes──▶ ┌───────────┐
@@ -10,15 +10,16 @@
 //! ```
 //!
 //! The replica's thread takes all events that have gathered, and only then looks at what is to be
-//! done: so requests that come while it is busy share an entry. The log's thread does likewise with
-//! writes: so those that come while it syncs share the next sync.
+//! done: so requests that come while it is busy share an entry. It writes the log itself as long as
+//! the disk is quick (`writer.rs`); else the log's thread does, and likewise takes all writes that
+//! have gathered: so those that come while it syncs share the next sync.
 
 use super::ask::{Ask, AskId, PeerMessage};
 use super::files::{FileDone, FileJob, FileWorker};
 use super::mailbox::{Heed, Mailbox};
 use super::reply::Reply;
 use super::start::Started;
-use super::writer::{Hand, Log, ToLog, ToWriter, Writer, Written};
+use super::writer::{Log, ToLog, ToWriter, Waits, Writer, Written};
 use super::{Applied, Replica, State};
 use crate::directory::Directory;
 use crate::log::ReplicaId;
@@ -249,9 +250,8 @@ impl Driver {
 
     /// Does what is to be done, until there is nothing but to wait.
     fn follow(&mut self) {
-        let hand = if self.replica.node().is_alone() { Hand::Own } else { Hand::Other };
         let mut wrote = false;
-        while let Some(written) = self.follow_once(hand) {
+        while let Some(written) = self.follow_once() {
             self.written(written);
             wrote = true;
         }
@@ -259,12 +259,12 @@ impl Driver {
         let failed = if wrote { self.to_writer.prepare() } else { None };
         if let Some(failed) = failed {
             self.written(failed);
-            self.follow_once(hand);
+            self.follow_once();
         }
     }
 
     /// Does what is to be done. The answer is what became of writes that were made at once.
-    fn follow_once(&mut self, hand: Hand) -> Option<Written> {
+    fn follow_once(&mut self) -> Option<Written> {
         let output = self.replica.proceed();
         for job in output.files {
             // It fails only where the thread has panicked, which `join` will tell.
@@ -285,8 +285,10 @@ impl Driver {
             status.stopped = self.replica.stopped().map(ToString::to_string);
         }
         drop(status);
+        let alone = self.replica.node().is_alone();
+        let waits = if alone { Waits::Always } else { Waits::WhileQuick };
         let job = ToLog { writes: output.writes, compact: output.compact };
-        if job == ToLog::default() { None } else { self.to_writer.write(job, hand) }
+        if job == ToLog::default() { None } else { self.to_writer.write(job, waits) }
     }
 }
 

@@ -1,9 +1,9 @@
 //! Where a replica's thread leaves its writes: with the log's thread, or at once with the disk.
 //!
-//! A replica that agrees with others must hear them while its disk writes, so another thread writes
-//! its log. One that is alone has nothing else to do: it writes on its own thread, and two changes of
-//! threads are not on the way of a commit. Requests that come meanwhile gather in both
-//! cases, and the next sync is for all of them.
+//! A disk that syncs within microseconds is waited for: to hand a write over and to be told of it
+//! costs as much again. But a replica must hear its peers in time, so when a write was slow, the log's
+//! thread makes those of the next second. One that is alone has nobody to hear, and always waits.
+//! Requests and messages that come meanwhile gather in all cases, and the next sync is for all.
 //!
 //! Writes are made in order: the replica's thread writes only when the log's thread has told of all
 //! that it was given.
@@ -16,7 +16,7 @@ use crate::node::Write;
 use crossbeam::channel::{Receiver, RecvTimeoutError, Sender};
 use parking_lot::Mutex;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// What is to be done with the log, in order.
 #[derive(Debug, Default, PartialEq)]
@@ -76,29 +76,41 @@ pub(super) struct ToWriter {
     /// Jobs that the log's thread has not told of.
     given: usize,
     full: bool,
+    /// When the log's thread need not make all writes any more.
+    slow_until: Option<Instant>,
 }
 
-/// Who writes.
+/// For how slow a disk the replica's thread waits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Hand {
-    /// The thread that asks, if it may.
-    Own,
-    /// The log's thread.
-    Other,
+pub(super) enum Waits {
+    /// For any.
+    Always,
+    /// Not for one that was slow within the last second.
+    WhileQuick,
 }
+
+/// A write that took so long was slow: a twentieth of the time between two heartbeats.
+const SLOW: Duration = Duration::from_millis(5);
+
+/// How long the log's thread makes all writes then: one in a second may be slow, which delays a
+/// heartbeat by less than its peers bear.
+const SLOW_FOR: Duration = Duration::from_secs(1);
 
 impl ToWriter {
     pub(super) fn new(log: Arc<Mutex<Log>>, thread: Sender<ToLog>) -> ToWriter {
-        ToWriter { log, thread, given: 0, full: false }
+        ToWriter { log, thread, given: 0, full: false, slow_until: None }
     }
 
     /// Writes. If it is done at once, this is what became of it.
-    pub(super) fn write(&mut self, job: ToLog, hand: Hand) -> Option<Written> {
-        if hand == Hand::Other || self.given > 0 || self.full {
+    pub(super) fn write(&mut self, job: ToLog, waits: Waits) -> Option<Written> {
+        let began = Instant::now();
+        let slow = self.slow_until.is_some_and(|until| began < until);
+        if self.given > 0 || self.full || slow && waits == Waits::WhileQuick {
             self.give(job);
             return None;
         }
         let written = self.log.lock().work([job]);
+        self.slow_until = (began.elapsed() > SLOW).then(|| began + SLOW_FOR);
         if written.full {
             // It tries again.
             self.give(ToLog::default());
