@@ -40,9 +40,6 @@ const TICK: Duration = Duration::from_millis(50);
 /// Transactions that a worker has on the way while it waits for none.
 const IN_FLIGHT: usize = 16;
 
-/// Threads that submit jobs, which is not measured.
-const MANY: usize = 32;
-
 /// A cell of replicas in this process, each with a directory.
 struct Replicas {
     handles: Vec<TimedCell>,
@@ -93,17 +90,13 @@ impl Replicas {
 
 impl Submit for TimedCell {
     fn submit(&self, jobs: Vec<Job>) {
-        let parts = jobs.chunks(jobs.len().div_ceil(MANY));
-        std::thread::scope(|scope| {
-            for part in parts {
-                scope.spawn(move || {
-                    for job in part {
-                        let done = self.cell.apply(Command::SubmitJob(job.clone()));
-                        done.expect("a small job is taken");
-                    }
-                });
-            }
-        });
+        for done in self.cell.apply_all(jobs.into_iter().map(Command::SubmitJob)) {
+            done.expect("a small job is taken");
+        }
+    }
+
+    fn catch_up(&self) {
+        self.cell.catch_up_with_all().expect("a leader answers");
     }
 }
 

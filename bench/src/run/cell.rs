@@ -4,7 +4,7 @@
 //! always there, replicas may not be. A run cannot go on without an answer, so it ends with the error.
 
 use super::timed::TimedCell;
-use omega_cellstate::{Begun, Cell, CellHandle, Delta, HandleError, Interest, SharedCell};
+use omega_cellstate::{Cell, CellHandle, Delta, HandleError, Interest, SharedCell};
 use omega_core::{Command, Commit, Outcome, Rejection, SchedulerId, Text, Transaction, Version};
 use omega_store::replica::AskError;
 
@@ -109,10 +109,10 @@ impl CellHandle for RunCell {
         }
     }
 
-    fn begin_commit(&self, txn: &Transaction) -> Begun<'_> {
+    fn commit_all(&self, txns: &[&Transaction]) -> Vec<Result<Commit, HandleError>> {
         match self {
-            RunCell::Memory(cell) => cell.begin_commit(txn),
-            RunCell::Replica(cell) => cell.begin_commit(txn),
+            RunCell::Memory(cell) => cell.commit_all(txns),
+            RunCell::Replica(cell) => cell.commit_all(txns),
         }
     }
 }

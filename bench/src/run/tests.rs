@@ -7,6 +7,7 @@ use crate::workload::{Arrival, MachineChange, MachineEvent, Workload};
 use omega_core::{Job, Kinds};
 use omega_schedulers::config::{Plugin, Point, Profiles, Registry};
 use omega_schedulers::{Claimed, Events, Profile, Refused, Reserve};
+use omega_store::directory::EngineKind;
 use serde::Deserialize;
 
 /// No arguments.
@@ -76,7 +77,8 @@ fn restless() -> Workload {
 
 #[test]
 fn replicas_are_fed_what_a_cell_in_memory_is() {
-    let durability = |replicas| Some(Durability { dir: None, replicas });
+    let engine = EngineKind::Segment;
+    let durability = |replicas| Some(Durability { dir: None, replicas, engine });
     for durability in [None, durability(1), durability(3)] {
         let options = RunOptions { durability, ..RunOptions::default() };
         let report = run(restless(), &options, &mut |_| {}).unwrap();
@@ -98,7 +100,8 @@ fn a_job_that_is_refused_on_its_way_ends_the_run_and_is_named() {
     let name = twice.job.name.clone();
     // No tasks: no cell takes it.
     workload.arrivals.push(Arrival { job: Job { groups: Vec::new(), ..twice.job }, ..twice });
-    for durability in [None, Some(Durability { dir: None, replicas: 1 })] {
+    let alone = Durability { dir: None, replicas: 1, engine: EngineKind::Segment };
+    for durability in [None, Some(alone)] {
         let options = RunOptions { durability, ..RunOptions::default() };
         let refused = run(workload.clone(), &options, &mut |_| {}).map(drop);
         assert!(

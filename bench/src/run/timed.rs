@@ -1,7 +1,7 @@
 //! A replicated cell that tells how long commits took.
 
 use hdrhistogram::Histogram;
-use omega_cellstate::{Begun, CellHandle, Delta, HandleError, Interest};
+use omega_cellstate::{CellHandle, Delta, HandleError, Interest};
 use omega_core::{Commit, SchedulerId, Text, Transaction, Version};
 use omega_store::replica::ReplicatedCell;
 use parking_lot::Mutex;
@@ -11,7 +11,7 @@ use std::time::Instant;
 /// What commits took, from when they were asked for until they were answered. Clones share it.
 #[derive(Clone, Debug)]
 pub struct Took {
-    /// In nanoseconds. Held for one addition.
+    /// In nanoseconds. Held for one look-up.
     all: Arc<Mutex<Histogram<u64>>>,
 }
 
@@ -22,8 +22,8 @@ impl Took {
         self.all.lock().value_at_percentile(percent) as f64 / 1000.0
     }
 
-    fn note(&self, began: Instant) {
-        self.all.lock().saturating_record(began.elapsed().as_nanos() as u64);
+    fn note(&self, began: Instant, commits: usize) {
+        self.all.lock().saturating_record_n(began.elapsed().as_nanos() as u64, commits as u64);
     }
 }
 
@@ -57,16 +57,14 @@ impl CellHandle for TimedCell {
     fn commit(&self, txn: &Transaction) -> Result<Commit, HandleError> {
         let began = Instant::now();
         let answer = self.cell.commit(txn);
-        self.took.note(began);
+        self.took.note(began, 1);
         answer
     }
 
-    fn begin_commit(&self, txn: &Transaction) -> Begun<'_> {
-        let (began, begun) = (Instant::now(), self.cell.begin_commit(txn));
-        Begun::to_come(move || {
-            let answer = begun.wait();
-            self.took.note(began);
-            answer
-        })
+    fn commit_all(&self, txns: &[&Transaction]) -> Vec<Result<Commit, HandleError>> {
+        let began = Instant::now();
+        let answers = self.cell.commit_all(txns);
+        self.took.note(began, txns.len());
+        answers
     }
 }

@@ -227,7 +227,8 @@ impl Node {
     }
 
     /// Whether nobody else votes.
-    fn is_alone(&self) -> bool {
+    #[must_use]
+    pub fn is_alone(&self) -> bool {
         self.membership.voters.iter().eq([&self.id()]) && !self.membership.is_joint()
     }
 

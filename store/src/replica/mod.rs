@@ -24,8 +24,8 @@
 //! most once; and what was asked before without an answer ([`Ask::Retry`]) is left to the log. A model
 //! (`tests/it/model`) tries every order of events, with each rule left out in turn.
 //!
-//! In reading order: `ask`, `requests`, `fingerprint`, this file, `bound`, `worker`, `threads`,
-//! `handle`, `many`.
+//! In reading order: `ask`, `requests`, `fingerprint`, this file, `bound`, `worker`, `reply`, `mailbox`,
+//! `writer`, `threads`, `handle`, `many`.
 
 mod applied;
 mod ask;
@@ -33,12 +33,15 @@ mod bound;
 mod files;
 mod fingerprint;
 mod handle;
+mod mailbox;
 mod many;
+mod reply;
 mod requests;
 mod snapshots;
 mod start;
 mod threads;
 mod worker;
+mod writer;
 
 pub use applied::{Applied, State};
 pub use ask::{Again, Answer, Ask, AskId, PeerMessage};
@@ -216,6 +219,13 @@ impl Replica {
     #[must_use]
     pub fn stopped(&self) -> Option<&Stop> {
         self.stop.as_ref()
+    }
+
+    /// Whether a leader has all the entries on the way that it may have: a command that it is asked for now
+    /// waits for one of them.
+    #[must_use]
+    pub fn is_busy(&self) -> bool {
+        self.leadership.is_leader && self.requests.in_flight() >= self.settings.entries_in_flight
     }
 
     /// The fingerprint of all that was applied.
