@@ -2,8 +2,8 @@
 
 use crate::describe;
 use crate::host::Host;
-use crate::peers::Whoami;
 use crate::jobs::done;
+use crate::peers::Whoami;
 use crate::service::{Answered, deadline};
 use omega_cellstate::Cell;
 use omega_client::proto::cell_service_server::CellService;
