@@ -93,7 +93,10 @@ fn arrows() -> BTreeMap<&'static str, &'static [&'static str]> {
         ("service", &["core", "cellstate", "store", "client"]),
         ("bench", &["core", "cellstate", "schedulers", "store", "client", "service"]),
         ("server", &["core", "cellstate", "schedulers", "store", "client", "service", "bench"]),
-        ("tests", &["core", "cellstate", "schedulers", "store", "client", "service", "bench", "server"]),
+        (
+            "tests",
+            &["core", "cellstate", "schedulers", "store", "client", "service", "bench", "server"],
+        ),
     ])
 }
 
