@@ -89,11 +89,14 @@ fn arrows() -> BTreeMap<&'static str, &'static [&'static str]> {
         ("cellstate", &["core"]),
         ("schedulers", &["core", "cellstate"]),
         ("store", &["core", "cellstate"]),
-        ("bench", &["core", "cellstate", "schedulers", "store"]),
         ("client", &["core", "cellstate"]),
         ("service", &["core", "cellstate", "store", "client"]),
-        ("server", &["core", "cellstate", "schedulers", "store", "bench", "client", "service"]),
-        ("tests", &["core", "cellstate", "schedulers", "store", "bench", "server"]),
+        ("bench", &["core", "cellstate", "schedulers", "store", "client", "service"]),
+        ("server", &["core", "cellstate", "schedulers", "store", "client", "service", "bench"]),
+        (
+            "tests",
+            &["core", "cellstate", "schedulers", "store", "client", "service", "bench", "server"],
+        ),
     ])
 }
 

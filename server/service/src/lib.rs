@@ -16,8 +16,8 @@
 //! (`limits.rs`). docs/security.md has the whole of it.
 //!
 //! In reading order: `host.rs`, `service.rs`, `scheduling.rs`, `jobs.rs`, `machines.rs`, `tasks.rs`,
-//! `tenants.rs`, `cell.rs`, `describe.rs`, `peers.rs`, `identity.rs`, `roles.rs`, `grants.rs`, `limits.rs`, `audit.rs`, `gate.rs`, `tls.rs`,
-//! `connection.rs`, `server.rs`.
+//! `tenants.rs`, `cell.rs`, `describe.rs`, `peers.rs`, `identity.rs`, `roles.rs`, `grants.rs`,
+//! `limits.rs`, `audit.rs`, `gate.rs`, `tls.rs`, `connection.rs`, `server.rs`, `metrics.rs`, `web.rs`.
 
 pub mod audit;
 mod cell;
@@ -30,6 +30,7 @@ pub mod identity;
 mod jobs;
 mod limits;
 mod machines;
+mod metrics;
 mod peers;
 pub mod roles;
 mod scheduling;
@@ -38,6 +39,7 @@ mod service;
 mod tasks;
 mod tenants;
 mod tls;
+mod web;
 
 pub use audit::AuditLog;
 pub use cell::Cells;
@@ -46,9 +48,11 @@ pub use host::{Host, Pending, Try};
 pub use identity::{Caller, IdentityError, Role};
 pub use jobs::Jobs;
 pub use machines::Machines;
+pub use metrics::Metrics;
 pub use peers::{Dial, FRAME_BYTES_MAX, PeerListener, Peers, Whoami};
 pub use scheduling::Scheduling;
 pub use server::{Entrance, serve_clients, serve_peers};
 pub use tasks::Tasks;
 pub use tenants::Tenants;
 pub use tls::{Certificates, TlsBytes, TlsError, TlsFiles, read_key};
+pub use web::serve_web;

@@ -6,7 +6,7 @@ mod tls;
 
 use cell::{CellError, Opened};
 use clap::Args;
-use omega_service::{AuditLog, Entrance, TlsError, serve_clients, serve_peers};
+use omega_service::{AuditLog, Entrance, TlsError, serve_clients, serve_peers, serve_web};
 use settings::{Given, Kept, Settings, SettingsError};
 use std::io;
 use std::path::{Path, PathBuf};
@@ -113,6 +113,10 @@ async fn run(
     let mut tasks = Vec::new();
     let entrance = Entrance { listener: clients, door: doors.clients, audit: audit.clone() };
     tasks.push(tokio::spawn(serve_clients(entrance, host.clone(), me, until(ended.clone()))));
+    if let Some(address) = settings.web {
+        let listener = listen(&address.to_string()).await?;
+        tasks.push(tokio::spawn(serve_web(listener, host.clone(), until(ended.clone()))));
+    }
     if let Some((peers, at)) = peers {
         let listener = listen(&at).await?;
         let entrance = Entrance { listener, door: doors.peers, audit };

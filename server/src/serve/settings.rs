@@ -28,6 +28,10 @@ pub(crate) struct Given {
     /// Where clients are listened to [default: 127.0.0.1:7600].
     #[arg(long, env = "OMEGA_LISTEN", value_name = "ADDRESS")]
     listen: Option<SocketAddr>,
+    /// Where Prometheus and health probes are answered over plain HTTP: /metrics, /healthz, /readyz
+    /// [default: nowhere].
+    #[arg(long, env = "OMEGA_WEB_LISTEN", value_name = "ADDRESS")]
+    web_listen: Option<SocketAddr>,
     /// The name of the cell, the same for all its replicas. A single replica needs none.
     #[arg(long, env = "OMEGA_CELL_NAME", value_name = "NAME")]
     cell_name: Option<String>,
@@ -113,6 +117,8 @@ impl TryFrom<String> for Peer {
 pub(crate) struct Settings {
     /// Where clients are listened to.
     pub(crate) listen: SocketAddr,
+    /// Where metrics and probes are answered, if anywhere.
+    pub(crate) web: Option<SocketAddr>,
     /// Where the cell is kept.
     pub(crate) kept: Kept,
     /// The certificates, if callers must have some, too.
@@ -205,6 +211,7 @@ impl Given {
             dir: self.dir.or(other.dir),
             memory: self.memory.or(other.memory),
             listen: self.listen.or(other.listen),
+            web_listen: self.web_listen.or(other.web_listen),
             cell_name: self.cell_name.or(other.cell_name),
             replica: self.replica.or(other.replica),
             peers: self.peers.or(other.peers),
@@ -232,6 +239,7 @@ impl Given {
         let said = given.said_of_tls();
         let files = said.files(given.cell_name.as_deref())?;
         let audit_log = given.audit_log.clone();
+        let web = given.web_listen;
         let is_one_of_several = given.peers.is_some() || given.replica.is_some();
         let kept = match (given.memory == Some(true), given.dir.clone()) {
             (true, None) if !is_one_of_several => Kept::Memory,
@@ -244,7 +252,7 @@ impl Given {
         if let Kept::Replica(of) = &kept {
             said.check("--peer-listen", &of.listen)?;
         }
-        Ok(Settings { listen, kept, tls: files, audit_log })
+        Ok(Settings { listen, web, kept, tls: files, audit_log })
     }
 
     fn said_of_tls(&self) -> tls::Said {
