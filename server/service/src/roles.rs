@@ -119,7 +119,6 @@ pub const RULES: &[Rule] = &[
     rule("omega.v1.CellService/TransferLeader", OPERATOR, Change),
     rule("omega.v1.PeerService/Deliver", REPLICA, Stream),
     rule("grpc.health.v1.Health/Check", CLIENTS, Look),
-    rule("grpc.health.v1.Health/List", CLIENTS, Look),
     rule("grpc.health.v1.Health/Watch", CLIENTS, Watch),
     rule("grpc.reflection.v1.ServerReflection/ServerReflectionInfo", CLIENTS, Watch),
 ];

@@ -176,7 +176,9 @@ fn deadlines_are_kept_whatever_they_are() {
         assert_eq!(ask(timeout), "ok", "{timeout}");
     }
     for timeout in ["0S", "00000000n"] {
-        assert_eq!(ask(timeout), "DeadlineExceeded LATE", "{timeout}");
+        // Whichever side notices first.
+        let said = ask(timeout);
+        assert!(said.ends_with(" LATE"), "{timeout}: {said}");
     }
 }
 
