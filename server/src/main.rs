@@ -3,12 +3,15 @@
 //! `omega run`, which is also what `omega` alone does, places a workload on a cell in this
 //! process and tells how it went. Bad input ends with one line on standard error and exit code 2,
 //! before anything has started. `omega explain` does the same, and tells why a job waits.
-//! `omega log` looks at what a replica has kept.
+//! `omega log` looks at what a replica has kept. `omega machine`, `job`, `task`, `quota`, `member` and
+//! `cell` ask a cell that is served; where it refuses or does not answer, the exit code is 1.
 
+mod ask;
 mod connect;
 mod dev;
 mod explain;
 mod log;
+mod manual;
 mod output;
 mod profiles;
 mod progress;
@@ -51,6 +54,31 @@ enum Command {
     /// Look at the directory of a replica: its entries, and the cell at any version.
     #[command(subcommand)]
     Log(log::LogCommand),
+    /// The machines of a cell.
+    #[command(subcommand)]
+    Machine(ask::machine::MachineCommand),
+    /// The jobs of a cell.
+    #[command(subcommand)]
+    Job(ask::job::JobCommand),
+    /// The tasks of a job, or of a machine.
+    #[command(subcommand)]
+    Task(ask::task::TaskCommand),
+    /// What the tasks of a tenant may claim together.
+    #[command(subcommand)]
+    Quota(ask::quota::QuotaCommand),
+    /// The replicas of a cell.
+    #[command(subcommand)]
+    Member(ask::member::MemberCommand),
+    /// What a cell is, and how much of it is taken.
+    Cell(ask::cell::DescribeArgs),
+    /// Print what a shell completes.
+    #[command(
+        after_help = "Example:\n  omega completions bash > ~/.local/share/bash-completion/completions/omega"
+    )]
+    Completions(manual::CompletionArgs),
+    /// Print the manual page.
+    #[command(after_help = "Example:\n  omega man | man -l -")]
+    Man,
 }
 
 fn main() -> ExitCode {
@@ -58,7 +86,7 @@ fn main() -> ExitCode {
         Ok(omega) => omega,
         // Help and version are answers, and go to standard output.
         Err(answer) if !answer.use_stderr() => answer.exit(),
-        Err(error) => return fail(&argument_error(&error)),
+        Err(error) => return fail(&argument_error(&error), BAD_INPUT),
     };
     let done = match omega.command {
         Some(Command::Run(args)) => run::run(&args),
@@ -67,20 +95,28 @@ fn main() -> ExitCode {
         Some(Command::Scheduler(args)) => scheduler::run(&args).map_err(Into::into),
         Some(Command::Dev(args)) => dev::run(&args).map_err(Into::into),
         Some(Command::Serve(args)) => serve::serve(*args).map_err(Into::into),
+        Some(Command::Machine(command)) => ask::machine::run(&command).map_err(Into::into),
+        Some(Command::Job(command)) => ask::job::run(&command).map_err(Into::into),
+        Some(Command::Task(command)) => ask::task::run(&command).map_err(Into::into),
+        Some(Command::Quota(command)) => ask::quota::run(&command).map_err(Into::into),
+        Some(Command::Member(command)) => ask::member::run(&command).map_err(Into::into),
+        Some(Command::Cell(args)) => ask::cell::run(&args).map_err(Into::into),
+        Some(Command::Completions(args)) => manual::completions(&args).map_err(Into::into),
+        Some(Command::Man) => manual::page().map_err(Into::into),
         None => run::run(&omega.run),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,
-        Err(error) => fail(&error.to_string()),
+        Err(error) => fail(&error.to_string(), error.exit_code()),
     }
 }
 
-/// Says why in one line, whatever names are in it, and ends with the code of bad input.
-fn fail(why: &str) -> ExitCode {
+/// Says why in one line, whatever names are in it, and ends with this code.
+fn fail(why: &str, code: u8) -> ExitCode {
     let line = why.replace(char::is_control, "\u{fffd}");
     // Without a standard error, the exit code has to say it all.
     drop(writeln!(std::io::stderr(), "omega: {line}"));
-    ExitCode::from(BAD_INPUT)
+    ExitCode::from(code)
 }
 
 /// What is wrong with the arguments, without clap's usage: it is in the help.

@@ -37,7 +37,7 @@ use omega_store::replica::AskError;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-pub use explained::explain_cell;
+pub use explained::{AskedJob, explain_at, explain_cell};
 pub use replicas::{ReplicaError, check_folder, fdatasync_us};
 
 /// As fast as possible, the clock waits for the schedulers while so many tasks wait, or four times

@@ -1,5 +1,6 @@
 //! The one integration binary: `omega` as its users meet it, a process with arguments and files.
 //!
+//! - `commands.rs`: what people ask of a cell that is served, and `quickstart.rs` to the letter.
 //! - `runs.rs`: every kind of input and every way to run it, and what must hold of each result.
 //! - `traces.rs`: the published traces; skipped where they are not at hand.
 //! - `bad_input.rs`: what is at fault is told in one line, and costs no file.
@@ -13,6 +14,7 @@
 #![allow(clippy::unwrap_used, reason = "all of it is tests, helpers too")]
 
 mod bad_input;
+mod commands;
 mod durable;
 mod evicting;
 mod explain;

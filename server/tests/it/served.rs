@@ -18,7 +18,7 @@ use std::time::{Duration, Instant};
 use tokio::runtime::Runtime;
 
 /// A process that is killed in the end.
-struct Process(Child);
+pub(crate) struct Process(pub(crate) Child);
 
 impl Drop for Process {
     fn drop(&mut self) {
@@ -28,14 +28,14 @@ impl Drop for Process {
 }
 
 /// Ports that nobody has now.
-fn ports(count: usize) -> Vec<u16> {
+pub(crate) fn ports(count: usize) -> Vec<u16> {
     let listeners: Vec<TcpListener> =
         (0..count).map(|_| TcpListener::bind("127.0.0.1:0").unwrap()).collect();
     listeners.iter().map(|listener| listener.local_addr().unwrap().port()).collect()
 }
 
 /// Starts a server and waits until it listens.
-fn serve(dir: &Path, arguments: &[String]) -> Process {
+pub(crate) fn serve(dir: &Path, arguments: &[String]) -> Process {
     let mut command = omega(dir);
     let mut child =
         command.arg("serve").args(arguments).stdout(Stdio::piped()).spawn().expect("omega starts");
