@@ -81,9 +81,12 @@ impl Drop for Part {
 pub(crate) fn run(args: &DevArgs) -> Result<(), DevError> {
     let temporary = match &args.dir {
         Some(_) => None,
-        None => Some(tempfile::Builder::new().prefix("omega-dev-").tempdir().map_err(|why| {
-            DevError::Folder { path: std::env::temp_dir(), why }
-        })?),
+        None => Some(
+            tempfile::Builder::new()
+                .prefix("omega-dev-")
+                .tempdir()
+                .map_err(|why| DevError::Folder { path: std::env::temp_dir(), why })?,
+        ),
     };
     let root = match (&args.dir, &temporary) {
         (Some(dir), _) => dir.clone(),

@@ -66,11 +66,15 @@ fn client_services(host: &Host, me: Whoami) -> io::Result<Router> {
         .add_service(
             MachineServiceServer::new(Machines::new(host.clone())).max_decoding_message_size(max),
         )
-        .add_service(TaskServiceServer::new(Tasks::new(host.clone())).max_decoding_message_size(max))
+        .add_service(
+            TaskServiceServer::new(Tasks::new(host.clone())).max_decoding_message_size(max),
+        )
         .add_service(
             TenantServiceServer::new(Tenants::new(host.clone())).max_decoding_message_size(max),
         )
-        .add_service(CellServiceServer::new(Cells::new(host.clone(), me)).max_decoding_message_size(max))
+        .add_service(
+            CellServiceServer::new(Cells::new(host.clone(), me)).max_decoding_message_size(max),
+        )
         .add_service(health_service)
         .add_service(reflection))
 }

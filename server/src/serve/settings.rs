@@ -138,13 +138,17 @@ pub(crate) enum SettingsError {
         why: String,
     },
     /// Choose one.
-    #[error("a cell in memory has no folder and no replicas: leave out either --memory or the others")]
+    #[error(
+        "a cell in memory has no folder and no replicas: leave out either --memory or the others"
+    )]
     MemoryAndMore,
     /// Say where the cell is to be kept.
     #[error("say where the cell is kept: --dir DIR, or --memory if it need not survive")]
     NoPlace,
     /// Complete them.
-    #[error("of several replicas each needs --dir, --cell-name, --replica and --peers; {0} is missing")]
+    #[error(
+        "of several replicas each needs --dir, --cell-name, --replica and --peers; {0} is missing"
+    )]
     Incomplete(&'static str),
     /// Add this replica to the list.
     #[error("--peers does not say where replica {0} is: add it")]
@@ -219,7 +223,8 @@ impl Given {
         }
         let own = peers.iter().find(|peer| peer.id == replica);
         let own = own.ok_or(SettingsError::NotAmongPeers(replica))?;
-        let listen = self.peer_listen.map_or_else(|| own.address.clone(), |address| address.to_string());
+        let listen =
+            self.peer_listen.map_or_else(|| own.address.clone(), |address| address.to_string());
         if listen == clients.to_string() {
             return Err(SettingsError::SamePort(listen));
         }
