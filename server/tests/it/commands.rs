@@ -10,14 +10,14 @@ use std::process::Stdio;
 use tempfile::TempDir;
 
 /// A cell in memory, and a folder for files.
-struct Served {
+pub(crate) struct Served {
     dir: TempDir,
     address: String,
     _server: Process,
 }
 
 impl Served {
-    fn new(files: &[(&str, &str)]) -> Served {
+    pub(crate) fn new(files: &[(&str, &str)]) -> Served {
         let dir = folder(files);
         let address = format!("127.0.0.1:{}", ports(1)[0]);
         let server = serve(dir.path(), &["--memory".to_owned(), format!("--listen={address}")]);
@@ -30,7 +30,7 @@ impl Served {
     }
 
     /// What a command prints that succeeds.
-    fn ok(&self, line: &str) -> String {
+    pub(crate) fn ok(&self, line: &str) -> String {
         let said = self.say(line);
         assert_eq!((said.code, said.stderr.as_str()), (Some(0), ""), "{line}");
         said.stdout
@@ -240,7 +240,9 @@ gpu               2        0         2    0 %
 ";
     assert!(text.ends_with(expected), "{text}");
     assert_eq!(cell.json("cell")["resources"]["cpu"]["claimable"], 20_000);
-    for line in ["member list", "member add 4", "member promote r4", "member remove 1", "member transfer 2"] {
+    for line in
+        ["member list", "member add 4", "member promote r4", "member remove 1", "member transfer 2"]
+    {
         assert!(cell.fails(1, line).ends_with("[NOT_REPLICATED]\n"), "{line}");
     }
 }
@@ -278,7 +280,8 @@ fn long_lists_come_whole() {
 fn names_cannot_move_the_cursor() {
     let job = "{\"name\": \"caf\u{e9} \u{202e}gnp\", \"group\": [{\"count\": 1, \
         \"labels\": {\"k\": \"v\"}}]}";
-    let machine = "[[machine]]\nname = \"m\u{fc}\"\ncapacity = {}\nlabels = { k = \"a\u{202e}b\" }\n";
+    let machine =
+        "[[machine]]\nname = \"m\u{fc}\"\ncapacity = {}\nlabels = { k = \"a\u{202e}b\" }\n";
     let cell = Served::new(&[("job.json", job), ("m.toml", machine)]);
     cell.ok("job submit -f job.json");
     cell.ok("machine add -f m.toml");
@@ -286,10 +289,7 @@ fn names_cannot_move_the_cursor() {
     assert!(listed.contains("caf\u{e9} \u{fffd}gnp  batch"), "{listed}");
     assert_eq!(cell.json("job list")["items"][0]["name"], "caf\u{e9} \u{202e}gnp");
     assert!(cell.ok("machine get m\u{fc}").contains("k=a\u{fffd}b"));
-    let said = say(
-        cell.dir.path(),
-        &["job", "submit", "a\u{1b}[31m", "--cell", &cell.address],
-    );
+    let said = say(cell.dir.path(), &["job", "submit", "a\u{1b}[31m", "--cell", &cell.address]);
     assert_eq!((said.code, said.stderr.contains('\u{1b}')), (Some(1), false), "{}", said.stderr);
     assert!(said.stderr.ends_with("[BAD_NAME]\n"), "{}", said.stderr);
 }
@@ -301,7 +301,10 @@ fn what_is_wrong_is_told_in_one_line_before_anything_is_sent() {
         ("job.json", "{\"name\": \"j\", \"group\": [\n  {\"count\": 3, \"requests\": {}}]}"),
         ("amount.toml", "name = \"j\"\n[[group]]\ncount = 1\nrequest = { cpu = \"4GiB\" }\n"),
         ("kind.toml", "name = \"j\"\n[[group]]\ncount = 1\nrequest = { fpga = 1 }\n"),
-        ("level.toml", "name = \"j\"\n[[group]]\ncount = 1\nrules = [{ anti_affinity = { level = \"\" } }]\n"),
+        (
+            "level.toml",
+            "name = \"j\"\n[[group]]\ncount = 1\nrules = [{ anti_affinity = { level = \"\" } }]\n",
+        ),
         ("broken.toml", "name = \"j\n"),
         ("machines.toml", "[[machine]]\nname = \"m\"\ncount = 2\ncapacity = {}\n"),
         ("taint.toml", "[[machine]]\nname = \"m\"\ncapacity = {}\ntaints = [\"k\"]\n"),
@@ -313,7 +316,10 @@ fn what_is_wrong_is_told_in_one_line_before_anything_is_sent() {
         ("job submit -f none.toml", "none.toml: cannot be read"),
         ("job submit -f job.toml", "job.toml:4:1: group[0].cuont: unknown field `cuont`"),
         ("job submit -f job.json", "job.json:2:"),
-        ("job submit -f amount.toml", "amount.toml: group[0].request.cpu: \"4GiB\" is not counted so"),
+        (
+            "job submit -f amount.toml",
+            "amount.toml: group[0].request.cpu: \"4GiB\" is not counted so",
+        ),
         ("job submit -f kind.toml", "no resource kind \"fpga\"; it has: cpu, memory, disk, gpu"),
         ("job submit -f level.toml", "level.toml:4:"),
         ("job submit -f broken.toml", "broken.toml:1:"),
@@ -369,10 +375,31 @@ fn a_cell_that_does_not_answer_is_told_of_in_time() {
 fn the_help_of_each_verb_has_an_example() {
     let dir = folder(&[]);
     let verbs = [
-        "machine list", "machine get", "machine add", "machine drain", "machine resume",
-        "machine remove", "job list", "job get", "job submit", "job resize", "job kill", "job watch",
-        "job explain", "task list", "quota list", "quota set", "quota clear", "member list",
-        "member add", "member promote", "member remove", "member transfer", "cell", "completions", "man",
+        "machine list",
+        "machine get",
+        "machine add",
+        "machine drain",
+        "machine resume",
+        "machine remove",
+        "job list",
+        "job get",
+        "job submit",
+        "job resize",
+        "job kill",
+        "job watch",
+        "job explain",
+        "task list",
+        "quota list",
+        "quota set",
+        "quota clear",
+        "member list",
+        "member add",
+        "member promote",
+        "member remove",
+        "member transfer",
+        "cell",
+        "completions",
+        "man",
     ];
     for verb in verbs {
         let said = say_at(dir.path(), "127.0.0.1:1", &format!("{verb} --help"));

@@ -21,6 +21,7 @@ mod explain;
 mod outcome;
 mod outputs;
 mod process;
+mod quickstart;
 mod runs;
 mod served;
 mod traces;
