@@ -12,17 +12,22 @@ pub(crate) struct CellArgs {
         env = "OMEGA_CELL",
         value_name = "HOST:PORT",
         value_delimiter = ',',
+        value_parser = replica,
         default_value = "127.0.0.1:7600"
     )]
     cell: Vec<String>,
 }
 
-impl CellArgs {
-    /// The cell of these replicas, with commas between them.
-    pub(crate) fn of(replicas: &str) -> CellArgs {
-        CellArgs { cell: replicas.split(',').map(str::to_owned).collect() }
+/// Checks one address, so that a mistake is told before anything waits for an answer.
+fn replica(text: &str) -> Result<String, String> {
+    let is_address = |(host, port): (&str, &str)| !host.is_empty() && port.parse::<u16>().is_ok();
+    match text.rsplit_once(':').is_some_and(is_address) {
+        true => Ok(text.to_owned()),
+        false => Err(format!("{text:?} is not an address like host:port")),
     }
+}
 
+impl CellArgs {
     /// Where it is.
     pub(crate) fn address(&self) -> Address {
         Address::plain(self.cell.iter().cloned())

@@ -88,6 +88,7 @@ impl Caller {
         F: Future<Output = Result<Response<A>, Status>>,
     {
         let until = Instant::now() + self.timeout;
+        let mut may_be_done = false;
         loop {
             let connection = self.connections.current();
             let patience = self.attempt().min(until.saturating_duration_since(Instant::now()));
@@ -100,8 +101,9 @@ impl Caller {
                 Err(_) => ApiError::new(ErrorCode::Late, "no answer came"),
             };
             if !another_try_may_help(&why) {
-                return Err(AskError::Refused(why));
+                return Err(AskError::Refused(after(why, may_be_done)));
             }
+            may_be_done |= matches!(why.code, ErrorCode::OutcomeUnknown | ErrorCode::Late);
             self.connections.leave(&connection);
             let pause = why.retry_after.unwrap_or(PAUSE);
             if Instant::now() + pause >= until {
@@ -110,6 +112,12 @@ impl Caller {
             }
             tokio::time::sleep(pause).await;
         }
+    }
+
+    /// Leaves a replica whose stream has broken, and gives the next one a moment.
+    pub(super) async fn go_on(&self) {
+        self.connections.leave(&self.connections.current());
+        tokio::time::sleep(PAUSE).await;
     }
 
     /// How long one replica is waited for: so that each has its turn.
@@ -166,8 +174,17 @@ impl Caller {
     }
 }
 
+/// A refusal, and whether it may be that of a call which the try before it has done.
+fn after(mut why: ApiError, may_be_done: bool) -> ApiError {
+    let is_gone = matches!(why.code, ErrorCode::UnknownMachine | ErrorCode::UnknownJob);
+    if is_gone && may_be_done {
+        why.message += "; an earlier try, which was not answered, may have done it";
+    }
+    why
+}
+
 /// Whether the next replica, or the next moment, may bring an answer.
-fn another_try_may_help(error: &ApiError) -> bool {
+pub(super) fn another_try_may_help(error: &ApiError) -> bool {
     use ErrorCode::{Late, OutcomeUnknown};
     // A full disk does not empty itself, and people should hear of it.
     let is_full = error.code == ErrorCode::DiskFull;

@@ -6,11 +6,9 @@
 
 use super::call::Caller;
 use super::job::by_name;
-use super::show::Format;
-use super::{AskArgs, AskError, TIMEOUT, show, task};
-use crate::connect::CellArgs;
+use super::{AskArgs, AskError, show, task};
 use crate::profiles;
-use clap::Args;
+use clap::{Args, Parser};
 use omega_bench::report::waiting::render_job;
 use omega_bench::run::{AskedJob, explain_at};
 use omega_cellstate::{CellHandle, Delta, HandleError, Interest};
@@ -59,9 +57,18 @@ impl CellHandle for Onlooker {
     }
 }
 
+/// What is said of a cell where a command has options of its own: the rest is in the environment.
+#[derive(Debug, Parser)]
+struct Environment {
+    #[command(flatten)]
+    ask: AskArgs,
+}
+
 /// Explains a job of the cell of these replicas.
 pub(crate) fn served(cell: &str, job: &str, profile: Option<&Path>) -> Result<(), AskError> {
-    let ask = AskArgs { cell: CellArgs::of(cell), timeout: TIMEOUT, output: Format::Table };
+    let environment = Environment::try_parse_from(["omega", "--cell", cell]);
+    let wrong = |error: clap::Error| AskError::Environment(crate::argument_error(&error));
+    let ask = environment.map_err(wrong)?.ask;
     run(&ExplainArgs { name: job.to_owned(), profile: profile.map(Path::to_owned), ask })
 }
 

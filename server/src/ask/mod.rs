@@ -40,16 +40,13 @@ use show::Format;
 use std::io;
 use std::time::Duration;
 
-/// How long is tried if nobody says: ten seconds, in which many elections have their time.
-const TIMEOUT: Duration = Duration::from_secs(10);
-
 /// What every verb is told.
 #[derive(Debug, Args)]
 #[command(next_help_heading = "The cell, and the output")]
 pub(crate) struct AskArgs {
     #[command(flatten)]
     cell: CellArgs,
-    /// How long to go round the replicas before giving up.
+    /// How long to go round the replicas before giving up: by default as long as many elections take.
     #[arg(long, env = "OMEGA_TIMEOUT", value_name = "TIME", default_value = "10s",
           value_parser = amount::timeout)]
     timeout: Duration,
@@ -88,6 +85,9 @@ pub(crate) enum AskError {
         /// Those that there are.
         has: String,
     },
+    /// Correct the environment.
+    #[error("{0}")]
+    Environment(String),
     /// Name one.
     #[error("name what is limited, such as --cpu 100; omega quota clear lifts all limits")]
     NoLimit,

@@ -145,7 +145,7 @@ impl MachineShape {
         let machine = Machine::try_from(told.machine.ok_or(Malformed::Missing("machine"))?)?;
         let id = MachineId::from(told.id.ok_or(Malformed::Missing("machine.id"))?);
         let resource = |(kind, spec): (KindId, &omega_core::ResourceKind)| {
-            let claimable = machine.claimable(kind);
+            let claimable = told.claimable.get(kind.index()).copied().unwrap_or_default();
             let free = told.free.get(kind.index()).copied().unwrap_or_default();
             let resource = ResourceShape {
                 capacity: machine.capacity.get(kind),

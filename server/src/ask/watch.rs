@@ -3,16 +3,16 @@
 //! When the replica that tells it goes away, the next one is asked. It begins with all tasks, and what
 //! was told already is not told again.
 
-use super::call::Caller;
+use super::call::{Caller, another_try_may_help};
 use super::job::by_name;
 use super::shape::{TaskShape, state};
 use super::show::{Format, clean_name};
 use super::{AskArgs, AskError};
 use crate::output;
 use clap::{Args, ValueEnum};
+use omega_client::proto;
 use omega_client::proto::TaskPhase;
 use omega_client::proto::job_service_client::JobServiceClient;
-use omega_client::{ErrorCode, proto};
 use omega_core::TaskId;
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -55,7 +55,9 @@ pub(super) fn run(args: &WatchArgs) -> Result<(), AskError> {
     let mut watch = Watch { args, known: BTreeMap::new() };
     caller.runtime().block_on(async {
         // A stream that breaks is taken up again; who cannot be reached at all is an error of the call.
-        while !watch.follow(&caller).await? {}
+        while !watch.follow(&caller).await? {
+            caller.go_on().await;
+        }
         Ok(())
     })
 }
@@ -88,9 +90,9 @@ impl Watch<'_> {
                 Ok(None) => return Ok(self.is_over()),
                 Err(status) => {
                     let error = omega_client::ApiError::from(status);
-                    return match error.code {
-                        ErrorCode::UnknownJob => Err(AskError::Refused(error)),
-                        _ => Ok(false),
+                    return match another_try_may_help(&error) {
+                        true => Ok(false),
+                        false => Err(AskError::Refused(error)),
                     };
                 }
             }
