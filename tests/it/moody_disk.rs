@@ -196,7 +196,10 @@ fn a_disk_that_was_full_is_written_again() {
         }
         for (replica, cell) in replicas.running.iter().zip(&replicas.cells) {
             cell.catch_up_with_all().unwrap();
-            assert!(cell.read(|cell| cell.jobs().count()) >= known, "what was acknowledged is there");
+            assert!(
+                cell.read(|cell| cell.jobs().count()) >= known,
+                "what was acknowledged is there"
+            );
             assert_eq!(replica.status().stopped, None);
         }
     }
