@@ -293,6 +293,22 @@ mod tests {
     }
 
     #[test]
+    fn amounts_agree_with_plain_arithmetic() {
+        let bytes =
+            [("", 1_u64), ("k", 1000), ("KiB", 1 << 10), ("MB", 1_000_000), ("Gi", 1 << 30)];
+        let bytes = bytes.map(|(suffix, factor)| (suffix, factor, Unit::Bytes));
+        let milli = [("", 1000, Unit::Milli), ("m", 1, Unit::Milli), ("", 1, Unit::Count)];
+        for thousandths in (0..20_000_u64).step_by(7) {
+            let digits = format!("{}.{:03}", thousandths / 1000, thousandths % 1000);
+            for (suffix, factor, unit) in bytes.into_iter().chain(milli) {
+                let text = format!("{digits}{suffix}");
+                let expected = (thousandths * factor).div_ceil(1000);
+                assert_eq!(text.parse::<Amount>().unwrap().of(unit), Ok(expected), "{text}");
+            }
+        }
+    }
+
+    #[test]
     fn what_is_no_amount_says_why() {
         let cases = [
             ("", "is not a number"),
