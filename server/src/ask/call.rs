@@ -107,7 +107,7 @@ impl Caller {
             self.connections.leave(&connection);
             let pause = why.retry_after.unwrap_or(PAUSE);
             if Instant::now() + pause >= until {
-                let (cell, timeout) = (self.cell.clone(), self.timeout);
+                let (cell, timeout, why) = (self.cell.clone(), self.timeout, Box::new(why));
                 return Err(AskError::NoAnswer { cell, timeout, why });
             }
             tokio::time::sleep(pause).await;

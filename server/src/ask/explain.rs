@@ -87,7 +87,8 @@ pub(super) fn run(args: &ExplainArgs) -> Result<(), AskError> {
     let waiting = waiting(&caller, &job)?;
     let remote = RemoteCell::connect(&args.ask.cell.address()).map_err(AskError::Address)?;
     let asked = AskedJob { id, job: &job, waiting };
-    let told = explain_at(&Onlooker(remote), &kinds, &loaded, asked).map_err(AskError::Explain)?;
+    let told = explain_at(&Onlooker(remote), &kinds, &loaded, asked);
+    let told = told.map_err(|why| AskError::Explain(Box::new(why)))?;
     show::print(args.ask.output, &told, || render_job(&told))
 }
 

@@ -114,14 +114,14 @@ pub(crate) enum AskError {
         /// How long was tried.
         timeout: Duration,
         /// What the last try came to.
-        why: ApiError,
+        why: Box<ApiError>,
     },
     /// Use a version of this program that is as new as the cell's.
     #[error("the cell's answer cannot be read: {0}")]
     Answer(#[from] Malformed),
     /// See the error.
     #[error("the job cannot be explained: {0}")]
-    Explain(RunError),
+    Explain(Box<RunError>),
 }
 
 impl AskError {
