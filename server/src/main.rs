@@ -5,6 +5,7 @@
 //! before anything has started. `omega explain` does the same, and tells why a job waits.
 //! `omega log` looks at what a replica has kept.
 
+mod agent;
 mod connect;
 mod dev;
 mod explain;
@@ -48,6 +49,8 @@ enum Command {
     Dev(dev::DevArgs),
     /// Place the jobs of one scheduler, in a process of its own.
     Scheduler(scheduler::SchedulerArgs),
+    /// Speak for simulated machines that run what they are told to.
+    Agent(agent::AgentArgs),
     /// Look at the directory of a replica: its entries, and the cell at any version.
     #[command(subcommand)]
     Log(log::LogCommand),
@@ -65,6 +68,7 @@ fn main() -> ExitCode {
         Some(Command::Explain(args)) => explain::explain(&args),
         Some(Command::Log(command)) => log::log(&command),
         Some(Command::Scheduler(args)) => scheduler::run(&args).map_err(Into::into),
+        Some(Command::Agent(args)) => agent::run(&args).map_err(Into::into),
         Some(Command::Dev(args)) => dev::run(&args).map_err(Into::into),
         Some(Command::Serve(args)) => serve::serve(*args).map_err(Into::into),
         None => run::run(&omega.run),

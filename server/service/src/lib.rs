@@ -12,8 +12,9 @@
 //! through [`Host`], the only place where calls that await meet a cell that does not.
 //!
 //! In reading order: `host.rs`, `service.rs`, `scheduling.rs`, `jobs.rs`, `machines.rs`, `tasks.rs`,
-//! `tenants.rs`, `cell.rs`, `describe.rs`, `peers.rs`, `server.rs`.
+//! `tenants.rs`, `cell.rs`, `agents/`, `describe.rs`, `peers.rs`, `server.rs`.
 
+pub mod agents;
 mod cell;
 mod describe;
 mod host;
@@ -26,6 +27,8 @@ mod service;
 mod tasks;
 mod tenants;
 
+pub use agents::Agents;
+pub use agents::monitor::MonitorSettings;
 pub use cell::Cells;
 pub use host::{Host, Pending, Try};
 pub use jobs::Jobs;

@@ -73,7 +73,8 @@ async fn run(settings: &Settings, opened: Opened) -> Result<(), ServeError> {
         let _ = ended.wait_for(|ended| *ended).await;
     };
     let mut tasks = Vec::new();
-    tasks.push(tokio::spawn(serve_clients(clients, host.clone(), me, until(ended.clone()))));
+    let over = until(ended.clone());
+    tasks.push(tokio::spawn(serve_clients(clients, host.clone(), me, settings.monitor, over)));
     if let Some((peers, at)) = peers {
         let listener = listen(&at).await?;
         tasks.push(tokio::spawn(serve_peers(listener, peers, until(ended))));

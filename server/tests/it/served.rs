@@ -18,7 +18,7 @@ use std::time::{Duration, Instant};
 use tokio::runtime::Runtime;
 
 /// A process that is killed in the end.
-struct Process(Child);
+pub(crate) struct Process(pub(crate) Child);
 
 impl Drop for Process {
     fn drop(&mut self) {
@@ -28,14 +28,14 @@ impl Drop for Process {
 }
 
 /// Ports that nobody has now.
-fn ports(count: usize) -> Vec<u16> {
+pub(crate) fn ports(count: usize) -> Vec<u16> {
     let listeners: Vec<TcpListener> =
         (0..count).map(|_| TcpListener::bind("127.0.0.1:0").unwrap()).collect();
     listeners.iter().map(|listener| listener.local_addr().unwrap().port()).collect()
 }
 
 /// Starts a server and waits until it listens.
-fn serve(dir: &Path, arguments: &[String]) -> Process {
+pub(crate) fn serve(dir: &Path, arguments: &[String]) -> Process {
     let mut command = omega(dir);
     let mut child =
         command.arg("serve").args(arguments).stdout(Stdio::piped()).spawn().expect("omega starts");
@@ -111,15 +111,16 @@ impl Three {
     }
 }
 
-async fn describe(url: String) -> Result<proto::DescribeCellResponse, ApiError> {
-    let unreachable =
-        |error: tonic::transport::Error| ApiError::from(tonic::Status::unavailable(error.to_string()));
+pub(crate) async fn describe(url: String) -> Result<proto::DescribeCellResponse, ApiError> {
+    let unreachable = |error: tonic::transport::Error| {
+        ApiError::from(tonic::Status::unavailable(error.to_string()))
+    };
     let mut client = CellServiceClient::connect(url).await.map_err(unreachable)?;
     Ok(client.describe_cell(proto::DescribeCellRequest {}).await?.into_inner())
 }
 
 /// Calls until it succeeds: leaders change, and every call may be sent again.
-fn insist<T>(mut call: impl FnMut() -> Result<T, ApiError>) -> T {
+pub(crate) fn insist<T>(mut call: impl FnMut() -> Result<T, ApiError>) -> T {
     let began = Instant::now();
     loop {
         match call() {
@@ -130,7 +131,7 @@ fn insist<T>(mut call: impl FnMut() -> Result<T, ApiError>) -> T {
     }
 }
 
-fn unavailable(error: tonic::transport::Error) -> ApiError {
+pub(crate) fn unavailable(error: tonic::transport::Error) -> ApiError {
     tonic::Status::unavailable(error.to_string()).into()
 }
 
@@ -153,7 +154,8 @@ fn submit(runtime: &Runtime, url: &str, name: &str, tasks: u32) -> u64 {
     let request = proto::SubmitJobRequest { job: Some((&job).into()) };
     insist(|| {
         runtime.block_on(async {
-            let mut client = JobServiceClient::connect(url.to_owned()).await.map_err(unavailable)?;
+            let mut client =
+                JobServiceClient::connect(url.to_owned()).await.map_err(unavailable)?;
             Ok(client.submit_job(request.clone()).await?.into_inner().id)
         })
     })
@@ -212,9 +214,8 @@ fn a_cell_outlives_its_leader() {
                 use proto::task_service_client::TaskServiceClient;
                 let mut client =
                     TaskServiceClient::connect(three.url(leader)).await.map_err(unavailable)?;
-                let of = list_tasks_request::Of::Job(proto::JobRef {
-                    job: Some(job_ref::Job::Id(job)),
-                });
+                let of =
+                    list_tasks_request::Of::Job(proto::JobRef { job: Some(job_ref::Job::Id(job)) });
                 let request = proto::ListTasksRequest { of: Some(of), ..Default::default() };
                 Ok(client.list_tasks(request).await?.into_inner())
             })
@@ -241,6 +242,7 @@ fn place(
     taken: &mut BTreeMap<TaskId, Version>,
 ) {
     let spec = Job::batch("any", TaskGroup::new(40, Amounts::new([100, 1 << 20])));
+    let spec = std::sync::Arc::new(spec);
     loop {
         match view.sync(remote) {
             Ok(()) => break,
