@@ -1,5 +1,6 @@
-//! A leader and a follower that needs its snapshots, with each failpoint of the store switched on in
-//! turn: it is reached, and after a restart nothing acknowledged is lost.
+//! Each failpoint of the store, switched on in turn: it is reached, and after a restart nothing
+//! acknowledged is lost. First with a leader and a follower that needs its snapshots, then on each of
+//! three voters, of which one after the other is cut off until it needs a snapshot.
 //!
 //! `cargo test -p omega-tests --features failpoints --test failpoints`
 
@@ -10,10 +11,13 @@ use omega_store::directory::{Directory, EngineKind, Identity};
 use omega_store::log::ReplicaId;
 use omega_store::membership::{MemberStep, MembershipChange};
 use omega_store::replica::{Answer, Ask, AskId, PeerMessage, Started};
-use omega_store::{CellId, FAILPOINTS, Origin};
+use omega_store::{CellId, FAILPOINTS, Origin, set_failpoints};
 use omega_tests::disk::SimulatedDisk;
-use omega_tests::durable::{BEFORE, SEGMENTS, create, open, setup, transaction};
+use omega_tests::durable::{
+    BEFORE, LOG_BYTES_MAX, Lone, SEGMENTS, create, open, setup, transaction,
+};
 use omega_tests::random::Dice;
+use omega_tests::trio::Trio;
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
@@ -161,21 +165,34 @@ fn drive(started: &mut Started) -> Out {
     (output.messages, output.answers)
 }
 
-#[test]
-fn at_each_failpoint_nothing_acknowledged_is_lost() {
+/// Where nothing can be returned.
+const NO_ANSWER: [&str; 4] = ["send", "apply", "snapshot-capture", "snapshot-install"];
+
+/// Panics that are asked for are caught and counted, and not shown.
+fn be_quiet() {
     std::panic::set_hook(Box::new(|info| {
-        // Those that are asked for are caught and counted.
         if !info.location().is_some_and(|at| at.file().contains("/fail-")) {
             eprintln!("{info}");
         }
     }));
+}
+
+/// Switches all failpoints on, to count how often each is reached.
+fn count_hits() -> Arc<Mutex<BTreeMap<&'static str, u64>>> {
     let hits: Arc<Mutex<BTreeMap<&str, u64>>> = Arc::default();
-    let scenario = fail::FailScenario::setup();
     for point in FAILPOINTS {
         let hits = hits.clone();
         fail::cfg_callback(point, move || *hits.lock().unwrap().entry(point).or_default() += 1)
             .unwrap();
     }
+    hits
+}
+
+#[test]
+fn at_each_failpoint_nothing_acknowledged_is_lost() {
+    be_quiet();
+    let scenario = fail::FailScenario::setup();
+    let hits = count_hits();
     assert_eq!(Pair::new().run(), 0);
     scenario.teardown();
     println!("{:<18} {:>7} {:>15}", "failpoint", "reached", "restarts");
@@ -185,8 +202,7 @@ fn at_each_failpoint_nothing_acknowledged_is_lost() {
         // At once, and when half of what a run does there is done.
         for before in [0, reached / 2] {
             for action in ["panic", "return", "delay(1)"] {
-                let no_answer = ["send", "apply", "snapshot-capture", "snapshot-install"];
-                if action == "return" && no_answer.contains(&point) {
+                if action == "return" && NO_ANSWER.contains(&point) {
                     continue;
                 }
                 let scenario = fail::FailScenario::setup();
@@ -199,5 +215,108 @@ fn at_each_failpoint_nothing_acknowledged_is_lost() {
         }
         println!("{point:<18} {reached:>7} {restarts:>15?}");
         assert!(reached > 0, "{point} is never reached");
+    }
+}
+
+/// Rounds in which one replica is cut off: long enough for an election, and for the others to compact
+/// the entries that it lacks.
+const CUT: u64 = 240;
+
+/// Rounds after that in which it comes back.
+const BACK: u64 = 120;
+
+/// Runs three replicas with the failpoints on in one of them. The answer is how often one started again.
+fn run_three(struck: usize, switch_on: impl FnOnce()) -> u64 {
+    let mut trio = Trio::new();
+    trio.at_work = match struck {
+        0 => |at| set_failpoints(at == Some(0)),
+        1 => |at| set_failpoints(at == Some(1)),
+        _ => |at| set_failpoints(at == Some(2)),
+    };
+    switch_on();
+    for cut in [1, 2, 0] {
+        trio.cut = Some(cut);
+        (0..CUT).for_each(|_| trio.round());
+        trio.cut = None;
+        (0..BACK).for_each(|_| trio.round());
+    }
+    assert!(trio.next > 100, "{} transactions", trio.next);
+    let struck_so_often = trio.restarts;
+    trio.agree();
+    // What they agree on is on their disks.
+    (0..3).for_each(|at| trio.restart(at));
+    trio.agree();
+    set_failpoints(true);
+    struck_so_often
+}
+
+#[test]
+fn at_each_failpoint_two_others_go_on_and_the_struck_one_comes_back() {
+    be_quiet();
+    println!("{:<18} {:>7} {:>9} {:>9}", "failpoint", "replica", "reached", "restarts");
+    let mut by_point: BTreeMap<&str, u64> = BTreeMap::new();
+    for struck in 0..3 {
+        let scenario = fail::FailScenario::setup();
+        let hits = Mutex::new(Arc::default());
+        assert_eq!(run_three(struck, || *hits.lock().unwrap() = count_hits()), 0);
+        scenario.teardown();
+        let hits = hits.into_inner().unwrap();
+        for point in FAILPOINTS {
+            let reached = hits.lock().unwrap().get(point).copied().unwrap_or(0);
+            *by_point.entry(point).or_default() += reached;
+            let restarts = strike(point, struck, reached);
+            println!("{point:<18} {:>7} {reached:>9} {restarts:>9?}", struck + 1);
+        }
+    }
+    assert!(by_point.values().all(|reached| *reached > 0), "never reached: {by_point:?}");
+}
+
+/// Strikes one replica at the first time it gets to a failpoint, and at half of the times.
+fn strike(point: &str, struck: usize, reached: u64) -> Vec<u64> {
+    let mut restarts = Vec::new();
+    // Up to the strike a run is as the one that counted, so the strike happens.
+    for before in [0, reached / 2].into_iter().filter(|_| reached > 0) {
+        for action in ["panic", "return"] {
+            if action == "return" && NO_ANSWER.contains(&point) {
+                continue;
+            }
+            let scenario = fail::FailScenario::setup();
+            let action_then = format!("{before}*off->1*{action}->off");
+            restarts.push(run_three(struck, || fail::cfg(point, &action_then).unwrap()));
+            scenario.teardown();
+            assert!(action != "panic" || restarts.last() > Some(&0), "{point} at {before}");
+        }
+    }
+    restarts
+}
+
+/// Works until the replica turns commands away.
+fn until_refused(lone: &mut Lone) {
+    let before = lone.next;
+    while lone.work() {
+        assert!(lone.next < before + 10_000, "the log has no bound");
+    }
+}
+
+#[test]
+fn snapshots_that_fail_again_and_again_cost_no_memory_and_lose_nothing() {
+    be_quiet();
+    for point in ["snapshot-save", "snapshot-rename"] {
+        let scenario = fail::FailScenario::setup();
+        let disk = SimulatedDisk::new(1);
+        create(Arc::new(disk.clone()), Path::new(FOLDER), EngineKind::Segment).unwrap();
+        fail::cfg(point, "return").unwrap();
+        let mut lone = Lone::open(Arc::new(disk), Path::new(FOLDER)).unwrap();
+        until_refused(&mut lone);
+        let (acknowledged, in_memory) = (lone.next, lone.started.replica.node().log_in_memory().1);
+        assert!(in_memory < LOG_BYTES_MAX + 1024, "{point}: {in_memory} bytes");
+        fail::remove(point);
+        for _ in 0..100 {
+            lone.started.replica.tick();
+            lone.drive();
+        }
+        assert!((0..100).all(|_| lone.work()), "{point}: it goes on");
+        assert_eq!(lone.count(), Ok(acknowledged + 100), "{point}");
+        scenario.teardown();
     }
 }

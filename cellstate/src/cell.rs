@@ -396,9 +396,9 @@ impl Cell {
     /// Every tenant that ever had a job or a quota, in the order in which they came: its name, its quota,
     /// and what its tasks claim together, by kind.
     pub fn tenants(&self) -> impl Iterator<Item = (&Text, Option<&omega_core::Amounts>, &[i64])> {
-        self.tenants.iter().map(|tenant| {
-            (&tenant.name, tenant.limit.as_ref(), tenant.used.as_slice())
-        })
+        self.tenants
+            .iter()
+            .map(|tenant| (&tenant.name, tenant.limit.as_ref(), tenant.used.as_slice()))
     }
 
     /// What a tenant's tasks claim together, by kind.

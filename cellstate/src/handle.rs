@@ -16,6 +16,10 @@ pub enum HandleError {
     /// The cell cannot be reached now. Nothing was done; try again later.
     #[error("the cell cannot be reached")]
     Unavailable,
+    /// The cell has no room for more commits on its disks, or cannot save its state. Nothing was done;
+    /// make room, and try again later.
+    #[error("the cell takes no commits now, because it cannot save more: make room on its disks")]
+    Full,
     /// The connection broke after the transaction was sent: it may or may not have been taken.
     /// Send it again with the same id, and the answer is the first one's.
     #[error("the outcome of the transaction is unknown; send it again with the same id")]
@@ -57,50 +61,10 @@ pub trait CellHandle: Send + Sync {
     /// If the transaction was not judged, or nobody knows whether it was.
     fn commit(&self, txn: &Transaction) -> Result<Commit, HandleError>;
 
-    /// Begins to commit a transaction, and does not wait for the answer where that takes long: on
-    /// disks, many commits cost little more than one. By default it waits.
-    fn begin_commit(&self, txn: &Transaction) -> Begun<'_> {
-        Begun::answered(self.commit(txn))
-    }
-}
-
-/// A commit that was begun.
-#[must_use = "only its answer tells what was taken"]
-pub struct Begun<'h>(Answer<'h>);
-
-enum Answer<'h> {
-    Here(Result<Commit, HandleError>),
-    ToCome(Box<dyn FnOnce() -> Result<Commit, HandleError> + 'h>),
-}
-
-impl<'h> Begun<'h> {
-    /// One that was answered at once.
-    pub fn answered(answer: Result<Commit, HandleError>) -> Begun<'h> {
-        Begun(Answer::Here(answer))
-    }
-
-    /// One that is answered when `wait` returns.
-    pub fn to_come(wait: impl FnOnce() -> Result<Commit, HandleError> + 'h) -> Begun<'h> {
-        Begun(Answer::ToCome(Box::new(wait)))
-    }
-
-    /// Waits for the answer.
-    ///
-    /// # Errors
-    /// As [`CellHandle::commit`].
-    pub fn wait(self) -> Result<Commit, HandleError> {
-        match self.0 {
-            Answer::Here(answer) => answer,
-            Answer::ToCome(wait) => wait(),
-        }
-    }
-}
-
-impl std::fmt::Debug for Begun<'_> {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match &self.0 {
-            Answer::Here(answer) => f.debug_tuple("Begun").field(answer).finish(),
-            Answer::ToCome(_) => f.write_str("Begun(..)"),
-        }
+    /// Submits several transactions in this order, and answers in the same order. Where a commit takes
+    /// long because the cell is on disks, all of them cost little more than one. By default they are
+    /// committed one after the other.
+    fn commit_all(&self, txns: &[&Transaction]) -> Vec<Result<Commit, HandleError>> {
+        txns.iter().map(|txn| self.commit(txn)).collect()
     }
 }

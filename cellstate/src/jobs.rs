@@ -209,7 +209,9 @@ impl Jobs {
         let begun = self.pages().skip_while(move |(number, page)| {
             jobs_of(*number, page).last().is_none_or(|(id, _)| id < first)
         });
-        begun.flat_map(|(number, page)| jobs_of(number, page)).skip_while(move |(id, _)| *id < first)
+        begun
+            .flat_map(|(number, page)| jobs_of(number, page))
+            .skip_while(move |(id, _)| *id < first)
     }
 
     /// The ids of every job, ascending.

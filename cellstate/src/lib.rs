@@ -72,13 +72,11 @@ pub use cards::Cards;
 pub use cell::{Cell, MachineState};
 pub use delta::{Delta, Interest, JobDelta, MachineDelta, Share, TaskDelta};
 pub use facts::Need;
-pub use handle::{Begun, CellHandle, HandleError};
+pub use handle::{CellHandle, HandleError};
 pub use image::{Captured, Image, ImageError, JobImage, MachineImage, SchedulerImage, TenantImage};
 pub use jobs::TaskRecord;
 pub use judge::MachineStatus;
-pub use rules::{
-    Count, DomainName, RuleFamily, SpreadWish, Tracked, TrackerId, TrackerKey,
-};
+pub use rules::{Count, DomainName, RuleFamily, SpreadWish, Tracked, TrackerId, TrackerKey};
 pub use sets::{CountingMachines, SetId};
 pub use shared::SharedCell;
 pub use view::{

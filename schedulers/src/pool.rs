@@ -107,7 +107,7 @@ fn run<O: Observer>(
     loop {
         let idle = match worker.scheduler.step(cell, clock.now(), &mut worker.observer) {
             Ok(step) => step.idle,
-            Err(HandleError::Unavailable | HandleError::Unknown) => true,
+            Err(HandleError::Unavailable | HandleError::Full | HandleError::Unknown) => true,
             Err(error) => {
                 worker.error = Some(error);
                 return worker;

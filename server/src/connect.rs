@@ -7,8 +7,13 @@ use omega_client::Address;
 #[derive(Clone, Debug, Args)]
 pub(crate) struct CellArgs {
     /// Replicas of the cell; the next is asked where one does not answer.
-    #[arg(long, env = "OMEGA_CELL", value_name = "HOST:PORT", value_delimiter = ',',
-          default_value = "127.0.0.1:7600")]
+    #[arg(
+        long,
+        env = "OMEGA_CELL",
+        value_name = "HOST:PORT",
+        value_delimiter = ',',
+        default_value = "127.0.0.1:7600"
+    )]
     cell: Vec<String>,
 }
 

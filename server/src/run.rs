@@ -5,13 +5,12 @@ use crate::profiles::{self, ProfileError};
 use crate::progress::Bar;
 use clap::{Args, ValueEnum};
 use omega_bench::report::{self, RunReport};
-use omega_bench::run::{
-    Durability, Evict, Pace, Progress, ReplicaError, RunError, RunOptions, check_folder,
-};
+use omega_bench::run::{Durability, Evict, Pace, Progress, ReplicaError, RunError, RunOptions};
 use omega_bench::workload::{LoadError, Workload, csv, google2011, kube, omega_sim, openb, synth};
 use omega_core::{ConflictCheck, Granularity};
 use omega_schedulers::Search;
 use omega_schedulers::config::Profiles;
+use omega_store::directory::EngineKind;
 use omega_store::history::HistoryError;
 use std::path::{Path, PathBuf};
 
@@ -31,22 +30,41 @@ pub(crate) struct RunArgs {
 
 /// Where the cell is kept. Without any of it, in memory.
 #[derive(Debug, Args)]
-#[command(next_help_heading = "Durability")]
+#[command(next_help_heading = "Durability", group = clap::ArgGroup::new("kept").multiple(true))]
 struct KeptArgs {
     /// Keep the cell in this folder, which must be empty or not there; docs/durability.md.
-    #[arg(long, value_name = "DIR")]
+    #[arg(long, value_name = "DIR", group = "kept")]
     dir: Option<PathBuf>,
     /// Keep the cell by so many replicas in this process, in folders below --dir, or in a temporary
     /// one.
-    #[arg(long, value_name = "N", allow_negative_numbers = true,
+    #[arg(long, value_name = "N", allow_negative_numbers = true, group = "kept",
           value_parser = clap::value_parser!(u32).range(1..=7))]
     replicas: Option<u32>,
+    /// What keeps the log of each replica.
+    #[arg(long, value_enum, requires = "kept", default_value_t = EngineArg::Segment)]
+    engine: EngineArg,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum EngineArg {
+    /// Segment files of our own: the least time for a commit.
+    Segment,
+    /// RocksDB, in a program that was built with the feature rocksdb.
+    #[value(name = "rocksdb")]
+    RocksDb,
 }
 
 impl KeptArgs {
     fn durability(&self) -> Option<Durability> {
         let is_kept = self.dir.is_some() || self.replicas.is_some();
-        is_kept.then(|| Durability { dir: self.dir.clone(), replicas: self.replicas.unwrap_or(1) })
+        is_kept.then(|| Durability {
+            dir: self.dir.clone(),
+            replicas: self.replicas.unwrap_or(1),
+            engine: match self.engine {
+                EngineArg::Segment => EngineKind::Segment,
+                EngineArg::RocksDb => EngineKind::RocksDb,
+            },
+        })
     }
 }
 
@@ -203,11 +221,10 @@ pub(crate) enum Error {
 }
 
 pub(crate) fn run(args: &RunArgs) -> Result<(), Error> {
-    if let Some(dir) = &args.kept.dir {
-        check_folder(dir)?;
-    }
+    let durability = args.kept.durability();
+    durability.as_ref().map_or(Ok(()), Durability::check)?;
     let (workload, mut options) = prepare((&args.input, &args.how), &args.output.files())?;
-    options.durability = args.kept.durability();
+    options.durability = durability;
     let result = with_bar(args.output.quiet, workload, |workload, progress| {
         omega_bench::run::run(workload, &options, progress)
     })?;

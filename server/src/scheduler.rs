@@ -120,9 +120,8 @@ fn schedulers(
             let (me, number) = cell.register(args.name.as_str().into())?;
             let mut view = View::new(me, number);
             view.sync(cell)?;
-            profile = spec
-                .bind(view.kinds())
-                .map_err(|why| SchedulerError::Profile { file, why: why.into() })?;
+            profile =
+                spec.bind(view.kinds()).map_err(|why| SchedulerError::Profile { file, why })?;
         }
         all.push((Scheduler::new(cell, profile, settings)?, Unobserved));
     }

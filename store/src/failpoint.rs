@@ -7,15 +7,36 @@
 macro_rules! failpoint {
     ($name:literal) => {
         #[cfg(feature = "failpoints")]
-        fail::fail_point!($name);
+        if crate::failpoint::are_on() {
+            fail::fail_point!($name);
+        }
     };
     ($name:literal, $answer:expr) => {
         #[cfg(feature = "failpoints")]
-        fail::fail_point!($name, |_| $answer);
+        if crate::failpoint::are_on() {
+            fail::fail_point!($name, |_| $answer);
+        }
     };
 }
 
 pub(crate) use failpoint;
+
+#[cfg(feature = "failpoints")]
+thread_local! {
+    static ON: std::cell::Cell<bool> = const { std::cell::Cell::new(true) };
+}
+
+/// Whether a thread passes failpoints, or goes by as if there were none: so a test that drives several
+/// replicas strikes one of them. Every thread passes them until it is told otherwise.
+#[cfg(feature = "failpoints")]
+pub fn set_failpoints(on: bool) {
+    ON.set(on);
+}
+
+#[cfg(feature = "failpoints")]
+pub(crate) fn are_on() -> bool {
+    ON.get()
+}
 
 /// All of them, in the order of a write and of a snapshot's way.
 #[cfg(feature = "failpoints")]

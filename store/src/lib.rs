@@ -67,6 +67,6 @@ pub mod wire;
 pub use codec::{CodecError, EncodeError};
 pub use disk::{Disk, DiskFile, RealDisk};
 #[cfg(feature = "failpoints")]
-pub use failpoint::FAILPOINTS;
+pub use failpoint::{FAILPOINTS, set_failpoints};
 pub use origin::{CellId, Origin};
 pub use read_only::ReadOnlyDisk;

@@ -3,6 +3,7 @@
 //! Many more seeds are run by `cargo run -p omega-tests --bin chaos -- --seeds 2000`.
 
 use omega_tests::cluster;
+use std::process::Command;
 
 #[test]
 fn whole_cells_survive_some_seeds() {
@@ -19,4 +20,33 @@ fn a_seed_gives_the_same_run_twice() {
         let (first, second) = (run().to_string(), run().to_string());
         assert_eq!(first, second, "seed {seed}");
     }
+}
+
+/// What another process says of some seeds, in their order.
+fn digests(from: u64, count: u64) -> Vec<String> {
+    let numbers = ["--from", &from.to_string(), "--seeds", &count.to_string()].map(str::to_owned);
+    let mut chaos = Command::new(env!("CARGO_BIN_EXE_chaos"));
+    let output = chaos.args(numbers).arg("--digests").output().unwrap();
+    assert!(output.status.success(), "{output:?}");
+    let text = String::from_utf8(output.stdout).unwrap();
+    // Seeds run on all processors, so their lines come in any order.
+    let mut lines: Vec<String> =
+        text.lines().filter(|line| line.contains(": digest ")).map(str::to_owned).collect();
+    lines.sort_unstable();
+    lines
+}
+
+#[test]
+fn a_seed_gives_the_same_run_in_every_process() {
+    // Three digits each, so that they sort as numbers do.
+    let (from, count) = (300, 12);
+    let here: Vec<String> = (from..from + count)
+        .map(|seed| {
+            let report = cluster::run(seed).unwrap_or_else(|violation| panic!("{violation}"));
+            format!("seed {seed}: digest {:016x}", report.digest)
+        })
+        .collect();
+    // Each process has other addresses, and other keys of its hash maps.
+    assert_eq!(digests(from, count), here);
+    assert_eq!(digests(from, count), here);
 }

@@ -12,7 +12,7 @@ use omega_store::log::{Batch, HardState, LogIndex, ReplicaId, Term};
 use omega_store::{CellId, Disk, Origin};
 use omega_tests::disk::{Operation, SimulatedDisk};
 use omega_tests::random::Dice;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 
 fn identity() -> Identity {
@@ -69,10 +69,62 @@ fn a_directory_is_what_it_was_made() {
 
 #[test]
 fn a_directory_on_a_real_disk_is_what_it_was_made() {
+    make_and_open(&identity());
+}
+
+#[cfg(feature = "rocksdb")]
+#[test]
+fn a_directory_on_rocksdb_is_what_it_was_made() {
+    make_and_open(&Identity { engine: EngineKind::RocksDb, ..identity() });
+}
+
+/// The engine is in the directory: whoever asks for another one is told which it is.
+#[cfg(feature = "rocksdb")]
+#[test]
+fn a_directory_on_rocksdb_is_opened_with_its_engine_or_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let disk: Arc<dyn Disk> = Arc::new(omega_store::RealDisk);
+    let rocks = Identity { engine: EngineKind::RocksDb, ..identity() };
+    drop(Directory::create(disk.clone(), folder.path(), rocks.clone()).unwrap());
+    let again = Directory::create(disk.clone(), folder.path(), rocks.clone());
+    assert!(matches!(again, Err(CreateDirectoryError::Exists(_))), "{again:?}");
+    let open = |expected| Directory::open(disk.clone(), folder.path(), expected);
+    let wanted = Expected { engine: Some(EngineKind::Segment), ..anything() };
+    let error = open(wanted).unwrap_err();
+    assert!(error.to_string().contains("in rocksdb, not in segment"), "{error}");
+    let mut log = open(anything()).unwrap().open_log().unwrap();
+    log.append(&Batch { entries: Vec::new(), hard_state: Some(vote()) }).unwrap();
+    log.sync().unwrap();
+    drop(log);
+    // A creation over a log that holds a vote.
+    let identity = std::fs::read(folder.path().join("IDENTITY")).unwrap();
+    std::fs::remove_file(folder.path().join("IDENTITY")).unwrap();
+    assert!(matches!(open(anything()), Err(OpenDirectoryError::IdentityMissing(_))));
+    let over = Directory::create(disk.clone(), folder.path(), rocks);
+    assert!(matches!(over, Err(CreateDirectoryError::NotEmpty(_))), "{over:?}");
+    std::fs::write(folder.path().join("IDENTITY"), identity).unwrap();
+    assert_eq!(open(anything()).unwrap().open_log().unwrap().hard_state(), vote());
+    // A vote that was forgotten.
+    std::fs::remove_dir_all(folder.path().join("log")).unwrap();
+    std::fs::create_dir(folder.path().join("log")).unwrap();
+    let error = open(anything()).unwrap().open_log().unwrap_err();
+    assert!(matches!(error, OpenLogError::Forgotten(_)), "{error}");
+}
+
+#[test]
+fn servers_keep_their_logs_in_rocksdb_where_it_is_built_in() {
+    let wanted = match EngineKind::RocksDb.is_built_in() {
+        true => EngineKind::RocksDb,
+        false => EngineKind::Segment,
+    };
+    assert_eq!(EngineKind::of_servers(), wanted);
+}
+
+fn make_and_open(identity: &Identity) {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("a/b");
     let disk = Arc::new(omega_store::RealDisk);
-    let directory = Directory::create(disk.clone(), &path, identity()).unwrap();
+    let directory = Directory::create(disk.clone(), &path, identity.clone()).unwrap();
     let busy = Directory::open(disk.clone(), &path, anything());
     assert!(matches!(busy, Err(OpenDirectoryError::Locked(_))), "{busy:?}");
     drop(directory);
@@ -144,7 +196,7 @@ fn an_engine_that_was_not_built_in_is_refused() {
     let identity = Identity { engine: EngineKind::RocksDb, ..identity() };
     let error = Directory::create(Arc::new(disk.clone()), here(), identity).unwrap_err();
     assert!(matches!(error, CreateDirectoryError::EngineMissing(EngineKind::RocksDb)), "{error}");
-    assert_eq!(disk.files(), Vec::<PathBuf>::new());
+    assert!(disk.files().is_empty());
 }
 
 /// The power goes at each operation of a creation: it is there, or can be made again.

@@ -11,14 +11,14 @@ use omega_store::replica::{AskError, Network, ReplicatedCell, Running, Settings,
 use omega_store::{CellId, Origin, RealDisk};
 use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
 /// A replica of a cell of its own, whose snapshots come often if `snapshot_bytes` are few.
-fn replica(path: &Path, snapshot_bytes: u64) -> Running {
+fn replica(path: &Path, engine: EngineKind, snapshot_bytes: u64) -> Running {
     let origin = Origin { cell: CellId(7), kinds: Kinds::standard() };
-    let identity = Identity { origin, replica: ReplicaId(1), engine: EngineKind::Segment };
+    let identity = Identity { origin, replica: ReplicaId(1), engine };
     // Small segments: there are many, and to open them is quick.
     let options = SegmentOptions { segment_bytes: 16 << 10, ..SegmentOptions::default() };
     let directory = Directory::create_with(Arc::new(RealDisk), path, identity, options).unwrap();
@@ -57,11 +57,11 @@ fn naive(commands: &[Command], version: Version) -> Cell {
     cell
 }
 
-fn check(seed: u64, snapshot_bytes: u64) {
+fn check(seed: u64, engine: EngineKind, snapshot_bytes: u64) {
     let mut dice = Pcg64::seed_from_u64(seed);
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("r1");
-    let running = replica(&path, snapshot_bytes);
+    let running = replica(&path, engine, snapshot_bytes);
     let cell = ReplicatedCell::new(&running);
     cell.catch_up_with_all().unwrap();
     let all = commands(&mut dice, 200);
@@ -97,10 +97,74 @@ fn check(seed: u64, snapshot_bytes: u64) {
 
 #[test]
 fn every_version_is_what_the_commands_lead_to() {
-    (0..3).for_each(|seed| check(seed, 64 << 20));
+    (0..3).for_each(|seed| check(seed, EngineKind::Segment, 64 << 20));
 }
 
 #[test]
 fn what_snapshots_have_replaced_is_told_and_the_rest_is_there() {
-    (0..3).for_each(|seed| check(seed, 2_000));
+    (0..3).for_each(|seed| check(seed, EngineKind::Segment, 2_000));
+}
+
+#[cfg(feature = "rocksdb")]
+#[test]
+fn every_version_from_a_log_in_rocksdb_is_what_the_commands_lead_to() {
+    for snapshot_bytes in [64 << 20, 2_000] {
+        check(snapshot_bytes, EngineKind::RocksDb, snapshot_bytes);
+    }
+}
+
+/// Every file below a folder.
+fn files(folder: &Path) -> Vec<PathBuf> {
+    let mut all = Vec::new();
+    for entry in std::fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() { all.extend(files(&path)) } else { all.push(path) }
+    }
+    all.sort_unstable();
+    all
+}
+
+/// Damages a file of a replica that was ended, and replays what is there: it is refused, or comes to
+/// the same state.
+fn damage_and_replay(engine: EngineKind, rounds: u64) {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("r1");
+    let running = replica(&path, engine, 2_000);
+    let cell = ReplicatedCell::new(&running);
+    cell.catch_up_with_all().unwrap();
+    drop(cell.apply_all(commands(&mut Pcg64::seed_from_u64(1), 300)));
+    running.end();
+    let all = ReplayOptions { which: Which::All, ..ReplayOptions::default() };
+    let replay = || Ok::<_, HistoryError>(history::open(&path)?.replay(&all)?.cell().state_hash());
+    let hash = replay().unwrap();
+    let mut refused = 0;
+    for seed in 0..rounds {
+        let mut dice = Pcg64::seed_from_u64(seed);
+        let files = files(&path);
+        let file = &files[dice.random_range(0..files.len())];
+        let bytes = std::fs::read(file).unwrap();
+        let Some(used) = bytes.iter().rposition(|byte| *byte != 0) else { continue };
+        let at = dice.random_range(0..=used);
+        let mut damaged = bytes.clone();
+        damaged[at] ^= 1 << dice.random_range(0..8);
+        std::fs::write(file, damaged).unwrap();
+        match replay() {
+            Ok(found) => assert_eq!(found, hash, "seed {seed}: {} at {at}", file.display()),
+            Err(_) => refused += 1,
+        }
+        std::fs::write(file, bytes).unwrap();
+    }
+    assert!(refused > rounds / 10, "{refused} of {rounds} were refused");
+    assert_eq!(replay().unwrap(), hash);
+}
+
+#[test]
+fn a_damaged_directory_is_refused_or_replayed_to_the_same_state() {
+    damage_and_replay(EngineKind::Segment, 500);
+}
+
+#[cfg(feature = "rocksdb")]
+#[test]
+fn a_damaged_directory_on_rocksdb_is_refused_or_replayed_to_the_same_state() {
+    damage_and_replay(EngineKind::RocksDb, 500);
 }

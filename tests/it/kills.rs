@@ -4,11 +4,20 @@
 
 use omega_store::RealDisk;
 use omega_store::directory::EngineKind;
+use omega_store::directory::{Directory, Expected, OpenDirectoryError};
+use omega_store::history::{self, HistoryError};
 use omega_tests::durable::{Lone, create};
 use omega_tests::random::Dice;
 use std::io::{BufRead, BufReader};
-use std::process::{Command, Stdio};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
+
+/// A process that works in a directory and prints what it acknowledged.
+fn victim(path: &Path) -> Child {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_victim"));
+    command.arg(path).stdout(Stdio::piped()).spawn().unwrap()
+}
 
 fn kill_again_and_again(engine: EngineKind) {
     let rounds = std::env::var("OMEGA_KILLS").map_or(12, |rounds| rounds.parse().unwrap());
@@ -17,11 +26,7 @@ fn kill_again_and_again(engine: EngineKind) {
     create(Arc::new(RealDisk), &path, engine).unwrap();
     let (mut dice, mut safe) = (Dice::new(rounds), 0);
     for round in 0..rounds {
-        let mut victim = Command::new(env!("CARGO_BIN_EXE_victim"))
-            .arg(&path)
-            .stdout(Stdio::piped())
-            .spawn()
-            .unwrap();
+        let mut victim = victim(&path);
         let mut lines = BufReader::new(victim.stdout.take().unwrap()).lines();
         let mut heard = Vec::new();
         heard.extend(lines.by_ref().take(dice.below(300)));
@@ -34,6 +39,61 @@ fn kill_again_and_again(engine: EngineKind) {
         assert!(lone.next >= safe, "round {round}: {safe} acknowledged, {} there", lone.next);
     }
     assert!(safe > 0, "something was acknowledged");
+}
+
+/// Nobody else works in the directory of a process, or looks into it.
+fn refuse_a_second(engine: EngineKind) {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("replica");
+    create(Arc::new(RealDisk), &path, engine).unwrap();
+    let mut first = victim(&path);
+    let mut lines = BufReader::new(first.stdout.take().unwrap()).lines();
+    lines.next().unwrap().unwrap();
+    let second = Directory::open(Arc::new(RealDisk), &path, Expected::default());
+    assert!(matches!(second, Err(OpenDirectoryError::Locked(_))), "{second:?}");
+    let looked = history::open(&path).map(drop);
+    let locked = matches!(looked, Err(HistoryError::Directory(OpenDirectoryError::Locked(_))));
+    assert!(locked, "{looked:?}");
+    first.kill().unwrap();
+    first.wait().unwrap();
+    history::open(&path).unwrap();
+    Directory::open(Arc::new(RealDisk), &path, Expected::default()).unwrap().open_log().unwrap();
+}
+
+#[test]
+fn a_second_process_in_a_directory_is_refused() {
+    refuse_a_second(EngineKind::Segment);
+}
+
+#[cfg(feature = "rocksdb")]
+#[test]
+fn a_second_process_in_a_directory_on_rocksdb_is_refused() {
+    refuse_a_second(EngineKind::RocksDb);
+}
+
+/// A file may not grow beyond a size, as if the disk were full: the write that meets it is torn, and
+/// the replica stops. With room it goes on, and has all that it acknowledged.
+#[cfg(feature = "rocksdb")]
+#[test]
+fn a_replica_on_rocksdb_without_room_stops_and_goes_on_with_room() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("replica");
+    create(Arc::new(RealDisk), &path, EngineKind::RocksDb).unwrap();
+    let mut safe = 0;
+    for blocks in [40, 41, 43, 50] {
+        let script = format!("ulimit -f {blocks}; trap '' XFSZ; exec \"$0\" \"$1\"");
+        let mut command = Command::new("sh");
+        command.args(["-c", &script, env!("CARGO_BIN_EXE_victim")]).arg(&path);
+        let ended = command.stderr(Stdio::piped()).output().unwrap();
+        let said = String::from_utf8_lossy(&ended.stderr);
+        assert!(!ended.status.success(), "{blocks} blocks: it has to stop");
+        let heard = String::from_utf8_lossy(&ended.stdout).into_owned();
+        let heard: Vec<u64> = heard.lines().filter_map(|line| line.parse().ok()).collect();
+        assert!(!heard.is_empty(), "{blocks} blocks: {said}");
+        safe = heard.last().map_or(safe, |number| number + 1);
+        let lone = Lone::open(Arc::new(RealDisk), &path).unwrap();
+        assert!(lone.next >= safe, "{blocks} blocks: {safe} acknowledged, {} there", lone.next);
+    }
 }
 
 #[test]

@@ -1,5 +1,5 @@
 //! Every log engine against the naive log, and the segment engine on a disk that crashes, fails and
-//! runs full at every moment.
+//! runs full at every moment. RocksDB's is in `rocks.rs`.
 
 use crate::histories::seeds;
 use omega_store::CellId;
@@ -34,7 +34,7 @@ pub(crate) fn open(disk: &SimulatedDisk) -> Result<SegmentLog, OpenError> {
 
 /// Random work on an engine and the naive log, compared after each step. `again` closes the engine
 /// and opens it.
-fn check(
+pub(crate) fn check(
     seed: u64,
     mut log: Box<dyn LogEngine>,
     again: impl Fn(Box<dyn LogEngine>) -> Box<dyn LogEngine>,
@@ -91,74 +91,6 @@ fn a_log_in_segments_on_a_real_disk_is_as_the_naive_one() {
             Box::new(SegmentLog::open(disk.clone(), &path, OWNER, SMALL).unwrap())
         });
     }
-}
-
-#[cfg(feature = "rocksdb")]
-#[test]
-fn a_log_in_rocksdb_is_as_the_naive_one() {
-    use omega_store::log::rocks::RocksLog;
-    let folder = tempfile::tempdir().unwrap();
-    for seed in seeds(20) {
-        let path = folder.path().join(seed.to_string());
-        check(seed, Box::new(RocksLog::create(&path, OWNER).unwrap()), |log| {
-            drop(log);
-            Box::new(RocksLog::open(&path, OWNER).unwrap())
-        });
-    }
-}
-
-#[cfg(feature = "rocksdb")]
-#[test]
-fn a_log_in_rocksdb_that_cannot_be_opened_says_why() {
-    use omega_store::log::rocks::RocksLog;
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("log");
-    assert!(matches!(RocksLog::open(&path, OWNER), Err(OpenError::Missing(_))));
-    let log = RocksLog::create(&path, OWNER).unwrap();
-    assert!(matches!(RocksLog::open(&path, OWNER), Err(OpenError::Locked(_))));
-    drop(log);
-    assert!(matches!(RocksLog::create(&path, OWNER), Err(CreateError::Exists(_))));
-    let other = LogOwner { replica: ReplicaId(4), ..OWNER };
-    assert!(matches!(RocksLog::open(&path, other), Err(OpenError::OtherReplica { .. })));
-}
-
-/// Bytes of RocksDB's own log flip, one after the other: the log is refused, or it is whole, or the
-/// damage is in its tail and what is left is a prefix. By default RocksDB would skip the rest.
-#[cfg(feature = "rocksdb")]
-#[test]
-fn damage_in_a_log_in_rocksdb_is_never_another_log() {
-    use omega_store::log::rocks::RocksLog;
-    let folder = tempfile::tempdir().unwrap();
-    let (path, other) = (folder.path().join("log"), folder.path().join("damaged"));
-    let mut log: Box<dyn LogEngine> = Box::new(RocksLog::create(&path, OWNER).unwrap());
-    let (mut worker, mut naive) = (Worker::new(1, 300), NaiveLog::default());
-    for _ in 0..60 {
-        let step = worker.next(&naive.now);
-        perform(&mut *log, &step).unwrap();
-        log.sync().unwrap();
-        naive.perhaps(step);
-    }
-    drop(log);
-    let mut refused = 0;
-    for seed in 0..60 {
-        let mut dice = Dice::new(seed);
-        drop(std::fs::remove_dir_all(&other));
-        std::fs::create_dir(&other).unwrap();
-        for file in std::fs::read_dir(&path).unwrap().flatten() {
-            let mut bytes = std::fs::read(file.path()).unwrap();
-            if file.path().extension().is_some_and(|end| end == "log") {
-                let at = dice.below(bytes.len());
-                bytes[at] ^= 1;
-            }
-            std::fs::write(other.join(file.file_name()), bytes).unwrap();
-        }
-        match RocksLog::open(&other, OWNER) {
-            Ok(mut log) => naive.clone().reopened(Held::of(&mut log)).unwrap(),
-            Err(OpenError::Library { .. }) => refused += 1,
-            Err(error) => panic!("seed {seed}: {error}"),
-        }
-    }
-    assert!(refused > 40, "{refused} of 60 were refused");
 }
 
 /// Works until something fails or the steps are done.

@@ -26,6 +26,7 @@
 //! - `fuzz.rs`: bytes from anywhere.
 //! - `log.rs`, `log_rot.rs`: logs, and what becomes of them when the power goes, the disk fails or
 //!   runs full, and when their files are cut or damaged.
+//! - `rocks.rs`: the log in RocksDB, damaged in every file (with the feature `rocksdb`).
 //! - `model/`: the commit protocol in the small, in every order of events.
 //! - `retries.rs`: what a replica refuses early, and what never.
 //! - `directory.rs`: the directory of a replica, and who may not work in it.
@@ -66,6 +67,7 @@ mod kube_world;
 mod lifted;
 mod linearizable;
 mod log;
+mod log_bound;
 mod log_rot;
 mod messages;
 mod model;
@@ -86,6 +88,8 @@ mod races;
 mod remote;
 mod replicated;
 mod retries;
+#[cfg(feature = "rocksdb")]
+mod rocks;
 mod scheduler;
 mod scheduler_faults;
 mod scheduler_wakes;

@@ -89,9 +89,14 @@ fn arrows() -> BTreeMap<&'static str, &'static [&'static str]> {
         ("cellstate", &["core"]),
         ("schedulers", &["core", "cellstate"]),
         ("store", &["core", "cellstate"]),
-        ("bench", &["core", "cellstate", "schedulers", "store"]),
-        ("server", &["core", "cellstate", "schedulers", "store", "bench"]),
-        ("tests", &["core", "cellstate", "schedulers", "store", "bench", "server"]),
+        ("client", &["core", "cellstate"]),
+        ("service", &["core", "cellstate", "store", "client"]),
+        ("bench", &["core", "cellstate", "schedulers", "store", "client", "service"]),
+        ("server", &["core", "cellstate", "schedulers", "store", "client", "service", "bench"]),
+        (
+            "tests",
+            &["core", "cellstate", "schedulers", "store", "client", "service", "bench", "server"],
+        ),
     ])
 }
 

@@ -21,13 +21,17 @@ pub const BEFORE: u64 = 3;
 /// Tasks that are placed and released in turn.
 const TASKS: u64 = 50;
 
+/// How long a log may become while no snapshot is saved.
+pub const LOG_BYTES_MAX: u64 = 64 << 10;
+
 /// How large the segments are: small, so that there are many.
 pub const SEGMENTS: SegmentOptions = SegmentOptions { segment_bytes: 8 << 10, reused_max: 1 };
 
 /// Settings with which snapshots are taken all the time.
 #[must_use]
 pub fn settings() -> Settings {
-    Settings { snapshot_bytes: 4000, log_keep_bytes: 1000, ..Settings::default() }
+    let (snapshot_bytes, log_keep_bytes, log_bytes_max) = (4000, 1000, LOG_BYTES_MAX);
+    Settings { snapshot_bytes, log_keep_bytes, log_bytes_max, ..Settings::default() }
 }
 
 /// What is done before the first transaction.
@@ -153,7 +157,10 @@ impl Lone {
                 self.next += 1;
                 true
             }
-            None | Some(Answer::Again(Again::Full | Again::Busy | Again::Stopped)) => false,
+            Some(Answer::Again(Again::Full | Again::Busy | Again::Stopped | Again::NoSnapshot)) => {
+                false
+            }
+            None => false,
             Some(Answer::Unknown) => false,
             other => panic!("transaction {}: {other:?}", self.next),
         }
@@ -192,8 +199,10 @@ impl Lone {
                 let done = files.work(job);
                 replica.file_done(done);
             }
-            if idle || replica.stopped().is_some() {
-                answered = answered.or(replica.proceed().answers.pop().map(|(_, answer)| answer));
+            if replica.stopped().is_some() {
+                return answered.or(replica.proceed().answers.pop().map(|(_, answer)| answer));
+            }
+            if idle {
                 return answered;
             }
         }

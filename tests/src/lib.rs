@@ -18,6 +18,7 @@
 //! - [`fuzz`]: bytes from anywhere for everything that reads bytes.
 //! - [`log_kit`]: a naive log, and random work for logs.
 //! - [`script`]: a small language for behaviour over several steps.
+//! - [`trio`]: three durable replicas under load, round by round.
 
 pub mod cluster;
 pub mod compare;
@@ -29,4 +30,5 @@ pub mod history;
 pub mod log_kit;
 pub mod random;
 pub mod script;
+pub mod trio;
 pub mod twin;

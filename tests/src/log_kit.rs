@@ -108,11 +108,12 @@ impl Worker {
                 let base = Position { index, term };
                 Step::Restart(base, self.hard_state(term, index))
             }
-            _ => Step::Append(self.batch(held)),
+            _ => self.batch(held),
         }
     }
 
-    fn batch(&mut self, held: &Held) -> Batch {
+    /// The next step, which is a batch.
+    pub fn batch(&mut self, held: &Held) -> Step {
         let last = held.last();
         // A new leader may replace what is not committed.
         let kept = match self.dice.chance(15) {
@@ -134,7 +135,7 @@ impl Worker {
         }
         let hard_state = (entries.is_empty() || self.dice.chance(30))
             .then(|| self.hard_state(term, LogIndex(before.index.0)));
-        Batch { entries, hard_state }
+        Step::Append(Batch { entries, hard_state })
     }
 
     fn entry(&mut self, position: Position) -> Entry {

@@ -20,6 +20,7 @@ mod log;
 pub(crate) mod memory;
 mod preempt;
 mod replicate;
+mod restart;
 mod scan;
 mod show;
 mod snapshot;
@@ -47,7 +48,7 @@ pub(crate) struct Options {
     /// Print the table as Markdown.
     #[arg(long)]
     markdown: bool,
-    /// Where the groups `log` and `replicate` make folders for their files, on the disk that is to be measured. By
+    /// Where the groups `log`, `snapshot` (its restart) and `replicate` make folders for their files, on the disk that is to be measured. By
     /// default in `target`.
     #[arg(long, value_name = "DIR")]
     dir: Option<PathBuf>,

@@ -11,10 +11,10 @@ use super::scan;
 use super::show::{Reach, Row, Unit};
 use super::whole::{self, Load, Submit};
 use super::{Options, SEED};
-use omega_cellstate::{Begun, Cell, CellHandle, Delta, HandleError, Interest, SharedCell};
+use omega_bench::run::{TimedCell, Took};
+use omega_cellstate::{Cell, SharedCell};
 use omega_core::{
-    CardSet, Claim, Command, Commit, Job, MachineId, Outcome, SchedulerId, TaskId, Text,
-    Transaction, TransactionId, Version,
+    CardSet, Claim, Command, Job, MachineId, Outcome, TaskId, Transaction, TransactionId,
 };
 use omega_store::directory::{Directory, EngineKind, Identity};
 use omega_store::log::ReplicaId;
@@ -23,7 +23,7 @@ use omega_store::replica::{Network, ReplicatedCell, Running, Settings, found_wit
 use omega_store::{CellId, Origin, RealDisk};
 use std::path::Path;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 pub(crate) const WORKLOAD: &str =
     "10,000 machines from 60 to 70 % use; transactions of 10 claims; bare: a cell in memory";
@@ -40,12 +40,10 @@ const TICK: Duration = Duration::from_millis(50);
 /// Transactions that a worker has on the way while it waits for none.
 const IN_FLIGHT: usize = 16;
 
-/// Threads that submit jobs, which is not measured.
-const MANY: usize = 32;
-
 /// A cell of replicas in this process, each with a directory.
 struct Replicas {
-    handles: Vec<Timed>,
+    handles: Vec<TimedCell>,
+    took: Took,
     running: Vec<Running>,
     /// Removed in the end.
     _folder: tempfile::TempDir,
@@ -74,12 +72,13 @@ impl Replicas {
             network.connect(*id, &replica);
             running.push(replica);
         }
-        let handle = |replica| Timed { cell: ReplicatedCell::new(replica), took: Arc::default() };
-        let handles: Vec<Timed> = running.iter().map(handle).collect();
+        let took = Took::default();
+        let handle = |one| TimedCell { cell: ReplicatedCell::new(one), took: took.clone() };
+        let handles: Vec<TimedCell> = running.iter().map(handle).collect();
         handles[0].cell.catch_up_with_all().expect("a leader is elected");
         // Commits go to the leader from wherever they are; a scheduler best sits beside it.
         let leader = running.iter().position(|one| one.status().leadership.is_leader);
-        let mut replicas = Replicas { handles, running, _folder: folder };
+        let mut replicas = Replicas { handles, took, running, _folder: folder };
         replicas.handles.rotate_left(leader.unwrap_or(0));
         replicas
     }
@@ -89,52 +88,15 @@ impl Replicas {
     }
 }
 
-/// A handle that tells how long commits took.
-#[derive(Clone)]
-struct Timed {
-    cell: ReplicatedCell,
-    took: Arc<parking_lot::Mutex<Vec<f64>>>,
-}
-
-impl CellHandle for Timed {
-    fn register(&self, name: Text) -> Result<(SchedulerId, u64), HandleError> {
-        self.cell.register(name)
-    }
-
-    fn sync(&self, since: Version, of: &Interest, delta: &mut Delta) -> Result<(), HandleError> {
-        self.cell.sync(since, of, delta)
-    }
-
-    fn commit(&self, txn: &Transaction) -> Result<Commit, HandleError> {
-        let began = Instant::now();
-        let answer = self.cell.commit(txn);
-        self.took.lock().push(began.elapsed().as_nanos() as f64);
-        answer
-    }
-
-    fn begin_commit(&self, txn: &Transaction) -> Begun<'_> {
-        let (began, begun) = (Instant::now(), self.cell.begin_commit(txn));
-        Begun::to_come(move || {
-            let answer = begun.wait();
-            self.took.lock().push(began.elapsed().as_nanos() as f64);
-            answer
-        })
-    }
-}
-
-impl Submit for Timed {
+impl Submit for TimedCell {
     fn submit(&self, jobs: Vec<Job>) {
-        let parts = jobs.chunks(jobs.len().div_ceil(MANY));
-        std::thread::scope(|scope| {
-            for part in parts {
-                scope.spawn(move || {
-                    for job in part {
-                        let done = self.cell.apply(Command::SubmitJob(job.clone()));
-                        done.expect("a small job is taken");
-                    }
-                });
-            }
-        });
+        for done in self.cell.apply_all(jobs.into_iter().map(Command::SubmitJob)) {
+            done.expect("a small job is taken");
+        }
+    }
+
+    fn catch_up(&self) {
+        self.cell.catch_up_with_all().expect("a leader answers");
     }
 }
 
@@ -162,7 +124,7 @@ struct Each<'a> {
 /// What one run on replicas showed.
 struct Seen {
     figure: Figure,
-    latency: f64,
+    latency_us: f64,
     bytes: f64,
 }
 
@@ -184,7 +146,7 @@ impl Each<'_> {
             } else {
                 row
             });
-            let micros = seen.latency / 1000.0;
+            let micros = seen.latency_us;
             rows.push(Row::value("  a commit, p50", Unit::Micros, micros));
             if workers * in_flight == 1 {
                 let row = Row::value("  in fdatasyncs", Unit::Times, micros / fsync);
@@ -209,7 +171,8 @@ impl Each<'_> {
         let of = |part: fn(&Seen) -> f64| median(seen.iter().map(part).collect());
         let figures: Vec<Figure> = seen.iter().map(|seen| seen.figure).collect();
         let figure = Figure::median(&figures);
-        let all = Seen { figure, latency: of(|seen| seen.latency), bytes: of(|seen| seen.bytes) };
+        let (latency_us, bytes) = (of(|seen| seen.latency_us), of(|seen| seen.bytes));
+        let all = Seen { figure, latency_us, bytes };
         (all, Figure::median(&bare))
     }
 
@@ -218,10 +181,9 @@ impl Each<'_> {
         let before = replicas.log_bytes();
         let done = whole::run_on(&replicas.handles, load, scan::profile);
         let bytes = replicas.log_bytes() - before;
-        let took = replicas.handles.iter().flat_map(|one| std::mem::take(&mut *one.took.lock()));
         Seen {
             figure: done.process.each(done.placed),
-            latency: median(took.collect()),
+            latency_us: replicas.took.percentile_us(50.0),
             // With the jobs, which are not claims: their bytes are in it, too.
             bytes: bytes as f64 / done.placed as f64,
         }

@@ -8,7 +8,7 @@
 use super::cells;
 use super::clock::{Figure, Span, timed};
 use super::show::{Reach, Row, Unit};
-use super::{Options, SEED};
+use super::{Options, SEED, restart};
 use omega_cellstate::{Cell, Image};
 use omega_core::{
     Amounts, Command, Job, JobId, MachineId, TaskGroup, TaskId, TaskReport, TaskState,
@@ -20,7 +20,7 @@ use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64;
 use std::sync::Arc;
 
-pub(crate) const WORKLOAD: &str = "100,000 machines, 1 M placed tasks; commands in between; files in the folder for temporary files";
+pub(crate) const WORKLOAD: &str = "100,000 machines, 1 M placed tasks; commands in between; files in the folder for temporary files; restart: a tenth in a hurry";
 
 const MACHINES: usize = 100_000;
 const TASKS: usize = 1_000_000;
@@ -46,7 +46,7 @@ struct Spent {
 pub(crate) fn rows(options: &Options) -> Vec<Row> {
     let mut rows = Vec::new();
     for each in [5, 1] {
-        let mut cell = full(each);
+        let mut cell = full((MACHINES, TASKS), each);
         let runs: Vec<Spent> = (0..options.runs()).map(|run| spent(&mut cell, run)).collect();
         let median = |of: fn(&Spent) -> Span| {
             Figure::median(&runs.iter().map(|run| of(run).each(1)).collect::<Vec<_>>())
@@ -67,18 +67,19 @@ pub(crate) fn rows(options: &Options) -> Vec<Row> {
         let bytes = runs[0].bytes / TASKS as f64;
         rows.push(Row::value(format!("file per task, {each}-task jobs"), Unit::Bytes, bytes));
     }
+    rows.extend(restart::rows(options));
     rows
 }
 
 /// A cell whose tasks, so many in a job, are placed on all machines in turn.
-fn full(each: usize) -> Cell {
-    let mut cell = cells::empty(cells::machines(MACHINES)).cell;
+pub(super) fn full((machines, tasks): (usize, usize), each: usize) -> Cell {
+    let mut cell = cells::empty(cells::machines(machines)).cell;
     // So little that the smallest machine takes a hundred.
     let group = TaskGroup::new(each as u32, Amounts::new([10, 16 << 20]));
-    for number in 0..TASKS / each {
+    for number in 0..tasks / each {
         let job = cells::submit(&mut cell, Job::batch(format!("job-{number}"), group.clone()));
         for index in 0..each {
-            let machine = MachineId::first(((number * each + index) % MACHINES) as u32);
+            let machine = MachineId::first(((number * each + index) % machines) as u32);
             let task = TaskId { job, index: index as u32 };
             cell.apply(Command::AdoptTask { task, machine }).expect("a small task fits");
         }

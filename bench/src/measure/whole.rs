@@ -69,12 +69,17 @@ impl Done {
 pub(crate) trait Submit: CellHandle {
     /// Submits jobs, and returns when they are there.
     fn submit(&self, jobs: Vec<Job>);
+
+    /// Waits until it shows what was submitted, at whatever handle of the cell.
+    fn catch_up(&self);
 }
 
 impl Submit for SharedCell {
     fn submit(&self, jobs: Vec<Job>) {
         self.apply_all(jobs.into_iter().map(Command::SubmitJob));
     }
+
+    fn catch_up(&self) {}
 }
 
 /// Places everything, in waves. The profile is made for each worker.
@@ -102,6 +107,7 @@ pub(crate) fn run_on(cells: &[impl Submit], load: &Load, profile: fn() -> Profil
             let first = wave * wave_tasks / load.job_tasks;
             let jobs = cells::small_jobs(first, wave_tasks, load.job_tasks);
             cells[0].submit(jobs.collect());
+            cells.iter().for_each(Submit::catch_up);
             let before = process_time();
             let ((), span) = timed(|| {
                 start.wait();

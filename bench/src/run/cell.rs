@@ -3,13 +3,10 @@
 //! The run is the same for both. What differs is what a command may answer: a cell in memory is
 //! always there, replicas may not be. A run cannot go on without an answer, so it ends with the error.
 
-use hdrhistogram::Histogram;
-use omega_cellstate::{Begun, Cell, CellHandle, Delta, HandleError, Interest, SharedCell};
+use super::timed::TimedCell;
+use omega_cellstate::{Cell, CellHandle, Delta, HandleError, Interest, SharedCell};
 use omega_core::{Command, Commit, Outcome, Rejection, SchedulerId, Text, Transaction, Version};
-use omega_store::replica::{AskError, ReplicatedCell};
-use parking_lot::Mutex;
-use std::sync::Arc;
-use std::time::Instant;
+use omega_store::replica::AskError;
 
 /// See the head of the file. Clones share the cell.
 #[derive(Clone, Debug)]
@@ -18,20 +15,6 @@ pub(crate) enum RunCell {
     Memory(SharedCell),
     /// At one of its replicas.
     Replica(TimedCell),
-}
-
-/// A replicated cell that tells how long commits took.
-#[derive(Clone, Debug)]
-pub(crate) struct TimedCell {
-    cell: ReplicatedCell,
-    /// Nanoseconds of each commit, of all handles of the run. Held for one addition.
-    took: Arc<Mutex<Histogram<u64>>>,
-}
-
-impl TimedCell {
-    pub(crate) fn new(cell: ReplicatedCell, took: Arc<Mutex<Histogram<u64>>>) -> TimedCell {
-        TimedCell { cell, took }
-    }
 }
 
 impl RunCell {
@@ -103,7 +86,7 @@ impl CellHandle for RunCell {
     fn register(&self, name: Text) -> Result<(SchedulerId, u64), HandleError> {
         match self {
             RunCell::Memory(cell) => cell.register(name),
-            RunCell::Replica(timed) => timed.cell.register(name),
+            RunCell::Replica(cell) => cell.register(name),
         }
     }
 
@@ -115,33 +98,21 @@ impl CellHandle for RunCell {
     ) -> Result<(), HandleError> {
         match self {
             RunCell::Memory(cell) => cell.sync(since, interest, delta),
-            RunCell::Replica(timed) => timed.cell.sync(since, interest, delta),
+            RunCell::Replica(cell) => cell.sync(since, interest, delta),
         }
     }
 
     fn commit(&self, txn: &Transaction) -> Result<Commit, HandleError> {
         match self {
             RunCell::Memory(cell) => cell.commit(txn),
-            RunCell::Replica(timed) => {
-                let began = Instant::now();
-                let answer = timed.cell.commit(txn);
-                timed.took.lock().saturating_record(began.elapsed().as_nanos() as u64);
-                answer
-            }
+            RunCell::Replica(cell) => cell.commit(txn),
         }
     }
 
-    fn begin_commit(&self, txn: &Transaction) -> Begun<'_> {
+    fn commit_all(&self, txns: &[&Transaction]) -> Vec<Result<Commit, HandleError>> {
         match self {
-            RunCell::Memory(cell) => cell.begin_commit(txn),
-            RunCell::Replica(timed) => {
-                let (began, begun) = (Instant::now(), timed.cell.begin_commit(txn));
-                Begun::to_come(move || {
-                    let answer = begun.wait();
-                    timed.took.lock().saturating_record(began.elapsed().as_nanos() as u64);
-                    answer
-                })
-            }
+            RunCell::Memory(cell) => cell.commit_all(txns),
+            RunCell::Replica(cell) => cell.commit_all(txns),
         }
     }
 }

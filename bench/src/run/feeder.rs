@@ -3,13 +3,16 @@
 use super::cell::RunCell;
 use super::clock::RunClock;
 use super::ends::{Ending, Ends, Since};
+use super::lane::{Done, Errand, Lane, ON_THE_WAY_MAX, Purpose};
 use super::meter::{IdleState, Message, Meter};
 use super::{Evict, Pace, Progress, RunError, RunOptions, SCHEDULERS, WINDOW_MAX};
 use crate::report::Sample;
 use crate::workload::{Arrival, MachineChange, MachineEvent, RunTime, Workload};
 use crossbeam::channel::{Receiver, Sender, unbounded};
 use omega_cellstate::Cell;
-use omega_core::{Command, JobId, Machine, MachineId, Outcome, TaskId, TaskReport, Text, Version};
+use omega_core::{
+    Command, JobId, Machine, MachineId, Outcome, Rejection, TaskId, TaskReport, Text, Version,
+};
 use omega_schedulers::disruption::DisruptionBudget;
 use omega_schedulers::plugins::DefaultPreemption;
 use omega_schedulers::{Pool, Profile, Scheduler, Settings, Volumes};
@@ -69,7 +72,10 @@ pub(crate) struct Feeder {
     sender: Sender<Message>,
     idle: Vec<IdleState>,
     changed: Version,
-    /// Whether tasks were evicted since the schedulers were woken last.
+    lane: Lane,
+    /// Why a command was not taken that had to be.
+    failed: Option<RunError>,
+    /// Whether tasks were evicted, or commands answered, since the schedulers were woken last.
     stirred: bool,
     span_ms: u64,
     sampled: u64,
@@ -116,6 +122,8 @@ impl Feeder {
             budgets: workload.budgets,
             runs: Vec::new(),
             ends: Ends::default(),
+            lane: Lane::new(cell.clone(), sender.clone()),
+            failed: None,
             messages,
             sender,
             idle: vec![IdleState::default(); workers as usize],
@@ -188,25 +196,22 @@ impl Feeder {
         Ok((profile, settings))
     }
 
-    /// Submits what arrives together.
-    pub(super) fn submit(&mut self, arrivals: Vec<Arrival>) -> Result<Vec<JobId>, RunError> {
-        let mut names = Vec::with_capacity(arrivals.len());
-        let mut commands = Vec::with_capacity(arrivals.len());
-        for arrival in arrivals {
-            let tasks = arrival.job.task_count();
-            self.submitted += tasks;
-            self.ahead += tasks as usize;
-            self.runs.push(arrival.run);
-            names.push(arrival.job.name.clone());
-            commands.push(Command::SubmitJob(arrival.job));
-        }
+    /// Submits what is there at the start.
+    pub(super) fn submit_now(&mut self, arrivals: Vec<Arrival>) -> Result<Vec<JobId>, RunError> {
+        let names: Vec<Text> = arrivals.iter().map(|one| one.job.name.clone()).collect();
+        let commands: Vec<Command> =
+            arrivals.into_iter().map(|arrival| self.submission(arrival)).collect();
         let answers = self.cell.apply_all(commands)?;
-        let submitted = |(name, answer)| match answer {
-            Ok(Outcome::Job(id)) => Ok(id),
-            Ok(_) => unreachable!("submitting a job gives a job"),
-            Err(why) => Err(RunError::Job { name, why }),
-        };
-        names.into_iter().zip(answers).map(submitted).collect()
+        names.into_iter().zip(answers).map(|(name, answer)| submitted(name, answer)).collect()
+    }
+
+    /// The command that submits a job, whose tasks are counted.
+    fn submission(&mut self, arrival: Arrival) -> Command {
+        let tasks = arrival.job.task_count();
+        self.submitted += tasks;
+        self.ahead += tasks as usize;
+        self.runs.push(arrival.run);
+        Command::SubmitJob(arrival.job)
     }
 
     /// Takes the arrivals up to a time off the list.
@@ -233,6 +238,9 @@ impl Feeder {
         pool.wake();
         loop {
             self.receive();
+            if let Some(error) = self.failed.take() {
+                return Err(error);
+            }
             if std::mem::take(&mut self.stirred) {
                 pool.wake();
             }
@@ -251,7 +259,7 @@ impl Feeder {
                     (at <= now).then_some(at)
                 }
             };
-            match due {
+            match due.filter(|_| self.lane.on_the_way() < ON_THE_WAY_MAX) {
                 Some(at) => {
                     self.advance(at, clock)?;
                     pool.wake();
@@ -301,17 +309,24 @@ impl Feeder {
         while let Some(tasks) = self.ends.pop(at_ms) {
             ended.extend(self.still_there(tasks));
         }
-        self.end_tasks(ended)?;
+        let errands = self.ends_of(ended);
+        self.send(errands)?;
         while let Some(event) = self.machine_events.pop_front_if(|event| event.at_ms <= at_ms) {
             self.change_machine(event.change)?;
         }
+        let submit = |feeder: &mut Feeder, arrival: Arrival| {
+            let name = arrival.job.name.clone();
+            (Purpose::Submit(name), feeder.submission(arrival))
+        };
         let arrived = self.arrived(at_ms);
-        self.submit(arrived)?;
+        let mut errands: Vec<Errand> =
+            arrived.into_iter().map(|arrival| submit(self, arrival)).collect();
         // Ended jobs are forgotten once a minute of the workload.
         if self.now_ms >= self.expired_ms + 60_000 {
             self.expired_ms = self.now_ms;
-            drop(self.cell.apply(Command::Expire { now_ms: self.now_ms })?);
+            errands.push((Purpose::Expire, Command::Expire { now_ms: self.now_ms }));
         }
+        self.send(errands)?;
         self.changed = self.cell.read(Cell::version);
         Ok(())
     }
@@ -324,17 +339,46 @@ impl Feeder {
         tasks
     }
 
-    fn end_tasks(&mut self, tasks: Ending) -> Result<(), RunError> {
+    fn ends_of(&mut self, tasks: Ending) -> Vec<Errand> {
         self.ahead += tasks.len();
         let report = TaskReport::Finished;
-        let finished = |(task, machine)| Command::ReportTask { task, machine, report };
-        // A task that was lost with its machine has not finished: the cell refuses the report.
-        let answers = self.cell.apply_all(tasks.into_iter().map(finished))?;
-        self.finished += answers.iter().filter(|answer| answer.is_ok()).count() as u64;
+        let ended = |(task, machine)| Command::ReportTask { task, machine, report };
+        tasks.into_iter().map(|task| (Purpose::End, ended(task))).collect()
+    }
+
+    // --- The commands' way ---------------------------------------------------------------------
+
+    /// Sends commands, and notes their answers if they are there at once.
+    fn send(&mut self, errands: Vec<Errand>) -> Result<(), RunError> {
+        if errands.is_empty() {
+            return Ok(());
+        }
+        self.lane.send(errands).map_or(Ok(()), |done| self.note_done(done))
+    }
+
+    fn note_done(&mut self, done: Done) -> Result<(), RunError> {
+        for (purpose, answer) in done.purposes.into_iter().zip(done.answers?) {
+            match purpose {
+                Purpose::Submit(name) => _ = submitted(name, answer)?,
+                // A task that was lost with its machine has not finished: the cell refuses it.
+                Purpose::End => self.finished += u64::from(answer.is_ok()),
+                Purpose::Expire => {}
+            }
+        }
         Ok(())
     }
 
+    /// Waits until all commands were answered.
+    fn drain(&mut self) -> Result<(), RunError> {
+        while self.lane.on_the_way() > 0 && self.failed.is_none() {
+            self.wait();
+        }
+        self.failed.take().map_or(Ok(()), Err)
+    }
+
+    /// Changes a machine. What is changed depends on what was done before, so that must be done.
     fn change_machine(&mut self, change: MachineChange) -> Result<(), RunError> {
+        self.drain()?;
         let by_name = |name: &Text| self.cell.read(|cell| cell.machine_by_name(name));
         let (name, command) = match change {
             MachineChange::Add(machine) => {
@@ -369,6 +413,7 @@ impl Feeder {
 
     /// Waits for a message. The answer is whether there was one.
     fn wait(&mut self) -> bool {
+        self.lane.check();
         let message = self.messages.recv_timeout(PATIENCE);
         message.is_ok_and(|message| {
             self.note(message);
@@ -395,6 +440,15 @@ impl Feeder {
                 self.schedule_ends((version, placed));
             }
             Message::Idle { worker, state } => self.idle[worker] = state,
+            Message::Done(done) => {
+                self.lane.answered(done.purposes.len());
+                if let Err(error) = self.note_done(done) {
+                    self.failed.get_or_insert(error);
+                }
+                // Schedulers see now what was done.
+                self.changed = self.cell.read(Cell::version);
+                self.stirred = true;
+            }
         }
     }
 
@@ -426,7 +480,9 @@ impl Feeder {
 
     /// Whether every worker has tried everything as of the last change that was made here.
     fn caught_up(&self) -> bool {
-        self.messages.is_empty() && self.idle.iter().all(|idle| idle.version >= self.changed)
+        self.messages.is_empty()
+            && self.lane.on_the_way() == 0
+            && self.idle.iter().all(|idle| idle.version >= self.changed)
     }
 
     /// Whether nothing that waits would find room if the run went on. What was tried often in
@@ -451,6 +507,15 @@ impl Feeder {
             conflicts: self.conflicts,
             used,
         });
+    }
+}
+
+/// What came of submitting a job.
+fn submitted(name: Text, answer: Result<Outcome, Rejection>) -> Result<JobId, RunError> {
+    match answer {
+        Ok(Outcome::Job(id)) => Ok(id),
+        Ok(_) => unreachable!("submitting a job gives a job"),
+        Err(why) => Err(RunError::Job { name, why }),
     }
 }
 

@@ -1,5 +1,6 @@
 //! What a scheduler's thread measures, and what it tells the feeder.
 
+use super::lane::Done;
 use crossbeam::channel::Sender;
 use hdrhistogram::Histogram;
 use omega_core::transaction::Item;
@@ -8,7 +9,7 @@ use omega_schedulers::{Observer, Queue};
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
-/// What a worker tells the feeder.
+/// What a worker, or the lane, tells the feeder.
 #[derive(Debug)]
 pub(crate) enum Message {
     /// A transaction was answered, at this version: these tasks have machines, these have none any
@@ -21,6 +22,8 @@ pub(crate) enum Message {
     },
     /// A worker has tried all that there was at a version.
     Idle { worker: usize, state: IdleState },
+    /// Commands of the feeder were answered.
+    Done(Done),
 }
 
 /// Where a worker stands that has nothing to try at the moment.

@@ -18,12 +18,14 @@ mod clock;
 mod ends;
 mod explained;
 mod feeder;
+mod lane;
 mod meter;
 mod outcome;
 mod replicas;
 mod start;
 #[cfg(test)]
 mod tests;
+mod timed;
 
 use crate::report::RunReport;
 use crate::report::waiting::WaitingReport;
@@ -33,12 +35,14 @@ use omega_cellstate::Cell;
 use omega_core::{ConflictCheck, Granularity, Rejection, Text};
 use omega_schedulers::Search;
 use omega_schedulers::config::{ConfigError, Profiles};
+use omega_store::directory::EngineKind;
 use omega_store::replica::AskError;
 use std::path::PathBuf;
 use std::sync::Arc;
 
 pub use explained::explain_cell;
-pub use replicas::{ReplicaError, check_folder, fdatasync_us};
+pub use replicas::{ReplicaError, fdatasync_us};
+pub use timed::{TimedCell, Took};
 
 /// As fast as possible, the clock waits for the schedulers while so many tasks wait, or four times
 /// as many came or ended since the schedulers had tried all that there was: this, or two for five
@@ -77,6 +81,8 @@ pub struct Durability {
     pub dir: Option<PathBuf>,
     /// How many replicas, all in this process; at least one.
     pub replicas: u32,
+    /// What keeps their logs.
+    pub engine: EngineKind,
 }
 
 /// How to run.

@@ -1,16 +1,15 @@
 //! The replicas of a run: founded in their folders, started, watched, and compared in the end.
 
-use super::cell::{RunCell, TimedCell};
+use super::cell::RunCell;
+use super::timed::{TimedCell, Took};
 use super::{Durability, RunError};
 use crate::report::{DurableReport, ReplicaReport};
-use hdrhistogram::Histogram;
 use omega_core::Kinds;
-use omega_store::directory::{Directory, EngineKind, Identity};
+use omega_store::directory::{CreateDirectoryError, Directory, Identity};
 use omega_store::log::{LogIndex, ReplicaId};
 use omega_store::membership::Membership;
 use omega_store::replica::{Network, ReplicatedCell, Running, Settings, found, start};
 use omega_store::{CellId, Disk, Origin, RealDisk};
-use parking_lot::Mutex;
 use rand::{Rng, RngExt};
 use std::io;
 use std::path::{Path, PathBuf};
@@ -50,7 +49,7 @@ pub enum ReplicaError {
     },
     /// See the error.
     #[error(transparent)]
-    Create(#[from] omega_store::directory::CreateDirectoryError),
+    Create(#[from] CreateDirectoryError),
     /// See the error.
     #[error(transparent)]
     Start(#[from] omega_store::replica::StartError),
@@ -99,7 +98,7 @@ pub(super) struct Replicas {
     running: Vec<(ReplicaId, Running)>,
     handles: Vec<RunCell>,
     folders: Vec<PathBuf>,
-    took: Arc<Mutex<Histogram<u64>>>,
+    took: Took,
     fdatasync_us: f64,
     /// Removed in the end, if nobody named a folder.
     _temporary: Option<tempfile::TempDir>,
@@ -134,8 +133,8 @@ impl Replicas {
         let network = Network::default();
         let mut running = Vec::new();
         for (id, folder) in ids.into_iter().zip(&folders) {
-            let identity =
-                Identity { origin: origin.clone(), replica: id, engine: EngineKind::Segment };
+            let engine = durability.engine;
+            let identity = Identity { origin: origin.clone(), replica: id, engine };
             let directory = Directory::create(Arc::new(RealDisk), folder, identity)?;
             found(&directory, &founders)?;
             let mut settings = Settings { incarnation: dice.random(), ..Settings::default() };
@@ -144,16 +143,14 @@ impl Replicas {
             network.connect(id, &replica);
             running.push((id, replica));
         }
-        // A nanosecond to a minute, to two digits.
-        let took = Histogram::new_with_bounds(1, 60_000_000_000, 2);
-        let took = Arc::new(Mutex::new(took.expect("the bounds are valid")));
+        let took = Took::default();
         let cells: Vec<ReplicatedCell> =
             running.iter().map(|(_, replica)| ReplicatedCell::new(replica)).collect();
         for cell in &cells {
             // A leader is elected, and everyone knows it, before the run begins.
             cell.catch_up_with_all()?;
         }
-        let handle = |cell| RunCell::Replica(TimedCell::new(cell, took.clone()));
+        let handle = |cell| RunCell::Replica(TimedCell { cell, took: took.clone() });
         let handles = cells.into_iter().map(handle).collect();
         Ok(Replicas { running, handles, folders, took, fdatasync_us, _temporary: temporary })
     }
@@ -217,8 +214,6 @@ impl Replicas {
 
     /// What durability took. The replicas still run.
     pub(super) fn report(&self, claims: u64) -> DurableReport {
-        let took = self.took.lock();
-        let quantile = |q| took.value_at_quantile(q) as f64 / 1000.0;
         let replica = |((id, replica), folder): (&(ReplicaId, Running), &PathBuf)| {
             let status = replica.status();
             ReplicaReport {
@@ -232,19 +227,28 @@ impl Replicas {
             }
         };
         DurableReport {
-            commit_us_p50: quantile(0.5),
-            commit_us_p99: quantile(0.99),
+            commit_us_p50: self.took.percentile_us(50.0),
+            commit_us_p99: self.took.percentile_us(99.0),
             fdatasync_us: self.fdatasync_us,
             replicas: self.running.iter().zip(&self.folders).map(replica).collect(),
         }
     }
 }
 
-/// Finds out whether a cell can be founded in a folder, and changes nothing.
-///
-/// # Errors
-/// If it holds anything.
-pub fn check_folder(folder: &Path) -> Result<(), ReplicaError> {
+impl Durability {
+    /// Finds out whether a cell can be founded as this says, and changes nothing.
+    ///
+    /// # Errors
+    /// If the folder holds anything, or this program was built without the engine.
+    pub fn check(&self) -> Result<(), ReplicaError> {
+        if !self.engine.is_built_in() {
+            return Err(CreateDirectoryError::EngineMissing(self.engine).into());
+        }
+        self.dir.as_deref().map_or(Ok(()), check_folder)
+    }
+}
+
+fn check_folder(folder: &Path) -> Result<(), ReplicaError> {
     let mut names: Vec<String> = match std::fs::read_dir(folder) {
         Ok(entries) => entries
             .flatten()

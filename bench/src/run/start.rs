@@ -17,7 +17,7 @@ impl Feeder {
             (arrival.placed.clone(), spec)
         };
         let placed: Vec<_> = arrivals.iter().map(of).collect();
-        for (job, (placed, spec)) in self.submit(arrivals)?.into_iter().zip(placed) {
+        for (job, (placed, spec)) in self.submit_now(arrivals)?.into_iter().zip(placed) {
             with_volumes.extend(spec.map(|spec| (job, spec)));
             let task = |(index, machine)| (TaskId { job, index }, machines[machine as usize]);
             running.extend(placed.into_iter().map(task));

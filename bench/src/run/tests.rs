@@ -1,12 +1,13 @@
-//! Runs that end although something waits, and what is said of it.
+//! Runs that end although something waits, and what is said of it; and that it is the same on disks.
 
-use super::{RunOptions, run};
+use super::{Durability, RunError, RunOptions, run};
 use crate::report::RunReport;
-use crate::workload::Workload;
 use crate::workload::synth::{SynthOptions, synthesize};
-use omega_core::Kinds;
+use crate::workload::{Arrival, MachineChange, MachineEvent, Workload};
+use omega_core::{Job, Kinds};
 use omega_schedulers::config::{Plugin, Point, Profiles, Registry};
 use omega_schedulers::{Claimed, Events, Profile, Refused, Reserve};
+use omega_store::directory::EngineKind;
 use serde::Deserialize;
 
 /// No arguments.
@@ -56,4 +57,56 @@ fn what_a_filter_of_the_profile_refuses_is_laid_to_it() {
     assert!(report.pending > 0);
     assert!(report.unplaced.iter().any(|entry| entry.reason == "refused by node_label"));
     assert!(report.unplaced.iter().all(|entry| !entry.reason.contains("no machines")));
+}
+
+/// Machines that leave and come back, and jobs of which some come and end at once.
+fn restless() -> Workload {
+    let options = SynthOptions { machines: 20, seed: 1, span_hours: 2, utilisation_percent: 20 };
+    let mut workload = synthesize(&options);
+    for (at, machine) in (1..).zip(workload.machines.iter().take(10)) {
+        let at_ms = at * 600_000;
+        let remove = MachineChange::Remove(machine.name.clone());
+        let add = MachineChange::Add(machine.clone());
+        workload.machine_events.push(MachineEvent { at_ms, change: remove });
+        // Three changes of a machine within a moment: the last one counts.
+        workload.machine_events.push(MachineEvent { at_ms: at_ms + 1, change: add.clone() });
+        workload.machine_events.push(MachineEvent { at_ms: at_ms + 1, change: add });
+    }
+    workload
+}
+
+#[test]
+fn replicas_are_fed_what_a_cell_in_memory_is() {
+    let engine = EngineKind::Segment;
+    let durability = |replicas| Some(Durability { dir: None, replicas, engine });
+    for durability in [None, durability(1), durability(3)] {
+        let options = RunOptions { durability, ..RunOptions::default() };
+        let report = run(restless(), &options, &mut |_| {}).unwrap();
+        // Each task is placed once, and once more whenever it is lost with its machine. (What a
+        // scheduler places while a machine leaves is not counted as lost.)
+        let wanted = report.tasks as u64 + report.lost;
+        let placed = report.placements + report.placed_at_start as u64;
+        let what = format!("{placed} of {wanted} placed, {:?}", options.durability);
+        assert!(placed >= wanted && report.pending == 0, "{what}");
+        assert_eq!(report.machines, 20);
+        assert!(report.finished > 0);
+    }
+}
+
+#[test]
+fn a_job_that_is_refused_on_its_way_ends_the_run_and_is_named() {
+    let mut workload = restless();
+    let twice = workload.arrivals.last().unwrap().clone();
+    let name = twice.job.name.clone();
+    // No tasks: no cell takes it.
+    workload.arrivals.push(Arrival { job: Job { groups: Vec::new(), ..twice.job }, ..twice });
+    let alone = Durability { dir: None, replicas: 1, engine: EngineKind::Segment };
+    for durability in [None, Some(alone)] {
+        let options = RunOptions { durability, ..RunOptions::default() };
+        let refused = run(workload.clone(), &options, &mut |_| {}).map(drop);
+        assert!(
+            matches!(&refused, Err(RunError::Job { name: of, .. }) if *of == name),
+            "{refused:?}"
+        );
+    }
 }

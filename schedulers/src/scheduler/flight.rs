@@ -1,9 +1,13 @@
-//! Transactions on their way: decided one after the other on the same view, submitted at once, and
+//! Transactions on their way: decided one after the other on the same view, submitted together, and
 //! answered in order.
 //!
 //! ```text
-//!   sync ─▶ decide ─▶ submit 1 ─▶ decide ─▶ submit 2 ─▶ ... ─▶ answer 1 ─▶ answer 2 ─▶ ... ─▶ sync
+//!   sync ─▶ decide 1 ─▶ decide 2 ─▶ ... ─▶ submit all ─▶ answer 1 ─▶ answer 2 ─▶ ... ─▶ sync
 //! ```
+//!
+//! They are submitted together, and not each as soon as it is decided, because a cell on disks then
+//! writes all of them at once: the first would otherwise have a sync of its own, and the others would
+//! wait for it.
 //!
 //! Each is decided with the claims of those before it on the view, so no two of them want the same
 //! room. All answers are settled before the next sync: what a sync tells comes after what was
@@ -15,9 +19,9 @@
 
 use super::{Decided, Observer, Scheduler, Step};
 use crate::queue::Nanos;
-use omega_cellstate::{Begun, CellHandle, HandleError};
+use omega_cellstate::{CellHandle, HandleError};
 use omega_core::{Commit, JobId, Transaction};
-use smallvec::SmallVec;
+use smallvec::{SmallVec, smallvec};
 
 /// A transaction with what was decided for it.
 #[derive(Debug)]
@@ -26,6 +30,23 @@ pub(super) struct Flight {
     decided: Vec<Decided>,
     missed: Vec<JobId>,
     resumed: bool,
+}
+
+/// Those of one step. Most cells take one at a time, which needs no memory of its own.
+type Flights = SmallVec<[Flight; 1]>;
+
+/// Submits them, and waits for the answers.
+fn submit(
+    cell: &(impl CellHandle + ?Sized),
+    flights: &Flights,
+) -> SmallVec<[Result<Commit, HandleError>; 1]> {
+    match flights.as_slice() {
+        [only] => smallvec![cell.commit(&only.txn)],
+        several => {
+            let txns: Vec<&Transaction> = several.iter().map(|flight| &flight.txn).collect();
+            cell.commit_all(&txns).into()
+        }
+    }
 }
 
 impl Scheduler {
@@ -41,16 +62,14 @@ impl Scheduler {
             true => 1,
             false => self.settings.commits_in_flight.max(1),
         };
-        let mut flights: SmallVec<[(Flight, Begun<'_>); 1]> = SmallVec::new();
+        let mut flights = Flights::new();
         while flights.len() < most {
             self.flying = flights.len();
             self.decide(now, observer);
             if self.view.open_claims() == 0 {
                 break;
             }
-            let flight = self.take_off();
-            let begun = cell.begin_commit(&flight.txn);
-            flights.push((flight, begun));
+            flights.push(self.take_off());
         }
         self.flying = 0;
         if flights.is_empty() {
@@ -60,7 +79,8 @@ impl Scheduler {
             }
             return Ok(Step { idle, ..Step::default() });
         }
-        self.land(flights, now, observer)
+        let answers = submit(cell, &flights);
+        self.land(flights.into_iter().zip(answers), now, observer)
     }
 
     /// Makes the open claims a transaction.
@@ -76,18 +96,18 @@ impl Scheduler {
         }
     }
 
-    /// Waits for the answers, and settles them in order.
+    /// Settles the answers in order.
     fn land(
         &mut self,
-        flights: SmallVec<[(Flight, Begun<'_>); 1]>,
+        flights: impl Iterator<Item = (Flight, Result<Commit, HandleError>)>,
         now: Nanos,
         observer: &mut impl Observer,
     ) -> Result<Step, HandleError> {
         self.returned = false;
         let mut all = Step::default();
         let mut failed = None;
-        for (flight, begun) in flights {
-            match self.answered(flight, begun.wait(), now, observer) {
+        for (flight, answer) in flights {
+            match self.answered(flight, answer, now, observer) {
                 Ok(step) => {
                     all.placed += step.placed;
                     all.conflicts += step.conflicts;
@@ -107,7 +127,10 @@ impl Scheduler {
         observer: &mut impl Observer,
     ) -> Result<Step, HandleError> {
         let answer = cell.commit(&flight.txn);
-        if matches!(answer, Err(HandleError::Unavailable | HandleError::Unknown)) {
+        if matches!(
+            answer,
+            Err(HandleError::Unavailable | HandleError::Full | HandleError::Unknown)
+        ) {
             // If nothing was done this time, what became of the first time is as unknown as ever.
             self.unknown.push_front(flight);
             return answer.map(|_| Step::default());

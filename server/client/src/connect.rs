@@ -76,7 +76,8 @@ impl Connections {
             let say = "name at least one replica of the cell, as host:port";
             return Err(ApiError::new(ErrorCode::Malformed, say));
         }
-        let one = |replica: &String| Ok((replica.clone(), endpoint(replica, address)?.connect_lazy()));
+        let one =
+            |replica: &String| Ok((replica.clone(), endpoint(replica, address)?.connect_lazy()));
         let channels = address.replicas.iter().map(one).collect::<Result<Vec<_>, ApiError>>()?;
         Ok(Connections { channels: channels.into(), moves: Arc::default() })
     }
@@ -115,7 +116,10 @@ pub struct Connection {
 
 fn endpoint(replica: &str, address: &Address) -> Result<Endpoint, ApiError> {
     let malformed = |why: String| {
-        ApiError::new(ErrorCode::Malformed, format!("{replica:?} is not an address like host:port: {why}"))
+        ApiError::new(
+            ErrorCode::Malformed,
+            format!("{replica:?} is not an address like host:port: {why}"),
+        )
     };
     let scheme = if address.tls.is_some() { "https" } else { "http" };
     let endpoint = Endpoint::from_shared(format!("{scheme}://{replica}"))

@@ -2,8 +2,8 @@
 
 use crate::describe;
 use crate::host::Host;
-use crate::peers::Whoami;
 use crate::jobs::done;
+use crate::peers::Whoami;
 use crate::service::{Answered, deadline};
 use omega_cellstate::Cell;
 use omega_client::proto::cell_service_server::CellService;
@@ -11,7 +11,12 @@ use omega_client::{ApiError, ErrorCode, convert, proto};
 use omega_core::{Command, Policy};
 use omega_store::log::ReplicaId;
 use omega_store::membership::{MemberStep, MembershipChange};
+use std::time::Duration;
+use tokio::time::Instant;
 use tonic::{Request, Response};
+
+/// How long a leader is waited for before the cell is described without one.
+const LEADER_MAX: Duration = Duration::from_secs(1);
 
 /// The service.
 #[derive(Clone, Debug)]
@@ -70,10 +75,12 @@ fn describe_cell(cell: &Cell) -> proto::DescribeCellResponse {
 impl CellService for Cells {
     async fn describe_cell(
         &self,
-        _: Request<proto::DescribeCellRequest>,
+        request: Request<proto::DescribeCellRequest>,
     ) -> Answered<proto::DescribeCellResponse> {
-        // Not refreshed: it is what one looks at when no leader is there.
+        let until = deadline(&request).min(Instant::now() + LEADER_MAX);
+        let stale = self.host.refresh(until).await.is_err();
         let mut told = self.host.read(describe_cell);
+        told.stale = stale;
         told.cell = self.me.cell.to_string();
         told.members = self.members();
         Ok(Response::new(told))

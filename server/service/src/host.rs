@@ -1,20 +1,16 @@
 //! The cell behind a server: in memory, or one of its replicas.
 //!
-//! The services ask here and await; the cell and its replicas know no runtime. A replica answers on a
-//! channel of its own, and one thread hands its answers to those who await them. Another tells how far
-//! the replica has applied, for the streams of deltas.
+//! The services ask here and await; the cell and its replicas know no runtime. A replica answers by a
+//! call that wakes whoever awaits it, and a thread tells how far it has applied, for the streams of
+//! deltas.
 
-use crossbeam::channel::{Receiver, Sender, unbounded};
 use omega_cellstate::{Cell, SharedCell};
 use omega_client::{ApiError, ErrorCode};
 use omega_core::{Command, Outcome, Rejection, Version};
 use omega_store::membership::{Membership, MembershipChange};
 use omega_store::node::Leadership;
 use omega_store::replica::{Again, Answer, Ask, ReplicatedCell, Running};
-use parking_lot::Mutex;
-use std::collections::HashMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 use tokio::sync::{oneshot, watch};
 use tokio::time::Instant;
@@ -43,16 +39,10 @@ enum HostedCell {
     Replica(Arc<Replica>),
 }
 
-/// One replica, and the requests to it that were not answered yet.
 #[derive(Debug)]
 struct Replica {
     cell: ReplicatedCell,
     running: Arc<Running>,
-    answers: Sender<(usize, Answer)>,
-    /// Held to put one in or to take one out.
-    waiting: Arc<Mutex<HashMap<usize, oneshot::Sender<Answer>>>>,
-    /// Numbers requests; nothing else is read from it.
-    next: AtomicUsize,
 }
 
 impl Host {
@@ -67,15 +57,13 @@ impl Host {
     #[must_use]
     pub fn replica(running: Arc<Running>) -> Host {
         let cell = ReplicatedCell::new(&running);
-        let (answers, inbox) = unbounded();
-        let waiting: Arc<Mutex<HashMap<usize, oneshot::Sender<Answer>>>> = Arc::default();
         let (to, versions) = watch::channel(cell.read(Cell::version));
-        let handed = Arc::clone(&waiting);
-        spawn("answers", move || hand_out(&inbox, &handed));
         let followed = cell.clone();
-        spawn("versions", move || follow(&followed, &to));
-        let next = AtomicUsize::new(0);
-        let replica = Replica { cell, running, answers, waiting, next };
+        let builder = std::thread::Builder::new().name("versions".to_owned());
+        // It ends by itself with the last host.
+        let spawned = builder.spawn(move || follow(&followed, &to));
+        spawned.expect("the system has a thread for each server");
+        let replica = Replica { cell, running };
         Host { cell: HostedCell::Replica(Arc::new(replica)), versions }
     }
 
@@ -274,16 +262,10 @@ impl Host {
 
 impl Replica {
     fn begin(&self, ask: Ask) -> Pending {
-        let number = self.next.fetch_add(1, Ordering::Relaxed);
         let (to, answer) = oneshot::channel();
-        self.waiting.lock().insert(number, to);
-        match self.cell.begin(ask, &self.answers, number) {
-            Ok(()) => Pending::ToCome(answer),
-            Err(again) => {
-                self.waiting.lock().remove(&number);
-                Pending::Here(Answer::Again(again))
-            }
-        }
+        // Whoever asked may have gone.
+        self.cell.begin(ask, move |answer| drop(to.send(answer)));
+        Pending::ToCome(answer)
     }
 }
 
@@ -338,25 +320,6 @@ pub(crate) fn unavailable(again: Again) -> ApiError {
 pub(crate) fn unknown() -> ApiError {
     let say = "it is unknown whether it was done: send it again, it is not done twice";
     ApiError::new(ErrorCode::OutcomeUnknown, say)
-}
-
-fn spawn(name: &str, run: impl FnOnce() + Send + 'static) {
-    let builder = std::thread::Builder::new().name(name.to_owned());
-    // It ends by itself with the replica.
-    builder.spawn(run).expect("the system has two threads for each server");
-}
-
-/// Gives each answer to whoever awaits it, until the replica and the host have gone.
-fn hand_out(
-    inbox: &Receiver<(usize, Answer)>,
-    waiting: &Mutex<HashMap<usize, oneshot::Sender<Answer>>>,
-) {
-    for (number, answer) in inbox {
-        if let Some(to) = waiting.lock().remove(&number) {
-            // The caller may have gone.
-            let _ = to.send(answer);
-        }
-    }
 }
 
 /// Tells how far the replica has applied, until nobody listens.

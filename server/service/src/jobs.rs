@@ -39,7 +39,10 @@ pub(crate) fn find(cell: &Cell, job: Option<proto::JobRef>) -> Result<JobId, Api
         Given::Name(name) => (cell.job_by_name(&name), format!("{name:?}")),
     };
     found.ok_or_else(|| {
-        ApiError::new(ErrorCode::UnknownJob, format!("there is no job {what}, or it has ended long ago"))
+        ApiError::new(
+            ErrorCode::UnknownJob,
+            format!("there is no job {what}, or it has ended long ago"),
+        )
     })
 }
 
@@ -169,8 +172,11 @@ async fn watch(host: Host, job: JobId, to: mpsc::Sender<Result<proto::WatchJobRe
         versions.mark_unchanged();
         let answer = host.read(|cell| {
             cell.job(job)?;
-            let mut answer =
-                proto::WatchJobResponse { version: cell.version().0, ended: true, ..Default::default() };
+            let mut answer = proto::WatchJobResponse {
+                version: cell.version().0,
+                ended: true,
+                ..Default::default()
+            };
             for (id, state) in cell.tasks(job) {
                 answer.ended &= state.ended();
                 if told.insert(id, state) != Some(state) {

@@ -7,9 +7,7 @@ use crate::service::{Answered, deadline, page_size, page_start, page_token};
 use omega_cellstate::Cell;
 use omega_client::proto::machine_service_server::MachineService;
 use omega_client::{ApiError, ErrorCode, convert, proto};
-use omega_core::{
-    Command, LabelSelector, Machine, MachineId, Outcome, Rejection, Requirement,
-};
+use omega_core::{Command, LabelSelector, Machine, MachineId, Outcome, Rejection, Requirement};
 use tonic::{Request, Response};
 
 /// The service.

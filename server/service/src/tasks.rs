@@ -34,10 +34,12 @@ impl TaskService for Tasks {
     ) -> Answered<proto::ReportTasksResponse> {
         let until = deadline(&request);
         let request = request.into_inner();
-        let missing = |what: &str| ApiError::new(ErrorCode::Malformed, format!("{what} is missing"));
+        let missing =
+            |what: &str| ApiError::new(ErrorCode::Malformed, format!("{what} is missing"));
         let machine = request.machine.ok_or_else(|| missing("machine"))?.into();
         if request.reports.len() > REPORTS_MAX {
-            let say = format!("{} reports, at most {REPORTS_MAX} in one call", request.reports.len());
+            let say =
+                format!("{} reports, at most {REPORTS_MAX} in one call", request.reports.len());
             return Err(ApiError::new(ErrorCode::TooMany, say).into());
         }
         let mut commands = Vec::with_capacity(request.reports.len());
@@ -87,7 +89,11 @@ impl TaskService for Tasks {
             let more = all.len() > start.saturating_add(size);
             Ok(proto::ListTasksResponse {
                 tasks: page.map(|(id, state)| describe::task(cell, *id, *state)).collect(),
-                next_page_token: if more { page_token((start + size) as u64) } else { String::new() },
+                next_page_token: if more {
+                    page_token((start + size) as u64)
+                } else {
+                    String::new()
+                },
                 version: cell.version().0,
             })
         })?;

@@ -55,7 +55,11 @@ impl TenantService for Tenants {
             let more = rest.next().is_some();
             proto::ListTenantsResponse {
                 tenants,
-                next_page_token: if more { page_token((start + size) as u64) } else { String::new() },
+                next_page_token: if more {
+                    page_token((start + size) as u64)
+                } else {
+                    String::new()
+                },
                 version: cell.version().0,
             }
         });

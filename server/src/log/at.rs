@@ -1,7 +1,7 @@
 //! `omega log at`: the cell as it was at a version, or why a job waited then.
 
-use super::clean;
 use super::replay::TaskStates;
+use super::{clean, which};
 use crate::output;
 use crate::profiles;
 use crate::run::Error;
@@ -34,6 +34,9 @@ pub(crate) struct AtArgs {
     /// Explain by the profiles of this file.
     #[arg(long, value_name = "FILE.toml", requires = "explain")]
     profile: Option<PathBuf>,
+    /// Take the entries, too, that are not known to be committed.
+    #[arg(long)]
+    all: bool,
 }
 
 /// How many machines, jobs and tenants the table has; the JSON file has all.
@@ -87,7 +90,7 @@ pub(crate) fn at(args: &AtArgs) -> Result<(), Error> {
     let outputs: Vec<_> = args.json.iter().map(PathBuf::as_path).collect();
     output::check(&outputs, &[])?;
     let loaded = args.profile.as_deref().map(profiles::load).transpose()?;
-    let cell = history::replay_to(&args.dir, Version(args.version))?;
+    let cell = history::replay_to(&args.dir, Version(args.version), which(args.all))?;
     if let Some(job) = &args.explain {
         return explain(args, cell, job, loaded.unwrap_or_default());
     }

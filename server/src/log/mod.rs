@@ -11,6 +11,7 @@ mod show;
 
 use crate::run::Error;
 use clap::Subcommand;
+use omega_store::history::Which;
 
 /// What to look at.
 #[derive(Debug, Subcommand)]
@@ -29,6 +30,11 @@ pub(crate) fn log(command: &LogCommand) -> Result<(), Error> {
         LogCommand::Replay(args) => replay::replay(args),
         LogCommand::At(args) => at::at(args),
     }
+}
+
+/// Which entries a command is to take.
+fn which(all: bool) -> Which {
+    if all { Which::All } else { Which::Committed }
 }
 
 /// A name without characters that could move the reader's cursor.

@@ -1,11 +1,12 @@
 //! `omega log replay`: applies the entries again, and tells what the cell comes to.
 
+use super::which;
 use crate::output;
 use crate::run::Error;
 use clap::Args;
 use omega_cellstate::Cell;
 use omega_core::{TaskState, Version};
-use omega_store::history::{self, ReplayOptions, Which};
+use omega_store::history::{self, ReplayOptions};
 use std::path::PathBuf;
 
 /// How far, and how carefully.
@@ -29,7 +30,7 @@ pub(crate) fn replay(args: &ReplayArgs) -> Result<(), Error> {
     let mut history = history::open(&args.dir)?;
     let options = ReplayOptions {
         to: args.to.map(Version),
-        which: if args.all { Which::All } else { Which::Committed },
+        which: which(args.all),
         audit_every: args.audit_every,
     };
     let replay = history.replay(&options)?;

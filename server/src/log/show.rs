@@ -210,7 +210,7 @@ fn text(shown: &Shown) -> String {
     if let Some(torn) = &shown.torn {
         line(
             &mut out,
-            &format!("torn: {torn} a write was cut short; a replica that starts cuts it"),
+            &format!("torn: {torn}: a write was cut short; a replica that starts cuts it"),
         );
     }
     line(&mut out, "\n  entry  term  kind        commands    bytes  version");

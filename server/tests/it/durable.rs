@@ -77,7 +77,11 @@ fn a_durable_run_places_what_a_run_in_memory_does_and_can_be_replayed() {
 
 #[test]
 fn three_replicas_have_the_same_history() {
-    let (dir, outcome) = run(&["--replicas", "3", "--dir", "cell"]);
+    compare_replicas("segment");
+}
+
+fn compare_replicas(engine: &str) {
+    let (dir, outcome) = run(&["--replicas", "3", "--dir", "cell", "--engine", engine]);
     assert_eq!(outcome.json["durable"]["replicas"].as_array().unwrap().len(), 3);
     assert_eq!(listing(&dir.path().join("cell")), ["r1", "r2", "r3"]);
     // A follower may not know yet that the last entries are committed: so all are compared at one
@@ -108,12 +112,56 @@ fn replicas_without_a_folder_leave_nothing_behind() {
 
 #[test]
 fn looking_changes_nothing_and_every_version_can_be_seen() {
+    look_and_compare("segment");
+}
+
+#[cfg(feature = "rocksdb")]
+#[test]
+fn looking_changes_nothing_and_every_version_can_be_seen_on_rocksdb() {
+    look_and_compare("rocksdb");
+}
+
+#[cfg(feature = "rocksdb")]
+#[test]
+fn three_replicas_on_rocksdb_have_the_same_history() {
+    compare_replicas("rocksdb");
+}
+
+#[cfg(not(feature = "rocksdb"))]
+#[test]
+fn a_program_without_rocksdb_says_how_to_get_it() {
     let (dir, _) = run(&["--dir", "cell"]);
+    let fault = |arguments: &[&str]| {
+        let said = say(dir.path(), arguments);
+        assert_eq!((said.code, &*said.stdout), (Some(2), ""), "{arguments:?}");
+        said.stderr
+    };
+    let missing = "omega: this program has no log engine rocksdb; build with --features rocksdb, or \
+                   choose another engine\n";
+    let other = ["--dir", "other", "--engine", "rocksdb"];
+    assert_eq!(fault(&[&SMALL[..], &other].concat()), missing);
+    assert!(!dir.path().join("other").exists());
+    // The same directory, as if another program had made it.
+    let path = dir.path().join("cell/IDENTITY");
+    let mut bytes = std::fs::read(&path).unwrap();
+    bytes.truncate(bytes.len() - 4);
+    bytes[36] = 2;
+    let mut crc = flate2::Crc::new();
+    crc.update(&bytes);
+    bytes.extend(crc.sum().to_le_bytes());
+    std::fs::write(&path, bytes).unwrap();
+    let text = "omega: cell: this directory's log is RocksDB; build with --features rocksdb\n";
+    assert_eq!(fault(&["log", "show", "cell"]), text);
+}
+
+fn look_and_compare(engine: &str) {
+    let (dir, _) = run(&["--dir", "cell", "--engine", engine]);
     let cell = dir.path().join("cell");
     let before = content(&cell);
     let last = version(&answer(dir.path(), &["log", "replay", "cell"]));
     let shown = answer(dir.path(), &["log", "show", "cell", "--json", "--verbose"]);
     let shown: Value = serde_json::from_str(&shown).unwrap();
+    assert_eq!(shown["engine"], engine);
     let entries = shown["entries"].as_array().unwrap();
     let commands: u64 = entries.iter().map(|entry| entry["commands"].as_u64().unwrap()).sum();
     assert!(commands >= last, "each version has a command");
@@ -134,26 +182,58 @@ fn looking_changes_nothing_and_every_version_can_be_seen() {
         let pending: u64 = pending.map(|job| job["pending"].as_u64().unwrap()).sum();
         assert_eq!(value(&replay, "tasks pending"), pending.to_string());
     }
+    // The last versions are most often not known to be committed.
+    let newest = version(&answer(dir.path(), &["log", "replay", "cell", "--all"]));
+    let table = answer(dir.path(), &["log", "at", "cell", &newest.to_string(), "--all"]);
+    assert!(newest >= last && table.starts_with(&format!("version {newest}: ")), "{table}");
     assert!(content(&cell) == before, "the directory was changed");
+}
+
+/// Where the last record of a log's file begins, and where it ends: a record has its length in front, and
+/// begins at a multiple of eight.
+fn last_record(bytes: &[u8]) -> (usize, usize) {
+    const FIRST: usize = 4096;
+    const HEAD: usize = 24;
+    let length = |at: usize| u32::from_le_bytes(bytes[at..at + 4].try_into().unwrap()) as usize;
+    let end = |at: usize| (at + HEAD + length(at)).next_multiple_of(8);
+    let mut at = FIRST;
+    while length(end(at)) > 0 {
+        at = end(at);
+    }
+    (at, end(at))
 }
 
 #[test]
 fn a_torn_tail_is_told_and_stays_where_it_is() {
     let (dir, _) = run(&["--dir", "cell"]);
-    let replay = answer(dir.path(), &["log", "replay", "cell", "--all"]);
+    let whole = answer(dir.path(), &["log", "replay", "cell", "--all"]);
+    let shown =
+        |arguments: &[&str]| answer(dir.path(), &[&["log", "show", "cell"], arguments].concat());
+    assert!(!shown(&[]).contains("torn"));
+    let last = |json: &str| serde_json::from_str::<Value>(json).unwrap()["last"].as_u64().unwrap();
+    let last_before = last(&shown(&["--json"]));
+
+    // The power went while the last record was written: of it there is the beginning, and the marker
+    // behind it, which says that it is safe, was never written.
     let log = dir.path().join("cell/log");
     let name = listing(&log).into_iter().next().unwrap();
     let mut bytes = std::fs::read(log.join(&name)).unwrap();
-    // The last record and the marker behind it, as a loss of power may leave them.
-    let end = bytes.iter().rposition(|byte| *byte != 0).unwrap();
-    bytes[end - 60..=end].fill(0);
+    let (from, to) = last_record(&bytes);
+    bytes[from + (to - from) / 2..to + 64].fill(0);
     std::fs::write(log.join(&name), &bytes).unwrap();
     let before = content(&dir.path().join("cell"));
-    let shown = say(dir.path(), &["log", "show", "cell"]);
-    assert_eq!(shown.code, Some(0), "{}", shown.stderr);
+
+    let line = format!("torn: cell/log/{name} at byte {from}: a write was cut short; ");
+    assert!(shown(&[]).contains(&line), "{}", shown(&[]));
+    let json = shown(&["--json"]);
+    let torn: Value = serde_json::from_str(&json).unwrap();
+    assert_eq!(torn["torn"], Value::from(format!("cell/log/{name} at byte {from}")));
+    let cut = answer(dir.path(), &["log", "replay", "cell", "--all"]);
+    assert!(last(&json) <= last_before && version(&cut) <= version(&whole));
+    let to = version(&cut).to_string();
+    let at = answer(dir.path(), &["log", "at", "cell", &to, "--all"]);
+    assert!(at.starts_with(&format!("version {to}: ")), "{at}");
     assert!(content(&dir.path().join("cell")) == before, "the directory was changed");
-    let cut = say(dir.path(), &["log", "replay", "cell", "--all"]);
-    assert!(cut.code == Some(2) || version(&cut.stdout) <= version(&replay));
 }
 
 #[test]
@@ -188,8 +268,12 @@ fn what_cannot_be_looked_at_is_told_in_one_line() {
     let exists = "omega: cell: holds the directory of a replica already; a run founds a cell of its \
                   own: name a folder that is empty or not there\n";
     assert_eq!(fault(&[&SMALL[..], &["--dir", "cell"]].concat()), exists);
-    let late = fault(&["log", "at", "cell", "99999999"]);
-    assert!(late.starts_with("omega: version v99999999 is not reached: "), "{late}");
+    for late in
+        [&["log", "at", "cell", "99999999"][..], &["log", "at", "cell", "99999999", "--all"]]
+    {
+        let late = fault(late);
+        assert!(late.starts_with("omega: version v99999999 is not reached: "), "{late}");
+    }
     let no_job = fault(&["log", "at", "cell", "3", "--explain", "none"]);
     assert!(no_job.starts_with("omega: there is no job \"none\" at version 3; "), "{no_job}");
 }

@@ -22,8 +22,10 @@ pub enum CreateDirectoryError {
     /// Stop the other process.
     #[error("{} is in use by another process: stop that one first", .0.display())]
     Locked(PathBuf),
-    /// Build this program with the feature, or choose another engine.
-    #[error("this program was built without the log engine {0}: choose another one")]
+    /// Build this program with the feature `rocksdb`, or choose another engine.
+    #[error(
+        "this program has no log engine {0}; build with --features rocksdb, or choose another engine"
+    )]
     EngineMissing(EngineKind),
     /// Give the resource kinds shorter names.
     #[error("the resource kinds do not fit in the identity: give them shorter names")]
@@ -133,9 +135,9 @@ pub enum OpenLogError {
     #[error("{} is empty, but this replica had a log: it has forgotten its vote; remove it from the \
         cell and add a new one", .0.display())]
     Forgotten(PathBuf),
-    /// Build this program with the feature.
-    #[error("this program was built without the log engine {0}: use one that has it")]
-    EngineMissing(EngineKind),
+    /// Build this program with the feature: no other engine can read the log.
+    #[error("{}: this directory's log is RocksDB; build with --features rocksdb", .0.display())]
+    RocksDbMissing(PathBuf),
     /// As it says.
     #[error(transparent)]
     Log(log::OpenError),

@@ -39,6 +39,24 @@ pub enum EngineKind {
     RocksDb,
 }
 
+impl EngineKind {
+    /// What keeps the logs of a server's replicas, where nobody chose: RocksDB in a program that has it
+    /// built in, for whoever builds it in wants it.
+    #[must_use]
+    pub const fn of_servers() -> EngineKind {
+        if EngineKind::RocksDb.is_built_in() { EngineKind::RocksDb } else { EngineKind::Segment }
+    }
+
+    /// Whether this program has it.
+    #[must_use]
+    pub const fn is_built_in(self) -> bool {
+        match self {
+            EngineKind::Segment => true,
+            EngineKind::RocksDb => cfg!(feature = "rocksdb"),
+        }
+    }
+}
+
 impl fmt::Display for EngineKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {

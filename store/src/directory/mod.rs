@@ -45,6 +45,13 @@ pub struct Expected {
     pub engine: Option<EngineKind>,
 }
 
+/// What a log is opened for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Purpose {
+    Work,
+    Look,
+}
+
 /// An open directory. No other process can open it.
 #[derive(Debug)]
 pub struct Directory {
@@ -80,7 +87,7 @@ impl Directory {
         identity: Identity,
         options: SegmentOptions,
     ) -> Result<Directory, CreateDirectoryError> {
-        if identity.engine == EngineKind::RocksDb && !cfg!(feature = "rocksdb") {
+        if !identity.engine.is_built_in() {
             return Err(CreateDirectoryError::EngineMissing(identity.engine));
         }
         let bytes = identity::encode(&identity).map_err(CreateDirectoryError::Kinds)?;
@@ -171,10 +178,24 @@ impl Directory {
     /// # Errors
     /// If it is gone or damaged, or the disk fails.
     pub fn open_log(&self) -> Result<Box<dyn LogEngine>, OpenLogError> {
+        self.open_log_to(Purpose::Work)
+    }
+
+    /// Opens the log to read it, in a directory on a disk that is read only ([`crate::read_only`]): no
+    /// file is changed. Only one can be open.
+    ///
+    /// # Errors
+    /// As [`Directory::open_log`].
+    pub(crate) fn look_at_log(&self) -> Result<Box<dyn LogEngine>, OpenLogError> {
+        self.open_log_to(Purpose::Look)
+    }
+
+    fn open_log_to(&self, purpose: Purpose) -> Result<Box<dyn LogEngine>, OpenLogError> {
         let folder = self.path.join(LOG);
         let opened = match self.identity.engine {
+            // Its disk keeps in memory what is written.
             EngineKind::Segment => self.open_segments(&folder),
-            EngineKind::RocksDb => self.open_rocks(&folder)?,
+            EngineKind::RocksDb => self.open_rocks(&folder, purpose)?,
         };
         opened.map_err(|error| match error {
             OpenError::Missing(path) => OpenLogError::Forgotten(path),
@@ -195,8 +216,13 @@ impl Directory {
     fn open_rocks(
         &self,
         folder: &Path,
+        purpose: Purpose,
     ) -> Result<Result<Box<dyn LogEngine>, OpenError>, OpenLogError> {
-        let opened = crate::log::rocks::RocksLog::open(folder, self.owner());
+        use crate::log::rocks::RocksLog;
+        let opened = match purpose {
+            Purpose::Work => RocksLog::open(folder, self.owner()),
+            Purpose::Look => RocksLog::look(folder, self.owner()),
+        };
         Ok(opened.map(|log| Box::new(log) as Box<dyn LogEngine>))
     }
 
@@ -204,8 +230,9 @@ impl Directory {
     fn open_rocks(
         &self,
         _folder: &Path,
+        _purpose: Purpose,
     ) -> Result<Result<Box<dyn LogEngine>, OpenError>, OpenLogError> {
-        Err(OpenLogError::EngineMissing(self.identity.engine))
+        Err(OpenLogError::RocksDbMissing(self.path.clone()))
     }
 
     /// Makes the log, or takes an empty one of this replica that an interrupted creation left.

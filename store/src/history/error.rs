@@ -1,7 +1,7 @@
 //! Why a history cannot be told, and what to do then.
 
 use crate::codec::CodecError;
-use crate::directory::{EngineKind, OpenDirectoryError, OpenLogError};
+use crate::directory::{OpenDirectoryError, OpenLogError};
 use crate::log::{LogIndex, ReadError};
 use crate::snapshot::LoadError;
 use omega_cellstate::AuditError;
@@ -24,17 +24,6 @@ pub enum HistoryError {
     /// See the error.
     #[error(transparent)]
     Snapshot(#[from] LoadError),
-    /// Look at another replica, whose log is in segment files.
-    #[error(
-        "{}: its log is kept in {engine}, whose files cannot be opened without changing them: look at \
-         a replica with segment files", path.display()
-    )]
-    Engine {
-        /// Which directory.
-        path: PathBuf,
-        /// What keeps its log.
-        engine: EngineKind,
-    },
     /// The file was written by something else: look at another replica.
     #[error("{}: the snapshot does not say who the replicas are: look at another replica", .0.display())]
     Agreed(PathBuf),
@@ -70,7 +59,8 @@ pub enum HistoryError {
         /// What there is.
         oldest: Version,
     },
-    /// Ask for an earlier version, or look at a replica that is further.
+    /// Ask for an earlier version, look at a replica that is further, or take the entries, too, that
+    /// are not known to be committed.
     #[error("version {wanted} is not reached: after entry {last} the cell is at {newest}")]
     NotReached {
         /// What was asked for.

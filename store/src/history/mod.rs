@@ -9,7 +9,8 @@
 //! ```
 //!
 //! The directory is opened as a replica opens it, but on a disk that keeps in memory what is written
-//! ([`ReadOnlyDisk`]): so a torn tail is seen as the replica would see it, and stays where it is.
+//! ([`ReadOnlyDisk`]): so a torn tail is seen as the replica would see it, and stays where it is. A log
+//! in RocksDB is opened for reading only, with the same checks.
 //!
 //! ```
 //! # use omega_cellstate::Cell;
@@ -55,7 +56,7 @@ mod replay;
 pub use error::HistoryError;
 pub use replay::{Replay, ReplayOptions, Which};
 
-use crate::directory::{Directory, EngineKind, Expected, Identity};
+use crate::directory::{Directory, Expected, Identity};
 use crate::log::{Bounds, Entry, HardState, LogEngine, LogIndex, Position};
 use crate::read_only::ReadOnlyDisk;
 use crate::snapshot::{Found, LoadError, Snapshots};
@@ -81,27 +82,25 @@ pub struct History {
 /// Opens the directory of a replica to look at it.
 ///
 /// # Errors
-/// If it is none, is in use, or cannot be read; or if its log is not kept in segment files: another
-/// library's files cannot be opened without changing them.
+/// If it is none, is in use, or cannot be read; or if its log is kept in RocksDB, and this program was
+/// built without it.
 pub fn open(path: &Path) -> Result<History, HistoryError> {
     let disk = Arc::new(ReadOnlyDisk::default());
     let directory = Directory::open(disk.clone(), path, Expected::default())?;
-    let Identity { origin, engine, .. } = directory.identity();
-    if *engine != EngineKind::Segment {
-        return Err(HistoryError::Engine { path: path.to_owned(), engine: *engine });
-    }
-    let snapshots = Snapshots::open(disk, directory.snapshots(), origin.cell)?;
-    let log = directory.open_log()?;
+    let cell = directory.identity().origin.cell;
+    let snapshots = Snapshots::open(disk, directory.snapshots(), cell)?;
+    let log = directory.look_at_log()?;
     Ok(History { directory, snapshots, log })
 }
 
-/// The cell as it was at a version, from the directory of a replica. Only what is known to be
-/// committed is taken.
+/// The cell as it was at a version, from the directory of a replica. What a replica applied last is
+/// often not known in its directory to be committed: then the version is reached with [`Which::All`]
+/// only.
 ///
 /// # Errors
 /// As [`open`], or if the version is not there any more or not yet.
-pub fn replay_to(path: &Path, version: Version) -> Result<Cell, HistoryError> {
-    let options = ReplayOptions { to: Some(version), ..ReplayOptions::default() };
+pub fn replay_to(path: &Path, version: Version, which: Which) -> Result<Cell, HistoryError> {
+    let options = ReplayOptions { to: Some(version), which, ..ReplayOptions::default() };
     Ok(open(path)?.replay(&options)?.into_cell())
 }
 

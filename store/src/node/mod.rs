@@ -227,7 +227,8 @@ impl Node {
     }
 
     /// Whether nobody else votes.
-    fn is_alone(&self) -> bool {
+    #[must_use]
+    pub fn is_alone(&self) -> bool {
         self.membership.voters.iter().eq([&self.id()]) && !self.membership.is_joint()
     }
 
@@ -274,10 +275,16 @@ impl Node {
         LogIndex(self.raw.raft.raft_log.last_index())
     }
 
-    /// The entry before those that it still has, and how many bytes of content they have.
+    /// The entry before those that it still has, and how many bytes they take in memory.
     #[must_use]
     pub fn log_in_memory(&self) -> (Position, u64) {
-        (self.raw.store().base(), self.raw.store().bytes())
+        (self.raw.store().base(), self.raw.store().bytes_in_memory())
+    }
+
+    /// Whether a snapshot of what is applied could shorten the log.
+    #[must_use]
+    pub fn can_shorten(&self) -> bool {
+        self.raw.raft.raft_log.applied > self.raw.store().base().index.0
     }
 
     /// The term of an entry that it still has.
@@ -391,7 +398,7 @@ impl Node {
     }
 
     /// Forgets entries up to an index, which the snapshot that was taken last has in it, but for the
-    /// last ones with so many bytes of content. The answer is the entry before those that are left.
+    /// last ones with so many bytes in memory. The answer is the entry before those that are left.
     pub fn compact(&mut self, index: LogIndex, keep_bytes: u64) -> Position {
         let window = self.raw.mut_store();
         let taken = window.offered().map_or(LogIndex(0), |position| position.index);

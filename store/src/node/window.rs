@@ -71,9 +71,9 @@ impl Window {
         self.offer.as_ref().map(|(position, _)| *position)
     }
 
-    /// How many bytes of content the entries have.
-    pub(super) fn bytes(&self) -> u64 {
-        self.bytes
+    /// How many bytes the entries take.
+    pub(super) fn bytes_in_memory(&self) -> u64 {
+        self.bytes + (self.entries.len() * size_of::<Entry>()) as u64
     }
 
     pub(super) fn base(&self) -> Position {
@@ -117,9 +117,9 @@ impl Window {
         }
     }
 
-    /// Forgets entries up to an index, as long as so many bytes are left. The answer is the new base.
+    /// Forgets entries up to an index, as long as so many bytes in memory are left. The answer is the new base.
     pub(super) fn compact(&mut self, index: LogIndex, keep_bytes: u64) -> Position {
-        while self.base.index < index && self.bytes > keep_bytes {
+        while self.base.index < index && self.bytes_in_memory() > keep_bytes {
             let Some(gone) = self.entries.pop_front() else { break };
             self.base = Position { index: LogIndex(gone.index), term: Term(gone.term) };
             self.bytes -= gone.data.len() as u64;

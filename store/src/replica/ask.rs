@@ -40,6 +40,14 @@ pub enum Ask {
     Transfer(ReplicaId),
 }
 
+impl Ask {
+    /// Whether the log becomes longer by what a client wants. Who leads, and who the replicas are, can
+    /// be changed even if it must not.
+    pub(super) fn adds_commands(&self) -> bool {
+        matches!(self, Ask::Command(_) | Ask::Retry(_))
+    }
+}
+
 /// What is answered.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
@@ -78,6 +86,13 @@ pub enum Again {
     /// This replica has stopped.
     #[error("the replica has stopped")]
     Stopped,
+    /// The leader's log is as long as it may be before a snapshot is saved. It tries again by itself: if
+    /// this lasts, its own log tells why none can be saved. Most often its disk is full: make room.
+    #[error(
+        "the leader's log is as long as it may be before a snapshot is saved; if this lasts, make room on \
+         the leader's disk"
+    )]
+    NoSnapshot,
 }
 
 /// All that replicas say to each other.

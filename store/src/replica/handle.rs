@@ -9,11 +9,12 @@
 
 use super::Applied;
 use super::ask::{Again, Answer, Ask};
-use super::threads::{Event, Reply, Running};
+use super::mailbox::{Closed, Mailbox};
+use super::reply::{Awaited, Reply};
+use super::threads::{Event, Running};
 use crate::log::ReplicaId;
 use crate::membership::{ChangeError, Membership, MembershipChange};
-use crossbeam::channel::{self, Sender};
-use omega_cellstate::{Begun, Cell, CellHandle, Delta, HandleError, Interest};
+use omega_cellstate::{Cell, CellHandle, Delta, HandleError, Interest};
 use omega_core::{
     Command, Commit, Outcome, Rejection, SchedulerId, Text, Transaction, TransactionId, Version,
 };
@@ -51,7 +52,7 @@ pub enum AskError {
 /// A cell at one of its replicas. Clones share it.
 #[derive(Clone, Debug)]
 pub struct ReplicatedCell {
-    events: Sender<Event>,
+    mailbox: Arc<Mailbox>,
     applied: Arc<Applied>,
     /// The highest transaction of each scheduler of which nobody knows what became: it, and those
     /// before it, are not asked for as if for the first time. Held for a look-up.
@@ -63,7 +64,7 @@ impl ReplicatedCell {
     #[must_use]
     pub fn new(replica: &Running) -> ReplicatedCell {
         ReplicatedCell {
-            events: replica.events().clone(),
+            mailbox: replica.mailbox().clone(),
             applied: replica.applied().clone(),
             doubts: Arc::default(),
         }
@@ -77,12 +78,19 @@ impl ReplicatedCell {
     /// Asks once. The answer tells all that is known.
     #[must_use]
     pub fn ask(&self, ask: Ask) -> Answer {
-        let (reply, answer) = channel::bounded(1);
-        if self.send(ask, Reply { to: reply, number: 0 }).is_err() {
-            return Answer::Again(Again::Stopped);
+        self.ask_all(vec![ask]).pop().expect("each request has an answer")
+    }
+
+    /// Asks for several things at once, each once. The answers are in the same order.
+    pub(super) fn ask_all(&self, asks: Vec<Ask>) -> Vec<Answer> {
+        let count = asks.len();
+        let awaited = Awaited::new(count);
+        let numbered = asks.into_iter().enumerate();
+        let asked = numbered.map(|(number, ask)| (ask, awaited.reply(number))).collect();
+        match self.mailbox.send(Event::Ask(asked)) {
+            Ok(()) => awaited.wait(),
+            Err(Closed) => vec![Answer::Again(Again::Stopped); count],
         }
-        // A replica that ends before it answers may have sent the request on.
-        answer.recv().map_or(Answer::Unknown, |(_, answer)| answer)
     }
 
     /// Applies a command, on all replicas.
@@ -131,18 +139,12 @@ impl ReplicatedCell {
         }
     }
 
-    /// Asks, and does not wait. It fails where the replica has ended.
-    pub(super) fn send(&self, ask: Ask, reply: Reply) -> Result<(), Again> {
-        self.events.send(Event::Ask(ask, reply)).map_err(|_| Again::Stopped)
-    }
-
-    /// Asks once, and does not wait: the answer comes to `to` with this number. A request that the
-    /// replica did not live to answer is never answered.
-    ///
-    /// # Errors
-    /// If the replica has ended. Nothing was done then.
-    pub fn begin(&self, ask: Ask, to: &Sender<(usize, Answer)>, number: usize) -> Result<(), Again> {
-        self.send(ask, Reply { to: to.clone(), number })
+    /// Asks once, and does not wait: `then` is called with the answer, on the replica's thread, so it must
+    /// be quick. If the replica has ended, or ends before it answers, the answer is [`Answer::Unknown`].
+    pub fn begin(&self, ask: Ask, then: impl FnOnce(Answer) + Send + 'static) {
+        let asked = vec![(ask, Reply::call(then))];
+        // A mailbox that takes nothing any more drops the reply, which answers.
+        let _ = self.mailbox.send(Event::Ask(asked));
     }
 
     /// Waits until this replica's cell is beyond a version, and no longer than `timeout`. The answer is
@@ -234,10 +236,9 @@ impl CellHandle for ReplicatedCell {
     }
 
     fn commit(&self, txn: &Transaction) -> Result<Commit, HandleError> {
-        let command = Command::Commit(txn.clone());
-        let ask = if self.is_in_doubt(txn) { Ask::Retry(command) } else { Ask::Command(command) };
-        match self.insist(ask, Doubt::Retry) {
+        match self.insist(self.ask_for(txn), Doubt::Retry) {
             Ok(Answer::Outcome(outcome)) => self.committed(outcome),
+            Err(AskError::Unavailable(Again::Full | Again::NoSnapshot)) => Err(HandleError::Full),
             Err(AskError::Unavailable(_)) => Err(HandleError::Unavailable),
             _ => {
                 self.note_doubt(txn);
@@ -246,27 +247,29 @@ impl CellHandle for ReplicatedCell {
         }
     }
 
-    fn begin_commit(&self, txn: &Transaction) -> Begun<'_> {
-        let (reply, answer) = channel::bounded(1);
-        let ask = Ask::Command(Command::Commit(txn.clone()));
-        if self.is_in_doubt(txn) || self.send(ask, Reply { to: reply, number: 0 }).is_err() {
-            return Begun::answered(self.commit(txn));
-        }
-        let txn = txn.clone();
-        Begun::to_come(move || match answer.recv() {
-            Ok((_, Answer::Outcome(outcome))) => self.committed(outcome),
+    fn commit_all(&self, txns: &[&Transaction]) -> Vec<Result<Commit, HandleError>> {
+        let answers = self.ask_all(txns.iter().map(|txn| self.ask_for(txn)).collect());
+        let done = |(txn, answer): (&&Transaction, Answer)| match answer {
+            Answer::Outcome(outcome) => self.committed(outcome),
             // Nothing was done: it is asked for as if for the first time.
-            Ok((_, Answer::Again(_))) => self.commit(&txn),
+            Answer::Again(_) => self.commit(txn),
             _ => {
-                self.note_doubt(&txn);
-                self.commit(&txn)
+                self.note_doubt(txn);
+                self.commit(txn)
             }
-        })
+        };
+        txns.iter().zip(answers).map(done).collect()
     }
 }
 
 /// Commits.
 impl ReplicatedCell {
+    /// How a transaction is asked for.
+    fn ask_for(&self, txn: &Transaction) -> Ask {
+        let command = Command::Commit(txn.clone());
+        if self.is_in_doubt(txn) { Ask::Retry(command) } else { Ask::Command(command) }
+    }
+
     /// Whether a transaction, or a later one of its scheduler, was asked for and its outcome is not
     /// known.
     fn is_in_doubt(&self, txn: &Transaction) -> bool {

@@ -6,8 +6,6 @@
 
 use super::ask::{Again, Answer, Ask};
 use super::handle::{AskError, PAUSE, ReplicatedCell, TRIES};
-use super::threads::Reply;
-use crossbeam::channel;
 use omega_core::{Command, Outcome};
 use std::collections::VecDeque;
 
@@ -35,7 +33,8 @@ impl ReplicatedCell {
             if next.is_empty() {
                 break;
             }
-            let round = Round::of(self.ask_all(&next));
+            let asks = next.iter().cloned().map(Ask::Command).collect();
+            let round = Round::of(self.ask_all(asks));
             tries = if round.answers.is_empty() { tries + 1 } else { 0 };
             next.drain(..round.answers.len());
             answers.extend(round.answers);
@@ -50,24 +49,6 @@ impl ReplicatedCell {
             }
         }
         self.catch_up_with_last(&answers);
-        answers
-    }
-
-    /// Asks for all of them at once.
-    fn ask_all(&self, commands: &VecDeque<Command>) -> Vec<Answer> {
-        let (to, inbox) = channel::unbounded();
-        let mut answers = vec![Answer::Unknown; commands.len()];
-        for (number, command) in commands.iter().enumerate() {
-            let reply = Reply { to: to.clone(), number };
-            if let Err(again) = self.send(Ask::Command(command.clone()), reply) {
-                answers[number] = Answer::Again(again);
-            }
-        }
-        drop(to);
-        // A replica that ends before it answers may have sent the requests on.
-        for (number, answer) in inbox {
-            answers[number] = answer;
-        }
         answers
     }
 

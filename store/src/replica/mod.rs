@@ -24,20 +24,24 @@
 //! most once; and what was asked before without an answer ([`Ask::Retry`]) is left to the log. A model
 //! (`tests/it/model`) tries every order of events, with each rule left out in turn.
 //!
-//! In reading order: `ask`, `requests`, `fingerprint`, this file, `worker`, `threads`, `handle`,
-//! `many`.
+//! In reading order: `ask`, `requests`, `fingerprint`, this file, `bound`, `worker`, `reply`, `mailbox`,
+//! `writer`, `threads`, `handle`, `many`.
 
 mod applied;
 mod ask;
+mod bound;
 mod files;
 mod fingerprint;
 mod handle;
+mod mailbox;
 mod many;
+mod reply;
 mod requests;
 mod snapshots;
 mod start;
 mod threads;
 mod worker;
+mod writer;
 
 pub use applied::{Applied, State};
 pub use ask::{Again, Answer, Ask, AskId, PeerMessage};
@@ -73,8 +77,12 @@ pub struct Settings {
     pub requests_waiting: usize,
     /// Bytes of applied entries after which a snapshot is taken.
     pub snapshot_bytes: u64,
-    /// Bytes of entries that are kept in spite of a snapshot, for replicas that are a little behind.
+    /// Bytes of entries in memory that are kept in spite of a snapshot, for replicas that are a little
+    /// behind.
     pub log_keep_bytes: u64,
+    /// Bytes of entries in memory beyond which none are taken before a snapshot is saved. Far more than
+    /// the two above together, because commits go on while a snapshot is written.
+    pub log_bytes_max: u64,
     /// Ticks after which whoever waits for an answer is told that it is unknown.
     pub answer_ticks: u64,
 }
@@ -88,6 +96,8 @@ impl Default for Settings {
             requests_waiting: 16_384,
             snapshot_bytes: 64 << 20,
             log_keep_bytes: 16 << 20,
+            // Some ten seconds of commits at full speed, where a snapshot takes one.
+            log_bytes_max: 512 << 20,
             answer_ticks: 60,
         }
     }
@@ -211,6 +221,13 @@ impl Replica {
         self.stop.as_ref()
     }
 
+    /// Whether a leader has all the entries on the way that it may have: a command that it is asked for now
+    /// waits for one of them.
+    #[must_use]
+    pub fn is_busy(&self) -> bool {
+        self.leadership.is_leader && self.requests.in_flight() >= self.settings.entries_in_flight
+    }
+
     /// The fingerprint of all that was applied.
     #[must_use]
     pub fn fingerprint(&self) -> u64 {
@@ -277,6 +294,9 @@ impl Replica {
 
     /// Lets raft hear a message.
     fn step(&mut self, message: &Message) {
+        if self.has_no_room_for(message) {
+            return;
+        }
         if let Err(error) = self.node.receive(message) {
             self.refuse(message, error);
         }
@@ -337,6 +357,9 @@ impl Replica {
             }
             _ if !is_leader => self.reply(sender, Answer::Again(Again::Leaderless)),
             _ if self.full => self.reply(sender, Answer::Again(Again::Full)),
+            _ if ask.adds_commands() && self.log_is_long() => {
+                self.reply(sender, Answer::Again(Again::NoSnapshot));
+            }
             _ if self.requests.waiting() >= self.settings.requests_waiting => {
                 self.reply(sender, Answer::Again(Again::Busy));
             }
@@ -438,6 +461,12 @@ impl Replica {
         }
         if let Some((sender, to)) = self.requests.pop_transfer() {
             self.transfer(sender, to);
+            return true;
+        }
+        if self.log_is_long() {
+            for sender in self.requests.drop_waiting() {
+                self.reply(sender, Answer::Again(Again::NoSnapshot));
+            }
             return true;
         }
         let mut answers = Vec::new();

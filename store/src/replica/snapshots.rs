@@ -37,10 +37,12 @@ const PIECES_A_TICK: usize = 64;
 #[derive(Debug, Default)]
 pub(super) struct Transfers {
     /// Bytes of entries that were applied since the last snapshot was begun.
-    since_last: u64,
+    pub(super) since_last: u64,
     /// What is being captured.
     capturing: Option<(Position, Agreed)>,
     saving: bool,
+    /// The tick at which a snapshot could not be saved, until another one is begun.
+    pub(super) failed_at: Option<u64>,
     receiving: Option<Receiving>,
     /// A state that raft has not heard of yet.
     loaded: Option<(Position, Agreed, Box<Cell>)>,
@@ -68,10 +70,9 @@ impl Replica {
 
     /// Begins a snapshot if it is time, and goes on with one that was begun.
     pub(super) fn capture(&mut self) {
-        let wanted = self.node.snapshot_wanted();
         if self.transfers.capturing.is_some() {
             self.capture_more(PIECES_A_STEP);
-        } else if wanted || self.transfers.since_last >= self.settings.snapshot_bytes {
+        } else if self.snapshot_is_due() {
             self.begin_capture();
         }
     }
@@ -95,6 +96,7 @@ impl Replica {
         }
         transfers.capturing = Some((position, agreed));
         transfers.since_last = 0;
+        transfers.failed_at = None;
         state.cell.begin_capture();
     }
 
@@ -151,6 +153,7 @@ impl Replica {
     fn saved(&mut self, position: Position, membership: Membership, safe: bool) {
         self.transfers.saving = false;
         if !safe {
+            self.transfers.failed_at = Some(self.ticks);
             return;
         }
         self.node.snapshot_taken(position, membership);

@@ -1,4 +1,4 @@
-//! A replica in production: one thread that decides, one that writes the log, one for snapshots.
+//! A replica in production: one thread that decides, one for writes to a slow disk, one for snapshots.
 //!
 //! ```text
 //!   clients, peers, clock ──events──▶ ┌─────────┐ ──writes──▶ ┌───────────┐
@@ -10,28 +10,27 @@
 //! ```
 //!
 //! The replica's thread takes all events that have gathered, and only then looks at what is to be
-//! done: so requests that come while it is busy share an entry. The log's thread does likewise with
-//! writes: so those that come while it syncs share the next sync.
+//! done: so requests that come while it is busy share an entry. It writes the log itself as long as
+//! the disk is quick (`writer.rs`); else the log's thread does, and likewise takes all writes that
+//! have gathered: so those that come while it syncs share the next sync.
 
-use super::ask::{Answer, Ask, AskId, PeerMessage};
+use super::ask::{Ask, AskId, PeerMessage};
 use super::files::{FileDone, FileJob, FileWorker};
+use super::mailbox::{Heed, Mailbox};
+use super::reply::Reply;
 use super::start::Started;
-use super::worker::LogWorker;
+use super::writer::{Log, ToLog, ToWriter, Waits, Writer, Written};
 use super::{Applied, Replica, State};
 use crate::directory::Directory;
+use crate::log::ReplicaId;
 use crate::membership::Membership;
-use crate::log::{Position, ReplicaId, WriteError};
-use crate::node::{Leadership, Write};
-use crossbeam::channel::{self, Receiver, RecvTimeoutError, Sender};
+use crate::node::Leadership;
+use crossbeam::channel::{self, Receiver, Sender};
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::thread::JoinHandle;
-use std::time::Duration;
-
-/// Events that a replica takes before it looks at what is to be done: what it is told meanwhile
-/// waits no longer than these take.
-const EVENTS_MAX: usize = 1024;
+use std::time::{Duration, Instant};
 
 /// Messages of other replicas that wait. More are dropped: raft sends again.
 const MESSAGES_MAX: usize = 4096;
@@ -45,32 +44,26 @@ pub trait Transport: Send + Sync + std::fmt::Debug {
 /// What a replica's thread is told.
 #[derive(Debug)]
 pub(super) enum Event {
-    Tick,
     Message(ReplicaId, PeerMessage),
-    Ask(Ask, Reply),
-    Safe(Result<Option<u64>, WriteError>, bool),
+    /// Requests that are asked together, in order.
+    Ask(Vec<(Ask, Reply)>),
+    Written(Written),
     File(FileDone),
     End,
 }
 
-/// Where an answer goes: several requests may share a channel, and each has a number there.
-#[derive(Debug)]
-pub(super) struct Reply {
-    pub(super) to: Sender<(usize, Answer)>,
-    pub(super) number: usize,
-}
-
-/// What the log's thread is told.
-#[derive(Debug, PartialEq)]
-struct ToLog {
-    writes: Vec<Write>,
-    compact: Option<Position>,
+impl Event {
+    /// Whether a leader with all its entries on the way need not look at it yet.
+    pub(super) fn can_wait(&self) -> bool {
+        let waits = |ask: &Ask| matches!(ask, Ask::Command(_) | Ask::Retry(_));
+        matches!(self, Event::Ask(asks) if asks.iter().all(|(ask, _)| waits(ask)))
+    }
 }
 
 /// A replica that runs.
 #[derive(Debug)]
 pub struct Running {
-    events: Sender<Event>,
+    mailbox: Arc<Mailbox>,
     applied: Arc<Applied>,
     status: Arc<Mutex<Status>>,
     threads: Vec<JoinHandle<()>>,
@@ -100,22 +93,23 @@ impl Running {
     #[must_use]
     pub fn start(started: Started, transport: Arc<dyn Transport>, tick: Duration) -> Running {
         let Started { replica, log, files, directory } = started;
-        let (events, inbox) = channel::unbounded();
+        let mailbox = Arc::new(Mailbox::new());
         let (to_log, log_inbox) = channel::unbounded();
         let (to_files, file_inbox) = channel::unbounded();
         let applied = replica.applied().clone();
         let status = Arc::new(Mutex::new(Status::default()));
         let id = replica.node().id();
-        let writer =
-            Writer { log, inbox: log_inbox, events: events.clone(), status: status.clone() };
-        let keeper = Keeper { files, inbox: file_inbox, events: events.clone() };
+        let log = Log { worker: log, status: status.clone() };
+        let log = Arc::new(Mutex::new(log));
+        let writer = Writer { log: log.clone(), inbox: log_inbox, mailbox: mailbox.clone() };
+        let keeper = Keeper { files, inbox: file_inbox, mailbox: mailbox.clone() };
         let driver = Driver {
             replica,
-            inbox,
-            to_log,
+            mailbox: mailbox.clone(),
+            to_writer: ToWriter::new(log, to_log),
             to_files,
             transport,
-            clock: channel::tick(tick),
+            tick,
             waiting: BTreeMap::new(),
             status: status.clone(),
         };
@@ -128,16 +122,16 @@ impl Running {
             spawn("log", Box::new(move || writer.run())),
             spawn("snapshots", Box::new(move || keeper.run())),
         ];
-        Running { events, applied, status, threads, _directory: directory }
+        Running { mailbox, applied, status, threads, _directory: directory }
     }
 
     /// Gives it a message of another replica. One that comes too fast is dropped.
     pub fn deliver(&self, from: ReplicaId, message: PeerMessage) {
-        deliver(&self.events, from, message);
+        deliver(&self.mailbox, from, message);
     }
 
-    pub(super) fn events(&self) -> &Sender<Event> {
-        &self.events
+    pub(super) fn mailbox(&self) -> &Arc<Mailbox> {
+        &self.mailbox
     }
 
     pub(super) fn applied(&self) -> &Arc<Applied> {
@@ -162,7 +156,7 @@ impl Running {
 
     fn join(&mut self) {
         // It fails where the thread has ended already.
-        let _ = self.events.send(Event::End);
+        let _ = self.mailbox.send(Event::End);
         for thread in self.threads.drain(..) {
             if let Err(panic) = thread.join() {
                 std::panic::resume_unwind(panic);
@@ -179,21 +173,21 @@ impl Drop for Running {
     }
 }
 
-fn deliver(events: &Sender<Event>, from: ReplicaId, message: PeerMessage) {
-    if events.len() < MESSAGES_MAX {
+fn deliver(mailbox: &Mailbox, from: ReplicaId, message: PeerMessage) {
+    if mailbox.waiting() < MESSAGES_MAX {
         // It fails where the replica has ended.
-        let _ = events.send(Event::Message(from, message));
+        let _ = mailbox.send(Event::Message(from, message));
     }
 }
 
 /// The replica's thread.
 struct Driver {
     replica: Replica,
-    inbox: Receiver<Event>,
-    to_log: Sender<ToLog>,
+    mailbox: Arc<Mailbox>,
+    to_writer: ToWriter,
     to_files: Sender<FileJob>,
     transport: Arc<dyn Transport>,
-    clock: Receiver<std::time::Instant>,
+    tick: Duration,
     waiting: BTreeMap<AskId, Reply>,
     status: Arc<Mutex<Status>>,
 }
@@ -202,16 +196,21 @@ impl Driver {
     fn run(mut self) {
         // What a replica that starts has to do at once.
         self.follow();
+        let mut events = Vec::new();
+        let mut next_tick = Instant::now() + self.tick;
         loop {
-            let first = crossbeam::select! {
-                recv(self.inbox) -> event => event.unwrap_or(Event::End),
-                recv(self.clock) -> _ => Event::Tick,
-            };
-            let rest: Vec<Event> = self.inbox.try_iter().take(EVENTS_MAX).collect();
-            for event in std::iter::once(first).chain(rest) {
+            let heed = if self.replica.is_busy() { Heed::Urgent } else { Heed::Everything };
+            self.mailbox.take(heed, next_tick, &mut events);
+            for event in events.drain(..) {
                 if !self.take(event) {
                     return;
                 }
+            }
+            let now = Instant::now();
+            if now >= next_tick {
+                self.replica.tick();
+                // A thread that was held up has missed the ticks, as those who wait for it have.
+                next_tick = now + self.tick;
             }
             self.follow();
         }
@@ -220,17 +219,17 @@ impl Driver {
     /// Tells the replica what happened. The answer is whether it goes on.
     fn take(&mut self, event: Event) -> bool {
         match event {
-            Event::Tick => self.replica.tick(),
             Event::Message(from, message) => self.replica.receive(from, message),
-            Event::Ask(ask, reply) => {
-                let id = self.replica.ask(ask);
-                self.waiting.insert(id, reply);
+            Event::Ask(asks) => {
+                for (ask, reply) in asks {
+                    let id = self.replica.ask(ask);
+                    self.waiting.insert(id, reply);
+                }
             }
-            Event::Safe(Ok(number), full) => {
-                self.replica.log_full(full);
-                number.into_iter().for_each(|number| self.replica.persisted(number));
+            Event::Written(written) => {
+                self.to_writer.told(&written);
+                self.written(written);
             }
-            Event::Safe(Err(error), _) => self.replica.log_failed(error),
             Event::File(done) => {
                 let saved = matches!(done, FileDone::Saved(_, _, true));
                 self.status.lock().snapshots += u64::from(saved);
@@ -241,13 +240,35 @@ impl Driver {
         true
     }
 
-    /// Does what is to be done.
-    fn follow(&mut self) {
-        let output = self.replica.proceed();
-        if !output.writes.is_empty() || output.compact.is_some() {
-            // It fails where the log has failed, and told so.
-            let _ = self.to_log.send(ToLog { writes: output.writes, compact: output.compact });
+    /// Tells the replica what became of its writes.
+    fn written(&mut self, written: Written) {
+        match written.safe {
+            Ok(number) => {
+                self.replica.log_full(written.full);
+                number.into_iter().for_each(|number| self.replica.persisted(number));
+            }
+            Err(error) => self.replica.log_failed(error),
         }
+    }
+
+    /// Does what is to be done, until there is nothing but to wait.
+    fn follow(&mut self) {
+        let mut wrote = false;
+        while let Some(written) = self.follow_once() {
+            self.written(written);
+            wrote = true;
+        }
+        // Whoever waited was told.
+        let failed = if wrote { self.to_writer.prepare() } else { None };
+        if let Some(failed) = failed {
+            self.written(failed);
+            self.follow_once();
+        }
+    }
+
+    /// Does what is to be done. The answer is what became of writes that were made at once.
+    fn follow_once(&mut self) -> Option<Written> {
+        let output = self.replica.proceed();
         for job in output.files {
             // It fails only where the thread has panicked, which `join` will tell.
             let _ = self.to_files.send(job);
@@ -257,8 +278,7 @@ impl Driver {
         }
         for (id, answer) in output.answers {
             if let Some(reply) = self.waiting.remove(&id) {
-                // It fails where nobody waits any more.
-                let _ = reply.to.send((reply.number, answer));
+                reply.give(answer);
             }
         }
         let leadership = self.replica.node().leadership();
@@ -270,50 +290,17 @@ impl Driver {
         if status.stopped.is_none() {
             status.stopped = self.replica.stopped().map(ToString::to_string);
         }
+        drop(status);
+        let alone = self.replica.node().is_alone();
+        let waits = if alone { Waits::Always } else { Waits::WhileQuick };
+        let job = ToLog { writes: output.writes, compact: output.compact };
+        if job == ToLog::default() { None } else { self.to_writer.write(job, waits) }
     }
 }
 
-/// The log's thread.
-struct Writer {
-    log: LogWorker,
-    inbox: Receiver<ToLog>,
-    events: Sender<Event>,
-    status: Arc<Mutex<Status>>,
-}
-
-/// How often a full disk is tried again.
-const FULL_RETRY: Duration = Duration::from_millis(200);
-
-impl Writer {
-    fn run(mut self) {
-        loop {
-            let first = match self.log.is_full() {
-                true => self.inbox.recv_timeout(FULL_RETRY),
-                false => self.inbox.recv().map_err(|_| RecvTimeoutError::Disconnected),
-            };
-            if first == Err(RecvTimeoutError::Disconnected) {
-                return;
-            }
-            for ToLog { writes, compact } in first.into_iter().chain(self.inbox.try_iter()) {
-                writes.into_iter().for_each(|write| self.log.push(write));
-                compact.into_iter().for_each(|base| self.log.push_compaction(base));
-            }
-            let done = self.log.work();
-            let failed = done.is_err();
-            let mut status = self.status.lock();
-            status.log_bytes = self.log.engine().bytes_written();
-            status.log_syncs += u64::from(matches!(done, Ok(Some(_))));
-            drop(status);
-            let told = self.events.send(Event::Safe(done, self.log.is_full()));
-            if failed || told.is_err() {
-                return;
-            }
-            if let Err(error) = self.log.prepare() {
-                // It fails where the replica has ended.
-                let _ = self.events.send(Event::Safe(Err(error), false));
-                return;
-            }
-        }
+impl Drop for Driver {
+    fn drop(&mut self) {
+        self.mailbox.close();
     }
 }
 
@@ -321,14 +308,14 @@ impl Writer {
 struct Keeper {
     files: FileWorker,
     inbox: Receiver<FileJob>,
-    events: Sender<Event>,
+    mailbox: Arc<Mailbox>,
 }
 
 impl Keeper {
     fn run(mut self) {
         for job in &self.inbox {
             let done = self.files.work(job);
-            if self.events.send(Event::File(done)).is_err() {
+            if self.mailbox.send(Event::File(done)).is_err() {
                 return;
             }
         }
@@ -339,7 +326,7 @@ impl Keeper {
 #[derive(Clone, Debug, Default)]
 pub struct Network {
     /// Guards who is connected. Held for a look-up, or while somebody connects.
-    replicas: Arc<Mutex<BTreeMap<ReplicaId, Sender<Event>>>>,
+    replicas: Arc<Mutex<BTreeMap<ReplicaId, Arc<Mailbox>>>>,
 }
 
 /// One replica's end of the network.
@@ -358,7 +345,7 @@ impl Network {
 
     /// Connects a replica that runs.
     pub fn connect(&self, id: ReplicaId, replica: &Running) {
-        self.replicas.lock().insert(id, replica.events.clone());
+        self.replicas.lock().insert(id, replica.mailbox.clone());
     }
 
     /// Takes a replica off.
@@ -369,8 +356,8 @@ impl Network {
 
 impl Transport for Port {
     fn send(&self, to: ReplicaId, message: PeerMessage) {
-        if let Some(events) = self.network.replicas.lock().get(&to) {
-            deliver(events, self.id, message);
+        if let Some(mailbox) = self.network.replicas.lock().get(&to) {
+            deliver(mailbox, self.id, message);
         }
     }
 }

@@ -1,12 +1,13 @@
 //! Runs whole cells of replicas under faults, seed after seed: `chaos --seeds 2000`, or one of them
 //! again: `chaos --seed 17`. Built with the feature `planted`, it can also make a mistake on purpose:
-//! `chaos --list-bugs`, `chaos --bug AckBeforeSync --seed 17`.
+//! `chaos --list-bugs`, `chaos --bug AckBeforeSync --seed 17`. With `--digests` it tells of each seed a hash of
+//! all that happened, which is the same on any machine.
 
 use omega_tests::cluster;
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-const USAGE: &str = "usage: chaos --seeds N [--from M] [--bug NAME] | chaos --seed N [--bug NAME] | chaos --list-bugs";
+const USAGE: &str = "usage: chaos --seeds N [--from M] [--bug NAME] [--digests] | chaos --seed N [--bug NAME] | chaos --list-bugs";
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -34,15 +35,21 @@ fn main() -> ExitCode {
             return ExitCode::from(2);
         }
     };
-    let failures = run(from, count, &one);
+    let digests = arguments.iter().any(|argument| argument == "--digests");
+    let told = |seed, report: &cluster::Report| {
+        if digests {
+            println!("seed {seed}: digest {:016x}", report.digest);
+        }
+    };
+    let failures = run((from, count), &one, &told);
     if failures == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
 /// Runs so many seeds on all processors. The answer is how many failed.
 fn run(
-    from: u64,
-    count: u64,
+    (from, count): (u64, u64),
     one: &(impl Fn(u64) -> Result<cluster::Report, cluster::Violation> + Sync),
+    told: &(impl Fn(u64, &cluster::Report) + Sync),
 ) -> u64 {
     let next = AtomicU64::new(from);
     let totals = std::sync::Mutex::new((cluster::Report::default(), 0));
@@ -58,7 +65,10 @@ fn run(
                     let result = one(seed);
                     let mut totals = totals.lock().expect("nobody panics with it");
                     match result {
-                        Ok(report) => totals.0.add(&report),
+                        Ok(report) => {
+                            told(seed, &report);
+                            totals.0.add(&report);
+                        }
                         Err(violation) => {
                             totals.1 += 1;
                             println!("{violation}");

@@ -24,6 +24,7 @@
 mod agreement;
 pub mod checker;
 pub mod client;
+mod digest;
 mod faults;
 mod report;
 
@@ -39,13 +40,14 @@ pub mod truth;
 use crate::random::{Dice, Generator};
 use checker::History;
 use client::Client;
+use digest::Digest;
 use host::{Host, Refused};
 use network::Network;
 use omega_store::log::{ReplicaId, WriteError};
 use omega_store::membership::Membership;
 use omega_store::node;
 use omega_store::replica::{
-    Answer, AskId, FIRST, FileDone, Output, PeerMessage, Settings, Started, Stop,
+    Again, Answer, AskId, FIRST, FileDone, Output, PeerMessage, Settings, Started, Stop,
 };
 use operator::Operator;
 use plan::{Micros, Plan};
@@ -100,6 +102,7 @@ pub struct World {
     promises: Promises,
     settings: Settings,
     calm: bool,
+    digest: Digest,
     report: Report,
 }
 
@@ -161,6 +164,7 @@ impl World {
             node,
             snapshot_bytes: plan.snapshot_bytes,
             log_keep_bytes: plan.log_keep_bytes,
+            log_bytes_max: (16 << 10) + 4 * plan.snapshot_bytes,
             answer_ticks: plan.answer_ticks,
             entries_in_flight: plan.entries_in_flight,
             ..Settings::default()
@@ -185,6 +189,7 @@ impl World {
             promises: Promises::default(),
             settings,
             calm: false,
+            digest: Digest::default(),
             report: Report::default(),
         }
     }
@@ -216,7 +221,8 @@ impl World {
         self.report.simulated = self.now;
         self.report.entries = self.truth.last().0;
         self.report.asked = self.history.asked.len();
-        self.report.digest = self.truth.cell().state_hash() ^ self.report.events << 32 ^ self.now;
+        self.hosts.iter().for_each(|host| self.digest.host(host));
+        self.report.digest = self.digest.value();
         self.audit()?;
         planted::sober(|| checker::check(&self.history, &self.truth))
     }
@@ -382,6 +388,7 @@ impl World {
     /// Does what a replica wants done.
     fn follow(&mut self, host: usize, output: Output) -> Result<(), String> {
         let life = self.hosts[host].life;
+        self.digest.output(self.now, self.hosts[host].id, &output);
         let Output { messages, writes, compact, files, answers, .. } = output;
         let from = self.hosts[host].id;
         let mut said = Ok(());
@@ -395,6 +402,9 @@ impl World {
             }
         }
         for (id, answer) in answers {
+            if answer == Answer::Again(Again::NoSnapshot) {
+                *self.report.faults.entry("log too long").or_default() += 1;
+            }
             self.answer((host, life, id), answer);
         }
         let one = &mut self.hosts[host];

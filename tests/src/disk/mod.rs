@@ -40,6 +40,8 @@ struct State {
     dice: Dice,
     /// How many bytes all files together may have.
     capacity: Option<u64>,
+    /// A folder that takes no more files.
+    full_folder: Option<PathBuf>,
     used: u64,
     /// Files without a name, whose removal a crash may still undo.
     unnamed: Vec<FileNumber>,
@@ -73,6 +75,7 @@ impl SimulatedDisk {
             faults: Faults::default(),
             dice: Dice::new(seed),
             capacity: None,
+            full_folder: None,
             used: 0,
             unnamed: Vec::new(),
             crashes: 0,
@@ -131,6 +134,12 @@ impl SimulatedDisk {
     /// written from now on.
     pub fn set_capacity(&self, bytes: Option<u64>) {
         self.state().capacity = bytes;
+    }
+
+    /// No more files can be made in a folder, as if it were a disk of its own that is full; `None` ends
+    /// that.
+    pub fn set_full_folder(&self, folder: Option<&Path>) {
+        self.state().full_folder = folder.map(Path::to_owned);
     }
 
     /// How many bytes all files have together.
@@ -276,6 +285,9 @@ impl Disk for SimulatedDisk {
         let fate = state.name(Operation::Name)?;
         if state.names.get(path).is_some() {
             return Err(io::ErrorKind::AlreadyExists.into());
+        }
+        if state.full_folder.as_deref() == Some(parent(path)) {
+            return Err(io::ErrorKind::StorageFull.into());
         }
         if !state.names.has_folder(parent(path)) {
             return Err(io::ErrorKind::NotFound.into());

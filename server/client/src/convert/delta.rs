@@ -193,10 +193,8 @@ fn tasks(message: &proto::Delta) -> Result<Vec<TaskDelta>, Malformed> {
     column("task_incarnations", message.task_incarnations.len(), count)?;
     column("task_cards", message.task_cards.len(), count)?;
     let task = |i: usize| {
-        let machine = MachineId {
-            slot: message.task_slots[i],
-            incarnation: message.task_incarnations[i],
-        };
+        let machine =
+            MachineId { slot: message.task_slots[i], incarnation: message.task_incarnations[i] };
         let state: TaskState = task_state(message.task_phases[i], machine)?;
         Ok(TaskDelta {
             id: TaskId { job: JobId(message.task_jobs[i]), index: message.task_indices[i] },
@@ -283,9 +281,7 @@ fn counts_in(
                 in_rows(row, cell_rows, "counts.rows")?;
                 DomainName::Row(row)
             }
-            name => {
-                DomainName::Value(given(names.get(name - 1), "counts.names")?.clone())
-            }
+            name => DomainName::Value(given(names.get(name - 1), "counts.names")?.clone()),
         };
         let count = Count {
             matched: message.matched[i],
@@ -349,9 +345,7 @@ impl From<&Tracked> for proto::Tracked {
                 labels: labels.requirements.iter().map(Into::into).collect(),
             }),
             Tracked::Port(port) => Given::Port(port.into()),
-            Tracked::All(all) => {
-                Given::All(All { tracked: all.iter().map(Into::into).collect() })
-            }
+            Tracked::All(all) => Given::All(All { tracked: all.iter().map(Into::into).collect() }),
         };
         proto::Tracked { tracked: Some(tracked) }
     }

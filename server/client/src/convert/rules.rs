@@ -223,7 +223,10 @@ impl From<&TaskRule> for proto::TaskRule {
                 Rule::Prefer(message::Prefer { near: Some(near.into()), weight: *weight })
             }
             TaskRule::MaxPerDomain { of, level, count } => {
-                Rule::MaxPerDomain(message::MaxPerDomain { of: Some(near(of, level)), count: *count })
+                Rule::MaxPerDomain(message::MaxPerDomain {
+                    of: Some(near(of, level)),
+                    count: *count,
+                })
             }
             TaskRule::MaxShare { level, percent } => Rule::MaxShare(message::MaxShare {
                 level: Some(level.into()),
@@ -243,7 +246,8 @@ impl TryFrom<proto::TaskRule> for TaskRule {
         use proto::task_rule::Rule;
         Ok(match given(rule.rule, "task_rule.rule")? {
             Rule::AntiAffinity(rule) => {
-                let Near { tasks: from, level } = given(rule.from, "anti_affinity.from")?.try_into()?;
+                let Near { tasks: from, level } =
+                    given(rule.from, "anti_affinity.from")?.try_into()?;
                 TaskRule::AntiAffinity { from, level }
             }
             Rule::Affinity(rule) => TaskRule::Affinity(all(rule.near)?),

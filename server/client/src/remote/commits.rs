@@ -143,8 +143,9 @@ impl Line {
             return false;
         }
         let result = match answer.answer {
-            Some(commit_stream_response::Answer::Commit(commit)) => Commit::try_from(commit)
-                .map_err(|_| HandleError::Unknown),
+            Some(commit_stream_response::Answer::Commit(commit)) => {
+                Commit::try_from(commit).map_err(|_| HandleError::Unknown)
+            }
             Some(commit_stream_response::Answer::Error(error)) => {
                 let code = crate::error::by_name(&error.code).unwrap_or(ErrorCode::Internal);
                 let mut made = ApiError::new(code, error.message);

@@ -22,7 +22,7 @@ use crate::proto::scheduling_service_client::SchedulingServiceClient;
 use crate::{ApiError, ErrorCode};
 use commits::Commits;
 use crossbeam::channel;
-use omega_cellstate::{Begun, CellHandle, Delta, HandleError, Interest};
+use omega_cellstate::{CellHandle, Delta, HandleError, Interest};
 use omega_core::{Commit, SchedulerId, Text, Transaction, Version};
 use parking_lot::Mutex;
 use std::sync::Arc;
@@ -72,7 +72,8 @@ impl RemoteCell {
         let connections = runtime.block_on(async { Connections::new(address) })?;
         let wanted = Arc::new(AtomicU64::new(0));
         let commits = Commits::start(&runtime, connections.clone(), wanted.clone());
-        let shared = Shared { connections, commits, subscriptions: Mutex::default(), wanted, runtime };
+        let shared =
+            Shared { connections, commits, subscriptions: Mutex::default(), wanted, runtime };
         Ok(RemoteCell { shared: Arc::new(shared) })
     }
 
@@ -130,14 +131,19 @@ impl CellHandle for RemoteCell {
     }
 
     fn commit(&self, txn: &Transaction) -> Result<Commit, HandleError> {
-        self.begin_commit(txn).wait()
+        self.commit_all(&[txn]).pop().expect("each transaction has an answer")
     }
 
-    fn begin_commit(&self, txn: &Transaction) -> Begun<'_> {
-        let (reply, answer) = channel::bounded(1);
-        self.shared.commits.send(txn, reply);
-        // It ends without an answer only with the runtime, whose handle is borrowed here.
-        Begun::to_come(move || answer.recv().unwrap_or(Err(HandleError::Unknown)))
+    fn commit_all(&self, txns: &[&Transaction]) -> Vec<Result<Commit, HandleError>> {
+        let begin = |txn: &&Transaction| {
+            let (reply, answer) = channel::bounded(1);
+            self.shared.commits.send(txn, reply);
+            answer
+        };
+        let begun: Vec<_> = txns.iter().map(begin).collect();
+        // One ends without an answer only with the runtime, which this handle keeps.
+        let answer = |to: channel::Receiver<_>| to.recv().unwrap_or(Err(HandleError::Unknown));
+        begun.into_iter().map(answer).collect()
     }
 }
 

@@ -15,7 +15,6 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 use tokio::runtime::Runtime;
 use tokio::sync::mpsc;
-use tokio::sync::mpsc::error::TryRecvError;
 
 /// Deltas that wait to be read.
 const DELTAS_MAX: usize = 64;
@@ -121,10 +120,7 @@ impl Subscription {
 
     fn try_next(&mut self) -> Option<Delta> {
         let stream = self.stream.as_mut()?;
-        match stream.deltas.try_recv() {
-            Ok(delta) => Some(delta),
-            Err(TryRecvError::Empty | TryRecvError::Disconnected) => None,
-        }
+        stream.deltas.try_recv().ok()
     }
 
     fn next_until(&mut self, runtime: &Runtime, until: Instant) -> Option<Delta> {

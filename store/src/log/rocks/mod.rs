@@ -1,0 +1,275 @@
+//! The log in RocksDB, for those who want all that a replica keeps in one well-known store.
+//!
+//! ```text
+//!   "e" + index, big-endian ── checksum · checksum of the entry before · kind · term · data
+//!   "s" ── state: which batch, base, last entry, hard state; in every batch
+//!   "o" ── owner
+//!
+//!   SYNCED, a file of ours beside RocksDB's: the last batch that was synced
+//! ```
+//!
+//! A batch is one write to RocksDB's own log (the WAL), with all that it replaces and the state after
+//! it, so it is there as a whole or not at all; [`LogEngine::sync`] syncs the WAL.
+//!
+//! RocksDB's defaults are not fit for this: its usual way to recover drops synced writes behind a
+//! damaged one without a word, and a voter with a shorter log breaks Raft's promise. Here the tail
+//! alone may be torn, and all checks are on. That is not enough: where the length of a record is
+//! damaged in the last 32 KiB of a file, of the WAL as of the list of files (the MANIFEST), RocksDB
+//! takes all from there on for a torn tail. So we look ourselves, before RocksDB may change anything:
+//!
+//! - the state says how many batches there were, and `SYNCED` how many must be there: a log whose
+//!   end was lost is refused. `SYNCED` is written after each sync and not synced itself: at worst it
+//!   says too little, and then RocksDB's word is all there is.
+//! - no file is one that RocksDB would read for ever: see `endless.rs`.
+//! - every entry from the base to the last one is read and checked, and holds the checksum of the
+//!   one before it: nothing in the midst can be missing, or be what another leader replaced.
+//!
+//! RocksDB begins a new WAL when a table in memory is full, and syncs the old one later: a loss of
+//! power could keep the new one and tear the old one. So we have the table written, right after a
+//! sync, before RocksDB would.
+//!
+//! It writes data twice, at least, and takes longer for it: see ARCHITECTURE.md.
+
+mod endless;
+mod mark;
+mod open;
+mod record;
+
+use super::segment::LogOwner;
+use super::{
+    Batch, Bounds, CreateError, Entry, HardState, LogEngine, LogIndex, OpenError, Position,
+    ReadError, WriteError,
+};
+use mark::Mark;
+use record::{Known, STATE, State, key};
+use rocksdb::{DB, Direction, FlushOptions, IteratorMode, ReadOptions, WriteBatch};
+use std::io;
+use std::path::{Path, PathBuf};
+
+/// Bytes after which a table in memory is written: so many that most entries are forgotten before
+/// they are written a second time, few enough for a replica among other processes.
+const TABLE_BYTES: u64 = 32 << 20;
+
+/// A log in RocksDB.
+pub struct RocksLog {
+    db: DB,
+    path: PathBuf,
+    state: State,
+    access: Access,
+    /// Where it is noted what is safe; nowhere, if the log is only looked at.
+    mark: Option<Mark>,
+    written: u64,
+    /// Bytes in the table in memory.
+    in_table: u64,
+}
+
+impl std::fmt::Debug for RocksLog {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let RocksLog { path, state, access, .. } = self;
+        write!(f, "RocksLog({}, {state:?}, {access:?})", path.display())
+    }
+}
+
+/// What may be done with it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Access {
+    All,
+    /// It is only looked at.
+    ReadOnly,
+    /// A write failed: nobody knows what the files hold.
+    Failed,
+}
+
+impl RocksLog {
+    /// Makes an empty log in a folder that has none. What an interrupted creation left is finished.
+    ///
+    /// # Errors
+    /// If there is a log, or the disk fails.
+    pub fn create(folder: &Path, owner: LogOwner) -> Result<RocksLog, CreateError> {
+        let (db, mark) = open::create(folder, owner)?;
+        Ok(RocksLog::new(db, folder, State::default(), Some(mark)))
+    }
+
+    /// Opens a log: reads and checks all of it before anything is changed.
+    ///
+    /// # Errors
+    /// If there is none, it is another replica's, is in use, or is damaged; or if the disk fails.
+    pub fn open(folder: &Path, owner: LogOwner) -> Result<RocksLog, OpenError> {
+        let (db, state, mark) = open::open(folder, owner)?;
+        Ok(RocksLog::new(db, folder, state, Some(mark)))
+    }
+
+    /// Opens a log to look at it: no file is changed, and all that writes is refused. Whoever calls
+    /// this sees to it that nobody has the log open, as [`crate::directory`] does.
+    ///
+    /// # Errors
+    /// As [`RocksLog::open`].
+    pub fn look(folder: &Path, owner: LogOwner) -> Result<RocksLog, OpenError> {
+        let (db, state) = open::look(folder, owner)?;
+        Ok(RocksLog::new(db, folder, state, None))
+    }
+
+    fn new(db: DB, folder: &Path, state: State, mark: Option<Mark>) -> RocksLog {
+        let access = if mark.is_some() { Access::All } else { Access::ReadOnly };
+        let path = folder.to_owned();
+        RocksLog { db, path, state, access, mark, written: 0, in_table: 0 }
+    }
+
+    fn check_access(&self) -> Result<(), WriteError> {
+        if self.access == Access::All { Ok(()) } else { Err(WriteError::Refused) }
+    }
+
+    /// RocksDB does not tell whether anything was written when it fails, not even when the disk is
+    /// full: so the outcome is never known.
+    fn unknown(&mut self, source: io::Error) -> WriteError {
+        self.access = Access::Failed;
+        WriteError::Unknown { path: self.path.clone(), source }
+    }
+
+    /// Writes a batch, and the state after it.
+    fn write(&mut self, mut batch: WriteBatch, state: State) -> Result<(), WriteError> {
+        let state = State { number: self.state.number + 1, ..state };
+        batch.put(STATE, state.to_bytes());
+        let bytes = batch.size_in_bytes() as u64;
+        self.written += bytes;
+        self.in_table += bytes;
+        self.db.write(batch).map_err(|error| self.unknown(io::Error::other(error)))?;
+        self.state = state;
+        Ok(())
+    }
+
+    /// What is known of an entry that the log holds, or of the base.
+    fn known(&self, index: LogIndex) -> io::Result<Known> {
+        for known in [self.state.base, self.state.last] {
+            if known.position.index == index {
+                return Ok(known);
+            }
+        }
+        let found = self.db.get(key(index)).map_err(io::Error::other)?;
+        let read = found.and_then(|value| record::read_entry(&key(index), &value, index));
+        let (entry, checks) = read.ok_or(io::ErrorKind::InvalidData)?;
+        Ok(Known { position: entry.position, checksum: checks.own })
+    }
+}
+
+impl LogEngine for RocksLog {
+    fn bounds(&self) -> Bounds {
+        Bounds { base: self.state.base.position, last: self.state.last.position }
+    }
+
+    fn hard_state(&self) -> HardState {
+        self.state.hard_state
+    }
+
+    fn append(&mut self, batch: &Batch) -> Result<(), WriteError> {
+        self.check_access()?;
+        batch.check(self.bounds());
+        let mut writes = WriteBatch::default();
+        let mut state = self.state;
+        state.hard_state = batch.hard_state.unwrap_or(state.hard_state);
+        if let Some(first) = batch.entries.first().map(|entry| entry.position.index) {
+            let end = self.state.last.position.index.next();
+            if first < end {
+                writes.delete_range(key(first), key(end));
+            }
+            let before = LogIndex(first.0 - 1);
+            state.last = self.known(before).map_err(|error| self.unknown(error))?;
+        }
+        let mut value = Vec::new();
+        for entry in &batch.entries {
+            let checksum = record::put_entry(&mut value, entry, state.last.checksum);
+            writes.put(key(entry.position.index), &value);
+            state.last = Known { position: entry.position, checksum };
+        }
+        self.write(writes, state)
+    }
+
+    fn sync(&mut self) -> Result<(), WriteError> {
+        self.check_access()?;
+        let synced = self.db.flush_wal(true);
+        synced.map_err(|error| self.unknown(io::Error::other(error)))?;
+        let number = self.state.number;
+        let marked = self.mark.as_mut().map_or(Ok(()), |mark| mark.write(number));
+        marked.map_err(|error| self.unknown(error))?;
+        if self.in_table >= TABLE_BYTES {
+            self.in_table = 0;
+            let mut behind = FlushOptions::default();
+            behind.set_wait(false);
+            let begun = self.db.flush_opt(&behind);
+            begun.map_err(|error| self.unknown(io::Error::other(error)))?;
+        }
+        Ok(())
+    }
+
+    fn read(
+        &mut self,
+        from: LogIndex,
+        bytes_max: usize,
+        entries: &mut Vec<Entry>,
+    ) -> Result<(), ReadError> {
+        let Bounds { base, last } = self.bounds();
+        if from <= base.index || from > last.index {
+            return Ok(());
+        }
+        let mut range = ReadOptions::default();
+        range.set_iterate_upper_bound(key(last.index.next()));
+        let start = key(from);
+        let mode = IteratorMode::From(&start, Direction::Forward);
+        let (mut index, mut bytes) = (from, 0);
+        for found in self.db.iterator_opt(mode, range) {
+            let (found_key, value) = found.map_err(|error| ReadError::Io {
+                path: self.path.clone(),
+                source: io::Error::other(error),
+            })?;
+            let entry = record::read_entry(&found_key, &value, index);
+            let (entry, _) = entry.ok_or_else(|| corrupt(&self.path, index))?;
+            bytes += entry.data.len();
+            if index > from && bytes > bytes_max {
+                return Ok(());
+            }
+            entries.push(entry);
+            index = index.next();
+        }
+        if index <= last.index {
+            return Err(corrupt(&self.path, index));
+        }
+        Ok(())
+    }
+
+    fn compact(&mut self, base: Position) -> Result<(), WriteError> {
+        self.check_access()?;
+        let before = self.state.base.position.index;
+        if base.index <= before {
+            return Ok(());
+        }
+        assert!(base.index <= self.bounds().last.index, "the log holds {base:?}");
+        let mut writes = WriteBatch::default();
+        writes.delete_range(key(before), key(base.index.next()));
+        let base = self.known(base.index).map_err(|error| self.unknown(error))?;
+        self.write(writes, State { base, ..self.state })
+    }
+
+    fn restart(&mut self, base: Position, hard_state: HardState) -> Result<(), WriteError> {
+        self.check_access()?;
+        let mut writes = WriteBatch::default();
+        writes.delete_range(key(LogIndex(0)), key(self.bounds().last.index.next()));
+        let base = Known { position: base, checksum: 0 };
+        self.write(writes, State { base, last: base, hard_state, ..self.state })?;
+        self.sync()
+    }
+
+    fn bytes_on_disk(&self) -> u64 {
+        let Ok(files) = std::fs::read_dir(&self.path) else { return 0 };
+        files.flatten().filter_map(|file| file.metadata().ok()).map(|data| data.len()).sum()
+    }
+
+    /// Without what RocksDB writes again in the background.
+    fn bytes_written(&self) -> u64 {
+        self.written
+    }
+}
+
+/// Where in RocksDB's files the entry is, nobody can say.
+fn corrupt(path: &Path, index: LogIndex) -> ReadError {
+    ReadError::Corrupt { path: path.to_owned(), offset: 0, index }
+}

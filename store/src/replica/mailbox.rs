@@ -1,0 +1,124 @@
+//! What a replica's thread is told, until it looks.
+//!
+//! It takes all that has gathered at once. To wake a thread costs as much as to apply several
+//! transactions, so requests do not wake a replica that cannot take them yet: it will look when
+//! what it waits for has happened.
+
+use super::threads::Event;
+use parking_lot::{Condvar, Mutex};
+use std::time::Instant;
+
+/// See the head of the file.
+#[derive(Debug)]
+pub(super) struct Mailbox {
+    /// Guards what has gathered. Held to put one event in, or to take all out.
+    inbox: Mutex<Inbox>,
+    woken: Condvar,
+}
+
+#[derive(Debug)]
+struct Inbox {
+    events: Vec<Event>,
+    heed: Heed,
+    /// Whether there is an event that cannot wait.
+    urgent: bool,
+    closed: bool,
+}
+
+/// What wakes the replica's thread.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Heed {
+    Everything,
+    /// All but requests that can wait.
+    Urgent,
+}
+
+/// The replica has ended, and takes no more.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Closed;
+
+impl Mailbox {
+    pub(super) fn new() -> Mailbox {
+        let inbox =
+            Inbox { events: Vec::new(), heed: Heed::Everything, urgent: false, closed: false };
+        Mailbox { inbox: Mutex::new(inbox), woken: Condvar::new() }
+    }
+
+    /// Tells the replica something. An event that is refused is dropped.
+    pub(super) fn send(&self, event: Event) -> Result<(), Closed> {
+        let mut inbox = self.inbox.lock();
+        if inbox.closed {
+            return Err(Closed);
+        }
+        let urgent = !event.can_wait();
+        inbox.events.push(event);
+        inbox.urgent |= urgent;
+        let wakes = inbox.calls();
+        drop(inbox);
+        if wakes {
+            self.woken.notify_one();
+        }
+        Ok(())
+    }
+
+    /// How many events wait.
+    pub(super) fn waiting(&self) -> usize {
+        self.inbox.lock().events.len()
+    }
+
+    /// Waits for something to heed, but no longer than to a deadline, and takes all that has gathered.
+    /// `events` must be empty; its memory is used again.
+    pub(super) fn take(&self, heed: Heed, deadline: Instant, events: &mut Vec<Event>) {
+        let mut inbox = self.inbox.lock();
+        inbox.heed = heed;
+        while !inbox.calls() && !self.woken.wait_until(&mut inbox, deadline).timed_out() {}
+        inbox.urgent = false;
+        std::mem::swap(&mut inbox.events, events);
+    }
+
+    /// Takes no more, and drops what has gathered.
+    pub(super) fn close(&self) {
+        let mut inbox = self.inbox.lock();
+        inbox.closed = true;
+        let dropped = std::mem::take(&mut inbox.events);
+        drop(inbox);
+        drop(dropped);
+    }
+}
+
+impl Inbox {
+    fn calls(&self) -> bool {
+        self.urgent || self.heed == Heed::Everything && !self.events.is_empty()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::replica::ask::Ask;
+    use omega_core::Command;
+
+    fn patient() -> Event {
+        let command = Command::RegisterScheduler { name: "a".into() };
+        Event::Ask(vec![(Ask::Command(command), super::super::reply::Awaited::new(1).reply(0))])
+    }
+
+    #[test]
+    fn requests_wait_for_what_is_urgent() {
+        let mailbox = Mailbox::new();
+        let mut events = Vec::new();
+        let now = Instant::now();
+        assert_eq!(mailbox.send(patient()), Ok(()));
+        assert!(!mailbox.inbox.lock().urgent);
+        // They are not lost if nothing urgent comes.
+        mailbox.take(Heed::Urgent, now, &mut events);
+        assert_eq!(events.drain(..).count(), 1);
+        assert_eq!(mailbox.send(patient()), Ok(()));
+        assert_eq!(mailbox.send(Event::End), Ok(()));
+        assert!(mailbox.inbox.lock().calls());
+        mailbox.take(Heed::Urgent, now, &mut events);
+        assert!(matches!(events[..], [Event::Ask(_), Event::End]));
+        mailbox.close();
+        assert_eq!(mailbox.send(Event::End), Err(Closed));
+    }
+}

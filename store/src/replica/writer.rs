@@ -1,0 +1,177 @@
+//! Where a replica's thread leaves its writes: with the log's thread, or at once with the disk.
+//!
+//! A disk that syncs within microseconds is waited for: to hand a write over and to be told of it
+//! costs as much again. But a replica must hear its peers in time, so when a write was slow, the log's
+//! thread makes those of the next second. One that is alone has nobody to hear, and always waits.
+//! Requests and messages that come meanwhile gather in all cases, and the next sync is for all.
+//!
+//! Writes are made in order: the replica's thread writes only when the log's thread has told of all
+//! that it was given.
+
+use super::LogWorker;
+use super::mailbox::Mailbox;
+use super::threads::{Event, Status};
+use crate::log::{Position, WriteError};
+use crate::node::Write;
+use crossbeam::channel::{Receiver, RecvTimeoutError, Sender};
+use parking_lot::Mutex;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// What is to be done with the log, in order.
+#[derive(Debug, Default, PartialEq)]
+pub(super) struct ToLog {
+    pub(super) writes: Vec<Write>,
+    pub(super) compact: Option<Position>,
+}
+
+/// What became of it.
+#[derive(Debug)]
+pub(super) struct Written {
+    /// The last write that is safe, if any became so.
+    pub(super) safe: Result<Option<u64>, WriteError>,
+    /// Whether the disk is full. What waits is tried again from time to time.
+    pub(super) full: bool,
+    /// How many of the jobs that the log's thread was given it has taken up.
+    taken: usize,
+}
+
+/// A log, and what is known of it.
+#[derive(Debug)]
+pub(super) struct Log {
+    pub(super) worker: LogWorker,
+    pub(super) status: Arc<Mutex<Status>>,
+}
+
+impl Log {
+    /// Does what was given and all that waits.
+    fn work(&mut self, jobs: impl IntoIterator<Item = ToLog>) -> Written {
+        let mut taken = 0;
+        for ToLog { writes, compact } in jobs {
+            writes.into_iter().for_each(|write| self.worker.push(write));
+            compact.into_iter().for_each(|base| self.worker.push_compaction(base));
+            taken += 1;
+        }
+        let safe = self.worker.work();
+        let mut status = self.status.lock();
+        status.log_bytes = self.worker.engine().bytes_written();
+        status.log_syncs += u64::from(matches!(safe, Ok(Some(_))));
+        drop(status);
+        Written { safe, full: self.worker.is_full(), taken }
+    }
+
+    /// Does ahead what the next write would wait for.
+    fn prepare(&mut self) -> Option<Written> {
+        let safe = self.worker.prepare().err().map(Err)?;
+        Some(Written { safe, full: false, taken: 0 })
+    }
+}
+
+/// The replica's end. See the head of the file.
+#[derive(Debug)]
+pub(super) struct ToWriter {
+    /// Held by the one of the two threads that writes.
+    log: Arc<Mutex<Log>>,
+    thread: Sender<ToLog>,
+    /// Jobs that the log's thread has not told of.
+    given: usize,
+    full: bool,
+    /// When the log's thread need not make all writes any more.
+    slow_until: Option<Instant>,
+}
+
+/// For how slow a disk the replica's thread waits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Waits {
+    /// For any.
+    Always,
+    /// Not for one that was slow within the last second.
+    WhileQuick,
+}
+
+/// A write that took so long was slow: a twentieth of the time between two heartbeats.
+const SLOW: Duration = Duration::from_millis(5);
+
+/// How long the log's thread makes all writes then: one in a second may be slow, which delays a
+/// heartbeat by less than its peers bear.
+const SLOW_FOR: Duration = Duration::from_secs(1);
+
+impl ToWriter {
+    pub(super) fn new(log: Arc<Mutex<Log>>, thread: Sender<ToLog>) -> ToWriter {
+        ToWriter { log, thread, given: 0, full: false, slow_until: None }
+    }
+
+    /// Writes. If it is done at once, this is what became of it.
+    pub(super) fn write(&mut self, job: ToLog, waits: Waits) -> Option<Written> {
+        let began = Instant::now();
+        let slow = self.slow_until.is_some_and(|until| began < until);
+        if self.given > 0 || self.full || slow && waits == Waits::WhileQuick {
+            self.give(job);
+            return None;
+        }
+        let written = self.log.lock().work([job]);
+        self.slow_until = (began.elapsed() > SLOW).then(|| began + SLOW_FOR);
+        if written.full {
+            // It tries again.
+            self.give(ToLog::default());
+        }
+        self.full = written.full;
+        Some(Written { taken: 0, ..written })
+    }
+
+    fn give(&mut self, job: ToLog) {
+        self.given += 1;
+        // It fails where the log has failed, and told so.
+        let _ = self.thread.send(job);
+    }
+
+    /// Does ahead what the next write would wait for, if it would be made here. The answer is why the
+    /// log failed, if it did.
+    pub(super) fn prepare(&mut self) -> Option<Written> {
+        if self.given > 0 || self.full { None } else { self.log.lock().prepare() }
+    }
+
+    /// The log's thread has told of something.
+    pub(super) fn told(&mut self, written: &Written) {
+        self.given -= written.taken;
+        self.full = written.full;
+    }
+}
+
+/// The log's thread.
+pub(super) struct Writer {
+    pub(super) log: Arc<Mutex<Log>>,
+    pub(super) inbox: Receiver<ToLog>,
+    pub(super) mailbox: Arc<Mailbox>,
+}
+
+/// How often a full disk is tried again.
+const FULL_RETRY: Duration = Duration::from_millis(200);
+
+impl Writer {
+    pub(super) fn run(self) {
+        let mut full = false;
+        loop {
+            let first = match full {
+                true => self.inbox.recv_timeout(FULL_RETRY),
+                false => self.inbox.recv().map_err(|_| RecvTimeoutError::Disconnected),
+            };
+            if first == Err(RecvTimeoutError::Disconnected) {
+                return;
+            }
+            let mut log = self.log.lock();
+            let written = log.work(first.into_iter().chain(self.inbox.try_iter()));
+            let failed = written.safe.is_err();
+            full = written.full;
+            let told = self.mailbox.send(Event::Written(written));
+            if failed || told.is_err() {
+                return;
+            }
+            if let Some(failed) = log.prepare() {
+                // It fails where the replica has ended.
+                let _ = self.mailbox.send(Event::Written(failed));
+                return;
+            }
+        }
+    }
+}

@@ -1,0 +1,284 @@
+//! Three replicas of a cell under load, in one thread and round by round, on disks of any kind of mood.
+//!
+//! ```text
+//!   a round:  the client asks ─▶ each replica works, writes and saves ─▶ what they said arrives
+//! ```
+//!
+//! Unlike [`crate::cluster`] there is no chance in when things happen: a run differs from another only
+//! by what its caller does to it. A replica that panics or stops loses its power and starts again. All
+//! transactions count one version up, so what was lost or done twice shows.
+
+use crate::disk::SimulatedDisk;
+use crate::durable::{BEFORE, LOG_BYTES_MAX, SEGMENTS, setup, transaction};
+use crate::random::Dice;
+use omega_core::{Command, Kinds, Outcome};
+use omega_store::directory::{Directory, EngineKind, Expected, Identity};
+use omega_store::log::ReplicaId;
+use omega_store::membership::Membership;
+use omega_store::node;
+use omega_store::replica::{
+    Answer, Ask, AskId, PeerMessage, Settings, StartError, Started, found, start,
+};
+use omega_store::{CellId, Origin};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::Path;
+use std::sync::Arc;
+
+/// Where each replica is on its disk.
+pub const FOLDER: &str = "/replica";
+
+/// Rounds between two ticks.
+const TICK: u64 = 2;
+
+/// Rounds that the client waits for an answer.
+const PATIENCE: u64 = 60;
+
+/// Rounds in which all must have come to agree once nothing goes wrong any more: many elections.
+const AGREE: u64 = 2_000;
+
+/// See the head of the file.
+pub struct Trio {
+    /// What each has.
+    pub disks: [SimulatedDisk; 3],
+    /// Who runs.
+    pub up: [Started; 3],
+    /// Whom nobody reaches, and who reaches nobody.
+    pub cut: Option<usize>,
+    /// Is told who works from now on; nobody in between.
+    pub at_work: fn(Option<usize>),
+    /// How often a replica was started again.
+    pub restarts: u64,
+    /// The number of the next transaction: those before it were acknowledged.
+    pub next: u64,
+    dice: Dice,
+    messages: Vec<(usize, usize, PeerMessage)>,
+    asked: Option<Asked>,
+    round: u64,
+    starts: u64,
+}
+
+/// What the client waits for.
+#[derive(Clone, Copy)]
+struct Asked {
+    at: usize,
+    id: AskId,
+    since: u64,
+}
+
+impl Trio {
+    /// Three replicas that have elected a leader and know the machine and the job.
+    ///
+    /// # Panics
+    /// If they do not come to that.
+    #[must_use]
+    pub fn new() -> Trio {
+        let disks = [1, 2, 3].map(SimulatedDisk::new);
+        let founders = Membership::founding([1, 2, 3].map(ReplicaId));
+        for (disk, id) in disks.iter().zip(1..) {
+            let origin = Origin { cell: CellId(0xCE11), kinds: Kinds::standard() };
+            let identity = Identity { origin, replica: ReplicaId(id), engine: EngineKind::Segment };
+            let disk = Arc::new(disk.clone());
+            let directory = Directory::create_with(disk, Path::new(FOLDER), identity, SEGMENTS);
+            found(&directory.expect("the disk is empty"), &founders).expect("it has room");
+        }
+        let up = [0, 1, 2].map(|at| restart(&disks[at], at as u64).expect("it was founded"));
+        let mut trio = Trio {
+            disks,
+            up,
+            cut: None,
+            at_work: |_| {},
+            restarts: 0,
+            next: 0,
+            dice: Dice::new(1),
+            messages: Vec::new(),
+            asked: None,
+            round: 0,
+            starts: 3,
+        };
+        for command in setup() {
+            trio.prepare(&command);
+        }
+        trio
+    }
+
+    /// Has a command applied, while nothing goes wrong.
+    fn prepare(&mut self, command: &Command) {
+        while self.leader().is_none() {
+            self.work(None);
+        }
+        let leader = self.leader().expect("one was elected");
+        let id = self.up[leader].replica.ask(Ask::Command(command.clone()));
+        self.asked = Some(Asked { at: leader, id, since: self.round });
+        while self.asked.is_some() {
+            self.work(None);
+        }
+    }
+
+    /// Who leads with all that was committed.
+    #[must_use]
+    pub fn leader(&self) -> Option<usize> {
+        let leads = |at: &usize| self.up[*at].replica.node().leads_with_all();
+        (0..3).filter(|at| self.cut != Some(*at)).find(leads)
+    }
+
+    /// One round, in which the client asks for the next transaction if it waits for none.
+    pub fn round(&mut self) {
+        let late = self.asked.filter(|asked| self.round > asked.since + PATIENCE);
+        if self.asked.is_none() || late.is_some() {
+            self.asked = None;
+            if let Some(leader) = self.leader() {
+                let txn = transaction(&self.up[leader].replica.applied().lock().cell, self.next);
+                self.work(Some((leader, Ask::Retry(Command::Commit(txn)))));
+                return;
+            }
+        }
+        self.work(None);
+    }
+
+    fn work(&mut self, ask: Option<(usize, Ask)>) {
+        self.round += 1;
+        if let Some((at, ask)) = ask {
+            let mut id = None;
+            self.with(at, |started| id = Some(started.replica.ask(ask)));
+            self.asked = id.map(|id| Asked { at, id, since: self.round });
+        }
+        for at in 0..3 {
+            let mut out = Out::default();
+            let ticks = self.round.is_multiple_of(TICK);
+            self.with(at, |started| {
+                if ticks {
+                    started.replica.tick();
+                }
+                drive(started, &mut out);
+            });
+            let sent = out.messages.into_iter();
+            self.messages.extend(sent.map(|(to, message)| (at, to.0 as usize - 1, message)));
+            out.answers.into_iter().for_each(|(id, answer)| self.answered((at, id), &answer));
+        }
+        for (from, to, message) in std::mem::take(&mut self.messages) {
+            if self.cut.is_none_or(|cut| cut != from && cut != to) {
+                let from = ReplicaId(from as u64 + 1);
+                self.with(to, |started| started.replica.receive(from, message));
+            }
+        }
+    }
+
+    /// Does something with a replica; if it panics or stops, its power goes and it starts again.
+    fn with(&mut self, at: usize, work: impl FnOnce(&mut Started)) {
+        (self.at_work)(Some(at));
+        let replica = &mut self.up[at];
+        let panicked = catch_unwind(AssertUnwindSafe(|| work(replica))).is_err();
+        (self.at_work)(None);
+        if panicked || self.up[at].replica.stopped().is_some() {
+            self.restart(at);
+        }
+    }
+
+    /// The power of a replica goes and comes back.
+    ///
+    /// # Panics
+    /// If it does not start with what the disk has left.
+    pub fn restart(&mut self, at: usize) {
+        self.restarts += 1;
+        self.starts += 1;
+        self.disks[at].crash(&mut self.dice);
+        self.up[at] = restart(&self.disks[at], self.starts << 8 | at as u64)
+            .unwrap_or_else(|error| panic!("replica {at} refuses to start: {error}"));
+    }
+
+    fn answered(&mut self, from: (usize, AskId), answer: &Answer) {
+        if self.asked.take_if(|asked| (asked.at, asked.id) == from).is_none() {
+            return;
+        }
+        if let Answer::Outcome(Ok(Outcome::Commit(commit))) = answer {
+            assert!(commit.conflicts.is_empty(), "transaction {}: {commit:?}", self.next);
+            self.next += 1;
+        }
+    }
+
+    /// Works until all have applied the same, audits and compares them, and counts what was done.
+    ///
+    /// # Panics
+    /// If they do not agree, or anything acknowledged is lost or done twice.
+    pub fn agree(&mut self) {
+        self.cut = None;
+        let (mut last, mut still) = (self.states(), 0);
+        let end = self.round + AGREE;
+        // A round in which nothing moves may be one in which messages are on their way.
+        while still < PATIENCE {
+            assert!(self.round < end, "they do not come to agree: {last:?}");
+            self.work(None);
+            let now = self.states();
+            let same = now == last && now.iter().all(|one| one.0 == now[0].0);
+            still = if same { still + 1 } else { 0 };
+            last = now;
+            self.asked = None;
+        }
+        let hashes = [0, 1, 2].map(|at| {
+            let state = self.up[at].replica.applied().lock();
+            state.cell.audit().expect("the cell is sound");
+            state.cell.state_hash()
+        });
+        assert_eq!(hashes, [hashes[0]; 3], "at {last:?}");
+        // One may have been under way; none is lost, none is done twice.
+        let versions = [0, 1].map(|more| BEFORE + self.next + more);
+        assert!(versions.contains(&last[0].1), "{last:?} after {}", self.next);
+    }
+
+    /// The last entry and the version of each.
+    fn states(&self) -> [(u64, u64); 3] {
+        [0, 1, 2].map(|at| {
+            let state = self.up[at].replica.applied().lock();
+            (state.position.index.0, state.cell.version().0)
+        })
+    }
+}
+
+impl Default for Trio {
+    fn default() -> Trio {
+        Trio::new()
+    }
+}
+
+fn restart(disk: &SimulatedDisk, incarnation: u64) -> Result<Started, StartError> {
+    let directory = Directory::open(Arc::new(disk.clone()), Path::new(FOLDER), Expected::default());
+    let directory = directory.expect("its identity is safe").with_options(SEGMENTS);
+    let node = node::Settings { seed: incarnation, ..node::Settings::default() };
+    let settings = Settings {
+        node,
+        incarnation,
+        // So often that whoever is cut off for a while needs one.
+        snapshot_bytes: 1500,
+        log_keep_bytes: 500,
+        log_bytes_max: LOG_BYTES_MAX,
+        ..Settings::default()
+    };
+    start(directory, settings)
+}
+
+#[derive(Default)]
+struct Out {
+    messages: Vec<(ReplicaId, PeerMessage)>,
+    answers: Vec<(AskId, Answer)>,
+}
+
+/// Does what a replica wants done.
+fn drive(started: &mut Started, out: &mut Out) {
+    let Started { replica, log, files, .. } = started;
+    let output = replica.proceed();
+    out.messages.extend(output.messages);
+    out.answers.extend(output.answers);
+    output.writes.into_iter().for_each(|write| log.push(write));
+    output.compact.into_iter().for_each(|base| log.push_compaction(base));
+    match log.work() {
+        Ok(number) => {
+            replica.log_full(log.is_full());
+            number.into_iter().for_each(|number| replica.persisted(number));
+        }
+        Err(error) => replica.log_failed(error),
+    }
+    for job in output.files {
+        let done = files.work(job);
+        replica.file_done(done);
+    }
+}
