@@ -198,8 +198,12 @@ impl Routes {
         let Some(state) = cell.machine(id) else { return };
         let Some(attached) = self.machines.get(&id) else { return };
         let wanted: BTreeSet<TaskId> = state.tasks.iter().copied().collect();
+        let stream = attached.stream;
         let left: Vec<TaskId> = attached.tasks.difference(&wanted).copied().collect();
         let fresh: Vec<TaskId> = wanted.difference(&attached.tasks).copied().collect();
+        let stayed = wanted.intersection(&attached.tasks).filter_map(|task| start(cell, *task));
+        // They may have left and come back: the agent says again that they run.
+        out.of(stream).starts.extend(stayed.filter(|start| !start.is_running));
         left.into_iter().for_each(|task| self.leave(task, out));
         fresh.into_iter().for_each(|task| self.begin(cell, task, id, out));
     }
@@ -270,4 +274,267 @@ fn start(cell: &Cell, task: TaskId) -> Option<Start> {
         cards: cell.task_cards(task).unwrap_or_default(),
         is_running: matches!(state, TaskState::Running(_)),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use omega_cellstate::Interest;
+    use omega_core::{Amounts, Command, JobId, Kinds, Machine, Outcome, TaskGroup, TaskReport};
+    use proptest::prelude::*;
+
+    const MACHINES: u32 = 4;
+    const TASKS: u32 = 8;
+    const STREAMS: u64 = 3;
+
+    /// Something that happens to the cell, to an agent, or between them.
+    #[derive(Clone, Copy, Debug)]
+    enum Step {
+        Place(u32, u32),
+        Evict(u32),
+        End(u32, TaskReport),
+        Remove(u32),
+        Attach(u64, u32),
+        Close(u64),
+        Read,
+        Confirm,
+    }
+
+    fn step() -> impl Strategy<Value = Step> {
+        let report =
+            prop::sample::select(vec![TaskReport::Failed, TaskReport::Lost, TaskReport::Finished]);
+        prop_oneof![
+            6 => (0..TASKS, 0..MACHINES).prop_map(|(task, machine)| Step::Place(task, machine)),
+            2 => (0..TASKS).prop_map(Step::Evict),
+            3 => (0..TASKS, report).prop_map(|(task, report)| Step::End(task, report)),
+            1 => (0..MACHINES).prop_map(Step::Remove),
+            3 => (0..STREAMS, 0..MACHINES).prop_map(|(stream, machine)| Step::Attach(stream, machine)),
+            1 => (0..STREAMS).prop_map(Step::Close),
+            4 => Just(Step::Read),
+            2 => Just(Step::Confirm),
+        ]
+    }
+
+    /// A cell, its routes, and agents that do as they are told.
+    struct World {
+        cell: Cell,
+        routes: Routes,
+        delta: Delta,
+        since: Version,
+        /// What each stream's agent has: tasks that run, and those that ended and are not confirmed.
+        agents: BTreeMap<(StreamId, MachineId, TaskId), Option<TaskReport>>,
+        confirmations: Vec<(TaskId, MachineId, Version)>,
+        names: u32,
+    }
+
+    impl World {
+        fn new(change_limit: usize) -> World {
+            let mut cell = Cell::with_change_limit(Kinds::standard(), change_limit);
+            (0..MACHINES).for_each(|i| register(&mut cell, &format!("m{i}")));
+            let mut group = TaskGroup::new(TASKS, Amounts::new([10]));
+            group.restarts = u32::MAX;
+            cell.apply(Command::SubmitJob(Job::batch("job", group))).unwrap();
+            World {
+                cell,
+                routes: Routes::default(),
+                delta: Delta::default(),
+                since: Version(0),
+                agents: BTreeMap::new(),
+                confirmations: Vec::new(),
+                names: 0,
+            }
+        }
+
+        fn step(&mut self, step: Step) {
+            let mut out = Outbox::default();
+            match step {
+                Step::Place(index, slot) => {
+                    let machine = self.machine(slot);
+                    // A task that is placed already stays.
+                    drop(self.cell.apply(Command::AdoptTask { task: task(index), machine }));
+                }
+                Step::Evict(index) => {
+                    let machine = self.cell.task(task(index)).and_then(TaskState::machine);
+                    if let Some(machine) = machine {
+                        self.say(machine, task(index), TaskReport::Lost);
+                    }
+                }
+                Step::End(index, report) => self.end(task(index), report),
+                Step::Remove(slot) => {
+                    self.cell.apply(Command::RemoveMachine { id: self.machine(slot) }).unwrap();
+                    self.names += 1;
+                    register(&mut self.cell, &format!("again-{}", self.names));
+                }
+                Step::Attach(stream, slot) => {
+                    let id = self.machine(slot);
+                    self.routes.attach(&self.cell, StreamId(stream), &[id], &mut out);
+                }
+                Step::Close(stream) => self.routes.close(StreamId(stream)),
+                Step::Read => {
+                    self.cell.delta_since(self.since, &Interest::AllJobs, &mut self.delta);
+                    self.since = self.delta.to;
+                    self.routes.apply(&self.cell, &self.delta, &mut out);
+                }
+                Step::Confirm => {
+                    for (task, machine, version) in std::mem::take(&mut self.confirmations) {
+                        self.routes.confirm(&self.cell, (task, machine), version, &mut out);
+                    }
+                }
+            }
+            self.obey(out);
+        }
+
+        /// The machine that has a row now.
+        fn machine(&self, slot: u32) -> MachineId {
+            self.cell.machines().find(|state| state.id.slot == slot).unwrap().id
+        }
+
+        fn say(&mut self, machine: MachineId, task: TaskId, report: TaskReport) -> Option<Version> {
+            match self.cell.apply(Command::ReportTask { task, machine, report }) {
+                Ok(Outcome::Done(version)) => Some(version),
+                _ => None,
+            }
+        }
+
+        /// Reports an end, which is to be confirmed.
+        fn report(&mut self, machine: MachineId, task: TaskId, report: TaskReport) {
+            let before = self.cell.version();
+            let version = self.say(machine, task, report).unwrap_or(before);
+            self.confirmations.push((task, machine, version));
+        }
+
+        /// A task comes to its end where an agent runs it.
+        fn end(&mut self, task: TaskId, report: TaskReport) {
+            let routes = &self.routes;
+            let found = self.agents.iter_mut().find(|((stream, machine, id), ended)| {
+                *id == task && ended.is_none() && routes.speaks_for(*stream, *machine)
+            });
+            if let Some(((_, machine, _), ended)) = found {
+                *ended = Some(report);
+                let machine = *machine;
+                self.report(machine, task, report);
+            }
+        }
+
+        /// Does what agents do with their orders.
+        fn obey(&mut self, out: Outbox) {
+            for (stream, messages) in out.0 {
+                for orders in messages {
+                    for (task, machine) in &orders.stops {
+                        self.agents.remove(&(stream, *machine, *task));
+                    }
+                    let wanted = |machine: MachineId, task: TaskId| {
+                        orders
+                            .starts
+                            .iter()
+                            .any(|start| start.task == task && start.machine == machine)
+                    };
+                    self.agents.retain(|(of, machine, task), _| {
+                        let is_whole = orders.whole.contains(machine) && !wanted(*machine, *task);
+                        *of != stream || !(is_whole || orders.detached.contains(machine))
+                    });
+                    for start in &orders.starts {
+                        let is_whole = orders.whole.contains(&start.machine);
+                        self.start(stream, start, is_whole);
+                    }
+                }
+            }
+        }
+
+        fn start(&mut self, stream: StreamId, start: &Start, is_whole: bool) {
+            let (machine, task) = (start.machine, start.task);
+            match *self.agents.entry((stream, machine, task)).or_insert(None) {
+                None => _ = self.say(machine, task, TaskReport::Started),
+                Some(ended) if is_whole => self.report(machine, task, ended),
+                Some(_) => {}
+            }
+        }
+
+        /// Lets everything arrive, and compares the agents with the cell.
+        fn check(&mut self) {
+            for _ in 0..3 {
+                self.step(Step::Confirm);
+                self.step(Step::Read);
+            }
+            for slot in 0..MACHINES {
+                let id = self.machine(slot);
+                let Some(attached) = self.routes.machines.get(&id) else { continue };
+                let runs = self.agents.iter().filter(|((stream, machine, _), ended)| {
+                    *stream == attached.stream && *machine == id && ended.is_none()
+                });
+                let runs: BTreeSet<TaskId> = runs.map(|((.., task), _)| *task).collect();
+                let state = self.cell.machine(id).unwrap();
+                assert_eq!(runs, state.tasks.iter().copied().collect(), "{id}");
+                for task in state.tasks {
+                    assert_eq!(self.cell.task(*task), Some(TaskState::Running(id)), "{task}");
+                }
+                let of = |stream: StreamId| {
+                    self.agents
+                        .keys()
+                        .filter(move |(of, machine, _)| *of == stream && *machine == id)
+                };
+                assert_eq!(of(attached.stream).count(), runs.len(), "nothing is left unconfirmed");
+            }
+        }
+    }
+
+    fn task(index: u32) -> TaskId {
+        TaskId { job: JobId(0), index }
+    }
+
+    fn register(cell: &mut Cell, name: &str) {
+        cell.apply(Command::RegisterMachine(Machine::new(name, Amounts::new([1000])))).unwrap();
+    }
+
+    proptest! {
+        /// Whatever happens in whatever order, once all has arrived each agent runs what the cell says.
+        #[test]
+        fn agents_run_what_the_cell_says(
+            steps in prop::collection::vec(step(), 0..120),
+            change_limit in prop::sample::select(vec![4usize, 1000]),
+        ) {
+            let mut world = World::new(change_limit);
+            for step in steps {
+                world.step(step);
+            }
+            world.check();
+        }
+    }
+
+    #[test]
+    fn a_task_that_is_back_where_it_failed_begins_anew() {
+        let mut world = World::new(1000);
+        world.step(Step::Attach(0, 0));
+        world.step(Step::Place(0, 0));
+        world.step(Step::Read);
+        world.step(Step::End(0, TaskReport::Failed));
+        world.step(Step::Place(0, 0));
+        world.step(Step::Read);
+        let key = (StreamId(0), MachineId::first(0), task(0));
+        assert_eq!(world.agents[&key], Some(TaskReport::Failed), "not confirmed yet");
+        world.step(Step::Confirm);
+        assert_eq!(world.agents[&key], None, "it runs again");
+        world.check();
+    }
+
+    #[test]
+    fn the_tasks_of_a_machine_stay_in_one_message() {
+        let mut cell = Cell::new(Kinds::standard());
+        register(&mut cell, "m");
+        register(&mut cell, "n");
+        let count = 700;
+        let group = TaskGroup::new(2 * count, Amounts::new([1]));
+        cell.apply(Command::SubmitJob(Job::batch("job", group))).unwrap();
+        for index in 0..2 * count {
+            let machine = MachineId::first(index % 2);
+            cell.apply(Command::AdoptTask { task: task(index), machine }).unwrap();
+        }
+        let mut out = Outbox::default();
+        let ids = [0, 1].map(MachineId::first);
+        Routes::default().attach(&cell, StreamId(0), &ids, &mut out);
+        let messages = &out.0[&StreamId(0)];
+        let whole: Vec<(usize, usize)> =
+            messages.iter().map(|orders| (orders.whole.len(), orders.starts.len())).collect();
+        assert_eq!(whole, [(1, 700), (1, 700)]);
+    }
 }
