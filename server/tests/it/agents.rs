@@ -3,7 +3,7 @@
 //! Whatever is waited for comes in the end, so nothing here has a time limit.
 
 use crate::process::{folder, omega, say};
-use crate::served::{Process, describe, insist, ports, serve, unavailable};
+use crate::served::{Process, Three, describe, insist, ports, serve, unavailable};
 use omega_client::proto::job_service_client::JobServiceClient;
 use omega_client::proto::machine_service_client::MachineServiceClient;
 use omega_client::proto::{self, job_ref};
@@ -124,6 +124,30 @@ impl Cell {
     }
 }
 
+fn submit(runtime: &Runtime, url: &str, job: &Job) -> u64 {
+    let request = proto::SubmitJobRequest { job: Some(job.into()) };
+    insist(|| {
+        runtime.block_on(async {
+            let mut client =
+                JobServiceClient::connect(url.to_owned()).await.map_err(unavailable)?;
+            Ok(client.submit_job(request.clone()).await?.into_inner().id)
+        })
+    })
+}
+
+fn job(runtime: &Runtime, url: &str, id: u64) -> proto::JobStatus {
+    let request =
+        proto::GetJobRequest { job: Some(proto::JobRef { job: Some(job_ref::Job::Id(id)) }) };
+    let answer = insist(|| {
+        runtime.block_on(async {
+            let mut client =
+                JobServiceClient::connect(url.to_owned()).await.map_err(unavailable)?;
+            Ok(client.get_job(request.clone()).await?.into_inner())
+        })
+    });
+    answer.job.unwrap()
+}
+
 /// Starts a part that says one line when it is ready.
 fn start(dir: &Path, arguments: &[&str]) -> Process {
     let mut command = omega(dir);
@@ -235,6 +259,37 @@ fn a_killed_scheduler_is_followed_by_another_of_its_name() {
         until(|| cell.job(job).finished == 20);
     }
     cell.replay();
+}
+
+#[test]
+fn agents_follow_the_leader() {
+    let mut three = Three::found();
+    let runtime = Runtime::new().unwrap();
+    let cell = three.address().replicas.join(",");
+    let dir = three.dir.path().to_owned();
+    let _scheduler = start(&dir, &["scheduler", "--cell", &cell]);
+    let more = ["--simulate=20", "--cpu=4", "--beat=1", "--run-time-scale=0.01"];
+    let _agent = start(&dir, &[&["agent", "--cell", &cell][..], &more].concat());
+    let services = submit(&runtime, &three.url(1), &service("services", 10));
+    let mut jobs = Vec::new();
+    for round in 0..3 {
+        let leader = three.leader(&runtime);
+        let other = leader % 3 + 1;
+        let one =
+            |i| submit(&runtime, &three.url(other), &batch(&format!("{round}-{i}"), 20, 10_000));
+        jobs.extend((0..10).map(one));
+        three.kill(leader);
+        let url = three.url(other);
+        until(|| jobs.iter().all(|id| job(&runtime, &url, *id).finished == 20));
+        until(|| job(&runtime, &url, services).running == 10);
+        three.start(leader, &[]);
+    }
+    (1..=3).for_each(|id| three.kill(id));
+    for id in 1..=3 {
+        let replay = ["log", "replay", &format!("r{id}"), "--all", "--audit-every", "50"];
+        let said = say(&dir, &replay);
+        assert_eq!(said.code, Some(0), "{}", said.stderr);
+    }
 }
 
 #[test]
