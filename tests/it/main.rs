@@ -71,6 +71,7 @@ mod log_bound;
 mod log_rot;
 mod messages;
 mod model;
+mod moody_disk;
 mod nth_failure;
 mod placement;
 mod placement_plugins;

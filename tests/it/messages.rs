@@ -136,3 +136,19 @@ fn a_large_delta_travels_in_small_pieces() {
     assert!(largest < omega_client::connect::MESSAGE_BYTES_MAX / 2, "{largest} bytes");
     assert_eq!(through_pieces(&delta, convert::PIECE_BYTES), delta);
 }
+
+#[test]
+fn an_error_keeps_its_code_on_the_way_and_is_in_the_docs() {
+    use omega_client::{ApiError, ErrorCode};
+    let docs = include_str!("../../docs/api.md");
+    for code in ErrorCode::ALL {
+        let mut error = ApiError::new(*code, "say what to do");
+        error.version = Some(Version(7));
+        error.leader = Some("r2".to_owned());
+        let back = ApiError::from(tonic::Status::from(error.clone()));
+        assert_eq!(back, error);
+        let waits = error.retry_after(std::time::Duration::from_millis(50));
+        assert_eq!(ApiError::from(tonic::Status::from(waits.clone())), waits);
+        assert!(docs.contains(&format!("`{code}`")), "docs/api.md lacks {code}");
+    }
+}

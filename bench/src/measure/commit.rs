@@ -4,6 +4,7 @@ use super::cells::{self, Made};
 use super::clock::{Figure, by_turns, timed};
 use super::show::{Reach, Row, Unit};
 use super::{Options, SEED, bare};
+use omega_cellstate::Cell;
 use omega_core::{
     Claim, Command, MachineId, Outcome, SequenceNumber, TaskId, Transaction, TransactionId,
 };
@@ -37,9 +38,25 @@ pub(crate) fn rows(options: &Options) -> Vec<Row> {
 /// Commits that place `claims` tasks of jobs of `tasks` tasks, `each` in a transaction.
 fn run(made: &Made, claims: usize, each: usize, tasks: usize) -> Figure {
     let mut cell = made.copy();
+    let txns = transactions(&mut cell, made.machines, (claims, each, tasks));
+    let (refused, span) = timed(|| {
+        let commits = txns.iter().map(|txn| cell.commit(txn).expect("it is judged"));
+        commits.map(|commit| commit.conflicts.len()).sum::<usize>()
+    });
+    assert!(refused * 100 < claims, "{refused} of {claims} small tasks did not fit");
+    span.each(claims)
+}
+
+/// Transactions that place so many tasks of jobs of so many, so many in a transaction, on random
+/// machines. The jobs are in the cell.
+pub(super) fn transactions(
+    cell: &mut Cell,
+    machines: usize,
+    (claims, each, tasks): (usize, usize, usize),
+) -> Vec<Transaction> {
     let mut rng = Pcg64::seed_from_u64(SEED);
     let ids: Vec<_> =
-        cells::small_jobs(0, claims, tasks).map(|job| cells::submit(&mut cell, job)).collect();
+        cells::small_jobs(0, claims, tasks).map(|job| cells::submit(cell, job)).collect();
     let name = "measured".into();
     let Ok(Outcome::Scheduler { id: scheduler, .. }) =
         cell.apply(Command::RegisterScheduler { name })
@@ -49,20 +66,13 @@ fn run(made: &Made, claims: usize, each: usize, tasks: usize) -> Figure {
     let base = cell.version();
     let mut claim = |i: usize| Claim {
         task: TaskId { job: ids[i / tasks], index: (i % tasks) as u32 },
-        machine: MachineId::first(rng.random_range(0..made.machines as u32)),
+        machine: MachineId::first(rng.random_range(0..machines as u32)),
         seen: SequenceNumber(0),
         cards: Default::default(),
     };
-    let txns: Vec<Transaction> = (0..claims / each)
-        .map(|t| {
-            let claims = (t * each..(t + 1) * each).map(&mut claim).collect();
-            Transaction::new(TransactionId { scheduler, number: t as u64 }, base, claims)
-        })
-        .collect();
-    let (refused, span) = timed(|| {
-        let commits = txns.iter().map(|txn| cell.commit(txn).expect("it is judged"));
-        commits.map(|commit| commit.conflicts.len()).sum::<usize>()
-    });
-    assert!(refused * 100 < claims, "{refused} of {claims} small tasks did not fit");
-    span.each(claims)
+    let transaction = |t: usize| {
+        let claims = (t * each..(t + 1) * each).map(&mut claim).collect();
+        Transaction::new(TransactionId { scheduler, number: t as u64 }, base, claims)
+    };
+    (0..claims / each).map(transaction).collect()
 }

@@ -8,6 +8,7 @@
 //!
 //! One file per group of rows; `cells` makes what is measured, `bare` has the bare loops.
 
+mod api;
 mod bare;
 mod cells;
 mod clock;
@@ -39,7 +40,7 @@ const SEED: u64 = 20_130_415;
 #[derive(Args, Clone, Debug)]
 pub(crate) struct Options {
     /// Only groups whose name contains this: scan, sync, commit, whole, decide, preempt, kube, levers,
-    /// workers, memory, log, snapshot, replicate, matrix.
+    /// workers, memory, log, snapshot, replicate, api, matrix.
     #[arg(long, value_name = "PATTERN")]
     only: Option<String>,
     /// Fewer and shorter runs: for a look, not for a record.
@@ -80,7 +81,7 @@ struct Group {
     measure: fn(&Options) -> Vec<Row>,
 }
 
-const GROUPS: [Group; 14] = [
+const GROUPS: [Group; 15] = [
     Group { name: "scan", workload: scan::WORKLOAD, measure: scan::rows },
     Group { name: "sync", workload: sync::WORKLOAD, measure: sync::rows },
     Group { name: "commit", workload: commit::WORKLOAD, measure: commit::rows },
@@ -94,6 +95,7 @@ const GROUPS: [Group; 14] = [
     Group { name: "snapshot", workload: snapshot::WORKLOAD, measure: snapshot::rows },
     Group { name: "log", workload: log::WORKLOAD, measure: log::rows },
     Group { name: "replicate", workload: replicate::WORKLOAD, measure: replicate::rows },
+    Group { name: "api", workload: api::WORKLOAD, measure: api::rows },
     Group { name: "matrix", workload: whole::WORKLOAD, measure: whole::matrix },
 ];
 

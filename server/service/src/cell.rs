@@ -8,7 +8,7 @@ use crate::service::{Answered, deadline};
 use omega_cellstate::Cell;
 use omega_client::proto::cell_service_server::CellService;
 use omega_client::{ApiError, ErrorCode, convert, proto};
-use omega_core::{Command, Policy};
+use omega_core::{Command, Policy, Version};
 use omega_store::log::ReplicaId;
 use omega_store::membership::{MemberStep, MembershipChange};
 use std::time::Duration;
@@ -44,7 +44,19 @@ impl Cells {
     }
 }
 
-fn describe_cell(cell: &Cell) -> proto::DescribeCellResponse {
+/// How large a cell is.
+pub(crate) struct Sizes {
+    pub(crate) version: Version,
+    pub(crate) machines: u32,
+    pub(crate) jobs: u64,
+    /// What may be claimed of each kind, over all machines.
+    pub(crate) claimable: Vec<u64>,
+    /// What of it is.
+    pub(crate) claimed: Vec<u64>,
+}
+
+/// Looks at every machine: some milliseconds in the largest cells.
+pub(crate) fn sizes(cell: &Cell) -> Sizes {
     let kinds = cell.kinds().count();
     let mut claimable = vec![0; kinds];
     let mut claimed = vec![0; kinds];
@@ -56,15 +68,21 @@ fn describe_cell(cell: &Cell) -> proto::DescribeCellResponse {
             claimed[kind] += (all - free).max(0) as u64;
         }
     }
+    let jobs = cell.jobs().count() as u64;
+    Sizes { version: cell.version(), machines, jobs, claimable, claimed }
+}
+
+fn describe_cell(cell: &Cell) -> proto::DescribeCellResponse {
+    let Sizes { version, machines, jobs, claimable, claimed } = sizes(cell);
     proto::DescribeCellResponse {
-        version: cell.version().0,
+        version: version.0,
         kinds: convert::kind_list(cell.kinds()),
         policy: Some(proto::Policy {
             overcommit_max: convert::overcommit_list(&cell.policy().overcommit_max),
             keep_ended_ms: cell.policy().keep_ended_ms,
         }),
         machines,
-        jobs: cell.jobs().count() as u64,
+        jobs,
         claimable,
         claimed,
         ..Default::default()

@@ -4,6 +4,7 @@
 //! call that wakes whoever awaits it, and a thread tells how far it has applied, for the streams of
 //! deltas.
 
+use crate::metrics::Metrics;
 use omega_cellstate::{Cell, SharedCell};
 use omega_client::{ApiError, ErrorCode};
 use omega_core::{Command, Outcome, Rejection, Version};
@@ -31,6 +32,7 @@ const IDLE: Duration = Duration::from_millis(200);
 pub struct Host {
     cell: HostedCell,
     versions: watch::Receiver<Version>,
+    metrics: Metrics,
 }
 
 #[derive(Clone, Debug)]
@@ -50,7 +52,8 @@ impl Host {
     #[must_use]
     pub fn memory(cell: SharedCell) -> Host {
         let (to, versions) = watch::channel(cell.read(Cell::version));
-        Host { cell: HostedCell::Memory(cell, Arc::new(to)), versions }
+        let cell = HostedCell::Memory(cell, Arc::new(to));
+        Host { cell, versions, metrics: Metrics::default() }
     }
 
     /// A replica that runs.
@@ -64,7 +67,8 @@ impl Host {
         let spawned = builder.spawn(move || follow(&followed, &to));
         spawned.expect("the system has a thread for each server");
         let replica = Replica { cell, running };
-        Host { cell: HostedCell::Replica(Arc::new(replica)), versions }
+        let cell = HostedCell::Replica(Arc::new(replica));
+        Host { cell, versions, metrics: Metrics::default() }
     }
 
     /// Looks at the state that is here. Nothing is applied while `look` runs.
@@ -79,6 +83,12 @@ impl Host {
     #[must_use]
     pub fn versions(&self) -> watch::Receiver<Version> {
         self.versions.clone()
+    }
+
+    /// What is counted of this server.
+    #[must_use]
+    pub fn metrics(&self) -> &Metrics {
+        &self.metrics
     }
 
     /// The replica, if the cell has replicas.

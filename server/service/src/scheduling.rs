@@ -7,10 +7,12 @@ use futures_util::stream::FuturesOrdered;
 use omega_cellstate::{Delta, Interest};
 use omega_client::proto::scheduling_service_server::SchedulingService;
 use omega_client::{ApiError, ErrorCode, convert, proto};
-use omega_core::{Command, Outcome, Rejection, Transaction, Version};
+use omega_core::{Command, Commit, Outcome, Rejection, Transaction, Version};
 use omega_store::replica::Answer;
+use prost::Message;
 use std::time::Duration;
 use tokio::sync::mpsc;
+use tokio::time::Instant;
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::{Request, Response, Status, Streaming};
 
@@ -77,11 +79,13 @@ impl SchedulingService for Scheduling {
         request: Request<proto::CommitRequest>,
     ) -> Answered<proto::CommitResponse> {
         let until = deadline(&request);
+        let began = Instant::now();
         let (txn, try_) = read(request.into_inner())?;
-        match self.host.apply_try(Command::Commit(txn), try_, until).await? {
-            Outcome::Commit(commit) => Ok(Response::new((&commit).into())),
-            _ => Err(unknown().into()),
-        }
+        let claims = txn.claims.len();
+        let outcome = self.host.apply_try(Command::Commit(txn), try_, until).await;
+        let commit = commit_of(outcome).inspect_err(|_| self.host.metrics().failed())?;
+        self.host.metrics().judged(claims, &commit, began.elapsed());
+        Ok(Response::new((&commit).into()))
     }
 
     type CommitStreamStream = ReceiverStream<Result<proto::CommitStreamResponse, Status>>;
@@ -134,7 +138,8 @@ fn begin(
     host: &Host,
     request: proto::CommitRequest,
 ) -> impl Future<Output = proto::CommitStreamResponse> + use<> {
-    let number = request.number;
+    let began = Instant::now();
+    let (number, claims) = (request.number, request.claim_jobs.len());
     let pending = read(request).map(|(txn, try_)| host.begin(Command::Commit(txn), try_));
     let host = host.clone();
     async move {
@@ -144,25 +149,36 @@ fn begin(
             Err(error) => Err(error),
         };
         let answer = match answer {
-            Ok(commit) => Given::Commit(commit),
-            Err(error) => Given::Error(proto::Error {
-                code: error.code.name().to_owned(),
-                message: error.message,
-                version: error.version.unwrap_or_default().0,
-            }),
+            Ok(commit) => {
+                host.metrics().judged(claims, &commit, began.elapsed());
+                Given::Commit((&commit).into())
+            }
+            Err(error) => {
+                host.metrics().failed();
+                Given::Error(proto::Error {
+                    code: error.code.name().to_owned(),
+                    message: error.message,
+                    version: error.version.unwrap_or_default().0,
+                })
+            }
         };
         proto::CommitStreamResponse { number, answer: Some(answer) }
     }
 }
 
-async fn judged(host: &Host, pending: Pending) -> Result<proto::CommitResponse, ApiError> {
+async fn judged(host: &Host, pending: Pending) -> Result<Commit, ApiError> {
     let outcome: Result<Outcome, Rejection> = match pending.answer().await {
         Answer::Outcome(outcome) => outcome,
         Answer::Again(again) => return Err(unavailable(again)),
         _ => return Err(unknown()),
     };
-    match host.settled(outcome).await? {
-        Outcome::Commit(commit) => Ok((&commit).into()),
+    commit_of(host.settled(outcome).await)
+}
+
+/// The answer to a transaction.
+fn commit_of(outcome: Result<Outcome, ApiError>) -> Result<Commit, ApiError> {
+    match outcome? {
+        Outcome::Commit(commit) => Ok(commit),
         _ => Err(unknown()),
     }
 }
@@ -179,11 +195,13 @@ struct Source {
 impl Source {
     async fn run(mut self) {
         let mut versions = self.host.versions();
+        let _counted = self.host.metrics().stream();
         loop {
             versions.mark_unchanged();
             let Self { host, interest, since, delta, .. } = &mut self;
             host.read(|cell| cell.delta_since(*since, interest, delta));
             for piece in convert::split((&*delta).into(), convert::PIECE_BYTES) {
+                self.host.metrics().sent(piece.encoded_len());
                 if self.to.send(Ok(piece)).await.is_err() {
                     return;
                 }

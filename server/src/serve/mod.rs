@@ -5,7 +5,7 @@ mod settings;
 
 use cell::{CellError, Opened};
 use clap::Args;
-use omega_service::{serve_clients, serve_peers};
+use omega_service::{serve_clients, serve_peers, serve_web};
 use settings::{Given, Kept, Settings, SettingsError};
 use std::io;
 use std::path::PathBuf;
@@ -75,6 +75,10 @@ async fn run(settings: &Settings, opened: Opened) -> Result<(), ServeError> {
     let mut tasks = Vec::new();
     let over = until(ended.clone());
     tasks.push(tokio::spawn(serve_clients(clients, host.clone(), me, settings.monitor, over)));
+    if let Some(address) = settings.web {
+        let listener = listen(&address.to_string()).await?;
+        tasks.push(tokio::spawn(serve_web(listener, host.clone(), until(ended.clone()))));
+    }
     if let Some((peers, at)) = peers {
         let listener = listen(&at).await?;
         tasks.push(tokio::spawn(serve_peers(listener, peers, until(ended))));

@@ -30,6 +30,10 @@ pub(crate) struct Given {
     /// Where clients are listened to [default: 127.0.0.1:7600].
     #[arg(long, env = "OMEGA_LISTEN", value_name = "ADDRESS")]
     listen: Option<SocketAddr>,
+    /// Where Prometheus and health probes are answered over plain HTTP: /metrics, /healthz, /readyz
+    /// [default: nowhere].
+    #[arg(long, env = "OMEGA_WEB_LISTEN", value_name = "ADDRESS")]
+    web_listen: Option<SocketAddr>,
     /// The name of the cell, the same for all its replicas. A single replica needs none.
     #[arg(long, env = "OMEGA_CELL_NAME", value_name = "NAME")]
     cell_name: Option<String>,
@@ -103,6 +107,8 @@ impl TryFrom<String> for Peer {
 pub(crate) struct Settings {
     /// Where clients are listened to.
     pub(crate) listen: SocketAddr,
+    /// Where metrics and probes are answered, if anywhere.
+    pub(crate) web: Option<SocketAddr>,
     /// Where the cell is kept.
     pub(crate) kept: Kept,
     /// When machines are lost.
@@ -190,6 +196,7 @@ impl Given {
             dir: self.dir.or(other.dir),
             memory: self.memory.or(other.memory),
             listen: self.listen.or(other.listen),
+            web_listen: self.web_listen.or(other.web_listen),
             cell_name: self.cell_name.or(other.cell_name),
             replica: self.replica.or(other.replica),
             peers: self.peers.or(other.peers),
@@ -213,6 +220,7 @@ impl Given {
         };
         let listen = given.listen.unwrap_or_else(|| LISTEN.parse().expect("it is an address"));
         let monitor = given.monitor();
+        let web = given.web_listen;
         let is_one_of_several = given.peers.is_some() || given.replica.is_some();
         let kept = match (given.memory == Some(true), given.dir.clone()) {
             (true, None) if !is_one_of_several => Kept::Memory,
@@ -221,7 +229,7 @@ impl Given {
             (false, None) if !is_one_of_several => return Err(SettingsError::NoPlace),
             (false, _) => Kept::Replica(given.replicated(listen)?),
         };
-        Ok(Settings { listen, kept, monitor })
+        Ok(Settings { listen, web, kept, monitor })
     }
 
     fn monitor(&self) -> MonitorSettings {

@@ -315,3 +315,49 @@ fn bad_settings_are_told_before_anything_starts() {
     assert!(said.stdout.contains("by one replica"), "{}", said.stdout);
     assert!(!dir.path().join("x").exists() && !dir.path().join("cell").exists());
 }
+
+/// What a server says over plain HTTP.
+fn get(port: u16, path: &str) -> String {
+    use std::io::{Read, Write};
+    let mut stream = std::net::TcpStream::connect(("127.0.0.1", port)).unwrap();
+    write!(stream, "GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n").unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    answer
+}
+
+#[test]
+fn metrics_and_probes_tell_how_it_goes() {
+    let dir = folder(&[]);
+    let all = ports(2);
+    let arguments = [
+        "--dir=cell".to_owned(),
+        format!("--listen=127.0.0.1:{}", all[0]),
+        format!("--web-listen=127.0.0.1:{}", all[1]),
+    ];
+    let _server = serve(dir.path(), &arguments);
+    let runtime = Runtime::new().unwrap();
+    let url = format!("http://127.0.0.1:{}", all[0]);
+    add_machines(&runtime, &url, 4);
+    let job = submit(&runtime, &url, "measured", 40);
+    let remote = RemoteCell::connect(&Address::plain([format!("127.0.0.1:{}", all[0])])).unwrap();
+    let (me, number) = remote.register("default".into()).unwrap();
+    let mut view = View::new(me, number);
+    place(&mut view, &remote, omega_core::JobId(job), 0, &mut BTreeMap::new());
+    let text = get(all[1], "/metrics");
+    for line in [
+        "omega_transactions_total{result=\"taken\"} 1",
+        "omega_claims_total 10",
+        "omega_commit_seconds_count 1",
+        "omega_sync_streams 1",
+        "omega_cell_machines 4",
+        "omega_cell_jobs 1",
+        "omega_cell_claimed{kind=\"cpu\"} 1000",
+        "omega_replica_leads 1",
+        "# EOF",
+    ] {
+        assert!(text.contains(line), "{line} is not in\n{text}");
+    }
+    assert!(get(all[1], "/healthz").starts_with("HTTP/1.1 200"));
+    assert!(get(all[1], "/readyz").starts_with("HTTP/1.1 200"));
+}

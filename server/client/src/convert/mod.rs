@@ -14,6 +14,7 @@ mod transaction;
 pub use delta::{delta, interest, interested};
 pub use job::{phase, task_report, task_state};
 pub use pieces::{PIECE_BYTES, join, split};
+pub use transaction::reason_name;
 
 use crate::proto;
 use omega_core::{Amounts, KindId, Kinds, Overcommit, ResourceKind, TaskId, Unit};

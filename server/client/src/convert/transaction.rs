@@ -153,6 +153,13 @@ impl TryFrom<proto::Conflict> for Conflict {
     }
 }
 
+/// The name of a reason, as the API has it and metrics tell it: `NO_ROOM`.
+#[must_use]
+pub fn reason_name(reason: Reason) -> &'static str {
+    let name = reason_out(reason).0.as_str_name();
+    name.strip_prefix("REASON_").unwrap_or(name)
+}
+
 /// A reason as a message has it, and the kind that it names.
 fn reason_out(reason: Reason) -> (proto::Reason, KindId) {
     use proto::Reason as R;

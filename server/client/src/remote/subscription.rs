@@ -119,8 +119,7 @@ impl Subscription {
     }
 
     fn try_next(&mut self) -> Option<Delta> {
-        let stream = self.stream.as_mut()?;
-        stream.deltas.try_recv().ok()
+        self.stream.as_mut()?.deltas.try_recv().ok()
     }
 
     fn next_until(&mut self, runtime: &Runtime, until: Instant) -> Option<Delta> {

@@ -1,0 +1,206 @@
+//! Replicas on threads, on disks that are slow now and then, or full for a while.
+//!
+//! A replica's thread writes its log itself while the disk is quick, and leaves it to another thread when
+//! it was slow or is full. Whoever writes, what was acknowledged is there, on every replica.
+
+use omega_cellstate::Cell;
+use omega_core::{Amounts, Command, Job, Kinds, TaskGroup};
+use omega_store::directory::{Directory, EngineKind, Identity};
+use omega_store::log::ReplicaId;
+use omega_store::log::segment::SegmentOptions;
+use omega_store::membership::Membership;
+use omega_store::replica::{
+    Again, Answer, Ask, Network, ReplicatedCell, Running, Settings, found, start,
+};
+use omega_store::{CellId, Disk, DiskFile, Origin, RealDisk};
+use omega_tests::random::Dice;
+use std::io;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+
+/// Segments are small, so that a full disk is noticed soon.
+const SEGMENT_BYTES: u64 = 16 << 10;
+
+const TICK: Duration = Duration::from_millis(20);
+
+/// A disk whose temper is set from outside.
+#[derive(Clone, Debug, Default)]
+struct MoodyDisk {
+    sync_ms: Arc<AtomicU64>,
+    full: Arc<AtomicBool>,
+}
+
+impl MoodyDisk {
+    fn file(&self, inner: io::Result<Box<dyn DiskFile>>) -> io::Result<Box<dyn DiskFile>> {
+        Ok(Box::new(MoodyFile { inner: inner?, disk: self.clone() }))
+    }
+
+    fn has_room(&self) -> io::Result<()> {
+        match self.full.load(Ordering::Relaxed) {
+            true => Err(io::ErrorKind::StorageFull.into()),
+            false => Ok(()),
+        }
+    }
+}
+
+impl Disk for MoodyDisk {
+    fn create(&self, path: &Path) -> io::Result<Box<dyn DiskFile>> {
+        self.has_room()?;
+        self.file(RealDisk.create(path))
+    }
+
+    fn open(&self, path: &Path) -> io::Result<Box<dyn DiskFile>> {
+        self.file(RealDisk.open(path))
+    }
+
+    fn create_folder(&self, folder: &Path) -> io::Result<()> {
+        RealDisk.create_folder(folder)
+    }
+
+    fn list(&self, folder: &Path) -> io::Result<Vec<String>> {
+        RealDisk.list(folder)
+    }
+
+    fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
+        RealDisk.rename(from, to)
+    }
+
+    fn remove(&self, path: &Path) -> io::Result<()> {
+        RealDisk.remove(path)
+    }
+
+    fn sync_folder(&self, folder: &Path) -> io::Result<()> {
+        RealDisk.sync_folder(folder)
+    }
+}
+
+#[derive(Debug)]
+struct MoodyFile {
+    inner: Box<dyn DiskFile>,
+    disk: MoodyDisk,
+}
+
+impl DiskFile for MoodyFile {
+    fn length(&mut self) -> io::Result<u64> {
+        self.inner.length()
+    }
+
+    fn read_at(&mut self, offset: u64, buffer: &mut [u8]) -> io::Result<usize> {
+        self.inner.read_at(offset, buffer)
+    }
+
+    fn write_at(&mut self, offset: u64, bytes: &[u8]) -> io::Result<()> {
+        self.inner.write_at(offset, bytes)
+    }
+
+    fn allocate(&mut self, length: u64) -> io::Result<()> {
+        self.disk.has_room()?;
+        self.inner.allocate(length)
+    }
+
+    fn cut(&mut self, length: u64) -> io::Result<()> {
+        self.inner.cut(length)
+    }
+
+    fn sync(&mut self) -> io::Result<()> {
+        std::thread::sleep(Duration::from_millis(self.disk.sync_ms.load(Ordering::Relaxed)));
+        self.inner.sync()
+    }
+}
+
+struct Replicas {
+    disks: Vec<MoodyDisk>,
+    running: Vec<Running>,
+    cells: Vec<ReplicatedCell>,
+    _folder: tempfile::TempDir,
+}
+
+fn start_replicas(count: u64) -> Replicas {
+    let folder = tempfile::tempdir().unwrap();
+    let network = Network::default();
+    let founders = Membership::founding((1..=count).map(ReplicaId));
+    let (mut disks, mut running) = (Vec::new(), Vec::new());
+    for id in (1..=count).map(ReplicaId) {
+        let disk = MoodyDisk::default();
+        let origin = Origin { cell: CellId(5), kinds: Kinds::standard() };
+        let identity = Identity { origin, replica: id, engine: EngineKind::Segment };
+        let path = folder.path().join(id.to_string());
+        let options = SegmentOptions { segment_bytes: SEGMENT_BYTES, ..SegmentOptions::default() };
+        let made = Directory::create_with(Arc::new(disk.clone()), &path, identity, options);
+        let directory = made.unwrap();
+        found(&directory, &founders).unwrap();
+        let mut settings = Settings { incarnation: 1, ..Settings::default() };
+        settings.node.seed = id.0;
+        let replica = Running::start(start(directory, settings).unwrap(), network.port(id), TICK);
+        network.connect(id, &replica);
+        disks.push(disk);
+        running.push(replica);
+    }
+    let cells: Vec<_> = running.iter().map(ReplicatedCell::new).collect();
+    cells[0].catch_up_with_all().unwrap();
+    Replicas { disks, running, cells, _folder: folder }
+}
+
+fn job(number: usize) -> Command {
+    Command::SubmitJob(Job::batch(format!("j{number}"), TaskGroup::new(1, Amounts::new([1]))))
+}
+
+#[test]
+fn replicas_agree_on_disks_that_are_slow_now_and_then() {
+    let replicas = start_replicas(3);
+    let mut dice = Dice::new(7);
+    for number in 0..120 {
+        if dice.below(4) == 0 {
+            // Slower than what a replica's thread waits for, or quick.
+            let temper = [0, 0, 7][dice.below(3)];
+            replicas.disks[dice.below(3)].sync_ms.store(temper, Ordering::Relaxed);
+        }
+        replicas.cells[dice.below(3)].apply(job(number)).unwrap();
+    }
+    let mut hashes = Vec::new();
+    for cell in &replicas.cells {
+        cell.catch_up_with_all().unwrap();
+        assert_eq!(cell.read(|cell| cell.jobs().count()), 120, "what was acknowledged is there");
+        hashes.push(cell.read(Cell::state_hash));
+    }
+    assert!(hashes.iter().all(|hash| *hash == hashes[0]));
+    assert!(replicas.running.iter().all(|replica| replica.status().stopped.is_none()));
+}
+
+#[test]
+fn a_disk_that_was_full_is_written_again() {
+    for count in [1, 3] {
+        let replicas = start_replicas(count);
+        let cell = &replicas.cells[0];
+        let set_full = |full: bool| {
+            replicas.disks.iter().for_each(|disk| disk.full.store(full, Ordering::Relaxed));
+        };
+        let (mut next, mut known) = (0, 0);
+        for _ in 0..3 {
+            set_full(true);
+            loop {
+                next += 1;
+                match cell.ask(Ask::Command(job(next))) {
+                    Answer::Outcome(outcome) => known += usize::from(outcome.is_ok()),
+                    Answer::Again(Again::Full) => break,
+                    // It waits for room, and may come yet; or nobody can lead without a disk.
+                    _ => {}
+                }
+            }
+            set_full(false);
+            cell.catch_up_with_all().unwrap();
+            assert!(cell.apply(job(next)).is_ok(), "there is room again");
+            known += 1;
+        }
+        for (replica, cell) in replicas.running.iter().zip(&replicas.cells) {
+            cell.catch_up_with_all().unwrap();
+            assert!(
+                cell.read(|cell| cell.jobs().count()) >= known,
+                "what was acknowledged is there"
+            );
+            assert_eq!(replica.status().stopped, None);
+        }
+    }
+}
