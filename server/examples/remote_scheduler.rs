@@ -18,7 +18,7 @@ use omega_schedulers::{
     MachineRef, MachineScore, PerMachine, Profile, SCORE_MAX, Scheduler, Settings, Tasks,
     Unobserved,
 };
-use omega_service::{Host, Whoami, serve_clients};
+use omega_service::{Host, MonitorSettings, Whoami, serve_clients};
 use omega_store::CellId;
 use omega_store::log::ReplicaId;
 use std::error::Error;
@@ -68,7 +68,13 @@ fn serve(runtime: &Runtime) -> Result<String, Box<dyn Error>> {
     let address = listener.local_addr()?.to_string();
     let host = Host::memory(SharedCell::new(Cell::new(Kinds::standard())));
     let me = Whoami { cell: CellId(1), replica: ReplicaId(1) };
-    runtime.spawn(serve_clients(listener, host, me, std::future::pending()));
+    runtime.spawn(serve_clients(
+        listener,
+        host,
+        me,
+        MonitorSettings::default(),
+        std::future::pending(),
+    ));
     Ok(address)
 }
 

@@ -6,6 +6,7 @@
 //! `omega log` looks at what a replica has kept. `omega machine`, `job`, `task`, `quota`, `member` and
 //! `cell` ask a cell that is served; where it refuses or does not answer, the exit code is 1.
 
+mod agent;
 mod ask;
 mod connect;
 mod dev;
@@ -51,6 +52,8 @@ enum Command {
     Dev(dev::DevArgs),
     /// Place the jobs of one scheduler, in a process of its own.
     Scheduler(scheduler::SchedulerArgs),
+    /// Speak for simulated machines that run what they are told to.
+    Agent(agent::AgentArgs),
     /// Look at the directory of a replica: its entries, and the cell at any version.
     #[command(subcommand)]
     Log(log::LogCommand),
@@ -93,6 +96,7 @@ fn main() -> ExitCode {
         Some(Command::Explain(args)) => explain::explain(&args),
         Some(Command::Log(command)) => log::log(&command),
         Some(Command::Scheduler(args)) => scheduler::run(&args).map_err(Into::into),
+        Some(Command::Agent(args)) => agent::run(&args).map_err(Into::into),
         Some(Command::Dev(args)) => dev::run(&args).map_err(Into::into),
         Some(Command::Serve(args)) => serve::serve(*args).map_err(Into::into),
         Some(Command::Machine(command)) => ask::machine::run(&command).map_err(Into::into),

@@ -214,6 +214,8 @@ pub(crate) enum Error {
     #[error(transparent)]
     Dev(#[from] crate::dev::DevError),
     #[error(transparent)]
+    Agent(#[from] crate::agent::AgentError),
+    #[error(transparent)]
     Serve(#[from] crate::serve::ServeError),
     #[error(transparent)]
     Scheduler(#[from] crate::scheduler::SchedulerError),

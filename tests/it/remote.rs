@@ -7,7 +7,7 @@ use omega_core::{
     Amounts, Claim, Command, Job, JobId, Kinds, Machine, TaskGroup, TaskId, Transaction,
     TransactionError, TransactionId, Version,
 };
-use omega_service::{Host, Whoami, serve_clients};
+use omega_service::{Host, MonitorSettings, Whoami, serve_clients};
 use omega_store::CellId;
 use omega_store::log::ReplicaId;
 use std::net::SocketAddr;
@@ -36,7 +36,9 @@ impl Served {
         let (end, ended) = oneshot::channel::<()>();
         let host = Host::memory(cell.clone());
         let me = Whoami { cell: CellId(1), replica: ReplicaId(1) };
-        runtime.spawn(serve_clients(listener, host, me, async move { drop(ended.await) }));
+        let monitor = MonitorSettings::default();
+        let ended = async move { drop(ended.await) };
+        runtime.spawn(serve_clients(listener, host, me, monitor, ended));
         Served { cell, address, runtime, _end: end }
     }
 

@@ -12,8 +12,9 @@
 //! through [`Host`], the only place where calls that await meet a cell that does not.
 //!
 //! In reading order: `host.rs`, `service.rs`, `scheduling.rs`, `jobs.rs`, `machines.rs`, `tasks.rs`,
-//! `tenants.rs`, `cell.rs`, `describe.rs`, `peers.rs`, `server.rs`, `metrics.rs`, `web.rs`.
+//! `tenants.rs`, `cell.rs`, `agents/`, `describe.rs`, `peers.rs`, `server.rs`, `metrics.rs`, `web.rs`.
 
+pub mod agents;
 mod cell;
 mod describe;
 mod host;
@@ -28,6 +29,8 @@ mod tasks;
 mod tenants;
 mod web;
 
+pub use agents::Agents;
+pub use agents::monitor::MonitorSettings;
 pub use cell::Cells;
 pub use host::{Host, Pending, Try};
 pub use jobs::Jobs;

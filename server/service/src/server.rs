@@ -4,7 +4,7 @@
 
 use crate::host::Host;
 use crate::peers::{FRAME_BYTES_MAX, PeerListener};
-use crate::{Cells, Jobs, Machines, Scheduling, Tasks, Tenants, Whoami};
+use crate::{Agents, Cells, Jobs, Machines, MonitorSettings, Scheduling, Tasks, Tenants, Whoami};
 use omega_client::connect::MESSAGE_BYTES_MAX;
 use omega_client::proto;
 use std::io;
@@ -41,7 +41,8 @@ fn bounded() -> Server {
 }
 
 /// Every service that clients may call.
-fn client_services(host: &Host, me: Whoami) -> io::Result<Router> {
+fn client_services(host: &Host, me: Whoami, monitor: MonitorSettings) -> io::Result<Router> {
+    use proto::agent_service_server::AgentServiceServer;
     use proto::cell_service_server::CellServiceServer;
     use proto::job_service_server::JobServiceServer;
     use proto::machine_service_server::MachineServiceServer;
@@ -75,11 +76,15 @@ fn client_services(host: &Host, me: Whoami) -> io::Result<Router> {
         .add_service(
             CellServiceServer::new(Cells::new(host.clone(), me)).max_decoding_message_size(max),
         )
+        .add_service(
+            AgentServiceServer::new(Agents::start(host.clone(), monitor))
+                .max_decoding_message_size(max),
+        )
         .add_service(health_service)
         .add_service(reflection))
 }
 
-/// Serves clients until `end` is there.
+/// Serves clients until `end` is there, and while this replica leads, watches the machines of agents.
 ///
 /// # Errors
 /// Those of the listener.
@@ -87,10 +92,11 @@ pub async fn serve_clients(
     listener: TcpListener,
     host: Host,
     me: Whoami,
+    monitor: MonitorSettings,
     end: impl Future<Output = ()>,
 ) -> io::Result<()> {
     let incoming = TcpListenerStream::new(listener);
-    let services = client_services(&host, me)?;
+    let services = client_services(&host, me, monitor)?;
     services.serve_with_incoming_shutdown(incoming, end).await.map_err(io::Error::other)
 }
 

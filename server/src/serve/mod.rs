@@ -73,7 +73,8 @@ async fn run(settings: &Settings, opened: Opened) -> Result<(), ServeError> {
         let _ = ended.wait_for(|ended| *ended).await;
     };
     let mut tasks = Vec::new();
-    tasks.push(tokio::spawn(serve_clients(clients, host.clone(), me, until(ended.clone()))));
+    let over = until(ended.clone());
+    tasks.push(tokio::spawn(serve_clients(clients, host.clone(), me, settings.monitor, over)));
     if let Some(address) = settings.web {
         let listener = listen(&address.to_string()).await?;
         tasks.push(tokio::spawn(serve_web(listener, host.clone(), until(ended.clone()))));

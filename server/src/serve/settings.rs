@@ -4,12 +4,15 @@
 //! (`OMEGA_PEER_LISTEN`) and one line of the file (`peer-listen = "..."`).
 
 use clap::Args;
+use omega_service::MonitorSettings;
 use omega_store::CellId;
 use omega_store::log::ReplicaId;
 use serde::Deserialize;
 use std::net::SocketAddr;
+use std::num::NonZeroU32;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
+use std::time::Duration;
 
 /// Where clients are listened to unless somebody says otherwise.
 const LISTEN: &str = "127.0.0.1:7600";
@@ -48,6 +51,12 @@ pub(crate) struct Given {
     /// peers, once and never again, or `join` a cell that runs, as a new replica with a new id.
     #[arg(long, env = "OMEGA_START", value_name = "HOW", value_enum)]
     start: Option<Start>,
+    /// After how many seconds of silence the machine of an agent is lost [default: 40].
+    #[arg(long, env = "OMEGA_MACHINE_TIMEOUT", value_name = "SECONDS")]
+    machine_timeout: Option<NonZeroU32>,
+    /// How many machines may be lost in a second [default: 10].
+    #[arg(long, env = "OMEGA_MACHINES_LOST_PER_SECOND", value_name = "N")]
+    machines_lost_per_second: Option<NonZeroU32>,
 }
 
 /// What a new replica begins with.
@@ -102,6 +111,8 @@ pub(crate) struct Settings {
     pub(crate) web: Option<SocketAddr>,
     /// Where the cell is kept.
     pub(crate) kept: Kept,
+    /// When machines are lost.
+    pub(crate) monitor: MonitorSettings,
 }
 
 /// Where a cell is kept.
@@ -191,6 +202,10 @@ impl Given {
             peers: self.peers.or(other.peers),
             peer_listen: self.peer_listen.or(other.peer_listen),
             start: self.start.or(other.start),
+            machine_timeout: self.machine_timeout.or(other.machine_timeout),
+            machines_lost_per_second: self
+                .machines_lost_per_second
+                .or(other.machines_lost_per_second),
         }
     }
 
@@ -204,6 +219,7 @@ impl Given {
             None => self,
         };
         let listen = given.listen.unwrap_or_else(|| LISTEN.parse().expect("it is an address"));
+        let monitor = given.monitor();
         let web = given.web_listen;
         let is_one_of_several = given.peers.is_some() || given.replica.is_some();
         let kept = match (given.memory == Some(true), given.dir.clone()) {
@@ -213,7 +229,18 @@ impl Given {
             (false, None) if !is_one_of_several => return Err(SettingsError::NoPlace),
             (false, _) => Kept::Replica(given.replicated(listen)?),
         };
-        Ok(Settings { listen, web, kept })
+        Ok(Settings { listen, web, kept, monitor })
+    }
+
+    fn monitor(&self) -> MonitorSettings {
+        let default = MonitorSettings::default();
+        let seconds = |seconds: NonZeroU32| Duration::from_secs(seconds.get().into());
+        MonitorSettings {
+            timeout: self.machine_timeout.map_or(default.timeout, seconds),
+            lost_per_second: self
+                .machines_lost_per_second
+                .map_or(default.lost_per_second, NonZeroU32::get),
+        }
     }
 
     fn replicated(self, clients: SocketAddr) -> Result<Replicated, SettingsError> {

@@ -7,12 +7,15 @@
 //! - `durable.rs`: cells on a disk, in one replica and in three, and `omega log`.
 //! - `explain.rs`: what is said of jobs that wait.
 //! - `served.rs`: cells that are served, and replicas that are killed.
+//! - `agents.rs`: jobs on simulated machines, and what becomes of them when agents, schedulers and leaders
+//!   are killed.
 //! - `outputs.rs`: files, pipes and terminals that results go to.
 //!
 //! `process.rs` starts the process, `outcome.rs` reads its result.
 
 #![allow(clippy::unwrap_used, reason = "all of it is tests, helpers too")]
 
+mod agents;
 mod bad_input;
 mod commands;
 mod durable;
