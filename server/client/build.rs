@@ -5,8 +5,8 @@ use std::path::PathBuf;
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     println!("cargo:rerun-if-changed=proto");
-    let files =
-        ["types", "scheduling", "cell", "peer"].map(|name| format!("omega/v1/{name}.proto"));
+    let files = ["types", "scheduling", "cell", "agent", "peer"]
+        .map(|name| format!("omega/v1/{name}.proto"));
     let descriptors = protox::compile(files, ["proto"])?;
     let out = PathBuf::from(std::env::var("OUT_DIR")?);
     // For the reflection service, which tells gRPC tools what there is.

@@ -18,7 +18,7 @@ use omega_schedulers::{
     MachineRef, MachineScore, PerMachine, Profile, SCORE_MAX, Scheduler, Settings, Tasks,
     Unobserved,
 };
-use omega_service::{Door, Entrance, Host, Whoami, serve_clients};
+use omega_service::{Door, Entrance, Host, MonitorSettings, Whoami, serve_clients};
 use omega_store::CellId;
 use omega_store::log::ReplicaId;
 use std::error::Error;
@@ -69,7 +69,8 @@ fn serve(runtime: &Runtime) -> Result<String, Box<dyn Error>> {
     let host = Host::memory(SharedCell::new(Cell::new(Kinds::standard())));
     let me = Whoami { cell: CellId(1), replica: ReplicaId(1) };
     let entrance = Entrance { listener, door: Door::Open, audit: None };
-    runtime.spawn(serve_clients(entrance, host, me, std::future::pending()));
+    let monitor = MonitorSettings::default();
+    runtime.spawn(serve_clients(entrance, host, me, monitor, std::future::pending()));
     Ok(address)
 }
 

@@ -14,6 +14,7 @@ pub(crate) struct CellArgs {
         env = "OMEGA_CELL",
         value_name = "HOST:PORT",
         value_delimiter = ',',
+        value_parser = replica,
         default_value = "127.0.0.1:7600"
     )]
     cell: Vec<String>,
@@ -48,6 +49,15 @@ fn pem(file: &str) -> Result<Pem, String> {
 
 fn key(file: &str) -> Result<Pem, String> {
     read_key(Path::new(file)).map(Pem).map_err(|why| why.to_string())
+}
+
+/// Checks one address, so that a mistake is told before anything waits for an answer.
+fn replica(text: &str) -> Result<String, String> {
+    let is_address = |(host, port): (&str, &str)| !host.is_empty() && port.parse::<u16>().is_ok();
+    match text.rsplit_once(':').is_some_and(is_address) {
+        true => Ok(text.to_owned()),
+        false => Err(format!("{text:?} is not an address like host:port")),
+    }
 }
 
 impl CellArgs {

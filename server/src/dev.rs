@@ -1,6 +1,6 @@
 //! `omega dev`: a whole cell on one machine, to try things out.
 //!
-//! Replicas and a scheduler as processes of their own, as in production, so that one of them can be
+//! Replicas, a scheduler and an agent of simulated machines as processes of their own, as in production, so that one of them can be
 //! killed and the others seen to carry on. What they say goes to files beside the cell.
 
 use clap::Args;
@@ -29,6 +29,9 @@ pub(crate) struct DevArgs {
     /// Workers of the scheduler `default`.
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=64))]
     workers: u16,
+    /// Simulated machines, spoken for by one agent; 0 for none.
+    #[arg(long, value_name = "N", default_value_t = 100, value_parser = clap::value_parser!(u32).range(0..=1_000_000))]
+    machines: u32,
 }
 
 /// Why the cell could not be brought up. One line for the user.
@@ -108,6 +111,11 @@ pub(crate) fn run(args: &DevArgs) -> Result<(), DevError> {
     let workers = args.workers.to_string();
     let scheduler = ["scheduler", "--cell", &cell, "--workers", &workers].map(str::to_owned);
     parts.push(start("scheduler", &root, &scheduler)?);
+    if args.machines > 0 {
+        let machines = args.machines.to_string();
+        let agent = ["agent", "--cell", &cell, "--simulate", &machines].map(str::to_owned);
+        parts.push(start("agent", &root, &agent)?);
+    }
     tell(&format!("{}\n", summary(args, &root, &parts)));
     watch(&mut parts)
 }

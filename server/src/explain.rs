@@ -1,5 +1,7 @@
-//! `omega explain`: runs a workload, and tells why a job waits at its end and what would help.
+//! `omega explain`: runs a workload, and tells why a job waits at its end and what would help; or tells
+//! the same of a job in a cell that is served.
 
+use crate::ask;
 use crate::output;
 use crate::run::{Error, HowArgs, InputArgs, prepare, with_bar};
 use clap::Args;
@@ -33,6 +35,10 @@ struct OutputArgs {
 }
 
 pub(crate) fn explain(args: &ExplainArgs) -> Result<(), Error> {
+    if let Some(cell) = args.input.served() {
+        let job = args.job.as_deref().ok_or(Error::Arguments("name a job of the cell"))?;
+        return Ok(ask::explain::served(cell, job, args.how.profile())?);
+    }
     let outputs: Vec<&Path> = args.output.json.iter().map(PathBuf::as_path).collect();
     let (workload, options) = prepare((&args.input, &args.how), &outputs)?;
     let which = match &args.job {

@@ -3,13 +3,17 @@
 //! `omega run`, which is also what `omega` alone does, places a workload on a cell in this
 //! process and tells how it went. Bad input ends with one line on standard error and exit code 2,
 //! before anything has started. `omega explain` does the same, and tells why a job waits.
-//! `omega log` looks at what a replica has kept.
+//! `omega log` looks at what a replica has kept. `omega machine`, `job`, `task`, `quota`, `member` and
+//! `cell` ask a cell that is served; where it refuses or does not answer, the exit code is 1.
 
+mod agent;
+mod ask;
 mod cert;
 mod connect;
 mod dev;
 mod explain;
 mod log;
+mod manual;
 mod output;
 mod profiles;
 mod progress;
@@ -56,9 +60,36 @@ enum Command {
     Dev(dev::DevArgs),
     /// Place the jobs of one scheduler, in a process of its own.
     Scheduler(scheduler::SchedulerArgs),
+    /// Speak for simulated machines that run what they are told to.
+    Agent(agent::AgentArgs),
     /// Look at the directory of a replica: its entries, and the cell at any version.
     #[command(subcommand)]
     Log(log::LogCommand),
+    /// The machines of a cell.
+    #[command(subcommand)]
+    Machine(ask::machine::MachineCommand),
+    /// The jobs of a cell.
+    #[command(subcommand)]
+    Job(ask::job::JobCommand),
+    /// The tasks of a job, or of a machine.
+    #[command(subcommand)]
+    Task(ask::task::TaskCommand),
+    /// What the tasks of a tenant may claim together.
+    #[command(subcommand)]
+    Quota(ask::quota::QuotaCommand),
+    /// The replicas of a cell.
+    #[command(subcommand)]
+    Member(ask::member::MemberCommand),
+    /// What a cell is, and how much of it is taken.
+    Cell(ask::cell::DescribeArgs),
+    /// Print what a shell completes.
+    #[command(
+        after_help = "Example:\n  omega completions bash > ~/.local/share/bash-completion/completions/omega"
+    )]
+    Completions(manual::CompletionArgs),
+    /// Print the manual page.
+    #[command(after_help = "Example:\n  omega man | man -l -")]
+    Man,
 }
 
 fn main() -> ExitCode {
@@ -73,21 +104,27 @@ fn main() -> ExitCode {
         Some(Command::Explain(args)) => explain::explain(&args),
         Some(Command::Log(command)) => log::log(&command),
         Some(Command::Scheduler(args)) => scheduler::run(&args).map_err(Into::into),
+        Some(Command::Agent(args)) => agent::run(&args).map_err(Into::into),
         Some(Command::Cert(command)) => cert::run(&command).map_err(Into::into),
         Some(Command::Dev(args)) => dev::run(&args).map_err(Into::into),
         Some(Command::Serve(args)) => serve::serve(*args).map_err(Into::into),
+        Some(Command::Machine(command)) => ask::machine::run(&command).map_err(Into::into),
+        Some(Command::Job(command)) => ask::job::run(&command).map_err(Into::into),
+        Some(Command::Task(command)) => ask::task::run(&command).map_err(Into::into),
+        Some(Command::Quota(command)) => ask::quota::run(&command).map_err(Into::into),
+        Some(Command::Member(command)) => ask::member::run(&command).map_err(Into::into),
+        Some(Command::Cell(args)) => ask::cell::run(&args).map_err(Into::into),
+        Some(Command::Completions(args)) => manual::completions(&args).map_err(Into::into),
+        Some(Command::Man) => manual::page().map_err(Into::into),
         None => run::run(&omega.run),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            let exposed = matches!(&error, run::Error::Serve(error) if error.is_exposed());
-            fail(&error.to_string(), if exposed { EXPOSED } else { BAD_INPUT })
-        }
+        Err(error) => fail(&error.to_string(), error.exit_code()),
     }
 }
 
-/// Says why in one line, whatever names are in it, and ends with a code.
+/// Says why in one line, whatever names are in it, and ends with this code.
 fn fail(why: &str, code: u8) -> ExitCode {
     let line = why.replace(char::is_control, "\u{fffd}");
     // Without a standard error, the exit code has to say it all.

@@ -33,8 +33,8 @@ pub(crate) enum ProfileError {
     NoScheduler { file: PathBuf, line: usize, column: usize, index: usize, name: String },
 }
 
-/// Reads a file, whose profiles must be for schedulers of a run.
-pub(crate) fn load(file: &Path) -> Result<Profiles, ProfileError> {
+/// Reads a file, whose profiles may be for any scheduler.
+pub(crate) fn read(file: &Path) -> Result<Profiles, ProfileError> {
     let owned = || file.to_path_buf();
     let mut text = String::new();
     let opened = std::fs::File::open(file);
@@ -43,12 +43,18 @@ pub(crate) fn load(file: &Path) -> Result<Profiles, ProfileError> {
     if text.len() as u64 > BYTES_MAX {
         return Err(ProfileError::TooLarge { file: owned() });
     }
-    let profiles = Profiles::parse(&text, &Registry::built_in())
-        .map_err(|why| ProfileError::Content { file: owned(), why })?;
+    Profiles::parse(&text, &Registry::built_in())
+        .map_err(|why| ProfileError::Content { file: owned(), why })
+}
+
+/// Reads a file, whose profiles must be for schedulers of a run.
+pub(crate) fn load(file: &Path) -> Result<Profiles, ProfileError> {
+    let profiles = read(file)?;
     let is_unknown = |(_, profile): &(usize, &ProfileSpec)| !SCHEDULERS.contains(&profile.name());
     if let Some((index, profile)) = profiles.iter().enumerate().find(is_unknown) {
         let ((line, column), name) = (profile.place(), profile.name().to_owned());
-        return Err(ProfileError::NoScheduler { file: owned(), line, column, index, name });
+        let file = file.to_path_buf();
+        return Err(ProfileError::NoScheduler { file, line, column, index, name });
     }
     Ok(profiles)
 }

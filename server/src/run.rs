@@ -78,8 +78,9 @@ pub(crate) struct InputArgs {
     #[arg(long, value_name = "DIR", requires = "trace")]
     data: Option<PathBuf>,
     /// Which part of the trace: for openb a task list (default, cpu050, gpuspec33, ...), for
-    /// omega-sim a cell (M, L, L4).
-    #[arg(long, value_name = "NAME", alias = "list", requires = "trace")]
+    /// omega-sim a cell (M, L, L4). `omega explain` without a trace takes the address of a cell that is
+    /// served, and explains a job there.
+    #[arg(long, value_name = "NAME", alias = "list")]
     cell: Option<String>,
     /// Only production tasks, without the overcommit that the others need (google2011).
     #[arg(long, requires = "trace")]
@@ -213,11 +214,26 @@ pub(crate) enum Error {
     #[error(transparent)]
     Dev(#[from] crate::dev::DevError),
     #[error(transparent)]
+    Agent(#[from] crate::agent::AgentError),
+    #[error(transparent)]
     Serve(#[from] crate::serve::ServeError),
     #[error(transparent)]
     Cert(#[from] crate::cert::CertError),
     #[error(transparent)]
     Scheduler(#[from] crate::scheduler::SchedulerError),
+    #[error(transparent)]
+    Ask(#[from] crate::ask::AskError),
+}
+
+impl Error {
+    /// The exit code: bad input, but where a cell that is served refuses or does not answer.
+    pub(crate) fn exit_code(&self) -> u8 {
+        match self {
+            Error::Ask(error) => error.exit_code(),
+            Error::Serve(error) if error.is_exposed() => crate::EXPOSED,
+            _ => crate::BAD_INPUT,
+        }
+    }
 }
 
 pub(crate) fn run(args: &RunArgs) -> Result<(), Error> {
@@ -277,6 +293,11 @@ impl OutputArgs {
 }
 
 impl HowArgs {
+    /// The file of profiles.
+    pub(crate) fn profile(&self) -> Option<&Path> {
+        self.profile.as_deref()
+    }
+
     fn files(&self) -> Vec<&Path> {
         self.profile.iter().map(PathBuf::as_path).collect()
     }
@@ -288,11 +309,19 @@ impl InputArgs {
         files.into_iter().flatten().map(PathBuf::as_path).collect()
     }
 
+    /// The replicas of a cell that is served, if it is one rather than a part of a trace.
+    pub(crate) fn served(&self) -> Option<&str> {
+        self.cell.as_deref().filter(|_| self.trace.is_none())
+    }
+
     /// What is wrong although each argument is right by itself, and nothing that clap can express.
     fn check(&self) -> Result<(), Error> {
         let is_google = matches!(self.trace, Some(Trace::Google2011));
         if self.production && !is_google {
             return Err(Error::Arguments("--production is for --trace google2011 only"));
+        }
+        if self.served().is_some() {
+            return Err(Error::Arguments("--cell is for --trace, or for omega explain JOB"));
         }
         if self.cell.is_some() && is_google {
             return Err(Error::Arguments("--cell is not for --trace google2011: it has one cell"));

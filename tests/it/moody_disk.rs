@@ -184,9 +184,11 @@ fn a_disk_that_was_full_is_written_again() {
                 next += 1;
                 match cell.ask(Ask::Command(job(next))) {
                     Answer::Outcome(outcome) => known += usize::from(outcome.is_ok()),
-                    Answer::Again(Again::Full) => break,
-                    // It waits for room, and may come yet; or nobody can lead without a disk.
-                    _ => {}
+                    // Where all disks are full, nobody can be elected either.
+                    Answer::Again(Again::Full | Again::Leaderless) => break,
+                    // It waits for room, and may come yet.
+                    Answer::Unknown => {}
+                    answer => panic!("{answer:?}"),
                 }
             }
             set_full(false);

@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 
 pub mod page;
 pub mod table;
+pub mod text;
 pub mod waiting;
 
 mod axis;
@@ -20,7 +21,6 @@ mod number;
 mod plot;
 #[cfg(test)]
 mod testing;
-mod text;
 
 /// The result of a run.
 #[derive(Clone, Debug, Default, Serialize)]

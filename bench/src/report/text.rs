@@ -18,7 +18,8 @@ pub(super) enum Align {
 }
 
 /// The text without control characters and characters that turn the direction of others.
-pub(super) fn clean(text: &str) -> String {
+#[must_use]
+pub fn clean(text: &str) -> String {
     let turns = |c: char| matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
     text.chars()
         .map(|c| match c {

@@ -135,7 +135,9 @@ pub fn render(report: &WaitingReport) -> String {
     text
 }
 
-fn render_job(job: &WaitingJob) -> String {
+/// One job as text.
+#[must_use]
+pub fn render_job(job: &WaitingJob) -> String {
     let name = clip(&clean(&job.job), WIDTH / 2);
     if job.waiting == 0 {
         return match job.tasks {

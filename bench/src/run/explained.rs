@@ -8,7 +8,7 @@ use super::{Ended, RunError, Which};
 use crate::report::waiting::{
     Help, Lack, NearMiss, WaitingGang, WaitingGroup, WaitingJob, WaitingReport,
 };
-use omega_cellstate::{Cell, View};
+use omega_cellstate::{Cell, CellHandle, View};
 use omega_core::{Job, JobId, Kinds, TaskGroup, TaskState};
 use omega_schedulers::config::Profiles;
 use omega_schedulers::explain::{
@@ -47,9 +47,8 @@ fn job_of_run(feeder: &Feeder, workers: &mut [Worker<Meter>], name: String) -> W
     WaitingJob { refused, ..job(&feeder.cell, Some(&mut worker.scheduler), name) }
 }
 
-/// Explains why a job waits in a cell as it is. Its scheduler runs with the profile of its name, or
-/// with a ready-made one; it looks at the cell and places nothing. The answer is `None` if the cell
-/// has no such job.
+/// Explains why a job waits in a cell as it is, by the profile of its scheduler or a ready-made one. It
+/// places nothing. The answer is `None` if the cell has no such job.
 ///
 /// # Errors
 /// If the profile does not suit the cell's kinds.
@@ -58,43 +57,79 @@ pub fn explain_cell(
     profiles: &Profiles,
     name: &str,
 ) -> Result<Option<WaitingJob>, RunError> {
-    let Some(spec) = cell.job_by_name(name).and_then(|id| cell.job(id).cloned()) else {
-        return Ok(None);
-    };
-    let takes = spec.scheduler.to_string();
+    let Some(id) = cell.job_by_name(name) else { return Ok(None) };
+    let Some(job) = cell.job(id).cloned() else { return Ok(None) };
+    let kinds = cell.kinds().clone();
+    let cell = RunCell::memory(cell);
+    let asked = AskedJob { id, job: &job, waiting: waiting(&cell, (id, &job)) };
+    explain_at(&cell, &kinds, profiles, asked).map(Some)
+}
+
+/// A job of a cell that is known by its handle alone.
+#[derive(Clone, Debug)]
+pub struct AskedJob<'a> {
+    /// Its id.
+    pub id: JobId,
+    /// What it asks for.
+    pub job: &'a Job,
+    /// How many tasks of each of its groups wait.
+    pub waiting: Vec<usize>,
+}
+
+/// Explains why a job waits in the cell behind a handle. Its scheduler runs with the profile of its
+/// name, or with a ready-made one; it registers as `explain`, looks at the cell and places nothing.
+///
+/// # Errors
+/// If the profile does not suit the cell's kinds, or the cell does not answer.
+pub fn explain_at(
+    cell: &impl CellHandle,
+    kinds: &Kinds,
+    profiles: &Profiles,
+    asked: AskedJob<'_>,
+) -> Result<WaitingJob, RunError> {
+    let takes = asked.job.scheduler.to_string();
     let profile = match profiles.get(&takes) {
         Some(spec) => spec
-            .bind(cell.kinds())
+            .bind(kinds)
             .map_err(|why| RunError::Profile { name: takes.clone(), why: why.into() })?,
         None if takes == "service" => Profile::service(),
         None => Profile::batch(),
     };
     let settings = Settings { name: "explain".into(), ..Settings::worker(&takes, 0, 1) };
     let shown = settings.takes.clone();
-    let cell = RunCell::memory(cell);
     let failed = |why| RunError::Scheduler { name: shown.clone(), why };
-    let mut scheduler = Scheduler::new(&cell, profile, settings).map_err(failed)?;
-    scheduler.look(&cell, 0).map_err(failed)?;
-    let explained = job(&cell, Some(&mut scheduler), name.to_owned());
-    Ok(Some(WaitingJob { scheduler: takes, ..explained }))
+    let mut scheduler = Scheduler::new(cell, profile, settings).map_err(failed)?;
+    scheduler.look(cell, 0).map_err(failed)?;
+    Ok(WaitingJob { scheduler: takes, ..waiting_job(&mut scheduler, &asked) })
 }
 
 /// Explains a job by the scheduler that it waits for, if it waits.
 fn job(cell: &RunCell, scheduler: Option<&mut Scheduler>, name: String) -> WaitingJob {
-    let mut explained = WaitingJob { job: name, ..WaitingJob::default() };
-    let id = cell.read(|cell| cell.job_by_name(&explained.job));
+    let id = cell.read(|cell| cell.job_by_name(&name));
     let Some((id, spec)) = id.and_then(|id| Some((id, cell.read(|c| c.job(id).cloned())?))) else {
-        return explained;
+        return WaitingJob { job: name, ..WaitingJob::default() };
     };
-    explained.tasks = spec.task_count();
-    let Some(scheduler) = scheduler else { return explained };
-    explained.scheduler = scheduler.settings().name.to_string();
-    explained.gang = gang(scheduler, (id, &spec));
-    for (index, waiting) in (0..).zip(waiting(cell, (id, &spec))) {
-        if waiting > 0 {
-            let group = &spec.groups[index];
+    let Some(scheduler) = scheduler else {
+        return WaitingJob { job: name, tasks: spec.task_count(), ..WaitingJob::default() };
+    };
+    let waiting = waiting(cell, (id, &spec));
+    waiting_job(scheduler, &AskedJob { id, job: &spec, waiting })
+}
+
+/// A job as the scheduler sees it that it waits for.
+fn waiting_job(scheduler: &mut Scheduler, asked: &AskedJob<'_>) -> WaitingJob {
+    let AskedJob { id, job, waiting } = asked;
+    let mut explained = WaitingJob {
+        job: job.name.to_string(),
+        tasks: job.task_count(),
+        scheduler: scheduler.settings().name.to_string(),
+        gang: gang(scheduler, (*id, job)),
+        ..WaitingJob::default()
+    };
+    for (index, (waiting, group)) in waiting.iter().zip(&job.groups).enumerate() {
+        if *waiting > 0 {
             explained.waiting += waiting;
-            explained.groups.extend(self::group(scheduler, (id, index), group, waiting));
+            explained.groups.extend(self::group(scheduler, (*id, index), group, *waiting));
         }
     }
     explained

@@ -40,7 +40,7 @@ use omega_store::replica::AskError;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-pub use explained::explain_cell;
+pub use explained::{AskedJob, explain_at, explain_cell};
 pub use replicas::{ReplicaError, fdatasync_us};
 pub use timed::{TimedCell, Took};
 

@@ -23,8 +23,9 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! In reading order: `proto/omega/v1/`, [`convert`], [`error`], [`connect`], `remote/`.
+//! In reading order: `proto/omega/v1/`, [`convert`], [`error`], [`connect`], `remote/`, [`agent`].
 
+pub mod agent;
 pub mod connect;
 pub mod convert;
 pub mod error;

@@ -52,6 +52,7 @@ pub(crate) fn machine(state: &MachineState<'_>) -> proto::MachineStatus {
         free: state.free.to_vec(),
         load: state.load.map(convert::values).unwrap_or_default(),
         tasks: state.tasks.len() as u32,
+        claimable: state.claimable.iter().map(|all| (*all).max(0) as u64).collect(),
     }
 }
 

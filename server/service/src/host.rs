@@ -9,6 +9,7 @@ use omega_cellstate::{Cell, SharedCell};
 use omega_client::{ApiError, ErrorCode};
 use omega_core::{Command, Outcome, Rejection, Version};
 use omega_store::membership::{Membership, MembershipChange};
+use omega_store::node::Leadership;
 use omega_store::replica::{Again, Answer, Ask, ReplicatedCell, Running};
 use std::sync::Arc;
 use std::time::Duration;
@@ -96,6 +97,19 @@ impl Host {
         match &self.cell {
             HostedCell::Memory(..) => None,
             HostedCell::Replica(replica) => Some(&replica.running),
+        }
+    }
+
+    /// Who leads. A cell in memory has no other replica, so this one does.
+    #[must_use]
+    pub fn leadership(&self) -> Leadership {
+        match &self.cell {
+            HostedCell::Memory(..) => Leadership { is_leader: true, ..Leadership::default() },
+            HostedCell::Replica(replica) => {
+                let status = replica.running.status();
+                let is_leader = status.leadership.is_leader && status.stopped.is_none();
+                Leadership { is_leader, ..status.leadership }
+            }
         }
     }
 

@@ -16,9 +16,10 @@
 //! (`limits.rs`). docs/security.md has the whole of it.
 //!
 //! In reading order: `host.rs`, `service.rs`, `scheduling.rs`, `jobs.rs`, `machines.rs`, `tasks.rs`,
-//! `tenants.rs`, `cell.rs`, `describe.rs`, `peers.rs`, `identity.rs`, `roles.rs`, `grants.rs`,
+//! `tenants.rs`, `cell.rs`, `agents/`, `describe.rs`, `peers.rs`, `identity.rs`, `roles.rs`, `grants.rs`,
 //! `limits.rs`, `audit.rs`, `gate.rs`, `tls.rs`, `connection.rs`, `server.rs`, `metrics.rs`, `web.rs`.
 
+pub mod agents;
 pub mod audit;
 mod cell;
 mod connection;
@@ -41,6 +42,8 @@ mod tenants;
 mod tls;
 mod web;
 
+pub use agents::Agents;
+pub use agents::monitor::MonitorSettings;
 pub use audit::AuditLog;
 pub use cell::Cells;
 pub use connection::Door;

@@ -111,6 +111,7 @@ pub const RULES: &[Rule] = &[
     rule("omega.v1.MachineService/ListMachines", LOOKERS, Look),
     rule("omega.v1.TaskService/ReportTasks", AGENT.and(OPERATOR), Change),
     rule("omega.v1.TaskService/ListTasks", LOOKERS, Look),
+    rule("omega.v1.AgentService/Attach", AGENT.and(OPERATOR), Stream),
     rule("omega.v1.TenantService/SetQuota", OPERATOR, Change),
     rule("omega.v1.TenantService/ListTenants", LOOKERS, Look),
     rule("omega.v1.CellService/DescribeCell", CLIENTS, Look),

@@ -9,7 +9,7 @@ use crate::host::Host;
 use crate::identity::Caller;
 use crate::limits::{Limits, Places};
 use crate::peers::{FRAME_BYTES_MAX, PeerListener};
-use crate::{Cells, Jobs, Machines, Scheduling, Tasks, Tenants, Whoami};
+use crate::{Agents, Cells, Jobs, Machines, MonitorSettings, Scheduling, Tasks, Tenants, Whoami};
 use omega_client::connect::MESSAGE_BYTES_MAX;
 use omega_client::proto;
 use std::io;
@@ -55,8 +55,10 @@ type Guarded = Stack<GateLayer, Identity>;
 fn client_services(
     host: &Host,
     me: Whoami,
+    monitor: MonitorSettings,
     audit: Option<Arc<AuditLog>>,
 ) -> io::Result<Router<Guarded>> {
+    use proto::agent_service_server::AgentServiceServer;
     use proto::cell_service_server::CellServiceServer;
     use proto::job_service_server::JobServiceServer;
     use proto::machine_service_server::MachineServiceServer;
@@ -103,6 +105,11 @@ fn client_services(
                 .max_decoding_message_size(max)
                 .max_encoding_message_size(max),
         )
+        .add_service(
+            AgentServiceServer::new(Agents::start(host.clone(), monitor))
+                .max_decoding_message_size(max)
+                .max_encoding_message_size(max),
+        )
         .add_service(health_service)
         .add_service(reflection))
 }
@@ -118,7 +125,8 @@ pub struct Entrance {
     pub audit: Option<Arc<AuditLog>>,
 }
 
-/// Serves clients until `end` is there. Through an open door, everyone is an operator.
+/// Serves clients until `end` is there, and while this replica leads, watches the machines of agents.
+/// Through an open door, everyone is an operator.
 ///
 /// # Errors
 /// Those of the listener.
@@ -126,10 +134,11 @@ pub async fn serve_clients(
     Entrance { listener, door, audit }: Entrance,
     host: Host,
     me: Whoami,
+    monitor: MonitorSettings,
     end: impl Future<Output = ()>,
 ) -> io::Result<()> {
     let incoming = incoming(listener, door, Caller::local());
-    let services = client_services(&host, me, audit)?;
+    let services = client_services(&host, me, monitor, audit)?;
     services.serve_with_incoming_shutdown(incoming, end).await.map_err(io::Error::other)
 }
 

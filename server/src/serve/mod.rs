@@ -112,7 +112,8 @@ async fn run(
     };
     let mut tasks = Vec::new();
     let entrance = Entrance { listener: clients, door: doors.clients, audit: audit.clone() };
-    tasks.push(tokio::spawn(serve_clients(entrance, host.clone(), me, until(ended.clone()))));
+    let over = until(ended.clone());
+    tasks.push(tokio::spawn(serve_clients(entrance, host.clone(), me, settings.monitor, over)));
     if let Some(address) = settings.web {
         let listener = listen(&address.to_string()).await?;
         tasks.push(tokio::spawn(serve_web(listener, host.clone(), until(ended.clone()))));

@@ -5,12 +5,15 @@
 
 use super::tls::{self, Files};
 use clap::Args;
+use omega_service::MonitorSettings;
 use omega_store::CellId;
 use omega_store::log::ReplicaId;
 use serde::Deserialize;
 use std::net::SocketAddr;
+use std::num::NonZeroU32;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
+use std::time::Duration;
 
 /// Where clients are listened to unless somebody says otherwise.
 const LISTEN: &str = "127.0.0.1:7600";
@@ -67,6 +70,12 @@ pub(crate) struct Given {
     /// Listen to other machines without certificates: everyone who reaches this one is an operator.
     #[arg(long, env = "OMEGA_INSECURE", num_args = 0..=1, default_missing_value = "true")]
     insecure: Option<bool>,
+    /// After how many seconds of silence the machine of an agent is lost [default: 40].
+    #[arg(long, env = "OMEGA_MACHINE_TIMEOUT", value_name = "SECONDS")]
+    machine_timeout: Option<NonZeroU32>,
+    /// How many machines may be lost in a second [default: 10].
+    #[arg(long, env = "OMEGA_MACHINES_LOST_PER_SECOND", value_name = "N")]
+    machines_lost_per_second: Option<NonZeroU32>,
 }
 
 /// What a new replica begins with.
@@ -125,6 +134,8 @@ pub(crate) struct Settings {
     pub(crate) tls: Option<Files>,
     /// Where changes and denials are written down, if anywhere.
     pub(crate) audit_log: Option<PathBuf>,
+    /// When machines are lost.
+    pub(crate) monitor: MonitorSettings,
 }
 
 /// Where a cell is kept.
@@ -223,6 +234,10 @@ impl Given {
             client_ca: self.client_ca.or(other.client_ca),
             peer_ca: self.peer_ca.or(other.peer_ca),
             insecure: self.insecure.or(other.insecure),
+            machine_timeout: self.machine_timeout.or(other.machine_timeout),
+            machines_lost_per_second: self
+                .machines_lost_per_second
+                .or(other.machines_lost_per_second),
         }
     }
 
@@ -239,6 +254,7 @@ impl Given {
         let said = given.said_of_tls();
         let files = said.files(given.cell_name.as_deref())?;
         let audit_log = given.audit_log.clone();
+        let monitor = given.monitor();
         let web = given.web_listen;
         let is_one_of_several = given.peers.is_some() || given.replica.is_some();
         let kept = match (given.memory == Some(true), given.dir.clone()) {
@@ -252,7 +268,7 @@ impl Given {
         if let Kept::Replica(of) = &kept {
             said.check("--peer-listen", &of.listen)?;
         }
-        Ok(Settings { listen, web, kept, tls: files, audit_log })
+        Ok(Settings { listen, web, kept, tls: files, audit_log, monitor })
     }
 
     fn said_of_tls(&self) -> tls::Said {
@@ -262,6 +278,17 @@ impl Given {
             client_ca: self.client_ca.clone(),
             peer_ca: self.peer_ca.clone(),
             insecure: self.insecure == Some(true),
+        }
+    }
+
+    fn monitor(&self) -> MonitorSettings {
+        let default = MonitorSettings::default();
+        let seconds = |seconds: NonZeroU32| Duration::from_secs(seconds.get().into());
+        MonitorSettings {
+            timeout: self.machine_timeout.map_or(default.timeout, seconds),
+            lost_per_second: self
+                .machines_lost_per_second
+                .map_or(default.lost_per_second, NonZeroU32::get),
         }
     }
 

@@ -1,5 +1,6 @@
 //! The one integration binary: `omega` as its users meet it, a process with arguments and files.
 //!
+//! - `commands.rs`: what people ask of a cell that is served, and `quickstart.rs` to the letter.
 //! - `runs.rs`: every kind of input and every way to run it, and what must hold of each result.
 //! - `traces.rs`: the published traces; skipped where they are not at hand.
 //! - `bad_input.rs`: what is at fault is told in one line, and costs no file.
@@ -8,20 +9,25 @@
 //! - `served.rs`: cells that are served, and replicas that are killed.
 //! - `secure.rs`: who may call what over certificates; `certificates.rs` makes them.
 //! - `requests.rs`: messages that mean nothing, and callers who want everything.
+//! - `agents.rs`: jobs on simulated machines, and what becomes of them when agents, schedulers and leaders
+//!   are killed.
 //! - `outputs.rs`: files, pipes and terminals that results go to.
 //!
 //! `process.rs` starts the process, `outcome.rs` reads its result.
 
 #![allow(clippy::unwrap_used, reason = "all of it is tests, helpers too")]
 
+mod agents;
 mod bad_input;
 mod certificates;
+mod commands;
 mod durable;
 mod evicting;
 mod explain;
 mod outcome;
 mod outputs;
 mod process;
+mod quickstart;
 mod requests;
 mod runs;
 mod secure;

@@ -46,15 +46,15 @@ pub(crate) fn serve(dir: &Path, arguments: &[String]) -> Process {
 }
 
 /// A cell of three replicas.
-struct Three {
-    dir: tempfile::TempDir,
+pub(crate) struct Three {
+    pub(crate) dir: tempfile::TempDir,
     clients: Vec<u16>,
     peers: String,
     replicas: BTreeMap<usize, Process>,
 }
 
 impl Three {
-    fn found() -> Three {
+    pub(crate) fn found() -> Three {
         let all = ports(6);
         let (clients, peers) = all.split_at(3);
         let peers: Vec<String> =
@@ -69,7 +69,7 @@ impl Three {
         three
     }
 
-    fn start(&mut self, id: usize, more: &[&str]) {
+    pub(crate) fn start(&mut self, id: usize, more: &[&str]) {
         let arguments = [
             format!("--dir=r{id}"),
             format!("--listen=127.0.0.1:{}", self.clients[id - 1]),
@@ -83,20 +83,20 @@ impl Three {
     }
 
     /// Ends a replica as a power failure would.
-    fn kill(&mut self, id: usize) {
+    pub(crate) fn kill(&mut self, id: usize) {
         self.replicas.remove(&id);
     }
 
-    fn address(&self) -> Address {
+    pub(crate) fn address(&self) -> Address {
         Address::plain(self.clients.iter().map(|port| format!("127.0.0.1:{port}")))
     }
 
-    fn url(&self, id: usize) -> String {
+    pub(crate) fn url(&self, id: usize) -> String {
         format!("http://127.0.0.1:{}", self.clients[id - 1])
     }
 
     /// The replica that leads, as one of them sees it.
-    fn leader(&self, runtime: &Runtime) -> usize {
+    pub(crate) fn leader(&self, runtime: &Runtime) -> usize {
         loop {
             for id in self.replicas.keys() {
                 let told = runtime.block_on(describe(self.url(*id)));
@@ -111,7 +111,7 @@ impl Three {
     }
 }
 
-async fn describe(url: String) -> Result<proto::DescribeCellResponse, ApiError> {
+pub(crate) async fn describe(url: String) -> Result<proto::DescribeCellResponse, ApiError> {
     let unreachable = |error: tonic::transport::Error| {
         ApiError::from(tonic::Status::unavailable(error.to_string()))
     };
@@ -131,7 +131,7 @@ pub(crate) fn insist<T>(mut call: impl FnMut() -> Result<T, ApiError>) -> T {
     }
 }
 
-fn unavailable(error: tonic::transport::Error) -> ApiError {
+pub(crate) fn unavailable(error: tonic::transport::Error) -> ApiError {
     tonic::Status::unavailable(error.to_string()).into()
 }
 

@@ -1,0 +1,271 @@
+//! What keeps an agent's stream going: beats, reports, and the way round the replicas.
+//!
+//! Invariant: what the agent said of tasks is in the records, so that a new stream loses nothing of it.
+
+use super::records::{Follows, Records, Told};
+use super::{AgentSettings, Order, PAUSE, Task};
+use crate::connect::{Connection, Connections, MESSAGE_BYTES_MAX};
+use crate::convert::{self, Malformed};
+use crate::proto::agent_service_client::AgentServiceClient;
+use crate::proto::{self, AgentOrders, AgentReport};
+use omega_core::{Amounts, JobKind, MachineId, TaskId, TaskReport};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use tokio::sync::mpsc;
+use tokio::time::MissedTickBehavior;
+use tokio_stream::wrappers::ReceiverStream;
+use tonic::Streaming;
+
+/// The most values of a column: what a server takes.
+const COLUMN_MAX: usize = 4096;
+
+/// In how many parts the machines beat, one after the other: an agent of very many machines keeps a
+/// server busy evenly.
+const PARTS: u32 = 10;
+
+/// Messages on their way into a stream.
+const MESSAGES_MAX: usize = 4;
+
+/// Messages from which on no beats are added: the server does not keep up, and will hear of all machines
+/// that are alive when it does.
+const BEHIND: usize = 64;
+
+/// What the agent says.
+#[derive(Debug)]
+pub(super) enum Said {
+    Attach(MachineId),
+    Task(MachineId, TaskId, TaskReport),
+    Load(MachineId, Amounts),
+}
+
+/// See the head of the file.
+pub(super) struct Driver {
+    connections: Connections,
+    settings: AgentSettings,
+    said: mpsc::UnboundedReceiver<Said>,
+    orders: mpsc::UnboundedSender<Order>,
+    machines: BTreeSet<MachineId>,
+    records: Records,
+    /// What was said of machines and is not sent yet.
+    loads: BTreeMap<MachineId, Amounts>,
+    /// Which part of the machines beats next.
+    part: u32,
+}
+
+/// Why a stream is over.
+enum Ended {
+    /// Nobody speaks or listens any more.
+    Agent,
+    /// It broke.
+    Stream,
+}
+
+impl Driver {
+    pub(super) fn new(
+        connections: Connections,
+        settings: AgentSettings,
+        said: mpsc::UnboundedReceiver<Said>,
+        orders: mpsc::UnboundedSender<Order>,
+    ) -> Driver {
+        Driver {
+            connections,
+            settings,
+            said,
+            orders,
+            machines: BTreeSet::new(),
+            records: Records::default(),
+            loads: BTreeMap::new(),
+            part: 0,
+        }
+    }
+
+    pub(super) async fn run(mut self) {
+        loop {
+            if self.machines.is_empty() {
+                // Nothing to speak for: no stream is kept open for it.
+                let Some(said) = self.said.recv().await else { return };
+                self.take(said);
+                continue;
+            }
+            let connection = self.connections.current();
+            if let Ended::Agent = self.stream(&connection).await {
+                return;
+            }
+            self.connections.leave(&connection);
+            tokio::time::sleep(PAUSE).await;
+        }
+    }
+
+    /// Speaks and listens on one stream until it breaks.
+    async fn stream(&mut self, connection: &Connection) -> Ended {
+        let mut client = AgentServiceClient::new(connection.channel.clone())
+            .max_decoding_message_size(MESSAGE_BYTES_MAX);
+        let (to, reports) = mpsc::channel(MESSAGES_MAX);
+        let Ok(opened) = client.attach(ReceiverStream::new(reports)).await else {
+            return Ended::Stream;
+        };
+        let mut orders = opened.into_inner();
+        let all: Vec<MachineId> = self.machines.iter().copied().collect();
+        let mut waiting: VecDeque<AgentReport> = all.chunks(COLUMN_MAX).map(attach).collect();
+        let mut beats = tokio::time::interval(self.settings.beat / PARTS);
+        beats.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        loop {
+            tokio::select! {
+                room = to.reserve(), if !waiting.is_empty() => {
+                    let (Ok(room), Some(report)) = (room, waiting.pop_front()) else {
+                        return Ended::Stream;
+                    };
+                    room.send(report);
+                }
+                said = self.said.recv() => {
+                    let Some(said) = said else { return Ended::Agent };
+                    waiting.extend(self.gather(said));
+                }
+                told = next(&mut orders) => {
+                    let Some(told) = told else { return Ended::Stream };
+                    waiting.extend(self.hear(told));
+                }
+                () = self.orders.closed() => return Ended::Agent,
+                _ = beats.tick() => if waiting.len() < BEHIND {
+                    waiting.extend(self.beats());
+                },
+            }
+        }
+    }
+
+    /// Notes what was said, and what else was said by now, and makes messages of it.
+    fn gather(&mut self, first: Said) -> Vec<AgentReport> {
+        let mut next = Some(first);
+        let (mut attached, mut reports) = (Vec::new(), Vec::new());
+        let mut count = 0;
+        while let Some(said) = next {
+            if let Said::Attach(machine) = &said {
+                attached.push(*machine);
+            }
+            reports.extend(self.take(said));
+            count += 1;
+            next = if count < COLUMN_MAX { self.said.try_recv().ok() } else { None };
+        }
+        let mut report = attach(&attached);
+        for (machine, used) in std::mem::take(&mut self.loads) {
+            let used = convert::values(&used);
+            report.loads.push(proto::MachineLoad { machine: Some(machine.into()), used });
+        }
+        write(&reports, &mut report);
+        vec![report]
+    }
+
+    /// Notes what was said; the answer is what the cell is to hear of it.
+    fn take(&mut self, said: Said) -> Option<(MachineId, TaskId, TaskReport)> {
+        match said {
+            Said::Attach(machine) => _ = self.machines.insert(machine),
+            Said::Load(machine, used) => _ = self.loads.insert(machine, used),
+            Said::Task(machine, task, report) if self.records.report(machine, task, report) => {
+                return Some((machine, task, report));
+            }
+            Said::Task(..) => {}
+        }
+        None
+    }
+
+    /// Follows what the cell says; the answer is what it is to hear of it.
+    fn hear(&mut self, told: Told) -> Vec<AgentReport> {
+        told.detached.iter().for_each(|machine| _ = self.machines.remove(machine));
+        let Follows { orders, reports } = self.records.hear(told);
+        for order in orders {
+            // Where nobody listens any more, the stream ends at its next turn.
+            let _ = self.orders.send(order);
+        }
+        let message = |reports: &[_]| {
+            let mut report = AgentReport::default();
+            write(reports, &mut report);
+            report
+        };
+        reports.chunks(COLUMN_MAX).map(message).collect()
+    }
+
+    /// The beats of the next part of the machines.
+    fn beats(&mut self) -> Vec<AgentReport> {
+        let part = self.part;
+        self.part = (part + 1) % PARTS;
+        let mine = self.machines.iter().filter(|id| id.slot % PARTS == part);
+        let mine: Vec<MachineId> = mine.copied().collect();
+        let message = |ids: &[MachineId]| AgentReport {
+            alive_slots: ids.iter().map(|id| id.slot).collect(),
+            alive_incarnations: incarnations(ids),
+            ..AgentReport::default()
+        };
+        mine.chunks(COLUMN_MAX).map(message).collect()
+    }
+}
+
+async fn next(orders: &mut Streaming<AgentOrders>) -> Option<Told> {
+    // What cannot be read is asked for again on a new stream.
+    told(orders.message().await.ok()??).ok()
+}
+
+fn attach(ids: &[MachineId]) -> AgentReport {
+    AgentReport {
+        attach_slots: ids.iter().map(|id| id.slot).collect(),
+        attach_incarnations: incarnations(ids),
+        ..AgentReport::default()
+    }
+}
+
+/// The column of incarnations; empty where all are 0.
+fn incarnations(ids: &[MachineId]) -> Vec<u32> {
+    match ids.iter().all(|id| id.incarnation == 0) {
+        true => Vec::new(),
+        false => ids.iter().map(|id| id.incarnation).collect(),
+    }
+}
+
+fn write(reports: &[(MachineId, TaskId, TaskReport)], message: &mut AgentReport) {
+    for (machine, task, report) in reports {
+        message.task_jobs.push(task.job.0);
+        message.task_indices.push(task.index);
+        message.task_slots.push(machine.slot);
+        message.task_incarnations.push(machine.incarnation);
+        message.task_reports.push(proto::TaskReport::from(*report).into());
+    }
+}
+
+fn told(orders: AgentOrders) -> Result<Told, Malformed> {
+    let stop = |stop: proto::StopTask| {
+        let machine = stop.machine.ok_or(Malformed::Missing("stop.machine"))?;
+        let task = stop.task.ok_or(Malformed::Missing("stop.task"))?;
+        Ok::<(MachineId, TaskId), Malformed>((machine.into(), task.into()))
+    };
+    let start = |start: proto::StartTask| {
+        let is_running = start.running;
+        Ok::<(Task, bool), Malformed>((task(start)?, is_running))
+    };
+    Ok(Told {
+        whole: machines(&orders.whole_slots, &orders.whole_incarnations).collect(),
+        stops: orders.stops.into_iter().map(stop).collect::<Result<_, _>>()?,
+        starts: orders.starts.into_iter().map(start).collect::<Result<_, _>>()?,
+        detached: machines(&orders.detached_slots, &orders.detached_incarnations).collect(),
+    })
+}
+
+fn machines(slots: &[u32], incarnations: &[u32]) -> impl Iterator<Item = MachineId> {
+    let incarnations = incarnations.iter().copied().chain(std::iter::repeat(0));
+    slots.iter().zip(incarnations).map(|(slot, incarnation)| MachineId { slot: *slot, incarnation })
+}
+
+fn task(start: proto::StartTask) -> Result<Task, Malformed> {
+    let kind = match start.kind() {
+        proto::JobKind::Service => JobKind::Service,
+        proto::JobKind::Batch | proto::JobKind::Unspecified => JobKind::Batch,
+    };
+    Ok(Task {
+        id: start.task.ok_or(Malformed::Missing("start.task"))?.into(),
+        machine: start.machine.ok_or(Malformed::Missing("start.machine"))?.into(),
+        job_name: start.job_name.into(),
+        group: start.group.into(),
+        kind,
+        run_ms_expected: start.run_ms_expected,
+        images: start.images.into_iter().map(Into::into).collect(),
+        request: convert::amounts(start.request),
+        cards: start.cards,
+    })
+}

@@ -1,0 +1,220 @@
+//! What an agent needs: it speaks for its machines, hears what they are to run, and says what became of it.
+//!
+//! ```text
+//!   your agent ── register, report, load ──▶ Agent ──▶ driver ══ Attach ══▶ the leader
+//!        ▲                                               │
+//!        └────────── Order: start, stop, detached ◀──────┘ beats by itself, goes round the replicas
+//! ```
+//!
+//! A machine is alive as long as the [`Agent`] that speaks for it is kept. When the stream breaks, it is opened
+//! at the next replica until one leads; what the cell then says should run is compared with what runs, so
+//! the orders are only what is new, and what the cell may have missed is said again.
+//!
+//! ```no_run
+//! use omega_client::Address;
+//! use omega_client::agent::{Agent, AgentSettings, Order};
+//! use omega_core::{Amounts, Machine, TaskReport};
+//!
+//! # async fn run() -> Result<(), omega_client::ApiError> {
+//! let address = Address::plain(["127.0.0.1:7600"]);
+//! let (agent, mut orders) = Agent::start(&address, AgentSettings::default())?;
+//! agent.register(Machine::new("box-1", Amounts::new([8000, 32 << 30]))).await?;
+//! while let Some(order) = orders.recv().await {
+//!     match order {
+//!         Order::Start(task) => {
+//!             // Start it here, and then:
+//!             agent.report(task.machine, task.id, TaskReport::Started);
+//!         }
+//!         Order::Stop { task, .. } => println!("{task} is to stop"),
+//!         Order::Detached(_) => break,
+//!     }
+//! }
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! In reading order: this file, `records.rs`, `driver.rs`.
+
+mod driver;
+mod records;
+
+use crate::connect::{Address, Connections, MESSAGE_BYTES_MAX};
+use crate::proto::machine_service_client::MachineServiceClient;
+use crate::proto::{self, machine_ref};
+use crate::{ApiError, ErrorCode};
+use driver::{Driver, Said};
+use omega_core::{Amounts, JobKind, Labels, Machine, MachineId, Taint, TaskId, TaskReport, Text};
+use std::time::Duration;
+use tokio::sync::mpsc;
+use tokio::time::Instant;
+
+/// The label of a machine that has an agent. A new leader expects it to beat, even if it never did since
+/// that leader leads.
+pub const AGENT: &str = "omega.io/agent";
+
+/// The key of the taint of a machine whose agent is silent.
+pub const UNREACHABLE: &str = "omega.io/unreachable";
+
+/// How long is waited before the next replica is tried: a tenth of the time that an election takes.
+const PAUSE: Duration = Duration::from_millis(50);
+
+/// How long a machine is tried to be registered: many elections have their time in it.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// How an agent does its work.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct AgentSettings {
+    /// How often each machine beats.
+    pub beat: Duration,
+}
+
+impl Default for AgentSettings {
+    /// Four beats in the time after which a server takes a machine for lost, unless it is told otherwise.
+    fn default() -> Self {
+        AgentSettings { beat: Duration::from_secs(10) }
+    }
+}
+
+/// A task that a machine is to run.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Task {
+    /// Which.
+    pub id: TaskId,
+    /// On which of the agent's machines.
+    pub machine: MachineId,
+    /// The name of its job.
+    pub job_name: Text,
+    /// The name of its group in the job.
+    pub group: Text,
+    /// Whether it is to stay up, or comes to its end by itself.
+    pub kind: JobKind,
+    /// How long it is expected to run, in milliseconds, if anyone knows.
+    pub run_ms_expected: Option<u64>,
+    /// The images of its containers.
+    pub images: Vec<Text>,
+    /// What it claims.
+    pub request: Amounts,
+    /// The accelerator cards that it has, by number.
+    pub cards: Vec<u32>,
+}
+
+/// What an agent is to do.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Order {
+    /// Start a task, and report [`TaskReport::Started`] once it runs.
+    Start(Task),
+    /// Stop a task. Nothing is to be reported.
+    Stop {
+        /// Which.
+        task: TaskId,
+        /// On which machine.
+        machine: MachineId,
+    },
+    /// The agent no longer speaks for this machine: it was removed, or another agent does. Its tasks
+    /// were told to stop before.
+    Detached(MachineId),
+}
+
+/// An agent of one machine or of many. It beats until it is dropped.
+#[derive(Clone, Debug)]
+pub struct Agent {
+    connections: Connections,
+    driver: mpsc::UnboundedSender<Said>,
+}
+
+impl Agent {
+    /// Starts an agent that speaks for no machine yet. Needs a tokio runtime. The orders come in the
+    /// order in which they are to be followed; no more of them wait than tasks have changed.
+    ///
+    /// # Errors
+    /// If the address is none.
+    pub fn start(
+        address: &Address,
+        settings: AgentSettings,
+    ) -> Result<(Agent, mpsc::UnboundedReceiver<Order>), ApiError> {
+        let connections = Connections::new(address)?;
+        let (driver, said) = mpsc::unbounded_channel();
+        let (to, orders) = mpsc::unbounded_channel();
+        tokio::spawn(Driver::new(connections.clone(), settings, said, to).run());
+        Ok((Agent { connections, driver }, orders))
+    }
+
+    /// Makes a machine known to the cell under its name, with the label [`AGENT`], and speaks for it. One
+    /// that is known already keeps its tasks and its taints, which are the operator's and the cell's.
+    ///
+    /// # Errors
+    /// If the cell refuses it, or no replica answers for half a minute.
+    pub async fn register(&self, machine: Machine) -> Result<MachineId, ApiError> {
+        let until = Instant::now() + PATIENCE;
+        loop {
+            let connection = self.connections.current();
+            let client = MachineServiceClient::new(connection.channel.clone())
+                .max_decoding_message_size(MESSAGE_BYTES_MAX);
+            match register(client, &machine).await {
+                Ok(id) => {
+                    self.speak_for(id);
+                    return Ok(id);
+                }
+                // To register twice does no harm.
+                Err(error) if Instant::now() < until && may_pass(&error) => {
+                    self.connections.leave(&connection);
+                    tokio::time::sleep(PAUSE).await;
+                }
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    /// Speaks for a machine that the cell knows.
+    pub fn speak_for(&self, machine: MachineId) {
+        self.say(Said::Attach(machine));
+    }
+
+    /// Says what became of a task. A task that was told to stop meanwhile is passed over.
+    pub fn report(&self, machine: MachineId, task: TaskId, report: TaskReport) {
+        self.say(Said::Task(machine, task, report));
+    }
+
+    /// Says what a machine's tasks really use. To be said only when it has changed: each is a write.
+    pub fn load(&self, machine: MachineId, used: Amounts) {
+        self.say(Said::Load(machine, used));
+    }
+
+    fn say(&self, said: Said) {
+        // The driver ends only with the runtime, or when nobody takes orders any more.
+        let _ = self.driver.send(said);
+    }
+}
+
+fn may_pass(error: &ApiError) -> bool {
+    error.is_temporary() || matches!(error.code, ErrorCode::OutcomeUnknown | ErrorCode::Late)
+}
+
+async fn register(
+    mut client: MachineServiceClient<tonic::transport::Channel>,
+    machine: &Machine,
+) -> Result<MachineId, ApiError> {
+    let mut machine = machine.clone();
+    let labels = machine.labels.iter().map(|(key, value)| (key.clone(), value.clone()));
+    machine.labels = Labels::new(labels.chain([(AGENT.into(), "true".into())]));
+    let name = machine_ref::Machine::Name(machine.name.to_string());
+    let named = proto::MachineRef { machine: Some(name) };
+    match client.get_machine(proto::GetMachineRequest { machine: Some(named) }).await {
+        Ok(answer) => {
+            let known = answer.into_inner().machine.and_then(|known| known.machine);
+            let taints = known.map(|known| known.taints).unwrap_or_default();
+            let taints = taints.into_iter().map(Taint::try_from).collect::<Result<Vec<_>, _>>()?;
+            if !taints.is_empty() {
+                machine.taints = taints.into();
+            }
+        }
+        Err(status) => match ApiError::from(status) {
+            error if error.code == ErrorCode::UnknownMachine => {}
+            error => return Err(error),
+        },
+    }
+    let request = proto::RegisterMachineRequest { machine: Some((&machine).into()) };
+    let answer = client.register_machine(request).await?.into_inner();
+    let missing = || ApiError::new(ErrorCode::Internal, "the answer has no id");
+    Ok(answer.id.ok_or_else(missing)?.into())
+}

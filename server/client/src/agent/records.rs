@@ -1,0 +1,189 @@
+//! What an agent knows of the tasks that it was told to run: a plain structure.
+//!
+//! What the cell says and what the machine does cross on their way. So an end that was reported is kept
+//! until the cell says that the task is to stop, and is said again on a new stream.
+
+use super::{Order, Task};
+use omega_core::{MachineId, TaskId, TaskReport};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// How far a task is, as far as its agent knows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Phase {
+    /// It was ordered.
+    Ordered,
+    /// It runs.
+    Running,
+    /// It has ended like this, and the cell has not confirmed it.
+    Ended(TaskReport),
+}
+
+/// The tasks of all machines of an agent.
+#[derive(Debug, Default)]
+pub(super) struct Records {
+    tasks: BTreeMap<(MachineId, TaskId), Phase>,
+}
+
+/// What follows from a message: for the machine, and for the cell.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(super) struct Follows {
+    pub(super) orders: Vec<Order>,
+    pub(super) reports: Vec<(MachineId, TaskId, TaskReport)>,
+}
+
+/// What the cell says at once.
+#[derive(Debug, Default)]
+pub(super) struct Told {
+    pub(super) whole: BTreeSet<MachineId>,
+    pub(super) stops: Vec<(MachineId, TaskId)>,
+    /// With whether the cell knows that it runs.
+    pub(super) starts: Vec<(Task, bool)>,
+    pub(super) detached: Vec<MachineId>,
+}
+
+impl Records {
+    /// Compares what the cell says with what is known.
+    pub(super) fn hear(&mut self, told: Told) -> Follows {
+        let mut follows = Follows::default();
+        for (machine, task) in told.stops {
+            self.stop(machine, task, &mut follows);
+        }
+        let wanted: BTreeSet<(MachineId, TaskId)> =
+            told.starts.iter().map(|(task, _)| (task.machine, task.id)).collect();
+        for machine in &told.whole {
+            let left: Vec<TaskId> =
+                self.of(*machine).filter(|task| !wanted.contains(&(*machine, *task))).collect();
+            left.into_iter().for_each(|task| self.stop(*machine, task, &mut follows));
+        }
+        for (task, is_running) in told.starts {
+            let is_new_stream = told.whole.contains(&task.machine);
+            self.start(task, is_running, is_new_stream, &mut follows);
+        }
+        for machine in told.detached {
+            let all: Vec<TaskId> = self.of(machine).collect();
+            all.into_iter().for_each(|task| self.stop(machine, task, &mut follows));
+            follows.orders.push(Order::Detached(machine));
+        }
+        follows
+    }
+
+    /// Notes what became of a task. The answer is whether the cell is to hear of it: a task that was
+    /// stopped meanwhile concerns nobody.
+    pub(super) fn report(&mut self, machine: MachineId, task: TaskId, report: TaskReport) -> bool {
+        let Some(phase) = self.tasks.get_mut(&(machine, task)) else { return false };
+        match (*phase, report) {
+            (Phase::Ended(_), _) => return false,
+            (_, TaskReport::Started) => *phase = Phase::Running,
+            (_, ended) => *phase = Phase::Ended(ended),
+        }
+        true
+    }
+
+    fn of(&self, machine: MachineId) -> impl Iterator<Item = TaskId> {
+        let (first, last) =
+            (TaskId::default(), TaskId { job: omega_core::JobId(u64::MAX), index: u32::MAX });
+        self.tasks.range((machine, first)..=(machine, last)).map(|((_, task), _)| *task)
+    }
+
+    fn stop(&mut self, machine: MachineId, task: TaskId, follows: &mut Follows) {
+        match self.tasks.remove(&(machine, task)) {
+            Some(Phase::Ordered | Phase::Running) => {
+                follows.orders.push(Order::Stop { task, machine });
+            }
+            // It has ended by itself: this is the confirmation.
+            Some(Phase::Ended(_)) | None => {}
+        }
+    }
+
+    fn start(&mut self, task: Task, is_running: bool, is_new_stream: bool, follows: &mut Follows) {
+        let (machine, id) = (task.machine, task.id);
+        match self.tasks.get(&(machine, id)) {
+            None => {
+                self.tasks.insert((machine, id), Phase::Ordered);
+                follows.orders.push(Order::Start(task));
+            }
+            Some(Phase::Running) if !is_running => {
+                follows.reports.push((machine, id, TaskReport::Started));
+            }
+            Some(Phase::Ended(ended)) if is_new_stream => {
+                follows.reports.push((machine, id, *ended))
+            }
+            Some(_) => {}
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use omega_core::{Amounts, JobId, JobKind};
+
+    const HERE: MachineId = MachineId { slot: 1, incarnation: 0 };
+
+    fn task(index: u32) -> Task {
+        Task {
+            id: id(index),
+            machine: HERE,
+            job_name: "job".into(),
+            group: "main".into(),
+            kind: JobKind::Batch,
+            run_ms_expected: None,
+            images: Vec::new(),
+            request: Amounts::default(),
+            cards: Vec::new(),
+        }
+    }
+
+    fn id(index: u32) -> TaskId {
+        TaskId { job: JobId(0), index }
+    }
+
+    fn whole(starts: Vec<(Task, bool)>) -> Told {
+        Told { whole: [HERE].into(), starts, ..Told::default() }
+    }
+
+    fn stop(index: u32) -> Told {
+        Told { stops: vec![(HERE, id(index))], ..Told::default() }
+    }
+
+    fn start(index: u32, is_running: bool) -> Told {
+        Told { starts: vec![(task(index), is_running)], ..Told::default() }
+    }
+
+    #[test]
+    fn a_new_stream_is_compared_with_what_runs() {
+        let mut records = Records::default();
+        let first = records.hear(whole(vec![(task(0), false), (task(1), false), (task(2), false)]));
+        assert_eq!(first.orders.len(), 3);
+        assert!((0..3).all(|index| records.report(HERE, id(index), TaskReport::Started)));
+        assert!(records.report(HERE, id(1), TaskReport::Finished));
+        let again = records.hear(whole(vec![(task(0), false), (task(1), true), (task(3), false)]));
+        let stopped = Order::Stop { task: id(2), machine: HERE };
+        assert_eq!(again.orders, [stopped, Order::Start(task(3))]);
+        let said = [(HERE, id(0), TaskReport::Started), (HERE, id(1), TaskReport::Finished)];
+        assert_eq!(again.reports, said, "what the cell does not know is said again");
+    }
+
+    #[test]
+    fn a_confirmed_end_lets_the_task_begin_anew() {
+        let mut records = Records::default();
+        records.hear(start(0, false));
+        assert!(records.report(HERE, id(0), TaskReport::Failed));
+        assert!(!records.report(HERE, id(0), TaskReport::Finished), "it has ended");
+        assert_eq!(records.hear(start(0, false)), Follows::default(), "not confirmed yet");
+        let both = Told { stops: vec![(HERE, id(0))], ..start(0, false) };
+        assert_eq!(records.hear(both).orders, [Order::Start(task(0))]);
+        assert_eq!(records.hear(stop(0)).orders, [Order::Stop { task: id(0), machine: HERE }]);
+        assert_eq!(records.hear(stop(0)), Follows::default());
+        assert!(!records.report(HERE, id(0), TaskReport::Finished), "it concerns nobody");
+    }
+
+    #[test]
+    fn a_detached_machine_stops_everything() {
+        let mut records = Records::default();
+        records.hear(start(0, false));
+        let told = Told { detached: vec![HERE], ..Told::default() };
+        let stopped = Order::Stop { task: id(0), machine: HERE };
+        assert_eq!(records.hear(told).orders, [stopped, Order::Detached(HERE)]);
+    }
+}

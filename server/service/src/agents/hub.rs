@@ -1,0 +1,340 @@
+//! One task that all agents of a leader meet in: it routes what changes in the cell to their streams, and
+//! asks the monitor what their silence means.
+//!
+//! It waits for no agent and for no command: what is sent to a stream that is full ends the stream, and
+//! commands are carried out beside it.
+
+use super::Sent;
+use super::marks::{carry_out, has_taint};
+use super::monitor::{Monitor, MonitorSettings, Step};
+use super::routes::{Outbox, Routes, StreamId};
+use crate::host::Host;
+use omega_cellstate::{Cell, Delta, Interest, MachineDelta};
+use omega_client::agent::AGENT;
+use omega_client::{ApiError, ErrorCode};
+use omega_core::{Command, Machine, MachineId, Policy, TaskId, Version};
+use omega_store::log::{ReplicaId, Term};
+use std::collections::BTreeMap;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use tokio::sync::{mpsc, oneshot};
+use tokio::task::JoinHandle;
+use tokio::time::{Instant, MissedTickBehavior};
+
+/// How long changes gather before they are routed: as for schedulers.
+const GATHER: Duration = Duration::from_millis(5);
+
+/// How often is looked who leads: a tenth of the time that an election takes, at the least.
+const LOOK: Duration = Duration::from_millis(100);
+
+/// How often silent machines are looked for: half a second of the forty that they have.
+const STEP: Duration = Duration::from_millis(500);
+
+/// How often the cell is told the time.
+const EXPIRE: Duration = Duration::from_secs(10);
+
+/// How long a command about the whole cell may take. It is given again with the next time.
+const COMMAND_MAX: Duration = Duration::from_secs(5);
+
+/// How long a new cell remembers jobs that have ended: long enough for people to look at them.
+const KEEP_ENDED_MS: u64 = 3_600_000;
+
+/// Something that a stream tells the hub.
+#[derive(Debug)]
+pub(crate) enum Event {
+    /// It was opened. It is over when `alive` is dropped.
+    Open { stream: StreamId, to: mpsc::Sender<Sent>, alive: oneshot::Sender<()> },
+    /// Its agent speaks for machines, and says that some are alive.
+    Beats { stream: StreamId, attach: Vec<MachineId>, alive: Vec<MachineId> },
+    /// Ends of tasks are settled.
+    Confirmed(Vec<Confirmed>),
+    /// Its agent has gone, or said something that ends it.
+    Close { stream: StreamId, error: Option<ApiError> },
+}
+
+/// The end of a task that was reported, and is noted or refused at this version or after it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Confirmed {
+    pub(crate) task: TaskId,
+    pub(crate) machine: MachineId,
+    pub(crate) version: Version,
+}
+
+/// An agent's stream, seen from here.
+#[derive(Debug)]
+struct Connected {
+    to: mpsc::Sender<Sent>,
+    _alive: oneshot::Sender<()>,
+}
+
+/// What there is only while this replica leads.
+#[derive(Debug)]
+struct Lead {
+    term: Term,
+    monitor: Monitor,
+    routes: Routes,
+    streams: BTreeMap<StreamId, Connected>,
+    /// What the last delta led to.
+    since: Version,
+    /// Kept for the next one.
+    delta: Delta,
+    /// Steps that are being carried out: the monitor is asked again after them.
+    carried: Option<JoinHandle<Vec<Step>>>,
+    was_mass_loss: bool,
+    next_step: Instant,
+    next_expire: Instant,
+}
+
+/// See the head of the file.
+#[derive(Debug)]
+pub(crate) struct Hub {
+    host: Host,
+    settings: MonitorSettings,
+    began: Instant,
+    lead: Option<Lead>,
+}
+
+/// What an agent hears of a replica that does not lead.
+pub(crate) fn no_leader(leader: Option<ReplicaId>) -> ApiError {
+    let say = match leader {
+        Some(leader) => format!("agents attach to the leader, which is {leader}"),
+        None => "agents attach to the leader, and nobody leads now".to_owned(),
+    };
+    let error = ApiError::new(ErrorCode::NoLeader, say).retry_after(LOOK);
+    ApiError { leader: leader.map(|leader| leader.0.to_string()), ..error }
+}
+
+impl Hub {
+    pub(crate) fn new(host: Host, settings: MonitorSettings) -> Hub {
+        Hub { host, settings, began: Instant::now(), lead: None }
+    }
+
+    /// Runs until the service and its streams have gone, or the replica has.
+    pub(crate) async fn run(mut self, mut events: mpsc::Receiver<Event>) {
+        let mut versions = self.host.versions();
+        let mut looks = tokio::time::interval(LOOK);
+        looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        // When the changes that were seen have gathered.
+        let mut due: Option<Instant> = None;
+        loop {
+            tokio::select! {
+                event = events.recv() => match event {
+                    Some(event) => self.handle(event),
+                    None => return,
+                },
+                changed = versions.changed(), if due.is_none() && self.lead.is_some() => {
+                    if changed.is_err() {
+                        return;
+                    }
+                    due = Some(Instant::now() + GATHER);
+                }
+                () = tokio::time::sleep_until(due.unwrap_or_else(Instant::now)), if due.is_some() => {
+                    due = None;
+                    self.read_delta();
+                }
+                _ = looks.tick() => self.look().await,
+            }
+        }
+    }
+
+    fn now_ms(&self) -> u64 {
+        self.began.elapsed().as_millis() as u64
+    }
+
+    fn handle(&mut self, event: Event) {
+        let now = self.now_ms();
+        let leader = self.host.leadership().leader;
+        let Some(lead) = &mut self.lead else {
+            if let Event::Open { to, .. } = event {
+                // Nothing was sent before, so there is room.
+                let _ = to.try_send(Err(no_leader(leader)));
+            }
+            return;
+        };
+        let mut out = Outbox::default();
+        match event {
+            Event::Open { stream, to, alive } => {
+                lead.streams.insert(stream, Connected { to, _alive: alive });
+            }
+            Event::Beats { stream, attach, alive } if lead.streams.contains_key(&stream) => {
+                let Lead { routes, monitor, .. } = lead;
+                if !attach.is_empty() {
+                    self.host.read(|cell| {
+                        routes.attach(cell, stream, &attach, &mut out);
+                        attach.iter().for_each(|id| attached(cell, monitor, *id, now));
+                    });
+                }
+                for id in alive.into_iter().filter(|id| routes.speaks_for(stream, *id)) {
+                    monitor.beat(id, now);
+                }
+            }
+            Event::Beats { .. } => {}
+            Event::Confirmed(all) => self.host.read(|cell| {
+                for Confirmed { task, machine, version } in all {
+                    lead.routes.confirm(cell, (task, machine), version, &mut out);
+                }
+            }),
+            Event::Close { stream, error } => lead.close(stream, error),
+        }
+        lead.send(out);
+    }
+
+    /// Routes what has changed since the last time.
+    fn read_delta(&mut self) {
+        let now = self.now_ms();
+        let Some(lead) = &mut self.lead else { return };
+        let mut out = Outbox::default();
+        let Lead { routes, monitor, since, delta, .. } = lead;
+        self.host.read(|cell| {
+            cell.delta_since(*since, &Interest::AllJobs, delta);
+            delta.machines.iter().for_each(|change| note(monitor, change, now));
+            routes.apply(cell, delta, &mut out);
+        });
+        *since = delta.to;
+        lead.send(out);
+    }
+
+    /// Looks who leads, and does what is to be done by now.
+    async fn look(&mut self) {
+        let leadership = self.host.leadership();
+        let term = self.lead.as_ref().map(|lead| lead.term);
+        if term.is_some_and(|term| !leadership.is_leader || leadership.term != term) {
+            let lead = self.lead.take();
+            lead.into_iter().for_each(|lead| lead.end(leadership.leader));
+        }
+        if self.lead.is_none() && leadership.is_leader {
+            self.lead = Some(Lead::new(leadership.term, self.settings, self.now_ms()));
+            self.read_delta();
+            self.remember_ended_jobs();
+        }
+        let (now, now_ms) = (Instant::now(), self.now_ms());
+        let Some(lead) = &mut self.lead else { return };
+        if now >= lead.next_expire {
+            lead.next_expire = now + EXPIRE;
+            give(&self.host, Command::Expire { now_ms: unix_ms() });
+        }
+        if now >= lead.next_step {
+            lead.next_step = now + STEP;
+            lead.step(&self.host, now_ms).await;
+        }
+    }
+
+    /// Gives a cell to which nothing was said yet the policy of a new cell.
+    fn remember_ended_jobs(&self) {
+        let is_new = self
+            .host
+            .read(|cell| cell.version() == Version(0) && *cell.policy() == Policy::default());
+        if is_new {
+            let policy = Policy { keep_ended_ms: KEEP_ENDED_MS, ..Policy::default() };
+            give(&self.host, Command::SetPolicy(policy));
+        }
+    }
+}
+
+impl Lead {
+    fn new(term: Term, settings: MonitorSettings, now_ms: u64) -> Lead {
+        let now = Instant::now();
+        Lead {
+            term,
+            monitor: Monitor::new(settings, now_ms),
+            routes: Routes::default(),
+            streams: BTreeMap::new(),
+            since: Version(0),
+            delta: Delta::default(),
+            carried: None,
+            was_mass_loss: false,
+            next_step: now + STEP,
+            next_expire: now + EXPIRE,
+        }
+    }
+
+    /// Ends all streams.
+    fn end(self, leader: Option<ReplicaId>) {
+        for connected in self.streams.into_values() {
+            // A stream that is full ends without a word.
+            let _ = connected.to.try_send(Err(no_leader(leader)));
+        }
+    }
+
+    fn send(&mut self, out: Outbox) {
+        for (stream, messages) in out.0 {
+            for orders in messages {
+                let Some(connected) = self.streams.get(&stream) else { break };
+                if connected.to.try_send(Ok(orders)).is_err() {
+                    tracing::warn!(stream = stream.0, "an agent does not listen: its stream ends");
+                    self.close(stream, None);
+                }
+            }
+        }
+    }
+
+    fn close(&mut self, stream: StreamId, error: Option<ApiError>) {
+        self.routes.close(stream);
+        if let (Some(connected), Some(error)) = (self.streams.remove(&stream), error) {
+            // A stream that is full ends without a word.
+            let _ = connected.to.try_send(Err(error));
+        }
+    }
+
+    /// Asks the monitor what is to be done, once what it said last was done.
+    async fn step(&mut self, host: &Host, now_ms: u64) {
+        if let Some(carried) = self.carried.take_if(|carried| carried.is_finished()) {
+            // It has no way to panic, but if it did, the steps would be taken as done.
+            carried
+                .await
+                .unwrap_or_default()
+                .into_iter()
+                .for_each(|step| self.monitor.failed(step));
+        }
+        if self.carried.is_some() {
+            return;
+        }
+        let steps = self.monitor.step(now_ms);
+        let is_mass_loss = self.monitor.is_mass_loss();
+        if is_mass_loss != self.was_mass_loss {
+            self.was_mass_loss = is_mass_loss;
+            let (machines, silent) = self.monitor.counts();
+            match is_mass_loss {
+                true => {
+                    tracing::warn!(machines, silent, "mass loss: tasks are left where they are")
+                }
+                false => tracing::info!(machines, silent, "the mass loss is over"),
+            }
+        }
+        if !steps.is_empty() {
+            self.carried = Some(tokio::spawn(carry_out(host.clone(), steps)));
+        }
+    }
+}
+
+/// Watches a machine that was attached, and counts it as a beat.
+fn attached(cell: &Cell, monitor: &mut Monitor, id: MachineId, now_ms: u64) {
+    if let Some(state) = cell.machine(id) {
+        monitor.watch(id, has_taint(state.machine), now_ms);
+        monitor.beat(id, now_ms);
+    }
+}
+
+/// Watches the machines that have agents by what the cell knows of them, and forgets those that went.
+fn note(monitor: &mut Monitor, change: &MachineDelta, now_ms: u64) {
+    let has_agent = |machine: &Machine| machine.labels.get(AGENT).is_some() || has_taint(machine);
+    monitor.row_is_of(change.slot, change.machine.as_ref().map(|_| change.incarnation));
+    if let Some(machine) = change.machine.as_ref().filter(|machine| has_agent(machine)) {
+        let id = MachineId { slot: change.slot, incarnation: change.incarnation };
+        monitor.watch(id, has_taint(machine), now_ms);
+    }
+}
+
+/// Gives a command that is given again later if it fails.
+fn give(host: &Host, command: Command) {
+    let host = host.clone();
+    tokio::spawn(async move {
+        if let Err(error) = host.apply(command, Instant::now() + COMMAND_MAX).await {
+            tracing::debug!(%error, "a command of the leader was not taken");
+        }
+    });
+}
+
+fn unix_ms() -> u64 {
+    // A clock before 1970 counts as 1970: the cell never lets time go back.
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis() as u64)
+}

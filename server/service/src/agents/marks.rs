@@ -1,0 +1,106 @@
+//! What the monitor says, done in the cell: taints, and the reports of lost tasks.
+//!
+//! A taint with the effect `no_execute` keeps new tasks off, and those that tolerate it stay: their owners
+//! would rather have them wait for the machine than start elsewhere.
+
+use super::monitor::Step;
+use crate::host::Host;
+use futures_util::StreamExt;
+use futures_util::future::join_all;
+use omega_cellstate::Cell;
+use omega_client::agent::UNREACHABLE;
+use omega_client::{ApiError, ErrorCode};
+use omega_core::{Command, Machine, MachineId, Taint, TaintEffect, TaskId, TaskReport};
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::time::Instant;
+
+/// How long one command may take. Then the monitor says it again.
+const COMMAND_MAX: Duration = Duration::from_secs(5);
+
+/// Machines that are marked at once.
+const AT_ONCE: usize = 64;
+
+/// The taint of a machine whose agent is silent.
+pub(crate) fn taint() -> Taint {
+    Taint { key: UNREACHABLE.into(), value: "".into(), effect: TaintEffect::NoExecute }
+}
+
+/// Whether a machine has the taint.
+pub(crate) fn has_taint(machine: &Machine) -> bool {
+    machine.taints.iter().any(|taint| *taint.key == *UNREACHABLE)
+}
+
+/// Does all steps, and answers with those that could not be done.
+pub(crate) async fn carry_out(host: Host, steps: Vec<Step>) -> Vec<Step> {
+    let done = futures_util::stream::iter(steps).map(|step| {
+        let host = host.clone();
+        async move { carry_out_one(&host, step).await.err().map(|error| (step, error)) }
+    });
+    let failed: Vec<(Step, ApiError)> =
+        done.buffer_unordered(AT_ONCE).filter_map(std::future::ready).collect().await;
+    if let Some((step, error)) = failed.first() {
+        let machine = step.machine().to_string();
+        tracing::warn!(machine, %error, count = failed.len(), "machines could not be marked yet");
+    }
+    failed.into_iter().map(|(step, _)| step).collect()
+}
+
+async fn carry_out_one(host: &Host, step: Step) -> Result<(), ApiError> {
+    match step {
+        Step::Taint(id) => change_taint(host, id, with_taint).await,
+        Step::Return(id) => change_taint(host, id, without_taint).await,
+        Step::Take(id) => {
+            change_taint(host, id, with_taint).await?;
+            take(host, id).await
+        }
+    }
+}
+
+/// The machine with the taint; `None` if it has it.
+fn with_taint(machine: &Machine) -> Option<Machine> {
+    let taints = machine.taints.iter().cloned().chain([taint()]).collect();
+    (!has_taint(machine)).then(|| Machine { taints, ..machine.clone() })
+}
+
+/// The machine without the taint; `None` if it has none.
+fn without_taint(machine: &Machine) -> Option<Machine> {
+    let others = machine.taints.iter().filter(|taint| *taint.key != *UNREACHABLE);
+    has_taint(machine).then(|| Machine { taints: others.cloned().collect(), ..machine.clone() })
+}
+
+async fn change_taint(
+    host: &Host,
+    id: MachineId,
+    change: impl Fn(&Machine) -> Option<Machine>,
+) -> Result<(), ApiError> {
+    let machine: Option<Arc<Machine>> = host.read(|cell| Some(cell.machine(id)?.machine.clone()));
+    let Some(machine) = machine.and_then(|machine| change(&machine)) else { return Ok(()) };
+    noted(host.apply(Command::UpdateMachine { id, machine }, Instant::now() + COMMAND_MAX).await)
+}
+
+/// Reports a machine's tasks lost. Nothing new is placed there: the taint is on it.
+async fn take(host: &Host, machine: MachineId) -> Result<(), ApiError> {
+    let tasks: Vec<TaskId> = host.read(|cell| {
+        let all = cell.machine(machine).map_or(&[][..], |state| state.tasks);
+        all.iter().copied().filter(|task| !tolerates(cell, *task)).collect()
+    });
+    let until = Instant::now() + COMMAND_MAX;
+    let lost = |task| Command::ReportTask { task, machine, report: TaskReport::Lost };
+    let reported = join_all(tasks.into_iter().map(|task| host.apply(lost(task), until))).await;
+    reported.into_iter().try_for_each(noted)
+}
+
+fn tolerates(cell: &Cell, task: TaskId) -> bool {
+    let group = cell.task_group(task).zip(cell.job(task.job));
+    let group = group.and_then(|(group, job)| job.groups.get(group));
+    group.is_some_and(|group| group.rules.tolerations.iter().any(|one| one.covers(&taint())))
+}
+
+/// A refusal means that the machine or the task has gone meanwhile.
+fn noted<T>(outcome: Result<T, ApiError>) -> Result<(), ApiError> {
+    match outcome {
+        Err(error) if error.is_temporary() || error.code == ErrorCode::OutcomeUnknown => Err(error),
+        Ok(_) | Err(_) => Ok(()),
+    }
+}

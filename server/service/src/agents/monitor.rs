@@ -1,0 +1,375 @@
+//! Which machines are lost: a plain state machine, told the time from outside.
+//!
+//! ```text
+//!                 silent for a timeout, within the rate
+//!        alive ───────────────────────────────────────▶ tainted ──▶ taken: its tasks are lost
+//!          ▲                                               │ tasks are left alone while more than
+//!          │                beats again                    │ a third of the machines are silent
+//!          └───────────────────────────────────────────────┴─────────────────┘
+//! ```
+//!
+//! A network that breaks looks like many machines that die at once. To start all their tasks elsewhere
+//! would be worse than to wait: the machines that are left would be swamped, and when the network is back,
+//! everything would run twice. So machines are marked at a bounded rate, and beyond a third of them none
+//! loses its tasks.
+//!
+//! Invariant: `silent` counts the watched machines that have not beaten for a timeout, as of the last
+//! step.
+
+use omega_core::MachineId;
+use std::time::Duration;
+
+/// What the monitor is told by the operator.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MonitorSettings {
+    /// How long a machine may be silent.
+    pub timeout: Duration,
+    /// How many machines may be marked in a second, or lose their tasks.
+    pub lost_per_second: u32,
+}
+
+impl Default for MonitorSettings {
+    /// Four missed beats; and a rate at which a rack of forty is lost within four seconds, while a
+    /// network failure of a minute costs no more than 200 machines their tasks.
+    fn default() -> Self {
+        MonitorSettings { timeout: Duration::from_secs(40), lost_per_second: 10 }
+    }
+}
+
+/// The part of the machines whose silence means that the network is at fault: more than one in this many.
+const SILENT_PART: usize = 3;
+
+/// Machines that return in one step: each is one command, and a step's commands are to take less than a
+/// second.
+const RETURNS_MAX: usize = 500;
+
+/// Something that is to be done with a machine. If it cannot be done, the monitor is told so.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Step {
+    /// Put the taint on it, and leave its tasks.
+    Taint(MachineId),
+    /// Put the taint on it if it has none, and report its tasks lost.
+    Take(MachineId),
+    /// Take the taint off it.
+    Return(MachineId),
+}
+
+impl Step {
+    /// Which machine.
+    #[must_use]
+    pub fn machine(self) -> MachineId {
+        let (Step::Taint(id) | Step::Take(id) | Step::Return(id)) = self;
+        id
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Standing {
+    Alive,
+    /// The taint is on it, its tasks are where they were.
+    Tainted,
+    /// Its tasks were reported lost, too.
+    Taken,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Watched {
+    incarnation: u32,
+    /// When it beat last; `None` where a taint says that it was silent before this leader led.
+    beat_ms: Option<u64>,
+    standing: Standing,
+}
+
+/// What the leader knows of the machines' beats.
+#[derive(Clone, Debug)]
+pub struct Monitor {
+    settings: MonitorSettings,
+    /// By row.
+    watched: Vec<Option<Watched>>,
+    count: usize,
+    silent: usize,
+    /// When it began to lead: nothing is marked before one full timeout.
+    began_ms: u64,
+    /// Thousandths of a machine that may still be marked, and when that was reckoned.
+    allowance_milli: u64,
+    reckoned_ms: u64,
+}
+
+impl Monitor {
+    /// A monitor that begins now. Times are milliseconds since any fixed moment, and never fall.
+    #[must_use]
+    pub fn new(settings: MonitorSettings, now_ms: u64) -> Monitor {
+        Monitor {
+            settings,
+            watched: Vec::new(),
+            count: 0,
+            silent: 0,
+            began_ms: now_ms,
+            allowance_milli: 0,
+            reckoned_ms: now_ms,
+        }
+    }
+
+    /// Begins to watch a machine that has, or should have, an agent; one that has the taint of an earlier
+    /// leader goes on from there. Of one that is watched already it is noted whether it has the taint:
+    /// somebody may have taken it off.
+    pub fn watch(&mut self, id: MachineId, has_taint: bool, now_ms: u64) {
+        let row = id.row();
+        if self.watched.len() <= row {
+            self.watched.resize(row + 1, None);
+        }
+        let standing = if has_taint { Standing::Tainted } else { Standing::Alive };
+        let beat_ms = (!has_taint).then_some(now_ms);
+        match &mut self.watched[row] {
+            Some(known) if known.incarnation == id.incarnation => match (known.standing, has_taint)
+            {
+                (Standing::Alive, true) | (Standing::Tainted | Standing::Taken, false) => {
+                    known.standing = standing;
+                }
+                _ => {}
+            },
+            slot => {
+                self.count += usize::from(slot.is_none());
+                *slot = Some(Watched { incarnation: id.incarnation, beat_ms, standing });
+            }
+        }
+    }
+
+    /// Notes that a machine is alive. One that is not watched is not.
+    pub fn beat(&mut self, id: MachineId, now_ms: u64) {
+        if let Some(known) = self.known(id) {
+            known.beat_ms = Some(now_ms);
+        }
+    }
+
+    /// Notes who has a row now: another machine that had it was removed, and is forgotten.
+    pub fn row_is_of(&mut self, slot: u32, incarnation: Option<u32>) {
+        let Some(row) = self.watched.get_mut(slot as usize) else { return };
+        if row.is_some_and(|known| Some(known.incarnation) != incarnation) {
+            *row = None;
+            self.count -= 1;
+        }
+    }
+
+    /// Says what is to be done now. What is said is taken as done, unless [`Monitor::failed`] says
+    /// otherwise before the next step.
+    pub fn step(&mut self, now_ms: u64) -> Vec<Step> {
+        self.earn(now_ms);
+        let timeout = self.settings.timeout.as_millis() as u64;
+        let is_silent = |known: &Watched| {
+            known.beat_ms.is_none_or(|beat_ms| now_ms.saturating_sub(beat_ms) >= timeout)
+        };
+        self.silent = self.watched.iter().flatten().filter(|known| is_silent(known)).count();
+        let leave_tasks = self.is_mass_loss();
+        let may_mark = now_ms.saturating_sub(self.began_ms) >= timeout;
+        let mut returns = 0;
+        let mut steps = Vec::new();
+        for (known, slot) in self.watched.iter_mut().zip(0..) {
+            let Some(known) = known else { continue };
+            let id = MachineId { slot, incarnation: known.incarnation };
+            let mut pay = || {
+                let enough = self.allowance_milli >= 1000;
+                self.allowance_milli -= if enough { 1000 } else { 0 };
+                enough
+            };
+            match (known.standing, is_silent(known)) {
+                (Standing::Alive, true) if leave_tasks && may_mark && pay() => {
+                    known.standing = Standing::Tainted;
+                    steps.push(Step::Taint(id));
+                }
+                (Standing::Alive | Standing::Tainted, true)
+                    if !leave_tasks && may_mark && pay() =>
+                {
+                    known.standing = Standing::Taken;
+                    steps.push(Step::Take(id));
+                }
+                (Standing::Tainted | Standing::Taken, false) if returns < RETURNS_MAX => {
+                    returns += 1;
+                    known.standing = Standing::Alive;
+                    steps.push(Step::Return(id));
+                }
+                _ => {}
+            }
+        }
+        steps
+    }
+
+    /// Notes that a step could not be done: it will be said again.
+    pub fn failed(&mut self, step: Step) {
+        if let Some(known) = self.known(step.machine()) {
+            known.standing = match step {
+                Step::Taint(_) => Standing::Alive,
+                Step::Take(_) | Step::Return(_) => Standing::Tainted,
+            };
+        }
+    }
+
+    /// Whether so many machines are silent that their tasks are left alone, as of the last step.
+    #[must_use]
+    pub fn is_mass_loss(&self) -> bool {
+        self.silent * SILENT_PART > self.count
+    }
+
+    /// How many machines are watched, and how many of them were silent at the last step.
+    #[must_use]
+    pub fn counts(&self) -> (usize, usize) {
+        (self.count, self.silent)
+    }
+
+    /// Reckons what may be marked: as much as time has passed, and at most a second's worth.
+    fn earn(&mut self, now_ms: u64) {
+        let rate = u64::from(self.settings.lost_per_second);
+        let passed = now_ms.saturating_sub(self.reckoned_ms);
+        let earned = self.allowance_milli.saturating_add(passed.saturating_mul(rate));
+        self.allowance_milli = earned.min(rate * 1000);
+        self.reckoned_ms = now_ms.max(self.reckoned_ms);
+    }
+
+    fn known(&mut self, id: MachineId) -> Option<&mut Watched> {
+        let known = self.watched.get_mut(id.row())?.as_mut()?;
+        (known.incarnation == id.incarnation).then_some(known)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use std::collections::BTreeSet;
+
+    const TIMEOUT_MS: u64 = 40_000;
+
+    fn id(slot: u32) -> MachineId {
+        MachineId { slot, incarnation: 0 }
+    }
+
+    fn monitor(machines: u32) -> Monitor {
+        let mut monitor = Monitor::new(MonitorSettings::default(), 0);
+        (0..machines).for_each(|slot| monitor.watch(id(slot), false, 0));
+        monitor
+    }
+
+    /// Lets machines beat and the clock run, a second at a time; what was said in all.
+    fn run(monitor: &mut Monitor, seconds: std::ops::Range<u64>, alive: &[u32]) -> Vec<Step> {
+        let mut said = Vec::new();
+        for second in seconds {
+            alive.iter().for_each(|slot| monitor.beat(id(*slot), second * 1000));
+            said.extend(monitor.step(second * 1000));
+        }
+        said
+    }
+
+    #[test]
+    fn a_silent_machine_is_lost_after_the_timeout_and_returns_with_a_beat() {
+        let mut monitor = monitor(4);
+        assert_eq!(run(&mut monitor, 0..40, &[0, 1, 2]), []);
+        assert_eq!(run(&mut monitor, 40..42, &[0, 1, 2]), [Step::Take(id(3))]);
+        assert_eq!(run(&mut monitor, 42..60, &[0, 1, 2]), [], "once");
+        assert_eq!(run(&mut monitor, 60..62, &[0, 1, 2, 3]), [Step::Return(id(3))]);
+    }
+
+    #[test]
+    fn a_mass_loss_costs_no_tasks_until_most_are_back() {
+        let mut monitor = monitor(100);
+        let alive: Vec<u32> = (0..60).collect();
+        let said = run(&mut monitor, 0..60, &alive);
+        assert_eq!(said.len(), 40);
+        assert!(said.iter().all(|step| matches!(step, Step::Taint(_))), "{said:?}");
+        assert!(monitor.is_mass_loss());
+        // Seven come back: 33 of 100 are no mass loss.
+        let alive: Vec<u32> = (0..67).collect();
+        let said = run(&mut monitor, 60..70, &alive);
+        let taken: Vec<u32> = said
+            .iter()
+            .filter_map(|step| matches!(step, Step::Take(_)).then_some(step.machine().slot))
+            .collect();
+        assert_eq!(taken, (67..100).collect::<Vec<u32>>());
+        assert_eq!(said.len(), 7 + 33);
+    }
+
+    #[test]
+    fn what_was_marked_before_this_leader_led_is_gone_on_with() {
+        let mut monitor = Monitor::new(MonitorSettings::default(), 5000);
+        (0..9).for_each(|slot| monitor.watch(id(slot), false, 5000));
+        monitor.watch(id(9), true, 5000);
+        let others: Vec<u32> = (0..9).collect();
+        assert_eq!(run(&mut monitor, 5..45, &others), [], "not before one timeout");
+        assert_eq!(run(&mut monitor, 45..46, &others), [Step::Take(id(9))]);
+        monitor.failed(Step::Take(id(9)));
+        assert_eq!(run(&mut monitor, 46..47, &others), [Step::Take(id(9))], "again");
+        assert_eq!(run(&mut monitor, 47..48, &(0..10).collect::<Vec<_>>()), [Step::Return(id(9))]);
+    }
+
+    #[test]
+    fn a_removed_machine_and_its_successor_are_two() {
+        let mut monitor = monitor(3);
+        monitor.row_is_of(2, None);
+        let next = MachineId { slot: 2, incarnation: 1 };
+        monitor.watch(next, false, 1000);
+        monitor.beat(id(2), 30_000);
+        assert_eq!(monitor.counts().0, 3);
+        assert_eq!(run(&mut monitor, 30..41, &[0, 1]), []);
+        assert_eq!(run(&mut monitor, 41..42, &[0, 1]), [Step::Take(next)]);
+    }
+
+    /// What a machine went through, as the steps tell it.
+    #[derive(Clone, Copy, Default)]
+    struct Told {
+        is_marked: bool,
+        is_taken: bool,
+    }
+
+    proptest! {
+        /// Any beats at any times: nothing that beats is marked, marks come at the rate and not before
+        /// the timeout, no tasks are lost in a mass loss, and each step follows from the one before it.
+        #[test]
+        fn marks_are_true_and_bounded(
+            machines in 1u32..60,
+            rate in 1u32..20,
+            beats in prop::collection::vec((0u64..400_000, 0u32..60), 0..600),
+            gap_ms in 100u64..3000,
+        ) {
+            let settings = MonitorSettings { timeout: Duration::from_millis(TIMEOUT_MS), lost_per_second: rate };
+            let mut monitor = Monitor::new(settings, 0);
+            (0..machines).for_each(|slot| monitor.watch(id(slot), false, 0));
+            let mut beats: Vec<(u64, u32)> = beats.into_iter().filter(|(_, m)| *m < machines).collect();
+            beats.sort_unstable();
+            let mut next = beats.into_iter().peekable();
+            let mut last = vec![0u64; machines as usize];
+            let mut told = vec![Told::default(); machines as usize];
+            let mut marked_at = Vec::new();
+            for now in (0..500_000).step_by(gap_ms as usize) {
+                while let Some((at, slot)) = next.next_if(|(at, _)| *at <= now) {
+                    monitor.beat(id(slot), at);
+                    last[slot as usize] = at;
+                }
+                let silent: BTreeSet<usize> =
+                    (0..last.len()).filter(|m| now - last[*m] >= TIMEOUT_MS).collect();
+                let is_mass = silent.len() * 3 > last.len();
+                for step in monitor.step(now) {
+                    let row = step.machine().row();
+                    let known = &mut told[row];
+                    match step {
+                        Step::Return(_) => {
+                            prop_assert!(known.is_marked && !silent.contains(&row));
+                            *known = Told::default();
+                            continue;
+                        }
+                        Step::Taint(_) => prop_assert!(!known.is_marked && is_mass),
+                        Step::Take(_) => prop_assert!(!known.is_taken && !is_mass),
+                    }
+                    prop_assert!(silent.contains(&row) && now >= TIMEOUT_MS);
+                    *known = Told { is_marked: true, is_taken: matches!(step, Step::Take(_)) };
+                    marked_at.push(now);
+                }
+            }
+            // In any time span: what it earned, and at most a second's worth that was saved before.
+            for (i, from) in marked_at.iter().enumerate() {
+                for (j, to) in marked_at.iter().enumerate().skip(i) {
+                    let most = u64::from(rate) * (to - from) / 1000 + u64::from(rate) + 1;
+                    prop_assert!((j - i + 1) as u64 <= most);
+                }
+            }
+        }
+    }
+}

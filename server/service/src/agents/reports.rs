@@ -1,0 +1,123 @@
+//! What an agent says, read and made into commands.
+
+use super::hub::Confirmed;
+use crate::host::Host;
+use futures_util::future::join_all;
+use omega_client::{ApiError, ErrorCode, convert, proto};
+use omega_core::{Command, MachineId, Outcome, TaskId, TaskReport};
+use std::time::Duration;
+use tokio::time::Instant;
+
+/// The most values of a column.
+const COLUMN_MAX: usize = 4096;
+
+/// How long the commands of one message may take. Then the stream ends, and the agent says it again.
+const COMMANDS_MAX: Duration = Duration::from_secs(5);
+
+/// A message of an agent.
+#[derive(Debug, Default)]
+pub(crate) struct Report {
+    pub(crate) attach: Vec<MachineId>,
+    pub(crate) alive: Vec<MachineId>,
+    pub(crate) commands: Vec<Command>,
+}
+
+impl Report {
+    /// Every machine that it speaks of; one may be named several times.
+    pub(super) fn machines(&self) -> impl Iterator<Item = MachineId> + '_ {
+        let commanded = self.commands.iter().filter_map(|command| match command {
+            Command::ReportLoad { id, .. } => Some(*id),
+            Command::ReportTask { machine, .. } => Some(*machine),
+            _ => None,
+        });
+        self.attach.iter().chain(&self.alive).copied().chain(commanded)
+    }
+}
+
+impl TryFrom<proto::AgentReport> for Report {
+    type Error = ApiError;
+
+    fn try_from(said: proto::AgentReport) -> Result<Report, ApiError> {
+        let attach = machines("attach", said.attach_slots, said.attach_incarnations)?;
+        let alive = machines("alive", said.alive_slots, said.alive_incarnations)?;
+        bounded("loads", said.loads.len())?;
+        let mut commands = Vec::with_capacity(said.loads.len() + said.task_jobs.len());
+        for load in said.loads {
+            let missing = || ApiError::new(ErrorCode::Malformed, "loads: machine is missing");
+            let id = load.machine.ok_or_else(missing)?.into();
+            commands.push(Command::ReportLoad { id, load: convert::amounts(load.used) });
+        }
+        let reporters = machines("task", said.task_slots, said.task_incarnations)?;
+        let reports = said.task_reports;
+        let rows = reporters.len();
+        let lengths = [said.task_jobs.len(), said.task_indices.len(), reports.len()];
+        if lengths.iter().any(|length| *length != rows) {
+            return Err(ApiError::new(
+                ErrorCode::Malformed,
+                "the columns of tasks differ in length",
+            ));
+        }
+        for (row, machine) in reporters.into_iter().enumerate() {
+            let task = proto::TaskId { job: said.task_jobs[row], index: said.task_indices[row] };
+            let report = convert::task_report(reports[row])?;
+            commands.push(Command::ReportTask { task: task.into(), machine, report });
+        }
+        Ok(Report { attach, alive, commands })
+    }
+}
+
+fn bounded(what: &str, given: usize) -> Result<(), ApiError> {
+    let say = || format!("{what}: {given} values, at most {COLUMN_MAX} in one message");
+    match given {
+        0..=COLUMN_MAX => Ok(()),
+        _ => Err(ApiError::new(ErrorCode::TooMany, say())),
+    }
+}
+
+fn machines(
+    what: &str,
+    slots: Vec<u32>,
+    incarnations: Vec<u32>,
+) -> Result<Vec<MachineId>, ApiError> {
+    bounded(what, slots.len())?;
+    if !incarnations.is_empty() && incarnations.len() != slots.len() {
+        let say = format!("{what}: {} slots, {} incarnations", slots.len(), incarnations.len());
+        return Err(ApiError::new(ErrorCode::Malformed, say));
+    }
+    let incarnations = incarnations.into_iter().chain(std::iter::repeat(0));
+    let id = |(slot, incarnation)| MachineId { slot, incarnation };
+    Ok(slots.into_iter().zip(incarnations).map(id).collect())
+}
+
+/// Applies what was said, in order, and tells which ends of tasks are settled.
+///
+/// # Errors
+/// If it is not known that all was done: the stream is to end.
+pub(crate) async fn apply(host: &Host, commands: Vec<Command>) -> Result<Vec<Confirmed>, ApiError> {
+    let until = Instant::now() + COMMANDS_MAX;
+    let before = host.read(|cell| cell.version());
+    let ends: Vec<Option<(TaskId, MachineId)>> = commands.iter().map(end).collect();
+    let applied = commands.into_iter().map(|command| host.apply(command, until));
+    let mut confirmed = Vec::new();
+    for (outcome, end) in join_all(applied).await.into_iter().zip(ends) {
+        let version = match outcome {
+            Ok(Outcome::Done(version)) => version,
+            Err(error) if error.is_temporary() || error.code == ErrorCode::OutcomeUnknown => {
+                return Err(error);
+            }
+            // Refused: the task had left the machine, at a version that is not known.
+            Ok(_) | Err(_) => before,
+        };
+        confirmed.extend(end.map(|(task, machine)| Confirmed { task, machine, version }));
+    }
+    Ok(confirmed)
+}
+
+/// The task whose end a command reports.
+fn end(command: &Command) -> Option<(TaskId, MachineId)> {
+    match command {
+        Command::ReportTask { report: TaskReport::Started, .. } => None,
+        Command::ReportTask { task, machine, .. } => Some((*task, *machine)),
+        _ => None,
+    }
+}

@@ -1,0 +1,540 @@
+//! Which agent speaks for which machine, and what it was told: a plain structure, from which follows what
+//! it is to be told next.
+//!
+//! What an agent was told is kept for each task, with the version of the cell at which it was: so a task
+//! that has left a machine and is back there is told apart from one that has stayed.
+//!
+//! Invariant: a task that is known on a machine is in that machine's set, and the machine in its
+//! stream's set; nothing else is in them.
+
+use omega_cellstate::{Cell, Delta, TaskDelta};
+use omega_core::{CardSet, Job, MachineId, TaskId, TaskState, Version};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::sync::Arc;
+
+/// The most tasks of one message, but for those of one machine, which stay together.
+const ITEMS_MAX: usize = 500;
+
+/// One stream of one agent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct StreamId(pub(crate) u64);
+
+/// A task that should run.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Start {
+    pub(crate) task: TaskId,
+    pub(crate) machine: MachineId,
+    pub(crate) job: Arc<Job>,
+    /// The position of its group.
+    pub(crate) group: usize,
+    pub(crate) cards: CardSet,
+    pub(crate) is_running: bool,
+}
+
+/// What an agent is told at once.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Orders {
+    pub(crate) whole: Vec<MachineId>,
+    pub(crate) stops: Vec<(TaskId, MachineId)>,
+    pub(crate) starts: Vec<Start>,
+    pub(crate) detached: Vec<MachineId>,
+}
+
+impl Orders {
+    fn is_full(&self) -> bool {
+        self.whole.len() + self.stops.len() + self.starts.len() + self.detached.len() >= ITEMS_MAX
+    }
+}
+
+/// What is to be told, for each stream in order.
+#[derive(Debug, Default)]
+pub(crate) struct Outbox(pub(crate) BTreeMap<StreamId, Vec<Orders>>);
+
+impl Outbox {
+    /// The message that is being filled.
+    fn of(&mut self, stream: StreamId) -> &mut Orders {
+        let all = self.0.entry(stream).or_default();
+        if all.last().is_none_or(Orders::is_full) {
+            all.push(Orders::default());
+        }
+        let last = all.len() - 1;
+        &mut all[last]
+    }
+
+    /// Stops come before starts: a stop after a start of the same task opens a new message.
+    fn stop(&mut self, stream: StreamId, task: TaskId, machine: MachineId) {
+        let begun = self.of(stream);
+        if begun.starts.iter().any(|start| start.task == task) {
+            self.0.entry(stream).or_default().push(Orders::default());
+        }
+        self.of(stream).stops.push((task, machine));
+    }
+}
+
+/// See the head of the file.
+#[derive(Debug, Default)]
+pub(crate) struct Routes {
+    streams: BTreeMap<StreamId, BTreeSet<MachineId>>,
+    machines: BTreeMap<MachineId, Attached>,
+    tasks: HashMap<TaskId, Known>,
+}
+
+#[derive(Debug)]
+struct Attached {
+    stream: StreamId,
+    tasks: BTreeSet<TaskId>,
+}
+
+/// A task that an agent was told to run.
+#[derive(Clone, Copy, Debug)]
+struct Known {
+    machine: MachineId,
+    /// The version of the cell when it was.
+    since: Version,
+}
+
+impl Routes {
+    /// Lets a stream speak for machines, and tells it all that should run there.
+    pub(crate) fn attach(
+        &mut self,
+        cell: &Cell,
+        stream: StreamId,
+        ids: &[MachineId],
+        out: &mut Outbox,
+    ) {
+        for id in ids {
+            self.detach(*id, Some(stream), out);
+            let Some(state) = cell.machine(*id) else {
+                out.of(stream).detached.push(*id);
+                continue;
+            };
+            self.streams.entry(stream).or_default().insert(*id);
+            self.machines.insert(*id, Attached { stream, tasks: BTreeSet::new() });
+            let starts: Vec<Start> =
+                state.tasks.iter().filter_map(|task| start(cell, *task)).collect();
+            for start in &starts {
+                self.leave(start.task, out);
+                self.know(start.task, *id, cell.version());
+            }
+            let orders = out.of(stream);
+            orders.whole.push(*id);
+            orders.starts.extend(starts);
+        }
+    }
+
+    /// Whether a stream speaks for a machine.
+    pub(crate) fn speaks_for(&self, stream: StreamId, id: MachineId) -> bool {
+        self.machines.get(&id).is_some_and(|attached| attached.stream == stream)
+    }
+
+    /// Forgets a stream and all that it was told.
+    pub(crate) fn close(&mut self, stream: StreamId) {
+        for id in self.streams.remove(&stream).unwrap_or_default() {
+            for task in self.machines.remove(&id).map(|gone| gone.tasks).unwrap_or_default() {
+                self.tasks.remove(&task);
+            }
+        }
+    }
+
+    /// Tells of what has changed in the cell. The delta leads to the cell's present version.
+    pub(crate) fn apply(&mut self, cell: &Cell, delta: &Delta, out: &mut Outbox) {
+        for change in &delta.machines {
+            let is_there = change.machine.is_some();
+            self.row_is_of(change.slot, is_there.then_some(change.incarnation), out);
+        }
+        if delta.full {
+            let all: Vec<MachineId> = self.machines.keys().copied().collect();
+            all.into_iter().for_each(|id| self.compare(cell, id, out));
+            return;
+        }
+        for change in &delta.tasks {
+            self.task_changed(cell, change, out);
+        }
+    }
+
+    /// Confirms that the end of a task was noted, or refused, at a version or after it.
+    pub(crate) fn confirm(
+        &mut self,
+        cell: &Cell,
+        (task, machine): (TaskId, MachineId),
+        version: Version,
+        out: &mut Outbox,
+    ) {
+        let Some(attached) = self.machines.get(&machine) else { return };
+        let stream = attached.stream;
+        match self.tasks.get(&task) {
+            // Told to run after that: it is another run.
+            Some(known) if known.machine == machine && known.since >= version => return,
+            Some(known) if known.machine == machine => self.forget(task),
+            _ => {}
+        }
+        out.stop(stream, task, machine);
+        if cell.task(task).and_then(TaskState::machine) == Some(machine) {
+            self.begin(cell, task, machine, out);
+        }
+    }
+
+    fn task_changed(&mut self, cell: &Cell, change: &TaskDelta, out: &mut Outbox) {
+        let task = change.id;
+        let now = change.state.machine().filter(|id| self.machines.contains_key(id));
+        let before = self.tasks.get(&task).map(|known| known.machine);
+        if before != now {
+            self.leave(task, out);
+        }
+        let Some(machine) = now else { return };
+        match before == now {
+            // Where it is already, but the cell does not know that it runs: the agent says it again.
+            true if matches!(change.state, TaskState::Placed(_)) => {
+                let stream = self.machines[&machine].stream;
+                out.of(stream).starts.extend(start(cell, task));
+            }
+            true => {}
+            false => self.begin(cell, task, machine, out),
+        }
+    }
+
+    /// Tells of the difference between what a machine's agent was told and what should run there.
+    fn compare(&mut self, cell: &Cell, id: MachineId, out: &mut Outbox) {
+        let Some(state) = cell.machine(id) else { return };
+        let Some(attached) = self.machines.get(&id) else { return };
+        let wanted: BTreeSet<TaskId> = state.tasks.iter().copied().collect();
+        let stream = attached.stream;
+        let left: Vec<TaskId> = attached.tasks.difference(&wanted).copied().collect();
+        let fresh: Vec<TaskId> = wanted.difference(&attached.tasks).copied().collect();
+        let stayed = wanted.intersection(&attached.tasks).filter_map(|task| start(cell, *task));
+        // They may have left and come back: the agent says again that they run.
+        out.of(stream).starts.extend(stayed.filter(|start| !start.is_running));
+        left.into_iter().for_each(|task| self.leave(task, out));
+        fresh.into_iter().for_each(|task| self.begin(cell, task, id, out));
+    }
+
+    /// Tells a machine's agent to run a task.
+    fn begin(&mut self, cell: &Cell, task: TaskId, machine: MachineId, out: &mut Outbox) {
+        self.leave(task, out);
+        let Some(attached) = self.machines.get(&machine) else { return };
+        let Some(start) = start(cell, task) else { return };
+        out.of(attached.stream).starts.push(start);
+        self.know(task, machine, cell.version());
+    }
+
+    /// Tells the agent that was told to run a task to stop it.
+    fn leave(&mut self, task: TaskId, out: &mut Outbox) {
+        let Some(known) = self.tasks.get(&task).copied() else { return };
+        if let Some(attached) = self.machines.get(&known.machine) {
+            out.stop(attached.stream, task, known.machine);
+        }
+        self.forget(task);
+    }
+
+    fn know(&mut self, task: TaskId, machine: MachineId, since: Version) {
+        if let Some(attached) = self.machines.get_mut(&machine) {
+            attached.tasks.insert(task);
+            self.tasks.insert(task, Known { machine, since });
+        }
+    }
+
+    fn forget(&mut self, task: TaskId) {
+        let Some(known) = self.tasks.remove(&task) else { return };
+        if let Some(attached) = self.machines.get_mut(&known.machine) {
+            attached.tasks.remove(&task);
+        }
+    }
+
+    /// Lets go of machines that had a row before.
+    fn row_is_of(&mut self, slot: u32, incarnation: Option<u32>, out: &mut Outbox) {
+        let all = MachineId::first(slot)..=MachineId { slot, incarnation: u32::MAX };
+        let gone = self.machines.range(all).map(|(id, _)| *id);
+        let gone: Vec<MachineId> = gone.filter(|id| Some(id.incarnation) != incarnation).collect();
+        gone.into_iter().for_each(|id| self.detach(id, None, out));
+    }
+
+    /// Takes a machine off its stream, and tells it, unless it is the one that asks.
+    fn detach(&mut self, id: MachineId, by: Option<StreamId>, out: &mut Outbox) {
+        let Some(gone) = self.machines.remove(&id) else { return };
+        for task in &gone.tasks {
+            self.tasks.remove(task);
+        }
+        if let Some(machines) = self.streams.get_mut(&gone.stream) {
+            machines.remove(&id);
+        }
+        if by != Some(gone.stream) {
+            out.of(gone.stream).detached.push(id);
+        }
+    }
+}
+
+/// A task that is placed, as its agent is told of it.
+fn start(cell: &Cell, task: TaskId) -> Option<Start> {
+    let state = cell.task(task)?;
+    Some(Start {
+        task,
+        machine: state.machine()?,
+        job: cell.job(task.job)?.clone(),
+        group: cell.task_group(task)?,
+        cards: cell.task_cards(task).unwrap_or_default(),
+        is_running: matches!(state, TaskState::Running(_)),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use omega_cellstate::Interest;
+    use omega_core::{Amounts, Command, JobId, Kinds, Machine, Outcome, TaskGroup, TaskReport};
+    use proptest::prelude::*;
+
+    const MACHINES: u32 = 4;
+    const TASKS: u32 = 8;
+    const STREAMS: u64 = 3;
+
+    /// Something that happens to the cell, to an agent, or between them.
+    #[derive(Clone, Copy, Debug)]
+    enum Step {
+        Place(u32, u32),
+        Evict(u32),
+        End(u32, TaskReport),
+        Remove(u32),
+        Attach(u64, u32),
+        Close(u64),
+        Read,
+        Confirm,
+    }
+
+    fn step() -> impl Strategy<Value = Step> {
+        let report =
+            prop::sample::select(vec![TaskReport::Failed, TaskReport::Lost, TaskReport::Finished]);
+        prop_oneof![
+            6 => (0..TASKS, 0..MACHINES).prop_map(|(task, machine)| Step::Place(task, machine)),
+            2 => (0..TASKS).prop_map(Step::Evict),
+            3 => (0..TASKS, report).prop_map(|(task, report)| Step::End(task, report)),
+            1 => (0..MACHINES).prop_map(Step::Remove),
+            3 => (0..STREAMS, 0..MACHINES).prop_map(|(stream, machine)| Step::Attach(stream, machine)),
+            1 => (0..STREAMS).prop_map(Step::Close),
+            4 => Just(Step::Read),
+            2 => Just(Step::Confirm),
+        ]
+    }
+
+    /// A cell, its routes, and agents that do as they are told.
+    struct World {
+        cell: Cell,
+        routes: Routes,
+        delta: Delta,
+        since: Version,
+        /// What each stream's agent has: tasks that run, and those that ended and are not confirmed.
+        agents: BTreeMap<(StreamId, MachineId, TaskId), Option<TaskReport>>,
+        confirmations: Vec<(TaskId, MachineId, Version)>,
+        names: u32,
+    }
+
+    impl World {
+        fn new(change_limit: usize) -> World {
+            let mut cell = Cell::with_change_limit(Kinds::standard(), change_limit);
+            (0..MACHINES).for_each(|i| register(&mut cell, &format!("m{i}")));
+            let mut group = TaskGroup::new(TASKS, Amounts::new([10]));
+            group.restarts = u32::MAX;
+            cell.apply(Command::SubmitJob(Job::batch("job", group))).unwrap();
+            World {
+                cell,
+                routes: Routes::default(),
+                delta: Delta::default(),
+                since: Version(0),
+                agents: BTreeMap::new(),
+                confirmations: Vec::new(),
+                names: 0,
+            }
+        }
+
+        fn step(&mut self, step: Step) {
+            let mut out = Outbox::default();
+            match step {
+                Step::Place(index, slot) => {
+                    let machine = self.machine(slot);
+                    // A task that is placed already stays.
+                    drop(self.cell.apply(Command::AdoptTask { task: task(index), machine }));
+                }
+                Step::Evict(index) => {
+                    let machine = self.cell.task(task(index)).and_then(TaskState::machine);
+                    if let Some(machine) = machine {
+                        self.say(machine, task(index), TaskReport::Lost);
+                    }
+                }
+                Step::End(index, report) => self.end(task(index), report),
+                Step::Remove(slot) => {
+                    self.cell.apply(Command::RemoveMachine { id: self.machine(slot) }).unwrap();
+                    self.names += 1;
+                    register(&mut self.cell, &format!("again-{}", self.names));
+                }
+                Step::Attach(stream, slot) => {
+                    let id = self.machine(slot);
+                    self.routes.attach(&self.cell, StreamId(stream), &[id], &mut out);
+                }
+                Step::Close(stream) => self.routes.close(StreamId(stream)),
+                Step::Read => {
+                    self.cell.delta_since(self.since, &Interest::AllJobs, &mut self.delta);
+                    self.since = self.delta.to;
+                    self.routes.apply(&self.cell, &self.delta, &mut out);
+                }
+                Step::Confirm => {
+                    for (task, machine, version) in std::mem::take(&mut self.confirmations) {
+                        self.routes.confirm(&self.cell, (task, machine), version, &mut out);
+                    }
+                }
+            }
+            self.obey(out);
+        }
+
+        /// The machine that has a row now.
+        fn machine(&self, slot: u32) -> MachineId {
+            self.cell.machines().find(|state| state.id.slot == slot).unwrap().id
+        }
+
+        fn say(&mut self, machine: MachineId, task: TaskId, report: TaskReport) -> Option<Version> {
+            match self.cell.apply(Command::ReportTask { task, machine, report }) {
+                Ok(Outcome::Done(version)) => Some(version),
+                _ => None,
+            }
+        }
+
+        /// Reports an end, which is to be confirmed.
+        fn report(&mut self, machine: MachineId, task: TaskId, report: TaskReport) {
+            let before = self.cell.version();
+            let version = self.say(machine, task, report).unwrap_or(before);
+            self.confirmations.push((task, machine, version));
+        }
+
+        /// A task comes to its end where an agent runs it.
+        fn end(&mut self, task: TaskId, report: TaskReport) {
+            let routes = &self.routes;
+            let found = self.agents.iter_mut().find(|((stream, machine, id), ended)| {
+                *id == task && ended.is_none() && routes.speaks_for(*stream, *machine)
+            });
+            if let Some(((_, machine, _), ended)) = found {
+                *ended = Some(report);
+                let machine = *machine;
+                self.report(machine, task, report);
+            }
+        }
+
+        /// Does what agents do with their orders.
+        fn obey(&mut self, out: Outbox) {
+            for (stream, messages) in out.0 {
+                for orders in messages {
+                    for (task, machine) in &orders.stops {
+                        self.agents.remove(&(stream, *machine, *task));
+                    }
+                    let wanted = |machine: MachineId, task: TaskId| {
+                        orders
+                            .starts
+                            .iter()
+                            .any(|start| start.task == task && start.machine == machine)
+                    };
+                    self.agents.retain(|(of, machine, task), _| {
+                        let is_whole = orders.whole.contains(machine) && !wanted(*machine, *task);
+                        *of != stream || !(is_whole || orders.detached.contains(machine))
+                    });
+                    for start in &orders.starts {
+                        let is_whole = orders.whole.contains(&start.machine);
+                        self.start(stream, start, is_whole);
+                    }
+                }
+            }
+        }
+
+        fn start(&mut self, stream: StreamId, start: &Start, is_whole: bool) {
+            let (machine, task) = (start.machine, start.task);
+            match *self.agents.entry((stream, machine, task)).or_insert(None) {
+                None => _ = self.say(machine, task, TaskReport::Started),
+                Some(ended) if is_whole => self.report(machine, task, ended),
+                Some(_) => {}
+            }
+        }
+
+        /// Lets everything arrive, and compares the agents with the cell.
+        fn check(&mut self) {
+            for _ in 0..3 {
+                self.step(Step::Confirm);
+                self.step(Step::Read);
+            }
+            for slot in 0..MACHINES {
+                let id = self.machine(slot);
+                let Some(attached) = self.routes.machines.get(&id) else { continue };
+                let runs = self.agents.iter().filter(|((stream, machine, _), ended)| {
+                    *stream == attached.stream && *machine == id && ended.is_none()
+                });
+                let runs: BTreeSet<TaskId> = runs.map(|((.., task), _)| *task).collect();
+                let state = self.cell.machine(id).unwrap();
+                assert_eq!(runs, state.tasks.iter().copied().collect(), "{id}");
+                for task in state.tasks {
+                    assert_eq!(self.cell.task(*task), Some(TaskState::Running(id)), "{task}");
+                }
+                let of = |stream: StreamId| {
+                    self.agents
+                        .keys()
+                        .filter(move |(of, machine, _)| *of == stream && *machine == id)
+                };
+                assert_eq!(of(attached.stream).count(), runs.len(), "nothing is left unconfirmed");
+            }
+        }
+    }
+
+    fn task(index: u32) -> TaskId {
+        TaskId { job: JobId(0), index }
+    }
+
+    fn register(cell: &mut Cell, name: &str) {
+        cell.apply(Command::RegisterMachine(Machine::new(name, Amounts::new([1000])))).unwrap();
+    }
+
+    proptest! {
+        /// Whatever happens in whatever order, once all has arrived each agent runs what the cell says.
+        #[test]
+        fn agents_run_what_the_cell_says(
+            steps in prop::collection::vec(step(), 0..120),
+            change_limit in prop::sample::select(vec![4usize, 1000]),
+        ) {
+            let mut world = World::new(change_limit);
+            for step in steps {
+                world.step(step);
+            }
+            world.check();
+        }
+    }
+
+    #[test]
+    fn a_task_that_is_back_where_it_failed_begins_anew() {
+        let mut world = World::new(1000);
+        world.step(Step::Attach(0, 0));
+        world.step(Step::Place(0, 0));
+        world.step(Step::Read);
+        world.step(Step::End(0, TaskReport::Failed));
+        world.step(Step::Place(0, 0));
+        world.step(Step::Read);
+        let key = (StreamId(0), MachineId::first(0), task(0));
+        assert_eq!(world.agents[&key], Some(TaskReport::Failed), "not confirmed yet");
+        world.step(Step::Confirm);
+        assert_eq!(world.agents[&key], None, "it runs again");
+        world.check();
+    }
+
+    #[test]
+    fn the_tasks_of_a_machine_stay_in_one_message() {
+        let mut cell = Cell::new(Kinds::standard());
+        register(&mut cell, "m");
+        register(&mut cell, "n");
+        let count = 700;
+        let group = TaskGroup::new(2 * count, Amounts::new([1]));
+        cell.apply(Command::SubmitJob(Job::batch("job", group))).unwrap();
+        for index in 0..2 * count {
+            let machine = MachineId::first(index % 2);
+            cell.apply(Command::AdoptTask { task: task(index), machine }).unwrap();
+        }
+        let mut out = Outbox::default();
+        let ids = [0, 1].map(MachineId::first);
+        Routes::default().attach(&cell, StreamId(0), &ids, &mut out);
+        let messages = &out.0[&StreamId(0)];
+        let whole: Vec<(usize, usize)> =
+            messages.iter().map(|orders| (orders.whole.len(), orders.starts.len())).collect();
+        assert_eq!(whole, [(1, 700), (1, 700)]);
+    }
+}

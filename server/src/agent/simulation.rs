@@ -1,0 +1,225 @@
+//! What simulated machines do: a plain structure, told the time from outside.
+//!
+//! How a run of a task goes follows from the seed, the task, its machine and how often it failed there, and
+//! from nothing else: in whatever order tasks come, the same runs fail.
+
+use omega_client::agent::Task;
+use omega_core::{Amounts, JobKind, MachineId, TaskId, TaskReport};
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
+
+/// How long a batch task runs whose job does not say.
+const RUN_MS: u64 = 60_000;
+
+/// What a task uses of what it claims, in percent: machines of real cells are used to about the half.
+const USE_PERCENT_MIN: u64 = 40;
+const USE_PERCENT_MAX: u64 = 80;
+
+/// How the machines behave.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Behaviour {
+    pub(super) seed: u64,
+    /// What times are multiplied by.
+    pub(super) run_time_scale: f64,
+    /// How many runs in a hundred fail, half-way.
+    pub(super) fail_percent: u8,
+}
+
+/// A run of a task.
+#[derive(Clone, Debug)]
+struct Run {
+    number: u64,
+    report: TaskReport,
+    used: Vec<u64>,
+}
+
+/// Tasks that run on simulated machines.
+#[derive(Debug)]
+pub(super) struct Simulation {
+    behaviour: Behaviour,
+    running: BTreeMap<(MachineId, TaskId), Run>,
+    /// When runs end, with their numbers: one that was stopped has another number by then, or none.
+    ends: BinaryHeap<Reverse<(u64, u64, MachineId, TaskId)>>,
+    failures: BTreeMap<(MachineId, TaskId), u32>,
+    used: BTreeMap<MachineId, Vec<u64>>,
+    /// Machines whose load has changed since it was told.
+    changed: BTreeSet<MachineId>,
+    runs: u64,
+}
+
+impl Simulation {
+    pub(super) fn new(behaviour: Behaviour) -> Simulation {
+        Simulation {
+            behaviour,
+            running: BTreeMap::new(),
+            ends: BinaryHeap::new(),
+            failures: BTreeMap::new(),
+            used: BTreeMap::new(),
+            changed: BTreeSet::new(),
+            runs: 0,
+        }
+    }
+
+    /// Starts a task. A service that does not fail runs until it is stopped.
+    pub(super) fn start(&mut self, task: &Task, now_ms: u64) {
+        let key = (task.machine, task.id);
+        self.stop(task.machine, task.id);
+        let chance = self.chance(key);
+        let fails = chance % 100 < u64::from(self.behaviour.fail_percent);
+        let expected = task.run_ms_expected.unwrap_or(RUN_MS) as f64;
+        let run_ms = (expected * self.behaviour.run_time_scale) as u64;
+        let end = match (fails, task.kind) {
+            (true, _) => Some((run_ms / 2, TaskReport::Failed)),
+            (false, JobKind::Batch) => Some((run_ms, TaskReport::Finished)),
+            (false, JobKind::Service) => None,
+        };
+        self.runs += 1;
+        let number = self.runs;
+        if let Some((after_ms, _)) = end {
+            self.ends.push(Reverse((
+                now_ms.saturating_add(after_ms),
+                number,
+                task.machine,
+                task.id,
+            )));
+        }
+        let percent = USE_PERCENT_MIN + (chance >> 32) % (USE_PERCENT_MAX - USE_PERCENT_MIN + 1);
+        let used: Vec<u64> =
+            task.request.as_slice().iter().map(|amount| amount * percent / 100).collect();
+        let all = self.used.entry(task.machine).or_default();
+        all.resize(all.len().max(used.len()), 0);
+        all.iter_mut().zip(&used).for_each(|(all, used)| *all += used);
+        self.changed.insert(task.machine);
+        let report = end.map_or(TaskReport::Lost, |(_, report)| report);
+        self.running.insert(key, Run { number, report, used });
+    }
+
+    /// Stops a task, if it runs.
+    pub(super) fn stop(&mut self, machine: MachineId, task: TaskId) {
+        let Some(run) = self.running.remove(&(machine, task)) else { return };
+        if let Some(all) = self.used.get_mut(&machine) {
+            all.iter_mut().zip(&run.used).for_each(|(all, used)| *all -= used);
+        }
+        self.changed.insert(machine);
+    }
+
+    /// Forgets a machine on which everything was stopped.
+    pub(super) fn forget(&mut self, machine: MachineId) {
+        self.used.remove(&machine);
+        self.changed.remove(&machine);
+    }
+
+    /// When the next run ends, at the earliest.
+    pub(super) fn next_end_ms(&self) -> Option<u64> {
+        self.ends.peek().map(|Reverse((at, ..))| *at)
+    }
+
+    /// Ends the runs whose time has come, and tells how.
+    pub(super) fn step(&mut self, now_ms: u64) -> Vec<(MachineId, TaskId, TaskReport)> {
+        let mut ended = Vec::new();
+        while let Some(Reverse((at, number, machine, task))) = self.ends.peek().copied() {
+            if at > now_ms {
+                break;
+            }
+            self.ends.pop();
+            let run = self.running.get(&(machine, task)).filter(|run| run.number == number);
+            let Some(report) = run.map(|run| run.report) else { continue };
+            self.stop(machine, task);
+            match report {
+                TaskReport::Failed => *self.failures.entry((machine, task)).or_default() += 1,
+                _ => _ = self.failures.remove(&(machine, task)),
+            }
+            ended.push((machine, task, report));
+        }
+        ended
+    }
+
+    /// The loads that have changed since the last call.
+    pub(super) fn take_loads(&mut self) -> Vec<(MachineId, Amounts)> {
+        let load = |machine| {
+            let used = self.used.get(&machine)?;
+            Some((machine, Amounts::new(used.iter().copied())))
+        };
+        std::mem::take(&mut self.changed).into_iter().filter_map(load).collect()
+    }
+
+    /// The same number for the same run.
+    fn chance(&self, key: (MachineId, TaskId)) -> u64 {
+        let (machine, task) = key;
+        let failures = self.failures.get(&key).copied().unwrap_or(0);
+        let mut bytes = Vec::with_capacity(20);
+        bytes.extend(task.job.0.to_le_bytes());
+        bytes.extend(task.index.to_le_bytes());
+        bytes.extend(machine.slot.to_le_bytes());
+        bytes.extend(failures.to_le_bytes());
+        xxhash_rust::xxh3::xxh3_64_with_seed(&bytes, self.behaviour.seed)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use omega_core::JobId;
+
+    fn task(index: u32, kind: JobKind) -> Task {
+        Task {
+            id: TaskId { job: JobId(3), index },
+            machine: MachineId::first(index % 2),
+            job_name: "job".into(),
+            group: "main".into(),
+            kind,
+            run_ms_expected: Some(1000),
+            images: Vec::new(),
+            request: Amounts::new([1000, 1 << 20]),
+            cards: Vec::new(),
+        }
+    }
+
+    fn simulation(fail_percent: u8) -> Simulation {
+        Simulation::new(Behaviour { seed: 7, run_time_scale: 0.5, fail_percent })
+    }
+
+    #[test]
+    fn batch_tasks_end_and_services_stay() {
+        let mut simulation = simulation(0);
+        simulation.start(&task(0, JobKind::Batch), 0);
+        simulation.start(&task(2, JobKind::Service), 0);
+        simulation.start(&task(4, JobKind::Batch), 100);
+        simulation.stop(MachineId::first(0), task(4, JobKind::Batch).id);
+        assert_eq!(simulation.next_end_ms(), Some(500));
+        assert_eq!(simulation.step(499), []);
+        let ended = [(MachineId::first(0), task(0, JobKind::Batch).id, TaskReport::Finished)];
+        assert_eq!(simulation.step(10_000), ended);
+        assert_eq!(simulation.next_end_ms(), None);
+    }
+
+    #[test]
+    fn loads_are_told_once_and_come_back_to_nothing() {
+        let mut simulation = simulation(0);
+        (0..10).for_each(|index| simulation.start(&task(index, JobKind::Batch), 0));
+        let loads = simulation.take_loads();
+        assert_eq!(loads.len(), 2);
+        assert!(
+            loads.iter().all(|(_, load)| (2000..=4000).contains(&load.as_slice()[0])),
+            "{loads:?}"
+        );
+        assert_eq!(simulation.take_loads(), []);
+        simulation.step(1000);
+        assert!(simulation.take_loads().iter().all(|(_, load)| load.is_zero()));
+    }
+
+    #[test]
+    fn the_seed_tells_which_runs_fail() {
+        let run = |order: Vec<u32>| {
+            let mut simulation = simulation(30);
+            order.iter().for_each(|index| simulation.start(&task(*index, JobKind::Batch), 0));
+            let mut ended = simulation.step(1000);
+            ended.sort_by_key(|(_, task, _)| *task);
+            ended
+        };
+        let one = run((0..200).collect());
+        assert_eq!(one, run((0..200).rev().collect()));
+        let failed = one.iter().filter(|(.., report)| *report == TaskReport::Failed).count();
+        assert!((35..85).contains(&failed), "{failed} of 200");
+    }
+}

@@ -1,0 +1,340 @@
+//! Amounts and times as people write them: `0.5`, `500m`, `16GiB`, `30s`.
+//!
+//! Digits are read by the same rule as everywhere ([`Decimal`]); here are the units. What is asked for
+//! rounds up to the kind's smallest unit, so that nothing is lost.
+
+use super::AskError;
+use clap::Args;
+use omega_bench::workload::decimal::{Decimal, DecimalError, Rounding};
+use omega_core::{Amounts, KindId, Kinds, Unit};
+use serde::de::{Error, Visitor};
+use serde::{Deserialize, Deserializer};
+use std::fmt;
+use std::str::FromStr;
+use std::time::Duration;
+
+/// The longest time that a call is given: servers give no more.
+const TIMEOUT_MAX: Duration = Duration::from_secs(60);
+
+/// What is wrong with an amount.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum AmountError {
+    /// Write a number.
+    #[error("{text:?} {why}")]
+    Number {
+        /// What was written.
+        text: String,
+        /// What is wrong with it.
+        why: DecimalError,
+    },
+    /// Use another unit, or none.
+    #[error("{text:?} has no unit that is known; write 4, 500m, 16GiB or 2TB")]
+    Suffix {
+        /// What was written.
+        text: String,
+    },
+    /// Use another unit, or none.
+    #[error("{text:?} is not counted so: write {like}")]
+    OtherUnit {
+        /// What was written.
+        text: String,
+        /// How it may be written.
+        like: &'static str,
+    },
+    /// Write less.
+    #[error("{text:?} is more than a cell can count")]
+    TooLarge {
+        /// What was written.
+        text: String,
+    },
+}
+
+/// What stands behind the digits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Suffix {
+    None,
+    Milli,
+    Bytes(u64),
+}
+
+/// An amount, before it is known of which kind.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Amount {
+    text: String,
+    number: Decimal,
+    suffix: Suffix,
+}
+
+impl FromStr for Amount {
+    type Err = AmountError;
+
+    fn from_str(text: &str) -> Result<Amount, AmountError> {
+        let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
+        let (digits, suffix) = text.split_at(digits.len());
+        let owned = || text.to_owned();
+        // Words such as `nan` are all suffix: their number says what is wrong with them.
+        let of_number = if digits.is_empty() { text } else { digits };
+        let number = Decimal::parse(of_number.trim_end())
+            .map_err(|why| AmountError::Number { text: owned(), why })?;
+        let suffix = suffix_of(suffix).ok_or_else(|| AmountError::Suffix { text: owned() })?;
+        Ok(Amount { text: owned(), number, suffix })
+    }
+}
+
+fn suffix_of(suffix: &str) -> Option<Suffix> {
+    let (letter, base) = match suffix {
+        "" => return Some(Suffix::None),
+        "m" => return Some(Suffix::Milli),
+        "B" => return Some(Suffix::Bytes(1)),
+        _ => match suffix.strip_suffix("iB").or_else(|| suffix.strip_suffix('i')) {
+            Some(letter) => (letter, 1024_u64),
+            None => (suffix.strip_suffix('B').unwrap_or(suffix), 1000),
+        },
+    };
+    let power = match letter {
+        "k" if base == 1000 => 1,
+        "K" if base == 1024 => 1,
+        "M" => 2,
+        "G" => 3,
+        "T" => 4,
+        "P" => 5,
+        _ => return None,
+    };
+    Some(Suffix::Bytes(base.pow(power)))
+}
+
+impl Amount {
+    /// The amount in the smallest unit of a kind.
+    ///
+    /// # Errors
+    /// If the kind is not counted so, or it is too much.
+    pub(crate) fn of(&self, unit: Unit) -> Result<u64, AmountError> {
+        let text = || self.text.clone();
+        let (factor, like) = match (unit, self.suffix) {
+            (Unit::Milli, Suffix::None) => (Some(1000), ""),
+            (Unit::Milli, Suffix::Milli) => (Some(1), ""),
+            (Unit::Milli, Suffix::Bytes(_)) => (None, "4, 0.5 or 500m"),
+            (Unit::Bytes, Suffix::None) => (Some(1), ""),
+            (Unit::Bytes, Suffix::Bytes(bytes)) => (Some(bytes), ""),
+            (Unit::Bytes, Suffix::Milli) => (None, "16GiB, 16GB or bytes"),
+            (Unit::Count, Suffix::None) => (Some(1), ""),
+            (Unit::Count, _) => (None, "a whole number"),
+        };
+        let factor = factor.ok_or_else(|| AmountError::OtherUnit { text: text(), like })?;
+        let times = self.number.times(factor, Rounding::Up);
+        times.ok_or_else(|| AmountError::TooLarge { text: text() })
+    }
+}
+
+/// From a text, or a number as people write it without quotes.
+impl<'de> Deserialize<'de> for Amount {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Amount, D::Error> {
+        deserializer.deserialize_any(AmountVisitor)
+    }
+}
+
+struct AmountVisitor;
+
+impl Visitor<'_> for AmountVisitor {
+    type Value = Amount;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("an amount such as 4, 0.5 or \"16GiB\"")
+    }
+
+    fn visit_str<E: Error>(self, text: &str) -> Result<Amount, E> {
+        text.parse().map_err(E::custom)
+    }
+
+    fn visit_u64<E: Error>(self, number: u64) -> Result<Amount, E> {
+        self.visit_str(&number.to_string())
+    }
+
+    fn visit_i64<E: Error>(self, number: i64) -> Result<Amount, E> {
+        self.visit_str(&number.to_string())
+    }
+
+    fn visit_f64<E: Error>(self, number: f64) -> Result<Amount, E> {
+        self.visit_str(&number.to_string())
+    }
+}
+
+/// An amount of one kind, by name: `KIND=AMOUNT`.
+#[derive(Clone, Debug)]
+struct Named {
+    kind: String,
+    amount: Amount,
+}
+
+fn named(text: &str) -> Result<Named, String> {
+    let wrong = || format!("{text:?} is not like KIND=AMOUNT");
+    let (kind, amount) = text.split_once('=').ok_or_else(wrong)?;
+    let amount = amount.parse().map_err(|error: AmountError| error.to_string())?;
+    Ok(Named { kind: kind.to_owned(), amount })
+}
+
+/// Amounts of a cell's kinds.
+#[derive(Clone, Debug, Default, Args)]
+pub(crate) struct AmountArgs {
+    /// Processor time: cores, or thousandths such as 500m.
+    #[arg(long, value_name = "CORES", allow_negative_numbers = true)]
+    cpu: Option<Amount>,
+    /// Memory: 16GiB, 16GB, or bytes.
+    #[arg(long, value_name = "BYTES", allow_negative_numbers = true)]
+    memory: Option<Amount>,
+    /// Local disk: 2TiB, 2TB, or bytes.
+    #[arg(long, value_name = "BYTES", allow_negative_numbers = true)]
+    disk: Option<Amount>,
+    /// Accelerators: cards, or thousandths such as 500m.
+    #[arg(long, value_name = "CARDS", allow_negative_numbers = true)]
+    gpu: Option<Amount>,
+    /// An amount of another kind that the cell has. May be repeated.
+    #[arg(long = "amount", value_name = "KIND=AMOUNT", value_parser = named)]
+    amounts: Vec<Named>,
+}
+
+impl AmountArgs {
+    /// What was named, with the flag that named it.
+    pub(crate) fn named(&self) -> Vec<(String, String, &Amount)> {
+        let short = [
+            ("cpu", &self.cpu),
+            ("memory", &self.memory),
+            ("disk", &self.disk),
+            ("gpu", &self.gpu),
+        ];
+        let short = short.into_iter().filter_map(|(kind, amount)| {
+            Some((format!("--{kind}"), kind.to_owned(), amount.as_ref()?))
+        });
+        let others = self
+            .amounts
+            .iter()
+            .map(|named| (format!("--amount {}", named.kind), named.kind.clone(), &named.amount));
+        short.chain(others).collect()
+    }
+}
+
+/// Amounts by the names of their kinds, as the cell counts them; `rest` of those that are not named.
+///
+/// # Errors
+/// If the cell has no such kind, or does not count it so.
+pub(crate) fn amounts<'a>(
+    kinds: &Kinds,
+    named: impl IntoIterator<Item = (String, String, &'a Amount)>,
+    rest: u64,
+) -> Result<Amounts, AskError> {
+    let mut values = vec![rest; kinds.count()];
+    for (place, kind, amount) in named {
+        let id = self::kind(kinds, place.clone(), &kind)?;
+        let unit = kinds.get(id).map_or(Unit::Count, |kind| kind.unit);
+        values[id.index()] = amount.of(unit).map_err(|why| AskError::Amount { place, why })?;
+    }
+    Ok(Amounts::new(values))
+}
+
+/// A kind by its name.
+///
+/// # Errors
+/// If the cell has no such kind.
+pub(crate) fn kind(kinds: &Kinds, place: String, name: &str) -> Result<KindId, AskError> {
+    kinds.by_name(name).ok_or_else(|| {
+        let has: Vec<&str> = kinds.iter().map(|(_, kind)| kind.name.as_str()).collect();
+        AskError::NoKind { place, kind: name.to_owned(), has: has.join(", ") }
+    })
+}
+
+/// A time: digits and a unit.
+pub(crate) fn duration(text: &str) -> Result<Duration, String> {
+    let wrong = || format!("{text:?} is no time: write 500ms, 30s, 5m or 2h");
+    let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
+    let (digits, unit) = text.split_at(digits.len());
+    let unit_ms = match unit {
+        "ms" => 1,
+        "s" => 1000,
+        "m" => 60_000,
+        "h" => 3_600_000,
+        "d" => 86_400_000,
+        _ => return Err(wrong()),
+    };
+    let ms = Decimal::parse(digits).map_err(|_| wrong())?.times(unit_ms, Rounding::Up);
+    ms.map(Duration::from_millis).ok_or_else(wrong)
+}
+
+/// The time that a call is given.
+pub(crate) fn timeout(text: &str) -> Result<Duration, String> {
+    let time = duration(text)?;
+    match time.is_zero() || time > TIMEOUT_MAX {
+        true => Err(format!("{text} is not more than 0s and at most {TIMEOUT_MAX:?}")),
+        false => Ok(time),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn amounts_mean_what_their_units_say() {
+        let cases = [
+            ("4", Unit::Milli, 4000),
+            ("0.5", Unit::Milli, 500),
+            ("500m", Unit::Milli, 500),
+            ("0.0001", Unit::Milli, 1),
+            ("16GiB", Unit::Bytes, 16 << 30),
+            ("16Gi", Unit::Bytes, 16 << 30),
+            ("1.5KiB", Unit::Bytes, 1536),
+            ("2TB", Unit::Bytes, 2_000_000_000_000),
+            ("2k", Unit::Bytes, 2000),
+            ("1e3", Unit::Bytes, 1000),
+            ("7", Unit::Count, 7),
+        ];
+        for (text, unit, expected) in cases {
+            assert_eq!(text.parse::<Amount>().unwrap().of(unit), Ok(expected), "{text}");
+        }
+    }
+
+    #[test]
+    fn amounts_agree_with_plain_arithmetic() {
+        let bytes =
+            [("", 1_u64), ("k", 1000), ("KiB", 1 << 10), ("MB", 1_000_000), ("Gi", 1 << 30)];
+        let bytes = bytes.map(|(suffix, factor)| (suffix, factor, Unit::Bytes));
+        let milli = [("", 1000, Unit::Milli), ("m", 1, Unit::Milli), ("", 1, Unit::Count)];
+        for thousandths in (0..20_000_u64).step_by(7) {
+            let digits = format!("{}.{:03}", thousandths / 1000, thousandths % 1000);
+            for (suffix, factor, unit) in bytes.into_iter().chain(milli) {
+                let text = format!("{digits}{suffix}");
+                let expected = (thousandths * factor).div_ceil(1000);
+                assert_eq!(text.parse::<Amount>().unwrap().of(unit), Ok(expected), "{text}");
+            }
+        }
+    }
+
+    #[test]
+    fn what_is_no_amount_says_why() {
+        let cases = [
+            ("", "is not a number"),
+            ("nan", "is not a finite number"),
+            ("-1", "is negative"),
+            ("4cores", "no unit that is known"),
+            ("4KB", "no unit that is known"),
+            ("1 1", "is not a number"),
+        ];
+        for (text, expected) in cases {
+            let error = text.parse::<Amount>().unwrap_err().to_string();
+            assert!(error.contains(expected), "{text}: {error}");
+        }
+        let of =
+            |text: &str, unit| text.parse::<Amount>().unwrap().of(unit).unwrap_err().to_string();
+        assert!(of("4GiB", Unit::Milli).contains("write 4, 0.5 or 500m"));
+        assert!(of("4m", Unit::Bytes).contains("write 16GiB"));
+        assert!(of("4GiB", Unit::Count).contains("whole number"));
+        assert!(of("1e30", Unit::Bytes).contains("more than a cell can count"));
+    }
+
+    #[test]
+    fn times_need_a_unit() {
+        assert_eq!(duration("1.5s"), Ok(Duration::from_millis(1500)));
+        assert_eq!(duration("2h"), Ok(Duration::from_secs(7200)));
+        assert!(duration("30").is_err() && duration("s").is_err() && duration("1y").is_err());
+        assert!(timeout("0s").is_err() && timeout("61s").is_err() && timeout("60s").is_ok());
+    }
+}

@@ -1,0 +1,192 @@
+//! Calls from the command line: round the replicas until one answers or the time is up.
+//!
+//! Every call of the API may be sent again, so a replica that does not answer costs a moment and no
+//! more: the next one is asked the same.
+
+use super::AskError;
+use omega_client::connect::Connections;
+use omega_client::{Address, ApiError, ErrorCode, convert, proto};
+use omega_core::Kinds;
+use std::time::Duration;
+use tokio::runtime::Runtime;
+use tokio::time::Instant;
+use tonic::transport::Channel;
+use tonic::{Request, Response, Status};
+
+/// How long is waited before the next replica is asked: a tenth of the time that an election takes.
+const PAUSE: Duration = Duration::from_millis(50);
+
+/// The least that one replica of several gets: an answer that takes longer is as good as none.
+const ATTEMPT_MIN: Duration = Duration::from_secs(1);
+
+/// The most items of a page that are asked for at once; servers give no more.
+const PAGE_MAX: u32 = 1000;
+
+/// A cell, as one command asks it.
+#[derive(Debug)]
+pub(super) struct Caller {
+    runtime: Runtime,
+    connections: Connections,
+    cell: String,
+    timeout: Duration,
+}
+
+/// A list that came in pages.
+#[derive(Debug)]
+pub(super) struct Listed<T> {
+    /// What is in it.
+    pub(super) items: Vec<T>,
+    /// Whether there is more than the limit.
+    pub(super) more: bool,
+    /// The version of the cell when the last page was made.
+    pub(super) version: u64,
+}
+
+/// A page, the token of the next one, and the version of the cell.
+pub(super) type Page<T> = (Vec<T>, String, u64);
+
+impl Caller {
+    /// Prepares to ask. Nothing is sent yet.
+    ///
+    /// # Errors
+    /// If the address is none.
+    pub(super) fn new(address: &Address, timeout: Duration) -> Result<Caller, AskError> {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+        let runtime = runtime.map_err(AskError::System)?;
+        let connections = runtime.block_on(async { Connections::new(address) });
+        let connections = connections.map_err(AskError::Address)?;
+        Ok(Caller { runtime, connections, cell: address.replicas.join(","), timeout })
+    }
+
+    /// What the calls run on.
+    pub(super) fn runtime(&self) -> &Runtime {
+        &self.runtime
+    }
+
+    /// Asks until there is an answer.
+    ///
+    /// # Errors
+    /// If the cell refuses, or nobody answers in time.
+    pub(super) fn call<Q: Clone, A, F>(
+        &self,
+        request: &Q,
+        send: impl Fn(Channel, Request<Q>) -> F,
+    ) -> Result<A, AskError>
+    where
+        F: Future<Output = Result<Response<A>, Status>>,
+    {
+        self.runtime.block_on(self.ask(request, send))
+    }
+
+    /// The same, where something runs already.
+    pub(super) async fn ask<Q: Clone, A, F>(
+        &self,
+        request: &Q,
+        send: impl Fn(Channel, Request<Q>) -> F,
+    ) -> Result<A, AskError>
+    where
+        F: Future<Output = Result<Response<A>, Status>>,
+    {
+        let until = Instant::now() + self.timeout;
+        let mut may_be_done = false;
+        loop {
+            let connection = self.connections.current();
+            let patience = self.attempt().min(until.saturating_duration_since(Instant::now()));
+            let mut once = Request::new(request.clone());
+            once.set_timeout(patience);
+            let answer = send(connection.channel.clone(), once);
+            let why = match tokio::time::timeout(patience, answer).await {
+                Ok(Ok(answer)) => return Ok(answer.into_inner()),
+                Ok(Err(status)) => ApiError::from(status),
+                Err(_) => ApiError::new(ErrorCode::Late, "no answer came"),
+            };
+            if !another_try_may_help(&why) {
+                return Err(AskError::Refused(after(why, may_be_done)));
+            }
+            may_be_done |= matches!(why.code, ErrorCode::OutcomeUnknown | ErrorCode::Late);
+            self.connections.leave(&connection);
+            let pause = why.retry_after.unwrap_or(PAUSE);
+            if Instant::now() + pause >= until {
+                let (cell, timeout, why) = (self.cell.clone(), self.timeout, Box::new(why));
+                return Err(AskError::NoAnswer { cell, timeout, why });
+            }
+            tokio::time::sleep(pause).await;
+        }
+    }
+
+    /// Leaves a replica whose stream has broken, and gives the next one a moment.
+    pub(super) async fn go_on(&self) {
+        self.connections.leave(&self.connections.current());
+        tokio::time::sleep(PAUSE).await;
+    }
+
+    /// How long one replica is waited for: so that each has its turn.
+    fn attempt(&self) -> Duration {
+        match self.connections.count() as u32 {
+            0 | 1 => self.timeout,
+            several => (self.timeout / (several + 1)).max(ATTEMPT_MIN).min(self.timeout),
+        }
+    }
+
+    /// Asks for page after page, up to `limit` items.
+    ///
+    /// # Errors
+    /// Those of the calls.
+    pub(super) fn pages<T>(
+        &self,
+        limit: Option<u32>,
+        page: impl Fn(&Caller, u32, String) -> Result<Page<T>, AskError>,
+    ) -> Result<Listed<T>, AskError> {
+        let limit = limit.map_or(usize::MAX, |limit| limit as usize);
+        let mut listed = Listed { items: Vec::new(), more: false, version: 0 };
+        let mut token = String::new();
+        loop {
+            let left = limit - listed.items.len();
+            let size = PAGE_MAX.min(u32::try_from(left).unwrap_or(PAGE_MAX));
+            let (items, next, version) = page(self, size, token)?;
+            listed.items.extend(items);
+            listed.version = version;
+            token = next;
+            if token.is_empty() || listed.items.len() >= limit {
+                listed.more = !token.is_empty();
+                return Ok(listed);
+            }
+        }
+    }
+
+    /// What the cell is.
+    ///
+    /// # Errors
+    /// Those of the call.
+    pub(super) fn describe(&self) -> Result<proto::DescribeCellResponse, AskError> {
+        use proto::cell_service_client::CellServiceClient;
+        self.call(&proto::DescribeCellRequest {}, |channel, request| async move {
+            CellServiceClient::new(channel).describe_cell(request).await
+        })
+    }
+
+    /// The cell's resource kinds.
+    ///
+    /// # Errors
+    /// Those of the call, or if they cannot be read.
+    pub(super) fn kinds(&self) -> Result<Kinds, AskError> {
+        Ok(convert::kinds(self.describe()?.kinds)?)
+    }
+}
+
+/// A refusal, and whether it may be that of a call which the try before it has done.
+fn after(mut why: ApiError, may_be_done: bool) -> ApiError {
+    let is_gone = matches!(why.code, ErrorCode::UnknownMachine | ErrorCode::UnknownJob);
+    if is_gone && may_be_done {
+        why.message += "; an earlier try, which was not answered, may have done it";
+    }
+    why
+}
+
+/// Whether the next replica, or the next moment, may bring an answer.
+pub(super) fn another_try_may_help(error: &ApiError) -> bool {
+    use ErrorCode::{Late, OutcomeUnknown};
+    // A full disk does not empty itself, and people should hear of it.
+    let is_full = error.code == ErrorCode::DiskFull;
+    (error.is_temporary() && !is_full) || matches!(error.code, OutcomeUnknown | Late)
+}

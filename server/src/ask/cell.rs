@@ -1,0 +1,116 @@
+//! `omega cell`: what a cell is, and how much of it is taken.
+
+use super::shape::{self, ByKind, MemberShape};
+use super::show::{self, Align, columns, facts};
+use super::{AskArgs, AskError};
+use clap::Args;
+use omega_client::{convert, proto};
+use omega_core::{Kinds, ResourceKind};
+use serde::Serialize;
+
+/// Which cell.
+#[derive(Debug, Args)]
+#[command(
+    after_help = "Examples:\n  omega cell\n  omega cell --cell 10.0.0.1:7600,10.0.0.2:7600 -o json"
+)]
+pub(crate) struct DescribeArgs {
+    #[command(flatten)]
+    ask: AskArgs,
+}
+
+/// A cell.
+#[derive(Debug, Serialize)]
+struct CellShape {
+    cell: String,
+    version: u64,
+    machines: u32,
+    jobs: u64,
+    resources: ByKind<SumShape>,
+    /// How long a job that has ended is remembered, in milliseconds.
+    keep_ended_ms: u64,
+    /// `null`: the cell is in memory alone.
+    members: Option<Vec<MemberShape>>,
+    /// `null`: none is known.
+    leader: Option<u64>,
+}
+
+/// How much all machines have of one kind.
+#[derive(Clone, Copy, Debug, Serialize)]
+struct SumShape {
+    claimable: u64,
+    claimed: u64,
+}
+
+/// Does what was asked.
+pub(crate) fn run(args: &DescribeArgs) -> Result<(), AskError> {
+    let told = args.ask.caller()?.describe()?;
+    let kinds = convert::kinds(told.kinds.clone())?;
+    let shape = shape_of(&kinds, told);
+    show::print(args.ask.output, &shape, || table(&kinds, &shape))
+}
+
+fn shape_of(kinds: &Kinds, told: proto::DescribeCellResponse) -> CellShape {
+    let sum = |(index, (_, kind)): (usize, (omega_core::KindId, &ResourceKind))| {
+        let of = |list: &[u64]| list.get(index).copied().unwrap_or_default();
+        let sums = SumShape { claimable: of(&told.claimable), claimed: of(&told.claimed) };
+        (kind.name.clone(), sums)
+    };
+    let resources = kinds.iter().enumerate().map(sum).collect();
+    let leader = told.members.as_ref().map(|members| members.leader).filter(|leader| *leader > 0);
+    CellShape {
+        resources,
+        leader,
+        members: told.members.as_ref().map(shape::members),
+        keep_ended_ms: told.policy.map_or(0, |policy| policy.keep_ended_ms),
+        cell: told.cell,
+        version: told.version,
+        machines: told.machines,
+        jobs: told.jobs,
+    }
+}
+
+fn table(kinds: &Kinds, cell: &CellShape) -> String {
+    let replicas = match &cell.members {
+        None => "none: in memory alone".to_owned(),
+        Some(all) => {
+            let one = |member: &MemberShape| match (member.leads, member.role) {
+                (true, _) => format!("r{} leads", member.replica),
+                (false, "voter") => format!("r{}", member.replica),
+                (false, role) => format!("r{} ({role})", member.replica),
+            };
+            all.iter().map(one).collect::<Vec<_>>().join(", ")
+        }
+    };
+    let head = facts(&[
+        ("cell", cell.cell.clone()),
+        ("version", cell.version.to_string()),
+        ("machines", cell.machines.to_string()),
+        ("jobs", cell.jobs.to_string()),
+        ("replicas", replicas),
+    ]);
+    let row = |(id, kind): (omega_core::KindId, &ResourceKind)| {
+        let SumShape { claimable, claimed } = cell.resources[&kind.name];
+        let free = kinds.display(id, claimable.saturating_sub(claimed));
+        let percent = match claimable {
+            0 => String::new(),
+            all => format!("{:.0} %", claimed as f64 / all as f64 * 100.0),
+        };
+        vec![
+            kind.name.clone(),
+            kinds.display(id, claimable),
+            kinds.display(id, claimed),
+            free,
+            percent,
+        ]
+    };
+    let right = |name| (name, Align::Right);
+    let heading = [
+        ("resource", Align::Left),
+        right("claimable"),
+        right("claimed"),
+        right("free"),
+        right("taken"),
+    ];
+    let rows: Vec<Vec<String>> = kinds.iter().map(row).collect();
+    format!("{head}\n{}", columns(&heading, &rows))
+}

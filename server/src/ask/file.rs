@@ -1,0 +1,92 @@
+//! Files of machines and jobs: TOML, or JSON if they begin with a brace.
+//!
+//! No field is skipped in silence: one that is not known is an error, with its place.
+
+use serde::de::DeserializeOwned;
+use std::io::{self, Read};
+use std::path::{Path, PathBuf};
+
+/// The largest file that is read: a hundred thousand machines with labels.
+const BYTES_MAX: u64 = 64 << 20;
+
+/// What is wrong with a file.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum FileError {
+    /// Name another file.
+    #[error("{}: cannot be read: {why}", file.display())]
+    Read { file: PathBuf, why: io::Error },
+    /// Split it.
+    #[error("{}: is larger than {BYTES_MAX} bytes", file.display())]
+    TooLarge { file: PathBuf },
+    /// Mend the file.
+    #[error("{}:{line}:{column}: {field}{why}", file.display())]
+    Content { file: PathBuf, line: usize, column: usize, field: String, why: String },
+    /// Mend the file.
+    #[error("{}: {field}: {why}", file.display())]
+    Value { file: PathBuf, field: String, why: String },
+}
+
+/// What is in a file; `-` is standard input.
+pub(super) fn read<T: DeserializeOwned>(file: &Path) -> Result<T, FileError> {
+    let text = text(file)?;
+    let text = text.trim_start_matches('\u{feff}');
+    let parsed = if text.trim_start().starts_with('{') { json(text) } else { toml(text) };
+    parsed.map_err(|Fault { place: (line, column), field, why }| {
+        let field = if field.is_empty() || field == "." { String::new() } else { field + ": " };
+        FileError::Content { file: file.to_owned(), line, column, field, why }
+    })
+}
+
+fn text(file: &Path) -> Result<String, FileError> {
+    let mut text = String::new();
+    let read = match file.to_str() {
+        Some("-") => io::stdin().lock().take(BYTES_MAX + 1).read_to_string(&mut text),
+        _ => std::fs::File::open(file)
+            .and_then(|opened| opened.take(BYTES_MAX + 1).read_to_string(&mut text)),
+    };
+    read.map_err(|why| FileError::Read { file: file.to_owned(), why })?;
+    match text.len() as u64 > BYTES_MAX {
+        true => Err(FileError::TooLarge { file: file.to_owned() }),
+        false => Ok(text),
+    }
+}
+
+/// What is wrong, and where.
+struct Fault {
+    place: (usize, usize),
+    field: String,
+    why: String,
+}
+
+fn json<T: DeserializeOwned>(text: &str) -> Result<T, Fault> {
+    let mut deserializer = serde_json::Deserializer::from_str(text);
+    let read: Result<T, _> = serde_path_to_error::deserialize(&mut deserializer);
+    let of_json = |field: String, error: &serde_json::Error| {
+        let place = (error.line(), error.column());
+        let why = error.to_string();
+        // The place is told in front.
+        let why = why.split(" at line ").next().unwrap_or_default().to_owned();
+        Fault { place, field, why }
+    };
+    let value = read.map_err(|error| of_json(error.path().to_string(), error.inner()))?;
+    deserializer.end().map_err(|error| of_json(String::new(), &error))?;
+    Ok(value)
+}
+
+fn toml<T: DeserializeOwned>(text: &str) -> Result<T, Fault> {
+    let of_toml = |field: String, error: &toml::de::Error| {
+        let start = error.span().map_or(0, |span| span.start);
+        Fault { place: place(text, start), field, why: error.message().replace('\n', ", ") }
+    };
+    let document =
+        toml::Deserializer::parse(text).map_err(|error| of_toml(String::new(), &error))?;
+    let read = serde_path_to_error::deserialize(document);
+    read.map_err(|error| of_toml(error.path().to_string(), error.inner()))
+}
+
+/// The line and the column of a byte, from 1.
+fn place(text: &str, byte: usize) -> (usize, usize) {
+    let before = text.get(..byte).unwrap_or(text);
+    let start = before.rfind('\n').map_or(0, |at| at + 1);
+    (before.matches('\n').count() + 1, before[start..].chars().count() + 1)
+}

@@ -1,0 +1,287 @@
+//! `omega job`: the jobs of a cell.
+
+use super::call::Page;
+use super::explain::{self, ExplainArgs};
+use super::job_file::JobFile;
+use super::job_flags::JobFlags;
+use super::shape::{DoneShape, JobShape, ListShape, MadeShape};
+use super::show::{self, Align, and_more, clean_name, columns, facts};
+use super::watch::{self, WatchArgs};
+use super::{AskArgs, AskError, file, task};
+use clap::{Args, Subcommand};
+use omega_client::proto;
+use omega_client::proto::job_service_client::JobServiceClient;
+use omega_client::proto::list_tasks_request::Of;
+use omega_core::{JobId, Kinds, ResourceKind};
+use serde::Serialize;
+use std::collections::BTreeSet;
+use std::path::PathBuf;
+
+/// What to do with jobs.
+#[derive(Debug, Subcommand)]
+pub(crate) enum JobCommand {
+    /// List the jobs, and how far they are.
+    #[command(after_help = "Example:\n  omega job list --tenant team-a --ended")]
+    List(ListArgs),
+    /// Show one job, and where its tasks are.
+    #[command(after_help = "Example:\n  omega job get web")]
+    Get(NameArgs),
+    /// Submit a job. The same job under the same name again does nothing twice.
+    #[command(after_help = "Examples:\n  \
+        omega job submit web --count 3 --cpu 0.5 --memory 2GiB --service --spread rack:1\n  \
+        omega job submit -f web.toml")]
+    Submit(Box<SubmitArgs>),
+    /// Change how many tasks a group of a job wants.
+    #[command(after_help = "Example:\n  omega job resize web 5")]
+    Resize(ResizeArgs),
+    /// End a job and all its tasks.
+    #[command(after_help = "Example:\n  omega job kill web")]
+    Kill(NameArgs),
+    /// Tell of every change of a job's tasks.
+    #[command(after_help = "Example:\n  omega job watch web --until placed")]
+    Watch(WatchArgs),
+    /// Tell why a job waits and what would help. It looks at the cell and changes nothing of it.
+    #[command(after_help = "Example:\n  omega job explain web")]
+    Explain(ExplainArgs),
+}
+
+/// Which jobs.
+#[derive(Debug, Args)]
+pub(crate) struct ListArgs {
+    /// Only those of this tenant.
+    #[arg(long, value_name = "NAME", default_value = "", hide_default_value = true)]
+    tenant: String,
+    /// Only those that this scheduler places.
+    #[arg(long, value_name = "NAME", default_value = "", hide_default_value = true)]
+    scheduler: String,
+    /// Those too whose tasks have all ended.
+    #[arg(long)]
+    ended: bool,
+    /// At most so many.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    limit: Option<u32>,
+    #[command(flatten)]
+    ask: AskArgs,
+}
+
+/// Which job.
+#[derive(Debug, Args)]
+pub(crate) struct NameArgs {
+    /// Its name.
+    #[arg(value_name = "NAME")]
+    name: String,
+    #[command(flatten)]
+    ask: AskArgs,
+}
+
+/// What the job is, or a file that says it.
+#[derive(Debug, Args)]
+pub(crate) struct SubmitArgs {
+    #[command(flatten)]
+    flags: JobFlags,
+    /// Submit the job of this file, TOML or JSON; docs/cli.md has the fields. `-` is standard input.
+    #[arg(long, short, value_name = "FILE", conflicts_with_all = ["name", "count",
+          "cpu", "memory", "disk", "gpu", "amounts", "service", "scheduler", "tenant", "precedence",
+          "run_time", "gang", "labels", "require", "spread", "anti_affinity"])]
+    file: Option<PathBuf>,
+    #[command(flatten)]
+    ask: AskArgs,
+}
+
+/// Which group, and its new size.
+#[derive(Debug, Args)]
+pub(crate) struct ResizeArgs {
+    /// The job's name.
+    #[arg(value_name = "NAME")]
+    name: String,
+    /// How many tasks it is to want.
+    #[arg(value_name = "COUNT")]
+    count: u32,
+    /// The group.
+    #[arg(long, value_name = "NAME", default_value = "main")]
+    group: String,
+    #[command(flatten)]
+    ask: AskArgs,
+}
+
+/// Does what was asked.
+pub(crate) fn run(command: &JobCommand) -> Result<(), AskError> {
+    match command {
+        JobCommand::List(args) => list(args),
+        JobCommand::Get(args) => get(args),
+        JobCommand::Submit(args) => submit(args),
+        JobCommand::Resize(args) => resize(args),
+        JobCommand::Kill(args) => kill(args),
+        JobCommand::Watch(args) => watch::run(args),
+        JobCommand::Explain(args) => explain::run(args),
+    }
+}
+
+/// A job by its name, as the API names it.
+pub(super) fn by_name(name: &str) -> Option<proto::JobRef> {
+    Some(proto::JobRef { job: Some(proto::job_ref::Job::Name(name.to_owned())) })
+}
+
+fn list(args: &ListArgs) -> Result<(), AskError> {
+    let caller = args.ask.caller()?;
+    let kinds = caller.kinds()?;
+    let listed = caller.pages(args.limit, |caller, page_size, page_token| {
+        let (tenant, scheduler) = (args.tenant.clone(), args.scheduler.clone());
+        let ended = args.ended;
+        let request = proto::ListJobsRequest { tenant, scheduler, ended, page_size, page_token };
+        let page = caller.call(&request, |channel, request| async move {
+            let client = JobServiceClient::new(channel);
+            // A job may have many groups with many rules.
+            client.max_decoding_message_size(PAGE_BYTES_MAX).list_jobs(request).await
+        })?;
+        let shapes = page.jobs.into_iter().map(|told| JobShape::new(&kinds, told));
+        let shapes = shapes.collect::<Result<_, _>>()?;
+        Ok::<Page<JobShape>, _>((shapes, page.next_page_token, page.version))
+    })?;
+    let shape = ListShape { version: listed.version, more: listed.more, items: listed.items };
+    show::print(args.ask.output, &shape, || table(&shape.items) + and_more(shape.more))
+}
+
+/// The most bytes of a page of jobs: sixteen times what other messages have.
+const PAGE_BYTES_MAX: usize = 16 * omega_client::connect::MESSAGE_BYTES_MAX;
+
+fn table(jobs: &[JobShape]) -> String {
+    let (left, right) = (|name| (name, Align::Left), |name| (name, Align::Right));
+    let heading = [
+        left("name"),
+        left("kind"),
+        left("tenant"),
+        left("scheduler"),
+        right("tasks"),
+        right("pending"),
+        right("placed"),
+        right("running"),
+        right("ended"),
+    ];
+    let row = |job: &JobShape| {
+        let tasks = job.tasks;
+        let ended = tasks.finished + tasks.failed + tasks.killed;
+        let counts = [tasks.all(), tasks.pending, tasks.placed, tasks.running, ended];
+        let mut row =
+            vec![job.name.clone(), job.kind.to_owned(), job.tenant.clone(), job.scheduler.clone()];
+        row.extend(counts.map(|count| count.to_string()));
+        row
+    };
+    let rows: Vec<Vec<String>> = jobs.iter().map(row).collect();
+    columns(&heading, &rows)
+}
+
+/// How many machines of a job are named.
+const MACHINES_SHOWN: usize = 20;
+
+/// A job, and the first machines that its tasks have.
+#[derive(Debug, Serialize)]
+struct WhereShape {
+    #[serde(flatten)]
+    job: JobShape,
+    machines: Vec<String>,
+    machines_more: usize,
+}
+
+fn get(args: &NameArgs) -> Result<(), AskError> {
+    let caller = args.ask.caller()?;
+    let kinds = caller.kinds()?;
+    let request = proto::GetJobRequest { job: by_name(&args.name) };
+    let told = caller.call(&request, |channel, request| async move {
+        JobServiceClient::new(channel).get_job(request).await
+    })?;
+    let told = told.job.ok_or(omega_client::convert::Malformed::Missing("job"))?;
+    let job = JobShape::new(&kinds, told)?;
+    let tasks = task::list(&caller, by_name(&args.name).map(Of::Job), None)?;
+    let machines = tasks.items.into_iter().map(|task| task.machine_name);
+    let machines: BTreeSet<String> = machines.filter(|name| !name.is_empty()).collect();
+    let shape = WhereShape {
+        machines_more: machines.len().saturating_sub(MACHINES_SHOWN),
+        machines: machines.into_iter().take(MACHINES_SHOWN).collect(),
+        job,
+    };
+    show::print(args.ask.output, &shape, || one(&kinds, &shape))
+}
+
+fn one(kinds: &Kinds, shape: &WhereShape) -> String {
+    let job = &shape.job;
+    let tasks = job.tasks;
+    let states = [
+        ("pending", tasks.pending),
+        ("placed", tasks.placed),
+        ("running", tasks.running),
+        ("finished", tasks.finished),
+        ("failed", tasks.failed),
+        ("killed", tasks.killed),
+    ];
+    let states = states.iter().filter(|(_, count)| *count > 0);
+    let states: Vec<String> = states.map(|(state, count)| format!("{count} {state}")).collect();
+    let mut machines = shape.machines.join(" ");
+    if shape.machines_more > 0 {
+        machines += &format!(" and {} more", shape.machines_more);
+    }
+    let head = facts(&[
+        ("name", job.name.clone()),
+        ("id", job.id.clone()),
+        ("kind", job.kind.to_owned()),
+        ("tenant", job.tenant.clone()),
+        ("scheduler", job.scheduler.clone()),
+        ("precedence", job.precedence.to_string()),
+        ("gang", job.gang_min.map(|min| format!("at least {min} together")).unwrap_or_default()),
+        ("tasks", states.join(", ")),
+        ("machines", machines),
+    ]);
+    let row = |group: &super::shape::GroupShape| {
+        let amount = |(id, kind): (omega_core::KindId, &ResourceKind)| {
+            let amount = group.request[&kind.name];
+            (amount > 0).then(|| format!("{} {}", kinds.display(id, amount), kind.name))
+        };
+        let request: Vec<String> = kinds.iter().filter_map(amount).collect();
+        vec![group.name.clone(), group.count.to_string(), request.join(", ")]
+    };
+    let heading = [("group", Align::Left), ("count", Align::Right), ("each", Align::Left)];
+    let rows: Vec<Vec<String>> = job.groups.iter().map(row).collect();
+    let mut text = format!("{head}\n{}", columns(&heading, &rows));
+    if tasks.pending > 0 {
+        text += &format!("\nwhy it waits: omega job explain {}\n", clean_name(&job.name));
+    }
+    text
+}
+
+fn submit(args: &SubmitArgs) -> Result<(), AskError> {
+    let file = args.file.as_deref();
+    let described: Option<JobFile> = file.map(file::read).transpose()?;
+    let caller = args.ask.caller()?;
+    let kinds = caller.kinds()?;
+    let job = match (&described, file) {
+        (Some(described), Some(file)) => described.job(&kinds, file)?,
+        _ => args.flags.job(&kinds)?,
+    };
+    let request = proto::SubmitJobRequest { job: Some((&job).into()) };
+    let told = caller.call(&request, |channel, request| async move {
+        JobServiceClient::new(channel).submit_job(request).await
+    })?;
+    let shape = MadeShape { name: job.name.to_string(), id: JobId(told.id).to_string() };
+    show::print(args.ask.output, &shape, || {
+        format!("job {} is submitted: {} tasks\n", clean_name(&shape.name), job.task_count())
+    })
+}
+
+fn resize(args: &ResizeArgs) -> Result<(), AskError> {
+    let (job, group) = (by_name(&args.name), args.group.clone());
+    let request = proto::ResizeGroupRequest { job, group, count: args.count };
+    let told = args.ask.caller()?.call(&request, |channel, request| async move {
+        JobServiceClient::new(channel).resize_group(request).await
+    })?;
+    let shape = DoneShape { name: args.name.clone(), done: "is resized", version: told.version };
+    show::print(args.ask.output, &shape, || show::done("job", &shape))
+}
+
+fn kill(args: &NameArgs) -> Result<(), AskError> {
+    let request = proto::KillJobRequest { job: by_name(&args.name) };
+    let told = args.ask.caller()?.call(&request, |channel, request| async move {
+        JobServiceClient::new(channel).kill_job(request).await
+    })?;
+    let shape = DoneShape { name: args.name.clone(), done: "is killed", version: told.version };
+    show::print(args.ask.output, &shape, || show::done("job", &shape))
+}

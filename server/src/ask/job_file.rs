@@ -1,0 +1,295 @@
+//! A job as a file describes it, with all its rules.
+
+use super::AskError;
+use super::amount::{self, Amount};
+use super::machine_file::NumberOrText;
+use super::rules_file::{
+    PortFile, PreferredFile, RuleFile, SelectorFile, TolerationFile, affinity,
+};
+use omega_core::{
+    CardRequest, Job, JobKind, Kinds, Labels, PlacementRules, Precedence, Preemption, TaskGroup,
+};
+use schemars::JsonSchema;
+use serde::Deserialize;
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::time::Duration;
+
+/// A job.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct JobFile {
+    /// Its name, of its own among the jobs of the cell.
+    name: String,
+    /// Who pays: quotas count by tenant.
+    #[serde(default = "default")]
+    tenant: String,
+    /// The name of the scheduler that places it.
+    #[serde(default = "default")]
+    scheduler: String,
+    /// Service or batch.
+    #[serde(default)]
+    kind: KindFile,
+    /// Whom its tasks may displace.
+    #[serde(default)]
+    precedence: i32,
+    /// Whether they may.
+    #[serde(default)]
+    preemption: PreemptionFile,
+    /// No task is placed unless so many are.
+    gang_min: Option<u32>,
+    /// How long a task is expected to run: `500ms`, `30s`, `5m`, `2h`.
+    #[schemars(with = "Option<String>")]
+    run_time: Option<TimeFile>,
+    /// Its tasks.
+    group: Vec<GroupFile>,
+}
+
+/// What a job is to its owner.
+#[derive(Clone, Copy, Debug, Default, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+enum KindFile {
+    /// It runs until it is stopped, and is to stay up.
+    Service,
+    /// It runs to its end.
+    #[default]
+    Batch,
+}
+
+/// Whether the tasks of a job may displace others.
+#[derive(Clone, Copy, Debug, Default, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+enum PreemptionFile {
+    /// Those of lower precedence.
+    #[default]
+    LowerPrecedence,
+    /// None.
+    Never,
+}
+
+/// Identical tasks of a job.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct GroupFile {
+    /// Its name, of its own among the job's groups.
+    #[serde(default = "main")]
+    name: String,
+    /// How many tasks it wants.
+    count: u32,
+    /// What each task claims of each resource kind.
+    #[serde(default)]
+    #[schemars(with = "BTreeMap<String, NumberOrText>")]
+    request: BTreeMap<String, Amount>,
+    /// Accelerator cards that each task needs; its `gpu` is as much, unless `request` says it.
+    cards: Option<CardsFile>,
+    /// What rules of other jobs select these tasks by.
+    #[serde(default)]
+    labels: BTreeMap<String, String>,
+    /// How often a task that fails is started again; above 65535, for ever.
+    #[serde(default)]
+    restarts: u32,
+    /// The images of its containers.
+    #[serde(default)]
+    images: Vec<String>,
+    /// The claims to volumes that each task uses.
+    #[serde(default)]
+    volumes: Vec<String>,
+    /// The name of the only machine, if there is only one.
+    machine: Option<String>,
+    /// The machine must match one of these, if they are given.
+    required: Option<Vec<SelectorFile>>,
+    /// Machines that match these are better.
+    #[serde(default)]
+    preferred: Vec<PreferredFile>,
+    /// Which taints the tasks put up with.
+    #[serde(default)]
+    tolerations: Vec<TolerationFile>,
+    /// How the tasks stand to other tasks.
+    #[serde(default)]
+    rules: Vec<RuleFile>,
+    /// Ports that each task has to itself on its machine.
+    #[serde(default)]
+    ports: Vec<PortFile>,
+}
+
+/// Cards that one task needs, all on its machine.
+#[derive(Clone, Copy, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct CardsFile {
+    /// How many.
+    count: u8,
+    /// How much of each, in thousandths.
+    #[serde(default = "whole")]
+    milli_each: u16,
+}
+
+fn default() -> String {
+    "default".to_owned()
+}
+
+fn main() -> String {
+    "main".to_owned()
+}
+
+fn whole() -> u16 {
+    1000
+}
+
+/// A time, read by the same rule as a flag.
+#[derive(Clone, Copy, Debug, Deserialize)]
+#[serde(try_from = "String")]
+struct TimeFile(Duration);
+
+impl TryFrom<String> for TimeFile {
+    type Error = String;
+
+    fn try_from(text: String) -> Result<TimeFile, String> {
+        amount::duration(&text).map(TimeFile)
+    }
+}
+
+impl JobFile {
+    /// The job that it describes, in a cell of these kinds.
+    ///
+    /// # Errors
+    /// If it names a kind that the cell has not, or in a unit that is not the kind's.
+    pub(super) fn job(&self, kinds: &Kinds, file: &Path) -> Result<Job, AskError> {
+        let groups = self.group.iter().enumerate().map(|(index, group)| {
+            let at = |field: &str| format!("{}: group[{index}].{field}", file.display());
+            group.group(kinds, at)
+        });
+        Ok(Job {
+            name: self.name.as_str().into(),
+            tenant: self.tenant.as_str().into(),
+            scheduler: self.scheduler.as_str().into(),
+            precedence: Precedence(self.precedence),
+            preemption: match self.preemption {
+                PreemptionFile::LowerPrecedence => Preemption::LowerPrecedence,
+                PreemptionFile::Never => Preemption::Never,
+            },
+            kind: match self.kind {
+                KindFile::Service => JobKind::Service,
+                KindFile::Batch => JobKind::Batch,
+            },
+            groups: groups.collect::<Result<_, _>>()?,
+            gang_min: self.gang_min,
+            run_ms_expected: self.run_time.map(|TimeFile(time)| time.as_millis() as u64),
+        })
+    }
+}
+
+impl GroupFile {
+    fn group(&self, kinds: &Kinds, at: impl Fn(&str) -> String) -> Result<TaskGroup, AskError> {
+        let named = self.request.iter();
+        let named =
+            named.map(|(kind, amount)| (at(&format!("request.{kind}")), kind.clone(), amount));
+        let mut request = amount::amounts(kinds, named, 0)?;
+        let cards = self
+            .cards
+            .map(|cards| CardRequest { count: cards.count, milli_each: cards.milli_each });
+        if let Some(cards) = cards.filter(|_| !self.request.contains_key("gpu")) {
+            let gpu = amount::kind(kinds, at("cards"), "gpu")?;
+            request.set(gpu, u64::from(cards.count) * u64::from(cards.milli_each));
+        }
+        let texts = |list: &[String]| list.iter().map(|text| text.as_str().into()).collect();
+        Ok(TaskGroup {
+            name: self.name.as_str().into(),
+            count: self.count,
+            request,
+            cards,
+            labels: Labels::new(self.labels.iter().map(|(key, value)| (&**key, &**value))),
+            restarts: self.restarts,
+            images: texts(&self.images),
+            rules: PlacementRules {
+                machine: self.machine.as_deref().map(Into::into),
+                affinity: affinity(self.required.as_deref(), &self.preferred),
+                tolerations: self.tolerations.iter().map(Into::into).collect(),
+                tasks: self.rules.iter().map(Into::into).collect(),
+                ports: self.ports.iter().map(Into::into).collect(),
+            },
+            volumes: texts(&self.volumes),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use omega_core::{TaskRule, TaskSelector, TopologyLevel};
+
+    const ALL: &str = r#"
+        name = "web"
+        kind = "service"
+        precedence = 10
+        preemption = "never"
+        gang_min = 2
+        run_time = "1.5s"
+
+        [[group]]
+        count = 3
+        request = { cpu = 0.5, memory = "2GiB" }
+        cards = { count = 1 }
+        labels = { app = "web" }
+        required = [{ labels = [{ key = "zone", values = ["a", "b"] }] }]
+        preferred = [{ weight = 5, machines = { names = [{ operator = "not_in", values = ["m"] }] } }]
+        tolerations = [{ key = "k", operator = "exists", effect = "NoSchedule" }]
+        ports = [{ number = 80 }, { number = 53, protocol = "UDP", address = "10.0.0.1" }]
+        rules = [
+            { anti_affinity = { level = "machine" } },
+            { affinity = [{ tasks = "same_job", level = "rack" }] },
+            { prefer = { near = { level = "rack" }, weight = -5 } },
+            { max_per_domain = { of = { level = "rack" }, count = 2 } },
+            { max_share = { level = "zone", percent = 50 } },
+            { spread = { level = "rack", skew_max = 1, schedule_anyway = true } },
+            { anti_affinity = { level = "rack", tasks = { labelled = { tenants = { named = ["t"] },
+              labels = [{ key = "app", operator = "exists" }] } } } },
+        ]
+    "#;
+
+    #[test]
+    fn a_file_says_all_that_a_job_has() {
+        let file: JobFile = toml::from_str(ALL).unwrap();
+        let job = file.job(&Kinds::standard(), Path::new("job.toml")).unwrap();
+        assert_eq!((&*job.tenant, &*job.scheduler, job.gang_min), ("default", "default", Some(2)));
+        assert_eq!(job.run_ms_expected, Some(1500));
+        let group = &job.groups[0];
+        assert_eq!(group.request.as_slice(), [500, 2 << 30, 0, 1000]);
+        assert_eq!(group.rules.tasks.len(), 7);
+        let rack = TopologyLevel::Label("rack".into());
+        let named = |rule: &TaskRule| {
+            matches!(rule, TaskRule::AntiAffinity {
+            from: TaskSelector::Labels { .. }, level } if *level == rack)
+        };
+        assert!(named(&group.rules.tasks[6]), "{:?}", group.rules.tasks[6]);
+        assert_eq!(group.rules.ports.len(), 2);
+        assert_eq!(group.rules.tolerations.len(), 1);
+    }
+
+    #[test]
+    fn the_schema_in_the_docs_is_of_these_types() {
+        let schema = |schema: schemars::Schema| {
+            serde_json::to_string_pretty(schema.as_value()).unwrap() + "\n"
+        };
+        let generator = || schemars::generate::SchemaSettings::draft07().into_generator();
+        let files = [
+            ("job", schema(generator().into_root_schema_for::<JobFile>())),
+            (
+                "machines",
+                schema(
+                    generator().into_root_schema_for::<super::super::machine_file::MachinesFile>(),
+                ),
+            ),
+        ];
+        for (name, made) in files {
+            let path = format!("{}/../docs/{name}.schema.json", env!("CARGO_MANIFEST_DIR"));
+            if std::env::var_os("OMEGA_BLESS").is_some() {
+                std::fs::write(&path, &made).unwrap();
+            }
+            assert_eq!(
+                std::fs::read_to_string(&path).unwrap_or_default(),
+                made,
+                "OMEGA_BLESS=1 writes it"
+            );
+        }
+    }
+}

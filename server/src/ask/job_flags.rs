@@ -1,0 +1,95 @@
+//! A job of one group of tasks, as flags describe it. What flags cannot say, a file can.
+
+use super::amount::{self, AmountArgs};
+use super::{AskError, pairs};
+use clap::Args;
+use omega_core::{
+    Job, JobKind, Kinds, Labels, MachineSelector, Precedence, Requirement, Spread, TaskGroup,
+    TaskRule, TaskSelector, TopologyLevel,
+};
+use std::time::Duration;
+
+/// A job of one group.
+#[derive(Debug, Args)]
+pub(super) struct JobFlags {
+    /// Its name.
+    #[arg(value_name = "NAME", required_unless_present = "file")]
+    pub(super) name: Option<String>,
+    /// How many tasks it wants [default: 1].
+    #[arg(long, value_name = "N")]
+    count: Option<u32>,
+    #[command(flatten)]
+    amounts: AmountArgs,
+    /// It is to stay up, rather than to run to its end.
+    #[arg(long)]
+    service: bool,
+    /// The scheduler that places it [default: default].
+    #[arg(long, value_name = "NAME")]
+    scheduler: Option<String>,
+    /// Who pays [default: default].
+    #[arg(long, value_name = "NAME")]
+    tenant: Option<String>,
+    /// Whom its tasks may displace [default: 0].
+    #[arg(long, value_name = "N", allow_negative_numbers = true)]
+    precedence: Option<i32>,
+    /// How long a task is expected to run: 30s, 5m, 2h.
+    #[arg(long, value_name = "TIME", value_parser = amount::duration)]
+    run_time: Option<Duration>,
+    /// Place no task unless so many are.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    gang: Option<u32>,
+    /// A label of its tasks. May be repeated.
+    #[arg(long = "label", value_name = "KEY=VALUE", value_parser = pairs::label)]
+    labels: Vec<(String, String)>,
+    /// Only machines with this label. May be repeated: they need all.
+    #[arg(long, value_name = "KEY=VALUE", value_parser = pairs::label)]
+    require: Vec<(String, String)>,
+    /// Spread its tasks over the values of a label, with at most so many more in one than in another.
+    #[arg(long, value_name = "LABEL:SKEW", value_parser = pairs::level_and_skew)]
+    spread: Vec<(TopologyLevel, u32)>,
+    /// At most one of its tasks in each domain: `machine`, or the key of a label.
+    #[arg(long, value_name = "LEVEL", value_parser = pairs::level)]
+    anti_affinity: Vec<TopologyLevel>,
+}
+
+impl JobFlags {
+    /// The job, in a cell of these kinds.
+    ///
+    /// # Errors
+    /// If an amount is not of the cell's kinds.
+    pub(super) fn job(&self, kinds: &Kinds) -> Result<Job, AskError> {
+        let request = amount::amounts(kinds, self.amounts.named(), 0)?;
+        let mut group = TaskGroup::new(self.count.unwrap_or(1), request);
+        let labels = self.labels.iter();
+        group.labels = Labels::new(labels.map(|(key, value)| (key.as_str(), value.as_str())));
+        if !self.require.is_empty() {
+            let one = |(key, value): &(String, String)| Requirement::equals(&**key, &**value);
+            let labels = self.require.iter().map(one).collect();
+            let machines = MachineSelector { labels, names: Vec::new() };
+            group.rules.affinity.required = Some(vec![machines]);
+        }
+        let spread = |(level, skew): &(TopologyLevel, u32)| {
+            TaskRule::Spread(Spread::new(TaskSelector::SameGroup, level.clone(), *skew))
+        };
+        let apart = |level: &TopologyLevel| TaskRule::AntiAffinity {
+            from: TaskSelector::SameGroup,
+            level: level.clone(),
+        };
+        group.rules.tasks.extend(self.spread.iter().map(spread));
+        group.rules.tasks.extend(self.anti_affinity.iter().map(apart));
+        let mut job = Job::batch(self.name.as_deref().unwrap_or_default(), group);
+        if self.service {
+            job.kind = JobKind::Service;
+        }
+        if let Some(scheduler) = &self.scheduler {
+            job.scheduler = scheduler.as_str().into();
+        }
+        if let Some(tenant) = &self.tenant {
+            job.tenant = tenant.as_str().into();
+        }
+        job.precedence = Precedence(self.precedence.unwrap_or_default());
+        job.gang_min = self.gang;
+        job.run_ms_expected = self.run_time.map(|time| time.as_millis() as u64);
+        Ok(job)
+    }
+}

@@ -1,0 +1,278 @@
+//! `omega machine`: the machines of a cell.
+
+use super::amount::{Amount, AmountArgs};
+use super::call::Page;
+use super::machine_file::{self, MachineFile, MachinesFile};
+use super::shape::{DoneShape, ListShape, MachineShape, MadeShape};
+use super::show::{self, Align, and_more, columns, facts};
+use super::{AskArgs, AskError, file, pairs};
+use clap::{Args, Subcommand};
+use omega_client::proto;
+use omega_client::proto::machine_service_client::MachineServiceClient;
+use omega_core::{Kinds, MachineId, Requirement, Taint};
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+/// What to do with machines.
+#[derive(Debug, Subcommand)]
+pub(crate) enum MachineCommand {
+    /// List the machines, and what is left of them.
+    #[command(after_help = "Example:\n  omega machine list --label rack=a --limit 20")]
+    List(ListArgs),
+    /// Show one machine.
+    #[command(after_help = "Example:\n  omega machine get m-1 -o json")]
+    Get(NameArgs),
+    /// Add a machine, or change what is known of one: its tasks stay.
+    #[command(after_help = "Examples:\n  \
+        omega machine add m-1 --cpu 4 --memory 16GiB --label rack=a\n  \
+        omega machine add -f machines.toml")]
+    Add(Box<AddArgs>),
+    /// Place no more tasks on a machine. Those that it has stay.
+    #[command(after_help = "Example:\n  omega machine drain m-1")]
+    Drain(NameArgs),
+    /// Place tasks on a machine again.
+    #[command(after_help = "Example:\n  omega machine resume m-1")]
+    Resume(NameArgs),
+    /// Take a machine away. Its tasks wait for another one.
+    #[command(after_help = "Example:\n  omega machine remove m-1")]
+    Remove(NameArgs),
+}
+
+/// Which machines.
+#[derive(Debug, Args)]
+pub(crate) struct ListArgs {
+    /// Only those with this label. May be repeated: they need all.
+    #[arg(long = "label", value_name = "KEY=VALUE", value_parser = pairs::label)]
+    labels: Vec<(String, String)>,
+    /// At most so many.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    limit: Option<u32>,
+    #[command(flatten)]
+    ask: AskArgs,
+}
+
+/// Which machine.
+#[derive(Debug, Args)]
+pub(crate) struct NameArgs {
+    /// Its name.
+    #[arg(value_name = "NAME")]
+    name: String,
+    #[command(flatten)]
+    ask: AskArgs,
+}
+
+/// What the machine is, or a file of machines.
+#[derive(Debug, Args)]
+pub(crate) struct AddArgs {
+    #[command(flatten)]
+    given: Described,
+    /// Add the machines of this file, TOML or JSON; docs/cli.md has the fields. `-` is standard input.
+    #[arg(long, short, value_name = "FILE", conflicts_with_all = ["name",
+          "cpu", "memory", "disk", "gpu", "amounts", "cards", "labels", "taints"])]
+    file: Option<PathBuf>,
+    #[command(flatten)]
+    ask: AskArgs,
+}
+
+#[derive(Debug, Args)]
+struct Described {
+    /// Its name.
+    #[arg(value_name = "NAME", required_unless_present = "file")]
+    name: Option<String>,
+    #[command(flatten)]
+    amounts: AmountArgs,
+    /// How many accelerator cards it has; --gpu is as much, unless it says less.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(0..=32))]
+    cards: Option<u8>,
+    /// A label. May be repeated.
+    #[arg(long = "label", value_name = "KEY=VALUE", value_parser = pairs::label)]
+    labels: Vec<(String, String)>,
+    /// What keeps off tasks that do not tolerate it. May be repeated.
+    #[arg(long = "taint", value_name = "KEY=VALUE:EFFECT", value_parser = pairs::taint)]
+    taints: Vec<Taint>,
+}
+
+/// Does what was asked.
+pub(crate) fn run(command: &MachineCommand) -> Result<(), AskError> {
+    match command {
+        MachineCommand::List(args) => list(args),
+        MachineCommand::Get(args) => get(args),
+        MachineCommand::Add(args) => add(args),
+        MachineCommand::Drain(args) => drain(args, false),
+        MachineCommand::Resume(args) => drain(args, true),
+        MachineCommand::Remove(args) => remove(args),
+    }
+}
+
+/// A machine by its name, as the API names it.
+pub(super) fn by_name(name: &str) -> Option<proto::MachineRef> {
+    let machine = Some(proto::machine_ref::Machine::Name(name.to_owned()));
+    Some(proto::MachineRef { machine })
+}
+
+fn list(args: &ListArgs) -> Result<(), AskError> {
+    let caller = args.ask.caller()?;
+    let kinds = caller.kinds()?;
+    let labels = args.labels.iter();
+    let labels =
+        labels.map(|(key, value)| (&Requirement::equals(key.as_str(), value.as_str())).into());
+    let labels: Vec<proto::Requirement> = labels.collect();
+    let listed = caller.pages(args.limit, |caller, page_size, page_token| {
+        let request = proto::ListMachinesRequest { labels: labels.clone(), page_size, page_token };
+        let page = caller.call(&request, |channel, request| async move {
+            let max = omega_client::connect::MESSAGE_BYTES_MAX;
+            let client = MachineServiceClient::new(channel);
+            client.max_decoding_message_size(max * PAGE_BYTES).list_machines(request).await
+        })?;
+        let shapes = page.machines.into_iter().map(|told| MachineShape::new(&kinds, told));
+        let shapes = shapes.collect::<Result<_, _>>()?;
+        Ok::<Page<MachineShape>, _>((shapes, page.next_page_token, page.version))
+    })?;
+    let shape = ListShape { version: listed.version, more: listed.more, items: listed.items };
+    show::print(args.ask.output, &shape, || table(&kinds, &shape.items) + and_more(shape.more))
+}
+
+/// Pages may be larger than other messages: a machine may have 256 labels of a kilobyte.
+const PAGE_BYTES: usize = 16;
+
+fn table(kinds: &Kinds, machines: &[MachineShape]) -> String {
+    let used = kinds.iter().filter(|(_, kind)| {
+        machines.iter().any(|machine| machine.resources[&kind.name].claimable > 0)
+    });
+    let used: Vec<_> = used.collect();
+    let titles: Vec<String> = used.iter().map(|(_, kind)| format!("free {}", kind.name)).collect();
+    let mut heading = vec![("name", Align::Left), ("status", Align::Left), ("tasks", Align::Right)];
+    heading.extend(titles.iter().map(|title| (title.as_str(), Align::Right)));
+    let row = |machine: &MachineShape| {
+        let mut row =
+            vec![machine.name.clone(), machine.status.to_owned(), machine.tasks.to_string()];
+        row.extend(used.iter().map(|(id, kind)| {
+            let resource = machine.resources[&kind.name];
+            let (free, all) = (resource.free, resource.claimable);
+            format!("{} of {}", signed(kinds, *id, free), kinds.display(*id, all))
+        }));
+        row
+    };
+    let rows: Vec<Vec<String>> = machines.iter().map(row).collect();
+    columns(&heading, &rows)
+}
+
+/// An amount that may be below zero: what was claimed before a machine became smaller.
+fn signed(kinds: &Kinds, kind: omega_core::KindId, amount: i64) -> String {
+    let sign = if amount < 0 { "-" } else { "" };
+    format!("{sign}{}", kinds.display(kind, amount.unsigned_abs()))
+}
+
+fn get(args: &NameArgs) -> Result<(), AskError> {
+    let caller = args.ask.caller()?;
+    let kinds = caller.kinds()?;
+    let request = proto::GetMachineRequest { machine: by_name(&args.name) };
+    let told = caller.call(&request, |channel, request| async move {
+        MachineServiceClient::new(channel).get_machine(request).await
+    })?;
+    let told = told.machine.ok_or(omega_client::convert::Malformed::Missing("machine"))?;
+    let shape = MachineShape::new(&kinds, told)?;
+    show::print(args.ask.output, &shape, || one(&kinds, &shape))
+}
+
+fn one(kinds: &Kinds, machine: &MachineShape) -> String {
+    let labels: Vec<String> =
+        machine.labels.iter().map(|(key, value)| format!("{key}={value}")).collect();
+    let head = facts(&[
+        ("name", machine.name.clone()),
+        ("id", machine.id.clone()),
+        ("status", machine.status.to_owned()),
+        ("tasks", machine.tasks.to_string()),
+        ("cards", if machine.cards > 0 { machine.cards.to_string() } else { String::new() }),
+        ("labels", labels.join(" ")),
+        ("taints", machine.taints.join(" ")),
+    ]);
+    let row = |(id, kind): (omega_core::KindId, &omega_core::ResourceKind)| {
+        let of = machine.resources[&kind.name];
+        vec![
+            kind.name.clone(),
+            kinds.display(id, of.capacity),
+            kinds.display(id, of.claimable),
+            signed(kinds, id, of.claimed),
+            signed(kinds, id, of.free),
+            kinds.display(id, of.load),
+        ]
+    };
+    let right = |name| (name, Align::Right);
+    let heading = [
+        ("resource", Align::Left),
+        right("capacity"),
+        right("claimable"),
+        right("claimed"),
+        right("free"),
+        right("load"),
+    ];
+    let rows: Vec<Vec<String>> = kinds.iter().map(row).collect();
+    format!("{head}\n{}", columns(&heading, &rows))
+}
+
+fn add(args: &AddArgs) -> Result<(), AskError> {
+    let files: MachinesFile = match &args.file {
+        Some(file) => file::read(file)?,
+        None => MachinesFile { machine: vec![args.given.machine()] },
+    };
+    let source = args.file.as_deref();
+    let caller = args.ask.caller()?;
+    // All of it is checked before anything is sent.
+    let machines = machine_file::machines(&files, &caller.kinds()?, source)?;
+    let mut made = Vec::with_capacity(machines.len());
+    for machine in machines {
+        let request = proto::RegisterMachineRequest { machine: Some((&machine).into()) };
+        let told = caller.call(&request, |channel, request| async move {
+            MachineServiceClient::new(channel).register_machine(request).await
+        })?;
+        let id = MachineId::from(told.id.unwrap_or_default()).to_string();
+        made.push(MadeShape { name: machine.name.to_string(), id });
+    }
+    show::print(args.ask.output, &made, || match made.as_slice() {
+        [one] => format!("machine {} is in the cell\n", super::show::clean_name(&one.name)),
+        many => format!("{} machines are in the cell\n", many.len()),
+    })
+}
+
+impl Described {
+    /// The same as in a file.
+    fn machine(&self) -> MachineFile {
+        let named = self.amounts.named();
+        let capacity: BTreeMap<String, Amount> =
+            named.into_iter().map(|(_, kind, amount)| (kind, amount.clone())).collect();
+        MachineFile {
+            name: self.name.clone().unwrap_or_default(),
+            count: None,
+            capacity,
+            cards: self.cards.unwrap_or_default(),
+            labels: self.labels.iter().cloned().collect(),
+            taints: self.taints.iter().map(pairs::taint_text).collect(),
+            overcommit: BTreeMap::new(),
+        }
+    }
+}
+
+fn drain(args: &NameArgs, resume: bool) -> Result<(), AskError> {
+    let caller = args.ask.caller()?;
+    let request = proto::DrainMachineRequest { machine: by_name(&args.name), resume };
+    let told = caller.call(&request, |channel, request| async move {
+        MachineServiceClient::new(channel).drain_machine(request).await
+    })?;
+    let done = if resume { "takes tasks again" } else { "drains" };
+    changed(args, done, told.version)
+}
+
+fn remove(args: &NameArgs) -> Result<(), AskError> {
+    let caller = args.ask.caller()?;
+    let request = proto::RemoveMachineRequest { machine: by_name(&args.name) };
+    let told = caller.call(&request, |channel, request| async move {
+        MachineServiceClient::new(channel).remove_machine(request).await
+    })?;
+    changed(args, "is removed", told.version)
+}
+
+fn changed(args: &NameArgs, done: &'static str, version: u64) -> Result<(), AskError> {
+    let shape = DoneShape { name: args.name.clone(), done, version };
+    show::print(args.ask.output, &shape, || show::done("machine", &shape))
+}

@@ -1,0 +1,143 @@
+//! Machines as a file describes them: some with one entry, many alike with one entry and a count.
+
+use super::amount::{self, Amount};
+use super::file::FileError;
+use super::{AskError, pairs};
+use omega_core::limits::MACHINES_MAX;
+use omega_core::{Kinds, Labels, Machine, Taint};
+use schemars::JsonSchema;
+use serde::Deserialize;
+use std::collections::BTreeMap;
+use std::path::Path;
+
+/// What stands for the number of a machine, in its name and in the values of its labels.
+const NUMBER: &str = "{n}";
+
+/// Machines of a cell.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct MachinesFile {
+    /// The machines.
+    pub(super) machine: Vec<MachineFile>,
+}
+
+/// A machine, or many that are alike.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct MachineFile {
+    /// Its name; of several machines, with `{n}` where the number of each belongs.
+    pub(super) name: String,
+    /// How many such machines there are, numbered from 1.
+    pub(super) count: Option<u32>,
+    /// What it has of each resource kind.
+    #[schemars(with = "BTreeMap<String, NumberOrText>")]
+    pub(super) capacity: BTreeMap<String, Amount>,
+    /// How many accelerator cards it has; its `gpu` is as much, unless `capacity` says less.
+    #[serde(default)]
+    pub(super) cards: u8,
+    /// What it is like, and where it stands. `{n}` in a value is the machine's number.
+    #[serde(default)]
+    pub(super) labels: BTreeMap<String, String>,
+    /// What keeps off tasks that do not tolerate it: `key=value:NoSchedule`.
+    #[serde(default)]
+    pub(super) taints: Vec<String>,
+    /// By how much more than it has a kind may be claimed: in percent of the capacity, above 100.
+    #[serde(default)]
+    pub(super) overcommit: BTreeMap<String, u32>,
+}
+
+/// An amount, as a number or as text with a unit.
+#[derive(JsonSchema)]
+#[serde(untagged)]
+#[expect(dead_code, reason = "it is there for its schema")]
+pub(super) enum NumberOrText {
+    Number(f64),
+    Text(String),
+}
+
+/// The machines that a file describes. Without a file, what is wrong is said of flags.
+///
+/// # Errors
+/// If one of them means nothing in a cell of these kinds.
+pub(super) fn machines(
+    files: &MachinesFile,
+    kinds: &Kinds,
+    source: Option<&Path>,
+) -> Result<Vec<Machine>, AskError> {
+    let mut all = Vec::new();
+    for (index, described) in files.machine.iter().enumerate() {
+        let at = At { index, source };
+        let machine = one(described, kinds, &at)?;
+        let Some(count) = described.count else {
+            all.push(machine);
+            continue;
+        };
+        if !described.name.contains(NUMBER) {
+            return Err(
+                at.wrong("name", format!("has no {NUMBER}, and {count} machines need names"))
+            );
+        }
+        if all.len() + count as usize > MACHINES_MAX {
+            return Err(at.wrong("count", format!("a cell has at most {MACHINES_MAX} machines")));
+        }
+        all.extend((1..=count).map(|number| numbered(&machine, number)));
+    }
+    Ok(all)
+}
+
+/// Where in a file, or that it is flags.
+struct At<'a> {
+    index: usize,
+    source: Option<&'a Path>,
+}
+
+impl At<'_> {
+    fn place(&self, field: &str) -> String {
+        match self.source {
+            Some(file) => format!("{}: machine[{}].{field}", file.display(), self.index),
+            None => format!("--{}", field.rsplit('.').next().unwrap_or(field)),
+        }
+    }
+
+    fn wrong(&self, field: &str, why: String) -> AskError {
+        let file = self.source.unwrap_or(Path::new("arguments")).to_owned();
+        FileError::Value { file, field: format!("machine[{}].{field}", self.index), why }.into()
+    }
+}
+
+fn one(described: &MachineFile, kinds: &Kinds, at: &At<'_>) -> Result<Machine, AskError> {
+    let named = described.capacity.iter();
+    let named =
+        named.map(|(kind, amount)| (at.place(&format!("capacity.{kind}")), kind.clone(), amount));
+    let capacity = amount::amounts(kinds, named, 0)?;
+    let mut machine = Machine::new(described.name.as_str(), capacity);
+    if described.cards > 0 {
+        let place = at.place("cards");
+        let gpu = amount::kind(kinds, place, "gpu")?;
+        let said = machine.capacity.get(gpu);
+        machine = machine.with_cards(gpu, described.cards);
+        if described.capacity.contains_key("gpu") {
+            machine.capacity.set(gpu, said);
+        }
+    }
+    let labels = described.labels.iter();
+    machine.labels = Labels::new(labels.map(|(key, value)| (key.as_str(), value.as_str())));
+    let taint = |(index, text): (usize, &String)| {
+        pairs::taint(text).map_err(|why| at.wrong(&format!("taints[{index}]"), why))
+    };
+    let taints = described.taints.iter().enumerate().map(taint);
+    machine.taints = taints.collect::<Result<Vec<Taint>, _>>()?.into();
+    for (kind, percent) in &described.overcommit {
+        let id = amount::kind(kinds, at.place(&format!("overcommit.{kind}")), kind)?;
+        machine.overcommit = machine.overcommit.with(id, *percent);
+    }
+    Ok(machine)
+}
+
+/// One of several machines that are alike.
+fn numbered(machine: &Machine, number: u32) -> Machine {
+    let fill = |text: &str| text.replace(NUMBER, &number.to_string());
+    let labels = machine.labels.iter().map(|(key, value)| (key.to_string(), fill(value)));
+    let labels = Labels::new(labels);
+    Machine { name: fill(&machine.name).into(), labels, ..machine.clone() }
+}

@@ -1,0 +1,106 @@
+//! `omega member`: the replicas of a cell.
+
+use super::shape::{self, MemberShape};
+use super::show::{self, Align, columns};
+use super::{AskArgs, AskError};
+use clap::{Args, Subcommand};
+use omega_client::proto::cell_service_client::CellServiceClient;
+use omega_client::proto::member_step::Step;
+use omega_client::{ApiError, ErrorCode, proto};
+use serde::Serialize;
+
+/// What to do with replicas.
+#[derive(Debug, Subcommand)]
+pub(crate) enum MemberCommand {
+    /// List the replicas, and which of them leads.
+    #[command(after_help = "Example:\n  omega member list")]
+    List(AskArgs),
+    /// Let a new replica follow the cell, without a vote. Start it with `omega serve --start join`.
+    #[command(after_help = "Example:\n  omega member add 4")]
+    Add(ReplicaArgs),
+    /// Give a replica that follows a vote.
+    #[command(after_help = "Example:\n  omega member promote 4")]
+    Promote(ReplicaArgs),
+    /// Take a replica out of the cell.
+    #[command(after_help = "Example:\n  omega member remove 1")]
+    Remove(ReplicaArgs),
+    /// Let another voter lead.
+    #[command(after_help = "Example:\n  omega member transfer 2")]
+    Transfer(ReplicaArgs),
+}
+
+/// Which replica.
+#[derive(Debug, Args)]
+pub(crate) struct ReplicaArgs {
+    /// Its number, such as 4 or r4.
+    #[arg(value_name = "REPLICA", value_parser = replica)]
+    replica: u64,
+    #[command(flatten)]
+    ask: AskArgs,
+}
+
+/// The leader was asked to step back for a replica.
+#[derive(Debug, Serialize)]
+struct TransferShape {
+    asked_to_lead: u64,
+}
+
+fn replica(text: &str) -> Result<u64, String> {
+    let number = text.strip_prefix('r').unwrap_or(text).parse();
+    let number = number.ok().filter(|number| *number > 0);
+    number.ok_or_else(|| format!("{text:?} is no replica: write 4 or r4"))
+}
+
+/// Does what was asked.
+pub(crate) fn run(command: &MemberCommand) -> Result<(), AskError> {
+    match command {
+        MemberCommand::List(ask) => list(ask),
+        MemberCommand::Add(args) => change(args, Step::AddLearner(args.replica)),
+        MemberCommand::Promote(args) => change(args, Step::Promote(args.replica)),
+        MemberCommand::Remove(args) => change(args, Step::Remove(args.replica)),
+        MemberCommand::Transfer(args) => transfer(args),
+    }
+}
+
+fn list(ask: &AskArgs) -> Result<(), AskError> {
+    let told = ask.caller()?.describe()?.members;
+    let none = || {
+        let say = "the cell is in memory alone: it has no replicas";
+        AskError::Refused(ApiError::new(ErrorCode::NotReplicated, say))
+    };
+    let members = shape::members(&told.ok_or_else(none)?);
+    show::print(ask.output, &members, || table(&members))
+}
+
+fn table(members: &[MemberShape]) -> String {
+    let heading = ["replica", "role", "leads"].map(|name| (name, Align::Left));
+    let row = |member: &MemberShape| {
+        let leads = if member.leads { "yes" } else { "" };
+        vec![format!("r{}", member.replica), member.role.to_owned(), leads.to_owned()]
+    };
+    let rows: Vec<Vec<String>> = members.iter().map(row).collect();
+    columns(&heading, &rows)
+}
+
+fn change(args: &ReplicaArgs, step: Step) -> Result<(), AskError> {
+    let caller = args.ask.caller()?;
+    let steps = vec![proto::MemberStep { step: Some(step) }];
+    let request = proto::ChangeMembersRequest { steps };
+    let told = caller.call(&request, |channel, request| async move {
+        CellServiceClient::new(channel).change_members(request).await
+    })?;
+    // Who leads is not part of the answer.
+    let leader = caller.describe()?.members.map_or(0, |members| members.leader);
+    let members = proto::Members { all: told.members, leader, ..Default::default() };
+    let members = shape::members(&members);
+    show::print(args.ask.output, &members, || table(&members))
+}
+
+fn transfer(args: &ReplicaArgs) -> Result<(), AskError> {
+    let request = proto::TransferLeaderRequest { to: args.replica };
+    args.ask.caller()?.call(&request, |channel, request| async move {
+        CellServiceClient::new(channel).transfer_leader(request).await
+    })?;
+    let shape = TransferShape { asked_to_lead: args.replica };
+    show::print(args.ask.output, &shape, || format!("r{} was asked to lead\n", args.replica))
+}

@@ -1,0 +1,138 @@
+//! What people and scripts ask of a cell that is served: machines, jobs, tasks, quotas, members.
+//!
+//! ```text
+//!   arguments ──▶ a message of the API ──▶ call.rs: round the replicas ──▶ a shape ──▶ table, JSON
+//! ```
+//!
+//! Every verb takes the same options ([`AskArgs`]) and prints either a table for people or JSON whose
+//! fields docs/cli.md promises. There is no YAML of its own: JSON is YAML, and readers of it take
+//! what `-o json` prints. What is wrong with the arguments is told before anything is sent, and ends
+//! with code 2; what the cell refuses, or does not answer, ends with code 1.
+
+pub(crate) mod amount;
+mod call;
+pub(crate) mod cell;
+pub(crate) mod explain;
+mod file;
+pub(crate) mod job;
+mod job_file;
+mod job_flags;
+pub(crate) mod machine;
+mod machine_file;
+pub(crate) mod member;
+mod pairs;
+pub(crate) mod quota;
+mod rules_file;
+mod shape;
+mod show;
+pub(crate) mod task;
+mod watch;
+
+use crate::connect::CellArgs;
+use crate::output::OutputError;
+use amount::AmountError;
+use call::Caller;
+use clap::Args;
+use omega_bench::run::RunError;
+use omega_client::ApiError;
+use omega_client::convert::Malformed;
+use show::Format;
+use std::io;
+use std::time::Duration;
+
+/// What every verb is told.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "The cell, and the output")]
+pub(crate) struct AskArgs {
+    #[command(flatten)]
+    cell: CellArgs,
+    /// How long to go round the replicas before giving up: by default as long as many elections take.
+    #[arg(long, env = "OMEGA_TIMEOUT", value_name = "TIME", default_value = "10s",
+          value_parser = amount::timeout)]
+    timeout: Duration,
+    /// How to print.
+    #[arg(long, short, value_name = "FORMAT", value_enum, default_value_t = Format::Table)]
+    output: Format,
+}
+
+impl AskArgs {
+    fn caller(&self) -> Result<Caller, AskError> {
+        Caller::new(&self.cell.address(), self.timeout)
+    }
+}
+
+/// Why a verb did not do what was asked. One line for the user.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum AskError {
+    /// Correct the address.
+    #[error("--cell: {0}")]
+    Address(ApiError),
+    /// Correct the amount.
+    #[error("{place}: {why}")]
+    Amount {
+        /// Which flag or field.
+        place: String,
+        /// What is wrong with it.
+        why: AmountError,
+    },
+    /// Name a kind that the cell has.
+    #[error("{place}: the cell has no resource kind {kind:?}; it has: {has}")]
+    NoKind {
+        /// Which flag or field.
+        place: String,
+        /// What it names.
+        kind: String,
+        /// Those that there are.
+        has: String,
+    },
+    /// Correct the environment.
+    #[error("{0}")]
+    Environment(String),
+    /// Name one.
+    #[error("name what is limited, such as --cpu 100; omega quota clear lifts all limits")]
+    NoLimit,
+    /// See the error.
+    #[error(transparent)]
+    File(#[from] file::FileError),
+    /// See the error.
+    #[error(transparent)]
+    Profile(#[from] crate::profiles::ProfileError),
+    /// See the error.
+    #[error(transparent)]
+    Output(#[from] OutputError),
+    /// The system has no threads left.
+    #[error("the system refuses: {0}")]
+    System(io::Error),
+    /// The sentence says what to do; the code is for programs.
+    #[error("{} [{}]", .0.message, .0.code)]
+    Refused(ApiError),
+    /// Look whether the cell runs, and where; or give it more time.
+    #[error("the cell at {cell} does not answer within {timeout:?}: {} [{}]", .why.message, .why.code)]
+    NoAnswer {
+        /// Where it was asked.
+        cell: String,
+        /// How long was tried.
+        timeout: Duration,
+        /// What the last try came to.
+        why: Box<ApiError>,
+    },
+    /// Use a version of this program that is as new as the cell's.
+    #[error("the cell's answer cannot be read: {0}")]
+    Answer(#[from] Malformed),
+    /// See the error.
+    #[error("the job cannot be explained: {0}")]
+    Explain(Box<RunError>),
+}
+
+impl AskError {
+    /// The exit code: 1 where it is the cell that refuses or does not answer, 2 for bad input.
+    pub(crate) fn exit_code(&self) -> u8 {
+        match self {
+            AskError::Refused(_)
+            | AskError::NoAnswer { .. }
+            | AskError::Answer(_)
+            | AskError::Explain(_) => 1,
+            _ => crate::BAD_INPUT,
+        }
+    }
+}

@@ -1,0 +1,86 @@
+//! Labels, taints and places in the topology, as flags and files write them.
+
+use omega_core::{Taint, TaintEffect, TopologyLevel};
+
+/// A label: `key=value`.
+pub(super) fn label(text: &str) -> Result<(String, String), String> {
+    match text.split_once('=') {
+        Some((key, value)) if !key.is_empty() => Ok((key.to_owned(), value.to_owned())),
+        _ => Err(format!("{text:?} is not like key=value")),
+    }
+}
+
+/// A taint: `key=value:NoSchedule`, or without a value `key:NoSchedule`.
+pub(super) fn taint(text: &str) -> Result<Taint, String> {
+    let wrong = || format!("{text:?} is not like key=value:NoSchedule");
+    let (what, effect) = text.rsplit_once(':').ok_or_else(wrong)?;
+    let (key, value) = what.split_once('=').unwrap_or((what, ""));
+    if key.is_empty() {
+        return Err(wrong());
+    }
+    let effect = match effect {
+        "NoSchedule" => TaintEffect::NoSchedule,
+        "PreferNoSchedule" => TaintEffect::PreferNoSchedule,
+        "NoExecute" => TaintEffect::NoExecute,
+        other => {
+            let say = "is no effect of a taint; there are NoSchedule, PreferNoSchedule, NoExecute";
+            return Err(format!("{other:?} {say}"));
+        }
+    };
+    Ok(Taint { key: key.into(), value: value.into(), effect })
+}
+
+/// A taint as it is written.
+pub(super) fn taint_text(taint: &Taint) -> String {
+    let effect = match taint.effect {
+        TaintEffect::NoSchedule => "NoSchedule",
+        TaintEffect::PreferNoSchedule => "PreferNoSchedule",
+        TaintEffect::NoExecute => "NoExecute",
+    };
+    match &*taint.value {
+        "" => format!("{}:{effect}", taint.key),
+        value => format!("{}={value}:{effect}", taint.key),
+    }
+}
+
+/// A level of the topology: `machine`, or the key of a label.
+pub(super) fn level(text: &str) -> Result<TopologyLevel, String> {
+    match text {
+        "" => Err("a level is `machine`, or the key of a label such as rack".to_owned()),
+        "machine" => Ok(TopologyLevel::Machine),
+        key => Ok(TopologyLevel::Label(key.into())),
+    }
+}
+
+/// A level and a number: `rack:1`.
+pub(super) fn level_and_skew(text: &str) -> Result<(TopologyLevel, u32), String> {
+    let wrong = || format!("{text:?} is not like rack:1");
+    let (key, skew) = text.rsplit_once(':').ok_or_else(wrong)?;
+    let skew = skew.parse().ok().filter(|skew| *skew > 0).ok_or_else(wrong)?;
+    Ok((level(key)?, skew))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn taints_are_written_as_they_are_read() {
+        for text in ["a=b:NoSchedule", "a:NoExecute", "a/b=c:d:PreferNoSchedule"] {
+            assert_eq!(taint_text(&taint(text).unwrap()), text);
+        }
+        for text in ["a=b", "=b:NoSchedule", "a=b:noschedule", ""] {
+            assert!(taint(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn levels_and_labels_say_what_they_expect() {
+        assert_eq!(label("a=b=c"), Ok(("a".into(), "b=c".into())));
+        assert!(label("a").is_err() && label("=a").is_err());
+        assert_eq!(level_and_skew("rack:2"), Ok((TopologyLevel::Label("rack".into()), 2)));
+        assert_eq!(level_and_skew("machine:1"), Ok((TopologyLevel::Machine, 1)));
+        assert!(level_and_skew("rack").is_err() && level_and_skew("rack:0").is_err());
+        assert!(level_and_skew(":1").is_err());
+    }
+}

@@ -1,0 +1,123 @@
+//! `omega quota`: what the tasks of a tenant may claim together.
+
+use super::amount::{self, AmountArgs};
+use super::call::Page;
+use super::shape::{DoneShape, ListShape, TenantShape};
+use super::show::{self, Align, and_more, columns};
+use super::{AskArgs, AskError};
+use clap::{Args, Subcommand};
+use omega_client::proto::tenant_service_client::TenantServiceClient;
+use omega_client::{convert, proto};
+use omega_core::Kinds;
+use omega_core::limits::AMOUNT_MAX;
+
+/// What to do with quotas.
+#[derive(Debug, Subcommand)]
+pub(crate) enum QuotaCommand {
+    /// List the tenants: what they have and what they may have.
+    #[command(after_help = "Example:\n  omega quota list")]
+    List(ListArgs),
+    /// Limit what the tasks of a tenant may claim together. A kind that is not named is not limited.
+    /// What it has already stays.
+    #[command(after_help = "Example:\n  omega quota set team-a --cpu 100 --memory 1TiB")]
+    Set(Box<SetArgs>),
+    /// Lift the limits of a tenant.
+    #[command(after_help = "Example:\n  omega quota clear team-a")]
+    Clear(ClearArgs),
+}
+
+/// How many tenants.
+#[derive(Debug, Args)]
+pub(crate) struct ListArgs {
+    /// At most so many.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    limit: Option<u32>,
+    #[command(flatten)]
+    ask: AskArgs,
+}
+
+/// Whose, and how much.
+#[derive(Debug, Args)]
+pub(crate) struct SetArgs {
+    /// The tenant.
+    #[arg(value_name = "TENANT")]
+    tenant: String,
+    #[command(flatten)]
+    amounts: AmountArgs,
+    #[command(flatten)]
+    ask: AskArgs,
+}
+
+/// Whose.
+#[derive(Debug, Args)]
+pub(crate) struct ClearArgs {
+    /// The tenant.
+    #[arg(value_name = "TENANT")]
+    tenant: String,
+    #[command(flatten)]
+    ask: AskArgs,
+}
+
+/// Does what was asked.
+pub(crate) fn run(command: &QuotaCommand) -> Result<(), AskError> {
+    match command {
+        QuotaCommand::List(args) => list(args),
+        QuotaCommand::Set(args) => set_some(args),
+        QuotaCommand::Clear(args) => set(&args.ask, &args.tenant, None),
+    }
+}
+
+fn list(args: &ListArgs) -> Result<(), AskError> {
+    let caller = args.ask.caller()?;
+    let kinds = caller.kinds()?;
+    let listed = caller.pages(args.limit, |caller, page_size, page_token| {
+        let request = proto::ListTenantsRequest { page_size, page_token };
+        let page = caller.call(&request, |channel, request| async move {
+            TenantServiceClient::new(channel).list_tenants(request).await
+        })?;
+        let shapes = page.tenants.into_iter().map(|told| TenantShape::new(&kinds, told));
+        Ok::<Page<TenantShape>, _>((shapes.collect(), page.next_page_token, page.version))
+    })?;
+    let shape = ListShape { version: listed.version, more: listed.more, items: listed.items };
+    show::print(args.ask.output, &shape, || table(&kinds, &shape.items) + and_more(shape.more))
+}
+
+fn table(kinds: &Kinds, tenants: &[TenantShape]) -> String {
+    let names: Vec<&str> = kinds.iter().map(|(_, kind)| kind.name.as_str()).collect();
+    let mut heading = vec![("tenant", Align::Left)];
+    heading.extend(names.iter().map(|name| (*name, Align::Right)));
+    let row = |tenant: &TenantShape| {
+        let mut row = vec![tenant.name.clone()];
+        row.extend(kinds.iter().map(|(id, kind)| {
+            let used = kinds.display(id, tenant.used[&kind.name]);
+            match tenant.limit.as_ref().and_then(|limit| limit[&kind.name]) {
+                Some(limit) => format!("{used} of {}", kinds.display(id, limit)),
+                None => used,
+            }
+        }));
+        row
+    };
+    let rows: Vec<Vec<String>> = tenants.iter().map(row).collect();
+    columns(&heading, &rows)
+}
+
+fn set_some(args: &SetArgs) -> Result<(), AskError> {
+    let named = args.amounts.named();
+    if named.is_empty() {
+        return Err(AskError::NoLimit);
+    }
+    let kinds = args.ask.caller()?.kinds()?;
+    let limit = amount::amounts(&kinds, named, AMOUNT_MAX)?;
+    let quota = proto::Quota { limit: convert::values(&limit) };
+    set(&args.ask, &args.tenant, Some(quota))
+}
+
+fn set(ask: &AskArgs, tenant: &str, quota: Option<proto::Quota>) -> Result<(), AskError> {
+    let done = if quota.is_some() { "is limited" } else { "is not limited" };
+    let request = proto::SetQuotaRequest { tenant: tenant.to_owned(), quota };
+    let told = ask.caller()?.call(&request, |channel, request| async move {
+        TenantServiceClient::new(channel).set_quota(request).await
+    })?;
+    let shape = DoneShape { name: tenant.to_owned(), done, version: told.version };
+    show::print(ask.output, &shape, || show::done("tenant", &shape))
+}

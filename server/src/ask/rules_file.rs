@@ -1,0 +1,388 @@
+//! Where the tasks of a job may run, as a file says it: the rules of `omega-core` in words of their own,
+//! so that what crosses a file may stay as it is while the core changes.
+
+use super::pairs;
+use omega_core::{
+    Affinity, LabelSelector, MachineSelector, Near, Operator, Port, Preferred, Protocol,
+    Requirement, Spread, TaintEffect, TaskRule, TaskSelector, Tenants, Text, Toleration,
+    TolerationOperator, TopologyLevel, WhenUnsatisfiable,
+};
+use schemars::JsonSchema;
+use serde::Deserialize;
+
+/// Machines that meet every requirement; without requirements, none.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct SelectorFile {
+    /// What is required of the machine's labels.
+    #[serde(default)]
+    labels: Vec<RequirementFile>,
+    /// What is required of the machine's name; the keys do not count.
+    #[serde(default)]
+    names: Vec<RequirementFile>,
+}
+
+/// A preference for machines.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct PreferredFile {
+    /// How much a match counts, 1 to 100.
+    weight: u32,
+    /// Which machines.
+    machines: SelectorFile,
+}
+
+/// One condition on one label.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct RequirementFile {
+    /// The label's key.
+    #[serde(default)]
+    key: String,
+    /// What is asked of its value.
+    #[serde(default)]
+    operator: OperatorFile,
+    /// What it is compared with.
+    #[serde(default)]
+    values: Vec<String>,
+}
+
+/// What a requirement asks of a label's value.
+#[derive(Clone, Copy, Debug, Default, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+enum OperatorFile {
+    /// It is one of the values.
+    #[default]
+    In,
+    /// It is none of the values, or the label is absent.
+    NotIn,
+    /// The label is there.
+    Exists,
+    /// The label is absent.
+    DoesNotExist,
+    /// It is an integer above the one value.
+    Gt,
+    /// It is an integer below the one value.
+    Lt,
+}
+
+/// Which taints the tasks put up with.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct TolerationFile {
+    /// The taint's key; with `exists` it may be left out, and means every key.
+    key: Option<String>,
+    /// How values are compared.
+    #[serde(default)]
+    operator: TolerationOperatorFile,
+    /// The value for `equal`.
+    #[serde(default)]
+    value: String,
+    /// The effect; every effect if it is left out.
+    effect: Option<EffectFile>,
+}
+
+/// How a toleration compares values.
+#[derive(Clone, Copy, Debug, Default, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+enum TolerationOperatorFile {
+    /// The taint's value equals the toleration's.
+    #[default]
+    Equal,
+    /// Any value.
+    Exists,
+}
+
+/// What a taint does.
+#[derive(Clone, Copy, Debug, Deserialize, JsonSchema)]
+enum EffectFile {
+    /// The task is not placed here.
+    NoSchedule,
+    /// The task is rather placed elsewhere.
+    PreferNoSchedule,
+    /// The task is not placed here, and one that runs here is to leave.
+    NoExecute,
+}
+
+/// A port of its machine that each task has to itself.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct PortFile {
+    /// The number.
+    number: u16,
+    /// The protocol.
+    #[serde(default)]
+    protocol: ProtocolFile,
+    /// On which address; every address of the machine if it is left out.
+    address: Option<String>,
+}
+
+/// The protocol of a port.
+#[derive(Clone, Copy, Debug, Default, Deserialize, JsonSchema)]
+#[serde(rename_all = "UPPERCASE")]
+enum ProtocolFile {
+    /// TCP.
+    #[default]
+    Tcp,
+    /// UDP.
+    Udp,
+    /// SCTP.
+    Sctp,
+}
+
+/// How a task stands to other tasks.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case", deny_unknown_fields)]
+pub(super) enum RuleFile {
+    /// No selected task runs in the same domain.
+    AntiAffinity(NearFile),
+    /// A task that all of these select runs in the same domain already, or none runs anywhere and this
+    /// task is one.
+    Affinity(Vec<NearFile>),
+    /// The nearer to selected tasks the better, or with a negative weight the farther.
+    Prefer {
+        /// Which tasks, and how near.
+        near: NearFile,
+        /// How much each of them counts, -100 to 100.
+        weight: i32,
+    },
+    /// A domain holds at most so many selected tasks, this one included.
+    MaxPerDomain {
+        /// Which tasks, and what a domain is.
+        of: NearFile,
+        /// How many.
+        count: u32,
+    },
+    /// A domain holds at most this share of the group's tasks, but may always hold one.
+    MaxShare {
+        /// What a domain is: `machine`, or the key of a label.
+        #[schemars(with = "String")]
+        level: LevelFile,
+        /// The share in percent.
+        percent: u8,
+    },
+    /// The selected tasks are spread evenly over the domains.
+    Spread(SpreadFile),
+}
+
+/// Tasks, and how near to them.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct NearFile {
+    /// Which tasks.
+    #[serde(default)]
+    tasks: TasksFile,
+    /// What a domain is: `machine`, or the key of a label.
+    #[schemars(with = "String")]
+    level: LevelFile,
+}
+
+/// An even spread over domains.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct SpreadFile {
+    /// Which tasks are counted.
+    #[serde(default)]
+    tasks: TasksFile,
+    /// What a domain is: `machine`, or the key of a label.
+    #[schemars(with = "String")]
+    level: LevelFile,
+    /// By how many tasks a domain may exceed the emptiest one.
+    skew_max: u32,
+    /// With fewer domains than this the emptiest one counts as empty.
+    #[serde(default)]
+    domains_min: u32,
+    /// Whether it is a wish rather than a rule.
+    #[serde(default)]
+    schedule_anyway: bool,
+    /// Whether the task to be placed counts itself.
+    #[serde(default = "yes")]
+    counts_itself: bool,
+    /// Whether only machines count that meet the group's required affinity.
+    #[serde(default = "yes")]
+    honors_affinity: bool,
+    /// Whether only machines count whose taints the group tolerates.
+    #[serde(default)]
+    honors_taints: bool,
+}
+
+fn yes() -> bool {
+    true
+}
+
+/// Tasks that a rule looks at.
+#[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case", deny_unknown_fields)]
+enum TasksFile {
+    /// The tasks of the group that carries the rule.
+    #[default]
+    SameGroup,
+    /// The tasks of the job that carries the rule.
+    SameJob,
+    /// Tasks with labels, of any job.
+    Labelled {
+        /// Whose tasks.
+        #[serde(default)]
+        tenants: TenantsFile,
+        /// What their labels must be.
+        labels: Vec<RequirementFile>,
+    },
+}
+
+/// Whose tasks a rule looks at.
+#[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+enum TenantsFile {
+    /// Those of the tenant of the job that carries the rule.
+    #[default]
+    Own,
+    /// Everyone's.
+    Any,
+    /// Those of these tenants.
+    Named(Vec<String>),
+}
+
+/// A level of the topology, read by the same rule as a flag.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(try_from = "String")]
+pub(super) struct LevelFile(TopologyLevel);
+
+impl TryFrom<String> for LevelFile {
+    type Error = String;
+
+    fn try_from(text: String) -> Result<LevelFile, String> {
+        pairs::level(&text).map(LevelFile)
+    }
+}
+
+fn texts(list: &[String]) -> Vec<Text> {
+    list.iter().map(|text| text.as_str().into()).collect()
+}
+
+impl From<&RequirementFile> for Requirement {
+    fn from(given: &RequirementFile) -> Requirement {
+        let operator = match given.operator {
+            OperatorFile::In => Operator::In,
+            OperatorFile::NotIn => Operator::NotIn,
+            OperatorFile::Exists => Operator::Exists,
+            OperatorFile::DoesNotExist => Operator::DoesNotExist,
+            OperatorFile::Gt => Operator::Gt,
+            OperatorFile::Lt => Operator::Lt,
+        };
+        Requirement { key: given.key.as_str().into(), operator, values: texts(&given.values) }
+    }
+}
+
+impl From<&SelectorFile> for MachineSelector {
+    fn from(given: &SelectorFile) -> MachineSelector {
+        MachineSelector {
+            labels: given.labels.iter().map(Into::into).collect(),
+            names: given.names.iter().map(Into::into).collect(),
+        }
+    }
+}
+
+/// Which machines are required, and which are preferred.
+pub(super) fn affinity(required: Option<&[SelectorFile]>, preferred: &[PreferredFile]) -> Affinity {
+    let prefer = |given: &PreferredFile| Preferred {
+        weight: given.weight,
+        machines: (&given.machines).into(),
+    };
+    Affinity {
+        required: required.map(|any| any.iter().map(Into::into).collect()),
+        preferred: preferred.iter().map(prefer).collect(),
+    }
+}
+
+impl From<&TolerationFile> for Toleration {
+    fn from(given: &TolerationFile) -> Toleration {
+        Toleration {
+            key: given.key.as_deref().map(Into::into),
+            operator: match given.operator {
+                TolerationOperatorFile::Equal => TolerationOperator::Equal,
+                TolerationOperatorFile::Exists => TolerationOperator::Exists,
+            },
+            value: given.value.as_str().into(),
+            effect: given.effect.map(|effect| match effect {
+                EffectFile::NoSchedule => TaintEffect::NoSchedule,
+                EffectFile::PreferNoSchedule => TaintEffect::PreferNoSchedule,
+                EffectFile::NoExecute => TaintEffect::NoExecute,
+            }),
+        }
+    }
+}
+
+impl From<&PortFile> for Port {
+    fn from(given: &PortFile) -> Port {
+        let protocol = match given.protocol {
+            ProtocolFile::Tcp => Protocol::Tcp,
+            ProtocolFile::Udp => Protocol::Udp,
+            ProtocolFile::Sctp => Protocol::Sctp,
+        };
+        Port { address: given.address.as_deref().map(Into::into), protocol, number: given.number }
+    }
+}
+
+impl From<&TasksFile> for TaskSelector {
+    fn from(given: &TasksFile) -> TaskSelector {
+        match given {
+            TasksFile::SameGroup => TaskSelector::SameGroup,
+            TasksFile::SameJob => TaskSelector::SameJob,
+            TasksFile::Labelled { tenants, labels } => TaskSelector::Labels {
+                tenants: match tenants {
+                    TenantsFile::Own => Tenants::Own,
+                    TenantsFile::Any => Tenants::Any,
+                    TenantsFile::Named(names) => Tenants::Named(texts(names)),
+                },
+                labels: LabelSelector { requirements: labels.iter().map(Into::into).collect() },
+            },
+        }
+    }
+}
+
+impl From<&NearFile> for Near {
+    fn from(given: &NearFile) -> Near {
+        Near { tasks: (&given.tasks).into(), level: given.level.0.clone() }
+    }
+}
+
+impl From<&RuleFile> for TaskRule {
+    fn from(given: &RuleFile) -> TaskRule {
+        match given {
+            RuleFile::AntiAffinity(near) => {
+                let Near { tasks: from, level } = near.into();
+                TaskRule::AntiAffinity { from, level }
+            }
+            RuleFile::Affinity(all) => TaskRule::Affinity(all.iter().map(Into::into).collect()),
+            RuleFile::Prefer { near, weight } => {
+                TaskRule::Prefer { near: near.into(), weight: *weight }
+            }
+            RuleFile::MaxPerDomain { of, count } => {
+                let Near { tasks: of, level } = of.into();
+                TaskRule::MaxPerDomain { of, level, count: *count }
+            }
+            RuleFile::MaxShare { level, percent } => {
+                TaskRule::MaxShare { level: level.0.clone(), percent: *percent }
+            }
+            RuleFile::Spread(spread) => TaskRule::Spread(spread.into()),
+        }
+    }
+}
+
+impl From<&SpreadFile> for Spread {
+    fn from(given: &SpreadFile) -> Spread {
+        Spread {
+            of: (&given.tasks).into(),
+            level: given.level.0.clone(),
+            skew_max: given.skew_max,
+            domains_min: given.domains_min,
+            when: match given.schedule_anyway {
+                true => WhenUnsatisfiable::ScheduleAnyway,
+                false => WhenUnsatisfiable::DoNotSchedule,
+            },
+            counts_itself: given.counts_itself,
+            honors_affinity: given.honors_affinity,
+            honors_taints: given.honors_taints,
+        }
+    }
+}

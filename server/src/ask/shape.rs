@@ -1,0 +1,276 @@
+//! The values that verbs print: their fields are a promise, described in docs/cli.md.
+//!
+//! Amounts are integers in the kind's smallest unit, by the kind's name; no key is ever left out.
+
+use super::AskError;
+use super::pairs::taint_text;
+use omega_client::convert::{self, Malformed};
+use omega_client::proto;
+use omega_core::limits::AMOUNT_MAX;
+use omega_core::{Amounts, Job, JobKind, KindId, Kinds, Labels, Machine, MachineId, Preemption};
+use serde::Serialize;
+use std::collections::BTreeMap;
+
+/// By the name of a resource kind.
+pub(super) type ByKind<T> = BTreeMap<String, T>;
+
+/// A list of machines, jobs, tasks or tenants.
+#[derive(Debug, Serialize)]
+pub(super) struct ListShape<T> {
+    pub(super) version: u64,
+    /// Whether `--limit` left some out.
+    pub(super) more: bool,
+    pub(super) items: Vec<T>,
+}
+
+/// What a verb changed, and at which version of the cell.
+#[derive(Debug, Serialize)]
+pub(super) struct DoneShape {
+    pub(super) name: String,
+    pub(super) done: &'static str,
+    pub(super) version: u64,
+}
+
+/// A machine that was added, or a job that was submitted.
+#[derive(Debug, Serialize)]
+pub(super) struct MadeShape {
+    pub(super) name: String,
+    pub(super) id: String,
+}
+
+/// A machine, and what is left of it.
+#[derive(Debug, Serialize)]
+pub(super) struct MachineShape {
+    pub(super) name: String,
+    pub(super) id: String,
+    /// `up` or `draining`.
+    pub(super) status: &'static str,
+    pub(super) tasks: u32,
+    pub(super) cards: u8,
+    pub(super) sequence: u64,
+    pub(super) resources: ByKind<ResourceShape>,
+    pub(super) labels: BTreeMap<String, String>,
+    pub(super) taints: Vec<String>,
+}
+
+/// How much a machine has of one kind.
+#[derive(Clone, Copy, Debug, Default, Serialize)]
+pub(super) struct ResourceShape {
+    pub(super) capacity: u64,
+    pub(super) claimable: u64,
+    pub(super) claimed: i64,
+    pub(super) free: i64,
+    /// What tasks really use, as the machine reported it.
+    pub(super) load: u64,
+}
+
+/// A job, and how far it is.
+#[derive(Debug, Serialize)]
+pub(super) struct JobShape {
+    pub(super) name: String,
+    pub(super) id: String,
+    pub(super) tenant: String,
+    pub(super) scheduler: String,
+    /// `service` or `batch`.
+    pub(super) kind: &'static str,
+    pub(super) precedence: i32,
+    /// `lower_precedence` or `never`.
+    pub(super) preemption: &'static str,
+    pub(super) gang_min: Option<u32>,
+    pub(super) run_ms_expected: Option<u64>,
+    pub(super) tasks: TasksShape,
+    pub(super) groups: Vec<GroupShape>,
+}
+
+/// How many tasks of a job are in each state.
+#[derive(Clone, Copy, Debug, Default, Serialize)]
+pub(super) struct TasksShape {
+    pub(super) pending: u32,
+    pub(super) placed: u32,
+    pub(super) running: u32,
+    pub(super) finished: u32,
+    pub(super) failed: u32,
+    pub(super) killed: u32,
+}
+
+/// Identical tasks of a job.
+#[derive(Debug, Serialize)]
+pub(super) struct GroupShape {
+    pub(super) name: String,
+    pub(super) count: u32,
+    pub(super) request: ByKind<u64>,
+    pub(super) labels: BTreeMap<String, String>,
+    pub(super) restarts: u32,
+}
+
+/// A task, and where it is.
+#[derive(Debug, Serialize)]
+pub(super) struct TaskShape {
+    pub(super) task: String,
+    pub(super) group: String,
+    pub(super) state: &'static str,
+    pub(super) machine: Option<String>,
+    pub(super) cards: Vec<u32>,
+}
+
+/// A tenant, what it may claim and what it has.
+#[derive(Debug, Serialize)]
+pub(super) struct TenantShape {
+    pub(super) name: String,
+    /// `null`: nothing is limited. A kind that is `null` is not.
+    pub(super) limit: Option<ByKind<Option<u64>>>,
+    pub(super) used: ByKind<u64>,
+}
+
+/// A replica of the cell.
+#[derive(Debug, Serialize)]
+pub(super) struct MemberShape {
+    pub(super) replica: u64,
+    /// `voter`, `learner` or `outgoing`.
+    pub(super) role: &'static str,
+    pub(super) leads: bool,
+}
+
+/// Amounts by the names of their kinds.
+pub(super) fn by_kind(kinds: &Kinds, amounts: &Amounts) -> ByKind<u64> {
+    kinds.iter().map(|(id, kind)| (kind.name.clone(), amounts.get(id))).collect()
+}
+
+fn texts(labels: &Labels) -> BTreeMap<String, String> {
+    labels.iter().map(|(key, value)| (key.to_string(), value.to_string())).collect()
+}
+
+impl MachineShape {
+    pub(super) fn new(kinds: &Kinds, told: proto::MachineStatus) -> Result<MachineShape, AskError> {
+        let machine = Machine::try_from(told.machine.ok_or(Malformed::Missing("machine"))?)?;
+        let id = MachineId::from(told.id.ok_or(Malformed::Missing("machine.id"))?);
+        let resource = |(kind, spec): (KindId, &omega_core::ResourceKind)| {
+            let claimable = told.claimable.get(kind.index()).copied().unwrap_or_default();
+            let free = told.free.get(kind.index()).copied().unwrap_or_default();
+            let resource = ResourceShape {
+                capacity: machine.capacity.get(kind),
+                claimable,
+                claimed: claimable as i64 - free,
+                free,
+                load: told.load.get(kind.index()).copied().unwrap_or_default(),
+            };
+            (spec.name.clone(), resource)
+        };
+        Ok(MachineShape {
+            id: id.to_string(),
+            status: if told.draining { "draining" } else { "up" },
+            tasks: told.tasks,
+            cards: machine.cards,
+            sequence: told.sequence,
+            resources: kinds.iter().map(resource).collect(),
+            labels: texts(&machine.labels),
+            taints: machine.taints.iter().map(taint_text).collect(),
+            name: machine.name.to_string(),
+        })
+    }
+}
+
+impl JobShape {
+    pub(super) fn new(kinds: &Kinds, told: proto::JobStatus) -> Result<JobShape, AskError> {
+        let job = Job::try_from(told.job.ok_or(Malformed::Missing("job"))?)?;
+        let group = |group: &omega_core::TaskGroup| GroupShape {
+            name: group.name.to_string(),
+            count: group.count,
+            request: by_kind(kinds, &group.request),
+            labels: texts(&group.labels),
+            restarts: group.restarts,
+        };
+        Ok(JobShape {
+            name: job.name.to_string(),
+            id: omega_core::JobId(told.id).to_string(),
+            tenant: job.tenant.to_string(),
+            scheduler: job.scheduler.to_string(),
+            kind: match job.kind {
+                JobKind::Service => "service",
+                JobKind::Batch => "batch",
+            },
+            precedence: job.precedence.0,
+            preemption: match job.preemption {
+                Preemption::LowerPrecedence => "lower_precedence",
+                Preemption::Never => "never",
+            },
+            gang_min: job.gang_min,
+            run_ms_expected: job.run_ms_expected,
+            tasks: TasksShape {
+                pending: told.pending,
+                placed: told.placed,
+                running: told.running,
+                finished: told.finished,
+                failed: told.failed,
+                killed: told.killed,
+            },
+            groups: job.groups.iter().map(group).collect(),
+        })
+    }
+}
+
+impl TasksShape {
+    /// How many there are.
+    pub(super) fn all(&self) -> u32 {
+        self.pending + self.placed + self.running + self.finished + self.failed + self.killed
+    }
+}
+
+impl TaskShape {
+    pub(super) fn new(told: proto::TaskStatus) -> TaskShape {
+        let task = told.task.map(|task| omega_core::TaskId::from(task).to_string());
+        TaskShape {
+            task: task.unwrap_or_default(),
+            state: state(told.phase()),
+            group: told.group,
+            machine: (!told.machine_name.is_empty()).then_some(told.machine_name),
+            cards: told.cards,
+        }
+    }
+}
+
+/// The name of a task's state.
+pub(super) fn state(phase: proto::TaskPhase) -> &'static str {
+    match phase {
+        proto::TaskPhase::Unspecified => "unknown",
+        proto::TaskPhase::Pending => "pending",
+        proto::TaskPhase::Placed => "placed",
+        proto::TaskPhase::Running => "running",
+        proto::TaskPhase::Finished => "finished",
+        proto::TaskPhase::Failed => "failed",
+        proto::TaskPhase::Killed => "killed",
+    }
+}
+
+impl TenantShape {
+    pub(super) fn new(kinds: &Kinds, told: proto::TenantStatus) -> TenantShape {
+        let limit = told.quota.map(|quota| {
+            let limit = by_kind(kinds, &convert::amounts(quota.limit));
+            // The most that can be said is what is said of a kind that is not limited.
+            let told = |(kind, most)| (kind, (most < AMOUNT_MAX).then_some(most));
+            limit.into_iter().map(told).collect()
+        });
+        let used = by_kind(kinds, &convert::amounts(told.used));
+        TenantShape { name: told.name, limit, used }
+    }
+}
+
+/// The replicas, as a cell tells of them.
+pub(super) fn members(told: &proto::Members) -> Vec<MemberShape> {
+    let one = |member: &proto::Member| MemberShape {
+        replica: member.replica,
+        role: role(member.role()),
+        leads: member.replica == told.leader,
+    };
+    told.all.iter().map(one).collect()
+}
+
+/// The name of a replica's role.
+pub(super) fn role(role: proto::MemberRole) -> &'static str {
+    match role {
+        proto::MemberRole::Unspecified => "unknown",
+        proto::MemberRole::Voter => "voter",
+        proto::MemberRole::Learner => "learner",
+        proto::MemberRole::Outgoing => "outgoing",
+    }
+}

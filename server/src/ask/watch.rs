@@ -1,0 +1,141 @@
+//! `omega job watch`: what happens to the tasks of a job, as it happens.
+//!
+//! When the replica that tells it goes away, the next one is asked. It begins with all tasks, and what
+//! was told already is not told again.
+
+use super::call::{Caller, another_try_may_help};
+use super::job::by_name;
+use super::shape::{TaskShape, state};
+use super::show::{Format, clean_name};
+use super::{AskArgs, AskError};
+use crate::output;
+use clap::{Args, ValueEnum};
+use omega_client::proto;
+use omega_client::proto::TaskPhase;
+use omega_client::proto::job_service_client::JobServiceClient;
+use omega_core::TaskId;
+use serde::Serialize;
+use std::collections::BTreeMap;
+
+/// Which job, and how long.
+#[derive(Debug, Args)]
+pub(crate) struct WatchArgs {
+    /// Its name.
+    #[arg(value_name = "NAME")]
+    name: String,
+    /// When to end.
+    #[arg(long, value_enum, value_name = "WHEN", default_value_t = Until::Ended)]
+    until: Until,
+    #[command(flatten)]
+    ask: AskArgs,
+}
+
+/// When a watch ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Until {
+    /// No task waits for a machine.
+    Placed,
+    /// Every task runs, or has ended.
+    Running,
+    /// Every task has ended.
+    Ended,
+}
+
+/// One change: a line of JSON.
+#[derive(Debug, Serialize)]
+struct ChangeShape {
+    version: u64,
+    #[serde(flatten)]
+    task: TaskShape,
+}
+
+/// Tells what happens until the time that was asked for.
+pub(super) fn run(args: &WatchArgs) -> Result<(), AskError> {
+    let caller = args.ask.caller()?;
+    let mut watch = Watch { args, known: BTreeMap::new() };
+    caller.runtime().block_on(async {
+        // A stream that breaks is taken up again; who cannot be reached at all is an error of the call.
+        while !watch.follow(&caller).await? {
+            caller.go_on().await;
+        }
+        Ok(())
+    })
+}
+
+/// What has been told.
+struct Watch<'a> {
+    args: &'a WatchArgs,
+    known: BTreeMap<TaskId, (TaskPhase, String)>,
+}
+
+impl Watch<'_> {
+    /// Follows one stream. The answer is whether that is all.
+    async fn follow(&mut self, caller: &Caller) -> Result<bool, AskError> {
+        let request = proto::WatchJobRequest { job: by_name(&self.args.name) };
+        let mut changes = caller
+            .ask(&request, |channel, mut request| async move {
+                // The time of a call is that of its whole stream.
+                request.metadata_mut().remove("grpc-timeout");
+                JobServiceClient::new(channel).watch_job(request).await
+            })
+            .await?;
+        loop {
+            match changes.message().await {
+                Ok(Some(change)) => {
+                    self.tell(change)?;
+                    if self.is_over() {
+                        return Ok(true);
+                    }
+                }
+                Ok(None) => return Ok(self.is_over()),
+                Err(status) => {
+                    let error = omega_client::ApiError::from(status);
+                    return match another_try_may_help(&error) {
+                        true => Ok(false),
+                        false => Err(AskError::Refused(error)),
+                    };
+                }
+            }
+        }
+    }
+
+    fn tell(&mut self, change: proto::WatchJobResponse) -> Result<(), AskError> {
+        let mut text = String::new();
+        for told in change.tasks {
+            let Some(id) = told.task.map(TaskId::from) else { continue };
+            let now = (told.phase(), told.machine_name.clone());
+            if self.known.get(&id) == Some(&now) {
+                continue;
+            }
+            self.known.insert(id, now);
+            text += &self.line(change.version, told);
+        }
+        Ok(output::print(&text)?)
+    }
+
+    fn line(&self, version: u64, told: proto::TaskStatus) -> String {
+        let phase = state(told.phase());
+        let task = TaskShape::new(told);
+        match (self.args.ask.output, &task.machine) {
+            (Format::Json, _) => {
+                let shape = ChangeShape { version, task };
+                let text = serde_json::to_string(&shape);
+                text.expect("the keys are text, and memory takes all that is written") + "\n"
+            }
+            (Format::Table, Some(machine)) => {
+                format!("{} {phase} on {}\n", task.task, clean_name(machine))
+            }
+            (Format::Table, None) => format!("{} {phase}\n", task.task),
+        }
+    }
+
+    fn is_over(&self) -> bool {
+        use TaskPhase::{Pending, Placed, Running};
+        let open: &[TaskPhase] = match self.args.until {
+            Until::Placed => &[Pending],
+            Until::Running => &[Pending, Placed],
+            Until::Ended => &[Pending, Placed, Running],
+        };
+        self.known.values().all(|(phase, _)| !open.contains(phase))
+    }
+}

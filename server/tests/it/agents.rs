@@ -1,0 +1,311 @@
+//! Agents of simulated machines, and what becomes of their tasks: all as processes, some of which are killed.
+//!
+//! Whatever is waited for comes in the end, so nothing here has a time limit.
+
+use crate::process::{folder, omega, say};
+use crate::served::{Process, Three, describe, insist, ports, serve, unavailable};
+use omega_client::proto::job_service_client::JobServiceClient;
+use omega_client::proto::machine_service_client::MachineServiceClient;
+use omega_client::proto::{self, job_ref};
+use omega_core::{Amounts, Job, JobKind, TaskGroup};
+use std::io::{BufRead, BufReader};
+use std::path::Path;
+use std::process::Stdio;
+use std::time::Duration;
+use tempfile::TempDir;
+use tokio::runtime::Runtime;
+
+/// The taint of a machine whose agent is silent.
+const UNREACHABLE: &str = omega_client::agent::UNREACHABLE;
+
+/// Long enough for a busy machine to beat in time, short enough to wait for.
+const TIMEOUT: &str = "--machine-timeout=4";
+
+/// One replica on a disk, and what speaks to it.
+struct Cell {
+    dir: TempDir,
+    port: u16,
+    runtime: Runtime,
+    server: Option<Process>,
+}
+
+impl Cell {
+    fn start() -> Cell {
+        let runtime = Runtime::new().unwrap();
+        let mut cell = Cell { dir: folder(&[]), port: ports(1)[0], runtime, server: None };
+        cell.serve();
+        cell
+    }
+
+    fn serve(&mut self) {
+        let listen = format!("--listen=127.0.0.1:{}", self.port);
+        let more = [TIMEOUT, "--machines-lost-per-second=5"].map(str::to_owned);
+        let all = [vec!["--dir=cell".to_owned(), listen], more.to_vec()].concat();
+        self.server = Some(serve(self.dir.path(), &all));
+    }
+
+    fn address(&self) -> String {
+        format!("127.0.0.1:{}", self.port)
+    }
+
+    fn url(&self) -> String {
+        format!("http://{}", self.address())
+    }
+
+    fn scheduler(&self) -> Process {
+        start(self.dir.path(), &["scheduler", "--cell", &self.address()])
+    }
+
+    /// An agent that has registered its machines.
+    fn agent(&self, name: &str, machines: u32, more: &[&str]) -> Process {
+        let count = machines.to_string();
+        let address = self.address();
+        let agent =
+            ["agent", "--cell", &address, "--prefix", name, "--simulate", &count, "--beat", "1"];
+        start(self.dir.path(), &[&agent, more].concat())
+    }
+
+    fn submit(&self, job: &Job) -> u64 {
+        let request = proto::SubmitJobRequest { job: Some(job.into()) };
+        insist(|| {
+            self.runtime.block_on(async {
+                let mut client =
+                    JobServiceClient::connect(self.url()).await.map_err(unavailable)?;
+                Ok(client.submit_job(request.clone()).await?.into_inner().id)
+            })
+        })
+    }
+
+    fn job(&self, id: u64) -> proto::JobStatus {
+        let request =
+            proto::GetJobRequest { job: Some(proto::JobRef { job: Some(job_ref::Job::Id(id)) }) };
+        let answer = insist(|| {
+            self.runtime.block_on(async {
+                let mut client =
+                    JobServiceClient::connect(self.url()).await.map_err(unavailable)?;
+                Ok(client.get_job(request.clone()).await?.into_inner())
+            })
+        });
+        answer.job.unwrap()
+    }
+
+    fn machines(&self) -> Vec<proto::MachineStatus> {
+        let answer = insist(|| {
+            self.runtime.block_on(async {
+                let mut client =
+                    MachineServiceClient::connect(self.url()).await.map_err(unavailable)?;
+                let request = proto::ListMachinesRequest::default();
+                Ok(client.list_machines(request).await?.into_inner())
+            })
+        });
+        answer.machines
+    }
+
+    /// Machines of an agent: how many have the taint, and how many tasks they all have.
+    fn marked(&self, name: &str) -> (usize, u32) {
+        let prefix = format!("{name}-");
+        let machines = self.machines();
+        let of = |told: &&proto::MachineStatus| {
+            told.machine.as_ref().is_some_and(|machine| machine.name.starts_with(&prefix))
+        };
+        let of: Vec<_> = machines.iter().filter(of).collect();
+        let has_taint = |told: &&&proto::MachineStatus| {
+            let taints = &told.machine.as_ref().unwrap().taints;
+            taints.iter().any(|taint| taint.key == UNREACHABLE)
+        };
+        (of.iter().filter(has_taint).count(), of.iter().map(|told| told.tasks).sum())
+    }
+
+    /// Ends the server and replays what it has kept, with an audit.
+    fn replay(mut self) {
+        self.server = None;
+        let said = say(self.dir.path(), &["log", "replay", "cell", "--all", "--audit-every", "50"]);
+        assert_eq!(said.code, Some(0), "{}", said.stderr);
+    }
+}
+
+fn submit(runtime: &Runtime, url: &str, job: &Job) -> u64 {
+    let request = proto::SubmitJobRequest { job: Some(job.into()) };
+    insist(|| {
+        runtime.block_on(async {
+            let mut client =
+                JobServiceClient::connect(url.to_owned()).await.map_err(unavailable)?;
+            Ok(client.submit_job(request.clone()).await?.into_inner().id)
+        })
+    })
+}
+
+fn job(runtime: &Runtime, url: &str, id: u64) -> proto::JobStatus {
+    let request =
+        proto::GetJobRequest { job: Some(proto::JobRef { job: Some(job_ref::Job::Id(id)) }) };
+    let answer = insist(|| {
+        runtime.block_on(async {
+            let mut client =
+                JobServiceClient::connect(url.to_owned()).await.map_err(unavailable)?;
+            Ok(client.get_job(request.clone()).await?.into_inner())
+        })
+    });
+    answer.job.unwrap()
+}
+
+/// Starts a part that says one line when it is ready.
+fn start(dir: &Path, arguments: &[&str]) -> Process {
+    let mut command = omega(dir);
+    let mut child = command.args(arguments).stdout(Stdio::piped()).spawn().expect("omega starts");
+    let mut line = String::new();
+    BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
+    assert!(!line.is_empty(), "{arguments:?} ended at once");
+    Process(child)
+}
+
+fn batch(name: &str, tasks: u32, run_ms: u64) -> Job {
+    let group = TaskGroup::new(tasks, Amounts::new([1000, 1 << 30]));
+    Job { run_ms_expected: Some(run_ms), ..Job::batch(name, group) }
+}
+
+fn service(name: &str, tasks: u32) -> Job {
+    Job { kind: JobKind::Service, ..batch(name, tasks, 1) }
+}
+
+/// Waits until something is so.
+fn until(mut is_so: impl FnMut() -> bool) {
+    while !is_so() {
+        std::thread::sleep(Duration::from_millis(50));
+    }
+}
+
+#[test]
+fn jobs_run_to_their_end_on_simulated_machines() {
+    let cell = Cell::start();
+    let _scheduler = cell.scheduler();
+    let _agent = cell.agent("sim", 10, &["--run-time-scale", "0.1", "--fail", "20", "--cpu", "8"]);
+    let mut job = batch("batch", 200, 1000);
+    job.groups[0].restarts = 1000;
+    let batch = cell.submit(&job);
+    let mut job = service("service", 10);
+    job.groups[0].restarts = 1000;
+    let service = cell.submit(&job);
+    until(|| cell.job(batch).finished == 200);
+    until(|| cell.job(service).running == 10);
+    // Loads come with the next beat.
+    until(|| cell.machines().iter().any(|told| told.load.first().is_some_and(|cpu| *cpu > 0)));
+    cell.replay();
+}
+
+#[test]
+fn what_a_lost_machine_ran_runs_elsewhere_until_it_is_back() {
+    let mut cell = Cell::start();
+    let _scheduler = cell.scheduler();
+    let few = cell.agent("few", 2, &[]);
+    let job = cell.submit(&service("service", 100));
+    until(|| cell.job(job).running == 100);
+    let _many = cell.agent("many", 8, &[]);
+    assert_eq!(cell.marked("few"), (0, 100));
+    drop(few);
+    until(|| cell.marked("few") == (2, 0));
+    until(|| cell.job(job).running == 100);
+    assert_eq!(cell.marked("few").1, 0, "nothing is placed on a lost machine");
+    // A server that is started anew knows which were lost.
+    cell.server = None;
+    cell.serve();
+    until(|| cell.job(job).running == 100);
+    assert_eq!(cell.marked("few"), (2, 0));
+    let _few = cell.agent("few", 2, &[]);
+    until(|| cell.marked("few").0 == 0);
+    // More than the others have room for.
+    let more = cell.submit(&service("more", 450));
+    until(|| cell.job(more).running == 450);
+    assert!(cell.marked("few").1 > 0, "it takes tasks again");
+    cell.replay();
+}
+
+#[test]
+fn a_mass_loss_costs_no_tasks() {
+    let cell = Cell::start();
+    let _scheduler = cell.scheduler();
+    let _here = cell.agent("here", 5, &[]);
+    let gone = cell.agent("gone", 5, &[]);
+    let job = cell.submit(&service("service", 300));
+    until(|| cell.job(job).running == 300);
+    let (_, tasks) = cell.marked("gone");
+    drop(gone);
+    until(|| cell.marked("gone").0 == 5);
+    // Half are silent: they are marked, and their tasks wait for them.
+    let version = insist(|| cell.runtime.block_on(describe(cell.url()))).version;
+    let more = cell.submit(&service("more", 1));
+    until(|| cell.job(more).running == 1);
+    assert!(insist(|| cell.runtime.block_on(describe(cell.url()))).version > version);
+    assert_eq!(cell.marked("gone"), (5, tasks));
+    assert_eq!(cell.job(job).pending, 0);
+    let _gone = cell.agent("gone", 5, &[]);
+    until(|| cell.marked("gone") == (0, tasks));
+    assert_eq!(cell.job(job).pending, 0, "they went on where they were");
+    cell.replay();
+}
+
+#[test]
+fn a_killed_scheduler_is_followed_by_another_of_its_name() {
+    let cell = Cell::start();
+    let mut scheduler = cell.scheduler();
+    let _agent = cell.agent("sim", 20, &["--run-time-scale", "0.01", "--cpu", "4"]);
+    let mut jobs = Vec::new();
+    for round in 0..5 {
+        jobs.extend((0..20).map(|job| cell.submit(&batch(&format!("{round}-{job}"), 20, 10_000))));
+        // What it has decided and not been told of is lost with it.
+        drop(scheduler);
+        scheduler = cell.scheduler();
+    }
+    for job in jobs {
+        until(|| cell.job(job).finished == 20);
+    }
+    cell.replay();
+}
+
+#[test]
+fn agents_follow_the_leader() {
+    let mut three = Three::found();
+    let runtime = Runtime::new().unwrap();
+    let cell = three.address().replicas.join(",");
+    let dir = three.dir.path().to_owned();
+    let _scheduler = start(&dir, &["scheduler", "--cell", &cell]);
+    let more = ["--simulate=20", "--cpu=4", "--beat=1", "--run-time-scale=0.01"];
+    let _agent = start(&dir, &[&["agent", "--cell", &cell][..], &more].concat());
+    let services = submit(&runtime, &three.url(1), &service("services", 10));
+    let mut jobs = Vec::new();
+    for round in 0..3 {
+        let leader = three.leader(&runtime);
+        let other = leader % 3 + 1;
+        let one =
+            |i| submit(&runtime, &three.url(other), &batch(&format!("{round}-{i}"), 20, 10_000));
+        jobs.extend((0..10).map(one));
+        three.kill(leader);
+        let url = three.url(other);
+        until(|| jobs.iter().all(|id| job(&runtime, &url, *id).finished == 20));
+        until(|| job(&runtime, &url, services).running == 10);
+        three.start(leader, &[]);
+    }
+    (1..=3).for_each(|id| three.kill(id));
+    for id in 1..=3 {
+        let replay = ["log", "replay", &format!("r{id}"), "--all", "--audit-every", "50"];
+        let said = say(&dir, &replay);
+        assert_eq!(said.code, Some(0), "{}", said.stderr);
+    }
+}
+
+#[test]
+fn bad_arguments_are_told() {
+    let dir = folder(&[]);
+    let cases = [
+        (vec!["agent"], "--simulate"),
+        (vec!["agent", "--simulate=0"], "0 is not in"),
+        (vec!["agent", "--simulate=1", "--fail=101"], "101 is not in"),
+        (vec!["agent", "--simulate=1", "--run-time-scale=-1"], "a number from 0"),
+        (vec!["agent", "--simulate=1", "--cell=no address"], "is not an address"),
+        (vec!["serve", "--memory", "--machine-timeout=0"], "machine-timeout"),
+    ];
+    for (arguments, expected) in cases {
+        let said = say(dir.path(), &arguments);
+        assert_eq!(said.code, Some(2), "{arguments:?}: {}", said.stderr);
+        assert!(said.stderr.contains(expected), "{arguments:?}: {}", said.stderr);
+    }
+}

@@ -1,0 +1,432 @@
+//! What people ask of a cell that is served: every verb, every format, and what is said when it cannot
+//! be done. The cell is a process of its own, reached over a socket.
+
+use crate::process::{Said, folder, omega, say};
+use crate::served::{Process, ports, serve};
+use serde_json::Value;
+use std::io::{BufRead, BufReader};
+use std::path::Path;
+use std::process::Stdio;
+use tempfile::TempDir;
+
+/// A cell in memory, and a folder for files.
+pub(crate) struct Served {
+    dir: TempDir,
+    address: String,
+    _server: Process,
+}
+
+impl Served {
+    pub(crate) fn new(files: &[(&str, &str)]) -> Served {
+        let dir = folder(files);
+        let address = format!("127.0.0.1:{}", ports(1)[0]);
+        let server = serve(dir.path(), &["--memory".to_owned(), format!("--listen={address}")]);
+        Served { dir, address, _server: server }
+    }
+
+    /// Runs a command line against the cell.
+    fn say(&self, line: &str) -> Said {
+        say_at(self.dir.path(), &self.address, line)
+    }
+
+    /// What a command prints that succeeds.
+    pub(crate) fn ok(&self, line: &str) -> String {
+        let said = self.say(line);
+        assert_eq!((said.code, said.stderr.as_str()), (Some(0), ""), "{line}");
+        said.stdout
+    }
+
+    /// The same as JSON.
+    fn json(&self, line: &str) -> Value {
+        serde_json::from_str(&self.ok(&format!("{line} -o json"))).unwrap()
+    }
+
+    /// What a command says that ends with a code, in one line.
+    fn fails(&self, code: i32, line: &str) -> String {
+        let said = self.say(line);
+        assert_eq!(said.code, Some(code), "{line}: {}", said.stderr);
+        assert_eq!(said.stderr.lines().count(), 1, "{line}: {}", said.stderr);
+        assert_eq!(said.stdout, "", "{line}");
+        said.stderr
+    }
+}
+
+fn say_at(dir: &Path, address: &str, line: &str) -> Said {
+    let mut command = omega(dir);
+    command.args(line.split_whitespace()).env("OMEGA_CELL", address);
+    command.output().expect("omega starts").into()
+}
+
+const MACHINES: &str = r#"
+[[machine]]
+name = "a-{n}"
+count = 2
+capacity = { cpu = 4, memory = "16GiB" }
+labels = { rack = "a", place = "a{n}" }
+
+[[machine]]
+name = "b-1"
+capacity = { cpu = 8, memory = "32GiB" }
+labels = { rack = "b" }
+taints = ["keep=off:NoSchedule"]
+cards = 2
+overcommit = { cpu = 150 }
+"#;
+
+const JOB: &str = r#"{
+  "name": "gang", "kind": "batch", "gang_min": 2, "run_time": "90s", "precedence": 5,
+  "group": [{
+    "count": 2, "request": { "cpu": 1 }, "cards": { "count": 1 },
+    "tolerations": [{ "key": "keep", "value": "off" }],
+    "rules": [{ "spread": { "level": "rack", "skew_max": 1 } }]
+  }]
+}"#;
+
+#[test]
+fn machines_are_added_listed_drained_and_removed() {
+    let cell = Served::new(&[("machines.toml", MACHINES)]);
+    assert_eq!(cell.ok("machine add -f machines.toml"), "3 machines are in the cell\n");
+    let expected = "\
+NAME  STATUS  TASKS  FREE CPU           FREE MEMORY  FREE GPU
+a-1   up          0    4 of 4  16.0 GiB of 16.0 GiB    0 of 0
+a-2   up          0    4 of 4  16.0 GiB of 16.0 GiB    0 of 0
+b-1   up          0    8 of 8  32.0 GiB of 32.0 GiB    2 of 2
+";
+    assert_eq!(cell.ok("machine list"), expected);
+    let expected = "\
+name    b-1
+id      m2
+status  up
+tasks   0
+cards   2
+labels  rack=b
+taints  keep=off:NoSchedule
+
+RESOURCE  CAPACITY  CLAIMABLE  CLAIMED      FREE  LOAD
+cpu              8          8        0         8     0
+memory    32.0 GiB   32.0 GiB      0 B  32.0 GiB   0 B
+disk           0 B        0 B      0 B       0 B   0 B
+gpu              2          2        0         2     0
+";
+    assert_eq!(cell.ok("machine get b-1"), expected);
+    let one = cell.json("machine get a-2");
+    assert_eq!(one["labels"]["place"], "a2");
+    assert_eq!(one["resources"]["memory"]["free"], 16_u64 << 30);
+
+    assert_eq!(cell.json("machine list --label rack=a")["items"].as_array().unwrap().len(), 2);
+    let limited = cell.json("machine list --limit 1");
+    assert_eq!((&limited["more"], &limited["items"][0]["name"]), (&true.into(), &"a-1".into()));
+
+    assert_eq!(cell.ok("machine drain a-1"), "machine a-1 drains\n");
+    assert_eq!(cell.json("machine get a-1")["status"], "draining");
+    assert_eq!(cell.ok("machine resume a-1"), "machine a-1 takes tasks again\n");
+    assert_eq!(cell.ok("machine remove a-1"), "machine a-1 is removed\n");
+    assert!(cell.fails(1, "machine get a-1").ends_with("\"a-1\" [UNKNOWN_MACHINE]\n"));
+
+    // Again, with another content: it is changed.
+    let one = "machine add c-1 --cpu 500m --memory 1GB --disk 2TiB --cards 3 --label k=v --taint t:NoExecute";
+    assert_eq!(cell.ok(one), "machine c-1 is in the cell\n");
+    assert_eq!(cell.json("machine get c-1")["resources"]["gpu"]["capacity"], 3000);
+    cell.ok("machine add c-1 --cpu 2 --gpu 0.5 --amount memory=1KiB");
+    let changed = cell.json("machine get c-1");
+    assert_eq!(changed["resources"]["cpu"]["capacity"], 2000);
+    assert_eq!(changed["resources"]["memory"]["capacity"], 1024);
+    assert_eq!(changed["taints"], Value::Array(vec![]));
+}
+
+#[test]
+fn jobs_are_submitted_watched_explained_and_killed() {
+    let cell = Served::new(&[("machines.toml", MACHINES), ("job.json", JOB)]);
+    cell.ok("machine add -f machines.toml");
+    let submit = "job submit web --count 3 --cpu 0.5 --memory 2GiB --service --tenant t \
+        --precedence -2 --run-time 30s --label app=web --require rack=a --spread place:1";
+    assert_eq!(cell.ok(submit), "job web is submitted: 3 tasks\n");
+    assert_eq!(cell.ok(submit), "job web is submitted: 3 tasks\n", "nothing is done twice");
+    assert_eq!(cell.ok("job submit -f job.json"), "job gang is submitted: 2 tasks\n");
+    cell.ok("job submit big --cpu 64 --anti-affinity machine --gang 1 --scheduler other");
+    let expected = "\
+NAME  KIND     TENANT   SCHEDULER  TASKS  PENDING  PLACED  RUNNING  ENDED
+web   service  t        default        3        3       0        0      0
+gang  batch    default  default        2        2       0        0      0
+big   batch    default  other          1        1       0        0      0
+";
+    assert_eq!(cell.ok("job list"), expected);
+    assert_eq!(cell.json("job list --tenant t")["items"].as_array().unwrap().len(), 1);
+    assert_eq!(cell.json("job list --scheduler other")["items"][0]["name"], "big");
+
+    let gang = cell.json("job get gang");
+    assert_eq!((&gang["gang_min"], &gang["run_ms_expected"]), (&2.into(), &90_000.into()));
+    assert_eq!(gang["groups"][0]["request"]["gpu"], 1000, "cards are counted");
+    assert_eq!(cell.json("job get web")["precedence"], -2);
+
+    let why = cell.ok("job explain big");
+    assert!(why.contains("big: 1 of 1 task waits for a machine (scheduler other)"), "{why}");
+    assert!(why.contains("56 cpu short"), "{why}");
+    assert!(why.contains("what would help"), "{why}");
+    assert_eq!(cell.ok(&format!("explain big --cell {}", cell.address)), why);
+    let before = cell.json("cell")["version"].clone();
+    assert_eq!(cell.json("job explain big")["groups"][0]["machines"], 3);
+    assert_eq!(cell.json("cell")["version"], before, "to explain changes nothing");
+
+    let tasks = "TASK  GROUP  STATE    MACHINE\nj0/0  main   pending\nj0/1  main   pending\nj0/2  main   pending\n";
+    assert_eq!(cell.ok("task list --job web"), tasks);
+    assert_eq!(cell.ok("task list --machine a-1"), "TASK  GROUP  STATE  MACHINE\n");
+
+    assert_eq!(cell.ok("job resize web 4"), "job web is resized\n");
+    assert_eq!(cell.json("job get web")["tasks"]["pending"], 4);
+    assert_eq!(cell.ok("job kill web"), "job web is killed\n");
+    assert_eq!(cell.ok("job watch web --until placed"), cell.ok("job watch web"));
+    assert_eq!(cell.json("job list")["items"].as_array().unwrap().len(), 2);
+    assert_eq!(cell.json("job list --ended")["items"].as_array().unwrap().len(), 3);
+}
+
+#[test]
+fn a_scheduler_places_and_a_watch_tells_of_it() {
+    let cell = Served::new(&[("machines.toml", MACHINES)]);
+    cell.ok("machine add -f machines.toml");
+    cell.ok("job submit web --count 3 --cpu 0.5 --require rack=a");
+    let mut watch = omega(cell.dir.path());
+    watch.args(["job", "watch", "web", "--until", "placed", "-o", "json", "--cell", &cell.address]);
+    let mut watch = watch.stdout(Stdio::piped()).spawn().unwrap();
+    let mut lines = BufReader::new(watch.stdout.take().unwrap()).lines();
+    let pending: Value = serde_json::from_str(&lines.next().unwrap().unwrap()).unwrap();
+    assert_eq!((&pending["state"], &pending["machine"]), (&"pending".into(), &Value::Null));
+    let mut scheduler = omega(cell.dir.path());
+    scheduler.args(["scheduler", "--cell", &cell.address]).stdout(Stdio::null());
+    let _scheduler = Process(scheduler.spawn().unwrap());
+    let told: Vec<Value> =
+        lines.map(|line| serde_json::from_str(&line.unwrap()).unwrap()).collect();
+    assert!(watch.wait().unwrap().success());
+    let placed = told.iter().filter(|change| change["state"] == "placed");
+    assert!(placed.clone().all(|change| change["machine"].as_str().unwrap().starts_with("a-")));
+    assert_eq!(placed.count(), 3);
+    let text = cell.ok("job get web");
+    assert!(text.contains("tasks       3 placed\n") && !text.contains("why it waits"), "{text}");
+    let why = cell.ok("job explain web");
+    assert!(why.contains("web does not wait"), "{why}");
+}
+
+#[test]
+fn quotas_are_set_listed_and_cleared() {
+    let cell = Served::new(&[]);
+    assert_eq!(cell.ok("quota set team --cpu 10 --memory 1TiB"), "tenant team is limited\n");
+    let expected = "\
+TENANT      CPU          MEMORY  DISK  GPU
+team    0 of 10  0 B of 1.0 TiB   0 B    0
+";
+    let listed = cell.ok("quota list");
+    assert!(listed.contains(expected.lines().nth(1).unwrap()), "{listed}");
+    let listed = cell.json("quota list");
+    let team = listed["items"].as_array().unwrap().iter().find(|of| of["name"] == "team").unwrap();
+    assert_eq!((&team["limit"]["cpu"], &team["limit"]["gpu"]), (&10_000.into(), &Value::Null));
+    assert_eq!(cell.ok("quota clear team"), "tenant team is not limited\n");
+}
+
+#[test]
+fn a_cell_is_described_and_its_members_are_told() {
+    let cell = Served::new(&[("machines.toml", MACHINES)]);
+    cell.ok("machine add -f machines.toml");
+    let text = cell.ok("cell");
+    let expected = "\
+machines  3
+jobs      0
+replicas  none: in memory alone
+
+RESOURCE  CLAIMABLE  CLAIMED      FREE  TAKEN
+cpu              16        0        16    0 %
+memory     64.0 GiB      0 B  64.0 GiB    0 %
+disk            0 B      0 B       0 B
+gpu               2        0         2    0 %
+";
+    assert!(text.ends_with(expected), "{text}");
+    assert_eq!(cell.json("cell")["resources"]["cpu"]["claimable"], 16_000);
+    for line in
+        ["member list", "member add 4", "member promote r4", "member remove 1", "member transfer 2"]
+    {
+        assert!(cell.fails(1, line).ends_with("[NOT_REPLICATED]\n"), "{line}");
+    }
+}
+
+#[test]
+fn a_replica_of_one_tells_of_itself() {
+    let dir = folder(&[]);
+    let address = format!("127.0.0.1:{}", ports(1)[0]);
+    let _server = serve(dir.path(), &["--dir=cell".to_owned(), format!("--listen={address}")]);
+    let said = say_at(dir.path(), &address, "member list");
+    assert_eq!(said.stdout, "REPLICA  ROLE   LEADS\nr1       voter  yes\n", "{}", said.stderr);
+    let said = say_at(dir.path(), &address, "member add 2 -o json");
+    let members: Value = serde_json::from_str(&said.stdout).unwrap();
+    assert_eq!((&members[1]["replica"], &members[1]["role"]), (&2.into(), &"learner".into()));
+    let said = say_at(dir.path(), &address, "member remove 2");
+    assert_eq!(said.stdout, "REPLICA  ROLE   LEADS\nr1       voter  yes\n", "{}", said.stderr);
+}
+
+#[test]
+fn long_lists_come_whole() {
+    let many = "[[machine]]\nname = \"m-{n}\"\ncount = 1500\ncapacity = { cpu = 1 }\n";
+    let cell = Served::new(&[("many.toml", many)]);
+    cell.ok("machine add -f many.toml");
+    let listed = cell.json("machine list");
+    assert_eq!(listed["items"].as_array().unwrap().len(), 1500);
+    assert_eq!(listed["more"], false);
+    let cut = cell.ok("machine list --limit 1200");
+    assert_eq!(cut.lines().count(), 1 + 1200 + 1);
+    assert!(cut.ends_with("... and more: see --limit\n"));
+    cell.ok("job submit wide --count 2500 --cpu 0.1");
+    assert_eq!(cell.ok("task list --job wide").lines().count(), 1 + 2500);
+}
+
+#[test]
+fn names_cannot_move_the_cursor() {
+    let job = "{\"name\": \"caf\u{e9} \u{202e}gnp\", \"group\": [{\"count\": 1, \
+        \"labels\": {\"k\": \"v\"}}]}";
+    let machine =
+        "[[machine]]\nname = \"m\u{fc}\"\ncapacity = {}\nlabels = { k = \"a\u{202e}b\" }\n";
+    let cell = Served::new(&[("job.json", job), ("m.toml", machine)]);
+    cell.ok("job submit -f job.json");
+    cell.ok("machine add -f m.toml");
+    let listed = cell.ok("job list");
+    assert!(listed.contains("caf\u{e9} \u{fffd}gnp  batch"), "{listed}");
+    assert_eq!(cell.json("job list")["items"][0]["name"], "caf\u{e9} \u{202e}gnp");
+    assert!(cell.ok("machine get m\u{fc}").contains("k=a\u{fffd}b"));
+    let said = say(cell.dir.path(), &["job", "submit", "a\u{1b}[31m", "--cell", &cell.address]);
+    assert_eq!((said.code, said.stderr.contains('\u{1b}')), (Some(1), false), "{}", said.stderr);
+    assert!(said.stderr.ends_with("[BAD_NAME]\n"), "{}", said.stderr);
+}
+
+#[test]
+fn what_is_wrong_is_told_in_one_line_before_anything_is_sent() {
+    let cell = Served::new(&[
+        ("job.toml", "name = \"j\"\n\n[[group]]\ncuont = 3\n"),
+        ("job.json", "{\"name\": \"j\", \"group\": [\n  {\"count\": 3, \"requests\": {}}]}"),
+        ("amount.toml", "name = \"j\"\n[[group]]\ncount = 1\nrequest = { cpu = \"4GiB\" }\n"),
+        ("kind.toml", "name = \"j\"\n[[group]]\ncount = 1\nrequest = { fpga = 1 }\n"),
+        (
+            "level.toml",
+            "name = \"j\"\n[[group]]\ncount = 1\nrules = [{ anti_affinity = { level = \"\" } }]\n",
+        ),
+        ("broken.toml", "name = \"j\n"),
+        ("machines.toml", "[[machine]]\nname = \"m\"\ncount = 2\ncapacity = {}\n"),
+        ("taint.toml", "[[machine]]\nname = \"m\"\ncapacity = {}\ntaints = [\"k\"]\n"),
+    ]);
+    let cases = [
+        ("job submit", "<NAME>"),
+        ("job submit x -f job.toml", "cannot be used with"),
+        ("job submit -f job.toml --count 3", "cannot be used with"),
+        ("job submit -f none.toml", "none.toml: cannot be read"),
+        ("job submit -f job.toml", "job.toml:4:1: group[0].cuont: unknown field `cuont`"),
+        ("job submit -f job.json", "job.json:2:"),
+        (
+            "job submit -f amount.toml",
+            "amount.toml: group[0].request.cpu: \"4GiB\" is not counted so",
+        ),
+        ("job submit -f kind.toml", "no resource kind \"fpga\"; it has: cpu, memory, disk, gpu"),
+        ("job submit -f level.toml", "level.toml:4:"),
+        ("job submit -f broken.toml", "broken.toml:1:"),
+        ("job submit x --cpu 4cores", "no unit that is known"),
+        ("job submit x --cpu -1", "is negative"),
+        ("job submit x --amount fpga=1", "no resource kind \"fpga\""),
+        ("job submit x --amount fpga", "is not like KIND=AMOUNT"),
+        ("job submit x --run-time 30", "is no time"),
+        ("job submit x --spread rack", "is not like rack:1"),
+        ("job submit x --label app", "is not like key=value"),
+        ("job list --limit 0", "0 is not in 1.."),
+        ("machine add m --taint k=v", "is not like key=value:NoSchedule"),
+        ("machine add m --cards 33", "33 is not in 0..=32"),
+        ("machine add -f machines.toml", "has no {n}, and 2 machines need names"),
+        ("machine add -f taint.toml", "machine[0].taints[0]: \"k\" is not like"),
+        ("task list", "--job <NAME>"),
+        ("quota set team", "name what is limited"),
+        ("member add four", "is no replica"),
+        ("cell -o yaml", "invalid value 'yaml'"),
+        ("cell --timeout 0s", "is not more than 0s"),
+        ("cell --cell http://x", "is not an address like host:port"),
+        ("run --cell 127.0.0.1:1", "--cell is for --trace"),
+        ("explain --cell 127.0.0.1:1", "name a job of the cell"),
+    ];
+    for (line, expected) in cases {
+        let said = cell.fails(2, line);
+        assert!(said.contains(expected), "{line}: {said}");
+    }
+    assert_eq!(cell.json("cell")["version"], 0);
+}
+
+#[test]
+fn a_cell_that_does_not_answer_is_told_of_in_time() {
+    let dir = folder(&[]);
+    let nobody = format!("127.0.0.1:{}", ports(1)[0]);
+    let said = say_at(dir.path(), &nobody, "job list --timeout 300ms");
+    assert_eq!((said.code, said.stderr.lines().count()), (Some(1), 1), "{}", said.stderr);
+    assert!(said.stderr.contains("does not answer within 300ms"), "{}", said.stderr);
+    // One that takes the connection, and says nothing.
+    let silent = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = silent.local_addr().unwrap().to_string();
+    let said = say_at(dir.path(), &address, "cell --timeout 300ms");
+    assert_eq!(said.code, Some(1), "{}", said.stderr);
+    assert!(said.stderr.contains("does not answer within 300ms"), "{}", said.stderr);
+    // Of several, the one that answers is found.
+    let cell = Served::new(&[]);
+    let all = format!("{nobody},{address},{}", cell.address);
+    let said = say_at(dir.path(), &all, "machine list");
+    assert_eq!((said.code, said.stderr.as_str()), (Some(0), ""));
+}
+
+#[test]
+fn the_help_of_each_verb_has_an_example() {
+    let dir = folder(&[]);
+    let verbs = [
+        "machine list",
+        "machine get",
+        "machine add",
+        "machine drain",
+        "machine resume",
+        "machine remove",
+        "job list",
+        "job get",
+        "job submit",
+        "job resize",
+        "job kill",
+        "job watch",
+        "job explain",
+        "task list",
+        "quota list",
+        "quota set",
+        "quota clear",
+        "member list",
+        "member add",
+        "member promote",
+        "member remove",
+        "member transfer",
+        "cell",
+        "completions",
+        "man",
+    ];
+    for verb in verbs {
+        let said = say_at(dir.path(), "127.0.0.1:1", &format!("{verb} --help"));
+        assert_eq!(said.code, Some(0), "{verb}");
+        let example = said.stdout.split_once("Example").map(|(_, after)| after.to_owned());
+        let example = example.unwrap_or_else(|| panic!("{verb} has no example: {}", said.stdout));
+        assert!(example.contains(&format!("\n  omega {verb}")), "{verb}: {example}");
+    }
+    // None is forgotten here.
+    for noun in ["machine", "job", "task", "quota", "member"] {
+        let said = say_at(dir.path(), "127.0.0.1:1", &format!("{noun} --help"));
+        let listed = said.stdout.lines().skip_while(|line| *line != "Commands:").skip(1);
+        for line in listed.take_while(|line| line.starts_with("  ")) {
+            let verb = line.split_whitespace().next().unwrap();
+            let known = verb == "help" || verbs.contains(&format!("{noun} {verb}").as_str());
+            assert!(known || line.starts_with("   "), "{noun} {verb}");
+        }
+    }
+}
+
+#[test]
+fn completions_and_the_manual_know_the_verbs() {
+    let dir = folder(&[]);
+    for shell in ["bash", "zsh", "fish"] {
+        let said = say(dir.path(), &["completions", shell]);
+        assert!(said.code == Some(0) && said.stdout.contains("transfer"), "{shell}");
+    }
+    let said = say(dir.path(), &["man"]);
+    assert!(said.code == Some(0) && said.stdout.contains("anti\\-affinity"), "{}", said.stderr);
+}
