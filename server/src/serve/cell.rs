@@ -3,14 +3,14 @@
 use super::settings::{Kept, Replicated, Settings, Start};
 use super::tls::{Files, dial};
 use omega_cellstate::{Cell, SharedCell};
-use omega_core::Kinds;
+use omega_core::{Command, Kinds, Policy};
 use omega_service::{Host, PeerListener, Peers, Whoami};
 use omega_store::directory::{
     CreateDirectoryError, Directory, EngineKind, Expected, Identity, OpenDirectoryError,
 };
 use omega_store::log::ReplicaId;
 use omega_store::membership::Membership;
-use omega_store::replica::{Network, Running, StartError, Transport, found, start};
+use omega_store::replica::{Network, Running, StartError, Transport, found_with, start};
 use omega_store::{CellId, Origin, RealDisk};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -68,7 +68,7 @@ pub(crate) fn open(settings: &Settings, runtime: &Handle) -> Result<Opened, Cell
     match &settings.kept {
         Kept::Memory => {
             let me = Whoami { cell: CellId(rand_id()), replica: ReplicaId(1) };
-            let cell = SharedCell::new(Cell::new(Kinds::standard()));
+            let cell = SharedCell::new(new_cell());
             Ok(Opened { host: Host::memory(cell), me, peers: None })
         }
         Kept::Alone(dir) => {
@@ -123,6 +123,15 @@ fn whoami(directory: &Directory) -> Whoami {
     Whoami { cell: identity.origin.cell, replica: identity.replica }
 }
 
+/// A cell that nobody has asked for anything yet: the same wherever it is made. It remembers jobs that
+/// have ended for an hour, so that people can look at them.
+fn new_cell() -> Cell {
+    let mut cell = Cell::new(Kinds::standard());
+    let policy = Policy { keep_ended_ms: 3_600_000, ..Policy::default() };
+    cell.apply(Command::SetPolicy(policy)).expect("it is a policy");
+    cell
+}
+
 /// Makes the folder of a new replica, with the first state of the cell if it is a founder.
 fn make(
     dir: &Path,
@@ -131,10 +140,10 @@ fn make(
     founders: Option<&[ReplicaId]>,
 ) -> Result<Directory, CellError> {
     let origin = Origin { cell, kinds: Kinds::standard() };
-    let identity = Identity { origin, replica, engine: EngineKind::Segment };
+    let identity = Identity { origin, replica, engine: EngineKind::of_servers() };
     let directory = Directory::create(Arc::new(RealDisk), dir, identity)?;
     if let Some(founders) = founders {
-        found(&directory, &Membership::founding(founders.iter().copied()))?;
+        found_with(&directory, &Membership::founding(founders.iter().copied()), &new_cell())?;
     }
     Ok(directory)
 }

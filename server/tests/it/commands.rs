@@ -348,7 +348,7 @@ fn what_is_wrong_is_told_in_one_line_before_anything_is_sent() {
         let said = cell.fails(2, line);
         assert!(said.contains(expected), "{line}: {said}");
     }
-    assert_eq!(cell.json("cell")["version"], 0);
+    assert_eq!(cell.json("cell")["version"], 1, "that of a new cell");
 }
 
 #[test]

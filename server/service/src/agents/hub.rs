@@ -12,7 +12,7 @@ use crate::host::Host;
 use omega_cellstate::{Cell, Delta, Interest, MachineDelta};
 use omega_client::agent::AGENT;
 use omega_client::{ApiError, ErrorCode};
-use omega_core::{Command, Machine, MachineId, Policy, TaskId, Version};
+use omega_core::{Command, Machine, MachineId, TaskId, Version};
 use omega_store::log::{ReplicaId, Term};
 use std::collections::BTreeMap;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -34,9 +34,6 @@ const EXPIRE: Duration = Duration::from_secs(10);
 
 /// How long a command about the whole cell may take. It is given again with the next time.
 const COMMAND_MAX: Duration = Duration::from_secs(5);
-
-/// How long a new cell remembers jobs that have ended: long enough for people to look at them.
-const KEEP_ENDED_MS: u64 = 3_600_000;
 
 /// Something that a stream tells the hub.
 #[derive(Debug)]
@@ -204,7 +201,6 @@ impl Hub {
         if self.lead.is_none() && leadership.is_leader {
             self.lead = Some(Lead::new(leadership.term, self.settings, self.now_ms()));
             self.read_delta();
-            self.remember_ended_jobs();
         }
         let (now, now_ms) = (Instant::now(), self.now_ms());
         let Some(lead) = &mut self.lead else { return };
@@ -215,17 +211,6 @@ impl Hub {
         if now >= lead.next_step {
             lead.next_step = now + STEP;
             lead.step(&self.host, now_ms).await;
-        }
-    }
-
-    /// Gives a cell to which nothing was said yet the policy of a new cell.
-    fn remember_ended_jobs(&self) {
-        let is_new = self
-            .host
-            .read(|cell| cell.version() == Version(0) && *cell.policy() == Policy::default());
-        if is_new {
-            let policy = Policy { keep_ended_ms: KEEP_ENDED_MS, ..Policy::default() };
-            give(&self.host, Command::SetPolicy(policy));
         }
     }
 }
