@@ -259,7 +259,7 @@ mod tests {
             "omega://c/replica/03",
             "omega://c/replica/-1",
             "omega:///operator/ann",
-            "omega://c/root/ann",
+            "omega://c/admin/ann",
             "omega://c/agent/a\0b",
         ] {
             check(wrong, "malformed");

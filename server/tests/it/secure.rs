@@ -184,7 +184,7 @@ fn wrong_certificates_open_nothing() {
         (&[], "has 0 URI names"),
         (&[ann, ann], "has 2 URI names"),
         (&["omega://other/operator/ann"], "of another cell"),
-        (&["omega://test/root/ann"], "is not like"),
+        (&["omega://test/admin/ann"], "is not like"),
         (&["https://test/operator/ann"], "is not like"),
         (&["omega://test/operator/ann?tenant=a"], "is not like"),
     ];
