@@ -14,7 +14,9 @@ use omega_client::proto::scheduling_service_server::{SchedulingService, Scheduli
 use omega_client::proto::{self, CommitRequest, CommitStreamResponse};
 use omega_client::{Address, RemoteCell};
 use omega_core::{Transaction, Version};
-use omega_service::{Host, Scheduling};
+use omega_service::{Door, Entrance, Host, MonitorSettings, Whoami, serve_clients};
+use omega_store::CellId;
+use omega_store::log::ReplicaId;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -88,15 +90,19 @@ impl Served {
         let listening = TcpListener::bind("127.0.0.1:0");
         let listener = runtime.block_on(listening).expect("loopback has a port");
         let address = listener.local_addr().expect("it is bound");
-        let incoming = TcpListenerStream::new(listener);
-        let mut builder = tonic::transport::Server::builder().tcp_nodelay(true);
         match server {
             Server::Omega => {
-                let service = SchedulingServiceServer::new(Scheduling::new(Host::memory(cell)));
-                runtime.spawn(builder.add_service(service).serve_with_incoming(incoming));
+                // All that is shipped: the gate before the services, too.
+                let entrance = Entrance { listener, door: Door::Open, audit: None };
+                let me = Whoami { cell: CellId(1), replica: ReplicaId(1) };
+                let (host, monitor) = (Host::memory(cell), MonitorSettings::default());
+                let served = serve_clients(entrance, host, me, monitor, std::future::pending());
+                runtime.spawn(async move { served.await.expect("it goes on") });
             }
             Server::Bare => {
                 let service = SchedulingServiceServer::new(Bare);
+                let mut builder = tonic::transport::Server::builder().tcp_nodelay(true);
+                let incoming = TcpListenerStream::new(listener);
                 runtime.spawn(builder.add_service(service).serve_with_incoming(incoming));
             }
         }
