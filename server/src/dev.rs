@@ -3,6 +3,7 @@
 //! Replicas, a scheduler and an agent of simulated machines as processes of their own, as in production, so that one of them can be
 //! killed and the others seen to carry on. What they say goes to files beside the cell.
 
+use crate::signals::Signals;
 use clap::Args;
 use std::fs::File;
 use std::io::{self, Write};
@@ -197,13 +198,10 @@ fn watch(parts: &mut [Part]) -> Result<(), DevError> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.map_err(DevError::Process)?;
     runtime.block_on(async {
-        use tokio::signal::unix::{SignalKind, signal};
-        let mut terminate = signal(SignalKind::terminate()).map_err(DevError::Process)?;
-        let mut interrupt = signal(SignalKind::interrupt()).map_err(DevError::Process)?;
+        let mut signals = Signals::listen().map_err(DevError::Process)?;
         loop {
             tokio::select! {
-                _ = terminate.recv() => return Ok(()),
-                _ = interrupt.recv() => return Ok(()),
+                () = signals.end() => return Ok(()),
                 () = tokio::time::sleep(LOOK) => {}
             }
             for part in parts.iter_mut().filter(|part| !part.has_ended) {

@@ -20,6 +20,7 @@ mod progress;
 mod run;
 mod scheduler;
 mod serve;
+mod signals;
 
 use clap::{Parser, Subcommand};
 use std::io::Write;

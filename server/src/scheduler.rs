@@ -4,6 +4,8 @@
 //! refuses what conflicts.
 
 use crate::connect::CellArgs;
+use crate::output::{self, OutputError};
+use crate::signals::Signals;
 use clap::Args;
 use omega_cellstate::{CellHandle, HandleError, View};
 use omega_client::{ApiError, RemoteCell};
@@ -12,7 +14,6 @@ use omega_schedulers::{Clock, Nanos, Pool, Profile, Scheduler, Settings, Unobser
 use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
-use tokio::signal::unix::{SignalKind, signal};
 
 /// Transactions of one worker that may be on the way at once: over a network, many cost little more
 /// than one.
@@ -68,6 +69,9 @@ pub(crate) enum SchedulerError {
     /// Look whether the cell runs, and where.
     #[error("the cell does not answer: {0}")]
     Cell(#[from] HandleError),
+    /// See the error.
+    #[error(transparent)]
+    Output(#[from] OutputError),
     /// The system has no threads or signals left.
     #[error("the system refuses: {0}")]
     System(io::Error),
@@ -87,7 +91,7 @@ pub(crate) fn run(args: &SchedulerArgs) -> Result<(), SchedulerError> {
     let profiles = args.profile.as_deref().map(read).transpose()?;
     let cell = RemoteCell::connect(&args.cell.address())?;
     let schedulers = schedulers(args, profiles.as_ref(), &cell)?;
-    println!("scheduler {} places with {} workers", args.name, args.workers);
+    output::print(&format!("scheduler {} places with {} workers\n", args.name, args.workers))?;
     let clock = Monotonic(Instant::now());
     let workers = std::thread::scope(|scope| {
         let pool = Pool::start(scope, &cell, &clock, schedulers);
@@ -142,12 +146,10 @@ const LOOK: std::time::Duration = std::time::Duration::from_millis(200);
 fn wait_for_the_end(over: impl Fn() -> bool) -> io::Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {
-        let mut terminate = signal(SignalKind::terminate())?;
-        let mut interrupt = signal(SignalKind::interrupt())?;
+        let mut signals = Signals::listen()?;
         loop {
             tokio::select! {
-                _ = terminate.recv() => return Ok(()),
-                _ = interrupt.recv() => return Ok(()),
+                () = signals.end() => return Ok(()),
                 () = tokio::time::sleep(LOOK) => if over() { return Ok(()) },
             }
         }

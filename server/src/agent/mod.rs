@@ -6,6 +6,7 @@
 mod simulation;
 
 use crate::connect::CellArgs;
+use crate::signals::Signals;
 use clap::Args;
 use omega_client::ApiError;
 use omega_client::agent::{Agent, AgentSettings, Order};
@@ -13,7 +14,6 @@ use omega_core::{Amounts, Labels, Machine, TaskReport};
 use simulation::{Behaviour, Simulation};
 use std::io::{self, Write};
 use std::time::Duration;
-use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::mpsc::UnboundedReceiver;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
@@ -79,11 +79,9 @@ pub(crate) fn run(args: &AgentArgs) -> Result<(), AgentError> {
     runtime.block_on(async {
         let settings = AgentSettings { beat: Duration::from_secs(args.beat) };
         let (agent, orders) = Agent::start(&args.cell.address(), settings)?;
-        let mut terminate = signal(SignalKind::terminate())?;
-        let mut interrupt = signal(SignalKind::interrupt())?;
+        let mut signals = Signals::listen()?;
         tokio::select! {
-            _ = terminate.recv() => Ok(()),
-            _ = interrupt.recv() => Ok(()),
+            () = signals.end() => Ok(()),
             error = register(args, &agent) => Err(error.into()),
             () = follow(args, &agent, orders) => Ok(()),
         }

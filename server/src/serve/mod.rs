@@ -4,6 +4,8 @@ mod cell;
 mod settings;
 mod tls;
 
+use crate::output::{self, OutputError};
+use crate::signals::Signals;
 use cell::{CellError, Opened};
 use clap::Args;
 use omega_service::{AuditLog, Entrance, TlsError, serve_clients, serve_peers, serve_web};
@@ -14,7 +16,6 @@ use std::sync::Arc;
 use tls::{Doors, TlsSettingsError};
 use tokio::net::TcpListener;
 use tokio::runtime::Runtime;
-use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
 use tracing_subscriber::EnvFilter;
 
@@ -59,6 +60,9 @@ pub(crate) enum ServeError {
         /// What the system said.
         why: io::Error,
     },
+    /// See the error.
+    #[error(transparent)]
+    Output(#[from] OutputError),
     /// The system has no threads or signals left.
     #[error("the system refuses: {0}")]
     System(io::Error),
@@ -84,8 +88,7 @@ fn show_events() {
 pub(crate) fn serve(args: ServeArgs) -> Result<(), ServeError> {
     let settings = args.given.resolve(args.config.as_deref())?;
     if args.check_config {
-        println!("{}", describe(&settings));
-        return Ok(());
+        return Ok(output::print(&format!("{}\n", describe(&settings)))?);
     }
     show_events();
     let runtime = Runtime::new().map_err(ServeError::System)?;
@@ -123,8 +126,9 @@ async fn run(
         let entrance = Entrance { listener, door: doors.peers, audit };
         tasks.push(tokio::spawn(serve_peers(entrance, peers, until(ended))));
     }
-    println!("{} of cell {} listens on {address}", me.replica, me.cell);
-    wait_for_the_end().await.map_err(ServeError::System)?;
+    let mut signals = Signals::listen().map_err(ServeError::System)?;
+    output::print(&format!("{} of cell {} listens on {address}\n", me.replica, me.cell))?;
+    signals.end().await;
     end.send_replace(true);
     for task in tasks {
         // Connections that do not end by themselves are cut after a moment.
@@ -141,17 +145,6 @@ fn open_audit(file: &Path) -> Result<Arc<AuditLog>, ServeError> {
 async fn listen(address: &str) -> Result<TcpListener, ServeError> {
     let listening = TcpListener::bind(address).await;
     listening.map_err(|why| ServeError::Listen { address: address.to_owned(), why })
-}
-
-/// Waits for a signal that asks to end.
-async fn wait_for_the_end() -> io::Result<()> {
-    let mut terminate = signal(SignalKind::terminate())?;
-    let mut interrupt = signal(SignalKind::interrupt())?;
-    tokio::select! {
-        _ = terminate.recv() => {}
-        _ = interrupt.recv() => {}
-    }
-    Ok(())
 }
 
 fn describe(settings: &Settings) -> String {

@@ -1,0 +1,31 @@
+//! The signals that ask a process to end: one place for every command that runs until it is told to.
+
+use std::io;
+use tokio::signal::unix::{Signal, SignalKind, signal};
+
+/// SIGTERM and SIGINT. From when this is made, they no longer end the process by themselves.
+#[derive(Debug)]
+pub(crate) struct Signals {
+    terminate: Signal,
+    interrupt: Signal,
+}
+
+impl Signals {
+    /// Listens to them. Needs a tokio runtime.
+    ///
+    /// # Errors
+    /// If the system refuses.
+    pub(crate) fn listen() -> io::Result<Signals> {
+        let terminate = signal(SignalKind::terminate())?;
+        let interrupt = signal(SignalKind::interrupt())?;
+        Ok(Signals { terminate, interrupt })
+    }
+
+    /// Waits until one has come.
+    pub(crate) async fn end(&mut self) {
+        tokio::select! {
+            _ = self.terminate.recv() => {}
+            _ = self.interrupt.recv() => {}
+        }
+    }
+}
