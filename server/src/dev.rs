@@ -3,10 +3,11 @@
 //! Replicas, a scheduler and an agent of simulated machines as processes of their own, as in production, so that one of them can be
 //! killed and the others seen to carry on. What they say goes to files beside the cell.
 
+use crate::output;
 use crate::signals::Signals;
 use clap::Args;
 use std::fs::File;
-use std::io::{self, Write};
+use std::io;
 use std::net::{SocketAddr, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -214,8 +215,7 @@ fn watch(parts: &mut [Part]) -> Result<(), DevError> {
     })
 }
 
-/// Says something at once; a reader that has gone is no error.
+/// Says something at once. The cell goes on where nobody can hear it.
 fn tell(text: &str) {
-    let mut out = io::stdout().lock();
-    let _ = out.write_all(text.as_bytes()).and_then(|()| out.flush());
+    drop(output::print(text));
 }
