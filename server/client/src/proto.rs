@@ -1,7 +1,10 @@
 //! The messages and services of the API, as `proto/omega/v1/` defines and describes them.
 
 #![allow(missing_docs, reason = "generated: the definitions in proto/ have the comments")]
-#![allow(unreachable_pub, reason = "generated: its modules are public whether they are used or not")]
+#![allow(
+    unreachable_pub,
+    reason = "generated: its modules are public whether they are used or not"
+)]
 #![allow(clippy::all, clippy::too_many_lines, reason = "generated: nobody edits it")]
 
 tonic::include_proto!("omega.v1");
