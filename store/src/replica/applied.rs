@@ -87,6 +87,7 @@ impl Replica {
     fn apply_commands(&mut self, entry: &Entry, state: &mut State) -> Result<(), Stop> {
         failpoint!("apply");
         let at = entry.position.index;
+        self.watch.committed(entry.position);
         let own = self.requests.resolve(entry.position);
         for sender in own.overwritten {
             self.reply(sender, Answer::Again(Again::Overwritten));
@@ -112,6 +113,7 @@ impl Replica {
             self.reply(sender, Answer::Outcome(outcome));
         }
         self.fingerprint.close(at);
+        self.watch.applied();
         Ok(())
     }
 
