@@ -249,11 +249,11 @@ pub enum Rejection {
     #[error(transparent)]
     Transaction(#[from] TransactionError),
     /// Wait until its holder has ended or is over, or choose another name.
-    #[error("the scheduler's name {name:?} is held by another process, {holder}")]
+    #[error("the scheduler's name {name:?} is held by another process")]
     NameHeld {
         /// Which name.
         name: Text,
-        /// Who holds it.
+        /// Who holds it. The number is no part of the sentence: who knows it can speak for the process.
         holder: HolderId,
     },
     /// Choose a lease within the bounds.
