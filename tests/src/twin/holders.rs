@@ -26,7 +26,7 @@ impl Twin {
         lease_ms: u32,
     ) -> Result<Outcome, Rejection> {
         validate::name(&name)?;
-        if lease_ms < 1000 || lease_ms > 60 * 1000 {
+        if !(1000..=60_000).contains(&lease_ms) {
             return Err(Rejection::BadLease { given: lease_ms });
         }
         self.free_of_others(&name, Some(holder))?;

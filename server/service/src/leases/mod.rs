@@ -269,10 +269,10 @@ fn lost<'n>(host: &Host, holder: HolderId, names: &'n [String]) -> Option<&'n St
 
 /// Asks once: another try begins with another look at who leads and who is silent.
 async fn ask(host: &Host, command: Command, until: Instant) -> Result<Outcome, ApiError> {
-    let asked = host.begin(command, Try::Again).answer();
-    match tokio::time::timeout_at(until, asked).await {
-        Ok(Answer::Outcome(outcome)) => outcome.map_err(|rejection| ApiError::from(&rejection)),
-        Ok(Answer::Again(again)) => Err(unavailable(again)),
+    let asked = host.begin(command, Try::Again).answers();
+    match tokio::time::timeout_at(until, asked).await.ok().and_then(|mut all| all.pop()) {
+        Some(Answer::Outcome(outcome)) => outcome.map_err(|rejection| ApiError::from(&rejection)),
+        Some(Answer::Again(again)) => Err(unavailable(again)),
         _ => Err(unknown()),
     }
 }
