@@ -1,7 +1,7 @@
 //! `omega scheduler`: places the jobs that name it, in a process of its own.
 //!
 //! Several processes may run schedulers of different names at once: the cell takes what holds and
-//! refuses what conflicts. Of one name, one process places and others may stand by: docs/serve.md.
+//! refuses what conflicts. Of one name, one process places and others may stand by: docs/schedulers.md.
 
 use crate::ask::amount::duration;
 use crate::connect::CellArgs;
