@@ -111,7 +111,10 @@ pub(crate) fn run(args: &DevArgs) -> Result<(), DevError> {
         (1..=args.replicas).map(|replica| client_address(args, replica).to_string()).collect();
     let cell = cell.join(",");
     let workers = args.workers.to_string();
-    let scheduler = ["scheduler", "--cell", &cell, "--workers", &workers].map(str::to_owned);
+    // A cell that goes on may still know the scheduler of its last life: it waits until that one is over.
+    let scheduler =
+        ["scheduler", "--cell", &cell, "--workers", &workers, "--standby", "--lease=2s"];
+    let scheduler = scheduler.map(str::to_owned);
     parts.push(start("scheduler", &root, &scheduler)?);
     if args.machines > 0 {
         let machines = args.machines.to_string();

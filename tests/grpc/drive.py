@@ -191,7 +191,14 @@ def tenants(at):
 def place(at, machine, job):
     """A scheduler of a few lines: it follows the cell, and places both tasks of the job."""
     service = "omega.v1.SchedulingService"
-    me = at.call(f"{service}/Register", name="py")
+    held = {"name": "py", "holder": 7, "lease_ms": 60_000, "process": "drive.py"}
+    me = at.call(f"{service}/Register", **held)
+    assert at.call(f"{service}/Register", **held) == me, "the same holder has the same answer"
+    other = {**held, "holder": 8}
+    refused(grpc.StatusCode.FAILED_PRECONDITION, lambda: at.call(f"{service}/Register", **other))
+    at.call(f"{service}/Renew", holder=7, names=["py"], process="drive.py")
+    listed = {one.name: one for one in at.call(f"{service}/ListSchedulers").schedulers}
+    assert listed["py"].holder.process == "drive.py" and listed["py"].holder.left_ms > 0, listed
     deltas = at.call(f"{service}/Sync", jobs_of={"scheduler": "py"})
     delta = next(deltas)
     assert delta.full and [one.id for one in delta.jobs] == [job], delta
@@ -215,6 +222,11 @@ def place(at, machine, job):
     assert len(answers[0].commit.conflicts) == 1 and not answers[1].commit.conflicts, answers
     insist("the delta", lambda: next(deltas).to >= answers[1].commit.version)
     deltas.cancel()
+    at.call(f"{service}/EndLeases", holder=7)
+    late = {**claim, "number": me.next_transaction + 3, "claim_indices": [1]}
+    refused(grpc.StatusCode.FAILED_PRECONDITION, lambda: at.call(f"{service}/Commit", **late))
+    renew = {"holder": 7, "names": ["py"]}
+    refused(grpc.StatusCode.FAILED_PRECONDITION, lambda: at.call(f"{service}/Renew", **renew))
 
 
 def tasks(at, machine, job):

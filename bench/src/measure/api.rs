@@ -179,6 +179,27 @@ impl SchedulingService for Bare {
         Ok(Response::new(proto::RegisterResponse::default()))
     }
 
+    async fn renew(
+        &self,
+        _: Request<proto::RenewRequest>,
+    ) -> Result<Response<proto::RenewResponse>, Status> {
+        Ok(Response::new(proto::RenewResponse {}))
+    }
+
+    async fn end_leases(
+        &self,
+        _: Request<proto::EndLeasesRequest>,
+    ) -> Result<Response<proto::EndLeasesResponse>, Status> {
+        Ok(Response::new(proto::EndLeasesResponse {}))
+    }
+
+    async fn list_schedulers(
+        &self,
+        _: Request<proto::ListSchedulersRequest>,
+    ) -> Result<Response<proto::ListSchedulersResponse>, Status> {
+        Ok(Response::new(proto::ListSchedulersResponse::default()))
+    }
+
     type SyncStream = ReceiverStream<Result<proto::Delta, Status>>;
 
     async fn sync(

@@ -218,6 +218,8 @@ impl Cell {
         };
         let scheduler = |scheduler: &Registered| SchedulerImage {
             name: scheduler.name.clone(),
+            hold: scheduler.hold,
+            floor: scheduler.answers.floor,
             answers: Vec::new(),
         };
         Image {

@@ -4,6 +4,7 @@
 //! call that wakes whoever awaits it, and a thread tells how far it has applied, for the streams of
 //! deltas.
 
+use crate::leases::Leases;
 use crate::metrics::Metrics;
 use omega_cellstate::{Cell, SharedCell};
 use omega_client::{ApiError, ErrorCode};
@@ -33,6 +34,7 @@ pub struct Host {
     cell: HostedCell,
     versions: watch::Receiver<Version>,
     metrics: Metrics,
+    leases: Leases,
 }
 
 #[derive(Clone, Debug)]
@@ -53,7 +55,7 @@ impl Host {
     pub fn memory(cell: SharedCell) -> Host {
         let (to, versions) = watch::channel(cell.read(Cell::version));
         let cell = HostedCell::Memory(cell, Arc::new(to));
-        Host { cell, versions, metrics: Metrics::default() }
+        Host { cell, versions, metrics: Metrics::default(), leases: Leases::default() }
     }
 
     /// A replica that runs.
@@ -68,7 +70,7 @@ impl Host {
         spawned.expect("the system has a thread for each server");
         let replica = Replica { cell, running };
         let cell = HostedCell::Replica(Arc::new(replica));
-        Host { cell, versions, metrics: Metrics::default() }
+        Host { cell, versions, metrics: Metrics::default(), leases: Leases::default() }
     }
 
     /// Looks at the state that is here. Nothing is applied while `look` runs.
@@ -89,6 +91,12 @@ impl Host {
     #[must_use]
     pub fn metrics(&self) -> &Metrics {
         &self.metrics
+    }
+
+    /// Who holds names of schedulers, as far as this server knows.
+    #[must_use]
+    pub fn leases(&self) -> &Leases {
+        &self.leases
     }
 
     /// The replica, if the cell has replicas.

@@ -15,7 +15,7 @@
 //! (`roles.rs`, one table; `grants.rs` for what depends on the content), and whether there is room
 //! (`limits.rs`). docs/security.md has the whole of it.
 //!
-//! In reading order: `host.rs`, `service.rs`, `scheduling.rs`, `commits.rs`, `jobs.rs`, `machines.rs`, `tasks.rs`,
+//! In reading order: `host.rs`, `service.rs`, `leases/`, `scheduling.rs`, `commits.rs`, `jobs.rs`, `machines.rs`, `tasks.rs`,
 //! `tenants.rs`, `cell.rs`, `agents/`, `describe.rs`, `peers.rs`, `identity.rs`, `roles.rs`, `grants.rs`,
 //! `limits.rs`, `audit.rs`, `gate.rs`, `tls.rs`, `connection.rs`, `server.rs`, `metrics.rs`, `web.rs`.
 
@@ -30,6 +30,7 @@ mod grants;
 mod host;
 pub mod identity;
 mod jobs;
+mod leases;
 mod limits;
 mod machines;
 mod metrics;
@@ -51,6 +52,7 @@ pub use connection::Door;
 pub use host::{Host, Pending, Try};
 pub use identity::{Caller, IdentityError, Role};
 pub use jobs::Jobs;
+pub use leases::Leases;
 pub use machines::Machines;
 pub use metrics::Metrics;
 pub use peers::{Dial, FRAME_BYTES_MAX, PeerListener, Peers, Whoami};

@@ -15,6 +15,7 @@ use prometheus_client::metrics::gauge::{ConstGauge, Gauge};
 use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
 use prometheus_client::registry::{Registry, Unit};
 use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
 /// What is counted. Clones share it.
@@ -165,6 +166,12 @@ impl Metrics {
     }
 }
 
+/// The name of a scheduler.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct OfScheduler {
+    scheduler: String,
+}
+
 /// What the cell and its replica are now.
 #[derive(Debug)]
 struct CellNow(Host);
@@ -194,6 +201,7 @@ impl Collector for CellNow {
             counter("replica_log_syncs", "Times the log was synced", status.log_syncs)?;
             counter("replica_snapshots", "Snapshots taken", status.snapshots)?;
         }
+        self.encode_leases(&mut encoder)?;
         let mut per_kind = |name: &str, help: &str, values: &[u64]| {
             let family = Family::<OfKind, Gauge>::default();
             for ((_, kind), value) in kinds.iter().zip(values) {
@@ -212,5 +220,26 @@ impl Collector for CellNow {
             "What is claimed of all machines, in each kind's unit",
             &sizes.claimed,
         )
+    }
+}
+
+impl CellNow {
+    /// What a leader knows of leases. Who does not lead says nothing of them.
+    fn encode_leases(&self, encoder: &mut DescriptorEncoder<'_>) -> Result<(), std::fmt::Error> {
+        let leases = self.0.leases();
+        let silenced = ConstCounter::new(leases.silenced());
+        let help = "Schedulers that were silent for longer than their lease, and replaced";
+        let name = "schedulers_silenced";
+        silenced.encode(encoder.encode_descriptor(name, help, None, silenced.metric_type())?)?;
+        let family = Family::<OfScheduler, Gauge<f64, AtomicU64>>::default();
+        for listed in leases.list(&self.0).unwrap_or_default() {
+            let Some(held) = listed.held else { continue };
+            let of = OfScheduler { scheduler: listed.name.to_string() };
+            family.get_or_create(&of).set(held.left_ms as f64 / 1000.0);
+        }
+        let help = "For how long the lease of a scheduler's name still runs, at the leader";
+        let unit = Some(&Unit::Seconds);
+        let name = "scheduler_lease_left";
+        family.encode(encoder.encode_descriptor(name, help, unit, family.metric_type())?)
     }
 }

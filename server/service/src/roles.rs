@@ -94,6 +94,9 @@ use Nature::{Change, Look, Report, Stream, Watch};
 pub const RULES: &[Rule] = &[
     // A scheduler only under its own name and for its own jobs: see `grants.rs`.
     rule("omega.v1.SchedulingService/Register", SCHEDULER.and(OPERATOR), Change),
+    rule("omega.v1.SchedulingService/Renew", SCHEDULER.and(OPERATOR), Report),
+    rule("omega.v1.SchedulingService/EndLeases", SCHEDULER.and(OPERATOR), Change),
+    rule("omega.v1.SchedulingService/ListSchedulers", LOOKERS, Look),
     rule("omega.v1.SchedulingService/Sync", LOOKERS, Watch),
     rule("omega.v1.SchedulingService/Commit", SCHEDULER.and(OPERATOR), Change),
     rule("omega.v1.SchedulingService/CommitStream", SCHEDULER.and(OPERATOR), Stream),

@@ -80,7 +80,7 @@ fn client_services(
     };
     Ok(guarded(audit)
         .add_service(
-            SchedulingServiceServer::new(Scheduling::new(host.clone()))
+            SchedulingServiceServer::new(Scheduling::start(host.clone()))
                 .max_decoding_message_size(max)
                 .max_encoding_message_size(max),
         )

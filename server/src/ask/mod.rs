@@ -17,6 +17,7 @@ mod file;
 pub(crate) mod job;
 mod job_file;
 mod job_flags;
+pub(crate) mod lease;
 pub(crate) mod machine;
 mod machine_file;
 pub(crate) mod member;

@@ -11,6 +11,7 @@
 //! - `requests.rs`: messages that mean nothing, and callers who want everything.
 //! - `agents.rs`: jobs on simulated machines, and what becomes of them when agents, schedulers and leaders
 //!   are killed.
+//! - `standby.rs`: schedulers that are killed, stopped or ended, and those that go on for them.
 //! - `outputs.rs`: files, pipes and terminals that results go to.
 //!
 //! `process.rs` starts the process, `outcome.rs` reads its result.
@@ -32,4 +33,5 @@ mod requests;
 mod runs;
 mod secure;
 mod served;
+mod standby;
 mod traces;
