@@ -11,7 +11,7 @@ use futures_util::stream::FuturesOrdered;
 use omega_cellstate::{Delta, Interest};
 use omega_client::proto::scheduling_service_server::SchedulingService;
 use omega_client::{ApiError, ErrorCode, convert, proto};
-use omega_core::{Command, Commit, Outcome, Rejection, Transaction, Version};
+use omega_core::{Command, Commit, Outcome, Rejection, SchedulerId, Transaction, Version};
 use omega_store::replica::Answer;
 use prost::Message;
 use std::sync::Arc;
@@ -93,7 +93,7 @@ impl SchedulingService for Scheduling {
         about(&request, transaction);
         let (txn, try_) = read(request.into_inner())?;
         grants::may_commit(&caller, &self.host, &txn, until).await?;
-        let claims = txn.claims.len();
+        let claims = (txn.id.scheduler, txn.claims.len());
         let outcome = self.host.apply_try(Command::Commit(txn), try_, until).await;
         let commit = commit_of(outcome).inspect_err(|_| self.host.metrics().failed())?;
         self.host.metrics().judged(claims, &commit, began.elapsed());
@@ -167,7 +167,8 @@ async fn begin(
     request: proto::CommitRequest,
 ) -> impl Future<Output = proto::CommitStreamResponse> + use<> {
     let began = Instant::now();
-    let (number, claims) = (request.number, request.claim_jobs.len());
+    let number = request.number;
+    let claims = (SchedulerId(request.scheduler), request.claim_jobs.len());
     let Judge { host, caller, audited } = judge;
     let audited = audited.clone().map(|audited| (audited, transaction(&request)));
     let pending = match read(request) {

@@ -1,0 +1,53 @@
+//! How requests are answered: with JSON, or with an error that has a code for programs and a sentence.
+
+use axum::http::{StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use omega_client::{ApiError, ErrorCode};
+use serde::Serialize;
+
+/// A value, or what is wrong.
+pub(super) type Answer = Result<Response, Failed>;
+
+/// What a request failed of.
+#[derive(Debug)]
+pub(super) struct Failed(pub(super) ApiError);
+
+impl From<ApiError> for Failed {
+    fn from(error: ApiError) -> Failed {
+        Failed(error)
+    }
+}
+
+#[derive(Serialize)]
+struct ErrorShape<'a> {
+    code: &'a str,
+    message: &'a str,
+}
+
+/// A value as JSON.
+pub(super) fn json(value: &impl Serialize) -> Response {
+    let text = serde_json::to_vec(value);
+    let text = text.expect("the keys are text, and memory takes all that is written");
+    ([(header::CONTENT_TYPE, "application/json")], text).into_response()
+}
+
+impl IntoResponse for Failed {
+    fn into_response(self) -> Response {
+        let error = &self.0;
+        let status = match error.code {
+            ErrorCode::Unauthenticated => StatusCode::UNAUTHORIZED,
+            ErrorCode::Denied => StatusCode::FORBIDDEN,
+            ErrorCode::UnknownJob | ErrorCode::UnknownMachine => StatusCode::NOT_FOUND,
+            ErrorCode::Limit => StatusCode::TOO_MANY_REQUESTS,
+            ErrorCode::Malformed | ErrorCode::BadPageToken => StatusCode::BAD_REQUEST,
+            _ => StatusCode::SERVICE_UNAVAILABLE,
+        };
+        let shape = ErrorShape { code: error.code.name(), message: &error.message };
+        (status, json(&shape)).into_response()
+    }
+}
+
+pub(super) async fn nothing_here() -> Response {
+    let shape = ErrorShape { code: "NOT_FOUND", message: "there is nothing here: see docs/web.md" };
+    (StatusCode::NOT_FOUND, json(&shape)).into_response()
+}
