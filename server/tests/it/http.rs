@@ -40,7 +40,8 @@ impl Answered {
 /// Asks for a path by any method, under any name of the host.
 pub(crate) fn ask(port: u16, method: &str, host: &str, path: &str) -> Answered {
     let mut stream = TcpStream::connect(("127.0.0.1", port)).unwrap();
-    write!(stream, "{method} {path} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n").unwrap();
+    write!(stream, "{method} {path} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n")
+        .unwrap();
     Answered::read(stream)
 }
 
@@ -72,6 +73,7 @@ pub(crate) fn get_tls(port: u16, authority: &[u8], own: Option<&Tls>, path: &str
     let name = ServerName::try_from("127.0.0.1").unwrap();
     let tls = ClientConnection::new(Arc::new(config), name).unwrap();
     let mut stream = StreamOwned::new(tls, TcpStream::connect(("127.0.0.1", port)).unwrap());
-    write!(stream, "GET {path} HTTP/1.1\r\nHost: any.example\r\nConnection: close\r\n\r\n").unwrap();
+    write!(stream, "GET {path} HTTP/1.1\r\nHost: any.example\r\nConnection: close\r\n\r\n")
+        .unwrap();
     Answered::read(stream)
 }

@@ -9,7 +9,9 @@ use std::process::Stdio;
 fn one_look_is_printed_as_text_and_as_json() {
     let (cell, _) = shown();
     let text = cell.ok("top --once");
-    for part in ["machines  41, 1 of them draining", "tasks     5 wait", "default", "wide", "machines:"] {
+    for part in
+        ["machines  41, 1 of them draining", "tasks     5 wait", "default", "wide", "machines:"]
+    {
         assert!(text.contains(part), "{part} is not in\n{text}");
     }
     let told = cell.json("top --once");

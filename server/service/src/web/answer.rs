@@ -1,9 +1,12 @@
 //! How requests are answered: with JSON, or with an error that has a code for programs and a sentence.
 
+use axum::extract::{FromRequestParts, Query};
+use axum::http::request::Parts;
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use omega_client::{ApiError, ErrorCode};
 use serde::Serialize;
+use serde::de::DeserializeOwned;
 
 /// A value, or what is wrong.
 pub(super) type Answer = Result<Response, Failed>;
@@ -44,6 +47,21 @@ impl IntoResponse for Failed {
         };
         let shape = ErrorShape { code: error.code.name(), message: &error.message };
         (status, json(&shape)).into_response()
+    }
+}
+
+/// What a query asks for. One that makes no sense is told like any other error.
+#[derive(Debug)]
+pub(super) struct Asked<T>(pub(super) T);
+
+impl<T: DeserializeOwned, S: Send + Sync> FromRequestParts<S> for Asked<T> {
+    type Rejection = Failed;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Asked<T>, Failed> {
+        match Query::from_request_parts(parts, state).await {
+            Ok(Query(asked)) => Ok(Asked(asked)),
+            Err(why) => Err(Failed(ApiError::new(ErrorCode::Malformed, why.body_text()))),
+        }
     }
 }
 

@@ -5,9 +5,9 @@
 //! and this crate no arrow to the schedulers.
 
 use super::Shown;
-use super::answer::{Answer, json};
+use super::answer::{Answer, Asked, json};
 use crate::host::Host;
-use axum::extract::{Query, State};
+use axum::extract::State;
 use omega_client::{ApiError, ErrorCode};
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
@@ -46,7 +46,7 @@ pub(super) struct Kept {
 }
 
 #[derive(Deserialize)]
-pub(super) struct Asked {
+pub(super) struct Whom {
     job: String,
 }
 
@@ -57,7 +57,7 @@ struct ExplainedShape<'a> {
     text: &'a str,
 }
 
-pub(super) async fn explain(State(shown): State<Shown>, Query(asked): Query<Asked>) -> Answer {
+pub(super) async fn explain(State(shown): State<Shown>, Asked(asked): Asked<Whom>) -> Answer {
     let told = tell(&shown, &asked.job).await?;
     Ok(json(&ExplainedShape { job: &asked.job, summary: &told.summary, text: &told.text }))
 }

@@ -5,10 +5,10 @@
 //! thousand machines are some hundred kilobytes.
 
 use super::Shown;
-use super::answer::{Answer, json};
+use super::answer::{Answer, Asked, json};
 use crate::statistics::survey;
 use crate::survey::{Seen, Survey};
-use axum::extract::{Query, State};
+use axum::extract::State;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -22,7 +22,7 @@ const DOMAINS_MAX: usize = 2_000;
 const SAMPLE: usize = 1_000;
 
 #[derive(Deserialize)]
-pub(super) struct Asked {
+pub(super) struct Which {
     /// The label whose values are the domains; that of racks or zones if nobody says.
     level: Option<String>,
     /// Only this domain's machines.
@@ -64,9 +64,11 @@ struct MachinesShape {
     taken: Vec<Vec<i32>>,
 }
 
-pub(super) async fn heat(State(shown): State<Shown>, Query(asked): Query<Asked>) -> Answer {
+pub(super) async fn heat(State(shown): State<Shown>, Asked(asked): Asked<Which>) -> Answer {
     let survey = survey(&shown.web.host).await;
-    Ok(json(&shape(&survey, &asked)))
+    // Of a hundred thousand machines it takes a while, in which others are served.
+    let told = tokio::task::spawn_blocking(move || json(&shape(&survey, &asked))).await;
+    Ok(told.expect("counting machines does not panic"))
 }
 
 fn percent(claimed: u64, claimable: u64) -> Option<u32> {
@@ -100,7 +102,7 @@ fn usual(levels: &[String]) -> Option<&String> {
     named("rack").or_else(|| named("zone")).or_else(|| levels.first())
 }
 
-fn shape(survey: &Survey, asked: &Asked) -> HeatShape {
+fn shape(survey: &Survey, asked: &Which) -> HeatShape {
     let levels = levels(survey);
     let level = match &asked.level {
         Some(level) if level.is_empty() => None,
@@ -161,4 +163,62 @@ fn machines(told: &[(String, Vec<&Seen>)], kinds: usize) -> MachinesShape {
         }
     }
     shape
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::host::Host;
+    use omega_cellstate::{Cell, SharedCell};
+    use omega_core::{Amounts, Command, Kinds, Labels, Machine};
+    use proptest::prelude::*;
+
+    /// A cell of machines with a rack, if it has one, and a name of its own as a label.
+    fn survey_of(racks: &[Option<u8>]) -> Survey {
+        let mut cell = Cell::new(Kinds::standard());
+        for (index, rack) in racks.iter().enumerate() {
+            let mut labels = vec![("host".to_owned(), format!("h{index}"))];
+            labels.extend(rack.map(|rack| ("rack".to_owned(), format!("r{rack}"))));
+            let labels = labels.iter().map(|(key, value)| (key.as_str(), value.as_str()));
+            let mut machine = Machine::new(format!("m{index}").as_str(), Amounts::new([1000]));
+            machine.labels = Labels::new(labels);
+            cell.apply(Command::RegisterMachine(machine)).unwrap();
+        }
+        Survey::of(&Host::memory(SharedCell::new(cell)))
+    }
+
+    proptest! {
+        #[test]
+        fn every_machine_is_in_the_domain_of_its_label(
+            racks in prop::collection::vec(prop::option::of(0..5_u8), 0..60)
+        ) {
+            let survey = survey_of(&racks);
+            let which = Which { level: Some("rack".to_owned()), domain: None };
+            let told = shape(&survey, &which);
+            let sum: u32 = told.domains.iter().map(|domain| domain.machines).sum();
+            prop_assert_eq!(sum as usize, racks.len());
+            let machines = told.machines.unwrap();
+            for (index, name) in machines.name.iter().enumerate() {
+                let rack = racks[name[1..].parse::<usize>().unwrap()];
+                let expected = rack.map_or_else(String::new, |rack| format!("r{rack}"));
+                prop_assert_eq!(&told.domains[machines.domain[index] as usize].name, &expected);
+                prop_assert_eq!(machines.taken[0][index], 0);
+                prop_assert_eq!(machines.taken[1][index], -1);
+            }
+        }
+    }
+
+    #[test]
+    fn labels_of_single_machines_are_no_level() {
+        let survey = survey_of(&[Some(1), Some(1), Some(2), Some(2)]);
+        assert_eq!(levels(&survey), ["rack"]);
+        assert_eq!(usual(&["a".into(), "x/zone".into(), "rack".into()]).unwrap(), "rack");
+    }
+
+    #[test]
+    fn shares_of_nothing_are_none_and_large_ones_are_bounded() {
+        assert_eq!(percent(0, 0), None);
+        assert_eq!(percent(1, 3), Some(33));
+        assert_eq!(percent(u64::MAX, 1), Some(999));
+    }
 }

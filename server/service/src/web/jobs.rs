@@ -1,13 +1,13 @@
 //! Jobs: `/api/v1/jobs`, a page of them, and `/api/v1/job`, one with its groups and tasks.
 
 use super::Shown;
-use super::answer::{Answer, json};
+use super::answer::{Answer, Asked, json};
 use super::cell::TasksShape;
 use super::machines::{PAGE, PAGE_MAX};
 use crate::service::{page_start, page_token};
 use crate::statistics::age;
 use crate::survey::Counts;
-use axum::extract::{Query, State};
+use axum::extract::State;
 use omega_cellstate::Cell;
 use omega_client::{ApiError, ErrorCode};
 use omega_core::{Job, JobId, JobKind, TaskId, TaskState};
@@ -155,7 +155,7 @@ impl AskedList {
     }
 }
 
-pub(super) async fn list(State(shown): State<Shown>, Query(asked): Query<AskedList>) -> Answer {
+pub(super) async fn list(State(shown): State<Shown>, Asked(asked): Asked<AskedList>) -> Answer {
     let size = asked.limit.unwrap_or(PAGE).clamp(1, PAGE_MAX);
     let mut first = JobId(page_start(asked.page.as_deref().unwrap_or_default())?);
     let mut list = ListShape { version: 0, items: Vec::new(), next_page: None };
@@ -186,7 +186,7 @@ pub(super) async fn list(State(shown): State<Shown>, Query(asked): Query<AskedLi
     }
 }
 
-pub(super) async fn one(State(shown): State<Shown>, Query(asked): Query<AskedOne>) -> Answer {
+pub(super) async fn one(State(shown): State<Shown>, Asked(asked): Asked<AskedOne>) -> Answer {
     let size = asked.limit.unwrap_or(PAGE).clamp(1, PAGE_MAX);
     let start = usize::try_from(page_start(asked.page.as_deref().unwrap_or_default())?)
         .unwrap_or(usize::MAX);

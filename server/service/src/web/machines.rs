@@ -1,10 +1,10 @@
 //! Machines: `/api/v1/machines`, a page of them, and `/api/v1/machine`, one with its tasks.
 
 use super::Shown;
-use super::answer::{Answer, json};
+use super::answer::{Answer, Asked, json};
 use super::jobs::{TaskShape, task};
 use crate::service::{page_start, page_token};
-use axum::extract::{Query, State};
+use axum::extract::State;
 use omega_cellstate::{Cell, MachineState, MachineStatus};
 use omega_client::{ApiError, ErrorCode};
 use serde::{Deserialize, Serialize};
@@ -100,7 +100,7 @@ fn shape(cell: &Cell, state: &MachineState<'_>) -> MachineShape {
     }
 }
 
-pub(super) async fn list(State(shown): State<Shown>, Query(asked): Query<AskedList>) -> Answer {
+pub(super) async fn list(State(shown): State<Shown>, Asked(asked): Asked<AskedList>) -> Answer {
     let size = asked.limit.unwrap_or(PAGE).clamp(1, PAGE_MAX);
     let mut row = usize::try_from(page_start(asked.page.as_deref().unwrap_or_default())?)
         .unwrap_or(usize::MAX);
@@ -131,7 +131,7 @@ pub(super) async fn list(State(shown): State<Shown>, Query(asked): Query<AskedLi
     }
 }
 
-pub(super) async fn one(State(shown): State<Shown>, Query(asked): Query<AskedOne>) -> Answer {
+pub(super) async fn one(State(shown): State<Shown>, Asked(asked): Asked<AskedOne>) -> Answer {
     let size = asked.limit.unwrap_or(PAGE).clamp(1, PAGE_MAX);
     let start = usize::try_from(page_start(asked.page.as_deref().unwrap_or_default())?)
         .unwrap_or(usize::MAX);

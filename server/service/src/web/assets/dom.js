@@ -19,10 +19,11 @@ export function link(kind, name) {
   return el("a", { href: `#/${kind}/${encodeURIComponent(name)}` }, name);
 }
 
-/** A table: columns are { name, number?, head?, of(row) }; `head` marks the one that names the row. */
+/** A table: columns are { name, number?, wide?, head?, of(row) }; `head` marks the one that names the row, and
+ * `wide` those that a narrow screen does without. */
 export function table(caption, columns, rows, empty = "none") {
   if (rows.length === 0) return el("p", { class: "quiet" }, empty);
-  const kind = (column) => (column.number ? { class: "number" } : { class: column.class });
+  const kind = ({ number, wide, class: own }) => ({ class: [number && "number", wide && "wide", own].filter(Boolean).join(" ") || null });
   const cell = (column, row) => column.head
     ? el("th", { scope: "row" }, column.of(row))
     : el("td", kind(column), column.of(row));

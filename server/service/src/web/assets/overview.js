@@ -2,12 +2,14 @@
 
 import { ask } from "./api.js";
 import { bar, card, el, link, replace, table } from "./dom.js";
-import { explanation } from "./explain.js";
+import { explanation, tellNext } from "./explain.js";
 import { amount, count, percent, rate, time } from "./format.js";
 import { heat } from "./heat.js";
 import { conflictPercent, perSecond } from "./rates.js";
 
 const WAITING_SHOWN = 10;
+// Jobs whose reasons are told without being asked for.
+const EXPLAINED = 5;
 
 function tile(name, value, small = null) {
   return el("div", { class: "tile" }, el("dt", {}, name), el("dd", {}, value, small ? el("small", {}, small) : null));
@@ -33,7 +35,7 @@ function tiles(cell) {
 function resources(cell) {
   return table(null, [
     { name: "resource", head: true, of: (row) => row.name },
-    { name: "", of: (row) => bar(percent(row.claimed, row.claimable)) },
+    { name: "", wide: true, of: (row) => bar(percent(row.claimed, row.claimable)) },
     { name: "taken", number: true, of: (row) => { const part = percent(row.claimed, row.claimable); return part === null ? "–" : `${part} %`; } },
     { name: "claimed", number: true, of: (row) => amount(row.unit, row.claimed) },
     { name: "claimable", number: true, of: (row) => amount(row.unit, row.claimable) },
@@ -43,10 +45,10 @@ function resources(cell) {
 function schedulers(cell) {
   const reasons = (row) => Object.entries(row.conflicts).sort((a, b) => b[1] - a[1]).slice(0, 3)
     .map(([reason, items]) => `${reason.toLowerCase().replaceAll("_", " ")} ${count(items)}`).join(", ");
-  return table("Commits and conflicts are those that came through this replica.", [
+  return table(null, [
     { name: "scheduler", head: true, of: (row) => row.name },
     { name: "tasks waiting", number: true, of: (row) => count(row.pending_tasks) },
-    { name: "jobs", number: true, of: (row) => count(row.pending_jobs) },
+    { name: "jobs", number: true, wide: true, of: (row) => count(row.pending_jobs) },
     { name: "longest wait", class: "nowrap", of: (row) => (row.oldest_job ? time(row.oldest_wait_ms) : "–") },
     { name: "placements/s", number: true, of: (row) => rate(perSecond("placements", row.name)) },
     { name: "commits/s", number: true, of: (row) => rate(perSecond("taken", row.name)) },
@@ -73,7 +75,7 @@ export function overview() {
     title: "Overview",
     begin(main) {
       main.append(places.tiles, el("div", { class: "two" }, card("Resources", places.resources), card("Replicas", places.replicas)),
-        card("Machines by how full they are", map.place), card("Schedulers", places.schedulers), card("Waiting the longest", places.waiting));
+        card("Machines by how full they are", map.place), card("Schedulers", el("p", { class: "note" }, "Commits and conflicts are those that came through this replica; what waits is that of the whole cell."), places.schedulers), card("Waiting the longest", places.waiting));
     },
     async update(cell) {
       replace(places.tiles, ...tiles(cell));
@@ -86,20 +88,22 @@ export function overview() {
 
   async function waiting() {
     const list = await ask("jobs", { state: "waiting", limit: WAITING_SHOWN });
-    // It is drawn again only when other jobs wait, so that what somebody has opened stays open.
+    // It is drawn again only when something else waits, and not while somebody reads an explanation.
     const now = JSON.stringify(list.items.map((row) => [row.name, row.id, row.tasks]));
-    if (now !== shownWaiting) {
+    if (now !== shownWaiting && !places.waiting.querySelector("details[open]")) {
       shownWaiting = now;
       places.waiting.replaceChildren(table(null, [
         { name: "job", head: true, of: (row) => link("job", row.name) },
-        { name: "scheduler", of: (row) => row.scheduler },
+        { name: "scheduler", wide: true, of: (row) => row.scheduler },
         { name: "waiting", number: true, of: (row) => count(row.tasks.pending) },
-        { name: "of", number: true, of: (row) => count(Object.values(row.tasks).reduce((a, b) => a + b, 0)) },
-        { name: "submitted", class: "nowrap age", of: (row) => `${time(row.age_ms)} ago` },
+        { name: "of", number: true, wide: true, of: (row) => count(Object.values(row.tasks).reduce((a, b) => a + b, 0)) },
+        { name: "submitted", wide: true, class: "nowrap age", of: (row) => `${time(row.age_ms)} ago` },
         { name: "why", class: "why", of: (row) => explanation(row.name) },
       ], list.items, "no task waits"), list.next_page ? el("p", {}, el("a", { href: "#/jobs" }, "all jobs that wait")) : "");
     } else {
-      places.waiting.querySelectorAll("td.age").forEach((cell, index) => { cell.textContent = `${time(list.items[index].age_ms)} ago`; });
+      const ages = places.waiting.querySelectorAll("td.age");
+      if (ages.length === list.items.length) ages.forEach((cell, index) => { cell.textContent = `${time(list.items[index].age_ms)} ago`; });
     }
+    await tellNext(places.waiting, EXPLAINED);
   }
 }
