@@ -18,12 +18,21 @@ let timer = 0;
 /** A page is { title, begin(main), update(cell)? }. */
 function choose(hash) {
   const [kind, ...rest] = hash.replace(/^#\/?/, "").split("/");
-  const name = decodeURIComponent(rest.join("/"));
+  const name = decoded(rest.join("/"));
   if (kind === "machines") return machines();
   if (kind === "jobs") return jobs();
   if (kind === "machine" && name) return machine(name);
   if (kind === "job" && name) return job(name);
   return overview();
+}
+
+/** A name out of an address; one that somebody has typed may be no such thing, and is taken as it is. */
+function decoded(text) {
+  try {
+    return decodeURIComponent(text);
+  } catch {
+    return text;
+  }
 }
 
 function say(text, bad = false) {
@@ -41,7 +50,7 @@ async function refresh() {
     const leads = cell.leader === cell.replica ? "leads" : cell.leader ? `follows r${cell.leader}` : cell.replicas.length ? "no leader" : "in memory";
     say(`replica r${cell.replica} · ${leads}`);
   } catch (error) {
-    say(error.message === "Failed to fetch" ? "the server does not answer" : error.message, true);
+    say(error instanceof TypeError ? "the server does not answer" : error.message, true);
   }
   if (shown === page) timer = setTimeout(refresh, document.hidden ? EVERY_MS * 10 : EVERY_MS);
 }
