@@ -31,11 +31,6 @@ impl Served {
         Served { dir, address, _server: server }
     }
 
-    /// Its folder, and where it listens.
-    pub(crate) fn place(&self) -> (&Path, &str) {
-        (self.dir.path(), &self.address)
-    }
-
     /// Runs a command line against the cell.
     pub(crate) fn say(&self, line: &str) -> Said {
         say_at(self.dir.path(), &self.address, line)
