@@ -338,7 +338,12 @@ impl Cell {
 
     /// Every machine, ascending by row.
     pub fn machines(&self) -> impl Iterator<Item = MachineState<'_>> {
-        (0..self.machines.row_count()).filter_map(|slot| self.machine(self.machines.id(slot)))
+        self.machines_from(0)
+    }
+
+    /// Every machine from a row on, ascending by row.
+    pub fn machines_from(&self, row: usize) -> impl Iterator<Item = MachineState<'_>> {
+        (row..self.machines.row_count()).filter_map(|slot| self.machine(self.machines.id(slot)))
     }
 
     /// The job of this name.

@@ -24,7 +24,7 @@ pub(crate) struct DevArgs {
     #[arg(long, value_name = "DIR")]
     dir: Option<PathBuf>,
     /// The port of the first replica's clients; the others have the next ones, and their peers'
-    /// ports are a hundred above.
+    /// ports are a hundred above, and those of their web pages two hundred.
     #[arg(long, value_name = "PORT", default_value_t = 7600,
           value_parser = clap::value_parser!(u16).range(1024..=65_000))]
     port: u16,
@@ -129,6 +129,11 @@ fn client_address(args: &DevArgs, replica: u16) -> SocketAddr {
     ([127, 0, 0, 1], args.port + replica - 1).into()
 }
 
+/// Where a browser finds a replica.
+fn web_address(args: &DevArgs, replica: u16) -> SocketAddr {
+    ([127, 0, 0, 1], args.port + 200 + replica - 1).into()
+}
+
 /// The arguments of a replica.
 fn serve(args: &DevArgs, root: &Path, replica: u16) -> Vec<String> {
     let dir = root.join(format!("r{replica}"));
@@ -137,6 +142,7 @@ fn serve(args: &DevArgs, root: &Path, replica: u16) -> Vec<String> {
     let mut say = |flag: &str, value: String| all.extend([flag.to_owned(), value]);
     say("--dir", dir.display().to_string());
     say("--listen", client_address(args, replica).to_string());
+    say("--web-listen", web_address(args, replica).to_string());
     if args.replicas > 1 {
         let peer = |id: u16| format!("{id}=127.0.0.1:{}", args.port + 100 + id - 1);
         let peers: Vec<String> = (1..=args.replicas).map(peer).collect();
@@ -194,7 +200,10 @@ fn summary(args: &DevArgs, root: &Path, parts: &[Part]) -> String {
         };
     }
     let root = root.display();
-    format!("a cell runs here; it ends with Ctrl-C\n\n{text}\nwhat they say is in {root}/*.log")
+    let page = web_address(args, 1);
+    format!(
+        "a cell runs here; it ends with Ctrl-C\n\n{text}\nsee it at http://{page}\nwhat they say is in {root}/*.log"
+    )
 }
 
 /// Tells of parts that end, until a signal ends this process and with it all of them.

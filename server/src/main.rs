@@ -3,8 +3,8 @@
 //! `omega run`, which is also what `omega` alone does, places a workload on a cell in this
 //! process and tells how it went. Bad input ends with one line on standard error and exit code 2,
 //! before anything has started. `omega explain` does the same, and tells why a job waits.
-//! `omega log` looks at what a replica has kept. `omega machine`, `job`, `task`, `quota`, `member`, `lease` and
-//! `cell` ask a cell that is served; where it refuses or does not answer, the exit code is 1.
+//! `omega log` looks at what a replica has kept. `omega machine`, `job`, `task`, `quota`, `member`, `lease`,
+//! `cell` and `top` ask a cell that is served; where it refuses or does not answer, the exit code is 1.
 
 mod agent;
 mod ask;
@@ -90,6 +90,8 @@ enum Command {
     Lease(ask::lease::LeaseCommand),
     /// What a cell is, and how much of it is taken.
     Cell(ask::cell::DescribeArgs),
+    /// Watch a cell: how full it is, what its schedulers do, what waits and why.
+    Top(ask::top::TopArgs),
     /// Print what a shell completes.
     #[command(
         after_help = "Example:\n  omega completions bash > ~/.local/share/bash-completion/completions/omega"
@@ -123,6 +125,7 @@ fn main() -> ExitCode {
         Some(Command::Member(command)) => ask::member::run(&command).map_err(Into::into),
         Some(Command::Lease(command)) => ask::lease::run(&command).map_err(Into::into),
         Some(Command::Cell(args)) => ask::cell::run(&args).map_err(Into::into),
+        Some(Command::Top(args)) => ask::top::run(&args).map_err(Into::into),
         Some(Command::Completions(args)) => manual::completions(&args).map_err(Into::into),
         Some(Command::Man) => manual::page().map_err(Into::into),
         None => run::run(&omega.run),

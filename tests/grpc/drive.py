@@ -133,6 +133,8 @@ def cell(at):
     assert told == 1, told
     at.call(f"{service}/SetPolicy", policy={"keep_ended_ms": 600_000})
     assert at.call(f"{service}/DescribeCell").policy.keep_ended_ms == 600_000
+    counted = at.call(f"{service}/GetStatistics")
+    assert counted.started and [one.replica for one in counted.progress] == [1], counted
     added = at.call(f"{service}/ChangeMembers", steps=[{"add_learner": 2}])
     assert sorted(member.replica for member in added.members) == [1, 2], added
     refused(grpc.StatusCode.FAILED_PRECONDITION, lambda: at.call(f"{service}/TransferLeader", to=2))

@@ -5,6 +5,7 @@ use crate::host::Host;
 use crate::jobs::done;
 use crate::peers::Whoami;
 use crate::service::{Answered, deadline};
+use crate::statistics::statistics;
 use omega_cellstate::Cell;
 use omega_client::proto::cell_service_server::CellService;
 use omega_client::{ApiError, ErrorCode, convert, proto};
@@ -102,6 +103,13 @@ impl CellService for Cells {
         told.cell = self.me.cell.to_string();
         told.members = self.members();
         Ok(Response::new(told))
+    }
+
+    async fn get_statistics(
+        &self,
+        _: Request<proto::GetStatisticsRequest>,
+    ) -> Answered<proto::GetStatisticsResponse> {
+        Ok(Response::new(statistics(&self.host, self.me).await))
     }
 
     async fn set_policy(

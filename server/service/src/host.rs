@@ -6,6 +6,7 @@
 
 use crate::leases::Leases;
 use crate::metrics::Metrics;
+use crate::statistics::Observer;
 use omega_cellstate::{Cell, SharedCell};
 use omega_client::{ApiError, ErrorCode};
 use omega_core::{Command, Outcome, Rejection, Version};
@@ -35,6 +36,7 @@ pub struct Host {
     versions: watch::Receiver<Version>,
     metrics: Metrics,
     leases: Leases,
+    observer: Arc<Observer>,
 }
 
 #[derive(Clone, Debug)]
@@ -54,8 +56,15 @@ impl Host {
     #[must_use]
     pub fn memory(cell: SharedCell) -> Host {
         let (to, versions) = watch::channel(cell.read(Cell::version));
+        let observer = Arc::new(Observer::begin(cell.read(Cell::next_job)));
         let cell = HostedCell::Memory(cell, Arc::new(to));
-        Host { cell, versions, metrics: Metrics::default(), leases: Leases::default() }
+        Host {
+            cell,
+            versions,
+            metrics: Metrics::default(),
+            leases: Leases::default(),
+            observer,
+        }
     }
 
     /// A replica that runs.
@@ -63,6 +72,7 @@ impl Host {
     pub fn replica(running: Arc<Running>) -> Host {
         let cell = ReplicatedCell::new(&running);
         let (to, versions) = watch::channel(cell.read(Cell::version));
+        let observer = Arc::new(Observer::begin(cell.read(Cell::next_job)));
         let followed = cell.clone();
         let builder = std::thread::Builder::new().name("versions".to_owned());
         // It ends by itself with the last host.
@@ -70,7 +80,13 @@ impl Host {
         spawned.expect("the system has a thread for each server");
         let replica = Replica { cell, running };
         let cell = HostedCell::Replica(Arc::new(replica));
-        Host { cell, versions, metrics: Metrics::default(), leases: Leases::default() }
+        Host {
+            cell,
+            versions,
+            metrics: Metrics::default(),
+            leases: Leases::default(),
+            observer,
+        }
     }
 
     /// Looks at the state that is here. Nothing is applied while `look` runs.
@@ -97,6 +113,9 @@ impl Host {
     #[must_use]
     pub fn leases(&self) -> &Leases {
         &self.leases
+    /// What is remembered for those who look at the cell.
+    pub(crate) fn observer(&self) -> &Observer {
+        &self.observer
     }
 
     /// The replica, if the cell has replicas.

@@ -136,6 +136,8 @@ impl JobService for Jobs {
             (request.tenant.is_empty() || *job.tenant == *request.tenant)
                 && (request.scheduler.is_empty() || *job.scheduler == *request.scheduler)
                 && (request.ended || cell.tasks(id).any(|(_, state)| !state.ended()))
+                && (!request.waiting
+                    || cell.tasks(id).any(|(_, state)| state == TaskState::Pending))
         };
         let answer = self.host.read(|cell| {
             let mut answer =

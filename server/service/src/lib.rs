@@ -16,10 +16,12 @@
 //! (`limits.rs`). docs/security.md has the whole of it.
 //!
 //! In reading order: `host.rs`, `service.rs`, `leases/`, `scheduling.rs`, `commits.rs`, `jobs.rs`, `machines.rs`, `tasks.rs`,
-//! `tenants.rs`, `cell.rs`, `agents/`, `describe.rs`, `peers.rs`, `identity.rs`, `roles.rs`, `grants.rs`,
-//! `limits.rs`, `audit.rs`, `gate.rs`, `tls.rs`, `connection.rs`, `server.rs`, `metrics.rs`, `web.rs`.
+//! `tenants.rs`, `cell.rs`, `statistics.rs`, `survey.rs`, `arrivals.rs`, `tally.rs`, `agents/`, `describe.rs`,
+//! `peers.rs`, `identity.rs`, `roles.rs`, `grants.rs`, `limits.rs`, `audit.rs`, `gate.rs`, `tls.rs`,
+//! `connection.rs`, `server.rs`, `metrics.rs`, `web/`.
 
 pub mod agents;
+mod arrivals;
 pub mod audit;
 mod cell;
 mod commits;
@@ -39,6 +41,9 @@ pub mod roles;
 mod scheduling;
 mod server;
 mod service;
+mod statistics;
+mod survey;
+mod tally;
 mod tasks;
 mod tenants;
 mod tls;
@@ -61,4 +66,4 @@ pub use server::{Entrance, serve_clients, serve_peers};
 pub use tasks::Tasks;
 pub use tenants::Tenants;
 pub use tls::{Certificates, TlsBytes, TlsError, TlsFiles, read_key};
-pub use web::serve_web;
+pub use web::{Explained, Explainer, Web, serve_web};

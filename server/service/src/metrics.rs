@@ -6,7 +6,8 @@
 
 use crate::cell::sizes;
 use crate::host::Host;
-use omega_core::Commit;
+use crate::tally::{Tallies, Tally};
+use omega_core::{Commit, SchedulerId};
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, EncodeLabelSet, EncodeMetric};
 use prometheus_client::metrics::counter::{ConstCounter, Counter};
@@ -14,6 +15,7 @@ use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::{ConstGauge, Gauge};
 use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
 use prometheus_client::registry::{Registry, Unit};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::time::Duration;
@@ -36,6 +38,7 @@ struct Counted {
     streams: Gauge,
     deltas: Counter,
     delta_bytes: Counter,
+    tallies: Tallies,
 }
 
 /// How a transaction was answered.
@@ -73,6 +76,7 @@ impl Default for Metrics {
                 streams: Gauge::default(),
                 deltas: Counter::default(),
                 delta_bytes: Counter::default(),
+                tallies: Tallies::default(),
             }),
         }
     }
@@ -89,9 +93,16 @@ impl Drop for CountedStream {
 }
 
 impl Metrics {
-    /// A transaction with so many claims was judged, and it took so long from its request to its answer.
-    pub(crate) fn judged(&self, claims: usize, commit: &Commit, took: Duration) {
+    /// A transaction of a scheduler with so many claims was judged, and it took so long from its request to
+    /// its answer.
+    pub(crate) fn judged(
+        &self,
+        (scheduler, claims): (SchedulerId, usize),
+        commit: &Commit,
+        took: Duration,
+    ) {
         let counted = &self.counted;
+        counted.tallies.judged(scheduler, claims, commit);
         let count = if commit.is_complete() { &counted.taken } else { &counted.conflicted };
         count.inc();
         counted.claims.inc_by(claims as u64);
@@ -105,6 +116,17 @@ impl Metrics {
     /// A transaction was not judged.
     pub(crate) fn failed(&self) {
         self.counted.transactions.get_or_create(&Answered { result: "failed" }).inc();
+    }
+
+    /// What was counted of each scheduler, and how many transactions were not judged.
+    pub(crate) fn tallies(&self) -> (BTreeMap<SchedulerId, Tally>, u64) {
+        let failed = self.counted.transactions.get_or_create(&Answered { result: "failed" }).get();
+        (self.counted.tallies.all(), failed)
+    }
+
+    /// How many views are kept up to date now.
+    pub(crate) fn streams(&self) -> u32 {
+        u32::try_from(self.counted.streams.get()).unwrap_or(0)
     }
 
     /// A stream of deltas began. It ends with what is returned.

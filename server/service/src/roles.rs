@@ -119,6 +119,7 @@ pub const RULES: &[Rule] = &[
     rule("omega.v1.TenantService/SetQuota", OPERATOR, Change),
     rule("omega.v1.TenantService/ListTenants", LOOKERS, Look),
     rule("omega.v1.CellService/DescribeCell", CLIENTS, Look),
+    rule("omega.v1.CellService/GetStatistics", LOOKERS, Look),
     rule("omega.v1.CellService/SetPolicy", OPERATOR, Change),
     rule("omega.v1.CellService/ChangeMembers", OPERATOR, Change),
     rule("omega.v1.CellService/TransferLeader", OPERATOR, Change),

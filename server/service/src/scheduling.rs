@@ -137,7 +137,7 @@ impl SchedulingService for Scheduling {
         about(&request, transaction);
         let (txn, try_) = read(request.into_inner())?;
         grants::may_commit(&caller, &self.host, &txn, until).await?;
-        let claims = txn.claims.len();
+        let claims = (txn.id.scheduler, txn.claims.len());
         let outcome = self.host.apply_try(Command::Commit(txn), try_, until).await;
         let commit = commit_of(outcome).inspect_err(|_| self.host.metrics().failed())?;
         self.host.metrics().judged(claims, &commit, began.elapsed());

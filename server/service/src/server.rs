@@ -10,6 +10,7 @@ use crate::identity::Caller;
 use crate::limits::{Limits, Places};
 use crate::peers::{FRAME_BYTES_MAX, PeerListener};
 use crate::roles;
+use crate::statistics::follow;
 use crate::{Agents, Cells, Jobs, Machines, MonitorSettings, Scheduling, Tasks, Tenants, Whoami};
 use omega_client::connect::MESSAGE_BYTES_MAX;
 use omega_client::proto;
@@ -144,8 +145,11 @@ pub async fn serve_clients(
     end: impl Future<Output = ()>,
 ) -> io::Result<()> {
     let incoming = incoming(listener, door, Caller::local());
+    let following = tokio::spawn(follow(host.clone()));
     let services = client_services(&host, me, monitor, audit)?;
-    services.serve_with_incoming_shutdown(incoming, end).await.map_err(io::Error::other)
+    let served = services.serve_with_incoming_shutdown(incoming, end).await;
+    following.abort();
+    served.map_err(io::Error::other)
 }
 
 /// Takes what peers send, until `end` is there. Through an open door, everyone is any replica.

@@ -9,7 +9,7 @@ use super::job::by_name;
 use super::{AskArgs, AskError, show, task};
 use crate::profiles;
 use clap::{Args, Parser};
-use omega_bench::report::waiting::render_job;
+use omega_bench::report::waiting::{WaitingJob, render_job};
 use omega_bench::run::{AskedJob, explain_at};
 use omega_cellstate::{CellHandle, Delta, HandleError, Interest};
 use omega_client::convert::Malformed;
@@ -17,7 +17,9 @@ use omega_client::proto::TaskPhase;
 use omega_client::proto::job_service_client::JobServiceClient;
 use omega_client::proto::list_tasks_request::Of;
 use omega_client::{RemoteCell, proto};
-use omega_core::{Commit, Job, JobId, SchedulerId, Text, Transaction, TransactionError, Version};
+use omega_core::{
+    Commit, Job, JobId, Kinds, SchedulerId, Text, Transaction, TransactionError, Version,
+};
 use omega_schedulers::config::Profiles;
 use std::path::{Path, PathBuf};
 
@@ -83,13 +85,40 @@ pub(super) fn run(args: &ExplainArgs) -> Result<(), AskError> {
     if let Some(file) = &args.profile {
         profiles::check(file, &loaded, &kinds)?;
     }
-    let (id, job) = find(&caller, &args.name)?;
-    let waiting = waiting(&caller, &job)?;
-    let remote = RemoteCell::connect(&args.ask.cell.address()).map_err(AskError::Address)?;
-    let asked = AskedJob { id, job: &job, waiting };
-    let told = explain_at(&Onlooker(remote), &kinds, &loaded, asked);
-    let told = told.map_err(|why| AskError::Explain(Box::new(why)))?;
+    let told = explained(&caller, &args.ask, (&kinds, &loaded), &args.name)?;
     show::print(args.ask.output, &told, || render_job(&told))
+}
+
+/// Why a job of a cell waits, by these profiles.
+pub(super) fn explained(
+    caller: &Caller,
+    ask: &AskArgs,
+    (kinds, profiles): (&Kinds, &Profiles),
+    name: &str,
+) -> Result<WaitingJob, AskError> {
+    let (id, job) = find(caller, name)?;
+    let waiting = waiting(caller, &job)?;
+    let remote = RemoteCell::connect(&ask.cell.address()).map_err(AskError::Address)?;
+    let asked = AskedJob { id, job: &job, waiting };
+    let told = explain_at(&Onlooker(remote), kinds, profiles, asked);
+    told.map_err(|why| AskError::Explain(Box::new(why)))
+}
+
+/// Why a job waits, in a line: what most machines lack for its first group that finds none.
+pub(crate) fn summary(told: &WaitingJob) -> String {
+    if told.waiting == 0 {
+        return "none of its tasks waits".to_owned();
+    }
+    let Some(group) = told.groups.iter().find(|group| group.feasible == 0) else {
+        let feasible = told.groups.first().map_or(0, |group| group.feasible);
+        return format!("{feasible} machines would take a task: its scheduler has not come to it");
+    };
+    let reason = group.reasons.first().map_or("no machine may run it", |(reason, _)| reason);
+    let count = group.reasons.first().map_or(0, |(_, count)| *count);
+    match group.machines {
+        0 => "the cell has no machines".to_owned(),
+        all => format!("{count} of {all} machines: {reason}"),
+    }
 }
 
 fn find(caller: &Caller, name: &str) -> Result<(JobId, Job), AskError> {

@@ -27,6 +27,7 @@ mod rules_file;
 mod shape;
 mod show;
 pub(crate) mod task;
+pub(crate) mod top;
 mod watch;
 
 use crate::connect::CellArgs;
@@ -42,7 +43,7 @@ use std::io;
 use std::time::Duration;
 
 /// What every verb is told.
-#[derive(Debug, Args)]
+#[derive(Clone, Debug, Args)]
 #[command(next_help_heading = "The cell, and the output")]
 pub(crate) struct AskArgs {
     #[command(flatten)]

@@ -31,8 +31,8 @@ pub(crate) struct Given {
     /// Where clients are listened to [default: 127.0.0.1:7600].
     #[arg(long, env = "OMEGA_LISTEN", value_name = "ADDRESS")]
     listen: Option<SocketAddr>,
-    /// Where Prometheus and health probes are answered over plain HTTP: /metrics, /healthz, /readyz
-    /// [default: nowhere].
+    /// Where the web page is served, and /metrics, /healthz and /readyz: over HTTPS where there are
+    /// certificates [default: nowhere].
     #[arg(long, env = "OMEGA_WEB_LISTEN", value_name = "ADDRESS")]
     web_listen: Option<SocketAddr>,
     /// The name of the cell, the same for all its replicas. A single replica needs none.
@@ -265,6 +265,9 @@ impl Given {
             (false, _) => Kept::Replica(given.replicated(listen)?),
         };
         said.check("--listen", &listen.to_string())?;
+        if let Some(web) = web {
+            said.check("--web-listen", &web.to_string())?;
+        }
         if let Kept::Replica(of) = &kept {
             said.check("--peer-listen", &of.listen)?;
         }

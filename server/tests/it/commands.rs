@@ -18,14 +18,21 @@ pub(crate) struct Served {
 
 impl Served {
     pub(crate) fn new(files: &[(&str, &str)]) -> Served {
+        Served::with(files, &[])
+    }
+
+    /// The same with more said to the server.
+    pub(crate) fn with(files: &[(&str, &str)], more: &[String]) -> Served {
         let dir = folder(files);
         let address = format!("127.0.0.1:{}", ports(1)[0]);
-        let server = serve(dir.path(), &["--memory".to_owned(), format!("--listen={address}")]);
+        let mut arguments = vec!["--memory".to_owned(), format!("--listen={address}")];
+        arguments.extend(more.iter().cloned());
+        let server = serve(dir.path(), &arguments);
         Served { dir, address, _server: server }
     }
 
     /// Runs a command line against the cell.
-    fn say(&self, line: &str) -> Said {
+    pub(crate) fn say(&self, line: &str) -> Said {
         say_at(self.dir.path(), &self.address, line)
     }
 
@@ -37,7 +44,7 @@ impl Served {
     }
 
     /// The same as JSON.
-    fn json(&self, line: &str) -> Value {
+    pub(crate) fn json(&self, line: &str) -> Value {
         serde_json::from_str(&self.ok(&format!("{line} -o json"))).unwrap()
     }
 

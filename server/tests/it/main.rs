@@ -8,6 +8,9 @@
 //! - `explain.rs`: what is said of jobs that wait.
 //! - `served.rs`: cells that are served, and replicas that are killed.
 //! - `secure.rs`: who may call what over certificates; `certificates.rs` makes them.
+//! - `web.rs`: what the web page is made of, and who gets it; `browser.rs` looks at it with a browser, and is
+//!   skipped without one; `http.rs` asks.
+//! - `top.rs`: what `omega top` prints.
 //! - `requests.rs`: messages that mean nothing, and callers who want everything.
 //! - `agents.rs`: jobs on simulated machines, and what becomes of them when agents, schedulers and leaders
 //!   are killed.
@@ -20,11 +23,13 @@
 
 mod agents;
 mod bad_input;
+mod browser;
 mod certificates;
 mod commands;
 mod durable;
 mod evicting;
 mod explain;
+mod http;
 mod outcome;
 mod outputs;
 mod process;
@@ -34,4 +39,6 @@ mod runs;
 mod secure;
 mod served;
 mod standby;
+mod top;
 mod traces;
+mod web;

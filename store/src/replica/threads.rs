@@ -22,7 +22,7 @@ use super::start::Started;
 use super::writer::{Log, ToLog, ToWriter, Waits, Writer, Written};
 use super::{Applied, Replica, Stages, State};
 use crate::directory::Directory;
-use crate::log::ReplicaId;
+use crate::log::{LogIndex, ReplicaId};
 use crate::membership::Membership;
 use crate::node::Leadership;
 use crossbeam::channel::{self, Receiver, Sender};
@@ -87,6 +87,13 @@ pub struct Status {
     pub log_syncs: u64,
     /// How many snapshots it has taken since it was started.
     pub snapshots: u64,
+    /// Where its log ends, and up to where it has applied it; looked at every tick.
+    pub log_end: LogIndex,
+    /// See `log_end`.
+    pub applied: LogIndex,
+    /// Up to where the log of each replica is known to be safe and the same; empty where this one does not
+    /// lead, because only a leader knows.
+    pub progress: Vec<(ReplicaId, LogIndex)>,
 }
 
 impl Running {
@@ -218,11 +225,23 @@ impl Driver {
             let now = Instant::now();
             if now >= next_tick {
                 self.replica.tick();
+                self.tell_progress();
                 // A thread that was held up has missed the ticks, as those who wait for it have.
                 next_tick = now + self.tick;
             }
             self.follow();
         }
+    }
+
+    /// Says how far the logs are. At every tick, not after every event: people look at it.
+    fn tell_progress(&self) {
+        let node = self.replica.node();
+        let progress = if node.leadership().is_leader { node.progress() } else { Vec::new() };
+        let applied = self.replica.applied().lock().position.index;
+        let mut status = self.status.lock();
+        status.log_end = node.last();
+        status.applied = applied;
+        status.progress = progress;
     }
 
     /// Tells the replica what happened. The answer is whether it goes on.
