@@ -8,6 +8,7 @@
 
 mod agent;
 mod ask;
+mod backup;
 mod cert;
 mod connect;
 mod dev;
@@ -17,6 +18,7 @@ mod manual;
 mod output;
 mod profiles;
 mod progress;
+mod restore;
 mod run;
 mod scheduler;
 mod serve;
@@ -83,6 +85,10 @@ enum Command {
     Member(ask::member::MemberCommand),
     /// What a cell is, and how much of it is taken.
     Cell(ask::cell::DescribeArgs),
+    /// Save all that a cell knows in a file.
+    Backup(ask::backup::BackupArgs),
+    /// Make a replica of a new cell of a backup.
+    Restore(restore::RestoreArgs),
     /// Print what a shell completes.
     #[command(
         after_help = "Example:\n  omega completions bash > ~/.local/share/bash-completion/completions/omega"
@@ -115,6 +121,8 @@ fn main() -> ExitCode {
         Some(Command::Quota(command)) => ask::quota::run(&command).map_err(Into::into),
         Some(Command::Member(command)) => ask::member::run(&command).map_err(Into::into),
         Some(Command::Cell(args)) => ask::cell::run(&args).map_err(Into::into),
+        Some(Command::Backup(args)) => ask::backup::run(&args).map_err(Into::into),
+        Some(Command::Restore(args)) => restore::run(&args).map_err(Into::into),
         Some(Command::Completions(args)) => manual::completions(&args).map_err(Into::into),
         Some(Command::Man) => manual::page().map_err(Into::into),
         None => run::run(&omega.run),

@@ -223,6 +223,8 @@ pub(crate) enum Error {
     Scheduler(#[from] crate::scheduler::SchedulerError),
     #[error(transparent)]
     Ask(#[from] crate::ask::AskError),
+    #[error(transparent)]
+    Restore(#[from] crate::restore::RestoreError),
 }
 
 impl Error {

@@ -5,7 +5,7 @@
 //! deltas.
 
 use crate::metrics::Metrics;
-use omega_cellstate::{Cell, SharedCell};
+use omega_cellstate::{Cell, Image, SharedCell};
 use omega_client::{ApiError, ErrorCode};
 use omega_core::{Command, Outcome, Rejection, Version};
 use omega_store::membership::{Membership, MembershipChange};
@@ -23,6 +23,10 @@ const PAUSE: Duration = Duration::from_millis(50);
 /// How long an answer is kept back for this replica to catch up with it: far longer than a message
 /// takes, and shorter than people wait.
 const CATCH_UP: Duration = Duration::from_secs(1);
+
+/// How long a snapshot of this replica is waited for before another image is taken: far longer than the
+/// largest cells need.
+const IMAGE_MAX: Duration = Duration::from_secs(10);
 
 /// How often the end of a replica is looked for, where nothing happens.
 const IDLE: Duration = Duration::from_millis(200);
@@ -76,6 +80,20 @@ impl Host {
         match &self.cell {
             HostedCell::Memory(cell, _) => cell.read(look),
             HostedCell::Replica(replica) => replica.cell.read(look),
+        }
+    }
+
+    /// The state that is here at one version, copied while commits go on. It takes as long as the cell is
+    /// large, so it is not for a thread that others wait for.
+    ///
+    /// # Errors
+    /// If this replica takes snapshots all the time.
+    pub fn image(&self) -> Result<Image, ApiError> {
+        match &self.cell {
+            HostedCell::Memory(cell, _) => Ok(cell.image()),
+            HostedCell::Replica(replica) => {
+                replica.cell.image(IMAGE_MAX).ok_or_else(|| unavailable(Again::Busy))
+            }
         }
     }
 

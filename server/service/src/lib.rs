@@ -16,11 +16,12 @@
 //! (`limits.rs`). docs/security.md has the whole of it.
 //!
 //! In reading order: `host.rs`, `service.rs`, `scheduling.rs`, `jobs.rs`, `machines.rs`, `tasks.rs`,
-//! `tenants.rs`, `cell.rs`, `agents/`, `describe.rs`, `peers.rs`, `identity.rs`, `roles.rs`, `grants.rs`,
+//! `tenants.rs`, `cell.rs`, `backup.rs`, `agents/`, `describe.rs`, `peers.rs`, `identity.rs`, `roles.rs`, `grants.rs`,
 //! `limits.rs`, `audit.rs`, `gate.rs`, `tls.rs`, `connection.rs`, `server.rs`, `metrics.rs`, `web.rs`.
 
 pub mod agents;
 pub mod audit;
+mod backup;
 mod cell;
 mod connection;
 mod describe;

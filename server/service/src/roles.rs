@@ -118,6 +118,7 @@ pub const RULES: &[Rule] = &[
     rule("omega.v1.CellService/SetPolicy", OPERATOR, Change),
     rule("omega.v1.CellService/ChangeMembers", OPERATOR, Change),
     rule("omega.v1.CellService/TransferLeader", OPERATOR, Change),
+    rule("omega.v1.CellService/Backup", OPERATOR, Watch),
     rule("omega.v1.PeerService/Deliver", REPLICA, Stream),
     rule("grpc.health.v1.Health/Check", CLIENTS, Look),
     rule("grpc.health.v1.Health/Watch", CLIENTS, Watch),

@@ -10,6 +10,7 @@
 //! with code 2; what the cell refuses, or does not answer, ends with code 1.
 
 pub(crate) mod amount;
+pub(crate) mod backup;
 mod call;
 pub(crate) mod cell;
 pub(crate) mod explain;
@@ -94,6 +95,9 @@ pub(crate) enum AskError {
     /// See the error.
     #[error(transparent)]
     File(#[from] file::FileError),
+    /// See the error.
+    #[error(transparent)]
+    Backup(#[from] crate::backup::BackupError),
     /// See the error.
     #[error(transparent)]
     Profile(#[from] crate::profiles::ProfileError),

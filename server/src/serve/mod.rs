@@ -4,6 +4,9 @@ mod cell;
 mod settings;
 mod tls;
 
+pub(crate) use cell::rand_id;
+pub(crate) use settings::{Peer, cell_of};
+
 use crate::output::{self, OutputError};
 use crate::signals::Signals;
 use cell::{CellError, Opened};

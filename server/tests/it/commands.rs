@@ -24,6 +24,11 @@ impl Served {
         Served { dir, address, _server: server }
     }
 
+    /// The folder for files.
+    pub(crate) fn path(&self) -> &Path {
+        self.dir.path()
+    }
+
     /// Runs a command line against the cell.
     fn say(&self, line: &str) -> Said {
         say_at(self.dir.path(), &self.address, line)
@@ -398,6 +403,8 @@ fn the_help_of_each_verb_has_an_example() {
         "member remove",
         "member transfer",
         "cell",
+        "backup",
+        "restore",
         "completions",
         "man",
     ];

@@ -6,6 +6,7 @@
 //! - `bad_input.rs`: what is at fault is told in one line, and costs no file.
 //! - `durable.rs`: cells on a disk, in one replica and in three, and `omega log`.
 //! - `explain.rs`: what is said of jobs that wait.
+//! - `backups.rs`: backups under load, what becomes of them, and what is refused.
 //! - `served.rs`: cells that are served, and replicas that are killed.
 //! - `secure.rs`: who may call what over certificates; `certificates.rs` makes them.
 //! - `requests.rs`: messages that mean nothing, and callers who want everything.
@@ -18,6 +19,7 @@
 #![allow(clippy::unwrap_used, reason = "all of it is tests, helpers too")]
 
 mod agents;
+mod backups;
 mod bad_input;
 mod certificates;
 mod commands;
