@@ -13,6 +13,7 @@ mod cert;
 mod connect;
 mod dev;
 mod explain;
+mod explainer;
 mod log;
 mod manual;
 mod output;

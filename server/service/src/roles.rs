@@ -102,6 +102,7 @@ pub const RULES: &[Rule] = &[
     rule("omega.v1.JobService/GetJob", LOOKERS, Look),
     rule("omega.v1.JobService/ListJobs", LOOKERS, Look),
     rule("omega.v1.JobService/WatchJob", LOOKERS, Watch),
+    rule("omega.v1.JobService/ExplainJob", LOOKERS, Look),
     // An agent only for its own machine: see `grants.rs`.
     rule("omega.v1.MachineService/RegisterMachine", AGENT.and(OPERATOR), Change),
     rule("omega.v1.MachineService/DrainMachine", OPERATOR, Change),

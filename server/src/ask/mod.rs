@@ -34,7 +34,6 @@ use crate::output::OutputError;
 use amount::AmountError;
 use call::Caller;
 use clap::Args;
-use omega_bench::run::RunError;
 use omega_client::ApiError;
 use omega_client::convert::Malformed;
 use show::Format;
@@ -123,19 +122,13 @@ pub(crate) enum AskError {
     /// Use a version of this program that is as new as the cell's.
     #[error("the cell's answer cannot be read: {0}")]
     Answer(#[from] Malformed),
-    /// See the error.
-    #[error("the job cannot be explained: {0}")]
-    Explain(Box<RunError>),
 }
 
 impl AskError {
     /// The exit code: 1 where it is the cell that refuses or does not answer, 2 for bad input.
     pub(crate) fn exit_code(&self) -> u8 {
         match self {
-            AskError::Refused(_)
-            | AskError::NoAnswer { .. }
-            | AskError::Answer(_)
-            | AskError::Explain(_) => 1,
+            AskError::Refused(_) | AskError::NoAnswer { .. } | AskError::Answer(_) => 1,
             _ => crate::BAD_INPUT,
         }
     }

@@ -7,11 +7,12 @@ mod tls;
 pub(crate) use cell::rand_id;
 pub(crate) use settings::{Peer, cell_of};
 
+use crate::explainer::ByScheduler;
 use crate::output::{self, OutputError};
 use crate::signals::Signals;
 use cell::{CellError, Opened};
 use clap::Args;
-use omega_service::{AuditLog, Entrance, TlsError, serve_clients, serve_peers, serve_web};
+use omega_service::{AuditLog, Entrance, Extras, TlsError, serve_clients, serve_peers, serve_web};
 use settings::{Given, Kept, Settings, SettingsError};
 use std::io;
 use std::path::{Path, PathBuf};
@@ -119,7 +120,8 @@ async fn run(
     let mut tasks = Vec::new();
     let entrance = Entrance { listener: clients, door: doors.clients, audit: audit.clone() };
     let over = until(ended.clone());
-    tasks.push(tokio::spawn(serve_clients(entrance, host.clone(), me, settings.monitor, over)));
+    let extras = Extras { monitor: settings.monitor, explainer: Some(Arc::new(ByScheduler)) };
+    tasks.push(tokio::spawn(serve_clients(entrance, host.clone(), me, extras, over)));
     if let Some(address) = settings.web {
         let listener = listen(&address.to_string()).await?;
         tasks.push(tokio::spawn(serve_web(listener, host.clone(), until(ended.clone()))));

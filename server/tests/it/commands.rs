@@ -172,6 +172,9 @@ big   batch    default  other          1        1       0        0      0
     let before = cell.json("cell")["version"].clone();
     assert_eq!(cell.json("job explain big")["groups"][0]["machines"], 3);
     assert_eq!(cell.json("cell")["version"], before, "to explain changes nothing");
+    assert_eq!(cell.json("job explain big --group main")["waiting"], 1);
+    assert!(cell.fails(1, "job explain big --group no").contains("[UNKNOWN_GROUP]"));
+    assert!(cell.fails(1, "job explain nobody").contains("[UNKNOWN_JOB]"));
 
     let tasks = "TASK  GROUP  STATE    MACHINE\nj0/0  main   pending\nj0/1  main   pending\nj0/2  main   pending\n";
     assert_eq!(cell.ok("task list --job web"), tasks);
