@@ -2,8 +2,9 @@
 //!
 //! A view is private, so it must be brought up to date; and it must cost what changed, not what
 //! there is. The master walks its bounded change lists from the view's version and copies the
-//! present state of each row that they name. A row may be named twice: the copy is the same. When
-//! the list no longer reaches back, or names more rows than the cell has, everything is sent.
+//! present state of each row that they name. A row may be named twice: the copy is the same. Where
+//! the list names more rows than the cell has, each row is sent once; when it no longer reaches back,
+//! everything is.
 //!
 //! A delta is a buffer that the reader keeps and passes in again: no allocation once it has grown.
 
@@ -183,24 +184,22 @@ impl Cell {
         if since == self.version && since != Version(0) && related {
             return;
         }
-        let changes = match since {
+        let rows = match since {
             _ if !related => None,
             Version(0) => None,
             since if since > self.version => None,
-            since => self.row_log.count_since(since).zip(self.log.count_since(since)),
+            since => self.log.count_since(since).and(self.row_log.count_since(since)),
         };
-        match changes {
-            Some((rows, _)) if rows <= self.machines.row_count().max(64) => {
-                self.write_changes(since, interest, delta);
-            }
-            _ => self.write_everything(interest, delta),
+        let Some(rows) = rows else { return self.write_everything(interest, delta) };
+        match rows <= self.machines.row_count() {
+            true => self.row_log.since(since).for_each(|slot| self.write_row(*slot, delta)),
+            false => self.write_rows(delta),
         }
+        self.write_changes(since, interest, delta);
     }
 
+    /// Writes what changed, but for the rows.
     fn write_changes(&self, since: Version, interest: &Interest, delta: &mut Delta) {
-        for slot in self.row_log.since(since) {
-            self.write_row(*slot, delta);
-        }
         let wants = self.wanted(interest);
         for change in self.log.since(since) {
             match *change {
@@ -229,8 +228,8 @@ impl Cell {
         delta.kinds = Some(self.kinds.clone());
         for slot in 0..self.machines.row_count() as u32 {
             self.write_machine(slot, delta);
-            self.write_row(slot, delta);
         }
+        self.write_rows(delta);
         for id in self.facts.rules.ids() {
             self.write_tracker(id, delta);
         }
@@ -242,6 +241,10 @@ impl Cell {
             delta.jobs.push(JobDelta { id, job: Some(job.spec.clone()) });
             delta.push_tasks(id, job);
         }
+    }
+
+    fn write_rows(&self, delta: &mut Delta) {
+        (0..self.machines.row_count() as u32).for_each(|slot| self.write_row(slot, delta));
     }
 
     fn write_row(&self, slot: u32, delta: &mut Delta) {

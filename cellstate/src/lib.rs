@@ -37,12 +37,13 @@
 //! ```
 //!
 //! In reading order: `cell.rs`, `commit.rs`, `judge.rs`, `rules/`, `sets.rs`, `view/`,
-//! `delta.rs`, `merge.rs`, `handle.rs`, `shared.rs`, `audit.rs`, `image/`.
+//! `delta.rs`, `changed.rs`, `merge.rs`, `handle.rs`, `shared.rs`, `audit.rs`, `image/`.
 
 mod answers;
 mod audit;
 mod cards;
 mod cell;
+mod changed;
 mod changes;
 mod commit;
 mod delta;
@@ -70,6 +71,7 @@ pub use answers::Answer;
 pub use audit::AuditError;
 pub use cards::Cards;
 pub use cell::{Cell, MachineState};
+pub use changed::Changed;
 pub use delta::{Delta, Interest, JobDelta, MachineDelta, Share, TaskDelta};
 pub use facts::Need;
 pub use handle::{CellHandle, HandleError};

@@ -131,27 +131,34 @@ impl Host {
         }
     }
 
-    /// Begins to apply a command. The order of calls is the order in which commands are taken, as far as
-    /// they are taken at the first try.
+    /// Begins to apply a command.
     #[must_use]
     pub fn begin(&self, command: Command, try_: Try) -> Pending {
+        self.begin_all(vec![(command, try_)])
+    }
+
+    /// Begins to apply commands. The order, of those of one call and of calls, is the order in which
+    /// commands are taken, as far as they are taken at the first try.
+    #[must_use]
+    pub fn begin_all(&self, commands: Vec<(Command, Try)>) -> Pending {
         match &self.cell {
             HostedCell::Memory(cell, versions) => {
-                let (outcome, version) = {
-                    let outcome = cell.apply(command);
-                    (outcome, cell.read(Cell::version))
-                };
+                let outcomes = cell.apply_all(commands.into_iter().map(|(command, _)| command));
+                let version = cell.read(Cell::version);
                 versions.send_if_modified(|known| {
                     let newer = *known < version;
                     *known = version.max(*known);
                     newer
                 });
-                Pending::Here(Answer::Outcome(outcome))
+                Pending::Here(outcomes.into_iter().map(Answer::Outcome).collect())
             }
-            HostedCell::Replica(replica) => replica.begin(match try_ {
-                Try::First => Ask::Command(command),
-                Try::Again => Ask::Retry(command),
-            }),
+            HostedCell::Replica(replica) => {
+                let ask = |(command, try_)| match try_ {
+                    Try::First => Ask::Command(command),
+                    Try::Again => Ask::Retry(command),
+                };
+                replica.begin(commands.into_iter().map(ask).collect())
+            }
         }
     }
 
@@ -204,7 +211,7 @@ impl Host {
     /// If no leader answers in time.
     pub async fn refresh(&self, until: Instant) -> Result<(), ApiError> {
         let HostedCell::Replica(replica) = &self.cell else { return Ok(()) };
-        self.insist(|| replica.begin(Ask::Read), until).await.map(drop)
+        self.insist(|| replica.begin(vec![Ask::Read]), until).await.map(drop)
     }
 
     /// Changes who the replicas are.
@@ -217,7 +224,8 @@ impl Host {
         until: Instant,
     ) -> Result<Membership, ApiError> {
         let replica = self.need_replica()?;
-        let changed = self.insist(|| replica.begin(Ask::Change(change.clone())), until).await?;
+        let changed =
+            self.insist(|| replica.begin(vec![Ask::Change(change.clone())]), until).await?;
         match changed {
             Answer::Changed(changed) => {
                 changed.map_err(|error| ApiError::new(ErrorCode::BadChange, error.to_string()))
@@ -236,7 +244,7 @@ impl Host {
         until: Instant,
     ) -> Result<(), ApiError> {
         let replica = self.need_replica()?;
-        match self.insist(|| replica.begin(Ask::Transfer(to)), until).await? {
+        match self.insist(|| replica.begin(vec![Ask::Transfer(to)]), until).await? {
             Answer::Changed(Err(error)) => {
                 Err(ApiError::new(ErrorCode::BadChange, error.to_string()))
             }
@@ -257,8 +265,8 @@ impl Host {
     /// Asks until there is an answer, or it is too late.
     async fn insist(&self, ask: impl Fn() -> Pending, until: Instant) -> Result<Answer, ApiError> {
         loop {
-            let answer = match tokio::time::timeout_at(until, ask().answer()).await {
-                Ok(answer) => answer,
+            let answer = match tokio::time::timeout_at(until, ask().answers()).await {
+                Ok(mut answers) => answers.pop().unwrap_or(Answer::Unknown),
                 Err(_) => return Err(unknown()),
             };
             let again = match answer {
@@ -275,7 +283,10 @@ impl Host {
 
     /// Waits until the state that is here has a version, but not for long: a replica that is cut off
     /// answers with what it knows.
-    async fn reach(&self, version: Version) {
+    pub(crate) async fn reach(&self, version: Version) {
+        if *self.versions.borrow() >= version {
+            return;
+        }
         let mut versions = self.versions();
         let reached = versions.wait_for(|known| *known >= version);
         // Where it takes too long, the caller's next look may be at an older version.
@@ -289,11 +300,12 @@ impl Host {
 }
 
 impl Replica {
-    fn begin(&self, ask: Ask) -> Pending {
-        let (to, answer) = oneshot::channel();
+    fn begin(&self, asks: Vec<Ask>) -> Pending {
+        let count = asks.len();
+        let (to, answers) = oneshot::channel();
         // Whoever asked may have gone.
-        self.cell.begin(ask, move |answer| drop(to.send(answer)));
-        Pending::ToCome(answer)
+        self.cell.begin(asks, move |answers| drop(to.send(answers)));
+        Pending::ToCome(answers, count)
     }
 }
 
@@ -306,21 +318,23 @@ pub enum Try {
     Again,
 }
 
-/// An answer that may have to be awaited.
+/// Answers that may have to be awaited, one for each request in order.
 #[derive(Debug)]
 pub enum Pending {
-    /// It is here.
-    Here(Answer),
-    /// It comes; an end without it means that nobody knows.
-    ToCome(oneshot::Receiver<Answer>),
+    /// They are here.
+    Here(Vec<Answer>),
+    /// So many come; an end without them means that nobody knows.
+    ToCome(oneshot::Receiver<Vec<Answer>>, usize),
 }
 
 impl Pending {
-    /// The answer.
-    pub async fn answer(self) -> Answer {
+    /// The answers.
+    pub async fn answers(self) -> Vec<Answer> {
         match self {
-            Pending::Here(answer) => answer,
-            Pending::ToCome(answer) => answer.await.unwrap_or(Answer::Unknown),
+            Pending::Here(answers) => answers,
+            Pending::ToCome(answers, count) => {
+                answers.await.unwrap_or_else(|_| vec![Answer::Unknown; count])
+            }
         }
     }
 }

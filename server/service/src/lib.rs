@@ -15,14 +15,16 @@
 //! (`roles.rs`, one table; `grants.rs` for what depends on the content), and whether there is room
 //! (`limits.rs`). docs/security.md has the whole of it.
 //!
-//! In reading order: `host.rs`, `service.rs`, `scheduling.rs`, `jobs.rs`, `explain.rs`, `machines.rs`, `tasks.rs`,
-//! `tenants.rs`, `cell.rs`, `backup.rs`, `agents/`, `describe.rs`, `peers.rs`, `identity.rs`, `roles.rs`, `grants.rs`,
+//! In reading order: `host.rs`, `service.rs`, `scheduling.rs`, `commits.rs`, `jobs.rs`, `explain.rs`,
+//! `machines.rs`, `tasks.rs`, `tenants.rs`, `cell.rs`, `backup.rs`, `agents/`, `describe.rs`, `peers.rs`,
+//! `identity.rs`, `roles.rs`, `grants.rs`,
 //! `limits.rs`, `audit.rs`, `gate.rs`, `tls.rs`, `connection.rs`, `server.rs`, `metrics.rs`, `web.rs`.
 
 pub mod agents;
 pub mod audit;
 mod backup;
 mod cell;
+mod commits;
 mod connection;
 mod describe;
 mod explain;

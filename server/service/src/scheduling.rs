@@ -1,20 +1,17 @@
 //! What schedulers ask: to be known, to be kept up to date, and to commit.
 
-use crate::audit::{Audited, about};
-use crate::gate::reword;
+use crate::audit::about;
+use crate::commits::{Judge, commit_of, read, transaction};
 use crate::grants::{self, caller};
-use crate::host::{Host, Pending, Try, unavailable, unknown};
-use crate::identity::Caller;
-use crate::service::{Answered, DEADLINE, deadline};
+use crate::host::{Host, Try, unknown};
+use crate::service::{Answered, deadline};
 use futures_util::StreamExt;
-use futures_util::stream::FuturesOrdered;
+use futures_util::stream::BoxStream;
 use omega_cellstate::{Delta, Interest};
 use omega_client::proto::scheduling_service_server::SchedulingService;
 use omega_client::{ApiError, ErrorCode, convert, proto};
-use omega_core::{Command, Commit, Outcome, Rejection, Transaction, Version};
-use omega_store::replica::Answer;
+use omega_core::{Command, Outcome, Version};
 use prost::Message;
-use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::mpsc;
 use tokio::time::Instant;
@@ -27,12 +24,6 @@ const GATHER: Duration = Duration::from_millis(5);
 
 /// Pieces of deltas that wait for a slow reader. What changes meanwhile comes as one delta later.
 const PIECES_MAX: usize = 4;
-
-/// Transactions of one stream that were begun and not answered. A scheduler that sends more waits.
-const COMMITS_MAX: usize = 256;
-
-/// Answers of one stream that wait for a slow reader.
-const ANSWERS_MAX: usize = 64;
 
 /// The service.
 #[derive(Clone, Debug)]
@@ -100,127 +91,16 @@ impl SchedulingService for Scheduling {
         Ok(Response::new((&commit).into()))
     }
 
-    type CommitStreamStream = ReceiverStream<Result<proto::CommitStreamResponse, Status>>;
+    type CommitStreamStream = BoxStream<'static, Result<proto::CommitStreamResponse, Status>>;
 
     async fn commit_stream(
         &self,
         request: Request<Streaming<proto::CommitRequest>>,
     ) -> Answered<Self::CommitStreamStream> {
-        let (to, answers) = mpsc::channel(ANSWERS_MAX);
         let caller = caller(&request)?;
         let audited = request.extensions().get().cloned();
         let judge = Judge { host: self.host.clone(), caller, audited };
-        tokio::spawn(commit_all(judge, request.into_inner(), to));
-        Ok(Response::new(ReceiverStream::new(answers)))
-    }
-}
-
-fn read(request: proto::CommitRequest) -> Result<(Transaction, Try), ApiError> {
-    let try_ = if request.retry { Try::Again } else { Try::First };
-    Ok((request.try_into()?, try_))
-}
-
-/// How a transaction is called in the audit log.
-fn transaction(request: &proto::CommitRequest) -> String {
-    format!("transaction {} of scheduler {}", request.number, request.scheduler)
-}
-
-/// What judges the transactions of a stream, and for whom.
-struct Judge {
-    host: Host,
-    caller: Arc<Caller>,
-    audited: Option<Audited>,
-}
-
-/// Judges the transactions of a stream, in order.
-async fn commit_all(
-    judge: Judge,
-    mut requests: Streaming<proto::CommitRequest>,
-    to: mpsc::Sender<Result<proto::CommitStreamResponse, Status>>,
-) {
-    let mut begun = FuturesOrdered::new();
-    let mut ended = false;
-    while !ended || !begun.is_empty() {
-        tokio::select! {
-            request = requests.next(), if !ended && begun.len() < COMMITS_MAX => match request {
-                Some(Ok(request)) => begun.push_back(begin(&judge, request).await),
-                Some(Err(status)) => {
-                    // The bytes cannot be read: what comes after them means nothing.
-                    let _ = to.send(Err(reword(status))).await;
-                    return;
-                }
-                None => ended = true,
-            },
-            Some(answer) = begun.next() => {
-                if to.send(Ok(answer)).await.is_err() {
-                    return;
-                }
-            }
-        }
-    }
-}
-
-/// Begins a transaction, so that the order of the stream is kept; its answer may take longer. Only what
-/// this replica must first ask its leader about holds up those behind it.
-async fn begin(
-    judge: &Judge,
-    request: proto::CommitRequest,
-) -> impl Future<Output = proto::CommitStreamResponse> + use<> {
-    let began = Instant::now();
-    let (number, claims) = (request.number, request.claim_jobs.len());
-    let Judge { host, caller, audited } = judge;
-    let audited = audited.clone().map(|audited| (audited, transaction(&request)));
-    let pending = match read(request) {
-        Ok((txn, try_)) => {
-            let until = Instant::now() + DEADLINE;
-            let allowed = grants::may_commit(caller, host, &txn, until).await;
-            allowed.map(|()| host.begin(Command::Commit(txn), try_))
-        }
-        Err(error) => Err(error),
-    };
-    let host = host.clone();
-    async move {
-        use proto::commit_stream_response::Answer as Given;
-        let answer = match pending {
-            Ok(pending) => judged(&host, pending).await,
-            Err(error) => Err(error),
-        };
-        if let Some((audited, of)) = audited {
-            let outcome = answer.as_ref().map_or_else(|error| error.code.name(), |_| "OK");
-            audited.note("omega.v1.SchedulingService/CommitStream", &of, outcome);
-        }
-        let answer = match answer {
-            Ok(commit) => {
-                host.metrics().judged(claims, &commit, began.elapsed());
-                Given::Commit((&commit).into())
-            }
-            Err(error) => {
-                host.metrics().failed();
-                Given::Error(proto::Error {
-                    code: error.code.name().to_owned(),
-                    message: error.message,
-                    version: error.version.unwrap_or_default().0,
-                })
-            }
-        };
-        proto::CommitStreamResponse { number, answer: Some(answer) }
-    }
-}
-
-async fn judged(host: &Host, pending: Pending) -> Result<Commit, ApiError> {
-    let outcome: Result<Outcome, Rejection> = match pending.answer().await {
-        Answer::Outcome(outcome) => outcome,
-        Answer::Again(again) => return Err(unavailable(again)),
-        _ => return Err(unknown()),
-    };
-    commit_of(host.settled(outcome).await)
-}
-
-/// The answer to a transaction.
-fn commit_of(outcome: Result<Outcome, ApiError>) -> Result<Commit, ApiError> {
-    match outcome? {
-        Outcome::Commit(commit) => Ok(commit),
-        _ => Err(unknown()),
+        Ok(Response::new(judge.answer_all(request.into_inner()).boxed()))
     }
 }
 

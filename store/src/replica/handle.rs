@@ -49,6 +49,12 @@ pub enum AskError {
     Rejected(#[from] Rejection),
 }
 
+/// Requests, and where the answer to each goes.
+fn numbered(asks: Vec<Ask>, awaited: &Arc<Awaited>) -> Vec<(Ask, Reply)> {
+    let numbered = asks.into_iter().enumerate();
+    numbered.map(|(number, ask)| (ask, awaited.reply(number))).collect()
+}
+
 /// A cell at one of its replicas. Clones share it.
 #[derive(Clone, Debug)]
 pub struct ReplicatedCell {
@@ -92,9 +98,7 @@ impl ReplicatedCell {
     pub(super) fn ask_all(&self, asks: Vec<Ask>) -> Vec<Answer> {
         let count = asks.len();
         let awaited = Awaited::new(count);
-        let numbered = asks.into_iter().enumerate();
-        let asked = numbered.map(|(number, ask)| (ask, awaited.reply(number))).collect();
-        match self.mailbox.send(Event::Ask(asked)) {
+        match self.mailbox.send(Event::Ask(numbered(asks, &awaited))) {
             Ok(()) => awaited.wait(),
             Err(Closed) => vec![Answer::Again(Again::Stopped); count],
         }
@@ -146,12 +150,16 @@ impl ReplicatedCell {
         }
     }
 
-    /// Asks once, and does not wait: `then` is called with the answer, on the replica's thread, so it must
-    /// be quick. If the replica has ended, or ends before it answers, the answer is [`Answer::Unknown`].
-    pub fn begin(&self, ask: Ask, then: impl FnOnce(Answer) + Send + 'static) {
-        let asked = vec![(ask, Reply::call(then))];
-        // A mailbox that takes nothing any more drops the reply, which answers.
-        let _ = self.mailbox.send(Event::Ask(asked));
+    /// Asks for several things at once, each once, and does not wait: `then` is called with the answers, in
+    /// the same order, on the replica's thread, so it must be quick. If the replica has ended, or ends before
+    /// it answers, the answer is [`Answer::Unknown`].
+    pub fn begin(&self, asks: Vec<Ask>, then: impl FnOnce(Vec<Answer>) + Send + 'static) {
+        if asks.is_empty() {
+            return then(Vec::new());
+        }
+        let awaited = Awaited::calling(asks.len(), then);
+        // A mailbox that takes nothing any more drops the replies, which answers.
+        let _ = self.mailbox.send(Event::Ask(numbered(asks, &awaited)));
     }
 
     /// Waits until this replica's cell is beyond a version, and no longer than `timeout`. The answer is

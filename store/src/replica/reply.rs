@@ -1,55 +1,73 @@
 //! Where answers go: to a thread that waits for them, or to a call.
 //!
-//! Requests may be asked together, and whoever asked waits for all of their answers. It is woken once,
-//! by the last one: to wake a thread costs more than to answer.
+//! Requests may be asked together, and whoever asked hears of all of their answers at once, with the
+//! last one: to wake somebody costs more than to answer.
 
 use super::ask::Answer;
 use parking_lot::{Condvar, Mutex};
 use std::sync::Arc;
 
 /// The answers to requests that were asked together.
-#[derive(Debug)]
 pub(super) struct Awaited {
     /// Guards what was answered so far. Held for one answer.
     given: Mutex<Given>,
     complete: Condvar,
 }
 
-#[derive(Debug)]
 struct Given {
     answers: Vec<Answer>,
     missing: usize,
+    /// Called with all answers; nobody waits then.
+    then: Option<Then>,
 }
 
-/// Where the answer to one request goes. If there will be none, it is dropped: then nobody knows.
-pub(super) struct Reply(Option<To>);
+type Then = Box<dyn FnOnce(Vec<Answer>) + Send>;
 
-enum To {
-    /// One of several that a thread waits for.
-    Awaited(Arc<Awaited>, usize),
-    Call(Box<dyn FnOnce(Answer) + Send>),
-}
+/// Where the answer to one request goes: it is one of several. If there will be none, it is dropped: then
+/// nobody knows.
+pub(super) struct Reply(Option<(Arc<Awaited>, usize)>);
 
 impl Awaited {
-    /// No answer yet, to so many requests.
+    /// No answer yet, to so many requests. A thread waits for them.
     pub(super) fn new(count: usize) -> Arc<Awaited> {
-        let given = Given { answers: vec![Answer::Unknown; count], missing: count };
+        Awaited::with(count, None)
+    }
+
+    /// No answer yet, to so many requests, of which there is at least one. The last answer calls.
+    pub(super) fn calling(
+        count: usize,
+        then: impl FnOnce(Vec<Answer>) + Send + 'static,
+    ) -> Arc<Awaited> {
+        Awaited::with(count, Some(Box::new(then)))
+    }
+
+    fn with(count: usize, then: Option<Then>) -> Arc<Awaited> {
+        let given = Given { answers: vec![Answer::Unknown; count], missing: count, then };
         Arc::new(Awaited { given: Mutex::new(given), complete: Condvar::new() })
     }
 
     /// Where the answer to a request goes. To be called once for each number.
     pub(super) fn reply(self: &Arc<Awaited>, number: usize) -> Reply {
-        Reply(Some(To::Awaited(Arc::clone(self), number)))
+        Reply(Some((Arc::clone(self), number)))
     }
 
     fn answer(&self, number: usize, answer: Answer) {
         let mut given = self.given.lock();
         given.answers[number] = answer;
         given.missing -= 1;
-        let last = given.missing == 0;
-        drop(given);
-        if last {
-            self.complete.notify_one();
+        if given.missing > 0 {
+            return;
+        }
+        match given.then.take() {
+            Some(then) => {
+                let answers = std::mem::take(&mut given.answers);
+                drop(given);
+                then(answers);
+            }
+            None => {
+                drop(given);
+                self.complete.notify_one();
+            }
         }
     }
 
@@ -62,21 +80,14 @@ impl Awaited {
 }
 
 impl Reply {
-    /// One that calls.
-    pub(super) fn call(then: impl FnOnce(Answer) + Send + 'static) -> Reply {
-        Reply(Some(To::Call(Box::new(then))))
-    }
-
     /// Answers.
     pub(super) fn give(mut self, answer: Answer) {
         self.end(answer);
     }
 
     fn end(&mut self, answer: Answer) {
-        match self.0.take() {
-            Some(To::Awaited(awaited, number)) => awaited.answer(number, answer),
-            Some(To::Call(then)) => then(answer),
-            None => {}
+        if let Some((awaited, number)) = self.0.take() {
+            awaited.answer(number, answer);
         }
     }
 }
@@ -105,5 +116,16 @@ mod tests {
         second.give(Answer::Begun);
         drop(first);
         assert_eq!(waits.join().expect("it waits"), [Answer::Unknown, Answer::Begun]);
+    }
+
+    #[test]
+    fn the_last_answer_calls() {
+        let (to, answers) = std::sync::mpsc::channel();
+        let awaited = Awaited::calling(2, move |answers| to.send(answers).expect("it is heard"));
+        let (first, second) = (awaited.reply(0), awaited.reply(1));
+        second.give(Answer::Begun);
+        assert!(answers.try_recv().is_err(), "one is missing");
+        drop(first);
+        assert_eq!(answers.try_recv(), Ok(vec![Answer::Unknown, Answer::Begun]));
     }
 }

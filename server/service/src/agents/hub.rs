@@ -9,7 +9,7 @@ use super::marks::{carry_out, has_taint};
 use super::monitor::{Monitor, MonitorSettings, Step};
 use super::routes::{Outbox, Routes, StreamId};
 use crate::host::Host;
-use omega_cellstate::{Cell, Delta, Interest, MachineDelta};
+use omega_cellstate::{Cell, Changed};
 use omega_client::agent::AGENT;
 use omega_client::{ApiError, ErrorCode};
 use omega_core::{Command, Machine, MachineId, TaskId, Version};
@@ -70,10 +70,8 @@ struct Lead {
     monitor: Monitor,
     routes: Routes,
     streams: BTreeMap<StreamId, Connected>,
-    /// What the last delta led to.
+    /// Up to where changes were routed.
     since: Version,
-    /// Kept for the next one.
-    delta: Delta,
     /// Steps that are being carried out: the monitor is asked again after them.
     carried: Option<JoinHandle<Vec<Step>>>,
     was_mass_loss: bool,
@@ -126,7 +124,7 @@ impl Hub {
                 }
                 () = tokio::time::sleep_until(due.unwrap_or_else(Instant::now)), if due.is_some() => {
                     due = None;
-                    self.read_delta();
+                    self.read_changes();
                 }
                 _ = looks.tick() => self.look().await,
             }
@@ -176,17 +174,20 @@ impl Hub {
     }
 
     /// Routes what has changed since the last time.
-    fn read_delta(&mut self) {
+    fn read_changes(&mut self) {
         let now = self.now_ms();
         let Some(lead) = &mut self.lead else { return };
         let mut out = Outbox::default();
-        let Lead { routes, monitor, since, delta, .. } = lead;
+        let Lead { routes, monitor, since, .. } = lead;
         self.host.read(|cell| {
-            cell.delta_since(*since, &Interest::AllJobs, delta);
-            delta.machines.iter().for_each(|change| note(monitor, change, now));
-            routes.apply(cell, delta, &mut out);
+            let all = || (0..cell.row_count()).map(Changed::Machine);
+            match cell.changed_since(*since) {
+                Some(changes) => note_all(monitor, cell, changes, now),
+                None => note_all(monitor, cell, all(), now),
+            }
+            routes.apply(cell, cell.changed_since(*since), &mut out);
+            *since = cell.version();
         });
-        *since = delta.to;
         lead.send(out);
     }
 
@@ -200,7 +201,7 @@ impl Hub {
         }
         if self.lead.is_none() && leadership.is_leader {
             self.lead = Some(Lead::new(leadership.term, self.settings, self.now_ms()));
-            self.read_delta();
+            self.read_changes();
         }
         let (now, now_ms) = (Instant::now(), self.now_ms());
         let Some(lead) = &mut self.lead else { return };
@@ -224,7 +225,6 @@ impl Lead {
             routes: Routes::default(),
             streams: BTreeMap::new(),
             since: Version(0),
-            delta: Delta::default(),
             carried: None,
             was_mass_loss: false,
             next_step: now + STEP,
@@ -300,12 +300,21 @@ fn attached(cell: &Cell, monitor: &mut Monitor, id: MachineId, now_ms: u64) {
 }
 
 /// Watches the machines that have agents by what the cell knows of them, and forgets those that went.
-fn note(monitor: &mut Monitor, change: &MachineDelta, now_ms: u64) {
-    let has_agent = |machine: &Machine| machine.labels.get(AGENT).is_some() || has_taint(machine);
-    monitor.row_is_of(change.slot, change.machine.as_ref().map(|_| change.incarnation));
-    if let Some(machine) = change.machine.as_ref().filter(|machine| has_agent(machine)) {
-        let id = MachineId { slot: change.slot, incarnation: change.incarnation };
-        monitor.watch(id, has_taint(machine), now_ms);
+fn note_all(
+    monitor: &mut Monitor,
+    cell: &Cell,
+    changes: impl Iterator<Item = Changed>,
+    now_ms: u64,
+) {
+    for change in changes {
+        let Changed::Machine(slot) = change else { continue };
+        let state = cell.machine_in(slot);
+        monitor.row_is_of(slot, state.as_ref().map(|state| state.id.incarnation));
+        let has_agent =
+            |machine: &Machine| machine.labels.get(AGENT).is_some() || has_taint(machine);
+        if let Some(state) = state.filter(|state| has_agent(state.machine)) {
+            monitor.watch(state.id, has_taint(state.machine), now_ms);
+        }
     }
 }
 

@@ -7,7 +7,7 @@
 //! Invariant: a task that is known on a machine is in that machine's set, and the machine in its
 //! stream's set; nothing else is in them.
 
-use omega_cellstate::{Cell, Delta, TaskDelta};
+use omega_cellstate::{Cell, Changed};
 use omega_core::{CardSet, Job, MachineId, TaskId, TaskState, Version};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
@@ -136,19 +136,23 @@ impl Routes {
         }
     }
 
-    /// Tells of what has changed in the cell. The delta leads to the cell's present version.
-    pub(crate) fn apply(&mut self, cell: &Cell, delta: &Delta, out: &mut Outbox) {
-        for change in &delta.machines {
-            let is_there = change.machine.is_some();
-            self.row_is_of(change.slot, is_there.then_some(change.incarnation), out);
-        }
-        if delta.full {
-            let all: Vec<MachineId> = self.machines.keys().copied().collect();
-            all.into_iter().for_each(|id| self.compare(cell, id, out));
+    /// Tells of what has changed in the cell since this was told last; `changes` names it, or is nothing
+    /// where that is too long ago.
+    pub(crate) fn apply(
+        &mut self,
+        cell: &Cell,
+        changes: Option<impl Iterator<Item = Changed>>,
+        out: &mut Outbox,
+    ) {
+        if self.machines.is_empty() {
             return;
         }
-        for change in &delta.tasks {
-            self.task_changed(cell, change, out);
+        let Some(changes) = changes else { return self.compare_all(cell, out) };
+        for change in changes {
+            match change {
+                Changed::Machine(slot) => self.row_changed(cell, slot, out),
+                Changed::Task(task) => self.task_changed(cell, task, out),
+            }
         }
     }
 
@@ -174,9 +178,10 @@ impl Routes {
         }
     }
 
-    fn task_changed(&mut self, cell: &Cell, change: &TaskDelta, out: &mut Outbox) {
-        let task = change.id;
-        let now = change.state.machine().filter(|id| self.machines.contains_key(id));
+    fn task_changed(&mut self, cell: &Cell, task: TaskId, out: &mut Outbox) {
+        let state = cell.task(task);
+        let now = state.and_then(TaskState::machine);
+        let now = now.filter(|id| self.machines.contains_key(id));
         let before = self.tasks.get(&task).map(|known| known.machine);
         if before != now {
             self.leave(task, out);
@@ -184,12 +189,23 @@ impl Routes {
         let Some(machine) = now else { return };
         match before == now {
             // Where it is already, but the cell does not know that it runs: the agent says it again.
-            true if matches!(change.state, TaskState::Placed(_)) => {
+            true if matches!(state, Some(TaskState::Placed(_))) => {
                 let stream = self.machines[&machine].stream;
                 out.of(stream).starts.extend(start(cell, task));
             }
             true => {}
             false => self.begin(cell, task, machine, out),
+        }
+    }
+
+    /// Tells of all that may have changed.
+    fn compare_all(&mut self, cell: &Cell, out: &mut Outbox) {
+        let all: Vec<MachineId> = self.machines.keys().copied().collect();
+        for id in all {
+            match cell.machine(id) {
+                Some(_) => self.compare(cell, id, out),
+                None => self.detach(id, None, out),
+            }
         }
     }
 
@@ -241,10 +257,11 @@ impl Routes {
     }
 
     /// Lets go of machines that had a row before.
-    fn row_is_of(&mut self, slot: u32, incarnation: Option<u32>, out: &mut Outbox) {
+    fn row_changed(&mut self, cell: &Cell, slot: u32, out: &mut Outbox) {
         let all = MachineId::first(slot)..=MachineId { slot, incarnation: u32::MAX };
+        let now = cell.machine_in(slot).map(|state| state.id);
         let gone = self.machines.range(all).map(|(id, _)| *id);
-        let gone: Vec<MachineId> = gone.filter(|id| Some(id.incarnation) != incarnation).collect();
+        let gone: Vec<MachineId> = gone.filter(|id| Some(*id) != now).collect();
         gone.into_iter().for_each(|id| self.detach(id, None, out));
     }
 
@@ -279,7 +296,6 @@ fn start(cell: &Cell, task: TaskId) -> Option<Start> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use omega_cellstate::Interest;
     use omega_core::{Amounts, Command, JobId, Kinds, Machine, Outcome, TaskGroup, TaskReport};
     use proptest::prelude::*;
 
@@ -319,7 +335,6 @@ mod tests {
     struct World {
         cell: Cell,
         routes: Routes,
-        delta: Delta,
         since: Version,
         /// What each stream's agent has: tasks that run, and those that ended and are not confirmed.
         agents: BTreeMap<(StreamId, MachineId, TaskId), Option<TaskReport>>,
@@ -337,7 +352,6 @@ mod tests {
             World {
                 cell,
                 routes: Routes::default(),
-                delta: Delta::default(),
                 since: Version(0),
                 agents: BTreeMap::new(),
                 confirmations: Vec::new(),
@@ -371,9 +385,9 @@ mod tests {
                 }
                 Step::Close(stream) => self.routes.close(StreamId(stream)),
                 Step::Read => {
-                    self.cell.delta_since(self.since, &Interest::AllJobs, &mut self.delta);
-                    self.since = self.delta.to;
-                    self.routes.apply(&self.cell, &self.delta, &mut out);
+                    let changes = self.cell.changed_since(self.since);
+                    self.routes.apply(&self.cell, changes, &mut out);
+                    self.since = self.cell.version();
                 }
                 Step::Confirm => {
                     for (task, machine, version) in std::mem::take(&mut self.confirmations) {

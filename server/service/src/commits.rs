@@ -1,0 +1,221 @@
+//! A stream of transactions: judged in the order in which they come, and answered in that order.
+//!
+//! What has come together goes to the cell together, and is answered together: to take a lock or to wake a
+//! task costs as much as to judge a transaction.
+
+use crate::audit::Audited;
+use crate::gate::reword;
+use crate::grants;
+use crate::host::{Host, Try, unavailable, unknown};
+use crate::identity::Caller;
+use crate::service::DEADLINE;
+use futures_util::stream::FuturesOrdered;
+use futures_util::{Stream, StreamExt, stream};
+use omega_client::{ApiError, proto};
+use omega_core::{Command, Commit, Outcome, Transaction, Version};
+use omega_store::replica::Answer;
+use std::sync::Arc;
+use tokio::sync::mpsc;
+use tokio::time::Instant;
+use tokio_stream::wrappers::ReceiverStream;
+use tonic::{Status, Streaming};
+
+/// Transactions of one stream that were begun and not answered. A scheduler that sends more waits.
+const COMMITS_MAX: usize = 256;
+
+/// The most that go to the cell together: it is locked for so many.
+const TOGETHER_MAX: usize = 64;
+
+/// Answers to so many groups of one stream wait for a slow reader.
+const GROUPS_MAX: usize = 4;
+
+/// The path of the call, as the audit log has it.
+const PATH: &str = "omega.v1.SchedulingService/CommitStream";
+
+type Responses = Result<Vec<proto::CommitStreamResponse>, Status>;
+
+/// The transaction of a request.
+pub(crate) fn read(request: proto::CommitRequest) -> Result<(Transaction, Try), ApiError> {
+    let try_ = if request.retry { Try::Again } else { Try::First };
+    Ok((request.try_into()?, try_))
+}
+
+/// How a transaction is called in the audit log.
+pub(crate) fn transaction(request: &proto::CommitRequest) -> String {
+    format!("transaction {} of scheduler {}", request.number, request.scheduler)
+}
+
+/// The answer to a transaction.
+pub(crate) fn commit_of(outcome: Result<Outcome, ApiError>) -> Result<Commit, ApiError> {
+    match outcome? {
+        Outcome::Commit(commit) => Ok(commit),
+        _ => Err(unknown()),
+    }
+}
+
+/// What judges the transactions of a stream, and for whom.
+#[derive(Clone)]
+pub(crate) struct Judge {
+    pub(crate) host: Host,
+    pub(crate) caller: Arc<Caller>,
+    pub(crate) audited: Option<Audited>,
+}
+
+/// A transaction that was begun.
+struct Begun {
+    number: u64,
+    claims: usize,
+    /// How the audit log calls it, where there is one.
+    of: String,
+    /// Why it did not get as far as the cell.
+    refused: Option<ApiError>,
+}
+
+impl Judge {
+    /// The answers to the transactions of a stream, in order.
+    pub(crate) fn answer_all(
+        self,
+        requests: Streaming<proto::CommitRequest>,
+    ) -> impl Stream<Item = Result<proto::CommitStreamResponse, Status>> + use<> {
+        let (to, groups) = mpsc::channel(GROUPS_MAX);
+        tokio::spawn(self.judge_all(requests, to));
+        ReceiverStream::new(groups).flat_map(|group: Responses| {
+            let (answers, failed) = match group {
+                Ok(answers) => (answers, None),
+                Err(status) => (Vec::new(), Some(Err(status))),
+            };
+            stream::iter(answers.into_iter().map(Ok).chain(failed))
+        })
+    }
+
+    async fn judge_all(
+        self,
+        requests: Streaming<proto::CommitRequest>,
+        to: mpsc::Sender<Responses>,
+    ) {
+        let mut requests = requests.ready_chunks(TOGETHER_MAX);
+        let mut begun = FuturesOrdered::new();
+        let mut under_way = 0;
+        let mut ended = false;
+        let mut failed = None;
+        while !ended || under_way > 0 {
+            tokio::select! {
+                came = requests.next(), if !ended && under_way < COMMITS_MAX => {
+                    ended = came.is_none();
+                    let mut readable = Vec::new();
+                    for request in came.into_iter().flatten() {
+                        match request {
+                            Ok(request) if failed.is_none() => readable.push(request),
+                            Ok(_) => {}
+                            Err(status) => failed = Some(reword(status)),
+                        }
+                    }
+                    // What comes after bytes that cannot be read means nothing.
+                    ended |= failed.is_some();
+                    if !readable.is_empty() {
+                        under_way += readable.len();
+                        begun.push_back(self.begin(readable).await);
+                    }
+                }
+                Some(answers) = begun.next() => {
+                    under_way -= answers.len();
+                    if to.send(Ok(answers)).await.is_err() {
+                        return;
+                    }
+                }
+            }
+        }
+        if let Some(status) = failed {
+            // Whoever sent them may have gone.
+            let _ = to.send(Err(status)).await;
+        }
+    }
+
+    /// Begins transactions, so that the order of the stream is kept; their answers may take longer. Only
+    /// what this replica must first ask its leader about holds up those behind it.
+    async fn begin(
+        &self,
+        requests: Vec<proto::CommitRequest>,
+    ) -> impl Future<Output = Vec<proto::CommitStreamResponse>> + use<> {
+        let since = Instant::now();
+        let mut commands = Vec::with_capacity(requests.len());
+        let mut begun = Vec::with_capacity(requests.len());
+        for request in requests {
+            let (number, claims) = (request.number, request.claim_jobs.len());
+            let of = self.audited.as_ref().map(|_| transaction(&request)).unwrap_or_default();
+            let refused = match self.allowed(request, since + DEADLINE).await {
+                Ok((txn, try_)) => {
+                    commands.push((Command::Commit(txn), try_));
+                    None
+                }
+                Err(error) => Some(error),
+            };
+            begun.push(Begun { number, claims, of, refused });
+        }
+        let pending = self.host.begin_all(commands);
+        let judge = self.clone();
+        async move {
+            let mut answers = settled(&judge.host, pending.answers().await).await.into_iter();
+            let answers = begun.into_iter().map(|begun| {
+                let answer = match &begun.refused {
+                    Some(error) => Err(error.clone()),
+                    None => answers.next().unwrap_or_else(|| Err(unknown())),
+                };
+                judge.note(begun, since, answer)
+            });
+            answers.collect()
+        }
+    }
+
+    async fn allowed(
+        &self,
+        request: proto::CommitRequest,
+        until: Instant,
+    ) -> Result<(Transaction, Try), ApiError> {
+        let (txn, try_) = read(request)?;
+        grants::may_commit(&self.caller, &self.host, &txn, until).await?;
+        Ok((txn, try_))
+    }
+
+    /// Notes what became of a transaction, and says it.
+    fn note(
+        &self,
+        begun: Begun,
+        since: Instant,
+        answer: Result<Commit, ApiError>,
+    ) -> proto::CommitStreamResponse {
+        use proto::commit_stream_response::Answer as Given;
+        if let Some(audited) = self.audited.clone() {
+            let outcome = answer.as_ref().map_or_else(|error| error.code.name(), |_| "OK");
+            audited.note(PATH, &begun.of, outcome);
+        }
+        let answer = match answer {
+            Ok(commit) => {
+                self.host.metrics().judged(begun.claims, &commit, since.elapsed());
+                Given::Commit((&commit).into())
+            }
+            Err(error) => {
+                self.host.metrics().failed();
+                Given::Error(proto::Error {
+                    code: error.code.name().to_owned(),
+                    message: error.message,
+                    version: error.version.unwrap_or_default().0,
+                })
+            }
+        };
+        proto::CommitStreamResponse { number: begun.number, answer: Some(answer) }
+    }
+}
+
+/// The answers to transactions, once the state that is here has what was taken of them.
+async fn settled(host: &Host, answers: Vec<Answer>) -> Vec<Result<Commit, ApiError>> {
+    let commit = |answer: Answer| match answer {
+        Answer::Outcome(outcome) => commit_of(outcome.map_err(|rejection| (&rejection).into())),
+        Answer::Again(again) => Err(unavailable(again)),
+        _ => Err(unknown()),
+    };
+    let commits: Vec<Result<Commit, ApiError>> = answers.into_iter().map(commit).collect();
+    let last = commits.iter().flatten().map(|commit| commit.version).max();
+    host.reach(last.unwrap_or(Version(0))).await;
+    commits
+}
