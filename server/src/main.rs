@@ -8,6 +8,7 @@
 
 mod agent;
 mod ask;
+mod audit;
 mod backup;
 mod cert;
 mod connect;
@@ -86,6 +87,9 @@ enum Command {
     Member(ask::member::MemberCommand),
     /// What a cell is, and how much of it is taken.
     Cell(ask::cell::DescribeArgs),
+    /// Look at audit logs.
+    #[command(subcommand)]
+    Audit(audit::AuditCommand),
     /// Save all that a cell knows in a file.
     Backup(ask::backup::BackupArgs),
     /// Make a replica of a new cell of a backup.
@@ -122,6 +126,7 @@ fn main() -> ExitCode {
         Some(Command::Quota(command)) => ask::quota::run(&command).map_err(Into::into),
         Some(Command::Member(command)) => ask::member::run(&command).map_err(Into::into),
         Some(Command::Cell(args)) => ask::cell::run(&args).map_err(Into::into),
+        Some(Command::Audit(command)) => audit::run(&command).map_err(Into::into),
         Some(Command::Backup(args)) => ask::backup::run(&args).map_err(Into::into),
         Some(Command::Restore(args)) => restore::run(&args).map_err(Into::into),
         Some(Command::Completions(args)) => manual::completions(&args).map_err(Into::into),

@@ -224,6 +224,8 @@ pub(crate) enum Error {
     #[error(transparent)]
     Ask(#[from] crate::ask::AskError),
     #[error(transparent)]
+    Audit(#[from] crate::audit::AuditError),
+    #[error(transparent)]
     Restore(#[from] crate::restore::RestoreError),
 }
 
@@ -232,6 +234,7 @@ impl Error {
     pub(crate) fn exit_code(&self) -> u8 {
         match self {
             Error::Ask(error) => error.exit_code(),
+            Error::Audit(error) => error.exit_code(),
             Error::Serve(error) if error.is_exposed() => crate::EXPOSED,
             _ => crate::BAD_INPUT,
         }

@@ -1,12 +1,11 @@
 //! What people and scripts ask of a cell that is served: machines, jobs, tasks, quotas, members.
 //!
 //! ```text
-//!   arguments ──▶ a message of the API ──▶ call.rs: round the replicas ──▶ a shape ──▶ table, JSON
+//!   arguments ──▶ a message of the API ──▶ call.rs: round the replicas ──▶ a shape ──▶ table, JSON, YAML
 //! ```
 //!
-//! Every verb takes the same options ([`AskArgs`]) and prints either a table for people or JSON whose
-//! fields docs/cli.md promises. There is no YAML of its own: JSON is YAML, and readers of it take
-//! what `-o json` prints. What is wrong with the arguments is told before anything is sent, and ends
+//! Every verb takes the same options ([`AskArgs`]) and prints a table for people, or JSON or YAML whose
+//! fields docs/cli.md promises. What is wrong with the arguments is told before anything is sent, and ends
 //! with code 2; what the cell refuses, or does not answer, ends with code 1.
 
 pub(crate) mod amount;

@@ -346,7 +346,7 @@ fn what_is_wrong_is_told_in_one_line_before_anything_is_sent() {
         ("task list", "--job <NAME>"),
         ("quota set team", "name what is limited"),
         ("member add four", "is no replica"),
-        ("cell -o yaml", "invalid value 'yaml'"),
+        ("cell -o xml", "invalid value 'yaml'"),
         ("cell --timeout 0s", "is not more than 0s"),
         ("cell --cell http://x", "is not an address like host:port"),
         ("run --cell 127.0.0.1:1", "--cell is for --trace"),
@@ -408,6 +408,7 @@ fn the_help_of_each_verb_has_an_example() {
         "cell",
         "backup",
         "restore",
+        "audit verify",
         "completions",
         "man",
     ];
@@ -419,7 +420,7 @@ fn the_help_of_each_verb_has_an_example() {
         assert!(example.contains(&format!("\n  omega {verb}")), "{verb}: {example}");
     }
     // None is forgotten here.
-    for noun in ["machine", "job", "task", "quota", "member"] {
+    for noun in ["machine", "job", "task", "quota", "member", "audit"] {
         let said = say_at(dir.path(), "127.0.0.1:1", &format!("{noun} --help"));
         let listed = said.stdout.lines().skip_while(|line| *line != "Commands:").skip(1);
         for line in listed.take_while(|line| line.starts_with("  ")) {
@@ -439,4 +440,48 @@ fn completions_and_the_manual_know_the_verbs() {
     }
     let said = say(dir.path(), &["man"]);
     assert!(said.code == Some(0) && said.stdout.contains("anti\\-affinity"), "{}", said.stderr);
+}
+
+#[test]
+fn yaml_says_what_json_says() {
+    let cell = Served::new(&[("machines.toml", MACHINES)]);
+    cell.ok("machine add -f machines.toml");
+    cell.ok("job submit yes --count 2 --cpu 0.5 --require rack=a");
+    for line in ["machine list", "job get yes", "job explain yes", "task list --job yes", "cell"] {
+        let yaml: Value = serde_saphyr::from_str(&cell.ok(&format!("{line} -o yaml"))).unwrap();
+        assert_eq!(yaml, cell.json(line), "{line}");
+    }
+    cell.ok("job kill yes");
+    let told = cell.ok("job watch yes -o yaml");
+    assert_eq!(told.matches("---\n").count(), 2, "a document for each change: {told}");
+}
+
+#[test]
+fn audit_logs_are_checked() {
+    let dir = folder(&[]);
+    let address = format!("127.0.0.1:{}", ports(1)[0]);
+    let arguments =
+        ["--memory".to_owned(), format!("--listen={address}"), "--audit-log=log".into()];
+    let server = serve(dir.path(), &arguments);
+    for name in ["a", "b", "c"] {
+        say_at(dir.path(), &address, &format!("machine add {name} --cpu 1"));
+    }
+    drop(server);
+    let said = say(dir.path(), &["audit", "verify", "log"]);
+    assert_eq!(said.code, Some(0), "{}", said.stderr);
+    assert_eq!(said.stdout, "3 lines, and each follows from the one before it\n");
+    let log = dir.path().join("log");
+    let text = std::fs::read_to_string(&log).unwrap();
+    // Cut in two files, it is the same log, if they are in order.
+    let first = text.find('\n').unwrap() + 1;
+    std::fs::write(dir.path().join("old"), &text[..first]).unwrap();
+    std::fs::write(dir.path().join("new"), &text[first..]).unwrap();
+    assert_eq!(say(dir.path(), &["audit", "verify", "old", "new"]).code, Some(0));
+    assert_eq!(say(dir.path(), &["audit", "verify", "new", "old"]).code, Some(1));
+    std::fs::write(&log, text.replacen("\"of\":\"a\"", "\"of\":\"x\"", 1)).unwrap();
+    let said = say(dir.path(), &["audit", "verify", "log"]);
+    assert_eq!((said.code, said.stdout.as_str()), (Some(1), ""));
+    assert_eq!(said.stderr, "omega: log:2: does not go on from the line before it\n");
+    let said = say(dir.path(), &["audit", "verify", "none"]);
+    assert!(said.code == Some(2) && said.stderr.contains("none: "), "{}", said.stderr);
 }
