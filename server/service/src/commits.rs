@@ -15,6 +15,7 @@ use omega_client::{ApiError, proto};
 use omega_core::{Command, Commit, Outcome, Transaction, Version};
 use omega_store::replica::Answer;
 use std::sync::Arc;
+use std::time::Duration;
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 use tokio_stream::wrappers::ReceiverStream;
@@ -156,12 +157,13 @@ impl Judge {
         let judge = self.clone();
         async move {
             let mut answers = settled(&judge.host, pending.answers().await).await.into_iter();
+            let took = since.elapsed();
             let answers = begun.into_iter().map(|begun| {
                 let answer = match &begun.refused {
                     Some(error) => Err(error.clone()),
                     None => answers.next().unwrap_or_else(|| Err(unknown())),
                 };
-                judge.note(begun, since, answer)
+                judge.note(begun, took, answer)
             });
             answers.collect()
         }
@@ -181,7 +183,7 @@ impl Judge {
     fn note(
         &self,
         begun: Begun,
-        since: Instant,
+        took: Duration,
         answer: Result<Commit, ApiError>,
     ) -> proto::CommitStreamResponse {
         use proto::commit_stream_response::Answer as Given;
@@ -191,7 +193,7 @@ impl Judge {
         }
         let answer = match answer {
             Ok(commit) => {
-                self.host.metrics().judged(begun.claims, &commit, since.elapsed());
+                self.host.metrics().judged(begun.claims, &commit, took);
                 Given::Commit((&commit).into())
             }
             Err(error) => {

@@ -6,6 +6,7 @@
 
 use crate::identity::{Caller, Role};
 use omega_client::{ApiError, ErrorCode};
+use std::collections::BTreeSet;
 
 /// Roles that may make a call: a set of bits, so that the table is a constant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -124,6 +125,7 @@ pub const RULES: &[Rule] = &[
     rule("grpc.health.v1.Health/Check", CLIENTS, Look),
     rule("grpc.health.v1.Health/Watch", CLIENTS, Watch),
     rule("grpc.reflection.v1.ServerReflection/ServerReflectionInfo", CLIENTS, Watch),
+    rule("grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo", CLIENTS, Watch),
 ];
 
 /// The rule of a call, if it has one. A path is as HTTP has it: `/SERVICE/CALL`.
@@ -152,6 +154,13 @@ pub fn check(caller: &Caller, path: &str) -> Result<&'static Rule, ApiError> {
             rule.roles.names()
         ))),
     }
+}
+
+/// The services that somebody else than a replica may call, apart from reflection.
+pub(crate) fn services_of_clients() -> BTreeSet<&'static str> {
+    let open = RULES.iter().filter(|rule| rule.roles.0 & CLIENTS.0 != 0);
+    let services = open.filter_map(|rule| rule.path.split('/').next());
+    services.filter(|service| !service.starts_with("grpc.reflection.")).collect()
 }
 
 pub(crate) fn denied(why: String) -> ApiError {

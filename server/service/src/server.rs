@@ -9,6 +9,7 @@ use crate::host::Host;
 use crate::identity::Caller;
 use crate::limits::{Limits, Places};
 use crate::peers::{FRAME_BYTES_MAX, PeerListener};
+use crate::roles;
 use crate::{
     Agents, Cells, Explainer, Jobs, Machines, MonitorSettings, Scheduling, Tasks, Tenants, Whoami,
 };
@@ -71,11 +72,14 @@ fn client_services(
     let (health, health_service) = tonic_health::server::health_reporter();
     // The empty name stands for the whole server, and serves from the start.
     drop(health);
-    let reflection = tonic_reflection::server::Builder::configure()
-        .register_encoded_file_descriptor_set(proto::DESCRIPTORS)
-        .register_encoded_file_descriptor_set(tonic_health::pb::FILE_DESCRIPTOR_SET)
-        .build_v1()
-        .map_err(io::Error::other)?;
+    let reflection = || {
+        let builder = tonic_reflection::server::Builder::configure()
+            .register_encoded_file_descriptor_set(proto::DESCRIPTORS)
+            .register_encoded_file_descriptor_set(tonic_health::pb::FILE_DESCRIPTOR_SET);
+        // What peers say to each other is not to be called here.
+        let names = roles::services_of_clients().into_iter();
+        names.fold(builder, tonic_reflection::server::Builder::with_service_name)
+    };
     Ok(guarded(audit)
         .add_service(
             SchedulingServiceServer::new(Scheduling::new(host.clone()))
@@ -113,7 +117,9 @@ fn client_services(
                 .max_encoding_message_size(max),
         )
         .add_service(health_service)
-        .add_service(reflection))
+        .add_service(reflection().build_v1().map_err(io::Error::other)?)
+        // What most tools of other languages still speak.
+        .add_service(reflection().build_v1alpha().map_err(io::Error::other)?))
 }
 
 /// A listener, who may come in, and where it is written down.

@@ -346,7 +346,7 @@ fn what_is_wrong_is_told_in_one_line_before_anything_is_sent() {
         ("task list", "--job <NAME>"),
         ("quota set team", "name what is limited"),
         ("member add four", "is no replica"),
-        ("cell -o xml", "invalid value 'yaml'"),
+        ("cell -o xml", "invalid value 'xml'"),
         ("cell --timeout 0s", "is not more than 0s"),
         ("cell --cell http://x", "is not an address like host:port"),
         ("run --cell 127.0.0.1:1", "--cell is for --trace"),

@@ -1,0 +1,260 @@
+#!/usr/bin/env python3
+"""Drives every call of a served cell with a gRPC client that knows nothing of Omega.
+
+    drive.py HOST:PORT
+
+What there is to call is asked of the server (reflection), so that no file of ours stands between:
+whoever speaks gRPC in any language sees what is seen here. Each method has a step below that calls it
+and looks at the answer; a method without a step is a failure, and so is a step without a method.
+
+The cell must be empty, have one replica, and take calls from this machine. Its leader may be asked for
+again at once: calls that find none are made again for a while.
+"""
+
+import queue
+import sys
+import time
+
+import grpc
+from google.protobuf import descriptor_pb2, message_factory
+from google.protobuf.descriptor_pool import DescriptorPool
+from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
+
+# How long is insisted on what must come to be.
+PATIENCE_S = 60
+
+
+class Cell:
+    """The methods of a server, found by asking it."""
+
+    def __init__(self, address):
+        self.channel = grpc.insecure_channel(address)
+        grpc.channel_ready_future(self.channel).result(timeout=PATIENCE_S)
+        self.pool = DescriptorPool()
+        self.methods = {}
+        self.driven = set()
+        asked = [reflection_pb2.ServerReflectionRequest(list_services="")]
+        for service in next(self._reflect(asked)).list_services_response.service:
+            self._learn(service.name)
+
+    def _reflect(self, requests):
+        stub = reflection_pb2_grpc.ServerReflectionStub(self.channel)
+        return stub.ServerReflectionInfo(iter(requests))
+
+    def _learn(self, service):
+        asked = [reflection_pb2.ServerReflectionRequest(file_containing_symbol=service)]
+        files = next(self._reflect(asked)).file_descriptor_response.file_descriptor_proto
+        self._add({file.name: file for file in map(descriptor_pb2.FileDescriptorProto.FromString, files)})
+        for method in self.pool.FindServiceByName(service).methods:
+            self.methods[f"{service}/{method.name}"] = method
+
+    def _add(self, files):
+        """Adds files to the pool, each after those that it builds on."""
+
+        def add(name):
+            try:
+                return self.pool.FindFileByName(name)
+            except KeyError:
+                pass
+            if name not in files:
+                asked = [reflection_pb2.ServerReflectionRequest(file_by_filename=name)]
+                for raw in next(self._reflect(asked)).file_descriptor_response.file_descriptor_proto:
+                    file = descriptor_pb2.FileDescriptorProto.FromString(raw)
+                    files[file.name] = file
+            for needed in files[name].dependency:
+                add(needed)
+            self.pool.Add(files[name])
+            return None
+
+        for name in list(files):
+            add(name)
+
+    def call(self, name, /, **fields):
+        """Calls a method with one request; a stream is answered by an iterator."""
+        return self._method(name, lambda request: request(**fields))
+
+    def stream(self, name, requests):
+        """Calls a method with a stream of requests, which are fields of a message each."""
+        return self._method(name, lambda request: (request(**fields) for fields in requests))
+
+    def _method(self, name, arguments):
+        method = self.methods[name]
+        self.driven.add(name)
+        request = message_factory.GetMessageClass(method.input_type)
+        answer = message_factory.GetMessageClass(method.output_type)
+        kind = ("stream" if method.client_streaming else "unary") + "_" + (
+            "stream" if method.server_streaming else "unary"
+        )
+        call = getattr(self.channel, kind)(
+            f"/{name}",
+            request_serializer=request.SerializeToString,
+            response_deserializer=answer.FromString,
+        )
+        return call(arguments(request), timeout=PATIENCE_S)
+
+
+def insist(what, look):
+    """Looks until there is something."""
+    until = time.monotonic() + PATIENCE_S
+    while True:
+        try:
+            seen = look()
+        except grpc.RpcError as error:
+            if error.code() != grpc.StatusCode.UNAVAILABLE:
+                raise
+            seen = None
+        if seen:
+            return seen
+        if time.monotonic() > until:
+            raise AssertionError(f"{what}: it did not come to be")
+        time.sleep(0.05)
+
+
+def refused(code, call):
+    """Makes a call that must be refused with this status."""
+    try:
+        call()
+    except grpc.RpcError as error:
+        assert error.code() == code, f"{error.code()} instead of {code}: {error.details()}"
+        assert "grpc-status-details-bin" in dict(error.trailing_metadata()), "it has no details"
+        return
+    raise AssertionError(f"it was not refused with {code}")
+
+
+def cell(at):
+    """Health, the cell itself, its policy, its members."""
+    service = "omega.v1.CellService"
+    health = at.call("grpc.health.v1.Health/Check")
+    assert health.status == health.SERVING
+    watched = at.call("grpc.health.v1.Health/Watch")
+    assert next(watched).status == health.SERVING
+    watched.cancel()
+    told = insist("a leader", lambda: at.call(f"{service}/DescribeCell").members.leader)
+    assert told == 1, told
+    at.call(f"{service}/SetPolicy", policy={"keep_ended_ms": 600_000})
+    assert at.call(f"{service}/DescribeCell").policy.keep_ended_ms == 600_000
+    added = at.call(f"{service}/ChangeMembers", steps=[{"add_learner": 2}])
+    assert sorted(member.replica for member in added.members) == [1, 2], added
+    refused(grpc.StatusCode.FAILED_PRECONDITION, lambda: at.call(f"{service}/TransferLeader", to=2))
+    removed = at.call(f"{service}/ChangeMembers", steps=[{"remove": 2}])
+    assert [member.replica for member in removed.members] == [1], removed
+
+
+def machines(at):
+    """Two machines: one that stays, and one that goes."""
+    service = "omega.v1.MachineService"
+    machine = {"name": "a", "capacity": [4000, 8 << 30], "labels": [{"key": "rack", "value": "1"}]}
+    first = at.call(f"{service}/RegisterMachine", machine=machine).id
+    assert at.call(f"{service}/RegisterMachine", machine=machine).id == first, "it is the same one"
+    other = at.call(f"{service}/RegisterMachine", machine={"name": "b", "capacity": [1000]}).id
+    at.call(f"{service}/DrainMachine", machine={"name": "b"})
+    assert at.call(f"{service}/GetMachine", machine={"name": "b"}).machine.draining
+    at.call(f"{service}/ReportLoad", machine=first, used=[1234])
+    assert list(at.call(f"{service}/GetMachine", machine={"id": first}).machine.load)[:1] == [1234]
+    listed = at.call(f"{service}/ListMachines", page_size=1)
+    assert [status.id for status in listed.machines] == [first] and listed.next_page_token
+    at.call(f"{service}/RemoveMachine", machine={"id": other})
+    refused(grpc.StatusCode.NOT_FOUND, lambda: at.call(f"{service}/GetMachine", machine={"name": "b"}))
+    refused(grpc.StatusCode.INVALID_ARGUMENT, lambda: at.call(f"{service}/RegisterMachine"))
+    return first
+
+
+def jobs(at):
+    """A job that is there, and one that is resized and killed."""
+    service = "omega.v1.JobService"
+    group = {"count": 2, "request": [100, 1 << 20]}
+    job = {"name": "web", "tenant": "t", "scheduler": "py", "kind": "JOB_KIND_SERVICE", "groups": [group]}
+    web = at.call(f"{service}/SubmitJob", job=job).id
+    assert at.call(f"{service}/SubmitJob", job=job).id == web, "it is the same one"
+    assert at.call(f"{service}/GetJob", job={"name": "web"}).job.pending == 2
+    at.call(f"{service}/SubmitJob", job={"name": "gone", "groups": [group]})
+    at.call(f"{service}/ResizeGroup", job={"name": "gone"}, count=5)
+    assert at.call(f"{service}/GetJob", job={"name": "gone"}).job.pending == 5
+    at.call(f"{service}/KillJob", job={"name": "gone"})
+    changes = list(at.call(f"{service}/WatchJob", job={"name": "gone"}))
+    assert changes[-1].ended, "the stream ends with the job"
+    assert [status.id for status in at.call(f"{service}/ListJobs").jobs] == [web]
+    assert len(at.call(f"{service}/ListJobs", ended=True).jobs) == 2
+    return web
+
+
+def tenants(at):
+    """A quota is set, seen, and lifted."""
+    service = "omega.v1.TenantService"
+    at.call(f"{service}/SetQuota", tenant="t", quota={"limit": [10_000, 1 << 40]})
+    listed = {one.name: one for one in at.call(f"{service}/ListTenants").tenants}
+    assert list(listed["t"].quota.limit)[:2] == [10_000, 1 << 40]
+    at.call(f"{service}/SetQuota", tenant="t")
+    assert not {one.name: one for one in at.call(f"{service}/ListTenants").tenants}["t"].HasField("quota")
+
+
+def place(at, machine, job):
+    """A scheduler of a few lines: it follows the cell, and places both tasks of the job."""
+    service = "omega.v1.SchedulingService"
+    me = at.call(f"{service}/Register", name="py")
+    deltas = at.call(f"{service}/Sync", jobs_of={"scheduler": "py"})
+    delta = next(deltas)
+    assert delta.full and [one.id for one in delta.jobs] == [job], delta
+    claim = {
+        "scheduler": me.scheduler,
+        "base": delta.to,
+        "claim_jobs": [job],
+        "claim_slots": [machine.slot],
+        "claim_seen": [dict(zip(delta.slots, delta.sequences))[machine.slot]],
+    }
+    first = {**claim, "number": me.next_transaction, "claim_indices": [0]}
+    commit = at.call(f"{service}/Commit", **first)
+    assert not commit.conflicts, commit
+    again = at.call(f"{service}/Commit", **first, retry=True)
+    assert again == commit, "the same transaction has the same answer"
+    # One that is placed already, and one that is not.
+    second = {**claim, "number": me.next_transaction + 1, "claim_indices": [0]}
+    third = {**claim, "number": me.next_transaction + 2, "claim_indices": [1]}
+    answers = list(at.stream(f"{service}/CommitStream", [second, third]))
+    assert [answer.number for answer in answers] == [second["number"], third["number"]]
+    assert len(answers[0].commit.conflicts) == 1 and not answers[1].commit.conflicts, answers
+    insist("the delta", lambda: next(deltas).to >= answers[1].commit.version)
+    deltas.cancel()
+
+
+def tasks(at, machine, job):
+    """What became of the tasks: by a call, and by an agent."""
+    service = "omega.v1.TaskService"
+    listed = at.call(f"{service}/ListTasks", job={"id": job}).tasks
+    assert [task.machine_name for task in listed] == ["a", "a"]
+    report = {"task": {"job": job, "index": 0}, "report": "TASK_REPORT_STARTED"}
+    unknown = {"task": {"job": job, "index": 9}, "report": "TASK_REPORT_STARTED"}
+    answer = at.call(f"{service}/ReportTasks", machine=machine, reports=[report, unknown])
+    assert answer.refused[0] == "" and answer.refused[1] != "", answer
+    says = queue.SimpleQueue()
+    says.put({"attach_slots": [machine.slot]})
+    orders = at.stream("omega.v1.AgentService/Attach", iter(says.get, None))
+    told = next(orders)
+    assert {start.task.index: start.running for start in told.starts} == {0: True, 1: False}, told
+    ended = {"task_jobs": [job], "task_indices": [0], "task_slots": [machine.slot]}
+    says.put({**ended, "task_reports": ["TASK_REPORT_FINISHED"]})
+    stop = next(orders).stops[0].task
+    assert (stop.job, stop.index) == (job, 0)
+    says.put(None)
+    orders.cancel()
+    insist("the end of a task", lambda: at.call("omega.v1.JobService/GetJob", job={"id": job}).job.finished == 1)
+
+
+def main():
+    if len(sys.argv) != 2:
+        sys.exit(__doc__)
+    at = Cell(sys.argv[1])
+    cell(at)
+    machine = machines(at)
+    job = jobs(at)
+    tenants(at)
+    place(at, machine, job)
+    tasks(at, machine, job)
+    ours = {name for name in at.methods if not name.startswith("grpc.reflection.")}
+    missing = sorted(ours - at.driven)
+    assert not missing, f"nothing here calls {missing}"
+    print(f"{len(at.driven)} calls of {len({name.split('/')[0] for name in at.driven})} services answered as they should")
+
+
+if __name__ == "__main__":
+    main()
