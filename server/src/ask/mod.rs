@@ -28,6 +28,7 @@ mod show;
 pub(crate) mod task;
 mod watch;
 
+use crate::backup::BackupError;
 use crate::connect::CellArgs;
 use crate::output::OutputError;
 use amount::AmountError;
@@ -95,7 +96,7 @@ pub(crate) enum AskError {
     File(#[from] file::FileError),
     /// See the error.
     #[error(transparent)]
-    Backup(#[from] crate::backup::BackupError),
+    Backup(Box<BackupError>),
     /// See the error.
     #[error(transparent)]
     Profile(#[from] crate::profiles::ProfileError),
@@ -121,6 +122,12 @@ pub(crate) enum AskError {
     /// Use a version of this program that is as new as the cell's.
     #[error("the cell's answer cannot be read: {0}")]
     Answer(#[from] Malformed),
+}
+
+impl From<BackupError> for AskError {
+    fn from(error: BackupError) -> AskError {
+        AskError::Backup(Box::new(error))
+    }
 }
 
 impl AskError {
