@@ -8,15 +8,19 @@
 
 mod agent;
 mod ask;
+mod audit;
+mod backup;
 mod cert;
 mod connect;
 mod dev;
 mod explain;
+mod explainer;
 mod log;
 mod manual;
 mod output;
 mod profiles;
 mod progress;
+mod restore;
 mod run;
 mod scheduler;
 mod serve;
@@ -92,6 +96,13 @@ enum Command {
     Cell(ask::cell::DescribeArgs),
     /// Watch a cell: how full it is, what its schedulers do, what waits and why.
     Top(ask::top::TopArgs),
+    /// Look at audit logs.
+    #[command(subcommand)]
+    Audit(audit::AuditCommand),
+    /// Save all that a cell knows in a file.
+    Backup(ask::backup::BackupArgs),
+    /// Make a replica of a new cell of a backup.
+    Restore(restore::RestoreArgs),
     /// Print what a shell completes.
     #[command(
         after_help = "Example:\n  omega completions bash > ~/.local/share/bash-completion/completions/omega"
@@ -126,6 +137,9 @@ fn main() -> ExitCode {
         Some(Command::Lease(command)) => ask::lease::run(&command).map_err(Into::into),
         Some(Command::Cell(args)) => ask::cell::run(&args).map_err(Into::into),
         Some(Command::Top(args)) => ask::top::run(&args).map_err(Into::into),
+        Some(Command::Audit(command)) => audit::run(&command).map_err(Into::into),
+        Some(Command::Backup(args)) => ask::backup::run(&args).map_err(Into::into),
+        Some(Command::Restore(args)) => restore::run(&args).map_err(Into::into),
         Some(Command::Completions(args)) => manual::completions(&args).map_err(Into::into),
         Some(Command::Man) => manual::page().map_err(Into::into),
         None => run::run(&omega.run),

@@ -14,6 +14,7 @@ again at once: calls that find none are made again for a while.
 import queue
 import sys
 import time
+import zlib
 
 import grpc
 from google.protobuf import descriptor_pb2, message_factory
@@ -140,6 +141,14 @@ def cell(at):
     refused(grpc.StatusCode.FAILED_PRECONDITION, lambda: at.call(f"{service}/TransferLeader", to=2))
     removed = at.call(f"{service}/ChangeMembers", steps=[{"remove": 2}])
     assert [member.replica for member in removed.members] == [1], removed
+    saved = bytearray()
+    for piece in at.call(f"{service}/Backup"):
+        assert piece.crc32 == zlib.crc32(piece.offset.to_bytes(8, "little") + piece.data), "a piece"
+        end = piece.offset + len(piece.data)
+        saved.extend(bytes(max(0, end - len(saved))))
+        saved[piece.offset : end] = piece.data
+        length = piece.length
+    assert len(saved) == length and saved.startswith(b"OMEGASNP"), "the last piece is the beginning"
 
 
 def machines(at):
@@ -169,6 +178,11 @@ def jobs(at):
     web = at.call(f"{service}/SubmitJob", job=job).id
     assert at.call(f"{service}/SubmitJob", job=job).id == web, "it is the same one"
     assert at.call(f"{service}/GetJob", job={"name": "web"}).job.pending == 2
+    why = at.call(f"{service}/ExplainJob", job={"name": "web"}, group="main")
+    assert (why.waiting, why.groups[0].machines) == (2, 1), why
+    refused(grpc.StatusCode.NOT_FOUND, lambda: at.call(f"{service}/ExplainJob", job={"id": web}, group="no"))
+    wrong = {"job": {"id": web}, "profile": "[[profile]]"}
+    refused(grpc.StatusCode.INVALID_ARGUMENT, lambda: at.call(f"{service}/ExplainJob", **wrong))
     at.call(f"{service}/SubmitJob", job={"name": "gone", "groups": [group]})
     at.call(f"{service}/ResizeGroup", job={"name": "gone"}, count=5)
     assert at.call(f"{service}/GetJob", job={"name": "gone"}).job.pending == 5

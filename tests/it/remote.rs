@@ -7,7 +7,7 @@ use omega_core::{
     Amounts, CardSet, Claim, Command, Job, JobId, Kinds, Machine, MachineId, SchedulerId,
     SequenceNumber, TaskGroup, TaskId, Transaction, TransactionError, TransactionId, Version,
 };
-use omega_service::{Door, Entrance, Host, MonitorSettings, Whoami, serve_clients};
+use omega_service::{Entrance, Extras, Host, Whoami, serve_clients};
 use omega_store::CellId;
 use omega_store::log::ReplicaId;
 use std::net::SocketAddr;
@@ -37,10 +37,10 @@ impl Served {
         let (end, ended) = oneshot::channel::<()>();
         let host = Host::memory(cell.clone());
         let me = Whoami { cell: CellId(1), replica: ReplicaId(1) };
-        let entrance = Entrance { listener, door: Door::Open, audit: None };
-        let monitor = MonitorSettings::default();
+        let entrance = Entrance::open(listener);
+        let extras = Extras::default();
         let ended = async move { drop(ended.await) };
-        runtime.spawn(serve_clients(entrance, host, me, monitor, ended));
+        runtime.spawn(serve_clients(entrance, host, me, extras, ended));
         Served { cell, address, runtime, _end: end }
     }
 

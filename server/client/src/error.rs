@@ -123,6 +123,8 @@ define_codes! {
     Limit = "LIMIT", ResourceExhausted;
     /// The deadline passed before there was an answer: send it again, it is not done twice.
     Late = "LATE", DeadlineExceeded;
+    /// This server does not do that: ask another one.
+    NotOffered = "NOT_OFFERED", Unimplemented;
     /// A defect of Omega, or an answer of a newer server.
     Internal = "INTERNAL", Internal;
 }

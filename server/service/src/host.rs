@@ -7,7 +7,7 @@
 use crate::leases::Leases;
 use crate::metrics::Metrics;
 use crate::statistics::Observer;
-use omega_cellstate::{Cell, SharedCell};
+use omega_cellstate::{Cell, Image, SharedCell};
 use omega_client::{ApiError, ErrorCode};
 use omega_core::{Command, Outcome, Rejection, Version};
 use omega_store::membership::{Membership, MembershipChange};
@@ -25,6 +25,10 @@ const PAUSE: Duration = Duration::from_millis(50);
 /// How long an answer is kept back for this replica to catch up with it: far longer than a message
 /// takes, and shorter than people wait.
 const CATCH_UP: Duration = Duration::from_secs(1);
+
+/// How long a snapshot of this replica is waited for before another image is taken: far longer than the
+/// largest cells need.
+const IMAGE_MAX: Duration = Duration::from_secs(10);
 
 /// How often the end of a replica is looked for, where nothing happens.
 const IDLE: Duration = Duration::from_millis(200);
@@ -58,13 +62,7 @@ impl Host {
         let (to, versions) = watch::channel(cell.read(Cell::version));
         let observer = Arc::new(Observer::begin(cell.read(Cell::next_job)));
         let cell = HostedCell::Memory(cell, Arc::new(to));
-        Host {
-            cell,
-            versions,
-            metrics: Metrics::default(),
-            leases: Leases::default(),
-            observer,
-        }
+        Host { cell, versions, metrics: Metrics::default(), leases: Leases::default(), observer }
     }
 
     /// A replica that runs.
@@ -80,13 +78,7 @@ impl Host {
         spawned.expect("the system has a thread for each server");
         let replica = Replica { cell, running };
         let cell = HostedCell::Replica(Arc::new(replica));
-        Host {
-            cell,
-            versions,
-            metrics: Metrics::default(),
-            leases: Leases::default(),
-            observer,
-        }
+        Host { cell, versions, metrics: Metrics::default(), leases: Leases::default(), observer }
     }
 
     /// Looks at the state that is here. Nothing is applied while `look` runs.
@@ -94,6 +86,20 @@ impl Host {
         match &self.cell {
             HostedCell::Memory(cell, _) => cell.read(look),
             HostedCell::Replica(replica) => replica.cell.read(look),
+        }
+    }
+
+    /// The state that is here at one version, copied while commits go on. It takes as long as the cell is
+    /// large, so it is not for a thread that others wait for.
+    ///
+    /// # Errors
+    /// If this replica takes snapshots all the time.
+    pub fn image(&self) -> Result<Image, ApiError> {
+        match &self.cell {
+            HostedCell::Memory(cell, _) => Ok(cell.image()),
+            HostedCell::Replica(replica) => {
+                replica.cell.image(IMAGE_MAX).ok_or_else(|| unavailable(Again::Busy))
+            }
         }
     }
 
@@ -113,6 +119,8 @@ impl Host {
     #[must_use]
     pub fn leases(&self) -> &Leases {
         &self.leases
+    }
+
     /// What is remembered for those who look at the cell.
     pub(crate) fn observer(&self) -> &Observer {
         &self.observer

@@ -106,6 +106,7 @@ pub const RULES: &[Rule] = &[
     rule("omega.v1.JobService/GetJob", LOOKERS, Look),
     rule("omega.v1.JobService/ListJobs", LOOKERS, Look),
     rule("omega.v1.JobService/WatchJob", LOOKERS, Watch),
+    rule("omega.v1.JobService/ExplainJob", LOOKERS, Look),
     // An agent only for its own machine: see `grants.rs`.
     rule("omega.v1.MachineService/RegisterMachine", AGENT.and(OPERATOR), Change),
     rule("omega.v1.MachineService/DrainMachine", OPERATOR, Change),
@@ -123,6 +124,7 @@ pub const RULES: &[Rule] = &[
     rule("omega.v1.CellService/SetPolicy", OPERATOR, Change),
     rule("omega.v1.CellService/ChangeMembers", OPERATOR, Change),
     rule("omega.v1.CellService/TransferLeader", OPERATOR, Change),
+    rule("omega.v1.CellService/Backup", OPERATOR, Watch),
     rule("omega.v1.PeerService/Deliver", REPLICA, Stream),
     rule("grpc.health.v1.Health/Check", CLIENTS, Look),
     rule("grpc.health.v1.Health/Watch", CLIENTS, Watch),

@@ -1,17 +1,19 @@
 //! `omega serve`: a cell that others reach over the network.
 
 mod cell;
-mod explainer;
 mod settings;
 mod tls;
 
+pub(crate) use cell::rand_id;
+pub(crate) use settings::{Peer, cell_of};
+
+use crate::explainer::ByScheduler;
 use crate::output::{self, OutputError};
 use crate::signals::Signals;
 use cell::{CellError, Opened};
 use clap::Args;
-use explainer::BySchedulers;
 use omega_service::{
-    AuditLog, Entrance, Explainer, TlsError, Web, serve_clients, serve_peers, serve_web,
+    AuditLog, Entrance, Explainer, Extras, TlsError, Web, serve_clients, serve_peers, serve_web,
 };
 use settings::{Given, Kept, Settings, SettingsError};
 use std::io;
@@ -121,11 +123,12 @@ async fn run(
     let entrance =
         Entrance { listener: clients, door: doors.clients.clone(), audit: audit.clone() };
     let over = until(ended.clone());
-    tasks.push(tokio::spawn(serve_clients(entrance, host.clone(), me, settings.monitor, over)));
+    let explainer = Some(Arc::new(ByScheduler) as Arc<dyn Explainer>);
+    let extras = Extras { monitor: settings.monitor, explainer: explainer.clone() };
+    tasks.push(tokio::spawn(serve_clients(entrance, host.clone(), me, extras, over)));
     if let Some(address) = settings.web {
         let listener = listen(&address.to_string()).await?;
         let entrance = Entrance { listener, door: doors.clients.clone(), audit: audit.clone() };
-        let explainer = Some(Arc::new(BySchedulers) as Arc<dyn Explainer>);
         let web = Web { host: host.clone(), me, explainer };
         tasks.push(tokio::spawn(serve_web(entrance, web, until(ended.clone()))));
     }

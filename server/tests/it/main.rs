@@ -6,6 +6,7 @@
 //! - `bad_input.rs`: what is at fault is told in one line, and costs no file.
 //! - `durable.rs`: cells on a disk, in one replica and in three, and `omega log`.
 //! - `explain.rs`: what is said of jobs that wait.
+//! - `backups.rs`: backups under load, what becomes of them, and what is refused.
 //! - `served.rs`: cells that are served, and replicas that are killed.
 //! - `secure.rs`: who may call what over certificates; `certificates.rs` makes them.
 //! - `web.rs`: what the web page is made of, and who gets it; `browser.rs` looks at it with a browser, and is
@@ -22,6 +23,7 @@
 #![allow(clippy::unwrap_used, reason = "all of it is tests, helpers too")]
 
 mod agents;
+mod backups;
 mod bad_input;
 mod browser;
 mod certificates;

@@ -49,7 +49,7 @@ pub use ask::{Again, Answer, Ask, AskId, PeerMessage};
 pub use files::{Agreed, FileDone, FileJob, FileWorker};
 pub use handle::{AskError, ReplicatedCell};
 pub use stages::{Histogram, Stage, Stages};
-pub use start::{FIRST, StartError, Started, found, found_with, start};
+pub use start::{FIRST, StartError, Started, found, found_with, restore, start};
 pub use threads::{Network, Running, Transport};
 pub use worker::LogWorker;
 

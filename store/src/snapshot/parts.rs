@@ -25,7 +25,7 @@ type Row = (Option<Arc<Machine>>, SequenceNumber, u32, MachineStatus);
 const PART_BYTES_MIN: u64 = 16;
 
 /// Writes an image.
-pub(super) fn write(image: &Image, body: &mut BodyWriter<'_>) -> Result<(), WriteError> {
+pub(super) fn write(image: &Image, body: &mut BodyWriter<'_, '_>) -> Result<(), WriteError> {
     body.part(&image.kinds)?;
     body.part(&(image.version, image.now_ms, &image.policy, image.next_job))?;
     for MachineImage { machine, sequence, incarnation, status } in &image.machines {

@@ -21,13 +21,13 @@ mod machines;
 mod probes;
 
 use crate::audit::AuditLog;
+use crate::explain::{Explainer, Explanations};
 use crate::host::Host;
 use crate::limits::{Limits, Places};
 use crate::peers::Whoami;
 use crate::server::Entrance;
 use axum::Router;
 use axum::routing::get;
-pub use explain::{Explained, Explainer};
 use std::io;
 use std::sync::Arc;
 
@@ -48,8 +48,9 @@ struct Shown {
     web: Web,
     places: Places,
     audit: Option<Arc<AuditLog>>,
+    explanations: Explanations,
     /// One explanation at a time: each looks at the whole cell.
-    explaining: Arc<explain::Kept>,
+    kept: Arc<explain::Kept>,
     /// Whether only this machine reaches the listener, and everyone does so without a certificate.
     is_local: bool,
 }
@@ -64,12 +65,14 @@ pub async fn serve_web(
     web: Web,
     end: impl Future<Output = ()> + Send + 'static,
 ) -> io::Result<()> {
+    let explanations = Explanations::new(web.explainer.clone());
     let is_open = matches!(door, crate::Door::Open);
     let shown = Shown {
         web,
         places: Places::new(Limits::default()),
         audit,
-        explaining: Arc::default(),
+        explanations,
+        kept: Arc::default(),
         is_local: is_open && listener.local_addr()?.ip().is_loopback(),
     };
     listen::serve(listener, door, routes(shown), end).await;

@@ -1,10 +1,11 @@
 //! Why the jobs on the page wait. Each explanation reads the whole cell, so they are made beside the page, one
 //! after the other, and are good for a while.
 
-use super::super::explain;
-use super::super::{AskArgs, AskError};
+use super::super::job::by_name;
+use super::super::{AskArgs, AskError, explain};
 use super::shape::WaitingShape;
-use omega_schedulers::config::Profiles;
+use crate::explainer::summary;
+use omega_client::proto;
 use std::collections::BTreeMap;
 use std::sync::mpsc::{self, SyncSender};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -63,10 +64,9 @@ impl Reasons {
 /// Why a job waits, in a line; nothing if nobody can say.
 pub(super) fn why(ask: &AskArgs, job: &str) -> Option<String> {
     let told = || -> Result<String, AskError> {
-        let caller = ask.caller()?;
-        let kinds = caller.kinds()?;
-        let told = explain::explained(&caller, ask, (&kinds, &Profiles::default()), job)?;
-        Ok(explain::summary(&told))
+        let request =
+            proto::ExplainJobRequest { job: by_name(job), ..proto::ExplainJobRequest::default() };
+        Ok(summary(&explain::explained(&ask.caller()?, &request)?))
     };
     told().ok()
 }
