@@ -21,8 +21,8 @@ use tokio::time::Instant;
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::{Request, Response, Status, Streaming};
 
-/// How long changes gather before they are sent as one delta: a tenth of the 50 milliseconds within which
-/// a remote view is to follow.
+/// How long changes gather after a delta was sent before the next one is: a tenth of the 50 milliseconds
+/// within which a remote view is to follow. One that comes alone is sent at once.
 const GATHER: Duration = Duration::from_millis(5);
 
 /// Pieces of deltas that wait for a slow reader. What changes meanwhile comes as one delta later.
@@ -203,6 +203,7 @@ impl Source {
                 }
             }
             self.since = self.delta.to;
+            let sent = Instant::now();
             tokio::select! {
                 changed = versions.changed() => {
                     if changed.is_err() {
@@ -213,7 +214,7 @@ impl Source {
                 }
                 () = self.to.closed() => return,
             }
-            tokio::time::sleep(GATHER).await;
+            tokio::time::sleep_until(sent + GATHER).await;
         }
     }
 }
