@@ -2,7 +2,7 @@
 
 use super::files::Files;
 use crate::random::Dice;
-use omega_core::Command;
+use omega_core::{Amounts, Command, Job, JobId, Machine, MachineId, TaskGroup, TaskId};
 use omega_store::log::{Entry, EntryKind, LogIndex, Position, ReplicaId, Term};
 use omega_store::membership::{MemberStep, Membership, MembershipChange};
 use omega_store::node::{Message, MessageKind, SnapshotOffer};
@@ -31,10 +31,21 @@ const KINDS: [MessageKind; 13] = [
     MessageKind::ReadIndexIs,
 ];
 
-/// A message of any kind.
+/// A message of any kind. The commands in it are few and always the same: their bytes have tests of their
+/// own.
 #[must_use]
 pub fn random_message(seed: u64) -> PeerMessage {
-    any(&mut Dice::new(seed), Term(3), LogIndex(5), &super::commands()[..20])
+    let group = TaskGroup::new(3, Amounts::new([100, 1 << 20]));
+    let task = TaskId { job: JobId(1), index: 2 };
+    let machine = MachineId { slot: 3, incarnation: 4 };
+    let commands = [
+        Command::RegisterScheduler { name: "a".into() },
+        Command::RegisterMachine(Machine::new("m", Amounts::new([4000, 1 << 30]))),
+        Command::SubmitJob(Job::batch("j", group)),
+        Command::AdoptTask { task, machine },
+        Command::RemoveMachine { id: machine },
+    ];
+    any(&mut Dice::new(seed), Term(3), LogIndex(5), &commands)
 }
 
 /// A little of everything, in bytes.
