@@ -8,9 +8,11 @@
 //! - `explain.rs`: what is said of jobs that wait.
 //! - `served.rs`: cells that are served, and replicas that are killed.
 //! - `secure.rs`: who may call what over certificates; `certificates.rs` makes them.
+//! - `tenants.rs`: what each role sees and changes of its own jobs and of others.
 //! - `requests.rs`: messages that mean nothing, and callers who want everything.
 //! - `agents.rs`: jobs on simulated machines, and what becomes of them when agents, schedulers and leaders
 //!   are killed.
+//! - `application.rs`: applications that ask for containers, and recover what they had.
 //! - `outputs.rs`: files, pipes and terminals that results go to.
 //!
 //! `process.rs` starts the process, `outcome.rs` reads its result.
@@ -18,6 +20,7 @@
 #![allow(clippy::unwrap_used, reason = "all of it is tests, helpers too")]
 
 mod agents;
+mod application;
 mod bad_input;
 mod certificates;
 mod commands;
@@ -32,4 +35,5 @@ mod requests;
 mod runs;
 mod secure;
 mod served;
+mod tenants;
 mod traces;
