@@ -17,7 +17,7 @@ use omega_client::application::{
 use omega_client::{Address, ApiError, RemoteCell};
 use omega_core::{Amounts, Kinds, Machine, TaskReport};
 use omega_schedulers::{Profile, Scheduler, Settings, Unobserved};
-use omega_service::{Door, Entrance, Host, MonitorSettings, Whoami, serve_clients};
+use omega_service::{Entrance, Extras, Host, Whoami, serve_clients};
 use omega_store::CellId;
 use omega_store::log::ReplicaId;
 use std::collections::BTreeSet;
@@ -126,9 +126,9 @@ fn pretend(runtime: &Runtime) -> Result<String, Box<dyn Error>> {
     let address = listener.local_addr()?.to_string();
     let host = Host::memory(SharedCell::new(Cell::new(Kinds::standard())));
     let me = Whoami { cell: CellId(1), replica: ReplicaId(1) };
-    let entrance = Entrance { listener, door: Door::Open, audit: None };
-    let monitor = MonitorSettings::default();
-    runtime.spawn(serve_clients(entrance, host, me, monitor, std::future::pending()));
+    let entrance = Entrance::open(listener);
+    let extras = Extras::default();
+    runtime.spawn(serve_clients(entrance, host, me, extras, std::future::pending()));
 
     let cell = RemoteCell::connect(&Address::plain([address.clone()]))?;
     let mut scheduler = Scheduler::new(&cell, Profile::batch(), Settings::new("default"))?;

@@ -1,6 +1,7 @@
 //! What users ask about jobs.
 
 use crate::audit::about;
+use crate::explain::{Explainer, Explanations};
 use crate::grants::caller;
 use crate::host::{Host, unknown};
 use crate::identity::Caller;
@@ -12,6 +13,7 @@ use omega_client::proto::job_service_server::JobService;
 use omega_client::{ApiError, ErrorCode, proto};
 use omega_core::{Command, Job, JobId, Outcome, Rejection, TaskId, TaskState, Version};
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;
@@ -24,13 +26,14 @@ const GATHER: Duration = Duration::from_millis(50);
 #[derive(Clone, Debug)]
 pub struct Jobs {
     host: Host,
+    explanations: Explanations,
 }
 
 impl Jobs {
-    /// The service of a cell.
+    /// The service of a cell, and what explains its jobs, if anything does.
     #[must_use]
-    pub fn new(host: Host) -> Jobs {
-        Jobs { host }
+    pub fn new(host: Host, explainer: Option<Arc<dyn Explainer>>) -> Jobs {
+        Jobs { host, explanations: Explanations::new(explainer) }
     }
 }
 
@@ -40,18 +43,32 @@ pub(crate) fn find(
     job: Option<proto::JobRef>,
     caller: &Caller,
 ) -> Result<JobId, ApiError> {
+    let said = job.clone();
+    let id = find_any(cell, job)?;
+    if caller.sees_id(cell, id) { Ok(id) } else { Err(unknown_job(said.as_ref())) }
+}
+
+/// The job that somebody means who sees all.
+pub(crate) fn find_any(cell: &Cell, job: Option<proto::JobRef>) -> Result<JobId, ApiError> {
     use proto::job_ref::Job as Given;
     let missing = || ApiError::new(ErrorCode::Malformed, "name a job, or give its id");
-    let (found, what) = match job.and_then(|job| job.job).ok_or_else(missing)? {
-        Given::Id(id) => (cell.job(JobId(id)).map(|_| JobId(id)), JobId(id).to_string()),
-        Given::Name(name) => (cell.job_by_name(&name), format!("{name:?}")),
+    let found = match job.as_ref().and_then(|job| job.job.as_ref()).ok_or_else(missing)? {
+        Given::Id(id) => cell.job(JobId(*id)).map(|_| JobId(*id)),
+        Given::Name(name) => cell.job_by_name(name),
     };
-    found.filter(|id| caller.sees_id(cell, *id)).ok_or_else(|| {
-        ApiError::new(
-            ErrorCode::UnknownJob,
-            format!("there is no job {what}, or it has ended long ago"),
-        )
-    })
+    found.ok_or_else(|| unknown_job(job.as_ref()))
+}
+
+fn unknown_job(job: Option<&proto::JobRef>) -> ApiError {
+    use proto::job_ref::Job as Given;
+    let what = match job.and_then(|job| job.job.as_ref()) {
+        Some(Given::Name(name)) => format!("{name:?}"),
+        _ => named(job),
+    };
+    ApiError::new(
+        ErrorCode::UnknownJob,
+        format!("there is no job {what}, or it has ended long ago"),
+    )
 }
 
 /// How a job is called in the audit log.
@@ -154,6 +171,8 @@ impl JobService for Jobs {
                 && (request.scheduler.is_empty() || *job.scheduler == *request.scheduler)
                 && caller.sees(job)
                 && (request.ended || cell.tasks(id).any(|(_, state)| !state.ended()))
+                && (!request.waiting
+                    || cell.tasks(id).any(|(_, state)| state == TaskState::Pending))
         };
         let answer = self.host.read(|cell| {
             let mut answer =
@@ -171,6 +190,18 @@ impl JobService for Jobs {
             answer
         });
         Ok(Response::new(answer))
+    }
+
+    async fn explain_job(
+        &self,
+        request: Request<proto::ExplainJobRequest>,
+    ) -> Answered<proto::ExplainJobResponse> {
+        let until = deadline(&request);
+        let caller = caller(&request)?;
+        self.host.refresh(until).await?;
+        self.host.read(|cell| find(cell, request.get_ref().job.clone(), &caller))?;
+        let told = self.explanations.explain(&self.host, request.into_inner(), until).await?;
+        Ok(Response::new(told))
     }
 
     type WatchJobStream = ReceiverStream<Result<proto::WatchJobResponse, Status>>;

@@ -6,7 +6,9 @@
 
 use crate::cell::sizes;
 use crate::host::Host;
-use omega_core::Commit;
+use crate::tally::{Tallies, Tally};
+use crate::tls::Certificates;
+use omega_core::{Commit, SchedulerId};
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, EncodeLabelSet, EncodeMetric};
 use prometheus_client::metrics::counter::{ConstCounter, Counter};
@@ -14,8 +16,10 @@ use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::{ConstGauge, Gauge};
 use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
 use prometheus_client::registry::{Registry, Unit};
-use std::sync::Arc;
-use std::time::Duration;
+use std::collections::BTreeMap;
+use std::sync::atomic::AtomicU64;
+use std::sync::{Arc, OnceLock};
+use std::time::{Duration, SystemTime};
 
 /// What is counted. Clones share it.
 #[derive(Clone, Debug)]
@@ -35,6 +39,9 @@ struct Counted {
     streams: Gauge,
     deltas: Counter,
     delta_bytes: Counter,
+    tallies: Tallies,
+    /// What clients are shown, where they are shown any.
+    certificates: OnceLock<Arc<Certificates>>,
 }
 
 /// How a transaction was answered.
@@ -72,6 +79,8 @@ impl Default for Metrics {
                 streams: Gauge::default(),
                 deltas: Counter::default(),
                 delta_bytes: Counter::default(),
+                tallies: Tallies::default(),
+                certificates: OnceLock::new(),
             }),
         }
     }
@@ -88,9 +97,16 @@ impl Drop for CountedStream {
 }
 
 impl Metrics {
-    /// A transaction with so many claims was judged, and it took so long from its request to its answer.
-    pub(crate) fn judged(&self, claims: usize, commit: &Commit, took: Duration) {
+    /// A transaction of a scheduler with so many claims was judged, and it took so long from its request to
+    /// its answer.
+    pub(crate) fn judged(
+        &self,
+        (scheduler, claims): (SchedulerId, usize),
+        commit: &Commit,
+        took: Duration,
+    ) {
         let counted = &self.counted;
+        counted.tallies.judged(scheduler, claims, commit);
         let count = if commit.is_complete() { &counted.taken } else { &counted.conflicted };
         count.inc();
         counted.claims.inc_by(claims as u64);
@@ -106,6 +122,17 @@ impl Metrics {
         self.counted.transactions.get_or_create(&Answered { result: "failed" }).inc();
     }
 
+    /// What was counted of each scheduler, and how many transactions were not judged.
+    pub(crate) fn tallies(&self) -> (BTreeMap<SchedulerId, Tally>, u64) {
+        let failed = self.counted.transactions.get_or_create(&Answered { result: "failed" }).get();
+        (self.counted.tallies.all(), failed)
+    }
+
+    /// How many views are kept up to date now.
+    pub(crate) fn streams(&self) -> u32 {
+        u32::try_from(self.counted.streams.get()).unwrap_or(0)
+    }
+
     /// A stream of deltas began. It ends with what is returned.
     pub(crate) fn stream(&self) -> CountedStream {
         self.counted.streams.inc();
@@ -116,6 +143,18 @@ impl Metrics {
     pub(crate) fn sent(&self, bytes: usize) {
         self.counted.deltas.inc();
         self.counted.delta_bytes.inc_by(bytes as u64);
+    }
+
+    /// Clients are shown these.
+    pub(crate) fn show(&self, certificates: &Arc<Certificates>) {
+        // Every listener of clients shows the same.
+        let _ = self.counted.certificates.set(certificates.clone());
+    }
+
+    /// For how many seconds what clients are shown is good.
+    fn certificate_left_seconds(&self) -> Option<u64> {
+        let ends = self.counted.certificates.get()?.ends();
+        Some(ends.duration_since(SystemTime::now()).unwrap_or_default().as_secs())
     }
 
     /// The text that Prometheus reads, with what the cell is now.
@@ -165,6 +204,12 @@ impl Metrics {
     }
 }
 
+/// The name of a scheduler.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct OfScheduler {
+    scheduler: String,
+}
+
 /// What the cell and its replica are now.
 #[derive(Debug)]
 struct CellNow(Host);
@@ -179,6 +224,10 @@ impl Collector for CellNow {
         gauge("cell_version", "The version of the cell at this replica", sizes.version.0)?;
         gauge("cell_machines", "Machines of the cell", u64::from(sizes.machines))?;
         gauge("cell_jobs", "Jobs that the cell knows", sizes.jobs)?;
+        if let Some(left) = self.0.metrics().certificate_left_seconds() {
+            let help = "For how long the certificate that clients are shown is good";
+            gauge("certificate_left_seconds", help, left)?;
+        }
         if let Some(running) = self.0.running() {
             let status = running.status();
             let leads = u64::from(status.leadership.is_leader);
@@ -194,6 +243,7 @@ impl Collector for CellNow {
             counter("replica_log_syncs", "Times the log was synced", status.log_syncs)?;
             counter("replica_snapshots", "Snapshots taken", status.snapshots)?;
         }
+        self.encode_leases(&mut encoder)?;
         let mut per_kind = |name: &str, help: &str, values: &[u64]| {
             let family = Family::<OfKind, Gauge>::default();
             for ((_, kind), value) in kinds.iter().zip(values) {
@@ -212,5 +262,26 @@ impl Collector for CellNow {
             "What is claimed of all machines, in each kind's unit",
             &sizes.claimed,
         )
+    }
+}
+
+impl CellNow {
+    /// What a leader knows of leases. Who does not lead says nothing of them.
+    fn encode_leases(&self, encoder: &mut DescriptorEncoder<'_>) -> Result<(), std::fmt::Error> {
+        let leases = self.0.leases();
+        let silenced = ConstCounter::new(leases.silenced());
+        let help = "Schedulers that were silent for longer than their lease, and replaced";
+        let name = "schedulers_silenced";
+        silenced.encode(encoder.encode_descriptor(name, help, None, silenced.metric_type())?)?;
+        let family = Family::<OfScheduler, Gauge<f64, AtomicU64>>::default();
+        for listed in leases.list(&self.0).unwrap_or_default() {
+            let Some(held) = listed.held else { continue };
+            let of = OfScheduler { scheduler: listed.name.to_string() };
+            family.get_or_create(&of).set(held.left_ms as f64 / 1000.0);
+        }
+        let help = "For how long the lease of a scheduler's name still runs, at the leader";
+        let unit = Some(&Unit::Seconds);
+        let name = "scheduler_lease_left";
+        family.encode(encoder.encode_descriptor(name, help, unit, family.metric_type())?)
     }
 }

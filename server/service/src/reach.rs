@@ -100,6 +100,22 @@ pub(crate) fn may_watch(caller: &Caller, prefix: &str) -> Result<(), ApiError> {
     }
 }
 
+/// Whether somebody may look at what is told of all jobs together.
+///
+/// # Errors
+/// If he sees only some of them.
+pub(crate) fn may_see_all(caller: &Caller) -> Result<(), ApiError> {
+    match caller.is_bounded() {
+        false => Ok(()),
+        true => {
+            let say = format!(
+                "{caller} may not: it tells of every tenant's jobs, and takes a reader of all"
+            );
+            Err(denied(say))
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

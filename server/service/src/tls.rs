@@ -1,13 +1,15 @@
 //! The certificates of a listener: read from files, checked, and read again when the files change.
 //!
 //! Both sides show a certificate, and nothing older than TLS 1.3 is spoken. No session is resumed: each
-//! connection shows its certificate anew, so one that has expired, or whose authority was taken away,
-//! opens no more connections. Those that are open stay open.
+//! connection shows its certificate anew, so one that has expired or was revoked, or whose authority was taken
+//! away, opens no more connections. Those that are open stay open.
 
+use crate::connection::Language;
 use parking_lot::Mutex;
 use rustls::pki_types::pem::PemObject;
-use rustls::pki_types::{CertificateDer, PrivateKeyDer};
-use rustls::server::{NoServerSessionStorage, WebPkiClientVerifier};
+use rustls::pki_types::{CertificateDer, CertificateRevocationListDer, PrivateKeyDer};
+use rustls::server::danger::ClientCertVerifier;
+use rustls::server::{NoServerSessionStorage, VerifierBuilderError, WebPkiClientVerifier};
 use rustls::{RootCertStore, ServerConfig};
 use std::io;
 use std::os::unix::fs::PermissionsExt;
@@ -34,6 +36,8 @@ pub struct TlsFiles {
     pub key: PathBuf,
     /// The authorities whose certificates callers have.
     pub authority: PathBuf,
+    /// Their lists of certificates that are not good any more, if there are any.
+    pub revoked: Option<PathBuf>,
 }
 
 /// Why certificates cannot be used. One line for the user.
@@ -82,6 +86,8 @@ pub struct TlsBytes {
     pub key: Vec<u8>,
     /// The authorities.
     pub authority: Vec<u8>,
+    /// Their lists of revoked certificates.
+    pub revoked: Option<Vec<u8>>,
 }
 
 /// Without the key.
@@ -101,6 +107,7 @@ impl TlsFiles {
             certificate: read(&self.certificate)?,
             key: read_key(&self.key)?,
             authority: read(&self.authority)?,
+            revoked: self.revoked.as_deref().map(read).transpose()?,
         })
     }
 }
@@ -135,6 +142,8 @@ pub struct Certificates {
 struct Loaded {
     bytes: TlsBytes,
     config: Arc<ServerConfig>,
+    /// For browsers and probes: without a certificate one gets in, and may ask nearly nothing.
+    config_http1: Arc<ServerConfig>,
     ends: SystemTime,
 }
 
@@ -149,8 +158,12 @@ impl Certificates {
     }
 
     /// What a new connection is opened with.
-    pub(crate) fn config(&self) -> Arc<ServerConfig> {
-        self.now.lock().config.clone()
+    pub(crate) fn config(&self, language: Language) -> Arc<ServerConfig> {
+        let now = self.now.lock();
+        match language {
+            Language::Http2 => now.config.clone(),
+            Language::Http1 => now.config_http1.clone(),
+        }
     }
 
     /// When the certificate ends.
@@ -215,25 +228,74 @@ fn load(files: &TlsFiles, bytes: TlsBytes) -> Result<Loaded, TlsError> {
     }
     let ends = ends(&chain[0]);
     let ends = ends.ok_or_else(|| unusable(&files.certificate, "it cannot be read".to_owned()))?;
+    let revoked = match (&files.revoked, &bytes.revoked) {
+        (Some(file), Some(pem)) => revocations(file, pem)?,
+        _ => Vec::new(),
+    };
+    let of_callers = files.revoked.as_ref().unwrap_or(&files.authority);
+    let made = |language| {
+        let callers = callers(roots.clone(), revoked.clone(), language);
+        let callers = callers.map_err(|why| unusable(of_callers, why.to_string()))?;
+        let made = config(callers, (chain.clone(), key.clone_key()), language);
+        made.map(Arc::new).map_err(|why| unusable(&files.certificate, why.to_string()))
+    };
+    let (config, config_http1) = (made(Language::Http2)?, made(Language::Http1)?);
+    Ok(Loaded { bytes, config, config_http1, ends })
+}
+
+/// What looks at the certificates of callers.
+///
+/// A list says which certificates of its authority are revoked, those between an authority and a caller among
+/// them. Of an authority without a list nothing is. A list whose next issue is late is used on: to let
+/// nobody in would help who can keep it from coming.
+fn callers(
+    roots: RootCertStore,
+    revoked: Vec<CertificateRevocationListDer<'static>>,
+    language: Language,
+) -> Result<Arc<dyn ClientCertVerifier>, VerifierBuilderError> {
     let provider = Arc::new(rustls::crypto::ring::default_provider());
-    let callers = WebPkiClientVerifier::builder_with_provider(roots.into(), provider.clone())
-        .build()
-        .map_err(|why| unusable(&files.authority, why.to_string()))?;
+    let callers = WebPkiClientVerifier::builder_with_provider(roots.into(), provider)
+        .with_crls(revoked)
+        .allow_unknown_revocation_status();
+    match language {
+        Language::Http2 => callers.build(),
+        Language::Http1 => callers.allow_unauthenticated().build(),
+    }
+}
+
+fn config(
+    callers: Arc<dyn ClientCertVerifier>,
+    (chain, key): (Vec<CertificateDer<'static>>, PrivateKeyDer<'static>),
+    language: Language,
+) -> Result<ServerConfig, rustls::Error> {
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
     let mut config = ServerConfig::builder_with_provider(provider)
         .with_protocol_versions(&[&rustls::version::TLS13])
         .expect("the provider knows TLS 1.3")
         .with_client_cert_verifier(callers)
-        .with_single_cert(chain, key)
-        .map_err(|why| unusable(&files.certificate, why.to_string()))?;
-    config.alpn_protocols = vec![b"h2".to_vec()];
+        .with_single_cert(chain, key)?;
+    config.alpn_protocols = match language {
+        Language::Http2 => vec![b"h2".to_vec()],
+        Language::Http1 => vec![b"http/1.1".to_vec()],
+    };
     config.session_storage = Arc::new(NoServerSessionStorage {});
     config.send_tls13_tickets = 0;
-    Ok(Loaded { bytes, config: Arc::new(config), ends })
+    Ok(config)
 }
 
 fn certificates(file: &Path, pem: &[u8]) -> Result<Vec<CertificateDer<'static>>, TlsError> {
     let empty = || TlsError::Empty { file: file.to_owned(), what: "certificate" };
     let all = CertificateDer::pem_slice_iter(pem).collect::<Result<Vec<_>, _>>();
+    all.ok().filter(|all| !all.is_empty()).ok_or_else(empty)
+}
+
+/// The lists of a file. One that holds none is a mistake, and must not pass for a list of nothing.
+fn revocations(
+    file: &Path,
+    pem: &[u8],
+) -> Result<Vec<CertificateRevocationListDer<'static>>, TlsError> {
+    let empty = || TlsError::Empty { file: file.to_owned(), what: "list of revoked certificates" };
+    let all = CertificateRevocationListDer::pem_slice_iter(pem).collect::<Result<Vec<_>, _>>();
     all.ok().filter(|all| !all.is_empty()).ok_or_else(empty)
 }
 

@@ -6,13 +6,19 @@
 //! - `bad_input.rs`: what is at fault is told in one line, and costs no file.
 //! - `durable.rs`: cells on a disk, in one replica and in three, and `omega log`.
 //! - `explain.rs`: what is said of jobs that wait.
+//! - `backups.rs`: backups under load, what becomes of them, and what is refused.
 //! - `served.rs`: cells that are served, and replicas that are killed.
 //! - `secure.rs`: who may call what over certificates; `certificates.rs` makes them.
+//! - `revoked.rs`: certificates that are revoked while the cell is served.
 //! - `tenants.rs`: what each role sees and changes of its own jobs and of others.
+//! - `web.rs`: what the web page is made of, and who gets it; `browser.rs` looks at it with a browser, and is
+//!   skipped without one; `http.rs` asks.
+//! - `top.rs`: what `omega top` prints.
 //! - `requests.rs`: messages that mean nothing, and callers who want everything.
 //! - `agents.rs`: jobs on simulated machines, and what becomes of them when agents, schedulers and leaders
 //!   are killed.
 //! - `application.rs`: applications that ask for containers, and recover what they had.
+//! - `standby.rs`: schedulers that are killed, stopped or ended, and those that go on for them.
 //! - `outputs.rs`: files, pipes and terminals that results go to.
 //!
 //! `process.rs` starts the process, `outcome.rs` reads its result.
@@ -21,19 +27,26 @@
 
 mod agents;
 mod application;
+mod backups;
 mod bad_input;
+mod browser;
 mod certificates;
 mod commands;
 mod durable;
 mod evicting;
 mod explain;
+mod http;
 mod outcome;
 mod outputs;
 mod process;
 mod quickstart;
 mod requests;
+mod revoked;
 mod runs;
 mod secure;
 mod served;
+mod standby;
 mod tenants;
+mod top;
 mod traces;
+mod web;

@@ -38,7 +38,7 @@ const CALLERS: [&str; 7] = [
 ];
 
 /// The folder of a cell, with an authority and a certificate for everyone.
-fn certified() -> tempfile::TempDir {
+pub(crate) fn certified() -> tempfile::TempDir {
     let dir = folder(&[]);
     authority(dir.path(), "certs");
     for whom in CALLERS {
@@ -63,7 +63,10 @@ impl Guarded {
     }
 
     pub(crate) fn start_with(more: &[&str]) -> Guarded {
-        let dir = certified();
+        Guarded::start_in(certified(), more)
+    }
+
+    pub(crate) fn start_in(dir: tempfile::TempDir, more: &[&str]) -> Guarded {
         let port = ports(1)[0];
         let mut arguments = vec!["--memory".to_owned(), format!("--listen=127.0.0.1:{port}")];
         arguments.extend(more.iter().map(|more| (*more).to_owned()));
@@ -82,7 +85,7 @@ impl Guarded {
     }
 
     /// A new connection of somebody.
-    fn channel(&self, tls: &Tls) -> Channel {
+    pub(crate) fn channel(&self, tls: &Tls) -> Channel {
         let _entered = self.runtime.enter();
         channel(self.port, tls)
     }
@@ -92,7 +95,7 @@ impl Guarded {
         self.channel(&tls(self.path(), "certs", name))
     }
 
-    fn describe(&self, channel: Channel) -> Result<proto::DescribeCellResponse, Status> {
+    pub(crate) fn describe(&self, channel: Channel) -> Result<proto::DescribeCellResponse, Status> {
         let mut client = CellServiceClient::new(channel);
         let told = self.runtime.block_on(client.describe_cell(proto::DescribeCellRequest {}));
         told.map(tonic::Response::into_inner)
@@ -277,7 +280,8 @@ fn a_role_is_held_to_its_own() {
             ids.push(jobs.submit_job(request).await.unwrap().into_inner().id);
         }
         let mut scheduling = SchedulingServiceClient::new(scheduler);
-        let register = |name: &str| proto::RegisterRequest { name: name.to_owned() };
+        let register =
+            |name: &str| proto::RegisterRequest { name: name.to_owned(), ..Default::default() };
         denied(scheduling.register(register("other")).await.unwrap_err());
         let me = scheduling.register(register("web-0")).await.unwrap().into_inner().scheduler;
         let commit = |scheduler, number, jobs: &[u64]| proto::CommitRequest {
@@ -525,7 +529,7 @@ fn changes_and_denials_are_written_down() {
         let job = Some(proto::JobRef { job: Some(proto::job_ref::Job::Name(name)) });
         jobs.kill_job(proto::KillJobRequest { job }).await.unwrap_err();
         let mut scheduling = SchedulingServiceClient::new(scheduler);
-        let register = proto::RegisterRequest { name: "web".to_owned() };
+        let register = proto::RegisterRequest { name: "web".to_owned(), ..Default::default() };
         let me = scheduling.register(register).await.unwrap().into_inner().scheduler;
         let commit = |number, job| proto::CommitRequest {
             scheduler: me,

@@ -3,6 +3,7 @@
 use crate::certificates::issue;
 use crate::secure::Guarded;
 use omega_client::application::{Application, ApplicationSettings, ContainerSpec, Ended, Recover};
+use omega_client::proto::cell_service_client::CellServiceClient;
 use omega_client::proto::job_service_client::JobServiceClient;
 use omega_client::proto::machine_service_client::MachineServiceClient;
 use omega_client::proto::scheduling_service_client::SchedulingServiceClient;
@@ -128,7 +129,14 @@ fn each_role_sees_and_changes_its_own() {
                     (false, false) => "unknown unknown unknown denied denied ",
                 };
                 assert_eq!(line, expected, "{role}: {name}");
+                let request = proto::ExplainJobRequest { job: by_name(name), ..Default::default() };
+                let explained = said(jobs.explain_job(request).await);
+                assert_eq!(explained, if is_own { "yes" } else { "unknown" }, "{role}: {name}");
             }
+            let mut cell = CellServiceClient::new(channel);
+            let told = said(cell.get_statistics(proto::GetStatisticsRequest {}).await);
+            let sees_all = theirs == [true; 3];
+            assert_eq!(told, if sees_all { "yes" } else { "denied" }, "{role}");
         }
         // To kill comes last, and takes away what is killed.
         for (role, theirs) in ROLES.into_iter().rev() {
