@@ -4,19 +4,21 @@
 //! what changed costs a few nanoseconds each, whether there are ten changes or a million.
 
 use crate::cell::{Cell, Change, MachineState};
-use omega_core::{TaskId, Version};
+use omega_core::{JobId, TaskId, Version};
 
 /// Something that changed, and is to be looked up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Changed {
     /// The machine in this row came, was described anew, began or ended draining, or went.
     Machine(u32),
+    /// A job came, was resized, or has ended. It may have been forgotten since.
+    Job(JobId),
     /// A task changed its state. Its job may have been forgotten since.
     Task(TaskId),
 }
 
 impl Cell {
-    /// The machines and tasks that changed after a version, in order; one may be there more than once.
+    /// The machines, jobs and tasks that changed after a version, in order; one may be there more than once.
     /// What is free on a machine is no change of it. `None` if that is too long ago, or has not been yet.
     #[must_use]
     pub fn changed_since(&self, since: Version) -> Option<impl Iterator<Item = Changed> + '_> {
@@ -26,8 +28,9 @@ impl Cell {
         self.log.count_since(since)?;
         Some(self.log.since(since).filter_map(|change| match *change {
             Change::Machine(slot) => Some(Changed::Machine(slot)),
+            Change::Job(id, _) => Some(Changed::Job(id)),
             Change::Task(id, _) => Some(Changed::Task(id)),
-            Change::Job(..) | Change::Tracker(_) | Change::Count(..) | Change::Quota => None,
+            Change::Tracker(_) | Change::Count(..) | Change::Quota => None,
         }))
     }
 
@@ -50,14 +53,14 @@ impl Cell {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use omega_core::{Amounts, Command, Job, JobId, Kinds, Machine, MachineId, TaskGroup};
+    use omega_core::{Amounts, Command, Job, Kinds, Machine, MachineId, TaskGroup};
 
     fn changed(cell: &Cell, since: u64) -> Option<Vec<Changed>> {
         cell.changed_since(Version(since)).map(Iterator::collect)
     }
 
     #[test]
-    fn machines_and_tasks_are_named_until_they_are_forgotten() {
+    fn what_changed_is_named_until_they_are_forgotten() {
         let mut cell = Cell::with_change_limit(Kinds::standard(), 4);
         let machine = MachineId::first(0);
         let task = TaskId { job: JobId(0), index: 0 };
@@ -65,7 +68,8 @@ mod tests {
         let group = TaskGroup::new(1, Amounts::new([1]));
         cell.apply(Command::SubmitJob(Job::batch("j", group))).unwrap();
         cell.apply(Command::AdoptTask { task, machine }).unwrap();
-        assert_eq!(changed(&cell, 0), Some(vec![Changed::Machine(0), Changed::Task(task)]));
+        let all = vec![Changed::Machine(0), Changed::Job(task.job), Changed::Task(task)];
+        assert_eq!(changed(&cell, 0), Some(all));
         assert_eq!(changed(&cell, 2), Some(vec![Changed::Task(task)]));
         assert_eq!(changed(&cell, 3), Some(vec![]));
         assert_eq!(changed(&cell, 4), None, "that has not been yet");

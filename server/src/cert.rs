@@ -41,7 +41,8 @@ pub(crate) struct AuthorityArgs {
 /// Issue a certificate.
 #[derive(Debug, Args)]
 pub(crate) struct IssueArgs {
-    /// Whom it is for: operator/ann, reader/dashboard, scheduler/web, agent/MACHINE, replica/1.
+    /// Whom it is for: operator/ann, reader/dashboard, submitter/bob, application/render, scheduler/web,
+    /// agent/MACHINE, replica/1.
     #[arg(value_name = "ROLE/NAME")]
     whom: String,
     /// The cell in which it is good.
@@ -53,10 +54,12 @@ pub(crate) struct IssueArgs {
     /// Names and addresses at which a replica is reached.
     #[arg(long, value_name = "HOST", value_delimiter = ',', default_value = "127.0.0.1,localhost")]
     host: Vec<String>,
-    /// Tenants whose jobs a scheduler may place; without any, everyone's.
+    /// Tenants whose jobs a scheduler may place, and a reader may see: without any, everyone's. A submitter
+    /// and an application need at least one.
     #[arg(long, value_name = "NAME")]
     tenant: Vec<String>,
-    /// The highest precedence of jobs that a scheduler may place.
+    /// The highest precedence of jobs that a scheduler may place, or that a submitter or an application
+    /// may submit: 0 for those if it is not said.
     #[arg(long, value_name = "N", allow_negative_numbers = true)]
     precedence_max: Option<i32>,
     /// For how long it is good.

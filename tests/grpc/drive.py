@@ -189,6 +189,10 @@ def jobs(at):
     at.call(f"{service}/KillJob", job={"name": "gone"})
     changes = list(at.call(f"{service}/WatchJob", job={"name": "gone"}))
     assert changes[-1].ended, "the stream ends with the job"
+    watched = at.call(f"{service}/WatchJobs", name_prefix="we")
+    first = next(watched)
+    assert first.whole and [job.id for job in first.jobs] == [web] and not first.more, first
+    watched.cancel()
     assert [status.id for status in at.call(f"{service}/ListJobs").jobs] == [web]
     assert len(at.call(f"{service}/ListJobs", ended=True).jobs) == 2
     return web

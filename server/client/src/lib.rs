@@ -23,9 +23,10 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! In reading order: `proto/omega/v1/`, [`convert`], [`error`], [`connect`], `remote/`, [`agent`].
+//! In reading order: `proto/omega/v1/`, [`convert`], [`error`], [`connect`], `remote/`, [`agent`], [`application`].
 
 pub mod agent;
+pub mod application;
 pub mod connect;
 pub mod convert;
 pub mod error;

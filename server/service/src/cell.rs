@@ -2,9 +2,11 @@
 
 use crate::backup::{self, Backups};
 use crate::describe;
+use crate::grants::caller;
 use crate::host::Host;
 use crate::jobs::done;
 use crate::peers::Whoami;
+use crate::reach;
 use crate::service::{Answered, deadline, stream_end};
 use crate::statistics::statistics;
 use omega_cellstate::Cell;
@@ -118,8 +120,9 @@ impl CellService for Cells {
 
     async fn get_statistics(
         &self,
-        _: Request<proto::GetStatisticsRequest>,
+        request: Request<proto::GetStatisticsRequest>,
     ) -> Answered<proto::GetStatisticsResponse> {
+        reach::may_see_all(&*caller(&request)?)?;
         Ok(Response::new(statistics(&self.host, self.me).await))
     }
 

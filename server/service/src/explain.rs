@@ -6,7 +6,7 @@
 //! new scheduler gets, and time on a processor.
 
 use crate::host::Host;
-use crate::jobs::find;
+use crate::jobs::find_any;
 use omega_cellstate::{CellHandle, Delta, HandleError, Interest};
 use omega_client::{ApiError, ErrorCode, proto};
 use omega_core::{
@@ -157,7 +157,7 @@ impl Explanations {
 fn question(host: &Host, request: proto::ExplainJobRequest) -> Result<Question, ApiError> {
     let proto::ExplainJobRequest { job, group, profile } = request;
     host.read(|cell| {
-        let id = find(cell, job)?;
+        let id = find_any(cell, job)?;
         let job = cell.job(id).expect("it was found").clone();
         if !group.is_empty() && !job.groups.iter().any(|known| *known.name == *group) {
             let say = format!("the job {:?} has no group {group:?}", &*job.name);

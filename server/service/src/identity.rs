@@ -4,13 +4,15 @@
 //!
 //! ```text
 //!   omega://CELL/operator/NAME
-//!   omega://CELL/reader/NAME
+//!   omega://CELL/reader/NAME?tenant=A&tenant=B
+//!   omega://CELL/submitter/NAME?tenant=A&tenant=B&precedence-max=100
+//!   omega://CELL/application/NAME?tenant=A&precedence-max=100
 //!   omega://CELL/scheduler/NAME?tenant=A&tenant=B&precedence-max=100
 //!   omega://CELL/agent/MACHINE
 //!   omega://CELL/replica/ID
 //! ```
 //!
-//! What a scheduler may do is in its certificate, too, because the authority signs that: so no replica
+//! What a role may do is in its certificate, too, because the authority signs that: so no replica
 //! has a list that another one lacks. Two names are refused, not the first one taken: whoever signed the
 //! second one meant something by it.
 
@@ -38,8 +40,12 @@ pub struct Caller {
 /// What a caller is, and of what.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Role {
-    /// Looks at everything.
-    Reader,
+    /// Looks at everything, or at what is of these tenants.
+    Reader(Vec<Box<str>>),
+    /// Submits jobs of its tenants, and sees and ends them.
+    Submitter(Owner),
+    /// The same, for jobs whose names begin with its own.
+    Application(Owner),
     /// Places the jobs of one scheduler.
     Scheduler(Grant),
     /// Speaks for the machine of this name.
@@ -57,7 +63,9 @@ impl Role {
     #[must_use]
     pub fn word(&self) -> &'static str {
         match self {
-            Role::Reader => "reader",
+            Role::Reader(_) => "reader",
+            Role::Submitter(_) => "submitter",
+            Role::Application(_) => "application",
             Role::Scheduler(_) => "scheduler",
             Role::Agent(_) => "agent",
             Role::Operator => "operator",
@@ -76,6 +84,17 @@ pub struct Grant {
     /// Whose jobs it may place; empty: everyone's.
     pub tenants: Vec<Box<str>>,
     /// The highest precedence of jobs that it may place.
+    pub precedence_max: i32,
+}
+
+/// Whose jobs somebody may submit, see and end.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Owner {
+    /// Its own name.
+    pub name: Box<str>,
+    /// Who pays for its jobs: at least one.
+    pub tenants: Vec<Box<str>>,
+    /// The highest precedence of jobs that it may submit.
     pub precedence_max: i32,
 }
 
@@ -186,14 +205,22 @@ pub fn read(uri: &str, cell: &str) -> Result<Role, IdentityError> {
     if given != cell {
         return Err(IdentityError::OtherCell { given: given.to_owned(), cell: cell.to_owned() });
     }
-    if query.is_some() && role != "scheduler" {
+    let bounds = bounds(query).ok_or_else(malformed)?;
+    let may_have = match role {
+        "scheduler" | "submitter" | "application" => true,
+        "reader" => bounds.precedence_max.is_none(),
+        _ => query.is_none(),
+    };
+    if !may_have {
         return Err(malformed());
     }
     Ok(match role {
-        "reader" => Role::Reader,
+        "reader" => Role::Reader(bounds.tenants),
         "operator" => Role::Operator,
         "agent" => Role::Agent(name.into()),
-        "scheduler" => Role::Scheduler(grant(name, query).ok_or_else(malformed)?),
+        "scheduler" => Role::Scheduler(grant(name, bounds).ok_or_else(malformed)?),
+        "submitter" => Role::Submitter(owner(name, bounds).ok_or_else(malformed)?),
+        "application" => Role::Application(owner(name, bounds).ok_or_else(malformed)?),
         "replica" => {
             let id = name.parse().ok().filter(|id: &u64| *id > 0 && id.to_string() == name);
             Role::Replica(Some(ReplicaId(id.ok_or_else(malformed)?)))
@@ -202,25 +229,42 @@ pub fn read(uri: &str, cell: &str) -> Result<Role, IdentityError> {
     })
 }
 
-fn grant(name: &str, query: Option<&str>) -> Option<Grant> {
-    // `a-1` would be a scheduler of its own, and a worker of `a`.
-    if is_worker_of(name, name.rsplit_once('-').map_or("", |(before, _)| before)) {
-        return None;
-    }
-    let mut tenants = Vec::new();
-    let mut precedence_max = None;
+/// What stands behind the name.
+#[derive(Default)]
+struct Bounds {
+    tenants: Vec<Box<str>>,
+    precedence_max: Option<i32>,
+}
+
+fn bounds(query: Option<&str>) -> Option<Bounds> {
+    let mut bounds = Bounds::default();
     for part in query.into_iter().flat_map(|query| query.split('&')) {
         match part.split_once('=')? {
-            ("tenant", tenant) if is_plain(tenant) => tenants.push(tenant.into()),
-            ("precedence-max", max) if precedence_max.is_none() => {
-                precedence_max = Some(max.parse().ok()?);
+            ("tenant", tenant) if is_plain(tenant) => bounds.tenants.push(tenant.into()),
+            ("precedence-max", max) if bounds.precedence_max.is_none() => {
+                bounds.precedence_max = Some(max.parse().ok()?);
             }
             _ => return None,
         }
     }
-    let precedence_max = precedence_max.unwrap_or(i32::MAX);
-    let known = tenants.len() <= TENANTS_MAX;
-    known.then(|| Grant { scheduler: name.into(), tenants, precedence_max })
+    (bounds.tenants.len() <= TENANTS_MAX).then_some(bounds)
+}
+
+fn grant(name: &str, bounds: Bounds) -> Option<Grant> {
+    // `a-1` would be a scheduler of its own, and a worker of `a`.
+    if is_worker_of(name, name.rsplit_once('-').map_or("", |(before, _)| before)) {
+        return None;
+    }
+    let precedence_max = bounds.precedence_max.unwrap_or(i32::MAX);
+    Some(Grant { scheduler: name.into(), tenants: bounds.tenants, precedence_max })
+}
+
+/// Without a tenant nothing would be its own, and whoever signs such a certificate meant something else.
+/// Nobody said how high it may go: as high as whoever says nothing of it.
+fn owner(name: &str, bounds: Bounds) -> Option<Owner> {
+    let precedence_max = bounds.precedence_max.unwrap_or(0);
+    let owner = Owner { name: name.into(), tenants: bounds.tenants, precedence_max };
+    (!owner.tenants.is_empty()).then_some(owner)
 }
 
 /// Whether a name is another one with a dash and a number behind it, as workers are called.
@@ -241,6 +285,10 @@ mod tests {
                 grant.tenants.join(","),
                 grant.precedence_max
             ),
+            Ok(Role::Reader(tenants)) => format!("reader {}", tenants.join(",")),
+            Ok(Role::Submitter(owner) | Role::Application(owner)) => {
+                format!("{} {} {}", owner.name, owner.tenants.join(","), owner.precedence_max)
+            }
             Ok(role) => role.word().to_owned(),
             Err(IdentityError::OtherCell { .. }) => "other cell".to_owned(),
             Err(_) => "malformed".to_owned(),
@@ -251,7 +299,7 @@ mod tests {
     #[test]
     fn a_name_is_read_exactly_or_not_at_all() {
         check("omega://c/operator/ann", "operator");
-        check("omega://c/reader/x", "reader");
+        check("omega://c/reader/x", "reader ");
         check("omega://c/agent/m-1.rack_2", "agent");
         check("omega://c/replica/3", "replica");
         check("omega://d/operator/ann", "other cell");
@@ -276,12 +324,19 @@ mod tests {
     }
 
     #[test]
-    fn a_scheduler_carries_its_grant() {
+    fn a_role_carries_its_bounds() {
         check("omega://c/scheduler/web", "scheduler web  2147483647");
         check(
             "omega://c/scheduler/web?tenant=a&tenant=b&precedence-max=-5",
             "scheduler web a,b -5",
         );
+        check("omega://c/reader/x?tenant=a&tenant=b", "reader a,b");
+        check("omega://c/submitter/ann?tenant=a", "ann a 0");
+        check("omega://c/application/render?tenant=a&precedence-max=9", "render a 9");
+        check("omega://c/submitter/ann", "malformed");
+        check("omega://c/application/render?precedence-max=9", "malformed");
+        check("omega://c/reader/x?precedence-max=1", "malformed");
+        check("omega://c/agent/m?tenant=a", "malformed");
         check("omega://c/scheduler/web?precedence-max=1&precedence-max=2", "malformed");
         check("omega://c/scheduler/web?root=1", "malformed");
         check("omega://c/scheduler/web?", "malformed");

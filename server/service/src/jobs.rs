@@ -1,10 +1,13 @@
 //! What users ask about jobs.
 
 use crate::audit::about;
-use crate::describe;
 use crate::explain::{Explainer, Explanations};
+use crate::grants::caller;
 use crate::host::{Host, unknown};
+use crate::identity::Caller;
+use crate::jobs_watch::{self, JobsWatch};
 use crate::service::{Answered, deadline, page_size, page_start, page_token};
+use crate::{describe, reach};
 use omega_cellstate::Cell;
 use omega_client::proto::job_service_server::JobService;
 use omega_client::{ApiError, ErrorCode, proto};
@@ -34,20 +37,38 @@ impl Jobs {
     }
 }
 
-/// The job that a caller means.
-pub(crate) fn find(cell: &Cell, job: Option<proto::JobRef>) -> Result<JobId, ApiError> {
+/// The job that a caller means, as far as he sees it.
+pub(crate) fn find(
+    cell: &Cell,
+    job: Option<proto::JobRef>,
+    caller: &Caller,
+) -> Result<JobId, ApiError> {
+    let said = job.clone();
+    let id = find_any(cell, job)?;
+    if caller.sees_id(cell, id) { Ok(id) } else { Err(unknown_job(said.as_ref())) }
+}
+
+/// The job that somebody means who sees all.
+pub(crate) fn find_any(cell: &Cell, job: Option<proto::JobRef>) -> Result<JobId, ApiError> {
     use proto::job_ref::Job as Given;
     let missing = || ApiError::new(ErrorCode::Malformed, "name a job, or give its id");
-    let (found, what) = match job.and_then(|job| job.job).ok_or_else(missing)? {
-        Given::Id(id) => (cell.job(JobId(id)).map(|_| JobId(id)), JobId(id).to_string()),
-        Given::Name(name) => (cell.job_by_name(&name), format!("{name:?}")),
+    let found = match job.as_ref().and_then(|job| job.job.as_ref()).ok_or_else(missing)? {
+        Given::Id(id) => cell.job(JobId(*id)).map(|_| JobId(*id)),
+        Given::Name(name) => cell.job_by_name(name),
     };
-    found.ok_or_else(|| {
-        ApiError::new(
-            ErrorCode::UnknownJob,
-            format!("there is no job {what}, or it has ended long ago"),
-        )
-    })
+    found.ok_or_else(|| unknown_job(job.as_ref()))
+}
+
+fn unknown_job(job: Option<&proto::JobRef>) -> ApiError {
+    use proto::job_ref::Job as Given;
+    let what = match job.and_then(|job| job.job.as_ref()) {
+        Some(Given::Name(name)) => format!("{name:?}"),
+        _ => named(job),
+    };
+    ApiError::new(
+        ErrorCode::UnknownJob,
+        format!("there is no job {what}, or it has ended long ago"),
+    )
 }
 
 /// How a job is called in the audit log.
@@ -67,10 +88,12 @@ impl JobService for Jobs {
         request: Request<proto::SubmitJobRequest>,
     ) -> Answered<proto::SubmitJobResponse> {
         let until = deadline(&request);
+        let caller = caller(&request)?;
         about(&request, |request| request.job.as_ref().map_or("", |job| &job.name).to_owned());
         let given = request.into_inner().job;
         let missing = || ApiError::new(ErrorCode::Malformed, "job is missing");
         let job = Job::try_from(given.ok_or_else(missing)?).map_err(ApiError::from)?;
+        reach::may_submit(&caller, &job)?;
         let submitted = self.host.apply(Command::SubmitJob(job.clone()), until).await;
         let id = match submitted {
             Ok(Outcome::Job(id)) => id,
@@ -93,10 +116,15 @@ impl JobService for Jobs {
         request: Request<proto::ResizeGroupRequest>,
     ) -> Answered<proto::ResizeGroupResponse> {
         let until = deadline(&request);
+        let caller = caller(&request)?;
         about(&request, |request| named(request.job.as_ref()));
         let request = request.into_inner();
         self.host.refresh(until).await?;
-        let job = self.host.read(|cell| find(cell, request.job))?;
+        let job = self.host.read(|cell| {
+            let id = find(cell, request.job, &caller)?;
+            cell.job(id).map_or(Ok(()), |job| reach::may_submit(&caller, job))?;
+            Ok::<_, ApiError>(id)
+        })?;
         let group = if request.group.is_empty() { "main" } else { &request.group }.into();
         let command = Command::ResizeGroup { job, group, count: request.count };
         let version = done(self.host.apply(command, until).await?)?;
@@ -108,9 +136,10 @@ impl JobService for Jobs {
         request: Request<proto::KillJobRequest>,
     ) -> Answered<proto::KillJobResponse> {
         let until = deadline(&request);
+        let caller = caller(&request)?;
         about(&request, |request| named(request.job.as_ref()));
         self.host.refresh(until).await?;
-        let job = self.host.read(|cell| find(cell, request.into_inner().job))?;
+        let job = self.host.read(|cell| find(cell, request.into_inner().job, &caller))?;
         let version = done(self.host.apply(Command::KillJob { job }, until).await?)?;
         Ok(Response::new(proto::KillJobResponse { version: version.0 }))
     }
@@ -119,9 +148,10 @@ impl JobService for Jobs {
         &self,
         request: Request<proto::GetJobRequest>,
     ) -> Answered<proto::GetJobResponse> {
+        let caller = caller(&request)?;
         self.host.refresh(deadline(&request)).await?;
         let job = self.host.read(|cell| {
-            let id = find(cell, request.into_inner().job)?;
+            let id = find(cell, request.into_inner().job, &caller)?;
             Ok::<_, ApiError>(describe::job(cell, id))
         })?;
         Ok(Response::new(proto::GetJobResponse { job: Some(job) }))
@@ -131,6 +161,7 @@ impl JobService for Jobs {
         &self,
         request: Request<proto::ListJobsRequest>,
     ) -> Answered<proto::ListJobsResponse> {
+        let caller = caller(&request)?;
         self.host.refresh(deadline(&request)).await?;
         let request = request.into_inner();
         let start = page_start(&request.page_token)?;
@@ -138,6 +169,7 @@ impl JobService for Jobs {
         let wanted = |cell: &Cell, id: JobId, job: &Job| {
             (request.tenant.is_empty() || *job.tenant == *request.tenant)
                 && (request.scheduler.is_empty() || *job.scheduler == *request.scheduler)
+                && caller.sees(job)
                 && (request.ended || cell.tasks(id).any(|(_, state)| !state.ended()))
                 && (!request.waiting
                     || cell.tasks(id).any(|(_, state)| state == TaskState::Pending))
@@ -165,7 +197,9 @@ impl JobService for Jobs {
         request: Request<proto::ExplainJobRequest>,
     ) -> Answered<proto::ExplainJobResponse> {
         let until = deadline(&request);
+        let caller = caller(&request)?;
         self.host.refresh(until).await?;
+        self.host.read(|cell| find(cell, request.get_ref().job.clone(), &caller))?;
         let told = self.explanations.explain(&self.host, request.into_inner(), until).await?;
         Ok(Response::new(told))
     }
@@ -176,10 +210,27 @@ impl JobService for Jobs {
         &self,
         request: Request<proto::WatchJobRequest>,
     ) -> Answered<Self::WatchJobStream> {
+        let caller = caller(&request)?;
         self.host.refresh(deadline(&request)).await?;
-        let job = self.host.read(|cell| find(cell, request.into_inner().job))?;
+        let job = self.host.read(|cell| find(cell, request.into_inner().job, &caller))?;
         let (to, answers) = mpsc::channel(1);
         tokio::spawn(watch(self.host.clone(), job, to));
+        Ok(Response::new(ReceiverStream::new(answers)))
+    }
+
+    type WatchJobsStream = ReceiverStream<Result<proto::WatchJobsResponse, Status>>;
+
+    async fn watch_jobs(
+        &self,
+        request: Request<proto::WatchJobsRequest>,
+    ) -> Answered<Self::WatchJobsStream> {
+        let caller = caller(&request)?;
+        reach::may_watch(&caller, &request.get_ref().name_prefix)?;
+        // What was answered anywhere before is in what is told first.
+        self.host.refresh(deadline(&request)).await?;
+        let prefix = request.into_inner().name_prefix;
+        let (to, answers) = mpsc::channel(jobs_watch::MESSAGES_MAX);
+        tokio::spawn(JobsWatch { host: self.host.clone(), caller, prefix, to }.run());
         Ok(Response::new(ReceiverStream::new(answers)))
     }
 }

@@ -12,13 +12,13 @@
 //! through [`Host`], the only place where calls that await meet a cell that does not.
 //!
 //! Before every service stands a gate: who calls (`identity.rs`, from a certificate), whether that role may
-//! (`roles.rs`, one table; `grants.rs` for what depends on the content), and whether there is room
+//! (`roles.rs`, one table; `grants.rs` and `reach.rs` for what depends on the content), and whether there is room
 //! (`limits.rs`). docs/security.md has the whole of it.
 //!
-//! In reading order: `host.rs`, `service.rs`, `leases/`, `scheduling.rs`, `commits.rs`, `jobs.rs`, `explain.rs`,
+//! In reading order: `host.rs`, `service.rs`, `leases/`, `scheduling.rs`, `commits.rs`, `jobs.rs`, `jobs_watch.rs`, `explain.rs`,
 //! `machines.rs`, `tasks.rs`, `tenants.rs`, `cell.rs`, `backup.rs`, `statistics.rs`, `survey.rs`,
 //! `arrivals.rs`, `tally.rs`, `agents/`, `describe.rs`, `peers.rs`, `identity.rs`, `roles.rs`, `grants.rs`,
-//! `limits.rs`, `audit.rs`, `gate.rs`, `tls.rs`, `connection.rs`, `server.rs`, `metrics.rs`, `web/`.
+//! `reach.rs`, `limits.rs`, `audit.rs`, `gate.rs`, `tls.rs`, `connection.rs`, `server.rs`, `metrics.rs`, `web/`.
 
 pub mod agents;
 mod arrivals;
@@ -34,11 +34,13 @@ mod grants;
 mod host;
 pub mod identity;
 mod jobs;
+mod jobs_watch;
 mod leases;
 mod limits;
 mod machines;
 mod metrics;
 mod peers;
+mod reach;
 pub mod roles;
 mod scheduling;
 mod server;

@@ -216,7 +216,7 @@ mod tests {
     }
 
     fn reader(name: &str) -> Caller {
-        Caller { name: name.into(), role: Role::Reader }
+        Caller { name: name.into(), role: Role::Reader(Vec::new()) }
     }
 
     fn enter(places: &Places, caller: &Caller, nature: Nature) -> Result<Place, ApiError> {

@@ -7,6 +7,7 @@
 use crate::cell::sizes;
 use crate::host::Host;
 use crate::tally::{Tallies, Tally};
+use crate::tls::Certificates;
 use omega_core::{Commit, SchedulerId};
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, EncodeLabelSet, EncodeMetric};
@@ -16,9 +17,9 @@ use prometheus_client::metrics::gauge::{ConstGauge, Gauge};
 use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
 use prometheus_client::registry::{Registry, Unit};
 use std::collections::BTreeMap;
-use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
-use std::time::Duration;
+use std::sync::{Arc, OnceLock};
+use std::time::{Duration, SystemTime};
 
 /// What is counted. Clones share it.
 #[derive(Clone, Debug)]
@@ -39,6 +40,8 @@ struct Counted {
     deltas: Counter,
     delta_bytes: Counter,
     tallies: Tallies,
+    /// What clients are shown, where they are shown any.
+    certificates: OnceLock<Arc<Certificates>>,
 }
 
 /// How a transaction was answered.
@@ -77,6 +80,7 @@ impl Default for Metrics {
                 deltas: Counter::default(),
                 delta_bytes: Counter::default(),
                 tallies: Tallies::default(),
+                certificates: OnceLock::new(),
             }),
         }
     }
@@ -139,6 +143,18 @@ impl Metrics {
     pub(crate) fn sent(&self, bytes: usize) {
         self.counted.deltas.inc();
         self.counted.delta_bytes.inc_by(bytes as u64);
+    }
+
+    /// Clients are shown these.
+    pub(crate) fn show(&self, certificates: &Arc<Certificates>) {
+        // Every listener of clients shows the same.
+        let _ = self.counted.certificates.set(certificates.clone());
+    }
+
+    /// For how many seconds what clients are shown is good.
+    fn certificate_left_seconds(&self) -> Option<u64> {
+        let ends = self.counted.certificates.get()?.ends();
+        Some(ends.duration_since(SystemTime::now()).unwrap_or_default().as_secs())
     }
 
     /// The text that Prometheus reads, with what the cell is now.
@@ -208,6 +224,10 @@ impl Collector for CellNow {
         gauge("cell_version", "The version of the cell at this replica", sizes.version.0)?;
         gauge("cell_machines", "Machines of the cell", u64::from(sizes.machines))?;
         gauge("cell_jobs", "Jobs that the cell knows", sizes.jobs)?;
+        if let Some(left) = self.0.metrics().certificate_left_seconds() {
+            let help = "For how long the certificate that clients are shown is good";
+            gauge("certificate_left_seconds", help, left)?;
+        }
         if let Some(running) = self.0.running() {
             let status = running.status();
             let leads = u64::from(status.leadership.is_leader);

@@ -17,12 +17,18 @@ const SCHEDULER: Roles = Roles(1 << 1);
 const AGENT: Roles = Roles(1 << 2);
 const OPERATOR: Roles = Roles(1 << 3);
 const REPLICA: Roles = Roles(1 << 4);
+const SUBMITTER: Roles = Roles(1 << 5);
+const APPLICATION: Roles = Roles(1 << 6);
+
+/// Those who have jobs of their own: see `reach.rs` for which.
+const OWNERS: Roles = SUBMITTER.and(APPLICATION);
 
 /// Every role of the listener of clients.
-const CLIENTS: Roles = READER.and(SCHEDULER).and(AGENT).and(OPERATOR);
+const CLIENTS: Roles = LOOKERS.and(AGENT);
 
-/// Those who look at the whole cell. An agent knows its own machine, which is all it is asked for.
-const LOOKERS: Roles = READER.and(SCHEDULER).and(OPERATOR);
+/// Those who look at the cell, as far as each may. An agent knows its own machine, which is all it is
+/// asked for.
+const LOOKERS: Roles = READER.and(SCHEDULER).and(OPERATOR).and(OWNERS);
 
 impl Roles {
     const fn and(self, other: Roles) -> Roles {
@@ -33,11 +39,13 @@ impl Roles {
     #[must_use]
     pub fn contain(self, role: &Role) -> bool {
         let bit = match role {
-            Role::Reader => READER,
+            Role::Reader(_) => READER,
             Role::Scheduler(_) => SCHEDULER,
             Role::Agent(_) => AGENT,
             Role::Operator => OPERATOR,
             Role::Replica(_) => REPLICA,
+            Role::Submitter(_) => SUBMITTER,
+            Role::Application(_) => APPLICATION,
             Role::Nobody(_) => return false,
         };
         self.0 & bit.0 != 0
@@ -50,6 +58,8 @@ impl Roles {
             (READER, "reader"),
             (SCHEDULER, "scheduler"),
             (AGENT, "agent"),
+            (SUBMITTER, "submitter"),
+            (APPLICATION, "application"),
             (OPERATOR, "operator"),
             (REPLICA, "replica"),
         ];
@@ -100,12 +110,14 @@ pub const RULES: &[Rule] = &[
     rule("omega.v1.SchedulingService/Sync", LOOKERS, Watch),
     rule("omega.v1.SchedulingService/Commit", SCHEDULER.and(OPERATOR), Change),
     rule("omega.v1.SchedulingService/CommitStream", SCHEDULER.and(OPERATOR), Stream),
-    rule("omega.v1.JobService/SubmitJob", OPERATOR, Change),
-    rule("omega.v1.JobService/ResizeGroup", OPERATOR, Change),
-    rule("omega.v1.JobService/KillJob", OPERATOR, Change),
+    // Its own jobs alone, as far as a role is not everyone's: see `reach.rs`.
+    rule("omega.v1.JobService/SubmitJob", OWNERS.and(OPERATOR), Change),
+    rule("omega.v1.JobService/ResizeGroup", OWNERS.and(OPERATOR), Change),
+    rule("omega.v1.JobService/KillJob", OWNERS.and(OPERATOR), Change),
     rule("omega.v1.JobService/GetJob", LOOKERS, Look),
     rule("omega.v1.JobService/ListJobs", LOOKERS, Look),
     rule("omega.v1.JobService/WatchJob", LOOKERS, Watch),
+    rule("omega.v1.JobService/WatchJobs", LOOKERS, Watch),
     rule("omega.v1.JobService/ExplainJob", LOOKERS, Look),
     // An agent only for its own machine: see `grants.rs`.
     rule("omega.v1.MachineService/RegisterMachine", AGENT.and(OPERATOR), Change),

@@ -5,11 +5,12 @@ use crate::commits::{Judge, commit_of, read, transaction};
 use crate::describe;
 use crate::grants::{self, caller};
 use crate::host::{Host, Try, unknown};
+use crate::identity::Caller;
 use crate::leases::{Leases, Wish, process_name};
 use crate::service::{Answered, deadline};
 use futures_util::StreamExt;
 use futures_util::stream::BoxStream;
-use omega_cellstate::{Delta, Interest};
+use omega_cellstate::{Cell, Delta, Interest};
 use omega_client::proto::scheduling_service_server::SchedulingService;
 use omega_client::{ApiError, ErrorCode, convert, proto};
 use omega_core::{Command, Hold, HolderId, Outcome, SchedulerId, Text, Version};
@@ -117,12 +118,13 @@ impl SchedulingService for Scheduling {
     type SyncStream = ReceiverStream<Result<proto::Delta, Status>>;
 
     async fn sync(&self, request: Request<proto::SyncRequest>) -> Answered<Self::SyncStream> {
+        let caller = caller(&request)?;
         let request = request.into_inner();
         let interest = convert::interest(request.interest);
         let (to, deltas) = mpsc::channel(PIECES_MAX);
         let delta = Delta { lineage: Version(request.lineage), ..Delta::default() };
         let since = Version(request.since);
-        let source = Source { host: self.host.clone(), interest, since, delta, to };
+        let source = Source { host: self.host.clone(), caller, interest, since, delta, to };
         tokio::spawn(source.run());
         Ok(Response::new(ReceiverStream::new(deltas)))
     }
@@ -157,6 +159,14 @@ impl SchedulingService for Scheduling {
     }
 }
 
+/// Takes out of a delta the jobs and tasks that somebody may not see. What is left of machines, and what rules
+/// about other tasks count, everyone sees who may sync: no placement could be explained without it.
+fn keep_seen(cell: &Cell, caller: &Caller, delta: &mut Delta) {
+    // Of a job that is forgotten by now nobody knows whose it was: its number is told.
+    delta.jobs.retain(|job| cell.job(job.id).is_none_or(|known| caller.sees(known)));
+    delta.tasks.retain(|task| caller.sees_id(cell, task.id.job));
+}
+
 impl Scheduling {
     async fn register_without_lease(
         &self,
@@ -182,6 +192,7 @@ fn given_holder(holder: u64) -> Result<HolderId, ApiError> {
 /// What sends deltas down one stream.
 struct Source {
     host: Host,
+    caller: Arc<Caller>,
     interest: Interest,
     since: Version,
     delta: Delta,
@@ -194,8 +205,13 @@ impl Source {
         let _counted = self.host.metrics().stream();
         loop {
             versions.mark_unchanged();
-            let Self { host, interest, since, delta, .. } = &mut self;
-            host.read(|cell| cell.delta_since(*since, interest, delta));
+            let Self { host, caller, interest, since, delta, .. } = &mut self;
+            host.read(|cell| {
+                cell.delta_since(*since, interest, delta);
+                if caller.is_bounded() {
+                    keep_seen(cell, caller, delta);
+                }
+            });
             for piece in convert::split((&*delta).into(), convert::PIECE_BYTES) {
                 self.host.metrics().sent(piece.encoded_len());
                 if self.to.send(Ok(piece)).await.is_err() {

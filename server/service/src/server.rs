@@ -163,6 +163,9 @@ pub async fn serve_clients(
     extras: Extras,
     end: impl Future<Output = ()>,
 ) -> io::Result<()> {
+    if let Door::Tls { certificates, .. } = &door {
+        host.metrics().show(certificates);
+    }
     let incoming = incoming(listener, door, Caller::local());
     let following = tokio::spawn(follow(host.clone()));
     let services = client_services(&host, me, extras, audit)?;

@@ -73,6 +73,7 @@ impl TaskService for Tasks {
         &self,
         request: Request<proto::ListTasksRequest>,
     ) -> Answered<proto::ListTasksResponse> {
+        let caller = caller(&request)?;
         self.host.refresh(deadline(&request)).await?;
         let request = request.into_inner();
         let start = page_start(&request.page_token)? as usize;
@@ -84,10 +85,11 @@ impl TaskService for Tasks {
                     let say = "name a job or a machine whose tasks are to be listed";
                     return Err(ApiError::new(ErrorCode::Malformed, say));
                 }
-                Some(Of::Job(job)) => cell.tasks(jobs::find(cell, Some(job))?).collect(),
+                Some(Of::Job(job)) => cell.tasks(jobs::find(cell, Some(job), &caller)?).collect(),
                 Some(Of::Machine(machine)) => {
                     let id = machines::find(cell, Some(machine))?;
                     let mut tasks = cell.machine(id).map_or(Vec::new(), |m| m.tasks.to_vec());
+                    tasks.retain(|task| caller.sees_id(cell, task.job));
                     tasks.sort_unstable();
                     tasks.into_iter().filter_map(|id| Some((id, cell.task(id)?))).collect()
                 }

@@ -1,5 +1,6 @@
 //! Who pays, and how much each may have.
 
+use crate::grants::caller;
 use crate::host::Host;
 use crate::jobs::done;
 use crate::service::{Answered, deadline, page_size, page_start, page_token};
@@ -41,12 +42,13 @@ impl TenantService for Tenants {
         &self,
         request: Request<proto::ListTenantsRequest>,
     ) -> Answered<proto::ListTenantsResponse> {
+        let caller = caller(&request)?;
         self.host.refresh(deadline(&request)).await?;
         let request = request.into_inner();
         let start = page_start(&request.page_token)? as usize;
         let size = page_size(request.page_size);
         let answer = self.host.read(|cell| {
-            let mut rest = cell.tenants().skip(start);
+            let mut rest = cell.tenants().filter(|(name, ..)| caller.sees_tenant(name)).skip(start);
             let told = rest.by_ref().take(size).map(|(name, quota, used)| proto::TenantStatus {
                 name: name.to_string(),
                 quota: quota.map(|limit| proto::Quota { limit: convert::values(limit) }),

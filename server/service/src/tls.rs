@@ -1,13 +1,13 @@
 //! The certificates of a listener: read from files, checked, and read again when the files change.
 //!
 //! Both sides show a certificate, and nothing older than TLS 1.3 is spoken. No session is resumed: each
-//! connection shows its certificate anew, so one that has expired, or whose authority was taken away,
-//! opens no more connections. Those that are open stay open.
+//! connection shows its certificate anew, so one that has expired or was revoked, or whose authority was taken
+//! away, opens no more connections. Those that are open stay open.
 
 use crate::connection::Language;
 use parking_lot::Mutex;
 use rustls::pki_types::pem::PemObject;
-use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::pki_types::{CertificateDer, CertificateRevocationListDer, PrivateKeyDer};
 use rustls::server::danger::ClientCertVerifier;
 use rustls::server::{NoServerSessionStorage, VerifierBuilderError, WebPkiClientVerifier};
 use rustls::{RootCertStore, ServerConfig};
@@ -36,6 +36,8 @@ pub struct TlsFiles {
     pub key: PathBuf,
     /// The authorities whose certificates callers have.
     pub authority: PathBuf,
+    /// Their lists of certificates that are not good any more, if there are any.
+    pub revoked: Option<PathBuf>,
 }
 
 /// Why certificates cannot be used. One line for the user.
@@ -84,6 +86,8 @@ pub struct TlsBytes {
     pub key: Vec<u8>,
     /// The authorities.
     pub authority: Vec<u8>,
+    /// Their lists of revoked certificates.
+    pub revoked: Option<Vec<u8>>,
 }
 
 /// Without the key.
@@ -103,6 +107,7 @@ impl TlsFiles {
             certificate: read(&self.certificate)?,
             key: read_key(&self.key)?,
             authority: read(&self.authority)?,
+            revoked: self.revoked.as_deref().map(read).transpose()?,
         })
     }
 }
@@ -223,9 +228,14 @@ fn load(files: &TlsFiles, bytes: TlsBytes) -> Result<Loaded, TlsError> {
     }
     let ends = ends(&chain[0]);
     let ends = ends.ok_or_else(|| unusable(&files.certificate, "it cannot be read".to_owned()))?;
+    let revoked = match (&files.revoked, &bytes.revoked) {
+        (Some(file), Some(pem)) => revocations(file, pem)?,
+        _ => Vec::new(),
+    };
+    let of_callers = files.revoked.as_ref().unwrap_or(&files.authority);
     let made = |language| {
-        let callers = callers(roots.clone(), language);
-        let callers = callers.map_err(|why| unusable(&files.authority, why.to_string()))?;
+        let callers = callers(roots.clone(), revoked.clone(), language);
+        let callers = callers.map_err(|why| unusable(of_callers, why.to_string()))?;
         let made = config(callers, (chain.clone(), key.clone_key()), language);
         made.map(Arc::new).map_err(|why| unusable(&files.certificate, why.to_string()))
     };
@@ -234,12 +244,19 @@ fn load(files: &TlsFiles, bytes: TlsBytes) -> Result<Loaded, TlsError> {
 }
 
 /// What looks at the certificates of callers.
+///
+/// A list says which certificates of its authority are revoked, those between an authority and a caller among
+/// them. Of an authority without a list nothing is. A list whose next issue is late is used on: to let
+/// nobody in would help who can keep it from coming.
 fn callers(
     roots: RootCertStore,
+    revoked: Vec<CertificateRevocationListDer<'static>>,
     language: Language,
 ) -> Result<Arc<dyn ClientCertVerifier>, VerifierBuilderError> {
     let provider = Arc::new(rustls::crypto::ring::default_provider());
-    let callers = WebPkiClientVerifier::builder_with_provider(roots.into(), provider);
+    let callers = WebPkiClientVerifier::builder_with_provider(roots.into(), provider)
+        .with_crls(revoked)
+        .allow_unknown_revocation_status();
     match language {
         Language::Http2 => callers.build(),
         Language::Http1 => callers.allow_unauthenticated().build(),
@@ -269,6 +286,16 @@ fn config(
 fn certificates(file: &Path, pem: &[u8]) -> Result<Vec<CertificateDer<'static>>, TlsError> {
     let empty = || TlsError::Empty { file: file.to_owned(), what: "certificate" };
     let all = CertificateDer::pem_slice_iter(pem).collect::<Result<Vec<_>, _>>();
+    all.ok().filter(|all| !all.is_empty()).ok_or_else(empty)
+}
+
+/// The lists of a file. One that holds none is a mistake, and must not pass for a list of nothing.
+fn revocations(
+    file: &Path,
+    pem: &[u8],
+) -> Result<Vec<CertificateRevocationListDer<'static>>, TlsError> {
+    let empty = || TlsError::Empty { file: file.to_owned(), what: "list of revoked certificates" };
+    let all = CertificateRevocationListDer::pem_slice_iter(pem).collect::<Result<Vec<_>, _>>();
     all.ok().filter(|all| !all.is_empty()).ok_or_else(empty)
 }
 

@@ -71,6 +71,10 @@ pub(crate) struct Given {
     /// The authority of the peers' certificates [default: that of the clients].
     #[arg(long, env = "OMEGA_PEER_CA", value_name = "FILE.pem")]
     peer_ca: Option<PathBuf>,
+    /// Lists of certificates that are not good any more (CRLs) of these authorities, read again when they
+    /// change.
+    #[arg(long, env = "OMEGA_REVOKED", value_name = "FILE.pem")]
+    revoked: Option<PathBuf>,
     /// Listen to other machines without certificates: everyone who reaches this one is an operator.
     #[arg(long, env = "OMEGA_INSECURE", num_args = 0..=1, default_missing_value = "true")]
     insecure: Option<bool>,
@@ -238,6 +242,7 @@ impl Given {
             tls_key: self.tls_key.or(other.tls_key),
             client_ca: self.client_ca.or(other.client_ca),
             peer_ca: self.peer_ca.or(other.peer_ca),
+            revoked: self.revoked.or(other.revoked),
             insecure: self.insecure.or(other.insecure),
             machine_timeout: self.machine_timeout.or(other.machine_timeout),
             machines_lost_per_second: self
@@ -285,6 +290,7 @@ impl Given {
             tls_key: self.tls_key.clone(),
             client_ca: self.client_ca.clone(),
             peer_ca: self.peer_ca.clone(),
+            revoked: self.revoked.clone(),
             insecure: self.insecure == Some(true),
         }
     }

@@ -16,6 +16,7 @@ pub(crate) struct Said {
     pub(crate) tls_key: Option<PathBuf>,
     pub(crate) client_ca: Option<PathBuf>,
     pub(crate) peer_ca: Option<PathBuf>,
+    pub(crate) revoked: Option<PathBuf>,
     pub(crate) insecure: bool,
 }
 
@@ -51,7 +52,7 @@ pub(crate) struct Files {
 
 impl Said {
     fn is_none(&self) -> bool {
-        let files = [&self.tls_cert, &self.tls_key, &self.client_ca, &self.peer_ca];
+        let files = [&self.tls_cert, &self.tls_key, &self.client_ca, &self.peer_ca, &self.revoked];
         files.iter().all(|file| file.is_none())
     }
 
@@ -73,8 +74,12 @@ impl Said {
             return Err(TlsSettingsError::Name(cell.to_owned()));
         }
         let peer_ca = self.peer_ca.clone().unwrap_or_else(|| client_ca.clone());
-        let of =
-            |authority| TlsFiles { certificate: certificate.clone(), key: key.clone(), authority };
+        let of = |authority| TlsFiles {
+            certificate: certificate.clone(),
+            key: key.clone(),
+            authority,
+            revoked: self.revoked.clone(),
+        };
         Ok(Some(Files { clients: of(client_ca), peers: of(peer_ca), cell: cell.into() }))
     }
 

@@ -150,7 +150,7 @@ fn job(runtime: &Runtime, url: &str, id: u64) -> proto::JobStatus {
 }
 
 /// Starts a part that says one line when it is ready.
-fn start(dir: &Path, arguments: &[&str]) -> Process {
+pub(crate) fn start(dir: &Path, arguments: &[&str]) -> Process {
     let mut command = omega(dir);
     let mut child = command.args(arguments).stdout(Stdio::piped()).spawn().expect("omega starts");
     let mut line = String::new();
@@ -169,7 +169,7 @@ fn service(name: &str, tasks: u32) -> Job {
 }
 
 /// Waits until something is so.
-fn until(mut is_so: impl FnMut() -> bool) {
+pub(crate) fn until(mut is_so: impl FnMut() -> bool) {
     while !is_so() {
         std::thread::sleep(Duration::from_millis(50));
     }

@@ -9,12 +9,15 @@
 //! - `backups.rs`: backups under load, what becomes of them, and what is refused.
 //! - `served.rs`: cells that are served, and replicas that are killed.
 //! - `secure.rs`: who may call what over certificates; `certificates.rs` makes them.
+//! - `revoked.rs`: certificates that are revoked while the cell is served.
+//! - `tenants.rs`: what each role sees and changes of its own jobs and of others.
 //! - `web.rs`: what the web page is made of, and who gets it; `browser.rs` looks at it with a browser, and is
 //!   skipped without one; `http.rs` asks.
 //! - `top.rs`: what `omega top` prints.
 //! - `requests.rs`: messages that mean nothing, and callers who want everything.
 //! - `agents.rs`: jobs on simulated machines, and what becomes of them when agents, schedulers and leaders
 //!   are killed.
+//! - `application.rs`: applications that ask for containers, and recover what they had.
 //! - `standby.rs`: schedulers that are killed, stopped or ended, and those that go on for them.
 //! - `outputs.rs`: files, pipes and terminals that results go to.
 //!
@@ -23,6 +26,7 @@
 #![allow(clippy::unwrap_used, reason = "all of it is tests, helpers too")]
 
 mod agents;
+mod application;
 mod backups;
 mod bad_input;
 mod browser;
@@ -37,10 +41,12 @@ mod outputs;
 mod process;
 mod quickstart;
 mod requests;
+mod revoked;
 mod runs;
 mod secure;
 mod served;
 mod standby;
+mod tenants;
 mod top;
 mod traces;
 mod web;

@@ -88,7 +88,8 @@ fn the_quickstart_does_what_it_says() {
         let printed = parts[index].split_once('\n').unwrap().1;
         assert!(expected.is_empty() || printed == expected, "{command}: {printed}");
     }
-    assert!(said.contains("what would help") && said.contains("2 cpu short"), "{said}");
+    assert!(said.contains("what would help") && said.contains("16 cpu short"), "{said}");
+    assert!(said.contains("running") && said.contains("finished"), "{said}");
 }
 
 #[test]

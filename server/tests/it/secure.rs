@@ -27,31 +27,46 @@ use tonic::{Code, Request, Status};
 use tonic_prost::ProstCodec;
 
 /// Those who have certificates in these tests.
-const CALLERS: [&str; 5] = ["reader/eve", "scheduler/web", "agent/m0", "operator/ann", "replica/1"];
+const CALLERS: [&str; 7] = [
+    "reader/eve",
+    "submitter/bob",
+    "application/app",
+    "scheduler/web",
+    "agent/m0",
+    "operator/ann",
+    "replica/1",
+];
 
 /// The folder of a cell, with an authority and a certificate for everyone.
-fn certified() -> tempfile::TempDir {
+pub(crate) fn certified() -> tempfile::TempDir {
     let dir = folder(&[]);
     authority(dir.path(), "certs");
-    CALLERS.iter().for_each(|whom| issue(dir.path(), "certs", whom, &[]));
+    for whom in CALLERS {
+        let has_tenant = whom.starts_with("submitter") || whom.starts_with("application");
+        let more: &[&str] = if has_tenant { &["--tenant=own"] } else { &[] };
+        issue(dir.path(), "certs", whom, more);
+    }
     dir
 }
 
 /// A cell in memory that asks for certificates.
-struct Guarded {
+pub(crate) struct Guarded {
     dir: tempfile::TempDir,
     port: u16,
-    runtime: Runtime,
+    pub(crate) runtime: Runtime,
     _server: Process,
 }
 
 impl Guarded {
-    fn start() -> Guarded {
+    pub(crate) fn start() -> Guarded {
         Guarded::start_with(&[])
     }
 
-    fn start_with(more: &[&str]) -> Guarded {
-        let dir = certified();
+    pub(crate) fn start_with(more: &[&str]) -> Guarded {
+        Guarded::start_in(certified(), more)
+    }
+
+    pub(crate) fn start_in(dir: tempfile::TempDir, more: &[&str]) -> Guarded {
         let port = ports(1)[0];
         let mut arguments = vec!["--memory".to_owned(), format!("--listen=127.0.0.1:{port}")];
         arguments.extend(more.iter().map(|more| (*more).to_owned()));
@@ -60,22 +75,27 @@ impl Guarded {
         Guarded { dir, port, runtime: Runtime::new().unwrap(), _server }
     }
 
-    fn path(&self) -> &Path {
+    pub(crate) fn path(&self) -> &Path {
         self.dir.path()
     }
 
+    /// Where it is.
+    pub(crate) fn address(&self) -> String {
+        format!("127.0.0.1:{}", self.port)
+    }
+
     /// A new connection of somebody.
-    fn channel(&self, tls: &Tls) -> Channel {
+    pub(crate) fn channel(&self, tls: &Tls) -> Channel {
         let _entered = self.runtime.enter();
         channel(self.port, tls)
     }
 
     /// The same, by the name of the certificate.
-    fn of(&self, name: &str) -> Channel {
+    pub(crate) fn of(&self, name: &str) -> Channel {
         self.channel(&tls(self.path(), "certs", name))
     }
 
-    fn describe(&self, channel: Channel) -> Result<proto::DescribeCellResponse, Status> {
+    pub(crate) fn describe(&self, channel: Channel) -> Result<proto::DescribeCellResponse, Status> {
         let mut client = CellServiceClient::new(channel);
         let told = self.runtime.block_on(client.describe_cell(proto::DescribeCellRequest {}));
         told.map(tonic::Response::into_inner)
@@ -127,7 +147,7 @@ fn each_role_may_call_what_the_table_says() {
     let guarded = Guarded::start();
     let mut table = format!("{:<44}", "");
     for whom in CALLERS {
-        write!(table, "{:<10}", whom.split('/').next().unwrap()).unwrap();
+        write!(table, "{:<12}", whom.split('/').next().unwrap()).unwrap();
     }
     table = table.trim_end().to_owned() + "\n";
     for path in paths() {

@@ -152,6 +152,8 @@ impl Routes {
             match change {
                 Changed::Machine(slot) => self.row_changed(cell, slot, out),
                 Changed::Task(task) => self.task_changed(cell, task, out),
+                // Agents hear of tasks alone.
+                Changed::Job(_) => {}
             }
         }
     }

@@ -1,0 +1,584 @@
+//! What an application knows of its containers, and what is to be asked of the cell next: a state machine
+//! without hands. It is told the time, what the user wants, what the cell says and answers; it says which
+//! calls to make and what to tell.
+//!
+//! **Created once.** A container has one job name for as long as it is asked for, so the same call again finds
+//! what the first one did. A call whose outcome is unknown is made again until it is known, even when the
+//! container was released meanwhile: only then can it be ended for sure. A name that is used again after its
+//! container ended gets a new job name, `APPLICATION.NAME#2`: the cell still knows the old one.
+//!
+//! **Told once.** A change is what differs from what was known. A stream begins with everything, so a container
+//! that should be in it and is not is lost. It should be if its job was known before the stream was opened,
+//! or the same stream has told of it; of any other, the stream may be older than the answer that said
+//! that it was created.
+//!
+//! Invariant: every container that is known has not ended; a call is on its way for at most one thing of each.
+
+use super::heard::{Heard, changes, container, heard, job_name, machine};
+use super::words::{
+    ApplicationSettings, Change, Completed, ContainerSpec, ContainerState, Ended, Event, Recover,
+};
+use crate::proto;
+use crate::{ApiError, ErrorCode};
+use omega_core::{Job, Text, Version};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::sync::Arc;
+
+/// How long is waited before a call is made again that was not answered, in milliseconds: at first a tenth of
+/// the time that an election takes, then twice as long each time, up to sixteen times.
+const RETRY_MS: u64 = 50;
+const RETRY_DOUBLINGS_MAX: u32 = 4;
+
+/// How long a container that the cell has taken may be missing from the stream before it is asked for, in
+/// milliseconds. It is missing for long only if it had ended before: its name was used by a process
+/// whose end this one did not hear of.
+const LOOK_MS: u64 = 1000;
+
+/// Names of containers that ended which are remembered, so that the next of the name is another job. A name
+/// that is used again after so many others, within the time that the cell remembers ended jobs, is
+/// told the end of the old one.
+const ENDED_MAX: usize = 100_000;
+
+/// A call to be made.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Call {
+    /// Its number: the answer is to come with it.
+    pub(super) number: u64,
+    /// Of which container.
+    pub(super) name: Text,
+    /// What.
+    pub(super) ask: Ask,
+}
+
+/// What a call asks.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum Ask {
+    /// To submit the job.
+    Submit(Arc<Job>),
+    /// To kill the job of this id.
+    Kill(u64),
+    /// How the task of the job of this id is.
+    Look(u64),
+}
+
+/// What a call was answered.
+#[derive(Clone, Debug)]
+pub(super) enum Answer {
+    /// The job has this id.
+    Submitted(u64),
+    /// It is ended, if it was there.
+    Killed,
+    /// Its task is so.
+    Seen(Version, proto::TaskStatus),
+}
+
+/// A container that was there before.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Found {
+    pub(super) name: Text,
+    pub(super) state: ContainerState,
+}
+
+/// A container that has not ended.
+#[derive(Debug)]
+struct Record {
+    job: Arc<Job>,
+    attempt: u32,
+    id: Option<u64>,
+    state: ContainerState,
+    machine: Option<Text>,
+    is_released: bool,
+    /// Whether a former process left it, and it is to end before anything else: nobody is told of it.
+    is_dropped: bool,
+    /// How often its last call was not answered.
+    tries: u32,
+    /// The call that is on its way.
+    call: Option<u64>,
+    /// When something is to be asked, unless a call is on its way.
+    due: Option<u64>,
+    /// Whether the cell was heard to have it, by the stream or by a look.
+    is_told: bool,
+    /// Whether this stream has told of it.
+    in_stream: bool,
+    /// Whether it must be in what this stream tells first.
+    is_expected: bool,
+    /// Of what was heard of it last on this stream.
+    version: Version,
+}
+
+/// What was told of a job before the application is recovered.
+#[derive(Debug)]
+struct Left {
+    attempt: u32,
+    id: u64,
+    job: Arc<Job>,
+    heard: Heard,
+}
+
+/// A whole that is being told.
+#[derive(Debug, Default)]
+struct Whole {
+    expected: BTreeSet<u64>,
+    told: BTreeSet<u64>,
+}
+
+/// See the head of the file.
+#[derive(Debug)]
+pub(super) struct Core {
+    settings: ApplicationSettings,
+    recover: Recover,
+    /// By name, until everything was told once.
+    left: Option<BTreeMap<Text, Left>>,
+    records: BTreeMap<Text, Record>,
+    /// Containers of a former process that are to end first.
+    dropped: usize,
+    ids: BTreeMap<u64, Text>,
+    due: BTreeSet<(u64, Text)>,
+    /// Names of containers that ended, oldest first, and how often each was used.
+    ended: VecDeque<Text>,
+    attempts: BTreeMap<Text, u32>,
+    whole: Option<Whole>,
+    calls: usize,
+    next_call: u64,
+    version: Version,
+    events: Vec<Event>,
+}
+
+impl Core {
+    pub(super) fn new(settings: ApplicationSettings, recover: Recover) -> Core {
+        Core {
+            settings,
+            recover,
+            left: Some(BTreeMap::new()),
+            records: BTreeMap::new(),
+            dropped: 0,
+            ids: BTreeMap::new(),
+            due: BTreeSet::new(),
+            ended: VecDeque::new(),
+            attempts: BTreeMap::new(),
+            whole: None,
+            calls: 0,
+            next_call: 0,
+            version: Version(0),
+            events: Vec::new(),
+        }
+    }
+
+    /// The application's name.
+    pub(super) fn name(&self) -> &Text {
+        &self.settings.name
+    }
+
+    /// Whether what a former process left was told, and is ended if it should be.
+    pub(super) fn is_recovered(&self) -> bool {
+        self.left.is_none() && self.dropped == 0
+    }
+
+    /// What has changed since the last call.
+    pub(super) fn take_events(&mut self) -> Vec<Event> {
+        std::mem::take(&mut self.events)
+    }
+
+    /// Begins a container.
+    pub(super) fn create(
+        &mut self,
+        name: &Text,
+        spec: &ContainerSpec,
+        now_ms: u64,
+    ) -> Result<(), ApiError> {
+        let refuse = |code, why: String| Err(ApiError::new(code, why));
+        if name.is_empty() || name.contains('#') {
+            return refuse(
+                ErrorCode::BadName,
+                format!("a container has a name without #, not {name:?}"),
+            );
+        }
+        if self.records.contains_key(name) {
+            return refuse(ErrorCode::NameTaken, format!("the container {name:?} has not ended"));
+        }
+        let max = self.settings.containers_max;
+        if self.records.len() >= max {
+            return refuse(
+                ErrorCode::TooMany,
+                format!("there are {max} containers, the most that may be"),
+            );
+        }
+        let attempt = self.attempts.get(name).map_or(1, |last| last + 1);
+        let job = spec.job(job_name(&self.settings.name, name, attempt), &self.settings);
+        let record = Record::new(Arc::new(job), attempt);
+        self.records.insert(name.clone(), record);
+        self.plan(name, now_ms);
+        Ok(())
+    }
+
+    /// Ends a container.
+    pub(super) fn release(&mut self, name: &Text, now_ms: u64) {
+        let Some(record) = self.records.get_mut(name) else { return };
+        if std::mem::replace(&mut record.is_released, true) {
+            return;
+        }
+        // One that is about to be asked for has to be known before it can be ended; see the head.
+        self.plan(name, now_ms);
+    }
+
+    /// The calls that are to be made now.
+    pub(super) fn calls(&mut self, now_ms: u64) -> Vec<Call> {
+        let mut made = Vec::new();
+        while self.calls < self.settings.calls_max {
+            let Some((at, name)) = self.due.first().cloned() else { break };
+            if at > now_ms {
+                break;
+            }
+            self.due.pop_first();
+            let Some(record) = self.records.get_mut(&name) else { continue };
+            record.due = None;
+            let Some(ask) = record.wants() else { continue };
+            let number = self.next_call;
+            self.next_call += 1;
+            self.calls += 1;
+            record.call = Some(number);
+            made.push(Call { number, name, ask });
+        }
+        made
+    }
+
+    /// When the next call is to be made, unless as many as may be are on their way.
+    pub(super) fn next_due_ms(&self) -> Option<u64> {
+        let (at, _) = self.due.first()?;
+        (self.calls < self.settings.calls_max).then_some(*at)
+    }
+
+    /// Takes the answer to a call.
+    pub(super) fn answered(&mut self, call: &Call, answer: Result<Answer, ApiError>, now_ms: u64) {
+        self.calls -= 1;
+        let name = &call.name;
+        let Some(record) = self.records.get_mut(name) else { return };
+        if record.call != Some(call.number) {
+            return;
+        }
+        record.call = None;
+        let unsure = |error: &ApiError| {
+            error.is_temporary()
+                || matches!(error.code, ErrorCode::OutcomeUnknown | ErrorCode::Late)
+        };
+        match answer {
+            Ok(Answer::Submitted(id)) => {
+                record.id.get_or_insert(id);
+                self.ids.insert(id, name.clone());
+            }
+            Ok(Answer::Killed) => {}
+            Ok(Answer::Seen(version, task)) if !record.is_told => {
+                let Some(heard) = heard(&task) else { return };
+                self.hear(name, version, heard);
+            }
+            Ok(Answer::Seen(..)) => {}
+            Err(error) if unsure(&error) => {
+                let wait_ms = RETRY_MS << record.tries.min(RETRY_DOUBLINGS_MAX);
+                record.tries += 1;
+                let asked_ms = error.retry_after.map_or(0, |pause| pause.as_millis() as u64);
+                return self.plan(name, now_ms + wait_ms.max(asked_ms));
+            }
+            Err(error) => return self.failed(name, &call.ask, error, now_ms),
+        }
+        let Some(record) = self.records.get_mut(name) else { return };
+        record.tries = 0;
+        match record.wants() {
+            // What the stream says of it is waited for.
+            Some(Ask::Look(_)) => self.plan(name, now_ms + LOOK_MS),
+            Some(Ask::Kill(_)) if matches!(call.ask, Ask::Kill(_)) => {
+                self.plan(name, now_ms + LOOK_MS)
+            }
+            Some(_) => self.plan(name, now_ms),
+            None => {}
+        }
+    }
+
+    /// A call was refused for good.
+    fn failed(&mut self, name: &Text, ask: &Ask, error: ApiError, now_ms: u64) {
+        match ask {
+            Ask::Submit(_) => {
+                // The stream may have told meanwhile that it is there.
+                if self.records.get(name).is_some_and(|record| record.id.is_none()) {
+                    self.end(name, Ended::Refused(error));
+                }
+            }
+            Ask::Kill(_) | Ask::Look(_) if error.code == ErrorCode::UnknownJob => {
+                let is_released = self.records.get(name).is_some_and(|record| record.is_released);
+                self.end(name, if is_released { Ended::Released } else { Ended::Lost });
+            }
+            Ask::Kill(_) if self.records.get(name).is_some_and(|record| record.is_dropped) => {
+                self.plan(name, now_ms + LOOK_MS);
+            }
+            Ask::Kill(_) => {
+                if let Some(record) = self.records.get_mut(name) {
+                    record.is_released = false;
+                }
+                self.tell(name, Change::NotReleased(error));
+            }
+            Ask::Look(_) => self.plan(name, now_ms + LOOK_MS),
+        }
+    }
+
+    /// A stream is about to be opened: what it tells first is at least as new as all that was answered.
+    pub(super) fn open(&mut self) {
+        self.whole = None;
+        if let Some(left) = &mut self.left {
+            left.clear();
+        }
+        for record in self.records.values_mut() {
+            record.is_expected = record.id.is_some();
+            record.in_stream = false;
+            record.version = Version(0);
+        }
+    }
+
+    /// Takes what the stream says. The answer is what a former process left, once, when all of it was told.
+    pub(super) fn told(
+        &mut self,
+        told: proto::WatchJobsResponse,
+        now_ms: u64,
+    ) -> Option<Vec<Found>> {
+        let version = Version(told.version);
+        self.version = version;
+        if told.whole {
+            let is_expected = |record: &&Record| record.is_expected || record.in_stream;
+            let expected = self.records.values().filter(is_expected).filter_map(|record| record.id);
+            self.whole = Some(Whole { expected: expected.collect(), ..Whole::default() });
+        }
+        for job in told.jobs {
+            if let Some(whole) = &mut self.whole {
+                whole.told.insert(job.id);
+            }
+            self.told_of(job, version, now_ms);
+        }
+        if told.more {
+            return None;
+        }
+        if let Some(whole) = self.whole.take() {
+            for id in whole.expected.difference(&whole.told) {
+                if let Some(name) = self.ids.get(id).cloned() {
+                    let is_released = self.records.get(&name).is_some_and(|one| one.is_released);
+                    self.end(&name, if is_released { Ended::Released } else { Ended::Lost });
+                }
+            }
+            self.records.values_mut().for_each(|record| record.is_expected = false);
+            return self.left.take().map(|left| self.recovered(left, now_ms));
+        }
+        None
+    }
+
+    fn told_of(&mut self, job: proto::JobTasks, version: Version, now_ms: u64) {
+        // Each of ours has one task; what has more or fewer is somebody else's.
+        let heard = match &job.tasks[..] {
+            [task] => heard(task),
+            _ => None,
+        };
+        let Some(heard) = heard else { return };
+        let spec = job.job.and_then(|job| Job::try_from(job).ok());
+        let named = spec.as_ref().and_then(|spec| container(&self.settings.name, &spec.name));
+        if let Some(left) = &mut self.left {
+            return tell_left(left, job.id, named, spec, heard);
+        }
+        let name = match (self.ids.get(&job.id), named) {
+            (Some(name), _) => name.clone(),
+            (None, Some((name, attempt))) => {
+                let Some(record) = self.records.get_mut(&name) else {
+                    return self.told_late((name, attempt), (job.id, spec), heard, now_ms);
+                };
+                if record.attempt != attempt {
+                    return;
+                }
+                // The stream is quicker than the answer, or the answer was lost.
+                record.id = Some(job.id);
+                self.ids.insert(job.id, name.clone());
+                name
+            }
+            (None, None) => return,
+        };
+        let Some(record) = self.records.get_mut(&name) else { return };
+        record.in_stream = true;
+        self.hear(&name, version, heard);
+        self.plan(&name, now_ms);
+    }
+
+    /// Takes over what a former process left.
+    fn recovered(&mut self, left: BTreeMap<Text, Left>, now_ms: u64) -> Vec<Found> {
+        let mut found = Vec::new();
+        for (name, Left { attempt, id, job, heard }) in left {
+            let state = match heard {
+                Heard::Over(ended) => {
+                    self.remember(&name, attempt);
+                    ContainerState::Ended(Completed { ended, machine: None })
+                }
+                Heard::At(state) => {
+                    self.take_over((&name, attempt), (id, job), state.clone(), now_ms);
+                    state
+                }
+            };
+            if self.recover == Recover::Previous {
+                found.push(Found { name, state });
+            }
+        }
+        found
+    }
+
+    /// Takes over a container that a former process left.
+    fn take_over(
+        &mut self,
+        (name, attempt): (&Text, u32),
+        (id, job): (u64, Arc<Job>),
+        state: ContainerState,
+        now_ms: u64,
+    ) {
+        let is_dropped = self.recover == Recover::Drop;
+        self.dropped += usize::from(is_dropped);
+        let record = Record {
+            id: Some(id),
+            machine: machine(&state),
+            state,
+            is_released: is_dropped,
+            is_dropped,
+            is_told: true,
+            in_stream: true,
+            version: self.version,
+            ..Record::new(job, attempt)
+        };
+        self.ids.insert(id, name.clone());
+        self.records.insert(name.clone(), record);
+        self.plan(name, now_ms);
+    }
+
+    /// A former process asked for it just before it ended, and the cell took it late. One that has ended by
+    /// now is left alone: who asks for it again is told how it ended.
+    fn told_late(
+        &mut self,
+        (name, attempt): (Text, u32),
+        (id, job): (u64, Option<Job>),
+        heard: Heard,
+        now_ms: u64,
+    ) {
+        let is_new = self.attempts.get(&name).is_none_or(|last| *last < attempt);
+        let (true, Some(job), Heard::At(state)) = (is_new, job, heard) else { return };
+        self.take_over((&name, attempt), (id, Arc::new(job)), state.clone(), now_ms);
+        self.tell(&name, Change::Recovered(state));
+    }
+
+    /// Notes the state of a container, and tells what is new.
+    fn hear(&mut self, name: &Text, version: Version, heard: Heard) {
+        let Some(record) = self.records.get_mut(name) else { return };
+        if version < record.version {
+            return;
+        }
+        record.version = version;
+        record.is_told = true;
+        let state = match heard {
+            Heard::At(state) => state,
+            Heard::Over(Ended::Killed) if record.is_released => {
+                return self.end(name, Ended::Released);
+            }
+            Heard::Over(ended) => return self.end(name, ended),
+        };
+        if state == record.state {
+            return;
+        }
+        let before = std::mem::replace(&mut record.state, state.clone());
+        let now = machine(&state);
+        let changes = changes(&before, state);
+        if now.is_some() {
+            record.machine = now;
+        }
+        changes.into_iter().for_each(|change| self.tell(name, change));
+    }
+
+    fn end(&mut self, name: &Text, ended: Ended) {
+        let Some(record) = self.records.remove(name) else { return };
+        if let Some(id) = record.id {
+            self.ids.remove(&id);
+        }
+        if let Some(due) = record.due {
+            self.due.remove(&(due, name.clone()));
+        }
+        self.remember(name, record.attempt);
+        if record.is_dropped {
+            self.dropped -= 1;
+            return;
+        }
+        self.tell(name, Change::Ended(Completed { ended, machine: record.machine }));
+    }
+
+    fn remember(&mut self, name: &Text, attempt: u32) {
+        if self.attempts.insert(name.clone(), attempt).is_none() {
+            self.ended.push_back(name.clone());
+        }
+        if self.ended.len() > ENDED_MAX
+            && let Some(oldest) = self.ended.pop_front()
+        {
+            self.attempts.remove(&oldest);
+        }
+    }
+
+    fn tell(&mut self, name: &Text, change: Change) {
+        if self.records.get(name).is_some_and(|record| record.is_dropped) {
+            return;
+        }
+        self.events.push(Event { version: self.version, container: name.clone(), change });
+    }
+
+    /// Has a container looked at by then, if it wants anything and nothing is asked for it now.
+    fn plan(&mut self, name: &Text, at_ms: u64) {
+        let Some(record) = self.records.get_mut(name) else { return };
+        if record.call.is_some() || record.wants().is_none() {
+            return;
+        }
+        let at_ms = record.due.map_or(at_ms, |due| due.min(at_ms));
+        if let Some(due) = record.due.replace(at_ms) {
+            self.due.remove(&(due, name.clone()));
+        }
+        self.due.insert((at_ms, name.clone()));
+    }
+}
+
+impl Record {
+    fn new(job: Arc<Job>, attempt: u32) -> Record {
+        Record {
+            job,
+            attempt,
+            id: None,
+            state: ContainerState::Waiting,
+            machine: None,
+            is_released: false,
+            is_dropped: false,
+            tries: 0,
+            call: None,
+            due: None,
+            is_told: false,
+            in_stream: false,
+            is_expected: false,
+            version: Version(0),
+        }
+    }
+
+    /// What is to be asked next, if anything.
+    fn wants(&self) -> Option<Ask> {
+        match self.id {
+            None => Some(Ask::Submit(self.job.clone())),
+            Some(id) if self.is_released => Some(Ask::Kill(id)),
+            Some(id) if !self.is_told => Some(Ask::Look(id)),
+            Some(_) => None,
+        }
+    }
+}
+
+/// Notes what a former process left: of each name the last use. What is told later is newer.
+fn tell_left(
+    left: &mut BTreeMap<Text, Left>,
+    id: u64,
+    named: Option<(Text, u32)>,
+    spec: Option<Job>,
+    heard: Heard,
+) {
+    let (Some((name, attempt)), Some(job)) = (named, spec) else { return };
+    if left.get(&name).is_none_or(|known| known.attempt <= attempt) {
+        left.insert(name, Left { attempt, id, job: Arc::new(job), heard });
+    }
+}

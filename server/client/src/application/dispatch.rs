@@ -1,0 +1,122 @@
+//! The thread that makes callbacks, one after the other, and hands out events. It holds no lock that anyone
+//! else waits for while it calls, so callbacks may use the application as they like.
+
+use super::state::{Item, Network, Slot, State};
+use super::words::{Change, Completed, ContainerState, Event};
+use super::{Application, Container};
+use omega_core::{Text, Version};
+use std::any::Any;
+use std::io;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::{Arc, Weak};
+
+/// Starts the thread. It ends when the application has gone.
+pub(super) fn start(state: &Arc<State>, network: &Arc<Network>) -> io::Result<()> {
+    let dispatch =
+        Dispatch { state: state.clone(), network: Arc::downgrade(network), version: Version(0) };
+    let builder = std::thread::Builder::new().name("omega-callbacks".to_owned());
+    builder.spawn(move || dispatch.run()).map(drop)
+}
+
+struct Dispatch {
+    state: Arc<State>,
+    network: Weak<Network>,
+    /// Of the last event.
+    version: Version,
+}
+
+impl Dispatch {
+    fn run(mut self) {
+        while let Some(item) = self.state.next_item() {
+            match item {
+                // It will not run again, and keeps nothing alive.
+                Item::OnRunning(slot, _) if matches!(slot.state(), ContainerState::Ended(_)) => {}
+                Item::OnRunning(slot, call) => {
+                    slot.callbacks.lock().on_running = Some(call);
+                    if let ContainerState::Running(machine) = slot.state() {
+                        self.running(&slot, &machine);
+                    }
+                }
+                Item::OnCompleted(slot, call) => {
+                    slot.callbacks.lock().on_completed = Some(call);
+                    if let ContainerState::Ended(completed) = slot.state() {
+                        self.completed(&slot, &completed);
+                    }
+                }
+                Item::Event(event, slot) => {
+                    self.version = event.version;
+                    self.hand_out(event.clone());
+                    if let Some(slot) = slot {
+                        self.changed(&slot, event.change);
+                    }
+                }
+            }
+        }
+    }
+
+    fn changed(&self, slot: &Arc<Slot>, change: Change) {
+        match change {
+            Change::Placed(machine) => slot.set_state(ContainerState::Placed(machine)),
+            Change::Displaced(_) => slot.set_state(ContainerState::Waiting),
+            Change::Running(machine) => {
+                slot.set_state(ContainerState::Running(machine.clone()));
+                self.running(slot, &machine);
+            }
+            Change::Ended(completed) => {
+                slot.set_state(ContainerState::Ended(completed.clone()));
+                self.completed(slot, &completed);
+            }
+            // Its container was made with this state.
+            Change::Recovered(_) | Change::NotReleased(_) | Change::CallbackPanicked(_) => {}
+        }
+    }
+
+    fn running(&self, slot: &Arc<Slot>, machine: &Text) {
+        let Some(mut call) = slot.callbacks.lock().on_running.take() else { return };
+        let was_called = self.call(slot, |container| call(container, machine));
+        let mut callbacks = slot.callbacks.lock();
+        // It may have been replaced by itself.
+        if was_called && callbacks.on_running.is_none() {
+            callbacks.on_running = Some(call);
+        }
+    }
+
+    fn completed(&self, slot: &Arc<Slot>, completed: &Completed) {
+        let call = {
+            let mut callbacks = slot.callbacks.lock();
+            callbacks.on_running = None;
+            callbacks.on_completed.take()
+        };
+        if let Some(call) = call {
+            self.call(slot, |container| call(container, completed));
+        }
+    }
+
+    /// Makes a callback. The answer is whether it came back.
+    fn call(&self, slot: &Arc<Slot>, call: impl FnOnce(&Container)) -> bool {
+        let Some(network) = self.network.upgrade() else { return false };
+        let application = Application { state: self.state.clone(), network };
+        let container = Container { slot: slot.clone(), application };
+        // What a callback that panics has left behind is its own: it is not called again.
+        let called = catch_unwind(AssertUnwindSafe(|| call(&container)));
+        if let Err(panic) = &called {
+            let change = Change::CallbackPanicked(message(&**panic));
+            let container = slot.name.clone();
+            self.hand_out(Event { version: self.version, container, change });
+        }
+        called.is_ok()
+    }
+
+    fn hand_out(&self, event: Event) {
+        let Some(listener) = self.state.listener() else { return };
+        if listener.send(event).is_err() {
+            self.state.forget_listener();
+        }
+    }
+}
+
+fn message(panic: &(dyn Any + Send)) -> String {
+    let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
+    let text = text.or_else(|| panic.downcast_ref::<String>().cloned());
+    text.unwrap_or_else(|| "something that is no text".to_owned())
+}

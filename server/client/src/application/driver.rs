@@ -1,0 +1,135 @@
+//! The two tasks that speak to the cell: one makes the calls that the core asks for, one reads the stream. Both
+//! go on at the next replica where one does not answer.
+
+use super::core::{Answer, Ask, Call};
+use super::prefix;
+use super::state::{IsFinal, State};
+use crate::connect::{Connections, MESSAGE_BYTES_MAX};
+use crate::proto::job_service_client::JobServiceClient;
+use crate::proto::task_service_client::TaskServiceClient;
+use crate::proto::{self, job_ref, list_tasks_request};
+use crate::{ApiError, ErrorCode};
+use omega_core::Version;
+use std::sync::Arc;
+use std::time::Duration;
+use tonic::transport::Channel;
+
+/// How long is waited before the next replica is tried: a tenth of the time that an election takes.
+pub(super) const PAUSE: Duration = Duration::from_millis(50);
+
+/// How long is waited where the stream was refused: until somebody has changed a certificate, perhaps.
+const REFUSED_PAUSE: Duration = Duration::from_secs(2);
+
+/// How long a call may take: what a server gives one that does not say, and a little for the way.
+const CALL_MAX: Duration = Duration::from_secs(6);
+
+/// Makes calls.
+pub(super) struct Calls {
+    pub(super) state: Arc<State>,
+    pub(super) connections: Connections,
+}
+
+impl Calls {
+    /// It ends with the runtime.
+    pub(super) async fn run(self) {
+        loop {
+            let planned = self.state.planned.notified();
+            let (calls, due_ms) = self.state.calls();
+            for call in calls {
+                tokio::spawn(make(self.state.clone(), self.connections.clone(), call));
+            }
+            let wait = due_ms.map(|due| due.saturating_sub(self.state.now_ms()));
+            let wait = Duration::from_millis(wait.unwrap_or(0));
+            tokio::select! {
+                () = planned => {}
+                () = tokio::time::sleep(wait), if due_ms.is_some() => {}
+            }
+        }
+    }
+}
+
+async fn make(state: Arc<State>, connections: Connections, call: Call) {
+    let connection = connections.current();
+    let asked = ask(connection.channel.clone(), &call.ask);
+    let answer = tokio::time::timeout(CALL_MAX, asked).await;
+    let late = |_| Err(ApiError::new(ErrorCode::Late, "no answer came in time"));
+    let answer = answer.unwrap_or_else(late);
+    if answer.as_ref().is_err_and(is_of_replica) {
+        connections.leave(&connection);
+    }
+    state.answered(&call, answer);
+}
+
+/// Whether another replica may answer better.
+fn is_of_replica(error: &ApiError) -> bool {
+    use ErrorCode::{Late, NoLeader, OutcomeUnknown, Stopped};
+    matches!(error.code, Late | NoLeader | OutcomeUnknown | Stopped)
+}
+
+async fn ask(channel: Channel, ask: &Ask) -> Result<Answer, ApiError> {
+    let by_id = |id: u64| proto::JobRef { job: Some(job_ref::Job::Id(id)) };
+    match ask {
+        Ask::Submit(job) => {
+            let request = proto::SubmitJobRequest { job: Some((&**job).into()) };
+            let answer = JobServiceClient::new(channel).submit_job(request).await?;
+            Ok(Answer::Submitted(answer.into_inner().id))
+        }
+        Ask::Kill(id) => {
+            let request = proto::KillJobRequest { job: Some(by_id(*id)) };
+            JobServiceClient::new(channel).kill_job(request).await?;
+            Ok(Answer::Killed)
+        }
+        Ask::Look(id) => {
+            let of = Some(list_tasks_request::Of::Job(by_id(*id)));
+            let request = proto::ListTasksRequest { of, ..Default::default() };
+            let answer = TaskServiceClient::new(channel).list_tasks(request).await?.into_inner();
+            let missing = || ApiError::new(ErrorCode::Internal, "a container has no task");
+            let task = answer.tasks.into_iter().next().ok_or_else(missing)?;
+            Ok(Answer::Seen(Version(answer.version), task))
+        }
+    }
+}
+
+/// Reads the stream.
+pub(super) struct Watch {
+    pub(super) state: Arc<State>,
+    pub(super) connections: Connections,
+}
+
+impl Watch {
+    /// It ends with the runtime.
+    pub(super) async fn run(self) {
+        let prefix = prefix(&self.state.name());
+        loop {
+            let connection = self.connections.current();
+            let mut pause = PAUSE;
+            if let Err(error) = self.stream(connection.channel.clone(), &prefix).await {
+                let again = error.is_temporary() || is_of_replica(&error);
+                if !again {
+                    pause = REFUSED_PAUSE;
+                }
+                self.state.fail(error, if again { IsFinal::No } else { IsFinal::Yes });
+            }
+            self.connections.leave(&connection);
+            tokio::time::sleep(pause).await;
+        }
+    }
+
+    /// Passes on what one stream tells, until it breaks.
+    async fn stream(&self, channel: Channel, prefix: &str) -> Result<(), ApiError> {
+        let mut client =
+            JobServiceClient::new(channel).max_decoding_message_size(MESSAGE_BYTES_MAX);
+        let request = proto::WatchJobsRequest { name_prefix: prefix.to_owned() };
+        self.state.open();
+        let opened = tokio::time::timeout(CALL_MAX, client.watch_jobs(request)).await;
+        let late = |_| Err(tonic::Status::deadline_exceeded("no stream was opened in time"));
+        let mut stream = opened.unwrap_or_else(late)?.into_inner();
+        loop {
+            self.state.room().await;
+            match stream.message().await? {
+                Some(told) => self.state.told(told),
+                None => return Ok(()),
+            }
+        }
+    }
+}

@@ -1,0 +1,64 @@
+//! What the cell says of a container's job, in the application's words.
+
+use super::words::{Change, ContainerState, Ended};
+use crate::proto::{self, TaskPhase};
+use omega_core::Text;
+
+/// What the cell says of a task.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum Heard {
+    At(ContainerState),
+    Over(Ended),
+}
+
+/// The name of the job of a container: of the same name, each use after the first has a number.
+pub(super) fn job_name(application: &Text, name: &Text, attempt: u32) -> String {
+    let number = if attempt == 1 { String::new() } else { format!("#{attempt}") };
+    format!("{application}.{name}{number}")
+}
+
+/// The container that a job of this name is of, and which use of the name it is.
+pub(super) fn container(application: &Text, job: &Text) -> Option<(Text, u32)> {
+    let rest = job.strip_prefix(&**application)?.strip_prefix('.')?;
+    match rest.split_once('#') {
+        None => Some((rest.into(), 1)),
+        Some((name, number)) => Some((name.into(), number.parse().ok().filter(|n| *n > 1)?)),
+    }
+}
+
+/// What the state of a task says; nothing where it says nothing.
+pub(super) fn heard(task: &proto::TaskStatus) -> Option<Heard> {
+    let machine = || Text::from(task.machine_name.as_str());
+    Some(match task.phase() {
+        TaskPhase::Unspecified => return None,
+        TaskPhase::Pending => Heard::At(ContainerState::Waiting),
+        TaskPhase::Placed => Heard::At(ContainerState::Placed(machine())),
+        TaskPhase::Running => Heard::At(ContainerState::Running(machine())),
+        TaskPhase::Finished => Heard::Over(Ended::Finished),
+        TaskPhase::Failed => Heard::Over(Ended::Failed),
+        TaskPhase::Killed => Heard::Over(Ended::Killed),
+    })
+}
+
+/// The machine that a container has.
+pub(super) fn machine(state: &ContainerState) -> Option<Text> {
+    match state {
+        ContainerState::Placed(machine) | ContainerState::Running(machine) => Some(machine.clone()),
+        ContainerState::Waiting | ContainerState::Ended(_) => None,
+    }
+}
+
+/// What is told of a container that had one state and now has another. One that ran and is placed has been
+/// displaced in between, on whichever machine.
+pub(super) fn changes(before: &ContainerState, state: ContainerState) -> Vec<Change> {
+    let (had, has) = (machine(before), machine(&state));
+    let ran = matches!(before, ContainerState::Running(_));
+    let is_anew = ran && matches!(state, ContainerState::Placed(_));
+    let lost = had.filter(|had| is_anew || Some(had) != has.as_ref()).map(Change::Displaced);
+    let new = match state {
+        ContainerState::Placed(machine) => Some(Change::Placed(machine)),
+        ContainerState::Running(machine) => Some(Change::Running(machine)),
+        ContainerState::Waiting | ContainerState::Ended(_) => None,
+    };
+    lost.into_iter().chain(new).collect()
+}

@@ -1,0 +1,498 @@
+//! Random histories of the core against a small cell: answers that are lost, late or doubled, streams that
+//! break anywhere, processes that are killed in the middle, a cell that forgets.
+
+use super::core::{Answer, Ask, Call, Core, Found};
+use super::words::{
+    ApplicationSettings, Change, ContainerSpec, ContainerState, Ended, Event, Recover,
+};
+use crate::proto::{JobTasks, TaskPhase, TaskStatus, WatchJobsResponse};
+use crate::{ApiError, ErrorCode};
+use omega_core::{Amounts, Job, Text, Version};
+use proptest::prelude::*;
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+
+const CALLS_MAX: usize = 3;
+
+/// What the cell has of a job.
+#[derive(Clone, Debug)]
+struct Known {
+    id: u64,
+    job: Arc<Job>,
+    phase: TaskPhase,
+    machine: String,
+    changed: u64,
+}
+
+/// A cell of jobs of one task.
+#[derive(Default)]
+struct Cell {
+    version: u64,
+    next_id: u64,
+    jobs: BTreeMap<String, Known>,
+    /// How often a job of each name was begun.
+    begun: BTreeMap<String, u32>,
+}
+
+impl Cell {
+    fn submit(&mut self, job: &Arc<Job>) -> u64 {
+        if let Some(known) = self.jobs.get(&*job.name) {
+            assert_eq!(known.job, *job, "the same name, the same job");
+            return known.id;
+        }
+        self.version += 1;
+        let (id, changed) = (self.next_id, self.version);
+        self.next_id += 1;
+        let known = Known {
+            id,
+            job: job.clone(),
+            phase: TaskPhase::Pending,
+            machine: String::new(),
+            changed,
+        };
+        self.jobs.insert(job.name.to_string(), known);
+        *self.begun.entry(job.name.to_string()).or_default() += 1;
+        id
+    }
+
+    fn by_id(&mut self, id: u64) -> Option<&mut Known> {
+        self.jobs.values_mut().find(|known| known.id == id)
+    }
+
+    fn set(&mut self, id: u64, phase: TaskPhase, machine: &str) {
+        let version = self.version + 1;
+        let Some(known) = self.by_id(id).filter(|known| !is_over(known.phase)) else { return };
+        known.phase = phase;
+        known.machine = machine.to_owned();
+        known.changed = version;
+        self.version = version;
+    }
+
+    /// Notes what somebody is told of a container that he did not create.
+    fn note(&self, name: &Text, state: &ContainerState, told: &mut Told) {
+        let uses = self.jobs.keys().filter(|job| base(job) == &**name).map(|job| attempt(job));
+        told.created = uses.max().expect("it is known");
+        told.ended = told.created - u32::from(!matches!(state, ContainerState::Ended(_)));
+        told.last = match state.clone() {
+            ContainerState::Placed(machine) => Some(Change::Placed(machine)),
+            ContainerState::Running(machine) => Some(Change::Running(machine)),
+            ContainerState::Waiting | ContainerState::Ended(_) => None,
+        };
+    }
+
+    fn tell(&self, since: Option<u64>) -> Vec<JobTasks> {
+        let new =
+            self.jobs.values().filter(|known| since.is_none_or(|since| known.changed > since));
+        new.map(|known| JobTasks {
+            id: known.id,
+            job: Some((&*known.job).into()),
+            tasks: vec![status(known)],
+        })
+        .collect()
+    }
+}
+
+fn is_over(phase: TaskPhase) -> bool {
+    matches!(phase, TaskPhase::Finished | TaskPhase::Failed | TaskPhase::Killed)
+}
+
+fn status(known: &Known) -> TaskStatus {
+    let phase = known.phase.into();
+    TaskStatus { phase, machine_name: known.machine.clone(), ..TaskStatus::default() }
+}
+
+/// What the user was told of a container.
+#[derive(Default)]
+struct Told {
+    created: u32,
+    ended: u32,
+    last: Option<Change>,
+}
+
+struct World {
+    cell: Cell,
+    core: Core,
+    now_ms: u64,
+    /// Calls that were made: the cell has not heard of them, or has, or the answer is on its way.
+    asked: Vec<Call>,
+    /// Calls of former processes, whose answers concern nobody.
+    orphans: Vec<Ask>,
+    answers: Vec<(Call, Result<Answer, ApiError>)>,
+    /// Messages on their way, and up to where the cell has told.
+    stream: VecDeque<WatchJobsResponse>,
+    since: Option<u64>,
+    told: BTreeMap<Text, Told>,
+    found: Option<Vec<Found>>,
+}
+
+fn core(recover: Recover) -> Core {
+    let settings = ApplicationSettings {
+        calls_max: CALLS_MAX,
+        containers_max: 6,
+        ..ApplicationSettings::new("app")
+    };
+    Core::new(settings, recover)
+}
+
+impl World {
+    fn new() -> World {
+        let mut world = World {
+            cell: Cell::default(),
+            core: core(Recover::Previous),
+            now_ms: 0,
+            asked: Vec::new(),
+            orphans: Vec::new(),
+            answers: Vec::new(),
+            stream: VecDeque::new(),
+            since: None,
+            told: BTreeMap::new(),
+            found: None,
+        };
+        world.open();
+        world
+    }
+
+    fn name(index: u8) -> Text {
+        format!("c{}", index % 8).into()
+    }
+
+    /// A stream begins anew.
+    fn open(&mut self) {
+        self.core.open();
+        self.stream.clear();
+        let mut jobs = self.cell.tell(None);
+        let rest = jobs.split_off(jobs.len() / 2);
+        let version = self.cell.version;
+        let first = WatchJobsResponse { version, whole: true, jobs, more: true };
+        let second = WatchJobsResponse { version, whole: false, jobs: rest, more: false };
+        self.stream.extend([first, second]);
+        self.since = Some(version);
+    }
+
+    /// The cell tells what is new, now and then more than that.
+    fn push(&mut self, is_too_much: bool) {
+        let version = self.cell.version;
+        let jobs = self.cell.tell(if is_too_much { None } else { self.since });
+        if is_too_much || !jobs.is_empty() {
+            let message = WatchJobsResponse { version, whole: is_too_much, jobs, more: false };
+            self.stream.push_back(message);
+        }
+        self.since = Some(version);
+    }
+
+    fn deliver(&mut self) {
+        let Some(message) = self.stream.pop_front() else { return };
+        if let Some(found) = self.core.told(message, self.now_ms) {
+            self.found = Some(found);
+        }
+        self.hear();
+    }
+
+    fn make_calls(&mut self) {
+        self.asked.extend(self.core.calls(self.now_ms));
+        assert!(self.asked.len() + self.answers.len() <= CALLS_MAX, "bounded");
+        let due = self.core.next_due_ms();
+        assert!(due.is_none_or(|due| due > self.now_ms), "what is due was asked");
+    }
+
+    fn carry_out(&mut self, ask: &Ask) -> Result<Answer, ApiError> {
+        let unknown = || ApiError::new(ErrorCode::UnknownJob, "unknown");
+        match ask {
+            Ask::Submit(job) => Ok(Answer::Submitted(self.cell.submit(job))),
+            Ask::Kill(id) => {
+                self.cell.by_id(*id).ok_or_else(unknown)?;
+                self.cell.set(*id, TaskPhase::Killed, "");
+                Ok(Answer::Killed)
+            }
+            Ask::Look(id) => {
+                let version = Version(self.cell.version);
+                let known = self.cell.by_id(*id).ok_or_else(unknown)?;
+                Ok(Answer::Seen(version, status(known)))
+            }
+        }
+    }
+
+    /// One call reaches the cell, or does not; `fate` says whether, how often, and what is answered.
+    fn carry(&mut self, index: u8, fate: u8) {
+        if self.asked.is_empty() {
+            return;
+        }
+        let call = self.asked.remove(usize::from(index) % self.asked.len());
+        let lost = |code| Err(ApiError::new(code, "lost"));
+        let answer = match fate % 6 {
+            0 => lost(ErrorCode::NoLeader),
+            1 => lost(ErrorCode::OutcomeUnknown),
+            2 => {
+                let _ = self.carry_out(&call.ask);
+                lost(ErrorCode::OutcomeUnknown)
+            }
+            // It is done long after nobody waits for it any more.
+            3 => {
+                self.orphans.push(call.ask.clone());
+                lost(ErrorCode::Late)
+            }
+            4 => {
+                let _ = self.carry_out(&call.ask);
+                self.carry_out(&call.ask)
+            }
+            _ => self.carry_out(&call.ask),
+        };
+        self.answers.push((call, answer));
+    }
+
+    fn answer(&mut self, index: u8) {
+        if self.answers.is_empty() {
+            return;
+        }
+        let (call, answer) = self.answers.remove(usize::from(index) % self.answers.len());
+        self.core.answered(&call, answer, self.now_ms);
+        self.hear();
+    }
+
+    /// Takes what is told, and checks that it makes sense.
+    fn hear(&mut self) {
+        for Event { container, change, .. } in self.core.take_events() {
+            let told = self.told.entry(container.clone()).or_default();
+            if let Change::Recovered(state) = change {
+                self.cell.note(&container, &state, told);
+                continue;
+            }
+            assert!(told.ended < told.created, "{container}: {change:?} after its end");
+            let at = match &told.last {
+                Some(Change::Placed(machine) | Change::Running(machine)) => Some(machine),
+                _ => None,
+            };
+            match &change {
+                Change::Displaced(machine) => assert_eq!(at, Some(machine)),
+                Change::Placed(_) => assert_eq!(at, None, "told twice"),
+                Change::Running(machine) => {
+                    assert!(at.is_none_or(|at| at == machine));
+                    assert_ne!(told.last.as_ref(), Some(&change), "told twice");
+                }
+                Change::Ended(completed) => {
+                    told.ended += 1;
+                    check_end(&self.cell, &container, told.created, &completed.ended);
+                }
+                other => panic!("{other:?}"),
+            }
+            told.last = Some(change).filter(|change| !matches!(change, Change::Ended(_)));
+        }
+    }
+
+    fn create(&mut self, index: u8) {
+        if self.found.is_none() {
+            return;
+        }
+        let name = World::name(index);
+        let spec = ContainerSpec::new(Amounts::new([u64::from(index % 8) + 1]));
+        if self.core.create(&name, &spec, self.now_ms).is_ok() {
+            self.told.entry(name).or_default().created += 1;
+        }
+    }
+
+    /// The process is killed, and another one follows.
+    fn restart(&mut self, recover: Recover) {
+        self.orphans.extend(self.asked.drain(..).map(|call| call.ask));
+        self.answers.clear();
+        self.core = core(recover);
+        self.found = None;
+        self.told.clear();
+        self.open();
+        while self.found.is_none() {
+            self.deliver();
+        }
+        // What a former process asked for may still be done after that, as far as it was about to be.
+        let found = self.found.clone().expect("it was waited for");
+        for Found { name, state } in found {
+            let told = self.told.entry(name.clone()).or_default();
+            self.cell.note(&name, &state, told);
+        }
+    }
+
+    fn step(&mut self, (kind, a, b): (u8, u8, u8)) {
+        match kind % 14 {
+            0 | 1 => self.create(a),
+            2 => self.core.release(&World::name(a), self.now_ms),
+            3 | 4 => self.make_calls(),
+            5 => self.carry(a, b),
+            6 => self.answer(a),
+            7 => self.push(b % 8 == 0),
+            8 => self.deliver(),
+            9 => self.now_ms += u64::from(b) * 10,
+            10 | 11 => self.change(a, b),
+            12 if b < 40 => self.open(),
+            13 if b < 12 => self.restart(Recover::Previous),
+            13 if !self.orphans.is_empty() && b < 90 => {
+                let ask = self.orphans.swap_remove(usize::from(a) % self.orphans.len());
+                let _ = self.carry_out(&ask);
+            }
+            _ => {}
+        }
+    }
+
+    /// Something becomes of a task.
+    fn change(&mut self, a: u8, b: u8) {
+        if self.cell.next_id == 0 {
+            return;
+        }
+        let id = u64::from(a) % self.cell.next_id;
+        let Some(known) = self.cell.by_id(id) else { return };
+        let (phase, machine) = match (b % 5, known.machine.clone()) {
+            (0 | 1, machine) if machine.is_empty() => (TaskPhase::Placed, format!("m{}", b % 3)),
+            (0 | 1, machine) => (TaskPhase::Running, machine),
+            (2, _) => (TaskPhase::Pending, String::new()),
+            (3, _) => (TaskPhase::Finished, String::new()),
+            _ => (TaskPhase::Failed, String::new()),
+        };
+        self.cell.set(id, phase, &machine);
+    }
+
+    /// Everything works for a while.
+    fn heal(&mut self) {
+        self.open();
+        for _ in 0..400 {
+            self.now_ms += 2000;
+            self.make_calls();
+            while !self.asked.is_empty() {
+                self.carry(0, 5);
+            }
+            while !self.answers.is_empty() {
+                self.answer(0);
+            }
+            self.push(false);
+            while !self.stream.is_empty() {
+                self.deliver();
+            }
+        }
+    }
+}
+
+fn base(job: &str) -> &str {
+    let name = job.strip_prefix("app.").expect("all are of the application");
+    name.split_once('#').map_or(name, |(name, _)| name)
+}
+
+fn attempt(job: &str) -> u32 {
+    job.split_once('#').map_or(1, |(_, number)| number.parse().unwrap())
+}
+
+/// What was told of an end is what became of the job of this use of the name.
+fn check_end(cell: &Cell, name: &Text, number: u32, ended: &Ended) {
+    let job = cell.jobs.iter().find(|(job, _)| base(job) == &**name && attempt(job) == number);
+    let phase = job.map(|(_, known)| known.phase);
+    let expected = match ended {
+        Ended::Finished => Some(TaskPhase::Finished),
+        Ended::Failed => Some(TaskPhase::Failed),
+        Ended::Killed | Ended::Released => Some(TaskPhase::Killed),
+        other => panic!("{name}: {other:?}"),
+    };
+    assert_eq!(phase, expected, "{name}, use {number}");
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 600, ..ProptestConfig::default() })]
+
+    /// Whatever is lost: each container is begun once, each change is told once and in order, and in the end
+    /// what is known is what is there.
+    #[test]
+    fn nothing_is_begun_or_told_twice(steps in proptest::collection::vec(any::<(u8, u8, u8)>(), 0..400)) {
+        let mut world = World::new();
+        for step in steps {
+            world.step(step);
+        }
+        world.heal();
+        let late = std::mem::take(&mut world.orphans);
+        for ask in late {
+            let _ = world.carry_out(&ask);
+        }
+        world.heal();
+        prop_assert!(world.cell.begun.values().all(|begun| *begun == 1), "{:?}", world.cell.begun);
+        for (name, told) in &world.told {
+            let jobs = world.cell.jobs.iter().filter(|(job, _)| base(job) == &**name);
+            let (_, last) = jobs.max_by_key(|(job, _)| attempt(job)).expect("it was begun");
+            prop_assert_eq!(told.ended == told.created, is_over(last.phase), "{}", name);
+            if !is_over(last.phase) {
+                let at = match &told.last {
+                    Some(Change::Placed(at) | Change::Running(at)) => &**at,
+                    _ => "",
+                };
+                prop_assert_eq!(at, &*last.machine, "{}", name);
+            }
+        }
+        for name in (0..8).map(World::name) {
+            world.core.release(&name, world.now_ms);
+        }
+        world.heal();
+        prop_assert!(world.told.values().all(|told| told.ended == told.created));
+        prop_assert_eq!(world.core.next_due_ms(), None, "nothing is left to be asked");
+    }
+
+    /// What was left is ended and not told, and the names are free for new containers.
+    #[test]
+    fn what_is_dropped_ends_first(steps in proptest::collection::vec(any::<(u8, u8, u8)>(), 0..200)) {
+        let mut world = World::new();
+        for step in steps {
+            world.step(step);
+        }
+        // What is still on its way would come after it.
+        world.heal();
+        world.orphans.clear();
+        world.restart(Recover::Drop);
+        prop_assert_eq!(world.found.as_deref(), Some(&[][..]));
+        world.heal();
+        prop_assert!(world.core.is_recovered());
+        prop_assert!(world.cell.jobs.values().all(|known| is_over(known.phase)));
+        for (job, _) in world.cell.jobs.clone() {
+            let told = world.told.entry(base(&job).into()).or_default();
+            (told.created, told.ended) = (told.created.max(attempt(&job)), told.ended.max(attempt(&job)));
+        }
+        (0..6).for_each(|index| world.create(index));
+        world.heal();
+        prop_assert!(world.told.values().filter(|told| told.ended < told.created).count() == 6);
+        prop_assert!(world.cell.begun.values().all(|begun| *begun == 1));
+    }
+}
+
+#[test]
+fn what_the_cell_forgot_is_lost_once() {
+    let mut world = World::new();
+    (0..2).for_each(|_| world.deliver());
+    world.create(0);
+    world.heal();
+    world.cell = Cell { version: world.cell.version, next_id: 9, ..Cell::default() };
+    world.open();
+    world.told.clear();
+    while let Some(message) = world.stream.pop_front() {
+        world.core.told(message, world.now_ms);
+    }
+    let events = world.core.take_events();
+    let [Event { change: Change::Ended(completed), .. }] = &events[..] else {
+        panic!("{events:?}")
+    };
+    assert_eq!(completed.ended, Ended::Lost);
+    world.open();
+    while let Some(message) = world.stream.pop_front() {
+        world.core.told(message, world.now_ms);
+    }
+    assert!(world.core.take_events().is_empty());
+}
+
+#[test]
+fn what_cannot_be_is_refused() {
+    let mut core = core(Recover::Previous);
+    let spec = ContainerSpec::new(Amounts::new([1]));
+    let code = |made: Result<(), ApiError>| made.err().map(|error| error.code);
+    assert_eq!(code(core.create(&"".into(), &spec, 0)), Some(ErrorCode::BadName));
+    assert_eq!(code(core.create(&"a#2".into(), &spec, 0)), Some(ErrorCode::BadName));
+    for index in 0..6 {
+        assert_eq!(code(core.create(&World::name(index), &spec, 0)), None);
+    }
+    assert_eq!(code(core.create(&World::name(0), &spec, 0)), Some(ErrorCode::NameTaken));
+    assert_eq!(code(core.create(&World::name(7), &spec, 0)), Some(ErrorCode::TooMany));
+    let call = core.calls(0).remove(0);
+    core.answered(&call, Err(ApiError::new(ErrorCode::Denied, "no")), 0);
+    let events = core.take_events();
+    let refused = matches!(&events[0].change, Change::Ended(completed)
+        if matches!(&completed.ended, Ended::Refused(why) if why.code == ErrorCode::Denied));
+    assert!(refused, "{events:?}");
+}

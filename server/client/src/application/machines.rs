@@ -1,0 +1,88 @@
+//! The machines of a cell, as an application sees them.
+
+use super::driver::PAUSE;
+use crate::agent::{AGENT, UNREACHABLE};
+use crate::connect::{Connections, MESSAGE_BYTES_MAX};
+use crate::proto::machine_service_client::MachineServiceClient;
+use crate::{ApiError, ErrorCode, convert, proto};
+use omega_core::{Labels, Machine, Text};
+use std::time::Duration;
+use tokio::time::Instant;
+
+/// A machine at one version of the cell.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MachineSnapshot {
+    /// Its name.
+    pub name: Text,
+    /// Its labels.
+    pub labels: Labels,
+    /// What it has, of each kind in the order of the cell's kinds.
+    pub capacity: Vec<u64>,
+    /// What of it may still be claimed. Below 0 where more was found running than it has.
+    pub free: Vec<i64>,
+    /// Whether its agent is heard; of a machine without an agent nobody knows.
+    pub is_alive: Option<bool>,
+    /// Whether it takes no more tasks.
+    pub is_draining: bool,
+}
+
+/// All machines. A cell of more than a thousand is told page by page, each of its own version.
+pub(super) async fn list(
+    connections: &Connections,
+    patience: Duration,
+) -> Result<Vec<MachineSnapshot>, ApiError> {
+    let until = Instant::now() + patience;
+    let mut all = Vec::new();
+    let mut page_token = String::new();
+    loop {
+        let request = proto::ListMachinesRequest { page_token, ..Default::default() };
+        let page = insist(connections, &request, until).await?;
+        for machine in page.machines {
+            all.push(snapshot(machine)?);
+        }
+        page_token = page.next_page_token;
+        if page_token.is_empty() {
+            return Ok(all);
+        }
+    }
+}
+
+async fn insist(
+    connections: &Connections,
+    request: &proto::ListMachinesRequest,
+    until: Instant,
+) -> Result<proto::ListMachinesResponse, ApiError> {
+    loop {
+        let connection = connections.current();
+        let mut client = MachineServiceClient::new(connection.channel.clone())
+            .max_decoding_message_size(MESSAGE_BYTES_MAX);
+        let asked = tokio::time::timeout_at(until, client.list_machines(request.clone())).await;
+        let late = |_| Err(tonic::Status::deadline_exceeded("no answer came in time"));
+        let error = match asked.unwrap_or_else(late) {
+            Ok(answer) => return Ok(answer.into_inner()),
+            Err(status) => ApiError::from(status),
+        };
+        let may_pass = error.is_temporary()
+            || matches!(error.code, ErrorCode::OutcomeUnknown | ErrorCode::Late);
+        if !may_pass || Instant::now() + PAUSE >= until {
+            return Err(error);
+        }
+        connections.leave(&connection);
+        tokio::time::sleep(PAUSE).await;
+    }
+}
+
+fn snapshot(told: proto::MachineStatus) -> Result<MachineSnapshot, ApiError> {
+    let missing = || ApiError::new(ErrorCode::Internal, "a machine is not described");
+    let machine = Machine::try_from(told.machine.ok_or_else(missing)?)?;
+    let is_silent = machine.taints.iter().any(|taint| &*taint.key == UNREACHABLE);
+    let has_agent = machine.labels.get(AGENT).is_some() || is_silent;
+    Ok(MachineSnapshot {
+        name: machine.name,
+        labels: machine.labels,
+        capacity: convert::values(&machine.capacity),
+        free: told.free,
+        is_alive: has_agent.then_some(!is_silent),
+        is_draining: told.draining,
+    })
+}

@@ -1,0 +1,247 @@
+//! What an application needs that asks for containers one after the other, and is no scheduler.
+//!
+//! ```text
+//!   your application ── create, release ──▶ Application ── SubmitJob, KillJob ──▶ any replica
+//!        ▲    ▲                                 │  core: what each container should be, and is
+//!        │    └── callbacks, one thread ◀───────┤
+//!        └─────── events ◀──────────────────────┘ ◀════════ WatchJobs ═══════════ any replica
+//! ```
+//!
+//! A container is a job of one task, named `APPLICATION.NAME`: so to create it again is to name it again,
+//! and releasing it ends it and nothing else. Schedulers place it like any other job.
+//!
+//! [`Application::register`] first hears what the cell knows of the application. What a former process of
+//! it left is handed back ([`Recover::Previous`]) or ended ([`Recover::Drop`]). From then on every change
+//! is told once: to the container's callbacks, and as an [`Event`]. When the stream breaks, or a replica
+//! or the whole cell starts anew, what is told first is compared with what was known, so that only
+//! the difference is told. An answer that is lost is asked for again under the same name.
+//!
+//! ```no_run
+//! use omega_client::Address;
+//! use omega_client::application::{Application, ApplicationSettings, ContainerSpec, Recover};
+//! use omega_core::Amounts;
+//!
+//! let address = Address::plain(["127.0.0.1:7600"]);
+//! let settings = ApplicationSettings::new("render");
+//! let registered = Application::register(&address, settings, Recover::Previous)?;
+//! let frame = ContainerSpec::new(Amounts::new([1000, 1 << 30]));
+//! registered
+//!     .application
+//!     .create("frame-1", &frame)?
+//!     .on_running(|container, machine| println!("{} runs on {machine}", container.name()))
+//!     .on_completed(|container, completed| println!("{}: {completed}", container.name()));
+//! for event in registered.events {
+//!     println!("{event}");
+//! }
+//! # Ok::<(), omega_client::ApiError>(())
+//! ```
+//!
+//! In reading order: this file, `words.rs`, `heard.rs`, `core.rs`, `state.rs`, `driver.rs`, `dispatch.rs`.
+
+mod core;
+mod dispatch;
+mod driver;
+mod heard;
+#[cfg(test)]
+mod histories;
+mod machines;
+mod state;
+mod words;
+
+pub use machines::MachineSnapshot;
+pub use words::{
+    ApplicationSettings, Change, Completed, ContainerSpec, ContainerState, Ended, Event, Recover,
+};
+
+use self::core::Core;
+use crate::connect::{Address, Connections};
+use crate::{ApiError, ErrorCode};
+use driver::{Calls, Watch};
+use omega_core::Text;
+use state::{Item, Network, Slot, State};
+use std::fmt;
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, sync_channel};
+use std::time::{Duration, Instant};
+
+/// How long is waited for a cell that does not answer: many elections have their time in it.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// Events that wait for whoever reads them, beside those that wait to be handed out.
+const EVENTS_MAX: usize = 1024;
+
+/// An application, as one process of it speaks for it. Clones share it. When the last one is dropped the
+/// containers go on, and wait for another process that recovers them.
+///
+/// Only one process should speak for a name at a time.
+#[derive(Clone, Debug)]
+pub struct Application {
+    state: Arc<State>,
+    network: Arc<Network>,
+}
+
+/// What registering gives.
+#[derive(Debug)]
+pub struct Registered {
+    /// The application.
+    pub application: Application,
+    /// What the cell knew of it, by name; nothing after [`Recover::Drop`]. Their callbacks are called for
+    /// the states that they have, once they are given.
+    pub recovered: Vec<Container>,
+    /// Every change from then on. Whoever does not read them drops this: while it is kept and full,
+    /// callbacks wait, and the cell does, too.
+    pub events: Events,
+}
+
+/// Changes, in the order in which the cell made them to each container. It ends with the application.
+#[derive(Debug)]
+pub struct Events {
+    receiver: Receiver<Event>,
+}
+
+impl Iterator for Events {
+    type Item = Event;
+
+    fn next(&mut self) -> Option<Event> {
+        self.receiver.recv().ok()
+    }
+}
+
+impl Events {
+    /// The next event that comes within a time.
+    pub fn next_within(&mut self, time: Duration) -> Option<Event> {
+        self.receiver.recv_timeout(time).ok()
+    }
+}
+
+impl Application {
+    /// Begins to speak for an application, and hears what the cell knows of it.
+    ///
+    /// # Errors
+    /// If the address or the name is none, this role may not, or no replica answers for half a minute.
+    pub fn register(
+        address: &Address,
+        settings: ApplicationSettings,
+        recover: Recover,
+    ) -> Result<Registered, ApiError> {
+        let name = settings.name.clone();
+        if name.is_empty() || name.contains(['#', '.']) {
+            let say = format!("an application's name has no dot and no #, unlike {name:?}");
+            return Err(ApiError::new(ErrorCode::BadName, say));
+        }
+        let internal = |why| ApiError::new(ErrorCode::Internal, format!("no thread: {why}"));
+        let runtime = tokio::runtime::Builder::new_multi_thread()
+            .worker_threads(1)
+            .thread_name("omega-application")
+            .enable_all()
+            .build()
+            .map_err(internal)?;
+        let connections = runtime.block_on(async { Connections::new(address) })?;
+        let (to, receiver) = sync_channel(EVENTS_MAX);
+        let state = Arc::new(State::new(Core::new(settings, recover), to));
+        let watch = Watch { state: state.clone(), connections: connections.clone() };
+        runtime.spawn(watch.run());
+        runtime.spawn(Calls { state: state.clone(), connections: connections.clone() }.run());
+        let network =
+            Arc::new(Network { runtime: Some(runtime), state: state.clone(), connections });
+        dispatch::start(&state, &network).map_err(internal)?;
+        let application = Application { state, network };
+        let recovered = application.state.await_recovered(Instant::now() + PATIENCE)?;
+        let recovered = recovered.into_iter().map(|slot| application.handle(slot)).collect();
+        Ok(Registered { application, recovered, events: Events { receiver } })
+    }
+
+    /// Asks for a container, and returns at once. What becomes of it is told; where the cell refuses it, it
+    /// is completed with [`Ended::Refused`].
+    ///
+    /// # Errors
+    /// If a container of this name has not ended, the name has a `#`, or there are as many containers as
+    /// the settings allow.
+    pub fn create(&self, name: &str, spec: &ContainerSpec) -> Result<Container, ApiError> {
+        self.state.create(name.into(), spec).map(|slot| self.handle(slot))
+    }
+
+    /// A container that has not ended.
+    #[must_use]
+    pub fn container(&self, name: &str) -> Option<Container> {
+        self.state.find(name).map(|slot| self.handle(slot))
+    }
+
+    /// The machines of the cell, as they are now.
+    ///
+    /// # Errors
+    /// If no replica answers for half a minute, or this role may not look.
+    pub fn machines(&self) -> Result<Vec<MachineSnapshot>, ApiError> {
+        self.network.runtime().block_on(machines::list(&self.network.connections, PATIENCE))
+    }
+
+    fn handle(&self, slot: Arc<Slot>) -> Container {
+        Container { slot, application: self.clone() }
+    }
+}
+
+/// A container, from its creation on. Clones are of the same one.
+#[derive(Clone)]
+pub struct Container {
+    slot: Arc<Slot>,
+    application: Application,
+}
+
+impl Container {
+    /// Its name, without the application's.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.slot.name
+    }
+
+    /// The application that it is of.
+    #[must_use]
+    pub fn application(&self) -> &Application {
+        &self.application
+    }
+
+    /// Its state, as far as callbacks and events were told of it.
+    #[must_use]
+    pub fn state(&self) -> ContainerState {
+        self.slot.state()
+    }
+
+    /// Calls this with the machine's name whenever it begins to run: if it does now, soon; and once more
+    /// where it is displaced, or its machine is lost, and it runs again elsewhere. It takes the place
+    /// of the one before.
+    ///
+    /// It is called without any lock, by the one thread that makes all callbacks, one after the other;
+    /// it may use the application as it likes. One that panics is not called again, which is told as
+    /// [`Change::CallbackPanicked`]; all others are.
+    #[must_use = "it is the same container, for the next callback: drop it if there is none"]
+    pub fn on_running(self, call: impl FnMut(&Container, &str) + Send + 'static) -> Container {
+        self.application.state.push(Item::OnRunning(self.slot.clone(), Box::new(call)));
+        self
+    }
+
+    /// Calls this once it has ended: if it has, soon. As for [`Container::on_running`].
+    pub fn on_completed(
+        self,
+        call: impl FnOnce(&Container, &Completed) + Send + 'static,
+    ) -> Container {
+        self.application.state.push(Item::OnCompleted(self.slot.clone(), Box::new(call)));
+        self
+    }
+
+    /// Ends the container, and returns at once: it is completed when it has ended. Of a container that
+    /// has ended, nothing.
+    pub fn release(&self) {
+        self.application.state.release(&self.slot);
+    }
+}
+
+impl fmt::Debug for Container {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Container").field("name", &self.slot.name).finish_non_exhaustive()
+    }
+}
+
+/// The beginning of the names of an application's jobs.
+fn prefix(name: &Text) -> String {
+    format!("{name}.")
+}

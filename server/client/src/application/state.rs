@@ -1,0 +1,302 @@
+//! What the threads of an application share: the core, and what waits to be handed out.
+//!
+//! One lock guards both; it is held for a look-up, never while somebody is called or a send waits. Nothing
+//! waits for room here: creating a container must work from a callback. Instead the stream is read
+//! only while there is room, so what waits is bounded by it, by the calls on their way, and by the containers.
+
+use super::core::{Answer, Call, Core, Found};
+use super::words::{Change, Completed, ContainerSpec, ContainerState, Event};
+use super::{Container, EVENTS_MAX};
+use crate::connect::Connections;
+use crate::{ApiError, ErrorCode, proto};
+use omega_core::Text;
+use parking_lot::{Condvar, Mutex};
+use std::collections::{HashMap, VecDeque};
+use std::fmt;
+use std::sync::Arc;
+use std::sync::mpsc::SyncSender;
+use std::time::Instant;
+use tokio::runtime::Runtime;
+use tokio::sync::Notify;
+
+pub(super) type OnRunning = Box<dyn FnMut(&Container, &str) + Send>;
+pub(super) type OnCompleted = Box<dyn FnOnce(&Container, &Completed) + Send>;
+
+/// A container, for its handles.
+pub(super) struct Slot {
+    pub(super) name: Text,
+    /// Guards what callbacks were told last, and is held for a look.
+    state: Mutex<ContainerState>,
+    /// Held by the thread that makes callbacks, and by nobody else.
+    pub(super) callbacks: Mutex<Callbacks>,
+}
+
+/// Whom a container's changes are told.
+#[derive(Default)]
+pub(super) struct Callbacks {
+    pub(super) on_running: Option<OnRunning>,
+    pub(super) on_completed: Option<OnCompleted>,
+}
+
+impl Slot {
+    fn new(name: Text, state: ContainerState) -> Arc<Slot> {
+        Arc::new(Slot { name, state: Mutex::new(state), callbacks: Mutex::default() })
+    }
+
+    pub(super) fn state(&self) -> ContainerState {
+        self.state.lock().clone()
+    }
+
+    pub(super) fn set_state(&self, state: ContainerState) {
+        *self.state.lock() = state;
+    }
+}
+
+/// Something that waits for the thread that makes callbacks.
+pub(super) enum Item {
+    /// A change; with the container, if anyone can have a handle of it.
+    Event(Event, Option<Arc<Slot>>),
+    OnRunning(Arc<Slot>, OnRunning),
+    OnCompleted(Arc<Slot>, OnCompleted),
+}
+
+/// See the head of the file.
+pub(super) struct State {
+    inner: Mutex<Inner>,
+    /// That something waits, or that registering goes on.
+    filled: Condvar,
+    /// That there is room for more of the stream.
+    drained: Notify,
+    /// That there may be calls to be made.
+    pub(super) planned: Notify,
+    began: Instant,
+}
+
+struct Inner {
+    core: Core,
+    slots: HashMap<Text, Arc<Slot>>,
+    items: VecDeque<Item>,
+    listener: Option<SyncSender<Event>>,
+    found: Option<Vec<Arc<Slot>>>,
+    /// Why registering has not gone on yet.
+    failure: Option<(ApiError, IsFinal)>,
+    is_closed: bool,
+}
+
+/// Whether trying again helps.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum IsFinal {
+    Yes,
+    No,
+}
+
+impl fmt::Debug for State {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("State").finish_non_exhaustive()
+    }
+}
+
+impl State {
+    pub(super) fn new(core: Core, listener: SyncSender<Event>) -> State {
+        let inner = Inner {
+            core,
+            slots: HashMap::new(),
+            items: VecDeque::new(),
+            listener: Some(listener),
+            found: None,
+            failure: None,
+            is_closed: false,
+        };
+        State {
+            inner: Mutex::new(inner),
+            filled: Condvar::new(),
+            drained: Notify::new(),
+            planned: Notify::new(),
+            began: Instant::now(),
+        }
+    }
+
+    pub(super) fn now_ms(&self) -> u64 {
+        self.began.elapsed().as_millis() as u64
+    }
+
+    pub(super) fn name(&self) -> Text {
+        self.inner.lock().core.name().clone()
+    }
+
+    pub(super) fn create(&self, name: Text, spec: &ContainerSpec) -> Result<Arc<Slot>, ApiError> {
+        let mut inner = self.inner.lock();
+        inner.core.create(&name, spec, self.now_ms())?;
+        let slot = Slot::new(name.clone(), ContainerState::Waiting);
+        inner.slots.insert(name, slot.clone());
+        self.planned.notify_one();
+        Ok(slot)
+    }
+
+    pub(super) fn find(&self, name: &str) -> Option<Arc<Slot>> {
+        self.inner.lock().slots.get(name).cloned()
+    }
+
+    /// Ends this container, not a later one of its name.
+    pub(super) fn release(&self, slot: &Arc<Slot>) {
+        let mut inner = self.inner.lock();
+        if inner.slots.get(&slot.name).is_some_and(|known| Arc::ptr_eq(known, slot)) {
+            inner.core.release(&slot.name, self.now_ms());
+            self.planned.notify_one();
+        }
+    }
+
+    pub(super) fn push(&self, item: Item) {
+        self.inner.lock().items.push_back(item);
+        self.filled.notify_all();
+    }
+
+    /// The calls to be made now, and when to ask next.
+    pub(super) fn calls(&self) -> (Vec<Call>, Option<u64>) {
+        let mut inner = self.inner.lock();
+        (inner.core.calls(self.now_ms()), inner.core.next_due_ms())
+    }
+
+    pub(super) fn answered(&self, call: &Call, answer: Result<Answer, ApiError>) {
+        let mut inner = self.inner.lock();
+        inner.core.answered(call, answer, self.now_ms());
+        self.pass_on(&mut inner);
+    }
+
+    pub(super) fn open(&self) {
+        self.inner.lock().core.open();
+    }
+
+    pub(super) fn told(&self, told: proto::WatchJobsResponse) {
+        let mut inner = self.inner.lock();
+        if let Some(found) = inner.core.told(told, self.now_ms()) {
+            let slots = found.into_iter().map(|Found { name, state }| Slot::new(name, state));
+            let slots: Vec<Arc<Slot>> = slots.collect();
+            for slot in &slots {
+                if !matches!(slot.state(), ContainerState::Ended(_)) {
+                    inner.slots.insert(slot.name.clone(), slot.clone());
+                }
+            }
+            inner.found = Some(slots);
+        }
+        self.pass_on(&mut inner);
+    }
+
+    /// Hands what is new to the thread that makes callbacks.
+    fn pass_on(&self, inner: &mut Inner) {
+        for event in inner.core.take_events() {
+            let slot = match event.change {
+                Change::Ended(_) => inner.slots.remove(&event.container),
+                Change::Recovered(ref state) => {
+                    let slot = Slot::new(event.container.clone(), state.clone());
+                    inner.slots.insert(event.container.clone(), slot.clone());
+                    Some(slot)
+                }
+                _ => inner.slots.get(&event.container).cloned(),
+            };
+            inner.items.push_back(Item::Event(event, slot));
+        }
+        self.filled.notify_all();
+        self.planned.notify_one();
+    }
+
+    /// Waits until there is room for more of the stream.
+    pub(super) async fn room(&self) {
+        loop {
+            let drained = self.drained.notified();
+            if self.inner.lock().items.len() < EVENTS_MAX {
+                return;
+            }
+            drained.await;
+        }
+    }
+
+    /// The next item, once there is one; none when the application has gone.
+    pub(super) fn next_item(&self) -> Option<Item> {
+        let mut inner = self.inner.lock();
+        loop {
+            if inner.is_closed {
+                return None;
+            }
+            if let Some(item) = inner.items.pop_front() {
+                self.drained.notify_one();
+                return Some(item);
+            }
+            self.filled.wait(&mut inner);
+        }
+    }
+
+    pub(super) fn listener(&self) -> Option<SyncSender<Event>> {
+        self.inner.lock().listener.clone()
+    }
+
+    /// Nobody reads events any more.
+    pub(super) fn forget_listener(&self) {
+        self.inner.lock().listener = None;
+    }
+
+    /// Notes why the stream cannot be opened, for whoever registers.
+    pub(super) fn fail(&self, error: ApiError, is_final: IsFinal) {
+        self.inner.lock().failure = Some((error, is_final));
+        self.filled.notify_all();
+    }
+
+    /// Waits until the cell has said what it knows, and has ended what is to be dropped.
+    pub(super) fn await_recovered(&self, until: Instant) -> Result<Vec<Arc<Slot>>, ApiError> {
+        let mut inner = self.inner.lock();
+        loop {
+            if inner.core.is_recovered()
+                && let Some(found) = inner.found.take()
+            {
+                return Ok(found);
+            }
+            let is_final = matches!(inner.failure, Some((_, IsFinal::Yes)));
+            if is_final || self.filled.wait_until(&mut inner, until).timed_out() {
+                let say = "no replica answers, or what a former process left does not end";
+                let nobody = || ApiError::new(ErrorCode::NoLeader, say);
+                return Err(inner.failure.take().map_or_else(nobody, |(error, _)| error));
+            }
+        }
+    }
+
+    fn close(&self) {
+        let mut inner = self.inner.lock();
+        inner.is_closed = true;
+        inner.listener = None;
+        // Callbacks may hold handles of their own containers: nothing would end them.
+        let items = std::mem::take(&mut inner.items);
+        let slots = std::mem::take(&mut inner.slots);
+        drop(inner);
+        drop(items);
+        for slot in slots.into_values() {
+            if let Some(mut callbacks) = slot.callbacks.try_lock() {
+                *callbacks = Callbacks::default();
+            }
+        }
+        self.filled.notify_all();
+    }
+}
+
+/// What runs for an application. It ends with the last handle.
+#[derive(Debug)]
+pub(super) struct Network {
+    pub(super) runtime: Option<Runtime>,
+    pub(super) state: Arc<State>,
+    pub(super) connections: Connections,
+}
+
+impl Network {
+    pub(super) fn runtime(&self) -> &Runtime {
+        self.runtime.as_ref().expect("it is there until this is dropped")
+    }
+}
+
+impl Drop for Network {
+    fn drop(&mut self) {
+        self.state.close();
+        if let Some(runtime) = self.runtime.take() {
+            // Whoever drops the last handle may be a task of another runtime, which must not block.
+            runtime.shutdown_background();
+        }
+    }
+}

@@ -1,0 +1,195 @@
+//! The words of an application and its containers.
+
+use crate::ApiError;
+use omega_core::{Amounts, Job, JobKind, Precedence, TaskGroup, Text, Version};
+use std::fmt;
+
+/// What holds for all containers of an application.
+#[derive(Clone, Debug)]
+pub struct ApplicationSettings {
+    /// Its name: the jobs of its containers begin with it and a dot. It has neither a dot nor a `#`.
+    pub name: Text,
+    /// Who pays.
+    pub tenant: Text,
+    /// The scheduler that is to place its containers.
+    pub scheduler: Text,
+    /// Whom its containers may displace.
+    pub precedence: Precedence,
+    /// The most containers that have not ended. To ask for more is an error.
+    pub containers_max: usize,
+    /// The most calls to the cell at once. What is asked for beyond it waits here.
+    pub calls_max: usize,
+}
+
+impl ApplicationSettings {
+    /// For the tenant and the scheduler `default`, with precedence 0, up to a hundred thousand containers
+    /// and 64 calls at once: enough to fill the entries of a log, and far from what a server lets in.
+    pub fn new(name: impl Into<Text>) -> ApplicationSettings {
+        ApplicationSettings {
+            name: name.into(),
+            tenant: "default".into(),
+            scheduler: "default".into(),
+            precedence: Precedence(0),
+            containers_max: 100_000,
+            calls_max: 64,
+        }
+    }
+}
+
+/// What is to be done with what a former process of the application left.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Recover {
+    /// It is handed back.
+    Previous,
+    /// It is ended, before registering returns.
+    Drop,
+}
+
+/// What a container is to be.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ContainerSpec {
+    /// What it claims, its labels, cards, images, and the rules of where it may run. Its name is not
+    /// used, and its count is taken as 1.
+    pub group: TaskGroup,
+    /// Whether it runs to its end, or until it is released.
+    pub kind: JobKind,
+    /// How long it is expected to run, in milliseconds, if anyone knows.
+    pub run_ms_expected: Option<u64>,
+}
+
+impl ContainerSpec {
+    /// One that runs to its end, with this request, anywhere.
+    #[must_use]
+    pub fn new(request: Amounts) -> ContainerSpec {
+        ContainerSpec {
+            group: TaskGroup::new(1, request),
+            kind: JobKind::Batch,
+            run_ms_expected: None,
+        }
+    }
+
+    /// The job of a container.
+    pub(super) fn job(&self, name: String, settings: &ApplicationSettings) -> Job {
+        let group = TaskGroup { name: "main".into(), count: 1, ..self.group.clone() };
+        Job {
+            tenant: settings.tenant.clone(),
+            scheduler: settings.scheduler.clone(),
+            precedence: settings.precedence,
+            kind: self.kind,
+            run_ms_expected: self.run_ms_expected,
+            ..Job::batch(name, group)
+        }
+    }
+}
+
+/// How far a container is. Machines are told by name.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ContainerState {
+    /// It waits for a machine.
+    Waiting,
+    /// It has a machine, which has not said that it runs.
+    Placed(Text),
+    /// It runs.
+    Running(Text),
+    /// It has ended.
+    Ended(Completed),
+}
+
+/// How a container ended, and where.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Completed {
+    /// How.
+    pub ended: Ended,
+    /// The machine that it had last, as far as this process heard of one: what ended while nobody looked is
+    /// told without.
+    pub machine: Option<Text>,
+}
+
+/// How a container ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Ended {
+    /// It came to its end.
+    Finished,
+    /// It failed, as often as its group may.
+    Failed,
+    /// Somebody else ended it.
+    Killed,
+    /// The application released it.
+    Released,
+    /// The cell does not know it any more: it ended so long ago that this is forgotten, or the cell is
+    /// another one.
+    Lost,
+    /// The cell would not have it.
+    Refused(ApiError),
+}
+
+/// Something that changed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Event {
+    /// The version of the cell that has it; of what the cell did not say, the last that it did.
+    pub version: Version,
+    /// The name of the container, without the application's.
+    pub container: Text,
+    /// What changed.
+    pub change: Change,
+}
+
+/// What changed of a container. What came and went between two looks is told as what became of it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Change {
+    /// A former process asked for it, and the cell took it only after this one had registered. It is so now,
+    /// and [`super::Application::container`] has it.
+    Recovered(ContainerState),
+    /// It got this machine.
+    Placed(Text),
+    /// It runs there.
+    Running(Text),
+    /// It lost this machine, and waits for another: it was displaced, failed and may try again, or the
+    /// machine was lost.
+    Displaced(Text),
+    /// It has ended. Nothing comes after it.
+    Ended(Completed),
+    /// It could not be released, and goes on.
+    NotReleased(ApiError),
+    /// A callback of it panicked with this message, and is not called again.
+    CallbackPanicked(String),
+}
+
+impl fmt::Display for Completed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.ended)?;
+        match &self.machine {
+            Some(machine) => write!(f, " on {machine}"),
+            None => Ok(()),
+        }
+    }
+}
+
+impl fmt::Display for Ended {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Ended::Finished => f.write_str("finished"),
+            Ended::Failed => f.write_str("failed"),
+            Ended::Killed => f.write_str("killed"),
+            Ended::Released => f.write_str("released"),
+            Ended::Lost => f.write_str("lost"),
+            Ended::Refused(why) => write!(f, "refused: {why}"),
+        }
+    }
+}
+
+impl fmt::Display for Event {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let name = &self.container;
+        match &self.change {
+            Change::Recovered(_) => write!(f, "{name} comes from before"),
+            Change::Placed(machine) => write!(f, "{name} gets {machine}"),
+            Change::Running(machine) => write!(f, "{name} runs on {machine}"),
+            Change::Displaced(machine) => write!(f, "{name} loses {machine}, and waits"),
+            Change::Ended(completed) => write!(f, "{name}: {completed}"),
+            Change::NotReleased(why) => write!(f, "{name} is not released: {why}"),
+            Change::CallbackPanicked(what) => write!(f, "a callback of {name} panicked: {what}"),
+        }
+    }
+}

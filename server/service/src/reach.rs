@@ -1,0 +1,160 @@
+//! Whose jobs somebody sees and changes: those of his tenants, and of an application those that have its name.
+//!
+//! What is looked at never changes while a job is known, so what was right when it was checked is right
+//! when the command is applied. A job that somebody may not see is to him as if it were not there.
+
+use crate::identity::{Caller, Owner, Role};
+use crate::roles::denied;
+use omega_cellstate::Cell;
+use omega_client::ApiError;
+use omega_core::{Job, JobId};
+
+impl Caller {
+    /// Whether the caller sees only some of the jobs.
+    pub(crate) fn is_bounded(&self) -> bool {
+        match &self.role {
+            Role::Reader(tenants) => !tenants.is_empty(),
+            Role::Submitter(_) | Role::Application(_) => true,
+            _ => false,
+        }
+    }
+
+    /// Whether the caller sees what is of a tenant.
+    pub(crate) fn sees_tenant(&self, tenant: &str) -> bool {
+        match &self.role {
+            Role::Reader(tenants) => tenants.is_empty() || has(tenants, tenant),
+            Role::Submitter(owner) | Role::Application(owner) => has(&owner.tenants, tenant),
+            _ => true,
+        }
+    }
+
+    /// Whether the caller sees a job.
+    pub(crate) fn sees(&self, job: &Job) -> bool {
+        self.sees_tenant(&job.tenant) && self.is_named_well(&job.name)
+    }
+
+    /// The same for a job that the cell may have forgotten: nobody but those who see all see that one.
+    pub(crate) fn sees_id(&self, cell: &Cell, id: JobId) -> bool {
+        !self.is_bounded() || cell.job(id).is_some_and(|job| self.sees(job))
+    }
+
+    /// Whether a job may have this name: of an application's own it is its name, a dot, and more.
+    fn is_named_well(&self, name: &str) -> bool {
+        match &self.role {
+            Role::Application(owner) => {
+                let rest = name.strip_prefix(&*owner.name).and_then(|rest| rest.strip_prefix('.'));
+                rest.is_some_and(|rest| !rest.is_empty())
+            }
+            _ => true,
+        }
+    }
+
+    fn owner(&self) -> Option<&Owner> {
+        match &self.role {
+            Role::Submitter(owner) | Role::Application(owner) => Some(owner),
+            _ => None,
+        }
+    }
+}
+
+fn has(tenants: &[Box<str>], tenant: &str) -> bool {
+    tenants.iter().any(|own| **own == *tenant)
+}
+
+/// Whether somebody may submit a job, or make one larger.
+///
+/// # Errors
+/// If it is for another tenant, has another's name, or too high a precedence.
+pub(crate) fn may_submit(caller: &Caller, job: &Job) -> Result<(), ApiError> {
+    let Some(owner) = caller.owner() else { return Ok(()) };
+    let no = |why: String| Err(denied(format!("{caller} may not: {why}")));
+    let name = &*job.name;
+    if !caller.sees_tenant(&job.tenant) {
+        return no(format!("job {name:?} is of the tenant {:?}", &*job.tenant));
+    }
+    if !caller.is_named_well(name) {
+        return no(format!(
+            "the name of job {name:?} must begin with {:?}",
+            format!("{}.", owner.name)
+        ));
+    }
+    match job.precedence.0 > owner.precedence_max {
+        true => no(format!("job {name:?} has a precedence above {}", owner.precedence_max)),
+        false => Ok(()),
+    }
+}
+
+/// Whether somebody may watch the jobs whose names begin so. What he may not see of them is left out; an
+/// application that asks for what can never be its own has a mistake to be told of.
+///
+/// # Errors
+/// If it is an application, and the names are not its own.
+pub(crate) fn may_watch(caller: &Caller, prefix: &str) -> Result<(), ApiError> {
+    let Role::Application(owner) = &caller.role else { return Ok(()) };
+    let own = format!("{}.", owner.name);
+    match prefix.starts_with(&own) {
+        true => Ok(()),
+        false => {
+            Err(denied(format!("{caller} may not watch {prefix:?}: its jobs begin with {own:?}")))
+        }
+    }
+}
+
+/// Whether somebody may look at what is told of all jobs together.
+///
+/// # Errors
+/// If he sees only some of them.
+pub(crate) fn may_see_all(caller: &Caller) -> Result<(), ApiError> {
+    match caller.is_bounded() {
+        false => Ok(()),
+        true => {
+            let say = format!(
+                "{caller} may not: it tells of every tenant's jobs, and takes a reader of all"
+            );
+            Err(denied(say))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::identity;
+    use omega_core::{Amounts, Precedence, TaskGroup};
+    use proptest::prelude::*;
+
+    fn caller(uri: &str) -> Caller {
+        Caller { name: uri.into(), role: identity::read(uri, "c").unwrap() }
+    }
+
+    proptest! {
+        /// What is seen and what may be submitted follows from tenant, name and precedence, of each role.
+        #[test]
+        fn reach_is_what_the_certificate_says(
+            role in 0..6_usize,
+            tenant in 0..3_usize,
+            name in 0..6_usize,
+            precedence in -1..8_i32,
+        ) {
+            let (uri, tenants, is_application) = [
+                ("omega://c/operator/x", None, false),
+                ("omega://c/reader/x", None, false),
+                ("omega://c/scheduler/x?tenant=a", None, false),
+                ("omega://c/reader/x?tenant=a&tenant=b", Some(["a", "b"]), false),
+                ("omega://c/submitter/x?tenant=a&tenant=b&precedence-max=5", Some(["a", "b"]), false),
+                ("omega://c/application/x?tenant=a&tenant=b&precedence-max=5", Some(["a", "b"]), true),
+            ][role];
+            let caller = caller(uri);
+            let (tenant, name) = (["a", "b", "c"][tenant], ["x.1", "x.", "x", "xy.1", "y.x.1", "x.y.z"][name]);
+            let mut job = Job::batch(name, TaskGroup::new(1, Amounts::new([1])));
+            job.tenant = tenant.into();
+            job.precedence = Precedence(precedence);
+            let of_tenant = tenants.is_none_or(|tenants| tenants.contains(&tenant));
+            let named = !is_application || ["x.1", "x.y.z"].contains(&name);
+            prop_assert_eq!(caller.sees(&job), of_tenant && named);
+            prop_assert_eq!(caller.is_bounded(), tenants.is_some());
+            let may = caller.owner().is_none() || of_tenant && named && precedence <= 5;
+            prop_assert_eq!(may_submit(&caller, &job).is_ok(), may);
+        }
+    }
+}
