@@ -7,6 +7,7 @@
 //! - `durable.rs`: cells on a disk, in one replica and in three, and `omega log`.
 //! - `explain.rs`: what is said of jobs that wait.
 //! - `served.rs`: cells that are served, and replicas that are killed.
+//! - `fire.rs`: what clients are told while replicas are killed, paused and cut off.
 //! - `secure.rs`: who may call what over certificates; `certificates.rs` makes them.
 //! - `requests.rs`: messages that mean nothing, and callers who want everything.
 //! - `agents.rs`: jobs on simulated machines, and what becomes of them when agents, schedulers and leaders
@@ -24,6 +25,7 @@ mod commands;
 mod durable;
 mod evicting;
 mod explain;
+mod fire;
 mod outcome;
 mod outputs;
 mod process;

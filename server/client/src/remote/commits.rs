@@ -2,7 +2,9 @@
 //! stream breaks.
 //!
 //! Invariant: every transaction that was given is in the line until it is answered, and its
-//! `sent` says whether a replica may have seen it.
+//! `sent` says whether a replica may have seen it: from before it is handed to a connection, because one
+//! that breaks does not tell how far it came. Whoever was told that nobody knows, and gives it again,
+//! finds it marked as sent: see `doubts`.
 
 use super::{PATIENCE, PAUSE};
 use crate::connect::{Connection, Connections, MESSAGE_BYTES_MAX};
@@ -11,8 +13,8 @@ use crate::proto::{CommitRequest, CommitStreamResponse, commit_stream_response};
 use crate::{ApiError, ErrorCode};
 use crossbeam::channel::Sender;
 use omega_cellstate::HandleError;
-use omega_core::{Commit, Transaction};
-use std::collections::VecDeque;
+use omega_core::{Commit, SchedulerId, Transaction};
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use tokio::runtime::Runtime;
@@ -46,7 +48,8 @@ impl Commits {
         wanted: Arc<AtomicU64>,
     ) -> Commits {
         let (entrance, new) = mpsc::unbounded_channel();
-        let line = Line { connections, new, waiting: VecDeque::new(), wanted };
+        let (waiting, doubts) = (VecDeque::new(), BTreeMap::new());
+        let line = Line { connections, new, waiting, doubts, wanted };
         runtime.spawn(line.run());
         Commits { entrance }
     }
@@ -65,6 +68,9 @@ struct Line {
     new: mpsc::UnboundedReceiver<Waiting>,
     /// In the order in which they were sent.
     waiting: VecDeque<Waiting>,
+    /// The highest transaction of each scheduler of which nobody knows what became: it, and those before
+    /// it, are not sent as if for the first time. As many entries as this handle has schedulers.
+    doubts: BTreeMap<SchedulerId, u64>,
     wanted: Arc<AtomicU64>,
 }
 
@@ -82,6 +88,7 @@ impl Line {
             if self.waiting.is_empty() {
                 // Nothing to do: no stream is kept open for it.
                 let Some(first) = self.new.recv().await else { return };
+                let first = self.marked(first);
                 self.waiting.push_back(first);
             }
             let connection = self.connections.current();
@@ -103,6 +110,7 @@ impl Line {
         for waiting in &mut self.waiting {
             let mut request = CommitRequest::from(&waiting.txn);
             request.retry = waiting.sent;
+            waiting.sent = true;
             // Its other end is held here.
             let _ = to_stream.send(request);
         }
@@ -111,19 +119,19 @@ impl Line {
             Ok(opened) => opened.into_inner(),
             Err(status) => return self.refuse_all_if_denied(status),
         };
-        for waiting in &mut self.waiting {
-            waiting.sent = true;
-        }
         loop {
             tokio::select! {
                 new = self.new.recv() => {
-                    let Some(mut new) = new else { return Ended::Scheduler };
-                    if to_stream.send(CommitRequest::from(&new.txn)).is_err() {
-                        self.waiting.push_back(new);
+                    let Some(new) = new else { return Ended::Scheduler };
+                    let mut new = self.marked(new);
+                    let mut request = CommitRequest::from(&new.txn);
+                    request.retry = new.sent;
+                    let sent = to_stream.send(request).is_ok();
+                    new.sent |= sent;
+                    self.waiting.push_back(new);
+                    if !sent {
                         return Ended::Stream;
                     }
-                    new.sent = true;
-                    self.waiting.push_back(new);
                 }
                 answer = next(&mut answers) => {
                     let Some(answer) = answer else { return Ended::Stream };
@@ -190,14 +198,28 @@ impl Line {
         Ended::Stream
     }
 
+    /// A transaction that was just given, as sent if it was given before and nobody knows what became of
+    /// it.
+    fn marked(&self, mut new: Waiting) -> Waiting {
+        let doubt = self.doubts.get(&new.txn.id.scheduler);
+        new.sent |= doubt.is_some_and(|doubt| new.txn.id.number <= *doubt);
+        new
+    }
+
     /// Tells those that have waited for too long what is known.
     fn give_up_late(&mut self) {
         let now = Instant::now();
+        let doubts = &mut self.doubts;
         self.waiting.retain(|waiting| {
             let late = now >= waiting.until;
             if late {
                 let known = match waiting.sent {
-                    true => HandleError::Unknown,
+                    true => {
+                        let id = waiting.txn.id;
+                        let doubt = doubts.entry(id.scheduler).or_default();
+                        *doubt = id.number.max(*doubt);
+                        HandleError::Unknown
+                    }
                     false => HandleError::Unavailable,
                 };
                 let _ = waiting.reply.send(Err(known));
