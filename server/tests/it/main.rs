@@ -10,6 +10,7 @@
 //! - `fire.rs`: what clients are told while replicas are killed, paused and cut off.
 //! - `secure.rs`: who may call what over certificates; `certificates.rs` makes them.
 //! - `requests.rs`: messages that mean nothing, and callers who want everything.
+//! - `bad_requests.rs`: transactions, settings and systems that cannot be, and where each bad input is tried.
 //! - `agents.rs`: jobs on simulated machines, and what becomes of them when agents, schedulers and leaders
 //!   are killed.
 //! - `outputs.rs`: files, pipes and terminals that results go to.
@@ -20,6 +21,7 @@
 
 mod agents;
 mod bad_input;
+mod bad_requests;
 mod certificates;
 mod commands;
 mod durable;

@@ -17,11 +17,22 @@ use omega_core::{Commit, SchedulerId, Transaction};
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 use tokio::runtime::Runtime;
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 use tokio_stream::wrappers::UnboundedReceiverStream;
 use tonic::{Status, Streaming};
+
+/// How long a replica may say nothing while transactions wait for it, before the next one is asked: most of
+/// an election, so that its outcome is heard soon, also where the leader is neither there nor gone. Each
+/// silence after another is allowed twice as long: a cell that is slow, and not silent, must not be asked
+/// for the same again and again.
+const SILENCE_MIN: Duration = Duration::from_millis(400);
+const SILENCE_MAX: Duration = Duration::from_secs(4);
+
+/// How long a replica that was silent is passed over.
+const PASSED_OVER: Duration = Duration::from_secs(2);
 
 /// Where the answer of a transaction goes.
 pub(super) type Reply = Sender<Result<Commit, HandleError>>;
@@ -49,7 +60,8 @@ impl Commits {
     ) -> Commits {
         let (entrance, new) = mpsc::unbounded_channel();
         let (waiting, doubts) = (VecDeque::new(), BTreeMap::new());
-        let line = Line { connections, new, waiting, doubts, wanted };
+        let (heard, silence, silent) = (Instant::now(), SILENCE_MIN, None);
+        let line = Line { connections, new, waiting, doubts, wanted, heard, silence, silent };
         runtime.spawn(line.run());
         Commits { entrance }
     }
@@ -72,6 +84,12 @@ struct Line {
     /// it, are not sent as if for the first time. As many entries as this handle has schedulers.
     doubts: BTreeMap<SchedulerId, u64>,
     wanted: Arc<AtomicU64>,
+    /// Since when an answer is waited for.
+    heard: Instant,
+    /// How long it may take.
+    silence: Duration,
+    /// The replica that was silent last, and when it was left.
+    silent: Option<(String, Instant)>,
 }
 
 /// What a stream of commits ended with.
@@ -80,6 +98,8 @@ enum Ended {
     Scheduler,
     /// The connection broke, or a transaction must be sent again.
     Stream,
+    /// The replica says nothing.
+    Silence,
 }
 
 impl Line {
@@ -91,15 +111,33 @@ impl Line {
                 let first = self.marked(first);
                 self.waiting.push_back(first);
             }
-            let connection = self.connections.current();
-            let ended = self.stream(&connection).await;
-            if let Ended::Scheduler = ended {
-                return;
+            let connection = self.next_connection();
+            self.heard = Instant::now();
+            match self.stream(&connection).await {
+                Ended::Scheduler => return,
+                Ended::Stream => {}
+                Ended::Silence => {
+                    self.silence = (self.silence * 2).min(SILENCE_MAX);
+                    self.silent = Some((connection.address.clone(), Instant::now()));
+                }
             }
             self.connections.leave(&connection);
             self.give_up_late();
             tokio::time::sleep(PAUSE).await;
         }
+    }
+
+    /// The connection that is used now, unless its replica was silent a moment ago.
+    fn next_connection(&self) -> Connection {
+        let connection = self.connections.current();
+        let was_silent = self.silent.as_ref().is_some_and(|(address, left)| {
+            *address == connection.address && left.elapsed() < PASSED_OVER
+        });
+        if !was_silent {
+            return connection;
+        }
+        self.connections.leave(&connection);
+        self.connections.current()
     }
 
     /// Sends what waits, and what comes, down one stream, until it breaks.
@@ -114,10 +152,12 @@ impl Line {
             // Its other end is held here.
             let _ = to_stream.send(request);
         }
-        let opened = client.commit_stream(UnboundedReceiverStream::new(requests)).await;
+        let opened = client.commit_stream(UnboundedReceiverStream::new(requests));
+        let opened = tokio::time::timeout_at(self.heard + self.silence, opened).await;
         let mut answers = match opened {
-            Ok(opened) => opened.into_inner(),
-            Err(status) => return self.refuse_all_if_denied(status),
+            Ok(Ok(opened)) => opened.into_inner(),
+            Ok(Err(status)) => return self.refuse_all_if_denied(status),
+            Err(_) => return Ended::Silence,
         };
         loop {
             tokio::select! {
@@ -128,6 +168,9 @@ impl Line {
                     request.retry = new.sent;
                     let sent = to_stream.send(request).is_ok();
                     new.sent |= sent;
+                    if self.waiting.is_empty() {
+                        self.heard = Instant::now();
+                    }
                     self.waiting.push_back(new);
                     if !sent {
                         return Ended::Stream;
@@ -138,7 +181,10 @@ impl Line {
                     if !self.answer(answer) {
                         return Ended::Stream;
                     }
+                    (self.heard, self.silence) = (Instant::now(), SILENCE_MIN);
                 }
+                () = tokio::time::sleep_until(self.heard + self.silence),
+                    if !self.waiting.is_empty() => return Ended::Silence,
             }
         }
     }
