@@ -7,7 +7,7 @@
 use omega_core::Kinds;
 use omega_tests::cluster::damage::{Run, damage_all};
 use omega_tests::fire::nemesis::Fault;
-use omega_tests::fire::{Plan, Recorded, record, run, verdict};
+use omega_tests::fire::{Plan, Recorded, overload, record, run, verdict};
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
@@ -34,6 +34,18 @@ fn a_cell_under_fire_is_linearizable() {
             return;
         }
     }
+}
+
+#[test]
+fn operators_are_heard_while_far_too_much_is_asked() {
+    let plan = plan(0, &[]);
+    let told = overload::measure(&plan.program, &plan.place, Duration::from_secs(3));
+    let told = told.unwrap_or_else(|wrong| panic!("{wrong}"));
+    println!("{told}");
+    assert_eq!(told.operator_failed, 0, "{told}");
+    assert!(told.operator_ms.0.is_finite(), "no operator was answered: {told}");
+    // What a server is given in the scoreboards of others; it takes a fifth of it.
+    assert!(told.resident_mib.1 < 512.0, "{told}");
 }
 
 #[test]

@@ -7,7 +7,7 @@
 //! - `durable.rs`: cells on a disk, in one replica and in three, and `omega log`.
 //! - `explain.rs`: what is said of jobs that wait.
 //! - `served.rs`: cells that are served, and replicas that are killed.
-//! - `fire.rs`: what clients are told while replicas are killed, paused and cut off.
+//! - `fire.rs`: what clients are told while replicas are killed, paused and cut off, or asked for too much.
 //! - `secure.rs`: who may call what over certificates; `certificates.rs` makes them.
 //! - `requests.rs`: messages that mean nothing, and callers who want everything.
 //! - `bad_requests.rs`: transactions, settings and systems that cannot be, and where each bad input is tried.

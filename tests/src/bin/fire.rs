@@ -9,6 +9,9 @@ use std::time::Duration;
 
 const USAGE: &str = "usage: fire failover|standing|overload [--each N] [--omega FILE]";
 
+/// How long a server is asked for too much.
+const SPAN: Duration = Duration::from_secs(8);
+
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let after = |name: &str| {
@@ -26,7 +29,9 @@ fn main() -> ExitCode {
     let done = match arguments.first().map(String::as_str) {
         Some("failover") => failover(&program, &place, each),
         Some("standing") => stand(&program, &place, each),
-        Some("overload") => overload::measure(&program, &place).map(|told| println!("{told}")),
+        Some("overload") => {
+            overload::measure(&program, &place, SPAN).map(|told| println!("{told}"))
+        }
         _ => {
             eprintln!("{USAGE}");
             return ExitCode::from(2);

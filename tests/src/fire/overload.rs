@@ -2,9 +2,10 @@
 //!
 //! Schedulers with certificates of their own move tasks, each call by itself. First each waits for its answers:
 //! that is the peak. Then calls come at ten times that rate whether or not there are answers. Meanwhile an operator
-//! asks what the cell is. Those who ask run on the processors of the server, so the rates are theirs, too.
+//! asks what the cell is. Those who ask run on the processors of the server, so all rates are theirs, too: what the
+//! server did for each second that it was given tells more.
 
-use super::standing::resident_mib;
+use super::standing::{cpu, resident_mib};
 use omega_client::connect::tls_endpoint;
 use omega_client::proto::cell_service_client::CellServiceClient;
 use omega_client::proto::job_service_client::JobServiceClient;
@@ -28,17 +29,22 @@ use tonic::transport::{Channel, Endpoint};
 const SCHEDULERS: usize = 8;
 const IN_FLIGHT: usize = 32;
 
+/// Connections of each: a connection has at most 128 calls, and all together are more than a server answers
+/// at once.
+const CONNECTIONS: usize = 6;
+
 /// Tasks of each scheduler; each call moves one.
 const TASKS: u32 = 256;
-
-/// How long each part takes.
-const SPAN: Duration = Duration::from_secs(8);
 
 /// How many times the peak is asked for.
 const TIMES: u64 = 10;
 
 /// Calls that those who ask keep open at the most: more would measure their memory.
 const OPEN_MAX: usize = 20_000;
+
+/// Which part of the peak is as before, and how long that is waited for.
+const RECOVERED: f64 = 0.8;
+const PATIENCE: Duration = Duration::from_secs(120);
 
 /// How often the operator asks.
 const OPERATOR: Duration = Duration::from_millis(50);
@@ -48,10 +54,14 @@ const OPERATOR: Duration = Duration::from_millis(50);
 pub struct Told {
     /// Answers a second when each waits for its answers.
     pub peak: f64,
+    /// The same of each second that the server's processors worked.
+    pub peak_per_core: f64,
     /// Calls a second that were made then.
     pub offered: f64,
     /// Answers a second under them.
     pub goodput: f64,
+    /// The same of each second that the server's processors worked.
+    pub goodput_per_core: f64,
     /// Calls a second that were refused.
     pub refused: f64,
     /// The operator's answers: half of them, and 99 of 100, came within, in milliseconds.
@@ -60,7 +70,7 @@ pub struct Told {
     pub operator_failed: usize,
     /// The most memory of the server before and while, in mebibytes.
     pub resident_mib: (f64, f64),
-    /// From the end of the overload until a second had four fifths of the peak.
+    /// From the end of the overload until a second had four fifths of the peak, for what the server worked.
     pub recovery: Duration,
 }
 
@@ -68,12 +78,16 @@ impl fmt::Display for Told {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
-            "peak {:.0}/s; offered {:.0}/s: answered {:.0}/s ({:.2} of the peak), refused {:.0}/s; operator p50 \
-             {:.1} ms, p99 {:.1} ms, {} failed; memory {:.0} MiB, then at most {:.0} MiB; recovered in {:.1} s",
+            "peak {:.0}/s ({:.0} per core-second of the server); offered {:.0}/s: answered {:.0}/s ({:.2} of the \
+             peak; {:.0} per core-second, {:.2}), refused {:.0}/s; operator p50 {:.1} ms, p99 {:.1} ms, {} failed; \
+             memory {:.0} MiB, then at most {:.0} MiB; recovered in {:.1} s",
             self.peak,
+            self.peak_per_core,
             self.offered,
             self.goodput,
             self.goodput / self.peak,
+            self.goodput_per_core,
+            self.goodput_per_core / self.peak_per_core,
             self.refused,
             self.operator_ms.0,
             self.operator_ms.1,
@@ -85,32 +99,42 @@ impl fmt::Display for Told {
     }
 }
 
-/// Starts a server, and asks far too much of it.
+/// Starts a server, and asks far too much of it for a span of time.
 ///
 /// # Errors
-/// If it does not start, or is not there any more.
-pub fn measure(program: &Path, place: &Path) -> Result<Told, String> {
+/// If it does not start, is not there any more, or does not recover for long.
+pub fn measure(program: &Path, place: &Path, span: Duration) -> Result<Told, String> {
     let dir = tempfile::tempdir_in(place).map_err(|error| error.to_string())?;
     let server = Server::start(program, dir.path())?;
     let runtime = Runtime::new().map_err(|error| error.to_string())?;
     let callers = runtime.block_on(prepare(dir.path(), server.listen))?;
     let process = server.child.id();
     let mut told = Told { resident_mib: (resident_mib(process)?, 0.0), ..Told::default() };
-    told.peak = runtime.block_on(closed(&callers, SPAN));
+    let calm = |span| {
+        let before = cpu(process)?;
+        let (answered, took) = runtime.block_on(closed(&callers, span));
+        let worked = (cpu(process)? - before).as_secs_f64();
+        Ok::<_, String>((answered / took.as_secs_f64(), answered / worked))
+    };
+    (told.peak, told.peak_per_core) = calm(span)?;
     let counts = Arc::new(Counts::default());
-    let operator = channel(dir.path(), server.listen, "operator-ann")?;
+    let operator = {
+        let _entered = runtime.enter();
+        channel(dir.path(), server.listen, "operator-ann")?
+    };
     let watching = runtime.spawn(watch(operator, process, counts.clone()));
-    let rate = told.peak as u64 * TIMES;
-    runtime.block_on(open(&callers, rate, &counts));
+    let before = cpu(process)?;
+    runtime.block_on(open(&callers, (told.peak as u64 * TIMES, span), &counts));
     counts.ended.store(true, Ordering::Relaxed);
-    let seconds = SPAN.as_secs_f64();
-    let per_second = |count: &AtomicU64| count.load(Ordering::Relaxed) as f64 / seconds;
+    let answered = counts.answered.load(Ordering::Relaxed) as f64;
+    told.goodput_per_core = answered / (cpu(process)? - before).as_secs_f64();
+    let per_second = |count: &AtomicU64| count.load(Ordering::Relaxed) as f64 / span.as_secs_f64();
     told.offered = per_second(&counts.offered);
     told.goodput = per_second(&counts.answered);
     told.refused = per_second(&counts.refused);
     let ended = Instant::now();
-    while runtime.block_on(closed(&callers, Duration::from_secs(1))) < told.peak * 0.8 {
-        if ended.elapsed() > Duration::from_secs(120) {
+    while calm(Duration::from_secs(1))?.1 < told.peak_per_core * RECOVERED {
+        if ended.elapsed() > PATIENCE {
             return Err(format!("it does not recover: {told}"));
         }
     }
@@ -185,7 +209,7 @@ fn channel(dir: &Path, to: SocketAddr, name: &str) -> Result<Channel, String> {
 /// A scheduler with its connection.
 #[derive(Clone)]
 struct Caller {
-    channel: Channel,
+    channels: Vec<Channel>,
     scheduler: u32,
     job: u64,
     next: Arc<AtomicU64>,
@@ -206,12 +230,18 @@ async fn prepare(dir: &Path, to: SocketAddr) -> Result<Vec<Caller>, String> {
         let request = proto::SubmitJobRequest { job: Some((&job).into()) };
         let mut jobs = JobServiceClient::new(operator.clone());
         let job = jobs.submit_job(request).await.map_err(|error| error.to_string())?;
-        let channel = channel(dir, to, &format!("scheduler-s{i}"))?;
-        let mut client = SchedulingServiceClient::new(channel.clone());
+        let connect = |_| channel(dir, to, &format!("scheduler-s{i}"));
+        let channels = (0..CONNECTIONS).map(connect).collect::<Result<Vec<_>, String>>()?;
+        let mut client = SchedulingServiceClient::new(channels[0].clone());
         let told = client.register(proto::RegisterRequest { name }).await;
         let told = told.map_err(|error| error.to_string())?.into_inner();
         let next = Arc::new(AtomicU64::new(told.next_transaction));
-        callers.push(Caller { channel, scheduler: told.scheduler, job: job.into_inner().id, next });
+        callers.push(Caller {
+            channels,
+            scheduler: told.scheduler,
+            job: job.into_inner().id,
+            next,
+        });
     }
     Ok(callers)
 }
@@ -231,13 +261,14 @@ impl Caller {
             claim_seen: vec![0],
             ..Default::default()
         };
-        let mut client = SchedulingServiceClient::new(self.channel.clone());
+        let channel = self.channels[number as usize % CONNECTIONS].clone();
+        let mut client = SchedulingServiceClient::new(channel);
         client.commit(request).await.map(drop)
     }
 }
 
-/// Answers a second when each call waits for the one before it.
-async fn closed(callers: &[Caller], span: Duration) -> f64 {
+/// Answers, and the time that they took, when each call waits for the one before it.
+async fn closed(callers: &[Caller], span: Duration) -> (f64, Duration) {
     let (began, answered) = (Instant::now(), Arc::new(AtomicU64::new(0)));
     let mut calls = Vec::new();
     for caller in callers {
@@ -258,7 +289,7 @@ async fn closed(callers: &[Caller], span: Duration) -> f64 {
         // One that panics is missed in the count.
         let _ = call.await;
     }
-    answered.load(Ordering::Relaxed) as f64 / began.elapsed().as_secs_f64()
+    (answered.load(Ordering::Relaxed) as f64, began.elapsed())
 }
 
 /// What became of the calls of an overload.
@@ -271,10 +302,10 @@ struct Counts {
 }
 
 /// Calls at a rate, whether or not there are answers.
-async fn open(callers: &[Caller], rate: u64, counts: &Arc<Counts>) {
+async fn open(callers: &[Caller], (rate, span): (u64, Duration), counts: &Arc<Counts>) {
     let (began, places) = (Instant::now(), Arc::new(Semaphore::new(OPEN_MAX)));
     let mut made = 0;
-    while began.elapsed() < SPAN {
+    while began.elapsed() < span {
         let due = (began.elapsed().as_secs_f64() * rate as f64) as u64;
         while made < due {
             made += 1;
