@@ -3,6 +3,9 @@
 //! A scheduler whose connection broke cannot know whether its transaction was taken. It sends the
 //! same transaction again; if the first one was judged, its answer comes again. The table is part
 //! of the cell's state, so a new leader answers as the old one would have.
+//!
+//! When the scheduler's name changes hands, its numbers jump (see `holders.rs`): what was answered before
+//! is answered alike, as long as it is remembered, and what is new below the jump is refused.
 
 use omega_core::limits::ANSWERS_PER_SCHEDULER;
 use omega_core::{
@@ -30,15 +33,18 @@ pub struct Answer {
 #[derive(Clone, Debug, Default, Hash)]
 pub(crate) struct Answers {
     ring: Vec<Option<Answer>>,
-    /// One above the highest number seen.
+    /// One above the highest number seen, and above all that were left behind.
     pub(crate) next: u64,
+    /// What is new below it comes from a process that does not hold the name any more. At most `next`.
+    pub(crate) floor: u64,
 }
 
 impl Answers {
     /// The answer that this transaction got before.
     ///
     /// # Errors
-    /// If its number was used for another one, or is too old to know.
+    /// If its number was used for another one, is too old to know, or is of a process that does not hold
+    /// the name any more.
     pub(crate) fn find(
         &self,
         txn: &Transaction,
@@ -52,7 +58,7 @@ impl Answers {
         if number >= self.next {
             return Ok(None);
         }
-        if self.next - number > ANSWERS_PER_SCHEDULER as u64 {
+        if number >= self.floor && self.next - number > ANSWERS_PER_SCHEDULER as u64 {
             return Err(TransactionError::AnswerExpired(txn.id));
         }
         match self.ring.get(index(number)).and_then(Option::as_ref) {
@@ -64,6 +70,7 @@ impl Answers {
                 }))
             }
             Some(answer) if answer.number == number => Err(TransactionError::IdReused(txn.id)),
+            _ if number < self.floor => Err(TransactionError::Fenced(txn.id)),
             // A number that was skipped may still come.
             _ => Ok(None),
         }

@@ -12,7 +12,7 @@
 //! The outcome is a function of the state and the command alone, and so is the new state: no
 //! clock, no chance, no hash order. A refused command leaves no trace. What each command does is
 //! in `omega_core::Command`; the files beside this one hold one family of commands each:
-//! `machine_commands.rs`, `job_commands.rs`, `commit.rs`.
+//! `machine_commands.rs`, `job_commands.rs`, `holders.rs`, `commit.rs`.
 //!
 //! What always holds, and [`Cell::audit`] checks:
 //! 1. per machine and kind, what is free equals what is claimable minus what its tasks claim;
@@ -34,9 +34,9 @@ use crate::map::FastMap;
 use crate::rules::{Domain, TrackerId};
 use crate::tenants::Tenants;
 use crate::validate;
-use omega_core::limits::{CHANGES_MAX, SCHEDULERS_MAX};
+use omega_core::limits::CHANGES_MAX;
 use omega_core::{
-    CardSet, Command, Job, JobId, Kinds, Machine, MachineId, Outcome, Policy, Rejection,
+    CardSet, Command, Hold, Job, JobId, Kinds, Machine, MachineId, Outcome, Policy, Rejection,
     SchedulerId, SequenceNumber, TaskId, TaskState, Text, Version,
 };
 use std::collections::VecDeque;
@@ -60,6 +60,8 @@ pub(crate) enum Change {
 #[derive(Clone, Debug)]
 pub(crate) struct Registered {
     pub(crate) name: Text,
+    /// Who commits under it, if a process holds it.
+    pub(crate) hold: Option<Hold>,
     pub(crate) answers: Answers,
 }
 
@@ -146,26 +148,12 @@ impl Cell {
             Command::SetPolicy(policy) => Ok(self.set_policy(policy)),
             Command::Commit(txn) => Ok(Outcome::Commit(self.commit(&txn)?)),
             Command::Expire { now_ms } => Ok(self.expire(now_ms)),
+            Command::HoldScheduler { name, holder, lease_ms } => {
+                self.hold_scheduler(name, Hold { holder, lease_ms })
+            }
+            Command::EndHolder { holder } => Ok(self.end_holder(holder)),
             _ => unreachable!("every command of this version is handled above"),
         }
-    }
-
-    fn register_scheduler(&mut self, name: Text) -> Result<Outcome, Rejection> {
-        validate::name(&name)?;
-        let known = self.schedulers.iter().position(|scheduler| scheduler.name == name);
-        let index = match known {
-            Some(index) => index,
-            None if self.schedulers.len() >= SCHEDULERS_MAX => {
-                return Err(validate::too_many("schedulers", SCHEDULERS_MAX + 1, SCHEDULERS_MAX));
-            }
-            None => {
-                self.begin();
-                self.schedulers.push(Registered { name, answers: Answers::default() });
-                self.schedulers.len() - 1
-            }
-        };
-        let next_transaction = self.schedulers[index].answers.next;
-        Ok(Outcome::Scheduler { id: SchedulerId(index as u32), next_transaction })
     }
 
     fn set_quota(
@@ -350,7 +338,12 @@ impl Cell {
 
     /// Every machine, ascending by row.
     pub fn machines(&self) -> impl Iterator<Item = MachineState<'_>> {
-        (0..self.machines.row_count()).filter_map(|slot| self.machine(self.machines.id(slot)))
+        self.machines_from(0)
+    }
+
+    /// Every machine from a row on, ascending by row.
+    pub fn machines_from(&self, row: usize) -> impl Iterator<Item = MachineState<'_>> {
+        (row..self.machines.row_count()).filter_map(|slot| self.machine(self.machines.id(slot)))
     }
 
     /// The job of this name.

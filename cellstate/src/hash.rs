@@ -9,7 +9,7 @@ use crate::answers::Answer;
 use crate::cell::Cell;
 use crate::image::{Image, MachineImage};
 use crate::jobs::TaskRecord;
-use omega_core::{Amounts, Job, JobId, Kinds, Policy, Text, Version};
+use omega_core::{Amounts, Hold, Job, JobId, Kinds, Policy, Text, Version};
 use std::hash::{Hash, Hasher};
 use xxhash_rust::xxh3::Xxh3;
 
@@ -32,7 +32,11 @@ impl Cell {
         hash.ended(&self.ended);
         self.tenants.iter().for_each(|tenant| hash.tenant(&tenant.name, tenant.limit.as_ref()));
         for scheduler in &self.schedulers {
-            hash.scheduler(&scheduler.name, scheduler.answers.iter());
+            hash.scheduler(
+                &scheduler.name,
+                (scheduler.hold, scheduler.answers.floor),
+                scheduler.answers.iter(),
+            );
         }
         hash.finish()
     }
@@ -57,7 +61,11 @@ impl Image {
         hash.ended(&self.ended);
         self.tenants.iter().for_each(|tenant| hash.tenant(&tenant.name, tenant.limit.as_ref()));
         for scheduler in &self.schedulers {
-            hash.scheduler(&scheduler.name, scheduler.answers.iter());
+            hash.scheduler(
+                &scheduler.name,
+                (scheduler.hold, scheduler.floor),
+                scheduler.answers.iter(),
+            );
         }
         hash.finish()
     }
@@ -120,8 +128,13 @@ impl StateHasher {
         (name, limit).hash(self);
     }
 
-    fn scheduler<'a>(&mut self, name: &Text, answers: impl Iterator<Item = &'a Answer>) {
-        name.hash(self);
+    fn scheduler<'a>(
+        &mut self,
+        name: &Text,
+        held: (Option<Hold>, u64),
+        answers: impl Iterator<Item = &'a Answer>,
+    ) {
+        (name, held).hash(self);
         let mut count = 0u64;
         answers.for_each(|answer| (count += 1, answer.hash(self)).1);
         self.write_u64(count);

@@ -7,9 +7,13 @@
 use crate::cell::Cell;
 use crate::delta::{Delta, Interest};
 use crate::handle::{CellHandle, HandleError};
+use crate::image::Image;
 use omega_core::{Command, Commit, Outcome, Rejection, SchedulerId, Text, Transaction, Version};
-use parking_lot::Mutex;
+use parking_lot::{Mutex, MutexGuard};
 use std::sync::Arc;
+
+/// Pieces of an image that are copied while the lock is held: what a hundred commits take.
+const PIECES: usize = 4;
 
 /// A cell in this process. Clones share it.
 #[derive(Clone, Debug)]
@@ -17,13 +21,32 @@ pub struct SharedCell {
     /// The only lock of the cell; it guards the whole state. Nothing is called with it held but
     /// the state machine.
     cell: Arc<Mutex<Cell>>,
+    /// Held while an image is taken, because a cell has one capture at a time. It is taken before the
+    /// lock of the cell.
+    capturing: Arc<Mutex<()>>,
 }
 
 impl SharedCell {
     /// Shares a cell.
     #[must_use]
     pub fn new(cell: Cell) -> SharedCell {
-        SharedCell { cell: Arc::new(Mutex::new(cell)) }
+        SharedCell { cell: Arc::new(Mutex::new(cell)), capturing: Arc::default() }
+    }
+
+    /// The state at one version. It is copied piece by piece: commits go on in between.
+    #[must_use]
+    pub fn image(&self) -> Image {
+        let _one_at_a_time = self.capturing.lock();
+        self.cell.lock().begin_capture();
+        loop {
+            let mut cell = self.cell.lock();
+            if let Some(captured) = cell.capture_more(PIECES) {
+                drop(cell);
+                return captured.into_image();
+            }
+            // Whoever waits for the cell has it before the next pieces are copied.
+            MutexGuard::unlock_fair(cell);
+        }
     }
 
     /// Applies one command.

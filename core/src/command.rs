@@ -4,8 +4,9 @@
 //! they are applied. So time comes in with the command, and so does identity.
 
 use crate::amounts::{Amounts, KindId};
-use crate::ids::{JobId, MachineId, SchedulerId, TaskId, Version};
+use crate::ids::{HolderId, JobId, MachineId, SchedulerId, TaskId, Version};
 use crate::job::Job;
+use crate::limits::{LEASE_MS_MAX, LEASE_MS_MIN};
 use crate::machine::{Machine, Overcommit};
 use crate::text::Text;
 use crate::transaction::{Commit, Transaction, TransactionError};
@@ -15,7 +16,8 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub enum Command {
-    /// Gives a scheduler an id; the same name gets the same id again.
+    /// Gives a scheduler an id; the same name gets the same id again. A name that a process holds is
+    /// refused.
     RegisterScheduler {
         /// Its name.
         name: Text,
@@ -101,6 +103,33 @@ pub enum Command {
         /// Milliseconds since any fixed moment. A time before the last one counts as the last.
         now_ms: u64,
     },
+    /// Gives a scheduler's name to a process, unless another one holds it; a name that is new is
+    /// registered with it. Every number that was used under the name before is too low from now on: see
+    /// [`TransactionError::Fenced`]. The same process again gets the same answer.
+    HoldScheduler {
+        /// The name.
+        name: Text,
+        /// Who is to hold it.
+        holder: HolderId,
+        /// How long the holder may be silent before somebody else may end it, in milliseconds. The
+        /// cell keeps it for those who watch, and reads no clock.
+        lease_ms: u32,
+    },
+    /// Takes all its names from a process, because it has ended, or was silent for too long. Nobody holds
+    /// them then, and what it still sends under them is refused. The version rises only if it held any.
+    EndHolder {
+        /// Who held them.
+        holder: HolderId,
+    },
+}
+
+/// Who holds a scheduler's name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Hold {
+    /// Which process.
+    pub holder: HolderId,
+    /// How long it may be silent before somebody else may end it, in milliseconds.
+    pub lease_ms: u32,
 }
 
 /// What became of a task.
@@ -219,4 +248,18 @@ pub enum Rejection {
     /// The transaction was not judged.
     #[error(transparent)]
     Transaction(#[from] TransactionError),
+    /// Wait until its holder has ended or is over, or choose another name.
+    #[error("the scheduler's name {name:?} is held by another process")]
+    NameHeld {
+        /// Which name.
+        name: Text,
+        /// Who holds it. The number is no part of the sentence: who knows it can speak for the process.
+        holder: HolderId,
+    },
+    /// Choose a lease within the bounds.
+    #[error("a lease of {given} ms: from {LEASE_MS_MIN} to {LEASE_MS_MAX} ms are allowed")]
+    BadLease {
+        /// How long it was to be.
+        given: u32,
+    },
 }

@@ -35,6 +35,12 @@ define_id!(
     "s"
 );
 define_id!(
+    /// A process that holds names of schedulers. It draws the number by chance when it starts, so that no
+    /// two processes have the same, nor one after it was started again.
+    HolderId(u64),
+    "h"
+);
+define_id!(
     /// Counts the changes of the cell: every command that changes anything raises it by one.
     Version(u64),
     "v"

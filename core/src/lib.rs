@@ -35,9 +35,10 @@ pub mod text;
 pub mod transaction;
 
 pub use amounts::{Amounts, KindId, Kinds, KindsError, ResourceKind, Unit};
-pub use command::{Command, Outcome, Policy, Rejection, TaskReport};
+pub use command::{Command, Hold, Outcome, Policy, Rejection, TaskReport};
 pub use ids::{
-    JobId, MachineId, Precedence, SchedulerId, SequenceNumber, TaskId, TransactionId, Version,
+    HolderId, JobId, MachineId, Precedence, SchedulerId, SequenceNumber, TaskId, TransactionId,
+    Version,
 };
 pub use job::{
     Affinity, CardRequest, Job, JobKind, Near, PlacementRules, Port, Preemption, Preferred,

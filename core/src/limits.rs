@@ -44,6 +44,16 @@ pub const TRANSACTION_ITEMS_MAX: usize = 10_000;
 /// Answers remembered per scheduler, so that a retry gets the answer of the first try.
 pub const ANSWERS_PER_SCHEDULER: usize = 1024;
 
+/// Numbers that a scheduler skips when its name changes hands: more than the last holder can have on its
+/// way, which had all of them in memory, and so few that the name can change hands four billion times.
+pub const NUMBERS_SKIPPED: u64 = 1 << 32;
+
+/// The shortest lease of a scheduler's name: several elections and their retries.
+pub const LEASE_MS_MIN: u32 = 1000;
+
+/// The longest: as long as somebody watches a dead scheduler before ending it by hand.
+pub const LEASE_MS_MAX: u32 = 60_000;
+
 /// Changes that the cell remembers for deltas. A view that is further behind gets a snapshot: at
 /// this many changes a snapshot of a large cell is the cheaper of the two.
 pub const CHANGES_MAX: usize = 1 << 18;

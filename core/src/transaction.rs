@@ -224,4 +224,11 @@ pub enum TransactionError {
     /// Two different transactions carry one id: count upwards.
     #[error("transaction {0} was sent before with other content")]
     IdReused(TransactionId),
+    /// The scheduler's name has gone to another process, or to none, since this one numbered its
+    /// transactions: stop. Nothing was done now; whether it was taken before is seen by syncing the
+    /// tasks.
+    #[error(
+        "transaction {0} comes too late: its scheduler's name was taken from the process that sent it"
+    )]
+    Fenced(TransactionId),
 }

@@ -18,7 +18,7 @@ use omega_schedulers::{
     MachineRef, MachineScore, PerMachine, Profile, SCORE_MAX, Scheduler, Settings, Tasks,
     Unobserved,
 };
-use omega_service::{Door, Entrance, Host, MonitorSettings, Whoami, serve_clients};
+use omega_service::{Entrance, Extras, Host, Whoami, serve_clients};
 use omega_store::CellId;
 use omega_store::log::ReplicaId;
 use std::error::Error;
@@ -68,9 +68,9 @@ fn serve(runtime: &Runtime) -> Result<String, Box<dyn Error>> {
     let address = listener.local_addr()?.to_string();
     let host = Host::memory(SharedCell::new(Cell::new(Kinds::standard())));
     let me = Whoami { cell: CellId(1), replica: ReplicaId(1) };
-    let entrance = Entrance { listener, door: Door::Open, audit: None };
-    let monitor = MonitorSettings::default();
-    runtime.spawn(serve_clients(entrance, host, me, monitor, std::future::pending()));
+    let entrance = Entrance::open(listener);
+    let extras = Extras::default();
+    runtime.spawn(serve_clients(entrance, host, me, extras, std::future::pending()));
     Ok(address)
 }
 

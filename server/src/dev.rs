@@ -24,7 +24,7 @@ pub(crate) struct DevArgs {
     #[arg(long, value_name = "DIR")]
     dir: Option<PathBuf>,
     /// The port of the first replica's clients; the others have the next ones, and their peers'
-    /// ports are a hundred above.
+    /// ports are a hundred above, and those of their web pages two hundred.
     #[arg(long, value_name = "PORT", default_value_t = 7600,
           value_parser = clap::value_parser!(u16).range(1024..=65_000))]
     port: u16,
@@ -111,7 +111,10 @@ pub(crate) fn run(args: &DevArgs) -> Result<(), DevError> {
         (1..=args.replicas).map(|replica| client_address(args, replica).to_string()).collect();
     let cell = cell.join(",");
     let workers = args.workers.to_string();
-    let scheduler = ["scheduler", "--cell", &cell, "--workers", &workers].map(str::to_owned);
+    // A cell that goes on may still know the scheduler of its last life: it waits until that one is over.
+    let scheduler =
+        ["scheduler", "--cell", &cell, "--workers", &workers, "--standby", "--lease=2s"];
+    let scheduler = scheduler.map(str::to_owned);
     parts.push(start("scheduler", &root, &scheduler)?);
     if args.machines > 0 {
         let machines = args.machines.to_string();
@@ -126,6 +129,11 @@ fn client_address(args: &DevArgs, replica: u16) -> SocketAddr {
     ([127, 0, 0, 1], args.port + replica - 1).into()
 }
 
+/// Where a browser finds a replica.
+fn web_address(args: &DevArgs, replica: u16) -> SocketAddr {
+    ([127, 0, 0, 1], args.port + 200 + replica - 1).into()
+}
+
 /// The arguments of a replica.
 fn serve(args: &DevArgs, root: &Path, replica: u16) -> Vec<String> {
     let dir = root.join(format!("r{replica}"));
@@ -134,6 +142,7 @@ fn serve(args: &DevArgs, root: &Path, replica: u16) -> Vec<String> {
     let mut say = |flag: &str, value: String| all.extend([flag.to_owned(), value]);
     say("--dir", dir.display().to_string());
     say("--listen", client_address(args, replica).to_string());
+    say("--web-listen", web_address(args, replica).to_string());
     if args.replicas > 1 {
         let peer = |id: u16| format!("{id}=127.0.0.1:{}", args.port + 100 + id - 1);
         let peers: Vec<String> = (1..=args.replicas).map(peer).collect();
@@ -191,7 +200,10 @@ fn summary(args: &DevArgs, root: &Path, parts: &[Part]) -> String {
         };
     }
     let root = root.display();
-    format!("a cell runs here; it ends with Ctrl-C\n\n{text}\nwhat they say is in {root}/*.log")
+    let page = web_address(args, 1);
+    format!(
+        "a cell runs here; it ends with Ctrl-C\n\n{text}\nsee it at http://{page}\nwhat they say is in {root}/*.log"
+    )
 }
 
 /// Tells of parts that end, until a signal ends this process and with it all of them.

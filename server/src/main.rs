@@ -3,20 +3,24 @@
 //! `omega run`, which is also what `omega` alone does, places a workload on a cell in this
 //! process and tells how it went. Bad input ends with one line on standard error and exit code 2,
 //! before anything has started. `omega explain` does the same, and tells why a job waits.
-//! `omega log` looks at what a replica has kept. `omega machine`, `job`, `task`, `quota`, `member` and
-//! `cell` ask a cell that is served; where it refuses or does not answer, the exit code is 1.
+//! `omega log` looks at what a replica has kept. `omega machine`, `job`, `task`, `quota`, `member`, `lease`,
+//! `cell` and `top` ask a cell that is served; where it refuses or does not answer, the exit code is 1.
 
 mod agent;
 mod ask;
+mod audit;
+mod backup;
 mod cert;
 mod connect;
 mod dev;
 mod explain;
+mod explainer;
 mod log;
 mod manual;
 mod output;
 mod profiles;
 mod progress;
+mod restore;
 mod run;
 mod scheduler;
 mod serve;
@@ -35,6 +39,10 @@ const BAD_INPUT: u8 = 2;
 /// The exit code of a server that would be open to everyone: `EX_CONFIG` of `sysexits.h`, so that a
 /// supervisor does not start it again and again.
 const EXPOSED: u8 = 78;
+
+/// The exit code of a scheduler whose name another process holds: `EX_TEMPFAIL` of `sysexits.h`, so that
+/// a supervisor may start it again.
+const REPLACED: u8 = 75;
 
 /// A shared-state, optimistically concurrent cluster scheduler.
 #[derive(Debug, Parser)]
@@ -81,8 +89,20 @@ enum Command {
     /// The replicas of a cell.
     #[command(subcommand)]
     Member(ask::member::MemberCommand),
+    /// Who places: the schedulers of a cell, and the processes that hold their names.
+    #[command(subcommand)]
+    Lease(ask::lease::LeaseCommand),
     /// What a cell is, and how much of it is taken.
     Cell(ask::cell::DescribeArgs),
+    /// Watch a cell: how full it is, what its schedulers do, what waits and why.
+    Top(ask::top::TopArgs),
+    /// Look at audit logs.
+    #[command(subcommand)]
+    Audit(audit::AuditCommand),
+    /// Save all that a cell knows in a file.
+    Backup(ask::backup::BackupArgs),
+    /// Make a replica of a new cell of a backup.
+    Restore(restore::RestoreArgs),
     /// Print what a shell completes.
     #[command(
         after_help = "Example:\n  omega completions bash > ~/.local/share/bash-completion/completions/omega"
@@ -114,7 +134,12 @@ fn main() -> ExitCode {
         Some(Command::Task(command)) => ask::task::run(&command).map_err(Into::into),
         Some(Command::Quota(command)) => ask::quota::run(&command).map_err(Into::into),
         Some(Command::Member(command)) => ask::member::run(&command).map_err(Into::into),
+        Some(Command::Lease(command)) => ask::lease::run(&command).map_err(Into::into),
         Some(Command::Cell(args)) => ask::cell::run(&args).map_err(Into::into),
+        Some(Command::Top(args)) => ask::top::run(&args).map_err(Into::into),
+        Some(Command::Audit(command)) => audit::run(&command).map_err(Into::into),
+        Some(Command::Backup(args)) => ask::backup::run(&args).map_err(Into::into),
+        Some(Command::Restore(args)) => restore::run(&args).map_err(Into::into),
         Some(Command::Completions(args)) => manual::completions(&args).map_err(Into::into),
         Some(Command::Man) => manual::page().map_err(Into::into),
         None => run::run(&omega.run),

@@ -223,6 +223,10 @@ pub(crate) enum Error {
     Scheduler(#[from] crate::scheduler::SchedulerError),
     #[error(transparent)]
     Ask(#[from] crate::ask::AskError),
+    #[error(transparent)]
+    Audit(#[from] crate::audit::AuditError),
+    #[error(transparent)]
+    Restore(#[from] crate::restore::RestoreError),
 }
 
 impl Error {
@@ -230,7 +234,9 @@ impl Error {
     pub(crate) fn exit_code(&self) -> u8 {
         match self {
             Error::Ask(error) => error.exit_code(),
+            Error::Audit(error) => error.exit_code(),
             Error::Serve(error) if error.is_exposed() => crate::EXPOSED,
+            Error::Scheduler(error) if error.is_replaced() => crate::REPLACED,
             _ => crate::BAD_INPUT,
         }
     }

@@ -1,19 +1,24 @@
 //! `omega scheduler`: places the jobs that name it, in a process of its own.
 //!
 //! Several processes may run schedulers of different names at once: the cell takes what holds and
-//! refuses what conflicts.
+//! refuses what conflicts. Of one name, one process places and others may stand by: docs/schedulers.md.
 
+use crate::ask::amount::duration;
 use crate::connect::CellArgs;
 use crate::output::{self, OutputError};
 use crate::signals::Signals;
 use clap::Args;
 use omega_cellstate::{CellHandle, HandleError, View};
-use omega_client::{ApiError, RemoteCell};
+use omega_client::{ApiError, ErrorCode, LeaseSettings, RemoteCell};
+use omega_core::TransactionError;
+use omega_core::limits::{LEASE_MS_MAX, LEASE_MS_MIN};
 use omega_schedulers::config::{ConfigError, Profiles, Registry};
 use omega_schedulers::{Clock, Nanos, Pool, Profile, Scheduler, Settings, Unobserved};
 use std::io;
+use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
-use std::time::Instant;
+use std::time::{Duration, Instant};
+use tokio::runtime::Runtime;
 
 /// Transactions of one worker that may be on the way at once: over a network, many cost little more
 /// than one.
@@ -21,6 +26,9 @@ const COMMITS_IN_FLIGHT: usize = 4;
 
 /// Place the jobs of one scheduler.
 #[derive(Debug, Args)]
+#[command(
+    after_help = "Examples:\n  omega scheduler --name web --workers 4\n  omega scheduler --name web --standby    # takes over when the first one dies"
+)]
 pub(crate) struct SchedulerArgs {
     #[command(flatten)]
     cell: CellArgs,
@@ -34,6 +42,21 @@ pub(crate) struct SchedulerArgs {
     /// The profile of this name in this file says how it places; docs/profiles.md.
     #[arg(long, value_name = "FILE.toml")]
     profile: Option<PathBuf>,
+    /// Wait until nobody else holds the name, then take over. Without it, a name that is held is an error.
+    #[arg(long)]
+    standby: bool,
+    /// How long this process may be silent before a standby may take over: from 1s to 60s.
+    #[arg(long, value_name = "TIME", default_value = "10s", value_parser = lease)]
+    lease: Duration,
+}
+
+fn lease(text: &str) -> Result<Duration, String> {
+    let time = duration(text)?;
+    let bounds = [LEASE_MS_MIN, LEASE_MS_MAX].map(|ms| Duration::from_millis(ms.into()));
+    match (bounds[0]..=bounds[1]).contains(&time) {
+        true => Ok(time),
+        false => Err(format!("{text} is not from {:?} to {:?}", bounds[0], bounds[1])),
+    }
 }
 
 /// Why a scheduler does not start, or ends early. One line for the user.
@@ -69,12 +92,25 @@ pub(crate) enum SchedulerError {
     /// Look whether the cell runs, and where.
     #[error("the cell does not answer: {0}")]
     Cell(#[from] HandleError),
+    /// Wait until the other process has ended, or start with `--standby`, which does.
+    #[error("{} [{}]; with --standby, this process waits for it", .0.message, .0.code)]
+    Held(ApiError),
+    /// Another process goes on. Start this one as its standby, if it is to be one.
+    #[error("{} [{}]; this process has stopped", .0.message, .0.code)]
+    Lost(ApiError),
     /// See the error.
     #[error(transparent)]
     Output(#[from] OutputError),
     /// The system has no threads or signals left.
     #[error("the system refuses: {0}")]
     System(io::Error),
+}
+
+impl SchedulerError {
+    /// Whether it ends because another process has its name, which is no fault of the input.
+    pub(crate) fn is_replaced(&self) -> bool {
+        matches!(self, SchedulerError::Held(_) | SchedulerError::Lost(_))
+    }
 }
 
 /// The monotonic clock.
@@ -86,22 +122,73 @@ impl Clock for Monotonic {
     }
 }
 
-/// Places until it is told to end.
+/// Places until it is told to end, or another process has its name.
 pub(crate) fn run(args: &SchedulerArgs) -> Result<(), SchedulerError> {
     let profiles = args.profile.as_deref().map(read).transpose()?;
-    let cell = RemoteCell::connect(&args.cell.address())?;
-    let schedulers = schedulers(args, profiles.as_ref(), &cell)?;
+    let settings = LeaseSettings { lease: args.lease, process: process_name() };
+    let cell = RemoteCell::with_leases(&args.cell.address(), settings)?;
+    let mut end = End::listen().map_err(SchedulerError::System)?;
+    if !take_name(args, &cell, &mut end)? {
+        return Ok(());
+    }
+    let placed = place(args, profiles.as_ref(), &cell, &mut end);
+    if cell.lost().is_none() {
+        // Where nobody answers, the leases end by themselves.
+        drop(cell.end_leases());
+    }
+    placed
+}
+
+/// Takes the scheduler's name, which all its workers go with. `false`: it was told to end before it got it.
+fn take_name(
+    args: &SchedulerArgs,
+    cell: &RemoteCell,
+    end: &mut End,
+) -> Result<bool, SchedulerError> {
+    if !args.standby {
+        return match cell.hold(&args.name) {
+            Ok(_) => Ok(true),
+            Err(why) if why.code == ErrorCode::LeaseHeld => Err(SchedulerError::Held(why)),
+            Err(why) => Err(why.into()),
+        };
+    }
+    let mut has_told = false;
+    let held = cell.stand_by(&args.name, |why| {
+        if !has_told {
+            // Where nobody can hear it, it waits all the same.
+            drop(output::print(&format!("scheduler {} stands by: {}\n", args.name, why.message)));
+            has_told = true;
+        }
+        match end.came_within(ASK_AGAIN) {
+            true => ControlFlow::Break(()),
+            false => ControlFlow::Continue(()),
+        }
+    });
+    Ok(held?.is_some())
+}
+
+fn place(
+    args: &SchedulerArgs,
+    profiles: Option<&Profiles>,
+    cell: &RemoteCell,
+    end: &mut End,
+) -> Result<(), SchedulerError> {
+    let schedulers = schedulers(args, profiles, cell)?;
     output::print(&format!("scheduler {} places with {} workers\n", args.name, args.workers))?;
     let clock = Monotonic(Instant::now());
     let workers = std::thread::scope(|scope| {
-        let pool = Pool::start(scope, &cell, &clock, schedulers);
-        wait_for_the_end(|| pool.running() == 0)?;
-        Ok(pool.stop())
+        let pool = Pool::start(scope, cell, &clock, schedulers);
+        while pool.running() > 0 && cell.lost().is_none() && !end.came_within(LOOK) {}
+        pool.stop()
     });
-    let workers = workers.map_err(SchedulerError::System)?;
-    match workers.into_iter().find_map(|worker| worker.error) {
-        Some(error) => Err(error.into()),
-        None => Ok(()),
+    let error = workers.into_iter().find_map(|worker| worker.error);
+    match (cell.lost(), error) {
+        (Some(why), _) => Err(SchedulerError::Lost(why)),
+        (None, Some(HandleError::Refused(why @ TransactionError::Fenced(_)))) => {
+            Err(SchedulerError::Lost((&why).into()))
+        }
+        (None, Some(error)) => Err(error.into()),
+        (None, None) => Ok(()),
     }
 }
 
@@ -139,19 +226,39 @@ fn read(file: &Path) -> Result<Profiles, SchedulerError> {
         .map_err(|why| SchedulerError::Profile { file: file.to_owned(), why })
 }
 
-/// How often is looked whether there is nothing left to wait for.
-const LOOK: std::time::Duration = std::time::Duration::from_millis(200);
+/// What people call this process.
+fn process_name() -> String {
+    let machine = rustix::system::uname();
+    format!("{}:{}", machine.nodename().to_string_lossy(), std::process::id())
+}
 
-/// Waits for a signal that asks to end, or until `over` says that it is.
-fn wait_for_the_end(over: impl Fn() -> bool) -> io::Result<()> {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    runtime.block_on(async {
-        let mut signals = Signals::listen()?;
-        loop {
-            tokio::select! {
-                () = signals.end() => return Ok(()),
-                () = tokio::time::sleep(LOOK) => if over() { return Ok(()) },
-            }
+/// How often is looked whether there is nothing left to wait for.
+const LOOK: Duration = Duration::from_millis(200);
+
+/// How often a standby asks for the name.
+const ASK_AGAIN: Duration = Duration::from_millis(250);
+
+/// The signals that ask this process to end. Once one has come, it has come.
+struct End {
+    runtime: Runtime,
+    signals: Signals,
+    has_come: bool,
+}
+
+impl End {
+    fn listen() -> io::Result<End> {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        let signals = runtime.block_on(async { Signals::listen() })?;
+        Ok(End { runtime, signals, has_come: false })
+    }
+
+    /// Whether one comes within this time, or has come before.
+    fn came_within(&mut self, time: Duration) -> bool {
+        let End { runtime, signals, has_come } = self;
+        if !*has_come {
+            let come = async { tokio::time::timeout(time, signals.end()).await.is_ok() };
+            *has_come = runtime.block_on(come);
         }
-    })
+        *has_come
+    }
 }

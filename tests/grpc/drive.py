@@ -14,6 +14,7 @@ again at once: calls that find none are made again for a while.
 import queue
 import sys
 import time
+import zlib
 
 import grpc
 from google.protobuf import descriptor_pb2, message_factory
@@ -133,11 +134,21 @@ def cell(at):
     assert told == 1, told
     at.call(f"{service}/SetPolicy", policy={"keep_ended_ms": 600_000})
     assert at.call(f"{service}/DescribeCell").policy.keep_ended_ms == 600_000
+    counted = at.call(f"{service}/GetStatistics")
+    assert counted.started and [one.replica for one in counted.progress] == [1], counted
     added = at.call(f"{service}/ChangeMembers", steps=[{"add_learner": 2}])
     assert sorted(member.replica for member in added.members) == [1, 2], added
     refused(grpc.StatusCode.FAILED_PRECONDITION, lambda: at.call(f"{service}/TransferLeader", to=2))
     removed = at.call(f"{service}/ChangeMembers", steps=[{"remove": 2}])
     assert [member.replica for member in removed.members] == [1], removed
+    saved = bytearray()
+    for piece in at.call(f"{service}/Backup"):
+        assert piece.crc32 == zlib.crc32(piece.offset.to_bytes(8, "little") + piece.data), "a piece"
+        end = piece.offset + len(piece.data)
+        saved.extend(bytes(max(0, end - len(saved))))
+        saved[piece.offset : end] = piece.data
+        length = piece.length
+    assert len(saved) == length and saved.startswith(b"OMEGASNP"), "the last piece is the beginning"
 
 
 def machines(at):
@@ -167,6 +178,11 @@ def jobs(at):
     web = at.call(f"{service}/SubmitJob", job=job).id
     assert at.call(f"{service}/SubmitJob", job=job).id == web, "it is the same one"
     assert at.call(f"{service}/GetJob", job={"name": "web"}).job.pending == 2
+    why = at.call(f"{service}/ExplainJob", job={"name": "web"}, group="main")
+    assert (why.waiting, why.groups[0].machines) == (2, 1), why
+    refused(grpc.StatusCode.NOT_FOUND, lambda: at.call(f"{service}/ExplainJob", job={"id": web}, group="no"))
+    wrong = {"job": {"id": web}, "profile": "[[profile]]"}
+    refused(grpc.StatusCode.INVALID_ARGUMENT, lambda: at.call(f"{service}/ExplainJob", **wrong))
     at.call(f"{service}/SubmitJob", job={"name": "gone", "groups": [group]})
     at.call(f"{service}/ResizeGroup", job={"name": "gone"}, count=5)
     assert at.call(f"{service}/GetJob", job={"name": "gone"}).job.pending == 5
@@ -191,7 +207,14 @@ def tenants(at):
 def place(at, machine, job):
     """A scheduler of a few lines: it follows the cell, and places both tasks of the job."""
     service = "omega.v1.SchedulingService"
-    me = at.call(f"{service}/Register", name="py")
+    held = {"name": "py", "holder": 7, "lease_ms": 60_000, "process": "drive.py"}
+    me = at.call(f"{service}/Register", **held)
+    assert at.call(f"{service}/Register", **held) == me, "the same holder has the same answer"
+    other = {**held, "holder": 8}
+    refused(grpc.StatusCode.FAILED_PRECONDITION, lambda: at.call(f"{service}/Register", **other))
+    at.call(f"{service}/Renew", holder=7, names=["py"], process="drive.py")
+    listed = {one.name: one for one in at.call(f"{service}/ListSchedulers").schedulers}
+    assert listed["py"].holder.process == "drive.py" and listed["py"].holder.left_ms > 0, listed
     deltas = at.call(f"{service}/Sync", jobs_of={"scheduler": "py"})
     delta = next(deltas)
     assert delta.full and [one.id for one in delta.jobs] == [job], delta
@@ -215,6 +238,11 @@ def place(at, machine, job):
     assert len(answers[0].commit.conflicts) == 1 and not answers[1].commit.conflicts, answers
     insist("the delta", lambda: next(deltas).to >= answers[1].commit.version)
     deltas.cancel()
+    at.call(f"{service}/EndLeases", holder=7)
+    late = {**claim, "number": me.next_transaction + 3, "claim_indices": [1]}
+    refused(grpc.StatusCode.FAILED_PRECONDITION, lambda: at.call(f"{service}/Commit", **late))
+    renew = {"holder": 7, "names": ["py"]}
+    refused(grpc.StatusCode.FAILED_PRECONDITION, lambda: at.call(f"{service}/Renew", **renew))
 
 
 def tasks(at, machine, job):

@@ -3,9 +3,9 @@
 
 use crate::histories::seeds;
 use omega_core::{
-    Affinity, Amounts, CardRequest, CardSet, Claim, Command, ConflictCheck, Granularity, Image,
-    Job, JobId, JobKind, KindId, LabelSelector, Labels, Machine, MachineId, MachineSelector, Near,
-    Operator, Overcommit, PlacementRules, Policy, Port, Precedence, Preemption, Preferred,
+    Affinity, Amounts, CardRequest, CardSet, Claim, Command, ConflictCheck, Granularity, HolderId,
+    Image, Job, JobId, JobKind, KindId, LabelSelector, Labels, Machine, MachineId, MachineSelector,
+    Near, Operator, Overcommit, PlacementRules, Policy, Port, Precedence, Preemption, Preferred,
     Protocol, Requirement, SchedulerId, SequenceNumber, Spread, Taint, TaintEffect, TaskGroup,
     TaskId, TaskReport, TaskRule, TaskSelector, Tenants, Text, Toleration, TolerationOperator,
     TopologyLevel, Transaction, TransactionId, Version, WhenUnsatisfiable,
@@ -197,6 +197,11 @@ fn every_command() -> Vec<(&'static str, Command)> {
         ("commit", Command::Commit(transaction)),
         ("commit, plain", Command::Commit(plain)),
         ("expire", Command::Expire { now_ms: 1_700_000_000_000 }),
+        ("hold scheduler", {
+            let (name, holder) = ("batch-0 é".into(), HolderId(u64::MAX));
+            Command::HoldScheduler { name, holder, lease_ms: 10_000 }
+        }),
+        ("end holder", Command::EndHolder { holder: HolderId(7) }),
     ]
 }
 

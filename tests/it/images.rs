@@ -9,7 +9,7 @@ use omega_cellstate::{
     Cell, CellHandle, Delta, Image, ImageError, Interest, JobImage, MachineStatus, SharedCell, View,
 };
 use omega_core::{
-    Amounts, CardSet, Claim, Command, Conflict, Item, Job, JobId, KindId, Kinds, Machine,
+    Amounts, CardSet, Claim, Command, Conflict, HolderId, Item, Job, JobId, KindId, Kinds, Machine,
     MachineId, Outcome, Policy, Reason, SchedulerId, SequenceNumber, TaskGroup, TaskId, TaskReport,
     TaskState, Transaction, TransactionId, Version,
 };
@@ -262,6 +262,14 @@ pub(crate) fn rich_image() -> Image {
     apply(Command::ResizeGroup { job: JobId(2), group: "main".into(), count: 4 });
     apply(Command::KillJob { job: JobId(1) });
     apply(Command::Expire { now_ms: 5 });
+    let hold = |holder, name: &str| Command::HoldScheduler {
+        name: name.into(),
+        holder: HolderId(holder),
+        lease_ms: 10_000,
+    };
+    apply(hold(1 << 60, "s"));
+    apply(Command::EndHolder { holder: HolderId(1 << 60) });
+    apply(hold(1 << 50, "s"));
     cell.image()
 }
 
@@ -317,6 +325,8 @@ fn harms_of_rows() -> Vec<Harm> {
         harm!(i, set(&mut i.schedulers[1].name, "s".into()) => Twice { what: "scheduler", .. }),
         harm!(i, set(&mut i.schedulers[1].name, "\n".into()) => Refused(_)),
         harm!(i, i.schedulers.resize(5000, i.schedulers[0].clone()) => TooMany { .. }),
+        harm!(i, set(&mut i.schedulers[0].hold.as_mut().unwrap().lease_ms, 0) => Hold(_)),
+        harm!(i, set(&mut i.schedulers[0].floor, 0) => Hold(_)),
         harm!(i, i.schedulers[0].answers.reverse() => Answer(_)),
         harm!(i, set(&mut i.schedulers[0].answers[0].number, 3) => Answer(_)),
         harm!(i, set(&mut i.schedulers[0].answers[1].number, u64::MAX) => Answer(_)),

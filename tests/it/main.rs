@@ -2,7 +2,7 @@
 //!
 //! - `history.rs`: every version from a directory, against the commands themselves.
 //! - `histories.rs`: a cell and its naive twin agree on random histories.
-//! - `images.rs`: cells that are saved and restored.
+//! - `images.rs`, `backups.rs`: cells that are saved and restored.
 //! - `views.rs`, `claims.rs`, `held_claims.rs`, `wishes.rs`, `lifted.rs`: views keep up, judge as the
 //!   cell does, keep their claims, count what tasks wish of each other, and what would be without
 //!   some of them.
@@ -42,6 +42,7 @@
 
 #![allow(clippy::unwrap_used, reason = "all of it is tests, helpers too")]
 
+mod backups;
 mod chaos;
 mod claims;
 mod codec;

@@ -3,15 +3,16 @@
 use omega_cellstate::{Cell, CellHandle, HandleError, SharedCell, View};
 use omega_client::proto::job_service_client::JobServiceClient;
 use omega_client::proto::scheduling_service_server::{SchedulingService, SchedulingServiceServer};
-use omega_client::{Address, ErrorCode, RemoteCell, proto};
+use omega_client::{Address, ApiError, ErrorCode, LeaseSettings, RemoteCell, proto};
 use omega_core::{
-    Amounts, Claim, Command, Job, JobId, Kinds, Machine, TaskGroup, TaskId, Transaction,
-    TransactionError, TransactionId, Version,
+    Amounts, CardSet, Claim, Command, Job, JobId, Kinds, Machine, MachineId, SchedulerId,
+    SequenceNumber, TaskGroup, TaskId, Transaction, TransactionError, TransactionId, Version,
 };
-use omega_service::{Door, Entrance, Host, MonitorSettings, Whoami, serve_clients};
+use omega_service::{Entrance, Extras, Host, Whoami, serve_clients};
 use omega_store::CellId;
 use omega_store::log::ReplicaId;
 use std::net::SocketAddr;
+use std::ops::ControlFlow;
 use std::sync::{Arc, Mutex};
 use tokio::net::TcpListener;
 use tokio::runtime::Runtime;
@@ -41,10 +42,10 @@ impl Served {
         let (end, ended) = oneshot::channel::<()>();
         let host = Host::memory(cell.clone());
         let me = Whoami { cell: CellId(1), replica: ReplicaId(1) };
-        let entrance = Entrance { listener, door: Door::Open, audit: None };
-        let monitor = MonitorSettings::default();
+        let entrance = Entrance::open(listener);
+        let extras = Extras::default();
         let ended = async move { drop(ended.await) };
-        runtime.spawn(serve_clients(entrance, host, me, monitor, ended));
+        runtime.spawn(serve_clients(entrance, host, me, extras, ended));
         Served { cell, address, runtime, _end: end }
     }
 
@@ -137,6 +138,27 @@ impl SchedulingService for HangsUp {
         &self,
         _: Request<proto::RegisterRequest>,
     ) -> Result<Response<proto::RegisterResponse>, Status> {
+        Err(Status::unimplemented("nobody registers here"))
+    }
+
+    async fn renew(
+        &self,
+        _: Request<proto::RenewRequest>,
+    ) -> Result<Response<proto::RenewResponse>, Status> {
+        Err(Status::unimplemented("nobody has a lease here"))
+    }
+
+    async fn end_leases(
+        &self,
+        _: Request<proto::EndLeasesRequest>,
+    ) -> Result<Response<proto::EndLeasesResponse>, Status> {
+        Err(Status::unimplemented("nobody has a lease here"))
+    }
+
+    async fn list_schedulers(
+        &self,
+        _: Request<proto::ListSchedulersRequest>,
+    ) -> Result<Response<proto::ListSchedulersResponse>, Status> {
         Err(Status::unimplemented("nobody registers here"))
     }
 
@@ -241,4 +263,50 @@ fn a_job_is_submitted_once_however_often_it_is_sent() {
         let error = omega_client::ApiError::from(refused);
         assert_eq!(error.code, omega_client::ErrorCode::NameTaken);
     });
+}
+
+/// A claim of one task of the first job on the first machine.
+fn claim(scheduler: SchedulerId, number: u64, index: u32) -> Transaction {
+    let task = TaskId { job: JobId(0), index };
+    let machine = MachineId::first(0);
+    let claim = Claim { task, machine, seen: SequenceNumber(0), cards: CardSet::default() };
+    Transaction::new(TransactionId { scheduler, number }, Version(0), vec![claim])
+}
+
+#[test]
+fn what_a_process_sends_that_has_lost_its_name_is_fenced() {
+    let served = Served::start();
+    served.cell.apply(machine("a")).unwrap();
+    submit(&served.cell, "j", 3);
+    let process = |name: &str| {
+        let settings = LeaseSettings { process: name.to_owned(), ..LeaseSettings::default() };
+        RemoteCell::with_leases(&served.address(), settings).unwrap()
+    };
+    let (first, second) = (process("one"), process("two"));
+    let (me, number) = first.hold("s").unwrap();
+    assert_eq!(first.hold("s").unwrap(), (me, number), "it holds it already");
+    let refused = second.hold("s").unwrap_err();
+    assert_eq!(refused.code, ErrorCode::LeaseHeld);
+    assert!(refused.message.starts_with("one holds"), "{refused}");
+    let mut asked = 0;
+    let wait = |why: &ApiError| {
+        assert_eq!(why.code, ErrorCode::LeaseHeld);
+        asked += 1;
+        if asked < 3 { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+    };
+    assert_eq!(second.stand_by("s", wait).unwrap(), None);
+    let without = served.remote().register("s".into());
+    assert!(matches!(without, Err(HandleError::Denied(_))), "{without:?}");
+
+    let taken = first.commit(&claim(me, number, 0)).unwrap();
+    assert!(taken.is_complete());
+    first.end_leases().unwrap();
+    let (same, next) = second.hold("s").unwrap();
+    assert_eq!((same, next > number + (1 << 32)), (me, true));
+    assert_eq!(first.commit(&claim(me, number, 0)), Ok(taken), "a retry has its answer");
+    let late = claim(me, number + 1, 1);
+    let fenced = HandleError::Refused(TransactionError::Fenced(late.id));
+    assert_eq!(first.commit(&late), Err(fenced));
+    assert!(second.commit(&claim(me, next, 1)).unwrap().is_complete());
+    assert!(second.lost().is_none());
 }

@@ -103,6 +103,8 @@ fn equal<T: PartialEq + std::fmt::Debug>(what: &str, cell: &T, twin: &T) -> Resu
 pub fn compare(cell: &Cell, twin: &Twin) -> Result<(), String> {
     equal::<Version>("version", &cell.version(), &twin.version())?;
     equal::<Policy>("policy", cell.policy(), twin.policy())?;
+    let ours: Vec<_> = cell.schedulers().map(|s| (s.name, s.hold.map(|h| h.holder))).collect();
+    equal("schedulers", &ours, &twin.holds().collect())?;
     let (ours, theirs) = (machines_of_cell(cell), machines_of_twin(twin));
     for (ours, theirs) in ours.iter().zip(&theirs) {
         equal("machine", ours, theirs)?;

@@ -14,7 +14,7 @@ use omega_client::proto::scheduling_service_server::{SchedulingService, Scheduli
 use omega_client::proto::{self, CommitRequest, CommitStreamResponse};
 use omega_client::{Address, RemoteCell};
 use omega_core::{Transaction, Version};
-use omega_service::{Door, Entrance, Host, MonitorSettings, Whoami, serve_clients};
+use omega_service::{Entrance, Extras, Host, Whoami, serve_clients};
 use omega_store::CellId;
 use omega_store::log::ReplicaId;
 use std::net::SocketAddr;
@@ -93,10 +93,10 @@ impl Served {
         match server {
             Server::Omega => {
                 // All that is shipped: the gate before the services, too.
-                let entrance = Entrance { listener, door: Door::Open, audit: None };
+                let entrance = Entrance::open(listener);
                 let me = Whoami { cell: CellId(1), replica: ReplicaId(1) };
-                let (host, monitor) = (Host::memory(cell), MonitorSettings::default());
-                let served = serve_clients(entrance, host, me, monitor, std::future::pending());
+                let (host, extras) = (Host::memory(cell), Extras::default());
+                let served = serve_clients(entrance, host, me, extras, std::future::pending());
                 runtime.spawn(async move { served.await.expect("it goes on") });
             }
             Server::Bare => {
@@ -177,6 +177,27 @@ impl SchedulingService for Bare {
         _: Request<proto::RegisterRequest>,
     ) -> Result<Response<proto::RegisterResponse>, Status> {
         Ok(Response::new(proto::RegisterResponse::default()))
+    }
+
+    async fn renew(
+        &self,
+        _: Request<proto::RenewRequest>,
+    ) -> Result<Response<proto::RenewResponse>, Status> {
+        Ok(Response::new(proto::RenewResponse {}))
+    }
+
+    async fn end_leases(
+        &self,
+        _: Request<proto::EndLeasesRequest>,
+    ) -> Result<Response<proto::EndLeasesResponse>, Status> {
+        Ok(Response::new(proto::EndLeasesResponse {}))
+    }
+
+    async fn list_schedulers(
+        &self,
+        _: Request<proto::ListSchedulersRequest>,
+    ) -> Result<Response<proto::ListSchedulersResponse>, Status> {
+        Ok(Response::new(proto::ListSchedulersResponse::default()))
     }
 
     type SyncStream = ReceiverStream<Result<proto::Delta, Status>>;

@@ -5,6 +5,7 @@
 use super::number::{plural, wide};
 use super::text::{Align, WIDTH, clean, clip, columns, wrap};
 use serde::Serialize;
+use std::borrow::Cow;
 
 /// Jobs that wait at the end of a run.
 #[derive(Clone, Debug, Default, Serialize)]
@@ -87,7 +88,7 @@ pub struct NearMiss {
 pub struct Lack {
     /// What it is: `room`, `cards`, `taints`, `affinity`, `other_machine`, `draining`, `rule` or
     /// `filter`.
-    pub what: &'static str,
+    pub what: Cow<'static, str>,
     /// Of which resource kind, if it is room.
     pub kind: Option<String>,
     /// How much, if it is room (in the kind's smallest unit) or cards.
@@ -100,7 +101,7 @@ pub struct Lack {
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Help {
     /// What it is: `room` that comes free, a `larger_machine`, or to `lift` what forbids.
-    pub what: &'static str,
+    pub what: Cow<'static, str>,
     /// The machine that is short of least, if it is about room.
     pub machine: Option<String>,
     /// How many machines that are there it opens.
@@ -241,7 +242,7 @@ mod tests {
     use super::*;
 
     fn lack(text: &str) -> Lack {
-        Lack { what: "room", text: text.into(), ..Lack::default() }
+        Lack { what: "room".into(), text: text.into(), ..Lack::default() }
     }
 
     fn example() -> WaitingReport {

@@ -211,7 +211,7 @@ fn lack(obstacle: &Obstacle, kinds: &Kinds) -> Lack {
         Obstacle::Cards { missing } => (None, Some(u64::from(*missing))),
         _ => (None, None),
     };
-    Lack { what: obstacle.name(), kind, missing, text: describe_obstacle(obstacle, kinds) }
+    Lack { what: obstacle.name().into(), kind, missing, text: describe_obstacle(obstacle, kinds) }
 }
 
 fn help(remedy: &Remedy, view: &View) -> Help {
@@ -221,7 +221,7 @@ fn help(remedy: &Remedy, view: &View) -> Help {
         Remedy::Lift { obstacle, machines } => (vec![obstacle.clone()], None, *machines),
     };
     Help {
-        what: remedy.name(),
+        what: remedy.name().into(),
         machine: machine.map(|machine| machine_name(view, machine.row())),
         machines,
         lacks: obstacles.iter().map(|obstacle| lack(obstacle, view.kinds())).collect(),

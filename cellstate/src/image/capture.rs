@@ -196,6 +196,12 @@ impl Cell {
         Some(Captured { image, pages: self.jobs.end_saving() })
     }
 
+    /// Whether a capture goes on.
+    #[must_use]
+    pub fn is_captured(&self) -> bool {
+        self.capture.is_some()
+    }
+
     /// Gives up the capture that goes on, if one does.
     pub fn end_capture(&mut self) {
         self.capture = None;
@@ -218,6 +224,8 @@ impl Cell {
         };
         let scheduler = |scheduler: &Registered| SchedulerImage {
             name: scheduler.name.clone(),
+            hold: scheduler.hold,
+            floor: scheduler.answers.floor,
             answers: Vec::new(),
         };
         Image {

@@ -65,6 +65,9 @@ pub enum ImageError {
     /// out of order.
     #[error("the image's list of ended jobs does not match job {0}")]
     Ended(JobId),
+    /// A scheduler's name is held, but it never changed hands, or the lease cannot be.
+    #[error("the name of scheduler {0} of the image cannot be held so")]
+    Hold(SchedulerId),
     /// An answer is out of place, or cannot have been given.
     #[error("the image has an answer to scheduler {0} that cannot have been given")]
     Answer(SchedulerId),

@@ -30,7 +30,9 @@ use crate::answers::Answer;
 use crate::jobs::{JobRecord, TaskRecord};
 use crate::judge::MachineStatus;
 use crate::machines::Row;
-use omega_core::{Amounts, Job, JobId, Kinds, Machine, Policy, SequenceNumber, Text, Version};
+use omega_core::{
+    Amounts, Hold, Job, JobId, Kinds, Machine, Policy, SequenceNumber, Text, Version,
+};
 use smallvec::SmallVec;
 use std::sync::Arc;
 
@@ -117,6 +119,10 @@ pub struct TenantImage {
 pub struct SchedulerImage {
     /// Its name.
     pub name: Text,
+    /// Who holds the name, if a process does.
+    pub hold: Option<Hold>,
+    /// What is new below this number is refused.
+    pub floor: u64,
     /// The answers that the cell would give again, in the order of their places in the ring.
     pub answers: Vec<Answer>,
 }

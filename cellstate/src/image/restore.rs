@@ -15,8 +15,8 @@ use crate::machines::{Part, claimable};
 use crate::rules::GroupRules;
 use crate::validate::{self, GroupCounts};
 use omega_core::limits::{
-    ANSWERS_PER_SCHEDULER, CHANGES_MAX, JOBS_MAX, MACHINES_MAX, SCHEDULERS_MAX,
-    TRANSACTION_ITEMS_MAX,
+    ANSWERS_PER_SCHEDULER, CHANGES_MAX, JOBS_MAX, LEASE_MS_MAX, LEASE_MS_MIN, MACHINES_MAX,
+    SCHEDULERS_MAX, TRANSACTION_ITEMS_MAX,
 };
 use omega_core::{Conflict, Job, JobId, Kinds, MachineId, SchedulerId, TaskId, Text, Version};
 
@@ -129,9 +129,17 @@ impl Cell {
             if self.schedulers.iter().any(|other| other.name == image.name) {
                 return Err(twice("scheduler", &image.name));
             }
-            let answers = restore_answers(image.answers, self.version);
-            let answers = answers.ok_or(ImageError::Answer(id))?;
-            self.schedulers.push(Registered { name: image.name, answers });
+            let SchedulerImage { name, hold, floor, answers } = image;
+            // Whoever holds a name has left numbers behind.
+            let lease_ms = LEASE_MS_MIN..=LEASE_MS_MAX;
+            if hold.is_some_and(|hold| !lease_ms.contains(&hold.lease_ms) || floor == 0) {
+                return Err(ImageError::Hold(id));
+            }
+            let answers = restore_answers(answers, self.version);
+            let mut answers = answers.ok_or(ImageError::Answer(id))?;
+            answers.floor = floor;
+            answers.next = answers.next.max(floor);
+            self.schedulers.push(Registered { name, hold, answers });
         }
         Ok(())
     }

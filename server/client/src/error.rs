@@ -91,6 +91,14 @@ define_codes! {
     AnswerExpired = "ANSWER_EXPIRED", OutOfRange;
     /// Another transaction had this id: count upwards.
     IdReused = "ID_REUSED", AlreadyExists;
+    /// Another process has the scheduler's name: stop.
+    Fenced = "FENCED", FailedPrecondition;
+    /// Another process holds the scheduler's name: wait, or choose another name.
+    LeaseHeld = "LEASE_HELD", FailedPrecondition;
+    /// The process does not hold the scheduler's name any more: stop.
+    LeaseLost = "LEASE_LOST", FailedPrecondition;
+    /// A lease has from one second to one minute.
+    BadLease = "BAD_LEASE", InvalidArgument;
     /// A page token was not made by this call, or with other filters.
     BadPageToken = "BAD_PAGE_TOKEN", InvalidArgument;
     /// No leader is known: wait, or ask another replica.
@@ -115,6 +123,8 @@ define_codes! {
     Limit = "LIMIT", ResourceExhausted;
     /// The deadline passed before there was an answer: send it again, it is not done twice.
     Late = "LATE", DeadlineExceeded;
+    /// This server does not do that: ask another one.
+    NotOffered = "NOT_OFFERED", Unimplemented;
     /// A defect of Omega, or an answer of a newer server.
     Internal = "INTERNAL", Internal;
 }
@@ -176,6 +186,7 @@ impl ApiError {
             ErrorCode::UnknownScheduler => TransactionError::UnknownScheduler(txn.id.scheduler),
             ErrorCode::AnswerExpired => TransactionError::AnswerExpired(txn.id),
             ErrorCode::IdReused => TransactionError::IdReused(txn.id),
+            ErrorCode::Fenced => TransactionError::Fenced(txn.id),
             _ => return None,
         })
     }
@@ -265,6 +276,8 @@ impl From<&Rejection> for ApiError {
             Rejection::TooMany { .. } => ErrorCode::TooMany,
             Rejection::BadJob(_) => ErrorCode::BadJob,
             Rejection::Transaction(error) => return error.into(),
+            Rejection::NameHeld { .. } => ErrorCode::LeaseHeld,
+            Rejection::BadLease { .. } => ErrorCode::BadLease,
             _ => ErrorCode::Internal,
         };
         ApiError::new(code, rejection.to_string())
@@ -280,6 +293,7 @@ impl From<&TransactionError> for ApiError {
             TransactionError::UnknownScheduler(_) => ErrorCode::UnknownScheduler,
             TransactionError::AnswerExpired(_) => ErrorCode::AnswerExpired,
             TransactionError::IdReused(_) => ErrorCode::IdReused,
+            TransactionError::Fenced(_) => ErrorCode::Fenced,
             _ => ErrorCode::Internal,
         };
         let mut made = ApiError::new(code, error.to_string());

@@ -34,4 +34,4 @@ mod remote;
 
 pub use connect::{Address, Tls};
 pub use error::{ApiError, ErrorCode};
-pub use remote::RemoteCell;
+pub use remote::{LeaseSettings, RemoteCell};

@@ -258,15 +258,22 @@ pub enum VerifyError {
 /// # Errors
 /// If a line cannot be read, or is not the one that followed the line before it.
 pub fn verify(path: &Path) -> Result<u64, VerifyError> {
+    let older = (1..=FILES_MAX).rev().map(|number| rotated(path, number));
+    let there: Vec<PathBuf> = older.filter(|file| file.exists()).chain([path.to_owned()]).collect();
+    verify_files(&there)
+}
+
+/// The same of files that are named, the oldest first: copies of a log that are somewhere else. What a crash
+/// has left of a last line is no line.
+///
+/// # Errors
+/// As [`verify`].
+pub fn verify_files(files: &[PathBuf]) -> Result<u64, VerifyError> {
     let mut before: Option<String> = None;
     let mut lines = 0;
-    for number in (0..=FILES_MAX).rev() {
-        let file = rotated(path, number);
-        if number > 0 && !file.exists() {
-            continue;
-        }
+    for file in files {
         let read = |why| VerifyError::Read { file: file.clone(), why };
-        let reader = BufReader::new(File::open(&file).map_err(read)?);
+        let reader = BufReader::new(File::open(file).map_err(read)?);
         for (line, text) in (1..).zip(reader.split(b'\n')) {
             let text = text.map_err(read)?;
             let broken = || VerifyError::Broken { file: file.clone(), line };

@@ -1,10 +1,12 @@
 //! The cell as a whole: what it is, its policy, and who its replicas are.
 
+use crate::backup::{self, Backups};
 use crate::describe;
 use crate::host::Host;
 use crate::jobs::done;
 use crate::peers::Whoami;
-use crate::service::{Answered, deadline};
+use crate::service::{Answered, deadline, stream_end};
+use crate::statistics::statistics;
 use omega_cellstate::Cell;
 use omega_client::proto::cell_service_server::CellService;
 use omega_client::{ApiError, ErrorCode, convert, proto};
@@ -23,13 +25,14 @@ const LEADER_MAX: Duration = Duration::from_secs(1);
 pub struct Cells {
     host: Host,
     me: Whoami,
+    backups: Backups,
 }
 
 impl Cells {
     /// The service of a cell, at this replica of it.
     #[must_use]
     pub fn new(host: Host, me: Whoami) -> Cells {
-        Cells { host, me }
+        Cells { host, me, backups: Backups::default() }
     }
 
     fn members(&self) -> Option<proto::Members> {
@@ -91,6 +94,15 @@ fn describe_cell(cell: &Cell) -> proto::DescribeCellResponse {
 
 #[tonic::async_trait]
 impl CellService for Cells {
+    type BackupStream = backup::Pieces;
+
+    async fn backup(&self, request: Request<proto::BackupRequest>) -> Answered<Self::BackupStream> {
+        let end = stream_end(&request);
+        self.host.refresh(deadline(&request)).await?;
+        let pieces = self.backups.begin(&self.host, self.me.cell, end)?;
+        Ok(Response::new(pieces))
+    }
+
     async fn describe_cell(
         &self,
         request: Request<proto::DescribeCellRequest>,
@@ -102,6 +114,13 @@ impl CellService for Cells {
         told.cell = self.me.cell.to_string();
         told.members = self.members();
         Ok(Response::new(told))
+    }
+
+    async fn get_statistics(
+        &self,
+        _: Request<proto::GetStatisticsRequest>,
+    ) -> Answered<proto::GetStatisticsResponse> {
+        Ok(Response::new(statistics(&self.host, self.me).await))
     }
 
     async fn set_policy(

@@ -12,7 +12,7 @@ use crate::service::DEADLINE;
 use futures_util::stream::FuturesOrdered;
 use futures_util::{Stream, StreamExt, stream};
 use omega_client::{ApiError, proto};
-use omega_core::{Command, Commit, Outcome, Transaction, Version};
+use omega_core::{Command, Commit, Outcome, SchedulerId, Transaction, Version};
 use omega_store::replica::Answer;
 use std::sync::Arc;
 use std::time::Duration;
@@ -65,7 +65,8 @@ pub(crate) struct Judge {
 /// A transaction that was begun.
 struct Begun {
     number: u64,
-    claims: usize,
+    /// Whose it is, and how many claims it has.
+    claims: (SchedulerId, usize),
     /// How the audit log calls it, where there is one.
     of: String,
     /// Why it did not get as far as the cell.
@@ -142,7 +143,8 @@ impl Judge {
         let mut commands = Vec::with_capacity(requests.len());
         let mut begun = Vec::with_capacity(requests.len());
         for request in requests {
-            let (number, claims) = (request.number, request.claim_jobs.len());
+            let number = request.number;
+            let claims = (SchedulerId(request.scheduler), request.claim_jobs.len());
             let of = self.audited.as_ref().map(|_| transaction(&request)).unwrap_or_default();
             let refused = match self.allowed(request, since + DEADLINE).await {
                 Ok((txn, try_)) => {

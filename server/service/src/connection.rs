@@ -2,8 +2,9 @@
 //! whose they are.
 //!
 //! Each connection takes a place, of all and of its address; one that finds none is closed. Within five
-//! seconds it must have shown its certificate, where one is asked for, and begun HTTP/2: whoever opens
-//! connections and says nothing, or says it one byte at a time, holds his places for no longer.
+//! seconds it must have shown its certificate, where one is asked for, and begun HTTP/2 (or, on the listener of
+//! the web page, sent its headers: `web/listen.rs`): whoever opens connections and says nothing, or says it one
+//! byte at a time, holds his places for no longer.
 
 use crate::identity::Caller;
 use crate::tls::Certificates;
@@ -48,6 +49,15 @@ pub enum Door {
         /// The cell that callers' certificates must name.
         cell: Arc<str>,
     },
+}
+
+/// What is spoken on a connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Language {
+    /// By programs, which show certificates.
+    Http2,
+    /// By browsers and probes. Whoever shows no certificate is nobody, and may only ask what nobody may.
+    Http1,
 }
 
 /// The places of a listener. Clones share them.
@@ -96,13 +106,35 @@ pub(crate) fn incoming(
     anyone: Caller,
 ) -> ReceiverStream<io::Result<Connection>> {
     let (ready, connections) = mpsc::channel(1);
-    tokio::spawn(accept(listener, (door, Arc::new(anyone)), ready));
+    let threshold = Threshold { door, anyone: Arc::new(anyone), language: Language::Http2 };
+    tokio::spawn(accept(listener, threshold, ready));
     ReceiverStream::new(connections)
+}
+
+/// The same of browsers and probes. Nothing has been read of what they say.
+pub(crate) fn incoming_http1(
+    listener: TcpListener,
+    door: Door,
+    anyone: Caller,
+) -> mpsc::Receiver<io::Result<Connection>> {
+    let (ready, connections) = mpsc::channel(1);
+    let threshold = Threshold { door, anyone: Arc::new(anyone), language: Language::Http1 };
+    tokio::spawn(accept(listener, threshold, ready));
+    connections
+}
+
+/// What a connection must pass.
+#[derive(Clone, Debug)]
+struct Threshold {
+    door: Door,
+    /// Who comes in where no certificate is asked for.
+    anyone: Arc<Caller>,
+    language: Language,
 }
 
 async fn accept(
     listener: TcpListener,
-    door: (Door, Arc<Caller>),
+    threshold: Threshold,
     ready: mpsc::Sender<io::Result<Connection>>,
 ) {
     let places = Places::default();
@@ -119,9 +151,9 @@ async fn accept(
             tracing::debug!(%address, "too many connections");
             continue;
         };
-        let (door, ready) = (door.clone(), ready.clone());
+        let (threshold, ready) = (threshold.clone(), ready.clone());
         tokio::spawn(async move {
-            match tokio::time::timeout(HANDSHAKE_MAX, begin(socket, place, door)).await {
+            match tokio::time::timeout(HANDSHAKE_MAX, begin(socket, place, threshold)).await {
                 // The listener may have gone.
                 Ok(Ok(connection)) => drop(ready.send(Ok(connection)).await),
                 Ok(Err(why)) => tracing::debug!(%address, %why, "a connection was refused"),
@@ -134,19 +166,24 @@ async fn accept(
 async fn begin(
     socket: TcpStream,
     place: Place,
-    (door, anyone): (Door, Arc<Caller>),
+    Threshold { door, anyone, language }: Threshold,
 ) -> io::Result<Connection> {
     socket.set_nodelay(true)?;
     let (mut stream, caller) = match door {
         Door::Open => (Stream::Open(socket), anyone),
         Door::Tls { certificates, cell } => {
-            let tls = TlsAcceptor::from(certificates.config()).accept(socket).await?;
+            let tls = TlsAcceptor::from(certificates.config(language)).accept(socket).await?;
             let chain = tls.get_ref().1.peer_certificates().unwrap_or_default();
-            let own = chain.first().map_or(&[][..], |own| own.as_ref());
-            let caller = Caller::of_certificate(own, &cell);
+            let caller = match chain.first() {
+                Some(own) => Caller::of_certificate(own, &cell),
+                None => Caller::without_certificate(),
+            };
             (Stream::Tls(Box::new(tls)), Arc::new(caller))
         }
     };
+    if language == Language::Http1 {
+        return Ok(Connection { stream, first: PREFACE.len(), caller, _place: place });
+    }
     let mut first = [0; PREFACE.len()];
     stream.read_exact(&mut first).await?;
     if first != *PREFACE {
@@ -169,6 +206,13 @@ pub(crate) struct Connection {
 enum Stream {
     Open(TcpStream),
     Tls(Box<TlsStream<TcpStream>>),
+}
+
+impl Connection {
+    /// Who is at its other end.
+    pub(crate) fn caller(&self) -> &Arc<Caller> {
+        &self.caller
+    }
 }
 
 impl Connected for Connection {

@@ -1,5 +1,6 @@
 //! What is told of a job, a machine, a task: one place for every call that tells it.
 
+use crate::leases::{Held, Listed};
 use omega_cellstate::{Cell, MachineState, MachineStatus};
 use omega_client::{convert, proto};
 use omega_core::{JobId, MachineId, TaskId, TaskState};
@@ -53,6 +54,21 @@ pub(crate) fn machine(state: &MachineState<'_>) -> proto::MachineStatus {
         load: state.load.map(convert::values).unwrap_or_default(),
         tasks: state.tasks.len() as u32,
         claimable: state.claimable.iter().map(|all| (*all).max(0) as u64).collect(),
+    }
+}
+
+/// A scheduler, and who holds its name.
+pub(crate) fn scheduler(listed: Listed) -> proto::SchedulerStatus {
+    let holder = |held: Held| proto::Holder {
+        process: held.process.to_string(),
+        lease_ms: held.hold.lease_ms,
+        left_ms: u32::try_from(held.left_ms).unwrap_or(u32::MAX),
+    };
+    proto::SchedulerStatus {
+        scheduler: listed.id.0,
+        name: listed.name.to_string(),
+        next_transaction: listed.next_transaction,
+        holder: listed.held.map(holder),
     }
 }
 

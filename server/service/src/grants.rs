@@ -10,7 +10,7 @@ use crate::identity::{Caller, Grant, Role, is_worker_of};
 use crate::roles::denied;
 use omega_cellstate::Cell;
 use omega_client::ApiError;
-use omega_core::{JobId, MachineId, SchedulerId, TaskId, Transaction};
+use omega_core::{HolderId, JobId, MachineId, SchedulerId, TaskId, Transaction};
 use std::sync::Arc;
 use tokio::time::Instant;
 use tonic::Request;
@@ -32,6 +32,15 @@ pub(crate) fn may_register(caller: &Caller, name: &str) -> Result<(), ApiError> 
         }
         _ => Ok(()),
     }
+}
+
+/// Whether somebody may end the leases of a process.
+///
+/// # Errors
+/// If it holds a name that is not the caller's own.
+pub(crate) fn may_end(caller: &Caller, cell: &Cell, holder: HolderId) -> Result<(), ApiError> {
+    let held = cell.schedulers().filter(|state| state.hold.is_some_and(|h| h.holder == holder));
+    held.map(|state| state.name).try_for_each(|name| may_register(caller, name))
 }
 
 /// Whether somebody may speak for the machine of this name.

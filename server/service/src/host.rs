@@ -4,8 +4,10 @@
 //! call that wakes whoever awaits it, and a thread tells how far it has applied, for the streams of
 //! deltas.
 
+use crate::leases::Leases;
 use crate::metrics::Metrics;
-use omega_cellstate::{Cell, SharedCell};
+use crate::statistics::Observer;
+use omega_cellstate::{Cell, Image, SharedCell};
 use omega_client::{ApiError, ErrorCode};
 use omega_core::{Command, Outcome, Rejection, Version};
 use omega_store::membership::{Membership, MembershipChange};
@@ -24,6 +26,10 @@ const PAUSE: Duration = Duration::from_millis(50);
 /// takes, and shorter than people wait.
 const CATCH_UP: Duration = Duration::from_secs(1);
 
+/// How long a snapshot of this replica is waited for before another image is taken: far longer than the
+/// largest cells need.
+const IMAGE_MAX: Duration = Duration::from_secs(10);
+
 /// How often the end of a replica is looked for, where nothing happens.
 const IDLE: Duration = Duration::from_millis(200);
 
@@ -33,6 +39,8 @@ pub struct Host {
     cell: HostedCell,
     versions: watch::Receiver<Version>,
     metrics: Metrics,
+    leases: Leases,
+    observer: Arc<Observer>,
 }
 
 #[derive(Clone, Debug)]
@@ -52,8 +60,9 @@ impl Host {
     #[must_use]
     pub fn memory(cell: SharedCell) -> Host {
         let (to, versions) = watch::channel(cell.read(Cell::version));
+        let observer = Arc::new(Observer::begin(cell.read(Cell::next_job)));
         let cell = HostedCell::Memory(cell, Arc::new(to));
-        Host { cell, versions, metrics: Metrics::default() }
+        Host { cell, versions, metrics: Metrics::default(), leases: Leases::default(), observer }
     }
 
     /// A replica that runs.
@@ -61,6 +70,7 @@ impl Host {
     pub fn replica(running: Arc<Running>) -> Host {
         let cell = ReplicatedCell::new(&running);
         let (to, versions) = watch::channel(cell.read(Cell::version));
+        let observer = Arc::new(Observer::begin(cell.read(Cell::next_job)));
         let followed = cell.clone();
         let builder = std::thread::Builder::new().name("versions".to_owned());
         // It ends by itself with the last host.
@@ -68,7 +78,7 @@ impl Host {
         spawned.expect("the system has a thread for each server");
         let replica = Replica { cell, running };
         let cell = HostedCell::Replica(Arc::new(replica));
-        Host { cell, versions, metrics: Metrics::default() }
+        Host { cell, versions, metrics: Metrics::default(), leases: Leases::default(), observer }
     }
 
     /// Looks at the state that is here. Nothing is applied while `look` runs.
@@ -76,6 +86,20 @@ impl Host {
         match &self.cell {
             HostedCell::Memory(cell, _) => cell.read(look),
             HostedCell::Replica(replica) => replica.cell.read(look),
+        }
+    }
+
+    /// The state that is here at one version, copied while commits go on. It takes as long as the cell is
+    /// large, so it is not for a thread that others wait for.
+    ///
+    /// # Errors
+    /// If this replica takes snapshots all the time.
+    pub fn image(&self) -> Result<Image, ApiError> {
+        match &self.cell {
+            HostedCell::Memory(cell, _) => Ok(cell.image()),
+            HostedCell::Replica(replica) => {
+                replica.cell.image(IMAGE_MAX).ok_or_else(|| unavailable(Again::Busy))
+            }
         }
     }
 
@@ -89,6 +113,17 @@ impl Host {
     #[must_use]
     pub fn metrics(&self) -> &Metrics {
         &self.metrics
+    }
+
+    /// Who holds names of schedulers, as far as this server knows.
+    #[must_use]
+    pub fn leases(&self) -> &Leases {
+        &self.leases
+    }
+
+    /// What is remembered for those who look at the cell.
+    pub(crate) fn observer(&self) -> &Observer {
+        &self.observer
     }
 
     /// The replica, if the cell has replicas.

@@ -79,9 +79,12 @@ pub struct Grant {
     pub precedence_max: i32,
 }
 
-/// Why a certificate says nobody. The sentence goes to its owner.
+/// Why somebody is nobody, mostly what is wrong with a certificate. The sentence goes to its owner.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum IdentityError {
+    /// Show one.
+    #[error("show a certificate of the authority of this cell's clients: see docs/security.md")]
+    None,
     /// Have another one issued.
     #[error("the certificate cannot be read")]
     Unreadable,
@@ -131,6 +134,12 @@ impl Caller {
             },
             names => Caller::nobody(names.join(" ").into(), IdentityError::Names(names.len())),
         }
+    }
+
+    /// Whoever shows no certificate where one is asked for.
+    #[must_use]
+    pub fn without_certificate() -> Caller {
+        Caller::nobody("nobody".into(), IdentityError::None)
     }
 
     fn nobody(name: Arc<str>, why: IdentityError) -> Caller {

@@ -2,6 +2,7 @@
 
 use crate::audit::about;
 use crate::describe;
+use crate::explain::{Explainer, Explanations};
 use crate::host::{Host, unknown};
 use crate::service::{Answered, deadline, page_size, page_start, page_token};
 use omega_cellstate::Cell;
@@ -9,6 +10,7 @@ use omega_client::proto::job_service_server::JobService;
 use omega_client::{ApiError, ErrorCode, proto};
 use omega_core::{Command, Job, JobId, Outcome, Rejection, TaskId, TaskState, Version};
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;
@@ -21,13 +23,14 @@ const GATHER: Duration = Duration::from_millis(50);
 #[derive(Clone, Debug)]
 pub struct Jobs {
     host: Host,
+    explanations: Explanations,
 }
 
 impl Jobs {
-    /// The service of a cell.
+    /// The service of a cell, and what explains its jobs, if anything does.
     #[must_use]
-    pub fn new(host: Host) -> Jobs {
-        Jobs { host }
+    pub fn new(host: Host, explainer: Option<Arc<dyn Explainer>>) -> Jobs {
+        Jobs { host, explanations: Explanations::new(explainer) }
     }
 }
 
@@ -136,6 +139,8 @@ impl JobService for Jobs {
             (request.tenant.is_empty() || *job.tenant == *request.tenant)
                 && (request.scheduler.is_empty() || *job.scheduler == *request.scheduler)
                 && (request.ended || cell.tasks(id).any(|(_, state)| !state.ended()))
+                && (!request.waiting
+                    || cell.tasks(id).any(|(_, state)| state == TaskState::Pending))
         };
         let answer = self.host.read(|cell| {
             let mut answer =
@@ -153,6 +158,16 @@ impl JobService for Jobs {
             answer
         });
         Ok(Response::new(answer))
+    }
+
+    async fn explain_job(
+        &self,
+        request: Request<proto::ExplainJobRequest>,
+    ) -> Answered<proto::ExplainJobResponse> {
+        let until = deadline(&request);
+        self.host.refresh(until).await?;
+        let told = self.explanations.explain(&self.host, request.into_inner(), until).await?;
+        Ok(Response::new(told))
     }
 
     type WatchJobStream = ReceiverStream<Result<proto::WatchJobResponse, Status>>;

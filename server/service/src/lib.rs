@@ -15,21 +15,26 @@
 //! (`roles.rs`, one table; `grants.rs` for what depends on the content), and whether there is room
 //! (`limits.rs`). docs/security.md has the whole of it.
 //!
-//! In reading order: `host.rs`, `service.rs`, `scheduling.rs`, `commits.rs`, `jobs.rs`, `machines.rs`, `tasks.rs`,
-//! `tenants.rs`, `cell.rs`, `agents/`, `describe.rs`, `peers.rs`, `identity.rs`, `roles.rs`, `grants.rs`,
-//! `limits.rs`, `audit.rs`, `gate.rs`, `tls.rs`, `connection.rs`, `server.rs`, `metrics.rs`, `web.rs`.
+//! In reading order: `host.rs`, `service.rs`, `leases/`, `scheduling.rs`, `commits.rs`, `jobs.rs`, `explain.rs`,
+//! `machines.rs`, `tasks.rs`, `tenants.rs`, `cell.rs`, `backup.rs`, `statistics.rs`, `survey.rs`,
+//! `arrivals.rs`, `tally.rs`, `agents/`, `describe.rs`, `peers.rs`, `identity.rs`, `roles.rs`, `grants.rs`,
+//! `limits.rs`, `audit.rs`, `gate.rs`, `tls.rs`, `connection.rs`, `server.rs`, `metrics.rs`, `web/`.
 
 pub mod agents;
+mod arrivals;
 pub mod audit;
+mod backup;
 mod cell;
 mod commits;
 mod connection;
 mod describe;
+mod explain;
 mod gate;
 mod grants;
 mod host;
 pub mod identity;
 mod jobs;
+mod leases;
 mod limits;
 mod machines;
 mod metrics;
@@ -38,6 +43,9 @@ pub mod roles;
 mod scheduling;
 mod server;
 mod service;
+mod statistics;
+mod survey;
+mod tally;
 mod tasks;
 mod tenants;
 mod tls;
@@ -48,15 +56,17 @@ pub use agents::monitor::MonitorSettings;
 pub use audit::AuditLog;
 pub use cell::Cells;
 pub use connection::Door;
+pub use explain::{Explainer, Onlooker, Question, Words};
 pub use host::{Host, Pending, Try};
 pub use identity::{Caller, IdentityError, Role};
 pub use jobs::Jobs;
+pub use leases::Leases;
 pub use machines::Machines;
 pub use metrics::Metrics;
 pub use peers::{Dial, FRAME_BYTES_MAX, PeerListener, Peers, Whoami};
 pub use scheduling::Scheduling;
-pub use server::{Entrance, serve_clients, serve_peers};
+pub use server::{Entrance, Extras, serve_clients, serve_peers};
 pub use tasks::Tasks;
 pub use tenants::Tenants;
 pub use tls::{Certificates, TlsBytes, TlsError, TlsFiles, read_key};
-pub use web::serve_web;
+pub use web::{Web, serve_web};

@@ -171,7 +171,7 @@ impl MachineService for Machines {
         let answer = self.host.read(|cell| {
             let mut answer =
                 proto::ListMachinesResponse { version: cell.version().0, ..Default::default() };
-            let machines = cell.machines().skip_while(|state| u64::from(state.id.slot) < start);
+            let machines = cell.machines_from(usize::try_from(start).unwrap_or(usize::MAX));
             for state in machines.filter(|state| selector.matches(&state.machine.labels)) {
                 if answer.machines.len() == size {
                     answer.next_page_token = page_token(state.id.slot.into());

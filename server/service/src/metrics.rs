@@ -6,7 +6,8 @@
 
 use crate::cell::sizes;
 use crate::host::Host;
-use omega_core::Commit;
+use crate::tally::{Tallies, Tally};
+use omega_core::{Commit, SchedulerId};
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, EncodeLabelSet, EncodeMetric};
 use prometheus_client::metrics::counter::{ConstCounter, Counter};
@@ -14,7 +15,9 @@ use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::{ConstGauge, Gauge};
 use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
 use prometheus_client::registry::{Registry, Unit};
+use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
 /// What is counted. Clones share it.
@@ -35,6 +38,7 @@ struct Counted {
     streams: Gauge,
     deltas: Counter,
     delta_bytes: Counter,
+    tallies: Tallies,
 }
 
 /// How a transaction was answered.
@@ -72,6 +76,7 @@ impl Default for Metrics {
                 streams: Gauge::default(),
                 deltas: Counter::default(),
                 delta_bytes: Counter::default(),
+                tallies: Tallies::default(),
             }),
         }
     }
@@ -88,9 +93,16 @@ impl Drop for CountedStream {
 }
 
 impl Metrics {
-    /// A transaction with so many claims was judged, and it took so long from its request to its answer.
-    pub(crate) fn judged(&self, claims: usize, commit: &Commit, took: Duration) {
+    /// A transaction of a scheduler with so many claims was judged, and it took so long from its request to
+    /// its answer.
+    pub(crate) fn judged(
+        &self,
+        (scheduler, claims): (SchedulerId, usize),
+        commit: &Commit,
+        took: Duration,
+    ) {
         let counted = &self.counted;
+        counted.tallies.judged(scheduler, claims, commit);
         let count = if commit.is_complete() { &counted.taken } else { &counted.conflicted };
         count.inc();
         counted.claims.inc_by(claims as u64);
@@ -104,6 +116,17 @@ impl Metrics {
     /// A transaction was not judged.
     pub(crate) fn failed(&self) {
         self.counted.transactions.get_or_create(&Answered { result: "failed" }).inc();
+    }
+
+    /// What was counted of each scheduler, and how many transactions were not judged.
+    pub(crate) fn tallies(&self) -> (BTreeMap<SchedulerId, Tally>, u64) {
+        let failed = self.counted.transactions.get_or_create(&Answered { result: "failed" }).get();
+        (self.counted.tallies.all(), failed)
+    }
+
+    /// How many views are kept up to date now.
+    pub(crate) fn streams(&self) -> u32 {
+        u32::try_from(self.counted.streams.get()).unwrap_or(0)
     }
 
     /// A stream of deltas began. It ends with what is returned.
@@ -165,6 +188,12 @@ impl Metrics {
     }
 }
 
+/// The name of a scheduler.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct OfScheduler {
+    scheduler: String,
+}
+
 /// What the cell and its replica are now.
 #[derive(Debug)]
 struct CellNow(Host);
@@ -194,6 +223,7 @@ impl Collector for CellNow {
             counter("replica_log_syncs", "Times the log was synced", status.log_syncs)?;
             counter("replica_snapshots", "Snapshots taken", status.snapshots)?;
         }
+        self.encode_leases(&mut encoder)?;
         let mut per_kind = |name: &str, help: &str, values: &[u64]| {
             let family = Family::<OfKind, Gauge>::default();
             for ((_, kind), value) in kinds.iter().zip(values) {
@@ -212,5 +242,26 @@ impl Collector for CellNow {
             "What is claimed of all machines, in each kind's unit",
             &sizes.claimed,
         )
+    }
+}
+
+impl CellNow {
+    /// What a leader knows of leases. Who does not lead says nothing of them.
+    fn encode_leases(&self, encoder: &mut DescriptorEncoder<'_>) -> Result<(), std::fmt::Error> {
+        let leases = self.0.leases();
+        let silenced = ConstCounter::new(leases.silenced());
+        let help = "Schedulers that were silent for longer than their lease, and replaced";
+        let name = "schedulers_silenced";
+        silenced.encode(encoder.encode_descriptor(name, help, None, silenced.metric_type())?)?;
+        let family = Family::<OfScheduler, Gauge<f64, AtomicU64>>::default();
+        for listed in leases.list(&self.0).unwrap_or_default() {
+            let Some(held) = listed.held else { continue };
+            let of = OfScheduler { scheduler: listed.name.to_string() };
+            family.get_or_create(&of).set(held.left_ms as f64 / 1000.0);
+        }
+        let help = "For how long the lease of a scheduler's name still runs, at the leader";
+        let unit = Some(&Unit::Seconds);
+        let name = "scheduler_lease_left";
+        family.encode(encoder.encode_descriptor(name, help, unit, family.metric_type())?)
     }
 }

@@ -94,6 +94,9 @@ use Nature::{Change, Look, Report, Stream, Watch};
 pub const RULES: &[Rule] = &[
     // A scheduler only under its own name and for its own jobs: see `grants.rs`.
     rule("omega.v1.SchedulingService/Register", SCHEDULER.and(OPERATOR), Change),
+    rule("omega.v1.SchedulingService/Renew", SCHEDULER.and(OPERATOR), Report),
+    rule("omega.v1.SchedulingService/EndLeases", SCHEDULER.and(OPERATOR), Change),
+    rule("omega.v1.SchedulingService/ListSchedulers", LOOKERS, Look),
     rule("omega.v1.SchedulingService/Sync", LOOKERS, Watch),
     rule("omega.v1.SchedulingService/Commit", SCHEDULER.and(OPERATOR), Change),
     rule("omega.v1.SchedulingService/CommitStream", SCHEDULER.and(OPERATOR), Stream),
@@ -103,6 +106,7 @@ pub const RULES: &[Rule] = &[
     rule("omega.v1.JobService/GetJob", LOOKERS, Look),
     rule("omega.v1.JobService/ListJobs", LOOKERS, Look),
     rule("omega.v1.JobService/WatchJob", LOOKERS, Watch),
+    rule("omega.v1.JobService/ExplainJob", LOOKERS, Look),
     // An agent only for its own machine: see `grants.rs`.
     rule("omega.v1.MachineService/RegisterMachine", AGENT.and(OPERATOR), Change),
     rule("omega.v1.MachineService/DrainMachine", OPERATOR, Change),
@@ -116,9 +120,11 @@ pub const RULES: &[Rule] = &[
     rule("omega.v1.TenantService/SetQuota", OPERATOR, Change),
     rule("omega.v1.TenantService/ListTenants", LOOKERS, Look),
     rule("omega.v1.CellService/DescribeCell", CLIENTS, Look),
+    rule("omega.v1.CellService/GetStatistics", LOOKERS, Look),
     rule("omega.v1.CellService/SetPolicy", OPERATOR, Change),
     rule("omega.v1.CellService/ChangeMembers", OPERATOR, Change),
     rule("omega.v1.CellService/TransferLeader", OPERATOR, Change),
+    rule("omega.v1.CellService/Backup", OPERATOR, Watch),
     rule("omega.v1.PeerService/Deliver", REPLICA, Stream),
     rule("grpc.health.v1.Health/Check", CLIENTS, Look),
     rule("grpc.health.v1.Health/Watch", CLIENTS, Watch),

@@ -2,24 +2,27 @@
 
 use crate::audit::about;
 use crate::commits::{Judge, commit_of, read, transaction};
+use crate::describe;
 use crate::grants::{self, caller};
 use crate::host::{Host, Try, unknown};
+use crate::leases::{Leases, Wish, process_name};
 use crate::service::{Answered, deadline};
 use futures_util::StreamExt;
 use futures_util::stream::BoxStream;
 use omega_cellstate::{Delta, Interest};
 use omega_client::proto::scheduling_service_server::SchedulingService;
 use omega_client::{ApiError, ErrorCode, convert, proto};
-use omega_core::{Command, Outcome, Version};
+use omega_core::{Command, Hold, HolderId, Outcome, SchedulerId, Text, Version};
 use prost::Message;
+use std::sync::Arc;
 use std::time::Duration;
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, oneshot};
 use tokio::time::Instant;
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::{Request, Response, Status, Streaming};
 
-/// How long changes gather before they are sent as one delta: a tenth of the 50 milliseconds within which
-/// a remote view is to follow.
+/// How long changes gather after a delta was sent before the next one is: a tenth of the 50 milliseconds
+/// within which a remote view is to follow. One that comes alone is sent at once.
 const GATHER: Duration = Duration::from_millis(5);
 
 /// Pieces of deltas that wait for a slow reader. What changes meanwhile comes as one delta later.
@@ -29,15 +32,23 @@ const PIECES_MAX: usize = 4;
 #[derive(Clone, Debug)]
 pub struct Scheduling {
     host: Host,
+    /// What looks who leads ends with the last clone.
+    _alive: Arc<oneshot::Sender<()>>,
 }
 
 impl Scheduling {
-    /// The service of a cell.
+    /// The service of a cell, and what keeps its leases while this replica leads. Needs a tokio runtime.
     #[must_use]
-    pub fn new(host: Host) -> Scheduling {
-        Scheduling { host }
+    pub fn start(host: Host) -> Scheduling {
+        let (alive, end) = oneshot::channel();
+        tokio::spawn(Leases::watch(host.clone(), end));
+        Scheduling { host, _alive: Arc::new(alive) }
     }
 }
+
+/// What a lease is that says nothing of its length: long enough for a leader to be lost and another one
+/// elected, and short enough that a dead scheduler is followed before people ask.
+const LEASE_MS: u32 = 10_000;
 
 #[tonic::async_trait]
 impl SchedulingService for Scheduling {
@@ -48,17 +59,59 @@ impl SchedulingService for Scheduling {
         let until = deadline(&request);
         let caller = caller(&request)?;
         about(&request, |request| request.name.clone());
-        let name = request.into_inner().name;
-        grants::may_register(&caller, &name)?;
-        let name = name.into();
-        let command = Command::RegisterScheduler { name };
-        // The same name gets the same id: to ask twice does no harm.
-        match self.host.apply_try(command, Try::Again, until).await? {
-            Outcome::Scheduler { id, next_transaction } => {
-                Ok(Response::new(proto::RegisterResponse { scheduler: id.0, next_transaction }))
+        let asked = request.into_inner();
+        grants::may_register(&caller, &asked.name)?;
+        let (scheduler, next_transaction) = match asked.holder {
+            0 => self.register_without_lease(asked.name.into(), until).await?,
+            holder => {
+                let lease_ms = if asked.lease_ms == 0 { LEASE_MS } else { asked.lease_ms };
+                let hold = Hold { holder: HolderId(holder), lease_ms };
+                let process = process_name(&asked.process);
+                let wish = Wish { name: asked.name.into(), hold, process };
+                self.host.leases().hold(&self.host, wish, until).await?
             }
-            _ => Err(unknown().into()),
+        };
+        Ok(Response::new(proto::RegisterResponse { scheduler: scheduler.0, next_transaction }))
+    }
+
+    async fn renew(&self, request: Request<proto::RenewRequest>) -> Answered<proto::RenewResponse> {
+        let until = deadline(&request);
+        let caller = caller(&request)?;
+        let proto::RenewRequest { holder, names, process } = request.into_inner();
+        let holder = given_holder(holder)?;
+        if names.is_empty() {
+            return Err(ApiError::new(ErrorCode::Malformed, "names is empty").into());
         }
+        names.iter().try_for_each(|name| grants::may_register(&caller, name))?;
+        let process = process_name(&process);
+        self.host.leases().renew(&self.host, (holder, &names), process, until).await?;
+        Ok(Response::new(proto::RenewResponse {}))
+    }
+
+    async fn end_leases(
+        &self,
+        request: Request<proto::EndLeasesRequest>,
+    ) -> Answered<proto::EndLeasesResponse> {
+        let until = deadline(&request);
+        let caller = caller(&request)?;
+        about(&request, |_| "all leases of a process".to_owned());
+        let holder = given_holder(request.into_inner().holder)?;
+        // What this replica has not heard of may be somebody else's.
+        self.host.refresh(until).await?;
+        self.host.read(|cell| grants::may_end(&caller, cell, holder))?;
+        self.host.leases().end(&self.host, holder, until).await?;
+        Ok(Response::new(proto::EndLeasesResponse {}))
+    }
+
+    async fn list_schedulers(
+        &self,
+        request: Request<proto::ListSchedulersRequest>,
+    ) -> Answered<proto::ListSchedulersResponse> {
+        let until = deadline(&request);
+        self.host.refresh(until).await?;
+        let all = self.host.leases().list(&self.host)?;
+        let schedulers = all.into_iter().map(describe::scheduler).collect();
+        Ok(Response::new(proto::ListSchedulersResponse { schedulers }))
     }
 
     type SyncStream = ReceiverStream<Result<proto::Delta, Status>>;
@@ -84,7 +137,7 @@ impl SchedulingService for Scheduling {
         about(&request, transaction);
         let (txn, try_) = read(request.into_inner())?;
         grants::may_commit(&caller, &self.host, &txn, until).await?;
-        let claims = txn.claims.len();
+        let claims = (txn.id.scheduler, txn.claims.len());
         let outcome = self.host.apply_try(Command::Commit(txn), try_, until).await;
         let commit = commit_of(outcome).inspect_err(|_| self.host.metrics().failed())?;
         self.host.metrics().judged(claims, &commit, began.elapsed());
@@ -101,6 +154,28 @@ impl SchedulingService for Scheduling {
         let audited = request.extensions().get().cloned();
         let judge = Judge { host: self.host.clone(), caller, audited };
         Ok(Response::new(judge.answer_all(request.into_inner()).boxed()))
+    }
+}
+
+impl Scheduling {
+    async fn register_without_lease(
+        &self,
+        name: Text,
+        until: Instant,
+    ) -> Result<(SchedulerId, u64), ApiError> {
+        let command = Command::RegisterScheduler { name };
+        // The same name gets the same id: to ask twice does no harm.
+        match self.host.apply_try(command, Try::Again, until).await? {
+            Outcome::Scheduler { id, next_transaction } => Ok((id, next_transaction)),
+            _ => Err(unknown()),
+        }
+    }
+}
+
+fn given_holder(holder: u64) -> Result<HolderId, ApiError> {
+    match holder {
+        0 => Err(ApiError::new(ErrorCode::Malformed, "holder is missing")),
+        holder => Ok(HolderId(holder)),
     }
 }
 
@@ -128,6 +203,7 @@ impl Source {
                 }
             }
             self.since = self.delta.to;
+            let sent = Instant::now();
             tokio::select! {
                 changed = versions.changed() => {
                     if changed.is_err() {
@@ -138,7 +214,7 @@ impl Source {
                 }
                 () = self.to.closed() => return,
             }
-            tokio::time::sleep(GATHER).await;
+            tokio::time::sleep_until(sent + GATHER).await;
         }
     }
 }

@@ -10,7 +10,10 @@ use crate::identity::Caller;
 use crate::limits::{Limits, Places};
 use crate::peers::{FRAME_BYTES_MAX, PeerListener};
 use crate::roles;
-use crate::{Agents, Cells, Jobs, Machines, MonitorSettings, Scheduling, Tasks, Tenants, Whoami};
+use crate::statistics::follow;
+use crate::{
+    Agents, Cells, Explainer, Jobs, Machines, MonitorSettings, Scheduling, Tasks, Tenants, Whoami,
+};
 use omega_client::connect::MESSAGE_BYTES_MAX;
 use omega_client::proto;
 use std::io;
@@ -56,7 +59,7 @@ type Guarded = Stack<GateLayer, Identity>;
 fn client_services(
     host: &Host,
     me: Whoami,
-    monitor: MonitorSettings,
+    extras: Extras,
     audit: Option<Arc<AuditLog>>,
 ) -> io::Result<Router<Guarded>> {
     use proto::agent_service_server::AgentServiceServer;
@@ -80,12 +83,12 @@ fn client_services(
     };
     Ok(guarded(audit)
         .add_service(
-            SchedulingServiceServer::new(Scheduling::new(host.clone()))
+            SchedulingServiceServer::new(Scheduling::start(host.clone()))
                 .max_decoding_message_size(max)
                 .max_encoding_message_size(max),
         )
         .add_service(
-            JobServiceServer::new(Jobs::new(host.clone()))
+            JobServiceServer::new(Jobs::new(host.clone(), extras.explainer))
                 .max_decoding_message_size(max)
                 .max_encoding_message_size(max),
         )
@@ -110,7 +113,7 @@ fn client_services(
                 .max_encoding_message_size(max),
         )
         .add_service(
-            AgentServiceServer::new(Agents::start(host.clone(), monitor))
+            AgentServiceServer::new(Agents::start(host.clone(), extras.monitor))
                 .max_decoding_message_size(max)
                 .max_encoding_message_size(max),
         )
@@ -131,6 +134,23 @@ pub struct Entrance {
     pub audit: Option<Arc<AuditLog>>,
 }
 
+impl Entrance {
+    /// One where everyone may come in, and nothing is written down.
+    #[must_use]
+    pub fn open(listener: TcpListener) -> Entrance {
+        Entrance { listener, door: Door::Open, audit: None }
+    }
+}
+
+/// What a server does beside answering for the cell.
+#[derive(Clone, Debug, Default)]
+pub struct Extras {
+    /// When machines are lost.
+    pub monitor: MonitorSettings,
+    /// What tells why jobs wait, if anything does.
+    pub explainer: Option<Arc<dyn Explainer>>,
+}
+
 /// Serves clients until `end` is there, and while this replica leads, watches the machines of agents.
 /// Through an open door, everyone is an operator.
 ///
@@ -140,12 +160,15 @@ pub async fn serve_clients(
     Entrance { listener, door, audit }: Entrance,
     host: Host,
     me: Whoami,
-    monitor: MonitorSettings,
+    extras: Extras,
     end: impl Future<Output = ()>,
 ) -> io::Result<()> {
     let incoming = incoming(listener, door, Caller::local());
-    let services = client_services(&host, me, monitor, audit)?;
-    services.serve_with_incoming_shutdown(incoming, end).await.map_err(io::Error::other)
+    let following = tokio::spawn(follow(host.clone()));
+    let services = client_services(&host, me, extras, audit)?;
+    let served = services.serve_with_incoming_shutdown(incoming, end).await;
+    following.abort();
+    served.map_err(io::Error::other)
 }
 
 /// Takes what peers send, until `end` is there. Through an open door, everyone is any replica.

@@ -22,6 +22,12 @@ pub(crate) fn deadline<T>(request: &Request<T>) -> Instant {
     Instant::now() + timeout.min(DEADLINE_MAX)
 }
 
+/// When a stream must have ended, if the caller said so.
+pub(crate) fn stream_end<T>(request: &Request<T>) -> Option<Instant> {
+    let asked = request.metadata().get("grpc-timeout").and_then(|value| value.to_str().ok());
+    asked.and_then(timeout).and_then(|timeout| Instant::now().checked_add(timeout))
+}
+
 /// Whether a call had no time left when it came.
 pub(crate) fn is_late(headers: &http::HeaderMap) -> bool {
     let asked = headers.get("grpc-timeout").and_then(|value| value.to_str().ok());

@@ -4,10 +4,12 @@
 //! connection shows its certificate anew, so one that has expired, or whose authority was taken away,
 //! opens no more connections. Those that are open stay open.
 
+use crate::connection::Language;
 use parking_lot::Mutex;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
-use rustls::server::{NoServerSessionStorage, WebPkiClientVerifier};
+use rustls::server::danger::ClientCertVerifier;
+use rustls::server::{NoServerSessionStorage, VerifierBuilderError, WebPkiClientVerifier};
 use rustls::{RootCertStore, ServerConfig};
 use std::io;
 use std::os::unix::fs::PermissionsExt;
@@ -135,6 +137,8 @@ pub struct Certificates {
 struct Loaded {
     bytes: TlsBytes,
     config: Arc<ServerConfig>,
+    /// For browsers and probes: without a certificate one gets in, and may ask nearly nothing.
+    config_http1: Arc<ServerConfig>,
     ends: SystemTime,
 }
 
@@ -149,8 +153,12 @@ impl Certificates {
     }
 
     /// What a new connection is opened with.
-    pub(crate) fn config(&self) -> Arc<ServerConfig> {
-        self.now.lock().config.clone()
+    pub(crate) fn config(&self, language: Language) -> Arc<ServerConfig> {
+        let now = self.now.lock();
+        match language {
+            Language::Http2 => now.config.clone(),
+            Language::Http1 => now.config_http1.clone(),
+        }
     }
 
     /// When the certificate ends.
@@ -215,20 +223,47 @@ fn load(files: &TlsFiles, bytes: TlsBytes) -> Result<Loaded, TlsError> {
     }
     let ends = ends(&chain[0]);
     let ends = ends.ok_or_else(|| unusable(&files.certificate, "it cannot be read".to_owned()))?;
+    let made = |language| {
+        let callers = callers(roots.clone(), language);
+        let callers = callers.map_err(|why| unusable(&files.authority, why.to_string()))?;
+        let made = config(callers, (chain.clone(), key.clone_key()), language);
+        made.map(Arc::new).map_err(|why| unusable(&files.certificate, why.to_string()))
+    };
+    let (config, config_http1) = (made(Language::Http2)?, made(Language::Http1)?);
+    Ok(Loaded { bytes, config, config_http1, ends })
+}
+
+/// What looks at the certificates of callers.
+fn callers(
+    roots: RootCertStore,
+    language: Language,
+) -> Result<Arc<dyn ClientCertVerifier>, VerifierBuilderError> {
     let provider = Arc::new(rustls::crypto::ring::default_provider());
-    let callers = WebPkiClientVerifier::builder_with_provider(roots.into(), provider.clone())
-        .build()
-        .map_err(|why| unusable(&files.authority, why.to_string()))?;
+    let callers = WebPkiClientVerifier::builder_with_provider(roots.into(), provider);
+    match language {
+        Language::Http2 => callers.build(),
+        Language::Http1 => callers.allow_unauthenticated().build(),
+    }
+}
+
+fn config(
+    callers: Arc<dyn ClientCertVerifier>,
+    (chain, key): (Vec<CertificateDer<'static>>, PrivateKeyDer<'static>),
+    language: Language,
+) -> Result<ServerConfig, rustls::Error> {
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
     let mut config = ServerConfig::builder_with_provider(provider)
         .with_protocol_versions(&[&rustls::version::TLS13])
         .expect("the provider knows TLS 1.3")
         .with_client_cert_verifier(callers)
-        .with_single_cert(chain, key)
-        .map_err(|why| unusable(&files.certificate, why.to_string()))?;
-    config.alpn_protocols = vec![b"h2".to_vec()];
+        .with_single_cert(chain, key)?;
+    config.alpn_protocols = match language {
+        Language::Http2 => vec![b"h2".to_vec()],
+        Language::Http1 => vec![b"http/1.1".to_vec()],
+    };
     config.session_storage = Arc::new(NoServerSessionStorage {});
     config.send_tls13_tickets = 0;
-    Ok(Loaded { bytes, config: Arc::new(config), ends })
+    Ok(config)
 }
 
 fn certificates(file: &Path, pem: &[u8]) -> Result<Vec<CertificateDer<'static>>, TlsError> {

@@ -1,24 +1,17 @@
 //! `omega job explain`: why a job of a live cell waits, and what would help.
 //!
-//! The cell's machines come as they come to a scheduler, and the diagnosis is the schedulers' own; so
-//! it says what a scheduler with this profile would find. Nothing is written: not even a scheduler is
-//! registered.
+//! The cell is asked, which looks at its machines as a scheduler with this profile would. Nothing is
+//! written: not even a scheduler is registered.
 
 use super::call::Caller;
 use super::job::by_name;
-use super::{AskArgs, AskError, show, task};
-use crate::profiles;
+use super::{AskArgs, AskError, show};
+use crate::explainer::from_message;
+use crate::profiles::{self, ProfileError};
 use clap::{Args, Parser};
-use omega_bench::report::waiting::render_job;
-use omega_bench::run::{AskedJob, explain_at};
-use omega_cellstate::{CellHandle, Delta, HandleError, Interest};
-use omega_client::convert::Malformed;
-use omega_client::proto::TaskPhase;
+use omega_bench::report::waiting::{WaitingJob, render_job};
+use omega_client::proto;
 use omega_client::proto::job_service_client::JobServiceClient;
-use omega_client::proto::list_tasks_request::Of;
-use omega_client::{RemoteCell, proto};
-use omega_core::{Commit, Job, JobId, SchedulerId, Text, Transaction, TransactionError, Version};
-use omega_schedulers::config::Profiles;
 use std::path::{Path, PathBuf};
 
 /// Which job.
@@ -30,31 +23,11 @@ pub(crate) struct ExplainArgs {
     /// Explain by the profile of its scheduler in this file, as `omega scheduler --profile` has it.
     #[arg(long, value_name = "FILE.toml")]
     profile: Option<PathBuf>,
+    /// Only this group.
+    #[arg(long, value_name = "NAME", default_value = "", hide_default_value = true)]
+    group: String,
     #[command(flatten)]
     ask: AskArgs,
-}
-
-/// A cell that is only looked at.
-struct Onlooker(RemoteCell);
-
-impl CellHandle for Onlooker {
-    /// No id is asked for: without a commit, none is needed.
-    fn register(&self, _: Text) -> Result<(SchedulerId, u64), HandleError> {
-        Ok((SchedulerId(u32::MAX), 0))
-    }
-
-    fn sync(
-        &self,
-        since: Version,
-        interest: &Interest,
-        delta: &mut Delta,
-    ) -> Result<(), HandleError> {
-        self.0.sync(since, interest, delta)
-    }
-
-    fn commit(&self, txn: &Transaction) -> Result<Commit, HandleError> {
-        Err(TransactionError::UnknownScheduler(txn.id.scheduler).into())
-    }
 }
 
 /// What is said of a cell where a command has options of its own: the rest is in the environment.
@@ -69,45 +42,40 @@ pub(crate) fn served(cell: &str, job: &str, profile: Option<&Path>) -> Result<()
     let environment = Environment::try_parse_from(["omega", "--cell", cell]);
     let wrong = |error: clap::Error| AskError::Environment(crate::argument_error(&error));
     let ask = environment.map_err(wrong)?.ask;
-    run(&ExplainArgs { name: job.to_owned(), profile: profile.map(Path::to_owned), ask })
+    run(&ExplainArgs {
+        name: job.to_owned(),
+        profile: profile.map(Path::to_owned),
+        group: String::new(),
+        ask,
+    })
 }
 
 /// Does what was asked.
 pub(super) fn run(args: &ExplainArgs) -> Result<(), AskError> {
-    let loaded = match &args.profile {
-        Some(file) => profiles::read(file)?,
-        None => Profiles::default(),
+    let profile = match &args.profile {
+        Some(file) => profile(file)?,
+        None => String::new(),
     };
-    let caller = args.ask.caller()?;
-    let kinds = caller.kinds()?;
-    if let Some(file) = &args.profile {
-        profiles::check(file, &loaded, &kinds)?;
-    }
-    let (id, job) = find(&caller, &args.name)?;
-    let waiting = waiting(&caller, &job)?;
-    let remote = RemoteCell::connect(&args.ask.cell.address()).map_err(AskError::Address)?;
-    let asked = AskedJob { id, job: &job, waiting };
-    let told = explain_at(&Onlooker(remote), &kinds, &loaded, asked);
-    let told = told.map_err(|why| AskError::Explain(Box::new(why)))?;
+    let (job, group) = (by_name(&args.name), args.group.clone());
+    let request = proto::ExplainJobRequest { job, group, profile };
+    let told = explained(&args.ask.caller()?, &request)?;
     show::print(args.ask.output, &told, || render_job(&told))
 }
 
-fn find(caller: &Caller, name: &str) -> Result<(JobId, Job), AskError> {
-    let request = proto::GetJobRequest { job: by_name(name) };
-    let told = caller.call(&request, |channel, request| async move {
-        JobServiceClient::new(channel).get_job(request).await
+/// Why a job waits, as the cell says.
+pub(super) fn explained(
+    caller: &Caller,
+    request: &proto::ExplainJobRequest,
+) -> Result<WaitingJob, AskError> {
+    let told = caller.call(request, |channel, request| async move {
+        JobServiceClient::new(channel).explain_job(request).await
     })?;
-    let told = told.job.ok_or(Malformed::Missing("job"))?;
-    let job = Job::try_from(told.job.ok_or(Malformed::Missing("job"))?)?;
-    Ok((JobId(told.id), job))
+    Ok(from_message(told))
 }
 
-/// How many tasks of each group wait.
-fn waiting(caller: &Caller, job: &Job) -> Result<Vec<usize>, AskError> {
-    let tasks = task::list(caller, by_name(&job.name).map(Of::Job), None)?;
-    let waits = |task: &&proto::TaskStatus| task.phase() == TaskPhase::Pending;
-    let waiting = |group: &omega_core::TaskGroup| {
-        tasks.items.iter().filter(waits).filter(|task| *task.group == *group.name).count()
-    };
-    Ok(job.groups.iter().map(waiting).collect())
+/// The text of a profile file. What is wrong with the file alone is told here, with its name and place.
+fn profile(file: &Path) -> Result<String, AskError> {
+    profiles::read(file)?;
+    let read = |why| ProfileError::Read { file: file.to_owned(), why };
+    Ok(std::fs::read_to_string(file).map_err(read)?)
 }

@@ -128,7 +128,14 @@ fn list(args: &ListArgs) -> Result<(), AskError> {
     let listed = caller.pages(args.limit, |caller, page_size, page_token| {
         let (tenant, scheduler) = (args.tenant.clone(), args.scheduler.clone());
         let ended = args.ended;
-        let request = proto::ListJobsRequest { tenant, scheduler, ended, page_size, page_token };
+        let request = proto::ListJobsRequest {
+            tenant,
+            scheduler,
+            ended,
+            page_size,
+            page_token,
+            waiting: false,
+        };
         let page = caller.call(&request, |channel, request| async move {
             let client = JobServiceClient::new(channel);
             // A job may have many groups with many rules.

@@ -1,15 +1,15 @@
 //! What people and scripts ask of a cell that is served: machines, jobs, tasks, quotas, members.
 //!
 //! ```text
-//!   arguments ──▶ a message of the API ──▶ call.rs: round the replicas ──▶ a shape ──▶ table, JSON
+//!   arguments ──▶ a message of the API ──▶ call.rs: round the replicas ──▶ a shape ──▶ table, JSON, YAML
 //! ```
 //!
-//! Every verb takes the same options ([`AskArgs`]) and prints either a table for people or JSON whose
-//! fields docs/cli.md promises. There is no YAML of its own: JSON is YAML, and readers of it take
-//! what `-o json` prints. What is wrong with the arguments is told before anything is sent, and ends
+//! Every verb takes the same options ([`AskArgs`]) and prints a table for people, or JSON or YAML whose
+//! fields docs/cli.md promises. What is wrong with the arguments is told before anything is sent, and ends
 //! with code 2; what the cell refuses, or does not answer, ends with code 1.
 
 pub(crate) mod amount;
+pub(crate) mod backup;
 mod call;
 pub(crate) mod cell;
 pub(crate) mod explain;
@@ -17,6 +17,7 @@ mod file;
 pub(crate) mod job;
 mod job_file;
 mod job_flags;
+pub(crate) mod lease;
 pub(crate) mod machine;
 mod machine_file;
 pub(crate) mod member;
@@ -26,14 +27,15 @@ mod rules_file;
 mod shape;
 mod show;
 pub(crate) mod task;
+pub(crate) mod top;
 mod watch;
 
+use crate::backup::BackupError;
 use crate::connect::CellArgs;
 use crate::output::OutputError;
 use amount::AmountError;
 use call::Caller;
 use clap::Args;
-use omega_bench::run::RunError;
 use omega_client::ApiError;
 use omega_client::convert::Malformed;
 use show::Format;
@@ -41,7 +43,7 @@ use std::io;
 use std::time::Duration;
 
 /// What every verb is told.
-#[derive(Debug, Args)]
+#[derive(Clone, Debug, Args)]
 #[command(next_help_heading = "The cell, and the output")]
 pub(crate) struct AskArgs {
     #[command(flatten)]
@@ -96,6 +98,9 @@ pub(crate) enum AskError {
     File(#[from] file::FileError),
     /// See the error.
     #[error(transparent)]
+    Backup(Box<BackupError>),
+    /// See the error.
+    #[error(transparent)]
     Profile(#[from] crate::profiles::ProfileError),
     /// See the error.
     #[error(transparent)]
@@ -119,19 +124,19 @@ pub(crate) enum AskError {
     /// Use a version of this program that is as new as the cell's.
     #[error("the cell's answer cannot be read: {0}")]
     Answer(#[from] Malformed),
-    /// See the error.
-    #[error("the job cannot be explained: {0}")]
-    Explain(Box<RunError>),
+}
+
+impl From<BackupError> for AskError {
+    fn from(error: BackupError) -> AskError {
+        AskError::Backup(Box::new(error))
+    }
 }
 
 impl AskError {
     /// The exit code: 1 where it is the cell that refuses or does not answer, 2 for bad input.
     pub(crate) fn exit_code(&self) -> u8 {
         match self {
-            AskError::Refused(_)
-            | AskError::NoAnswer { .. }
-            | AskError::Answer(_)
-            | AskError::Explain(_) => 1,
+            AskError::Refused(_) | AskError::NoAnswer { .. } | AskError::Answer(_) => 1,
             _ => crate::BAD_INPUT,
         }
     }

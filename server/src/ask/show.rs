@@ -1,4 +1,4 @@
-//! How an answer is printed: a table for people, or JSON for programs.
+//! How an answer is printed: a table for people, or JSON or YAML for programs.
 
 use super::AskError;
 use super::shape::DoneShape;
@@ -12,8 +12,10 @@ use serde::Serialize;
 pub(crate) enum Format {
     /// Columns, and amounts as people read them.
     Table,
-    /// One value; docs/cli.md has its fields. (JSON is YAML, too.)
+    /// One value; docs/cli.md has its fields.
     Json,
+    /// The same value as YAML.
+    Yaml,
 }
 
 /// Where the text of a column stands.
@@ -40,8 +42,29 @@ pub(super) fn print(
             let text = serde_json::to_string_pretty(value);
             text.expect("the keys are text, and memory takes all that is written") + "\n"
         }
+        Format::Yaml => yaml(value),
     };
     Ok(output::print(&text)?)
+}
+
+/// One of many values, as programs read them one after the other: a line of JSON, or a YAML document.
+pub(super) fn one_of_many(format: Format, value: &impl Serialize) -> Option<String> {
+    match format {
+        Format::Table => None,
+        Format::Json => {
+            let text = serde_json::to_string(value);
+            Some(text.expect("the keys are text, and memory takes all that is written") + "\n")
+        }
+        Format::Yaml => Some(format!("---\n{}", yaml(value))),
+    }
+}
+
+/// By way of JSON's value, so that both have the same fields in the same words.
+fn yaml(value: &impl Serialize) -> String {
+    let value = serde_json::to_value(value).expect("the keys are text");
+    let text = serde_saphyr::to_string(&value);
+    let text = text.expect("memory takes all that is written");
+    if text.ends_with('\n') { text } else { text + "\n" }
 }
 
 /// Rows under a heading, in columns with two spaces between them. Nothing is cut: scripts read tables,
@@ -95,6 +118,98 @@ pub(super) fn and_more(more: bool) -> &'static str {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use proptest::prelude::*;
+    use serde_json::Value;
+
+    /// Words that readers of YAML take for something else.
+    const TRICKY: &[&str] = &[
+        "",
+        "~",
+        "null",
+        "yes",
+        "no",
+        "on",
+        "true",
+        "False",
+        "1",
+        "0x1f",
+        "0o7",
+        "1e3",
+        ".inf",
+        "1_000",
+        "12:30:45",
+        "2024-01-01",
+        "- a",
+        "a: b",
+        "# a",
+        "a #b",
+        "&a",
+        "*a",
+        "!a",
+        "|",
+        ">",
+        "%a",
+        "@a",
+        "`a",
+        "{a",
+        "[a",
+        "'a",
+        "\"a",
+        "a\nb",
+        "a\n",
+        "\n",
+        " a",
+        "a ",
+        "\t",
+        "---",
+        "...",
+        "=",
+        "<<",
+        "?",
+        ":",
+        "a:",
+        "\u{85}",
+        "\u{2028}",
+        "\u{feff}a",
+        "\u{7f}",
+        "\u{1b}[31m",
+        "\r\n",
+        "\0",
+    ];
+
+    /// A value as answers have them.
+    fn any_value() -> impl Strategy<Value = Value> {
+        let word = prop_oneof![
+            proptest::sample::select(TRICKY).prop_map(str::to_owned),
+            any::<String>(),
+            "[ -~]{0,60}",
+        ];
+        let leaf = prop_oneof![
+            Just(Value::Null),
+            any::<bool>().prop_map(Value::from),
+            any::<u64>().prop_map(Value::from),
+            any::<i64>().prop_map(Value::from),
+            word.clone().prop_map(Value::from),
+        ];
+        leaf.prop_recursive(4, 40, 6, move |inner| {
+            let map = proptest::collection::btree_map(word.clone(), inner.clone(), 0..5);
+            prop_oneof![
+                proptest::collection::vec(inner, 0..5).prop_map(Value::from),
+                map.prop_map(Value::from_iter),
+            ]
+        })
+    }
+
+    proptest! {
+        /// Whatever is in an answer, YAML's readers find what JSON's do.
+        #[test]
+        fn yaml_says_what_json_says(value in any_value()) {
+            let text = yaml(&value);
+            let read: Value = serde_saphyr::from_str(&text)
+                .map_err(|why| TestCaseError::fail(format!("{why}: {text:?}")))?;
+            prop_assert_eq!(read, value, "{:?}", text);
+        }
+    }
 
     #[test]
     fn columns_are_as_wide_as_what_is_in_them_and_tell_the_terminal_nothing() {

@@ -6,7 +6,7 @@
 use super::call::{Caller, another_try_may_help};
 use super::job::by_name;
 use super::shape::{TaskShape, state};
-use super::show::{Format, clean_name};
+use super::show::{clean_name, one_of_many};
 use super::{AskArgs, AskError};
 use crate::output;
 use clap::{Args, ValueEnum};
@@ -116,16 +116,13 @@ impl Watch<'_> {
     fn line(&self, version: u64, told: proto::TaskStatus) -> String {
         let phase = state(told.phase());
         let task = TaskShape::new(told);
-        match (self.args.ask.output, &task.machine) {
-            (Format::Json, _) => {
-                let shape = ChangeShape { version, task };
-                let text = serde_json::to_string(&shape);
-                text.expect("the keys are text, and memory takes all that is written") + "\n"
-            }
-            (Format::Table, Some(machine)) => {
-                format!("{} {phase} on {}\n", task.task, clean_name(machine))
-            }
-            (Format::Table, None) => format!("{} {phase}\n", task.task),
+        let shape = ChangeShape { version, task };
+        if let Some(text) = one_of_many(self.args.ask.output, &shape) {
+            return text;
+        }
+        match &shape.task.machine {
+            Some(machine) => format!("{} {phase} on {}\n", shape.task.task, clean_name(machine)),
+            None => format!("{} {phase}\n", shape.task.task),
         }
     }
 

@@ -42,6 +42,10 @@ pub(super) fn command(command: &Command) -> String {
             txn.releases.len()
         ),
         Command::Expire { now_ms } => format!("expire, the time is {now_ms} ms"),
+        Command::HoldScheduler { name, holder, .. } => {
+            format!("give the scheduler's name {} to process {holder}", clean(name))
+        }
+        Command::EndHolder { holder } => format!("take all names from process {holder}"),
         _ => "a command that this program does not know".to_owned(),
     }
 }

@@ -158,7 +158,7 @@ fn run(directory: Directory, transport: Arc<dyn Transport>) -> Result<Arc<Runnin
 }
 
 /// A number that nobody has thrown before.
-fn rand_id() -> u128 {
+pub(crate) fn rand_id() -> u128 {
     use std::hash::{BuildHasher, RandomState};
     // The standard library's keys come from the system's source of chance.
     let half = |salt: u32| u128::from(RandomState::new().hash_one((std::process::id(), salt)));

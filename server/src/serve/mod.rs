@@ -4,11 +4,17 @@ mod cell;
 mod settings;
 mod tls;
 
+pub(crate) use cell::rand_id;
+pub(crate) use settings::{Peer, cell_of};
+
+use crate::explainer::ByScheduler;
 use crate::output::{self, OutputError};
 use crate::signals::Signals;
 use cell::{CellError, Opened};
 use clap::Args;
-use omega_service::{AuditLog, Entrance, TlsError, serve_clients, serve_peers, serve_web};
+use omega_service::{
+    AuditLog, Entrance, Explainer, Extras, TlsError, Web, serve_clients, serve_peers, serve_web,
+};
 use settings::{Given, Kept, Settings, SettingsError};
 use std::io;
 use std::path::{Path, PathBuf};
@@ -114,12 +120,17 @@ async fn run(
         let _ = ended.wait_for(|ended| *ended).await;
     };
     let mut tasks = Vec::new();
-    let entrance = Entrance { listener: clients, door: doors.clients, audit: audit.clone() };
+    let entrance =
+        Entrance { listener: clients, door: doors.clients.clone(), audit: audit.clone() };
     let over = until(ended.clone());
-    tasks.push(tokio::spawn(serve_clients(entrance, host.clone(), me, settings.monitor, over)));
+    let explainer = Some(Arc::new(ByScheduler) as Arc<dyn Explainer>);
+    let extras = Extras { monitor: settings.monitor, explainer: explainer.clone() };
+    tasks.push(tokio::spawn(serve_clients(entrance, host.clone(), me, extras, over)));
     if let Some(address) = settings.web {
         let listener = listen(&address.to_string()).await?;
-        tasks.push(tokio::spawn(serve_web(listener, host.clone(), until(ended.clone()))));
+        let entrance = Entrance { listener, door: doors.clients.clone(), audit: audit.clone() };
+        let web = Web { host: host.clone(), me, explainer };
+        tasks.push(tokio::spawn(serve_web(entrance, web, until(ended.clone()))));
     }
     if let Some((peers, at)) = peers {
         let listener = listen(&at).await?;

@@ -31,13 +31,17 @@ pub(crate) struct Given {
     /// Where clients are listened to [default: 127.0.0.1:7600].
     #[arg(long, env = "OMEGA_LISTEN", value_name = "ADDRESS")]
     listen: Option<SocketAddr>,
-    /// Where Prometheus and health probes are answered over plain HTTP: /metrics, /healthz, /readyz
-    /// [default: nowhere].
+    /// Where the web page is served, and /metrics, /healthz and /readyz: over HTTPS where there are
+    /// certificates [default: nowhere].
     #[arg(long, env = "OMEGA_WEB_LISTEN", value_name = "ADDRESS")]
     web_listen: Option<SocketAddr>,
     /// The name of the cell, the same for all its replicas. A single replica needs none.
     #[arg(long, env = "OMEGA_CELL_NAME", value_name = "NAME")]
     cell_name: Option<String>,
+    /// How often the cell was restored from a backup, the same for all its replicas: a cell of another
+    /// generation is another cell [default: 0].
+    #[arg(long, env = "OMEGA_CELL_GENERATION", value_name = "N")]
+    cell_generation: Option<u32>,
     /// Which replica this is, where there are several.
     #[arg(long, env = "OMEGA_REPLICA", value_name = "ID")]
     replica: Option<u64>,
@@ -224,6 +228,7 @@ impl Given {
             listen: self.listen.or(other.listen),
             web_listen: self.web_listen.or(other.web_listen),
             cell_name: self.cell_name.or(other.cell_name),
+            cell_generation: self.cell_generation.or(other.cell_generation),
             replica: self.replica.or(other.replica),
             peers: self.peers.or(other.peers),
             peer_listen: self.peer_listen.or(other.peer_listen),
@@ -265,6 +270,9 @@ impl Given {
             (false, _) => Kept::Replica(given.replicated(listen)?),
         };
         said.check("--listen", &listen.to_string())?;
+        if let Some(web) = web {
+            said.check("--web-listen", &web.to_string())?;
+        }
         if let Kept::Replica(of) = &kept {
             said.check("--peer-listen", &of.listen)?;
         }
@@ -312,12 +320,19 @@ impl Given {
         if listen == clients.to_string() {
             return Err(SettingsError::SamePort(listen));
         }
-        let cell = cell_of(&name);
+        let cell = cell_of(&name, self.cell_generation.unwrap_or(0));
         Ok(Replicated { dir, cell, replica, listen, start: self.start, peers: peers.clone() })
     }
 }
 
-/// The id of a cell of this name: so its replicas, which cannot ask each other yet, choose the same.
-fn cell_of(name: &str) -> CellId {
-    CellId(xxhash_rust::xxh3::xxh3_128(name.as_bytes()))
+/// The id of a cell of this name: so its replicas, which cannot ask each other yet, choose the same. One
+/// that was restored from a backup has another id, so that no replica from before can join it.
+pub(crate) fn cell_of(name: &str, generation: u32) -> CellId {
+    let mut bytes = name.as_bytes().to_vec();
+    if generation > 0 {
+        // No name has a control character, so this is the id of no other name.
+        bytes.push(0);
+        bytes.extend(generation.to_le_bytes());
+    }
+    CellId(xxhash_rust::xxh3::xxh3_128(&bytes))
 }

@@ -53,7 +53,8 @@ impl Cell {
     }
 
     fn scheduler(&self) -> Process {
-        start(self.dir.path(), &["scheduler", "--cell", &self.address()])
+        let more = ["--standby", "--lease=1s"];
+        start(self.dir.path(), &[&["scheduler", "--cell", &self.address()][..], &more].concat())
     }
 
     /// An agent that has registered its machines.

@@ -62,7 +62,7 @@ impl Cell {
         let job = Job::batch("j", TaskGroup::new(8, Amounts::new([1000, 1 << 20])));
         cell.job = cell.submit(&job).unwrap();
         let mut client = SchedulingServiceClient::new(cell.channel());
-        let register = proto::RegisterRequest { name: "default".to_owned() };
+        let register = proto::RegisterRequest { name: "default".to_owned(), ..Default::default() };
         let told = cell.runtime.block_on(client.register(register)).unwrap().into_inner();
         (cell.scheduler, cell.next) = (told.scheduler, told.next_transaction);
         cell

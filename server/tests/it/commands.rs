@@ -18,14 +18,26 @@ pub(crate) struct Served {
 
 impl Served {
     pub(crate) fn new(files: &[(&str, &str)]) -> Served {
+        Served::with(files, &[])
+    }
+
+    /// The same with more said to the server.
+    pub(crate) fn with(files: &[(&str, &str)], more: &[String]) -> Served {
         let dir = folder(files);
         let address = format!("127.0.0.1:{}", ports(1)[0]);
-        let server = serve(dir.path(), &["--memory".to_owned(), format!("--listen={address}")]);
+        let mut arguments = vec!["--memory".to_owned(), format!("--listen={address}")];
+        arguments.extend(more.iter().cloned());
+        let server = serve(dir.path(), &arguments);
         Served { dir, address, _server: server }
     }
 
+    /// The folder for files.
+    pub(crate) fn path(&self) -> &Path {
+        self.dir.path()
+    }
+
     /// Runs a command line against the cell.
-    fn say(&self, line: &str) -> Said {
+    pub(crate) fn say(&self, line: &str) -> Said {
         say_at(self.dir.path(), &self.address, line)
     }
 
@@ -37,7 +49,7 @@ impl Served {
     }
 
     /// The same as JSON.
-    fn json(&self, line: &str) -> Value {
+    pub(crate) fn json(&self, line: &str) -> Value {
         serde_json::from_str(&self.ok(&format!("{line} -o json"))).unwrap()
     }
 
@@ -167,6 +179,9 @@ big   batch    default  other          1        1       0        0      0
     let before = cell.json("cell")["version"].clone();
     assert_eq!(cell.json("job explain big")["groups"][0]["machines"], 3);
     assert_eq!(cell.json("cell")["version"], before, "to explain changes nothing");
+    assert_eq!(cell.json("job explain big --group main")["waiting"], 1);
+    assert!(cell.fails(1, "job explain big --group no").contains("[UNKNOWN_GROUP]"));
+    assert!(cell.fails(1, "job explain nobody").contains("[UNKNOWN_JOB]"));
 
     let tasks = "TASK  GROUP  STATE    MACHINE\nj0/0  main   pending\nj0/1  main   pending\nj0/2  main   pending\n";
     assert_eq!(cell.ok("task list --job web"), tasks);
@@ -338,7 +353,7 @@ fn what_is_wrong_is_told_in_one_line_before_anything_is_sent() {
         ("task list", "--job <NAME>"),
         ("quota set team", "name what is limited"),
         ("member add four", "is no replica"),
-        ("cell -o yaml", "invalid value 'yaml'"),
+        ("cell -o xml", "invalid value 'xml'"),
         ("cell --timeout 0s", "is not more than 0s"),
         ("cell --cell http://x", "is not an address like host:port"),
         ("run --cell 127.0.0.1:1", "--cell is for --trace"),
@@ -398,6 +413,9 @@ fn the_help_of_each_verb_has_an_example() {
         "member remove",
         "member transfer",
         "cell",
+        "backup",
+        "restore",
+        "audit verify",
         "completions",
         "man",
     ];
@@ -409,7 +427,7 @@ fn the_help_of_each_verb_has_an_example() {
         assert!(example.contains(&format!("\n  omega {verb}")), "{verb}: {example}");
     }
     // None is forgotten here.
-    for noun in ["machine", "job", "task", "quota", "member"] {
+    for noun in ["machine", "job", "task", "quota", "member", "audit"] {
         let said = say_at(dir.path(), "127.0.0.1:1", &format!("{noun} --help"));
         let listed = said.stdout.lines().skip_while(|line| *line != "Commands:").skip(1);
         for line in listed.take_while(|line| line.starts_with("  ")) {
@@ -429,4 +447,48 @@ fn completions_and_the_manual_know_the_verbs() {
     }
     let said = say(dir.path(), &["man"]);
     assert!(said.code == Some(0) && said.stdout.contains("anti\\-affinity"), "{}", said.stderr);
+}
+
+#[test]
+fn yaml_says_what_json_says() {
+    let cell = Served::new(&[("machines.toml", MACHINES)]);
+    cell.ok("machine add -f machines.toml");
+    cell.ok("job submit yes --count 2 --cpu 0.5 --require rack=a");
+    for line in ["machine list", "job get yes", "job explain yes", "task list --job yes", "cell"] {
+        let yaml: Value = serde_saphyr::from_str(&cell.ok(&format!("{line} -o yaml"))).unwrap();
+        assert_eq!(yaml, cell.json(line), "{line}");
+    }
+    cell.ok("job kill yes");
+    let told = cell.ok("job watch yes -o yaml");
+    assert_eq!(told.matches("---\n").count(), 2, "a document for each change: {told}");
+}
+
+#[test]
+fn audit_logs_are_checked() {
+    let dir = folder(&[]);
+    let address = format!("127.0.0.1:{}", ports(1)[0]);
+    let arguments =
+        ["--memory".to_owned(), format!("--listen={address}"), "--audit-log=log".into()];
+    let server = serve(dir.path(), &arguments);
+    for name in ["a", "b", "c"] {
+        say_at(dir.path(), &address, &format!("machine add {name} --cpu 1"));
+    }
+    drop(server);
+    let said = say(dir.path(), &["audit", "verify", "log"]);
+    assert_eq!(said.code, Some(0), "{}", said.stderr);
+    assert_eq!(said.stdout, "3 lines, and each follows from the one before it\n");
+    let log = dir.path().join("log");
+    let text = std::fs::read_to_string(&log).unwrap();
+    // Cut in two files, it is the same log, if they are in order.
+    let first = text.find('\n').unwrap() + 1;
+    std::fs::write(dir.path().join("old"), &text[..first]).unwrap();
+    std::fs::write(dir.path().join("new"), &text[first..]).unwrap();
+    assert_eq!(say(dir.path(), &["audit", "verify", "old", "new"]).code, Some(0));
+    assert_eq!(say(dir.path(), &["audit", "verify", "new", "old"]).code, Some(1));
+    std::fs::write(&log, text.replacen("\"of\":\"a\"", "\"of\":\"x\"", 1)).unwrap();
+    let said = say(dir.path(), &["audit", "verify", "log"]);
+    assert_eq!((said.code, said.stdout.as_str()), (Some(1), ""));
+    assert_eq!(said.stderr, "omega: log:2: does not go on from the line before it\n");
+    let said = say(dir.path(), &["audit", "verify", "none"]);
+    assert!(said.code == Some(2) && said.stderr.contains("none: "), "{}", said.stderr);
 }

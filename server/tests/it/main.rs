@@ -6,13 +6,18 @@
 //! - `bad_input.rs`: what is at fault is told in one line, and costs no file.
 //! - `durable.rs`: cells on a disk, in one replica and in three, and `omega log`.
 //! - `explain.rs`: what is said of jobs that wait.
+//! - `backups.rs`: backups under load, what becomes of them, and what is refused.
 //! - `served.rs`: cells that are served, and replicas that are killed.
 //! - `fire.rs`: what clients are told while replicas are killed, paused and cut off, or asked for too much.
 //! - `secure.rs`: who may call what over certificates; `certificates.rs` makes them.
+//! - `web.rs`: what the web page is made of, and who gets it; `browser.rs` looks at it with a browser, and is
+//!   skipped without one; `http.rs` asks.
+//! - `top.rs`: what `omega top` prints.
 //! - `requests.rs`: messages that mean nothing, and callers who want everything.
 //! - `bad_requests.rs`: transactions, settings and systems that cannot be, and where each bad input is tried.
 //! - `agents.rs`: jobs on simulated machines, and what becomes of them when agents, schedulers and leaders
 //!   are killed.
+//! - `standby.rs`: schedulers that are killed, stopped or ended, and those that go on for them.
 //! - `outputs.rs`: files, pipes and terminals that results go to.
 //!
 //! `process.rs` starts the process, `outcome.rs` reads its result.
@@ -20,14 +25,17 @@
 #![allow(clippy::unwrap_used, reason = "all of it is tests, helpers too")]
 
 mod agents;
+mod backups;
 mod bad_input;
 mod bad_requests;
+mod browser;
 mod certificates;
 mod commands;
 mod durable;
 mod evicting;
 mod explain;
 mod fire;
+mod http;
 mod outcome;
 mod outputs;
 mod process;
@@ -36,4 +44,7 @@ mod requests;
 mod runs;
 mod secure;
 mod served;
+mod standby;
+mod top;
 mod traces;
+mod web;

@@ -32,12 +32,12 @@ fn commands(page: &str) -> Vec<(String, String)> {
     all
 }
 
-/// A port so that all that `omega dev` needs is free: three for clients, three for peers.
+/// A port so that all that `omega dev` needs is free: three for clients, three for peers, three for pages.
 fn free_base() -> u16 {
     let is_free = |port: u16| std::net::TcpListener::bind(("127.0.0.1", port)).is_ok();
     loop {
         let base = ports(1)[0].min(60_000);
-        if (0..3).all(|i| is_free(base + i) && is_free(base + 100 + i)) {
+        if (0..3).all(|i| [0, 100, 200].iter().all(|above| is_free(base + above + i))) {
             return base;
         }
     }
@@ -74,6 +74,8 @@ fn the_quickstart_does_what_it_says() {
         for replica in 0..3 {
             command =
                 command.replace(&format!(":{}", 7600 + replica), &format!(":{}", base + replica));
+            command = command
+                .replace(&format!(":{}", 7800 + replica), &format!(":{}", base + 200 + replica));
         }
         script += &format!("echo '# {index}'\n{command}\n");
     }

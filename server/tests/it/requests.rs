@@ -145,7 +145,8 @@ fn names_and_pages_that_cannot_be_are_refused() {
     for name in ["", "a\nb", "a\0b", "\u{7f}", "\u{85}", &"x".repeat(65 << 10)] {
         let said = open.send("MachineService/RegisterMachine", machine_named(name), &[]);
         assert_eq!(said, bad, "{:?}", &name[..name.len().min(10)]);
-        let register = proto::RegisterRequest { name: name.to_owned() }.encode_to_vec();
+        let register = proto::RegisterRequest { name: name.to_owned(), ..Default::default() };
+        let register = register.encode_to_vec();
         assert_eq!(open.send("SchedulingService/Register", register, &[]), bad);
     }
     for token in ["-1", "zz", "1 ", "\0", "../..", &"f".repeat(17)] {

@@ -260,7 +260,8 @@ fn a_role_is_held_to_its_own() {
             ids.push(jobs.submit_job(request).await.unwrap().into_inner().id);
         }
         let mut scheduling = SchedulingServiceClient::new(scheduler);
-        let register = |name: &str| proto::RegisterRequest { name: name.to_owned() };
+        let register =
+            |name: &str| proto::RegisterRequest { name: name.to_owned(), ..Default::default() };
         denied(scheduling.register(register("other")).await.unwrap_err());
         let me = scheduling.register(register("web-0")).await.unwrap().into_inner().scheduler;
         let commit = |scheduler, number, jobs: &[u64]| proto::CommitRequest {
@@ -508,7 +509,7 @@ fn changes_and_denials_are_written_down() {
         let job = Some(proto::JobRef { job: Some(proto::job_ref::Job::Name(name)) });
         jobs.kill_job(proto::KillJobRequest { job }).await.unwrap_err();
         let mut scheduling = SchedulingServiceClient::new(scheduler);
-        let register = proto::RegisterRequest { name: "web".to_owned() };
+        let register = proto::RegisterRequest { name: "web".to_owned(), ..Default::default() };
         let me = scheduling.register(register).await.unwrap().into_inner().scheduler;
         let commit = |number, job| proto::CommitRequest {
             scheduler: me,

@@ -1,6 +1,7 @@
 //! Cells that are served: real processes, real sockets, and what they hold after some of them were
 //! killed.
 
+use crate::http::get;
 use crate::process::{folder, omega, say};
 use omega_cellstate::{CellHandle, HandleError, View};
 use omega_client::proto::cell_service_client::CellServiceClient;
@@ -316,16 +317,6 @@ fn bad_settings_are_told_before_anything_starts() {
     assert!(!dir.path().join("x").exists() && !dir.path().join("cell").exists());
 }
 
-/// What a server says over plain HTTP.
-fn get(port: u16, path: &str) -> String {
-    use std::io::{Read, Write};
-    let mut stream = std::net::TcpStream::connect(("127.0.0.1", port)).unwrap();
-    write!(stream, "GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n").unwrap();
-    let mut answer = String::new();
-    stream.read_to_string(&mut answer).unwrap();
-    answer
-}
-
 #[test]
 fn metrics_and_probes_tell_how_it_goes() {
     let dir = folder(&[]);
@@ -344,7 +335,7 @@ fn metrics_and_probes_tell_how_it_goes() {
     let (me, number) = remote.register("default".into()).unwrap();
     let mut view = View::new(me, number);
     place(&mut view, &remote, omega_core::JobId(job), 0, &mut BTreeMap::new());
-    let text = get(all[1], "/metrics");
+    let text = get(all[1], "/metrics").body;
     for line in [
         "omega_transactions_total{result=\"taken\"} 1",
         "omega_claims_total 10",
@@ -358,6 +349,6 @@ fn metrics_and_probes_tell_how_it_goes() {
     ] {
         assert!(text.contains(line), "{line} is not in\n{text}");
     }
-    assert!(get(all[1], "/healthz").starts_with("HTTP/1.1 200"));
-    assert!(get(all[1], "/readyz").starts_with("HTTP/1.1 200"));
+    assert_eq!(get(all[1], "/healthz").status, 200);
+    assert_eq!(get(all[1], "/readyz").status, 200);
 }

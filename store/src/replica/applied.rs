@@ -5,14 +5,20 @@ use crate::codec;
 use crate::failpoint::failpoint;
 use crate::log::{Entry, EntryKind, Position};
 use crate::membership::{ChangeError, MembershipChange};
-use omega_cellstate::Cell;
+use omega_cellstate::{Captured, Cell, Image};
 use omega_core::Version;
 use parking_lot::{Condvar, Mutex, MutexGuard};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// What an entry without content counts for, so that empty ones are compacted, too.
 const ENTRY_COST: u64 = 32;
+
+/// Pieces of an image that are copied while the lock is held: as many as for a snapshot.
+const PIECES: usize = 4;
+
+/// How long is waited before it is looked again whether a snapshot is captured: some pieces take as long.
+const PAUSE: Duration = Duration::from_millis(5);
 
 /// The state of the cell at one replica, for all who read it.
 #[derive(Debug)]
@@ -55,6 +61,46 @@ impl Applied {
         let behind = |state: &mut State| state.cell.version() < version;
         !self.moved.wait_while_for(&mut state, behind, timeout).timed_out()
     }
+
+    /// The cell at one version, copied piece by piece: entries are applied in between. `None` if it could
+    /// not be begun in time, because snapshots of this replica were captured.
+    pub(super) fn image(&self, patience: Duration) -> Option<Image> {
+        let until = Instant::now() + patience;
+        loop {
+            let installed = self.begin_image(until)?;
+            // Where the state of another replica took the place of this one, it is begun anew.
+            if let Some(captured) = self.finish_image(installed) {
+                return Some(captured.into_image());
+            }
+        }
+    }
+
+    /// Begins a capture, once no other one goes on. The answer is of which state.
+    fn begin_image(&self, until: Instant) -> Option<u64> {
+        let mut state = self.state.lock();
+        while state.cell.is_captured() {
+            if Instant::now() >= until {
+                return None;
+            }
+            self.moved.wait_for(&mut state, PAUSE);
+        }
+        state.cell.begin_capture();
+        Some(state.installed)
+    }
+
+    fn finish_image(&self, installed: u64) -> Option<Captured> {
+        loop {
+            let mut state = self.state.lock();
+            if state.installed != installed {
+                return None;
+            }
+            if let Some(captured) = state.cell.capture_more(PIECES) {
+                return Some(captured);
+            }
+            // Whoever waits for the state has it before the next pieces are copied.
+            MutexGuard::unlock_fair(state);
+        }
+    }
 }
 
 impl Replica {
@@ -87,6 +133,7 @@ impl Replica {
     fn apply_commands(&mut self, entry: &Entry, state: &mut State) -> Result<(), Stop> {
         failpoint!("apply");
         let at = entry.position.index;
+        self.watch.committed(entry.position);
         let own = self.requests.resolve(entry.position);
         for sender in own.overwritten {
             self.reply(sender, Answer::Again(Again::Overwritten));
@@ -112,6 +159,7 @@ impl Replica {
             self.reply(sender, Answer::Outcome(outcome));
         }
         self.fingerprint.close(at);
+        self.watch.applied();
         Ok(())
     }
 

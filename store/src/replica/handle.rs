@@ -14,7 +14,7 @@ use super::reply::{Awaited, Reply};
 use super::threads::{Event, Running};
 use crate::log::ReplicaId;
 use crate::membership::{ChangeError, Membership, MembershipChange};
-use omega_cellstate::{Cell, CellHandle, Delta, HandleError, Interest};
+use omega_cellstate::{Cell, CellHandle, Delta, HandleError, Image, Interest};
 use omega_core::{
     Command, Commit, Outcome, Rejection, SchedulerId, Text, Transaction, TransactionId, Version,
 };
@@ -79,6 +79,13 @@ impl ReplicatedCell {
     /// Looks at this replica's state. Nothing is applied while `look` runs.
     pub fn read<T>(&self, look: impl FnOnce(&Cell) -> T) -> T {
         look(&self.applied.lock().cell)
+    }
+
+    /// This replica's state at one version. It is copied piece by piece, and what is committed meanwhile is
+    /// not held up. `None` if it could not be begun in time, because snapshots were taken.
+    #[must_use]
+    pub fn image(&self, patience: Duration) -> Option<Image> {
+        self.applied.image(patience)
     }
 
     /// Asks once. The answer tells all that is known.

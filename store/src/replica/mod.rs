@@ -25,7 +25,7 @@
 //! (`tests/it/model`) tries every order of events, with each rule left out in turn.
 //!
 //! In reading order: `ask`, `requests`, `fingerprint`, this file, `bound`, `worker`, `reply`, `mailbox`,
-//! `writer`, `threads`, `handle`, `many`.
+//! `writer`, `stages`, `threads`, `handle`, `many`.
 
 mod applied;
 mod ask;
@@ -38,6 +38,7 @@ mod many;
 mod reply;
 mod requests;
 mod snapshots;
+mod stages;
 mod start;
 mod threads;
 mod worker;
@@ -47,7 +48,8 @@ pub use applied::{Applied, State};
 pub use ask::{Again, Answer, Ask, AskId, PeerMessage};
 pub use files::{Agreed, FileDone, FileJob, FileWorker};
 pub use handle::{AskError, ReplicatedCell};
-pub use start::{FIRST, StartError, Started, found, found_with, start};
+pub use stages::{Histogram, Stage, Stages};
+pub use start::{FIRST, StartError, Started, found, found_with, restore, start};
 pub use threads::{Network, Running, Transport};
 pub use worker::LogWorker;
 
@@ -60,6 +62,7 @@ pub(crate) use fingerprint::{Fingerprint, Head};
 use omega_cellstate::Cell;
 use requests::{Gathered, Requests, Sender};
 use snapshots::Transfers;
+use stages::Watch;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -167,6 +170,7 @@ pub struct Replica {
     leadership: Leadership,
     stop: Option<Stop>,
     output: Output,
+    watch: Watch,
 }
 
 /// What a replica starts with.
@@ -200,6 +204,7 @@ impl Replica {
             leadership: Leadership::default(),
             stop: None,
             output: Output::default(),
+            watch: Watch::default(),
         }
     }
 
@@ -363,7 +368,10 @@ impl Replica {
             _ if self.requests.waiting() >= self.settings.requests_waiting => {
                 self.reply(sender, Answer::Again(Again::Busy));
             }
-            _ => self.requests.push(sender, ask, self.ticks),
+            _ => {
+                self.requests.push(sender, ask, self.ticks);
+                self.watch.asked();
+            }
         }
     }
 
@@ -434,6 +442,7 @@ impl Replica {
             for sender in self.requests.drop_waiting() {
                 self.reply(sender, Answer::Again(Again::Leaderless));
             }
+            self.watch.gathered(false);
         }
         // Whoever was asked in another term does not take it any more, or has taken it already.
         if before.term != now.term || before.leader != now.leader {
@@ -469,10 +478,12 @@ impl Replica {
             }
             return true;
         }
+        self.watch.gathering();
         let mut answers = Vec::new();
         let mut state = self.applied.lock();
         let batch = self.requests.gather(&mut state.cell, self.fingerprint.head(), &mut answers);
         drop(state);
+        self.watch.gathered(self.requests.waiting() > 0);
         for (sender, answer) in answers {
             self.reply(sender, answer);
         }
@@ -486,6 +497,7 @@ impl Replica {
                         self.reply(*sender, Answer::Outcome(outcome));
                     }
                 }
+                self.watch.proposed(position, commands.len());
                 self.note_proposed(position, commands, None);
             }
             Err(_) => {

@@ -81,7 +81,8 @@ impl Replica {
     pub fn begin_capture(&mut self) {
         let transfers = &mut self.transfers;
         let mut state = self.applied.lock();
-        if transfers.capturing.is_some() || transfers.saving || self.full {
+        // A backup may be captured now: it is soon over, and the snapshot is then still due.
+        if state.cell.is_captured() || transfers.saving || self.full {
             return;
         }
         failpoint!("snapshot-capture");

@@ -109,8 +109,31 @@ pub fn found_with(
     membership: &Membership,
     cell: &Cell,
 ) -> Result<(), StartError> {
+    found_at(directory, membership, cell, 0)
+}
+
+/// Gives a new folder the state of a backup, as a founding replica of a new cell that goes on from there.
+/// All founding replicas must be given the same backup: the history of the new cell begins with the hash
+/// of the state, so replicas that were given others stop at the first entry instead of disagreeing.
+///
+/// # Errors
+/// If it cannot be written.
+pub fn restore(
+    directory: &Directory,
+    membership: &Membership,
+    cell: &Cell,
+) -> Result<(), StartError> {
+    found_at(directory, membership, cell, cell.state_hash())
+}
+
+fn found_at(
+    directory: &Directory,
+    membership: &Membership,
+    cell: &Cell,
+    fingerprint: u64,
+) -> Result<(), StartError> {
     let snapshots = snapshots_of(directory)?;
-    let agreed = Agreed { membership: membership.clone(), fingerprint: 0 };
+    let agreed = Agreed { membership: membership.clone(), fingerprint };
     let of = directory.identity().origin.cell;
     let meta = Meta { cell: of, position: FIRST, membership: agreed.to_bytes() };
     snapshots.save(&meta, &cell.image())?;

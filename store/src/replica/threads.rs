@@ -20,9 +20,9 @@ use super::mailbox::{Heed, Mailbox};
 use super::reply::Reply;
 use super::start::Started;
 use super::writer::{Log, ToLog, ToWriter, Waits, Writer, Written};
-use super::{Applied, Replica, State};
+use super::{Applied, Replica, Stages, State};
 use crate::directory::Directory;
-use crate::log::ReplicaId;
+use crate::log::{LogIndex, ReplicaId};
 use crate::membership::Membership;
 use crate::node::Leadership;
 use crossbeam::channel::{self, Receiver, Sender};
@@ -66,6 +66,7 @@ pub struct Running {
     mailbox: Arc<Mailbox>,
     applied: Arc<Applied>,
     status: Arc<Mutex<Status>>,
+    stages: Arc<Stages>,
     threads: Vec<JoinHandle<()>>,
     /// Locked as long as it runs.
     _directory: Directory,
@@ -86,20 +87,29 @@ pub struct Status {
     pub log_syncs: u64,
     /// How many snapshots it has taken since it was started.
     pub snapshots: u64,
+    /// Where its log ends, and up to where it has applied it; looked at every tick.
+    pub log_end: LogIndex,
+    /// See `log_end`.
+    pub applied: LogIndex,
+    /// Up to where the log of each replica is known to be safe and the same; empty where this one does not
+    /// lead, because only a leader knows.
+    pub progress: Vec<(ReplicaId, LogIndex)>,
 }
 
 impl Running {
     /// Starts the threads of a replica. A tick is how long its settings take a tick to be.
     #[must_use]
     pub fn start(started: Started, transport: Arc<dyn Transport>, tick: Duration) -> Running {
-        let Started { replica, log, files, directory } = started;
+        let Started { mut replica, log, files, directory } = started;
         let mailbox = Arc::new(Mailbox::new());
         let (to_log, log_inbox) = channel::unbounded();
         let (to_files, file_inbox) = channel::unbounded();
         let applied = replica.applied().clone();
         let status = Arc::new(Mutex::new(Status::default()));
+        let stages = Arc::new(Stages::default());
+        replica.watch(stages.clone());
         let id = replica.node().id();
-        let log = Log { worker: log, status: status.clone() };
+        let log = Log { worker: log, status: status.clone(), stages: stages.clone() };
         let log = Arc::new(Mutex::new(log));
         let writer = Writer { log: log.clone(), inbox: log_inbox, mailbox: mailbox.clone() };
         let keeper = Keeper { files, inbox: file_inbox, mailbox: mailbox.clone() };
@@ -122,7 +132,7 @@ impl Running {
             spawn("log", Box::new(move || writer.run())),
             spawn("snapshots", Box::new(move || keeper.run())),
         ];
-        Running { mailbox, applied, status, threads, _directory: directory }
+        Running { mailbox, applied, status, stages, threads, _directory: directory }
     }
 
     /// Gives it a message of another replica. One that comes too fast is dropped.
@@ -147,6 +157,12 @@ impl Running {
     #[must_use]
     pub fn status(&self) -> Status {
         self.status.lock().clone()
+    }
+
+    /// How long its entries were in each stage.
+    #[must_use]
+    pub fn stages(&self) -> &Stages {
+        &self.stages
     }
 
     /// Ends it, after the writes that are under way.
@@ -209,11 +225,23 @@ impl Driver {
             let now = Instant::now();
             if now >= next_tick {
                 self.replica.tick();
+                self.tell_progress();
                 // A thread that was held up has missed the ticks, as those who wait for it have.
                 next_tick = now + self.tick;
             }
             self.follow();
         }
+    }
+
+    /// Says how far the logs are. At every tick, not after every event: people look at it.
+    fn tell_progress(&self) {
+        let node = self.replica.node();
+        let progress = if node.leadership().is_leader { node.progress() } else { Vec::new() };
+        let applied = self.replica.applied().lock().position.index;
+        let mut status = self.status.lock();
+        status.log_end = node.last();
+        status.applied = applied;
+        status.progress = progress;
     }
 
     /// Tells the replica what happened. The answer is whether it goes on.

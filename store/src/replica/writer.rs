@@ -8,9 +8,9 @@
 //! Writes are made in order: the replica's thread writes only when the log's thread has told of all
 //! that it was given.
 
-use super::LogWorker;
 use super::mailbox::Mailbox;
 use super::threads::{Event, Status};
+use super::{LogWorker, Stage, Stages};
 use crate::log::{Position, WriteError};
 use crate::node::Write;
 use crossbeam::channel::{Receiver, RecvTimeoutError, Sender};
@@ -41,6 +41,7 @@ pub(super) struct Written {
 pub(super) struct Log {
     pub(super) worker: LogWorker,
     pub(super) status: Arc<Mutex<Status>>,
+    pub(super) stages: Arc<Stages>,
 }
 
 impl Log {
@@ -52,10 +53,15 @@ impl Log {
             compact.into_iter().for_each(|base| self.worker.push_compaction(base));
             taken += 1;
         }
+        let began = Instant::now();
         let safe = self.worker.work();
+        let synced = matches!(safe, Ok(Some(_)));
+        if synced {
+            self.stages.note(Stage::Log, began.elapsed());
+        }
         let mut status = self.status.lock();
         status.log_bytes = self.worker.engine().bytes_written();
-        status.log_syncs += u64::from(matches!(safe, Ok(Some(_))));
+        status.log_syncs += u64::from(synced);
         drop(status);
         Written { safe, full: self.worker.is_full(), taken }
     }

@@ -122,7 +122,10 @@ impl Snapshots {
             _ => {}
         }
         let mut file = self.disk.create(partial)?;
-        write::write(meta, image, &mut *file)?;
+        write::write(meta, image, &mut |offset, bytes| file.write_at(offset, bytes))?;
+        if !omega_cellstate::planted!(SnapshotNotSynced) {
+            file.sync()?;
+        }
         drop(file);
         self.publish(partial, meta.position)?;
         Ok(())

@@ -34,8 +34,9 @@
 //! image is checked by [`Cell::from_image`](omega_cellstate::Cell::from_image), and the cell must
 //! hash to what the header says.
 //!
-//! In reading order: `header`, `parts`, `write`, `read`, `folder`, `transfer`, `error`.
+//! In reading order: `header`, `parts`, `write`, `read`, `folder`, `transfer`, `backup`, `error`.
 
+mod backup;
 mod error;
 mod folder;
 mod header;
@@ -44,6 +45,7 @@ mod read;
 mod transfer;
 mod write;
 
+pub use backup::{BackupContent, piece_checksum, read_backup, write_backup};
 pub use error::{LoadError, ReceiveError, SaveError, SnapshotDamage};
 pub use folder::{Found, Snapshots};
 pub use transfer::{Incoming, Offer, Outgoing, Piece, Taken};

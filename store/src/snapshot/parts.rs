@@ -13,7 +13,7 @@ use omega_cellstate::{
     TenantImage,
 };
 use omega_core::{
-    Amounts, Job, JobId, Kinds, Machine, Policy, ResourceKind, SequenceNumber, Text, Version,
+    Amounts, Hold, Job, JobId, Kinds, Machine, Policy, ResourceKind, SequenceNumber, Text, Version,
 };
 use std::sync::Arc;
 
@@ -25,7 +25,7 @@ type Row = (Option<Arc<Machine>>, SequenceNumber, u32, MachineStatus);
 const PART_BYTES_MIN: u64 = 16;
 
 /// Writes an image.
-pub(super) fn write(image: &Image, body: &mut BodyWriter<'_>) -> Result<(), WriteError> {
+pub(super) fn write(image: &Image, body: &mut BodyWriter<'_, '_>) -> Result<(), WriteError> {
     body.part(&image.kinds)?;
     body.part(&(image.version, image.now_ms, &image.policy, image.next_job))?;
     for MachineImage { machine, sequence, incarnation, status } in &image.machines {
@@ -41,8 +41,8 @@ pub(super) fn write(image: &Image, body: &mut BodyWriter<'_>) -> Result<(), Writ
     for TenantImage { name, limit } in &image.tenants {
         body.part(&(name, limit))?;
     }
-    for SchedulerImage { name, answers } in &image.schedulers {
-        body.part(&(name, answers.len() as u32))?;
+    for SchedulerImage { name, hold, floor, answers } in &image.schedulers {
+        body.part(&(name, hold, floor, answers.len() as u32))?;
         answers.iter().try_for_each(|answer| body.part(answer))?;
     }
     Ok(())
@@ -66,9 +66,9 @@ pub(super) fn read(counts: Counts, body: &mut Body<'_>) -> Result<Image, LoadErr
         Ok(TenantImage { name, limit })
     })?;
     let schedulers = list(counts.schedulers, body, |body| {
-        let (name, answers): (Text, u32) = body.part()?;
+        let (name, hold, floor, answers): (Text, Option<Hold>, u64, u32) = body.part()?;
         let answers: Vec<Answer> = list(u64::from(answers), body, Body::part)?;
-        Ok(SchedulerImage { name, answers })
+        Ok(SchedulerImage { name, hold, floor, answers })
     })?;
     Ok(Image {
         kinds,

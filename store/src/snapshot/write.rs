@@ -4,7 +4,6 @@ use super::error::is_full;
 use super::header::{CHUNK, Counts, FRAME, Header, TRAILER, chunk_checksum, salt};
 use super::{Meta, parts};
 use crate::codec;
-use crate::disk::DiskFile;
 use omega_cellstate::Image;
 use omega_core::limits::COMMAND_BYTES_MAX;
 use std::io;
@@ -36,12 +35,16 @@ impl From<io::Error> for WriteError {
     }
 }
 
-/// Writes a whole snapshot into an empty file, and syncs it.
-pub(super) fn write(meta: &Meta, image: &Image, file: &mut dyn DiskFile) -> Result<(), WriteError> {
+/// Where the bytes of a snapshot go: some bytes, and the place in the file where they belong. The header
+/// comes last.
+pub(super) type Put<'p> = dyn FnMut(u64, &[u8]) -> io::Result<()> + 'p;
+
+/// Writes a whole snapshot. The answer is how long it is.
+pub(super) fn write(meta: &Meta, image: &Image, put: &mut Put<'_>) -> Result<u64, WriteError> {
     let (counts, state_hash) = (Counts::of(image), image.state_hash());
     let mut header = Header { meta: meta.clone(), state_hash, length: 0, counts };
     let mut body = BodyWriter {
-        file,
+        put,
         offset: header.bytes(),
         salt: salt(meta.cell, meta.position),
         number: 0,
@@ -51,21 +54,18 @@ pub(super) fn write(meta: &Meta, image: &Image, file: &mut dyn DiskFile) -> Resu
     };
     body.chunk.resize(FRAME, 0);
     parts::write(image, &mut body)?;
-    let (end, mut hash) = body.finish()?;
+    let (put, end, mut hash) = body.finish()?;
     header.length = end + TRAILER as u64;
     let bytes = header.write();
     hash.update(&bytes);
-    file.write_at(end, &hash.digest128().to_le_bytes())?;
-    file.write_at(0, &bytes)?;
-    if !omega_cellstate::planted!(SnapshotNotSynced) {
-        file.sync()?;
-    }
-    Ok(())
+    put(end, &hash.digest128().to_le_bytes())?;
+    put(0, &bytes)?;
+    Ok(header.length)
 }
 
 /// The body of a snapshot that is being written.
-pub(super) struct BodyWriter<'f> {
-    file: &'f mut dyn DiskFile,
+pub(super) struct BodyWriter<'p, 'q> {
+    put: &'p mut Put<'q>,
     /// Where the next chunk goes.
     offset: u64,
     salt: u32,
@@ -77,7 +77,7 @@ pub(super) struct BodyWriter<'f> {
     block: Vec<u8>,
 }
 
-impl BodyWriter<'_> {
+impl<'p, 'q> BodyWriter<'p, 'q> {
     /// Adds a part.
     pub(super) fn part(&mut self, part: &impl serde::Serialize) -> Result<(), WriteError> {
         let start = self.block.len();
@@ -117,21 +117,21 @@ impl BodyWriter<'_> {
         let crc = chunk_checksum(self.salt, self.number, body);
         frame[4..].copy_from_slice(&crc.to_le_bytes());
         self.hash.update(&self.chunk);
-        self.file.write_at(self.offset, &self.chunk)?;
+        (self.put)(self.offset, &self.chunk)?;
         self.offset += self.chunk.len() as u64;
         self.number += 1;
         self.chunk.truncate(FRAME);
         Ok(())
     }
 
-    /// Writes what is left. The answer is where the chunks end, and their hash.
-    fn finish(mut self) -> Result<(u64, Xxh3), WriteError> {
+    /// Writes what is left. The answer is where the rest goes, where the chunks end, and their hash.
+    fn finish(mut self) -> Result<(&'p mut Put<'q>, u64, Xxh3), WriteError> {
         if !self.block.is_empty() {
             self.end_block()?;
         }
         if self.chunk.len() > FRAME {
             self.end_chunk()?;
         }
-        Ok((self.offset, self.hash))
+        Ok((self.put, self.offset, self.hash))
     }
 }

@@ -106,7 +106,7 @@ impl Replicas {
     /// Why not.
     pub fn register(&self, at: usize, name: &str) -> Result<(SchedulerId, u64), ApiError> {
         let mut client = SchedulingServiceClient::new(self.channel(at));
-        let request = proto::RegisterRequest { name: name.to_owned() };
+        let request = proto::RegisterRequest { name: name.to_owned(), ..Default::default() };
         let told = self.runtime.block_on(client.register(request))?.into_inner();
         Ok((SchedulerId(told.scheduler), told.next_transaction))
     }

@@ -233,7 +233,7 @@ async fn prepare(dir: &Path, to: SocketAddr) -> Result<Vec<Caller>, String> {
         let connect = |_| channel(dir, to, &format!("scheduler-s{i}"));
         let channels = (0..CONNECTIONS).map(connect).collect::<Result<Vec<_>, String>>()?;
         let mut client = SchedulingServiceClient::new(channels[0].clone());
-        let told = client.register(proto::RegisterRequest { name }).await;
+        let told = client.register(proto::RegisterRequest { name, ..Default::default() }).await;
         let told = told.map_err(|error| error.to_string())?.into_inner();
         let next = Arc::new(AtomicU64::new(told.next_transaction));
         callers.push(Caller {

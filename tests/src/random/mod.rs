@@ -5,6 +5,7 @@
 //! often.
 
 mod dice;
+mod holders;
 mod jobs;
 mod machines;
 mod transactions;
@@ -28,6 +29,8 @@ pub struct Generator {
     sent: Vec<Transaction>,
     numbers: BTreeMap<SchedulerId, u64>,
     reserved: Option<SchedulerId>,
+    /// Dice of their own for processes that hold names: without them, every history is as it was.
+    holders: Option<Dice>,
 }
 
 impl Generator {
@@ -45,7 +48,15 @@ impl Generator {
             sent: Vec::new(),
             numbers: BTreeMap::new(),
             reserved: None,
+            holders: None,
         }
+    }
+
+    /// The same, in which names of schedulers change hands now and then.
+    #[must_use]
+    pub fn with_holders(seed: u64) -> Generator {
+        let holders = Some(Dice::new(seed ^ 0x401D));
+        Generator { holders, ..Generator::new(seed) }
     }
 
     /// The resource kinds of the cell.
@@ -63,6 +74,9 @@ impl Generator {
     pub fn next(&mut self, twin: &Twin) -> Command {
         if twin.schedulers() == 0 {
             return Command::RegisterScheduler { name: "first".into() };
+        }
+        if let Some(command) = self.change_hands(twin) {
+            return command;
         }
         let machines = twin.rows().iter().filter(|row| row.machine.is_some()).count();
         match self.dice.below(100) {

@@ -16,7 +16,8 @@ impl Generator {
         let scheduler = SchedulerId(self.dice.below(twin.schedulers()) as u32);
         let unknown = self.dice.chance(2) || self.reserved == Some(scheduler);
         let scheduler = if unknown { SchedulerId(99) } else { scheduler };
-        let mut txn = Transaction::new(self.transaction_id(scheduler), Version(0), Vec::new());
+        let mut txn =
+            Transaction::new(self.transaction_id(twin, scheduler), Version(0), Vec::new());
         txn.base = self.base(twin);
         if self.dice.chance(40) {
             txn.granularity = Granularity::AllOrNothing;
@@ -47,8 +48,10 @@ impl Generator {
         txn
     }
 
-    fn transaction_id(&mut self, scheduler: SchedulerId) -> TransactionId {
+    fn transaction_id(&mut self, twin: &Twin, scheduler: SchedulerId) -> TransactionId {
+        let start = self.start_of(twin, scheduler);
         let next = self.numbers.entry(scheduler).or_default();
+        *next = start.max(*next);
         // A number may be skipped, and the skipped one may come later.
         let number = *next + u64::from(self.dice.chance(5));
         *next = number + 1;

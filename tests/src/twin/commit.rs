@@ -48,6 +48,9 @@ impl Twin {
             conflicts.into_iter().map(|(item, reason)| Conflict { item, reason }).collect();
         let commit = Commit { version: self.version, conflicts };
         let scheduler = &mut self.schedulers[txn.id.scheduler.0 as usize];
+        // Only the last answer of each place is remembered.
+        let place = |number: u64| number % ANSWERS_PER_SCHEDULER as u64;
+        scheduler.answers.retain(|other, _| place(*other) != place(txn.id.number));
         scheduler.answers.insert(txn.id.number, Arc::new((txn.clone(), commit.clone())));
         scheduler.next = scheduler.next.max(txn.id.number + 1);
         Ok(commit)
@@ -65,14 +68,15 @@ impl Twin {
         let scheduler = self.schedulers.get(txn.id.scheduler.0 as usize);
         let scheduler = scheduler.ok_or(TransactionError::UnknownScheduler(txn.id.scheduler))?;
         let number = u128::from(txn.id.number);
-        if number + (ANSWERS_PER_SCHEDULER as u128) < u128::from(scheduler.next)
-            || txn.id.number == u64::MAX
-        {
+        let left_behind = txn.id.number < scheduler.left_behind;
+        let too_old = number + (ANSWERS_PER_SCHEDULER as u128) < u128::from(scheduler.next);
+        if (too_old && !left_behind) || txn.id.number == u64::MAX {
             return Err(TransactionError::AnswerExpired(txn.id));
         }
         match scheduler.answers.get(&txn.id.number) {
             Some(known) if known.0 == *txn => Ok(Some(known.1.clone())),
             Some(_) => Err(TransactionError::IdReused(txn.id)),
+            None if left_behind => Err(TransactionError::Fenced(txn.id)),
             None => Ok(None),
         }
     }

@@ -14,6 +14,7 @@
 //! - a task whose machine has no place at a level counts nowhere at that level.
 
 mod commit;
+mod holders;
 mod jobs;
 mod judge;
 mod machines;
@@ -21,8 +22,8 @@ mod validate;
 mod wishes;
 
 use omega_core::{
-    Amounts, CardSet, Command, Commit, Job, JobId, Kinds, Machine, MachineId, Outcome, Policy,
-    Rejection, SchedulerId, SequenceNumber, TaskId, TaskState, Text, Transaction, Version,
+    Amounts, CardSet, Command, Commit, HolderId, Job, JobId, Kinds, Machine, MachineId, Outcome,
+    Policy, Rejection, SchedulerId, SequenceNumber, TaskId, TaskState, Text, Transaction, Version,
 };
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -75,8 +76,11 @@ pub struct TwinTask {
 #[derive(Clone, Debug)]
 struct Scheduler {
     name: Text,
+    holder: Option<HolderId>,
     answers: BTreeMap<u64, Arc<(Transaction, Commit)>>,
     next: u64,
+    /// Numbers below it were left behind when the name last changed hands.
+    left_behind: u64,
 }
 
 /// See the head of the file.
@@ -141,20 +145,12 @@ impl Twin {
             Command::SetPolicy(policy) => Ok(self.set_policy(policy)),
             Command::Commit(txn) => Ok(Outcome::Commit(self.commit(&txn)?)),
             Command::Expire { now_ms } => Ok(self.expire(now_ms)),
+            Command::HoldScheduler { name, holder, lease_ms } => {
+                self.hold_scheduler(name, holder, lease_ms)
+            }
+            Command::EndHolder { holder } => Ok(self.end_holder(holder)),
             other => unimplemented_command(&other),
         }
-    }
-
-    fn register_scheduler(&mut self, name: Text) -> Result<Outcome, Rejection> {
-        validate::name(&name)?;
-        let known = self.schedulers.iter().position(|scheduler| scheduler.name == name);
-        let index = known.unwrap_or_else(|| {
-            self.version = self.version.next();
-            self.schedulers.push(Scheduler { name, answers: BTreeMap::new(), next: 0 });
-            self.schedulers.len() - 1
-        });
-        let next_transaction = self.schedulers[index].next;
-        Ok(Outcome::Scheduler { id: SchedulerId(index as u32), next_transaction })
     }
 
     fn set_quota(&mut self, tenant: Text, limit: Option<Amounts>) -> Result<Outcome, Rejection> {
@@ -239,7 +235,17 @@ impl Twin {
         self.schedulers.len()
     }
 
-    /// One above the highest transaction number of a scheduler.
+    /// Every process that holds a name.
+    pub fn holders(&self) -> impl Iterator<Item = HolderId> {
+        self.schedulers.iter().filter_map(|scheduler| scheduler.holder)
+    }
+
+    /// The names of schedulers and who holds them, by id.
+    pub fn holds(&self) -> impl Iterator<Item = (&Text, Option<HolderId>)> {
+        self.schedulers.iter().map(|scheduler| (&scheduler.name, scheduler.holder))
+    }
+
+    /// A number above all that a scheduler has used for transactions.
     #[must_use]
     pub fn next_transaction(&self, scheduler: SchedulerId) -> u64 {
         self.schedulers.get(scheduler.0 as usize).map_or(0, |scheduler| scheduler.next)

@@ -12,24 +12,30 @@
 //! breaks, both go on at the next replica: the deltas from the last version that came, and the
 //! transactions that were not answered, under the same ids and marked as sent before, so that nothing is
 //! done twice. Only when that fails for ten seconds does the scheduler hear of it.
+//!
+//! With leases (`lease.rs`), a thread of the network tells the leader all along that this process lives.
 
 mod commits;
+mod lease;
 mod subscription;
 
 use crate::connect::{Address, Connections};
 use crate::proto::RegisterRequest;
-use crate::proto::scheduling_service_client::SchedulingServiceClient;
 use crate::{ApiError, ErrorCode};
 use commits::Commits;
 use crossbeam::channel;
+use lease::{Lease, may_be_tried_again, register};
 use omega_cellstate::{CellHandle, Delta, HandleError, Interest};
 use omega_core::{Commit, SchedulerId, Text, Transaction, Version};
 use parking_lot::Mutex;
+use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 use subscription::Subscription;
 use tokio::runtime::Runtime;
+
+pub use lease::LeaseSettings;
 
 /// How long is tried before the scheduler hears of it: ten seconds, in which many elections have their
 /// time.
@@ -53,6 +59,8 @@ struct Shared {
     /// What a sync waits for: the version that the last conflict told to sync to. It only rises, and
     /// says nothing of other memory.
     wanted: Arc<AtomicU64>,
+    /// What this process holds, if it holds what it registers.
+    lease: Option<Arc<Lease>>,
     /// Ends with the last handle, and everything that runs on it.
     runtime: Runtime,
 }
@@ -63,6 +71,23 @@ impl RemoteCell {
     /// # Errors
     /// If the address is none, or there is no thread for the network.
     pub fn connect(address: &Address) -> Result<RemoteCell, ApiError> {
+        RemoteCell::connect_as(address, None)
+    }
+
+    /// The same, where every name that is registered through it is held with a lease, so that no other
+    /// process can commit under it, and another one can go on when this one dies. The leases are renewed
+    /// as long as a clone of the result is there.
+    ///
+    /// # Errors
+    /// As [`RemoteCell::connect`].
+    pub fn with_leases(address: &Address, settings: LeaseSettings) -> Result<RemoteCell, ApiError> {
+        RemoteCell::connect_as(address, Some(settings))
+    }
+
+    fn connect_as(
+        address: &Address,
+        settings: Option<LeaseSettings>,
+    ) -> Result<RemoteCell, ApiError> {
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .worker_threads(1)
             .thread_name("omega-client")
@@ -72,9 +97,78 @@ impl RemoteCell {
         let connections = runtime.block_on(async { Connections::new(address) })?;
         let wanted = Arc::new(AtomicU64::new(0));
         let commits = Commits::start(&runtime, connections.clone(), wanted.clone());
-        let shared =
-            Shared { connections, commits, subscriptions: Mutex::default(), wanted, runtime };
+        let subscriptions = Mutex::default();
+        let lease = match settings {
+            Some(settings) => Some(Lease::start(&runtime, address, settings)?),
+            None => None,
+        };
+        let shared = Shared { connections, commits, subscriptions, wanted, lease, runtime };
         Ok(RemoteCell { shared: Arc::new(shared) })
+    }
+
+    /// Gives a scheduler an id. With leases, this process then holds the name; where another one does, it
+    /// can be asked again until it is free: see [`RemoteCell::stand_by`].
+    ///
+    /// # Errors
+    /// If the name is refused or another process holds it, this process has lost its leases, or nobody
+    /// answers for ten seconds.
+    pub fn hold(&self, name: &str) -> Result<(SchedulerId, u64), ApiError> {
+        self.hold_within(name, PATIENCE)
+    }
+
+    /// The same, as a standby: asks until nobody else holds the name. What stands in the way is told to
+    /// `wait` each time, which waits for the next try, a quarter of a second, say, and may give up:
+    /// then the result is `None`.
+    ///
+    /// # Errors
+    /// If the name is refused for other reasons than that another process holds it.
+    pub fn stand_by(
+        &self,
+        name: &str,
+        mut wait: impl FnMut(&ApiError) -> ControlFlow<()>,
+    ) -> Result<Option<(SchedulerId, u64)>, ApiError> {
+        loop {
+            let why = match self.hold_within(name, PATIENCE / 10) {
+                Ok(held) => return Ok(Some(held)),
+                Err(why) => why,
+            };
+            if why.code != ErrorCode::LeaseHeld && !may_be_tried_again(&why) {
+                return Err(why);
+            }
+            if wait(&why).is_break() {
+                return Ok(None);
+            }
+        }
+    }
+
+    /// Why this process has lost its leases, if it has: whatever it still commits under its names is
+    /// refused. It should stop.
+    #[must_use]
+    pub fn lost(&self) -> Option<ApiError> {
+        self.shared.lease.as_ref()?.lost()
+    }
+
+    /// Gives up all names that are held, so that a standby need not wait until the leases end. Call it when
+    /// nothing is on the way any more; what is would be refused.
+    ///
+    /// # Errors
+    /// If nobody answers for two seconds. Then the leases end by themselves.
+    pub fn end_leases(&self) -> Result<(), ApiError> {
+        match &self.shared.lease {
+            Some(lease) => self.shared.runtime.block_on(lease.end()),
+            None => Ok(()),
+        }
+    }
+
+    fn hold_within(&self, name: &str, patience: Duration) -> Result<(SchedulerId, u64), ApiError> {
+        let Shared { connections, lease, runtime, .. } = &*self.shared;
+        match lease {
+            Some(lease) => runtime.block_on(lease.hold(name, patience)),
+            None => {
+                let request = RegisterRequest { name: name.to_owned(), ..Default::default() };
+                runtime.block_on(register(connections, request, patience))
+            }
+        }
     }
 
     fn subscription(&self, interest: &Interest) -> Arc<Mutex<Subscription>> {
@@ -87,36 +181,11 @@ impl RemoteCell {
         all.push((interest.clone(), made.clone()));
         made
     }
-
-    async fn try_register(&self, name: &Text) -> Result<(SchedulerId, u64), ApiError> {
-        let mut last = None;
-        for _ in 0..PATIENCE.as_millis() / PAUSE.as_millis() {
-            let connection = self.shared.connections.current();
-            let mut client = SchedulingServiceClient::new(connection.channel.clone());
-            match client.register(RegisterRequest { name: name.to_string() }).await {
-                Ok(answer) => {
-                    let answer = answer.into_inner();
-                    return Ok((SchedulerId(answer.scheduler), answer.next_transaction));
-                }
-                Err(status) => {
-                    let error = ApiError::from(status);
-                    // To register twice does no harm.
-                    if !error.is_temporary() && error.code != ErrorCode::OutcomeUnknown {
-                        return Err(error);
-                    }
-                    last = Some(error);
-                }
-            }
-            self.shared.connections.leave(&connection);
-            tokio::time::sleep(PAUSE).await;
-        }
-        Err(last.unwrap_or_else(|| ApiError::new(ErrorCode::NoLeader, "nobody answers")))
-    }
 }
 
 impl CellHandle for RemoteCell {
     fn register(&self, name: Text) -> Result<(SchedulerId, u64), HandleError> {
-        self.shared.runtime.block_on(self.try_register(&name)).map_err(|error| handle_error(&error))
+        self.hold(&name).map_err(|error| handle_error(&error))
     }
 
     fn sync(

@@ -1,0 +1,205 @@
+//! Names of schedulers that this process holds, and how it keeps them.
+//!
+//! A lease is no licence: whether a transaction is of the process that holds the name is decided by the
+//! cell, whatever the clocks say. So a process that cannot reach the leader goes on trying, and one that was
+//! stopped for a minute and finds its name still its own goes on as well. It is over when the leader says so,
+//! or the cell refuses a transaction as fenced.
+//!
+//! Renewals go to the leader, on connections of their own: what a scheduler reads and commits stays at the
+//! replica that it is at.
+
+use super::PAUSE;
+use crate::connect::{Address, Connections};
+use crate::proto::scheduling_service_client::SchedulingServiceClient;
+use crate::proto::{EndLeasesRequest, RegisterRequest, RenewRequest};
+use crate::{ApiError, ErrorCode};
+use omega_core::{HolderId, SchedulerId};
+use parking_lot::Mutex;
+use std::collections::BTreeSet;
+use std::hash::{BuildHasher, RandomState};
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::runtime::Runtime;
+use tokio::time::Instant;
+use tonic::Request;
+use tonic::transport::Channel;
+
+/// In how many parts of a lease is renewed: two renewals may be lost, or one and an election.
+const RENEWALS: u32 = 3;
+
+/// How long one replica may take to answer: an answer takes some milliseconds, and the next replica may
+/// be the leader.
+const ATTEMPT: Duration = Duration::from_secs(1);
+
+/// How long is tried to give the leases up. They end by themselves, too.
+const END_MAX: Duration = Duration::from_secs(2);
+
+/// How a process holds the names that it registers.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LeaseSettings {
+    /// How long the process may be silent before another one may take its names: from one second to one
+    /// minute, in whole milliseconds.
+    pub lease: Duration,
+    /// What people call the process, such as `node7:4711`.
+    pub process: String,
+}
+
+impl Default for LeaseSettings {
+    /// Ten seconds: a leader that is lost and another one elected take two.
+    fn default() -> LeaseSettings {
+        let process = format!("process {}", std::process::id());
+        LeaseSettings { lease: Duration::from_secs(10), process }
+    }
+}
+
+/// What this process holds.
+#[derive(Debug)]
+pub(super) struct Lease {
+    connections: Connections,
+    settings: LeaseSettings,
+    holder: HolderId,
+    /// Held for a look-up or one change.
+    held: Mutex<Held>,
+}
+
+#[derive(Debug, Default)]
+struct Held {
+    names: BTreeSet<String>,
+    lost: Option<ApiError>,
+}
+
+impl Lease {
+    /// Begins to renew what will be held.
+    pub(super) fn start(
+        runtime: &Runtime,
+        address: &Address,
+        settings: LeaseSettings,
+    ) -> Result<Arc<Lease>, ApiError> {
+        let connections = runtime.block_on(async { Connections::new(address) })?;
+        // The keys of a new state are drawn by chance; 0 would mean that there is none.
+        let holder = HolderId(RandomState::new().hash_one(std::process::id()).max(1));
+        let lease = Arc::new(Lease { connections, settings, holder, held: Mutex::default() });
+        runtime.spawn(lease.clone().renew_all());
+        Ok(lease)
+    }
+
+    /// Takes a name.
+    pub(super) async fn hold(
+        &self,
+        name: &str,
+        patience: Duration,
+    ) -> Result<(SchedulerId, u64), ApiError> {
+        if let Some(lost) = self.lost() {
+            return Err(lost);
+        }
+        let request = RegisterRequest {
+            name: name.to_owned(),
+            holder: self.holder.0,
+            lease_ms: u32::try_from(self.settings.lease.as_millis()).unwrap_or(u32::MAX),
+            process: self.settings.process.clone(),
+        };
+        let held = register(&self.connections, request, patience).await?;
+        self.held.lock().names.insert(name.to_owned());
+        Ok(held)
+    }
+
+    pub(super) fn lost(&self) -> Option<ApiError> {
+        self.held.lock().lost.clone()
+    }
+
+    /// Gives all names up.
+    pub(super) async fn end(&self) -> Result<(), ApiError> {
+        let names = std::mem::take(&mut self.held.lock().names);
+        if names.is_empty() {
+            return Ok(());
+        }
+        let holder = self.holder.0;
+        round(&self.connections, END_MAX, |channel| async move {
+            let request = timed(EndLeasesRequest { holder });
+            SchedulingServiceClient::new(channel).end_leases(request).await.map(drop)
+        })
+        .await
+    }
+
+    /// Renews what is held until it is lost, or the runtime ends.
+    async fn renew_all(self: Arc<Lease>) {
+        let every = self.settings.lease / RENEWALS;
+        loop {
+            tokio::time::sleep(every).await;
+            let names: Vec<String> = self.held.lock().names.iter().cloned().collect();
+            if names.is_empty() {
+                continue;
+            }
+            let (holder, process) = (self.holder.0, self.settings.process.clone());
+            let message = RenewRequest { holder, names, process };
+            let renewed = round(&self.connections, every, |channel| {
+                let request = timed(message.clone());
+                async move { SchedulingServiceClient::new(channel).renew(request).await.map(drop) }
+            });
+            let Err(error) = renewed.await else { continue };
+            let mut held = self.held.lock();
+            // What was given up meanwhile is not lost.
+            if !may_be_tried_again(&error) && !held.names.is_empty() {
+                held.lost = Some(error);
+                return;
+            }
+        }
+    }
+}
+
+/// Gives a scheduler an id.
+pub(super) async fn register(
+    connections: &Connections,
+    request: RegisterRequest,
+    patience: Duration,
+) -> Result<(SchedulerId, u64), ApiError> {
+    // To register twice does no harm.
+    round(connections, patience, |channel| {
+        let request = timed(request.clone());
+        async move {
+            let answer =
+                SchedulingServiceClient::new(channel).register(request).await?.into_inner();
+            Ok((SchedulerId(answer.scheduler), answer.next_transaction))
+        }
+    })
+    .await
+}
+
+/// Asks one replica after the other until there is an answer, or it takes too long.
+async fn round<T, F>(
+    connections: &Connections,
+    patience: Duration,
+    ask: impl Fn(Channel) -> F,
+) -> Result<T, ApiError>
+where
+    F: Future<Output = Result<T, tonic::Status>>,
+{
+    let until = Instant::now() + patience;
+    loop {
+        let connection = connections.current();
+        let answer = tokio::time::timeout(ATTEMPT, ask(connection.channel.clone())).await;
+        let error = match answer {
+            Ok(Ok(answer)) => return Ok(answer),
+            Ok(Err(status)) => ApiError::from(status),
+            Err(_) => ApiError::new(ErrorCode::Late, "no answer came"),
+        };
+        if !may_be_tried_again(&error) || Instant::now() + PAUSE >= until {
+            return Err(error);
+        }
+        connections.leave(&connection);
+        tokio::time::sleep(PAUSE).await;
+    }
+}
+
+/// Whether another replica, or the same one later, may answer otherwise. What is asked for here may be
+/// asked for twice.
+pub(super) fn may_be_tried_again(error: &ApiError) -> bool {
+    error.is_temporary()
+        || matches!(error.code, ErrorCode::OutcomeUnknown | ErrorCode::Late | ErrorCode::Internal)
+}
+
+fn timed<T>(message: T) -> Request<T> {
+    let mut request = Request::new(message);
+    request.set_timeout(ATTEMPT);
+    request
+}

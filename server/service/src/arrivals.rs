@@ -1,0 +1,80 @@
+//! When jobs were submitted, as far as this replica saw it.
+//!
+//! The cell keeps no times. But it numbers jobs in the order in which they come: so it is enough to note now
+//! and then which number is next, and no job has an entry of its own.
+
+use omega_core::JobId;
+use parking_lot::Mutex;
+use std::time::{Duration, Instant};
+
+/// The most notes: at one a second, eighteen hours of a cell that is never idle. Beyond it every second one
+/// is forgotten, so that old times are less exact and none is lost.
+const NOTES_MAX: usize = 65_536;
+
+/// Notes of which job was next, and when.
+#[derive(Debug)]
+pub(crate) struct Arrivals {
+    /// Ascending by both. Held for a note, or a look.
+    notes: Mutex<Vec<(JobId, Instant)>>,
+}
+
+impl Arrivals {
+    /// It begins with the next job.
+    pub(crate) fn begin(next: JobId, now: Instant) -> Arrivals {
+        Arrivals { notes: Mutex::new(vec![(next, now)]) }
+    }
+
+    /// Notes which job is next.
+    pub(crate) fn note(&self, next: JobId, now: Instant) {
+        let mut notes = self.notes.lock();
+        if notes.last().is_some_and(|(known, _)| *known >= next) {
+            return;
+        }
+        if notes.len() >= NOTES_MAX {
+            let mut index = 0;
+            notes.retain(|_| {
+                index += 1;
+                index % 2 == 1
+            });
+        }
+        notes.push((next, now));
+    }
+
+    /// How long ago a job was there for certain: less than that ago nobody submitted it.
+    pub(crate) fn age(&self, job: JobId, now: Instant) -> Duration {
+        let notes = self.notes.lock();
+        let later = notes.partition_point(|(next, _)| *next <= job);
+        // A job that was submitted after the last note is new.
+        notes.get(later).map_or(Duration::ZERO, |(_, seen)| now.saturating_duration_since(*seen))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_job_is_as_old_as_the_first_note_that_has_it() {
+        let began = Instant::now();
+        let at = |seconds| began + Duration::from_secs(seconds);
+        let arrivals = Arrivals::begin(JobId(5), at(0));
+        arrivals.note(JobId(5), at(1));
+        arrivals.note(JobId(8), at(10));
+        arrivals.note(JobId(9), at(20));
+        let age = |job| arrivals.age(JobId(job), at(30)).as_secs();
+        assert_eq!([age(0), age(4), age(5), age(7), age(8), age(9)], [30, 30, 20, 20, 10, 0]);
+    }
+
+    #[test]
+    fn notes_are_bounded() {
+        let began = Instant::now();
+        let arrivals = Arrivals::begin(JobId(0), began);
+        for job in 1..=(2 * NOTES_MAX as u64) {
+            arrivals.note(JobId(job), began + Duration::from_secs(job));
+        }
+        assert!(arrivals.notes.lock().len() <= NOTES_MAX);
+        let now = began + Duration::from_secs(2 * NOTES_MAX as u64);
+        let age = arrivals.age(JobId(1000), now).as_secs();
+        assert!(age.abs_diff(2 * NOTES_MAX as u64 - 1000) < 100, "{age}");
+    }
+}

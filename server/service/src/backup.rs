@@ -1,0 +1,131 @@
+//! A backup on its way to whoever asked for it.
+//!
+//! ```text
+//!   image, copied while commits go on ──▶ the bytes of a snapshot ──pieces──▶ the caller's file
+//! ```
+//!
+//! The file is made while it is sent, on a thread of its own: nothing is written to a disk of this
+//! machine, so a cell in memory has backups, too, and so has one whose disk is full. What it costs is
+//! memory, one copy of the state, so each replica makes one backup at a time, and a caller who does not
+//! read loses his turn.
+
+use crate::host::Host;
+use omega_cellstate::Image;
+use omega_client::{ApiError, ErrorCode, proto};
+use omega_store::CellId;
+use omega_store::snapshot::{piece_checksum, write_backup};
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::runtime::Handle;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
+use tokio::time::{Instant, timeout_at};
+use tokio_stream::wrappers::ReceiverStream;
+use tonic::Status;
+
+/// The pieces of one backup.
+pub(crate) type Pieces = ReceiverStream<Result<proto::BackupResponse, Status>>;
+
+/// Pieces that wait to be sent: each has a mebibyte.
+const PIECES_MAX: usize = 4;
+
+/// How long a caller may take none of them.
+const SILENCE_MAX: Duration = Duration::from_secs(30);
+
+/// When somebody may ask again who came during another backup: what a large cell takes.
+const PAUSE: Duration = Duration::from_secs(5);
+
+/// The place of the one backup that goes on. Clones share it.
+#[derive(Clone, Debug)]
+pub(crate) struct Backups(Arc<Semaphore>);
+
+impl Default for Backups {
+    fn default() -> Backups {
+        Backups(Arc::new(Semaphore::new(1)))
+    }
+}
+
+impl Backups {
+    /// Begins a backup of the state that is here. It ends by itself when nobody reads it, or at `end`.
+    ///
+    /// # Errors
+    /// If another one goes on.
+    pub(crate) fn begin(
+        &self,
+        host: &Host,
+        from: CellId,
+        end: Option<Instant>,
+    ) -> Result<Pieces, ApiError> {
+        let place = self.0.clone().try_acquire_owned().map_err(|_| {
+            let say =
+                "nothing was done: this replica makes a backup for somebody else; try again later";
+            ApiError::new(ErrorCode::Limit, say).retry_after(PAUSE)
+        })?;
+        let (to, pieces) = mpsc::channel(PIECES_MAX);
+        let sender = Sender { to, end, runtime: Handle::current(), _place: place };
+        let host = host.clone();
+        tokio::task::spawn_blocking(move || sender.run(&host, from));
+        Ok(ReceiverStream::new(pieces))
+    }
+}
+
+/// Who makes and sends one backup.
+struct Sender {
+    to: mpsc::Sender<Result<proto::BackupResponse, Status>>,
+    end: Option<Instant>,
+    runtime: Handle,
+    _place: OwnedSemaphorePermit,
+}
+
+impl Sender {
+    fn run(&self, host: &Host, from: CellId) {
+        let sent = host.image().and_then(|image| self.send_all(from, &image));
+        if let Err(error) = sent {
+            tracing::warn!(%error, "a backup was not finished");
+            // Whoever does not read has no use for a reason, either.
+            let _ = self.to.try_send(Err(error.into()));
+        }
+    }
+
+    fn send_all(&self, from: CellId, image: &Image) -> Result<(), ApiError> {
+        let version = image.version.0;
+        let mut head = Vec::new();
+        let mut stopped = None;
+        let written = write_backup(from, image, |offset, data| {
+            if offset == 0 {
+                // It is sent last, with the length, which is known when all is written.
+                head = data.to_vec();
+                return Ok(());
+            }
+            self.send(piece(version, offset, data)).map_err(|error| {
+                stopped = Some(error);
+                io::ErrorKind::BrokenPipe.into()
+            })
+        });
+        let length = match (written, stopped) {
+            (_, Some(error)) => return Err(error),
+            (Err(error), None) => {
+                return Err(ApiError::new(ErrorCode::Internal, error.to_string()));
+            }
+            (Ok(length), None) => length,
+        };
+        self.send(proto::BackupResponse { length, ..piece(version, 0, &head) })
+    }
+
+    fn send(&self, piece: proto::BackupResponse) -> Result<(), ApiError> {
+        let patience = Instant::now() + SILENCE_MAX;
+        let until = self.end.map_or(patience, |end| end.min(patience));
+        let late =
+            |say: &str| ApiError::new(ErrorCode::Late, format!("the backup is not whole: {say}"));
+        match self.runtime.block_on(timeout_at(until, self.to.send(Ok(piece)))) {
+            Ok(Ok(())) => Ok(()),
+            Ok(Err(_)) => Err(late("nobody reads it any more")),
+            Err(_) => Err(late("the deadline has passed, or it was not read")),
+        }
+    }
+}
+
+fn piece(version: u64, offset: u64, data: &[u8]) -> proto::BackupResponse {
+    let crc32 = piece_checksum(offset, data);
+    proto::BackupResponse { version, offset, data: data.to_vec(), crc32, length: 0 }
+}

@@ -1,0 +1,175 @@
+//! Why a job waits, found out beside the commits.
+//!
+//! The services know no scheduler, and it takes one to tell why a job has no machine. So whoever starts a
+//! server brings an [`Explainer`]; without one, the call is refused. It looks at the cell as a scheduler does,
+//! through its deltas, on a thread of its own, and a few at a time: what it costs is the copy that any
+//! new scheduler gets, and time on a processor.
+
+use crate::host::Host;
+use crate::jobs::find;
+use omega_cellstate::{CellHandle, Delta, HandleError, Interest};
+use omega_client::{ApiError, ErrorCode, proto};
+use omega_core::{
+    Commit, Job, JobId, Kinds, SchedulerId, TaskState, Text, Transaction, TransactionError, Version,
+};
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::Semaphore;
+use tokio::time::{Instant, timeout_at};
+
+/// Jobs that are explained at once. Each may keep a processor busy for a second in a large cell, and the
+/// rest of them is for commits.
+const EXPLAINED_MAX: usize = 2;
+
+/// When somebody may come again who found all places taken: what one explanation takes.
+const PAUSE: Duration = Duration::from_millis(500);
+
+/// The longest profile: the largest sensible one has some kilobytes.
+const PROFILE_BYTES_MAX: usize = 1 << 20;
+
+/// A job that waits, and what is asked about it.
+#[derive(Clone, Debug)]
+pub struct Question {
+    /// Its id.
+    pub id: JobId,
+    /// What it asks for.
+    pub job: Arc<Job>,
+    /// How many tasks of each of its groups wait; 0 of those that are not asked about.
+    pub waiting: Vec<usize>,
+    /// The resource kinds of the cell.
+    pub kinds: Kinds,
+    /// The text of a profile file; empty: the ready-made profile of the job's scheduler.
+    pub profile: String,
+}
+
+/// Tells why a job waits.
+pub trait Explainer: Send + Sync + std::fmt::Debug {
+    /// Explains a job by what `cell` shows of the machines. It is called on a thread that may take its time, by
+    /// a few callers at once.
+    ///
+    /// # Errors
+    /// If the profile is none, or does not suit the cell.
+    fn explain(
+        &self,
+        cell: &Onlooker,
+        question: &Question,
+    ) -> Result<proto::ExplainJobResponse, ApiError>;
+
+    /// What was found out, for people.
+    fn words(&self, told: proto::ExplainJobResponse) -> Words;
+}
+
+/// Why a job waits, for people.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Words {
+    /// In a line.
+    pub summary: String,
+    /// All of it, in lines.
+    pub text: String,
+}
+
+/// A cell that is only looked at.
+#[derive(Debug)]
+pub struct Onlooker(Host);
+
+impl CellHandle for Onlooker {
+    /// Nobody is registered: without a commit, no id is needed.
+    fn register(&self, _: Text) -> Result<(SchedulerId, u64), HandleError> {
+        Ok((SchedulerId(u32::MAX), 0))
+    }
+
+    fn sync(
+        &self,
+        since: Version,
+        interest: &Interest,
+        delta: &mut Delta,
+    ) -> Result<(), HandleError> {
+        self.0.read(|cell| cell.delta_since(since, interest, delta));
+        Ok(())
+    }
+
+    fn commit(&self, txn: &Transaction) -> Result<Commit, HandleError> {
+        Err(TransactionError::UnknownScheduler(txn.id.scheduler).into())
+    }
+}
+
+/// The explainer of a server, and the places at it. Clones share them.
+#[derive(Clone, Debug)]
+pub(crate) struct Explanations {
+    explainer: Option<Arc<dyn Explainer>>,
+    places: Arc<Semaphore>,
+}
+
+impl Explanations {
+    pub(crate) fn new(explainer: Option<Arc<dyn Explainer>>) -> Explanations {
+        Explanations { explainer, places: Arc::new(Semaphore::new(EXPLAINED_MAX)) }
+    }
+
+    /// The same, for people.
+    ///
+    /// # Errors
+    /// As [`Explanations::explain`].
+    pub(crate) async fn words(
+        &self,
+        host: &Host,
+        request: proto::ExplainJobRequest,
+        until: Instant,
+    ) -> Result<Words, ApiError> {
+        let told = self.explain(host, request, until).await?;
+        Ok(self.explainer.as_ref().map(|explainer| explainer.words(told)).unwrap_or_default())
+    }
+
+    /// Explains a job of the cell that is here.
+    ///
+    /// # Errors
+    /// If it is not there, all places are taken, or it takes too long.
+    pub(crate) async fn explain(
+        &self,
+        host: &Host,
+        request: proto::ExplainJobRequest,
+        until: Instant,
+    ) -> Result<proto::ExplainJobResponse, ApiError> {
+        let none = || ApiError::new(ErrorCode::NotOffered, "this server explains no jobs");
+        let explainer = self.explainer.clone().ok_or_else(none)?;
+        if request.profile.len() > PROFILE_BYTES_MAX {
+            let say = format!("profile: it is larger than {PROFILE_BYTES_MAX} bytes");
+            return Err(ApiError::new(ErrorCode::Malformed, say));
+        }
+        let place = self.places.clone().try_acquire_owned().map_err(|_| {
+            let say = "nothing was done: this replica explains as many jobs as it may; try again";
+            ApiError::new(ErrorCode::Limit, say).retry_after(PAUSE)
+        })?;
+        let question = question(host, request)?;
+        let onlooker = Onlooker(host.clone());
+        let explained = tokio::task::spawn_blocking(move || {
+            // The place is taken until the work is done, whether or not somebody waits for it.
+            let _place = place;
+            explainer.explain(&onlooker, &question)
+        });
+        let late =
+            |_| ApiError::new(ErrorCode::Late, "the explanation takes longer: give it more time");
+        let broken = |_| ApiError::new(ErrorCode::Internal, "the explanation broke off");
+        timeout_at(until, explained).await.map_err(late)?.map_err(broken)?
+    }
+}
+
+/// What is asked, of the cell as it is.
+fn question(host: &Host, request: proto::ExplainJobRequest) -> Result<Question, ApiError> {
+    let proto::ExplainJobRequest { job, group, profile } = request;
+    host.read(|cell| {
+        let id = find(cell, job)?;
+        let job = cell.job(id).expect("it was found").clone();
+        if !group.is_empty() && !job.groups.iter().any(|known| *known.name == *group) {
+            let say = format!("the job {:?} has no group {group:?}", &*job.name);
+            return Err(ApiError::new(ErrorCode::UnknownGroup, say));
+        }
+        let mut waiting = vec![0; job.groups.len()];
+        for (task, _) in cell.tasks(id).filter(|(_, state)| *state == TaskState::Pending) {
+            let Some(index) = cell.task_group(task) else { continue };
+            if group.is_empty() || *job.groups[index].name == *group {
+                waiting[index] += 1;
+            }
+        }
+        Ok(Question { id, job, waiting, kinds: cell.kinds().clone(), profile })
+    })
+}

@@ -1,0 +1,296 @@
+//! Leases of schedulers' names: who is heard, who is silent, and who takes over.
+//!
+//! ```text
+//!   scheduler A ── Renew ──▶ leader's memory: heard of A just now
+//!   standby B ─── Register ─▶ held by A: is A's lease over?
+//!                               no:  LEASE_HELD, ask again
+//!                               yes: EndHolder A ─▶ HoldScheduler B ─▶ the log     A is fenced from here
+//! ```
+//!
+//! Time is here alone, and is only a reason to *try*: what counts is the log, in which a name has one holder
+//! at a time and the last one's numbers are refused. So a clock that is wrong, a leader that does not know
+//! yet that it was deposed, or a holder that was stopped and wakes cost a change of hands that was not needed,
+//! and never two that commit. Renewals stay in memory: they are not worth a write.
+//!
+//! A lease that is over is not ended before somebody wants the name: a scheduler that was stopped for a
+//! minute without a standby goes on as if nothing had been. All names of a process go at once, so that a
+//! standby with other workers leaves none of the old ones behind.
+
+mod table;
+
+use crate::host::{Host, Try, unavailable, unknown};
+use omega_client::{ApiError, ErrorCode};
+use omega_core::limits::{SCHEDULERS_MAX, TEXT_BYTES_MAX};
+use omega_core::{Command, Hold, HolderId, Outcome, SchedulerId, Text};
+use omega_store::replica::Answer;
+use parking_lot::Mutex;
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+use table::{LOOK_MS, Table};
+use tokio::sync::oneshot;
+use tokio::time::{Instant, MissedTickBehavior};
+
+/// When a standby is told to ask again: often enough that it takes over at once when a scheduler ends
+/// properly, and seldom enough that it costs nobody anything.
+const ASK_AGAIN: Duration = Duration::from_millis(250);
+
+/// The leases, as far as this replica knows them. Clones share them.
+#[derive(Clone, Debug)]
+pub struct Leases {
+    shared: Arc<Shared>,
+}
+
+#[derive(Debug)]
+struct Shared {
+    began: Instant,
+    /// Held for a look-up or a change of one holder; nothing is called with it held.
+    table: Mutex<Table>,
+    /// Holders that were ended because they were silent. A count: it orders nothing.
+    silenced: AtomicU64,
+}
+
+/// What a process asks for.
+#[derive(Clone, Debug)]
+pub(crate) struct Wish {
+    pub(crate) name: Text,
+    pub(crate) hold: Hold,
+    pub(crate) process: Text,
+}
+
+/// A scheduler, and who holds its name.
+#[derive(Clone, Debug)]
+pub(crate) struct Listed {
+    pub(crate) id: SchedulerId,
+    pub(crate) name: Text,
+    pub(crate) next_transaction: u64,
+    pub(crate) held: Option<Held>,
+}
+
+/// Who holds a name, and for how long.
+#[derive(Clone, Debug)]
+pub(crate) struct Held {
+    pub(crate) hold: Hold,
+    /// Empty if it was not heard yet.
+    pub(crate) process: Text,
+    pub(crate) left_ms: u64,
+}
+
+impl Default for Leases {
+    fn default() -> Leases {
+        let table = Mutex::default();
+        let shared = Shared { began: Instant::now(), table, silenced: AtomicU64::new(0) };
+        Leases { shared: Arc::new(shared) }
+    }
+}
+
+impl Leases {
+    /// Looks who leads until `end` is dropped: leases run from when a leader begins to lead, not from
+    /// when somebody asks it.
+    pub(crate) async fn watch(host: Host, mut end: oneshot::Receiver<()>) {
+        let mut looks = tokio::time::interval(Duration::from_millis(LOOK_MS));
+        looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        loop {
+            tokio::select! {
+                _ = &mut end => return,
+                // Who does not lead has nothing to do.
+                _ = looks.tick() => drop(host.leases().look(&host)),
+            }
+        }
+    }
+
+    /// Gives a name to a process, if nobody holds it, or whoever does was silent for too long.
+    ///
+    /// # Errors
+    /// If another one holds it, this replica does not lead, or nobody knows what became of it.
+    pub(crate) async fn hold(
+        &self,
+        host: &Host,
+        wish: Wish,
+        until: Instant,
+    ) -> Result<(SchedulerId, u64), ApiError> {
+        self.look(host)?;
+        let other = host.read(|cell| cell.hold_of(&wish.name));
+        if let Some(other) = other.filter(|other| other.holder != wish.hold.holder) {
+            let held = self.held(other);
+            if held.left_ms > 0 {
+                return Err(refused(&wish.name, &held));
+            }
+            ask(host, Command::EndHolder { holder: other.holder }, until).await?;
+            self.shared.silenced.fetch_add(1, Ordering::Relaxed);
+            let (name, silent) = (&*wish.name, who(&held));
+            tracing::warn!(name, silent, by = &*wish.process, "a silent scheduler is replaced");
+        }
+        // Whoever else asks for the name must find a lease that runs as soon as it is given.
+        self.hear(host, wish.hold.holder, wish.process);
+        let Hold { holder, lease_ms } = wish.hold;
+        let command = Command::HoldScheduler { name: wish.name, holder, lease_ms };
+        match ask(host, command, until).await {
+            Ok(Outcome::Scheduler { id, next_transaction }) => Ok((id, next_transaction)),
+            Ok(_) => Err(unknown()),
+            Err(error) if error.code == ErrorCode::LeaseHeld => Err(error.retry_after(ASK_AGAIN)),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Notes that a holder lives and means to have these names.
+    ///
+    /// # Errors
+    /// If it has one of them no more, or this replica does not lead.
+    pub(crate) async fn renew(
+        &self,
+        host: &Host,
+        (holder, names): (HolderId, &[String]),
+        process: Text,
+        until: Instant,
+    ) -> Result<(), ApiError> {
+        self.look(host)?;
+        if lost(host, holder, names).is_some() {
+            // A new leader may not have heard yet of what the last one did.
+            host.refresh(until).await?;
+        }
+        if let Some(name) = lost(host, holder, names) {
+            let say = format!(
+                "another process may commit as the scheduler {name:?}: this one was silent for longer \
+                 than its lease, or its leases were ended"
+            );
+            return Err(ApiError::new(ErrorCode::LeaseLost, say));
+        }
+        self.hear(host, holder, process);
+        Ok(())
+    }
+
+    /// Takes all names from a holder.
+    ///
+    /// # Errors
+    /// If no leader takes it in time, or nobody knows what became of it.
+    pub(crate) async fn end(
+        &self,
+        host: &Host,
+        holder: HolderId,
+        until: Instant,
+    ) -> Result<(), ApiError> {
+        host.apply_try(Command::EndHolder { holder }, Try::Again, until).await.map(drop)
+    }
+
+    /// Every scheduler, and who holds its name.
+    ///
+    /// # Errors
+    /// If this replica does not lead.
+    pub(crate) fn list(&self, host: &Host) -> Result<Vec<Listed>, ApiError> {
+        self.look(host)?;
+        let mut all = host.read(|cell| {
+            let listed = |state: omega_cellstate::SchedulerState<'_>| {
+                let held = |hold| Held { hold, process: "".into(), left_ms: 0 };
+                let (id, name) = (state.id, state.name.clone());
+                let next_transaction = state.next_transaction;
+                Listed { id, name, next_transaction, held: state.hold.map(held) }
+            };
+            cell.schedulers().map(listed).collect::<Vec<_>>()
+        });
+        for held in all.iter_mut().filter_map(|listed| listed.held.as_mut()) {
+            *held = self.held(held.hold);
+        }
+        Ok(all)
+    }
+
+    /// How many holders were ended by this replica because they were silent.
+    pub(crate) fn silenced(&self) -> u64 {
+        self.shared.silenced.load(Ordering::Relaxed)
+    }
+
+    fn now_ms(&self) -> u64 {
+        self.shared.began.elapsed().as_millis() as u64
+    }
+
+    /// Looks whether this replica leads.
+    fn look(&self, host: &Host) -> Result<(), ApiError> {
+        let leadership = host.leadership();
+        let term = leadership.is_leader.then_some(leadership.term);
+        {
+            // The time is taken with the lock held, so that it never goes back.
+            let mut table = self.shared.table.lock();
+            table.look(term, self.now_ms());
+        }
+        match (leadership.is_leader, leadership.leader) {
+            (true, _) => Ok(()),
+            (false, leader) => {
+                let say = match leader {
+                    Some(leader) => format!("leases are kept by the leader, which is {leader}"),
+                    None => "leases are kept by the leader, and nobody leads now".to_owned(),
+                };
+                let leader = leader.map(|leader| leader.0.to_string());
+                let error = ApiError::new(ErrorCode::NoLeader, say);
+                Err(ApiError { leader, ..error.retry_after(Duration::from_millis(LOOK_MS)) })
+            }
+        }
+    }
+
+    fn hear(&self, host: &Host, holder: HolderId, process: Text) {
+        let is_full = {
+            let mut table = self.shared.table.lock();
+            let now_ms = self.now_ms();
+            table.hear(holder, process, now_ms);
+            table.len() > 2 * SCHEDULERS_MAX
+        };
+        if is_full {
+            // Those that were refused, or ended since.
+            let known: BTreeSet<HolderId> = host.read(|cell| {
+                cell.schedulers().filter_map(|state| Some(state.hold?.holder)).collect()
+            });
+            self.shared.table.lock().keep(|other| other == holder || known.contains(&other));
+        }
+    }
+
+    fn held(&self, hold: Hold) -> Held {
+        let table = self.shared.table.lock();
+        let process = table.process(hold.holder).cloned().unwrap_or_else(|| "".into());
+        Held { hold, process, left_ms: table.left_ms(hold, self.now_ms()) }
+    }
+}
+
+/// The words by which people know a process, cut where they are too long for a name.
+pub(crate) fn process_name(given: &str) -> Text {
+    let plain: String = given.chars().filter(|letter| !letter.is_control()).collect();
+    let end = (0..=plain.len().min(TEXT_BYTES_MAX)).rev().find(|end| plain.is_char_boundary(*end));
+    plain[..end.unwrap_or(0)].into()
+}
+
+/// The first of these names that the holder does not have.
+fn lost<'n>(host: &Host, holder: HolderId, names: &'n [String]) -> Option<&'n String> {
+    host.read(|cell| {
+        let is_own = |hold: Option<Hold>| hold.is_some_and(|hold| hold.holder == holder);
+        let own = cell.schedulers().filter(|state| is_own(state.hold));
+        let own: BTreeSet<&str> = own.map(|state| &**state.name).collect();
+        names.iter().find(|name| !own.contains(name.as_str()))
+    })
+}
+
+/// Asks once: another try begins with another look at who leads and who is silent.
+async fn ask(host: &Host, command: Command, until: Instant) -> Result<Outcome, ApiError> {
+    let asked = host.begin(command, Try::Again).answers();
+    match tokio::time::timeout_at(until, asked).await.ok().and_then(|mut all| all.pop()) {
+        Some(Answer::Outcome(outcome)) => outcome.map_err(|rejection| ApiError::from(&rejection)),
+        Some(Answer::Again(again)) => Err(unavailable(again)),
+        _ => Err(unknown()),
+    }
+}
+
+fn who(held: &Held) -> String {
+    match held.process.is_empty() {
+        true => "another process".to_owned(),
+        false => held.process.to_string(),
+    }
+}
+
+fn refused(name: &str, held: &Held) -> ApiError {
+    let left = Duration::from_millis(held.left_ms);
+    let say = format!(
+        "{} holds the scheduler's name {name:?}; it is free when that one ends, or has been silent for \
+         another {:.1} s",
+        who(held),
+        left.as_secs_f64()
+    );
+    ApiError::new(ErrorCode::LeaseHeld, say).retry_after(left.min(ASK_AGAIN))
+}

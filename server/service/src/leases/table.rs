@@ -1,0 +1,148 @@
+//! Until when each holder's lease runs: a plain state machine, told the time from outside.
+//!
+//! Only a leader knows it, from what it heard. One that begins to lead, or that was stopped itself for a
+//! while, cannot tell a dead holder from one that was not heard: it grants each a full lease from then on.
+
+use omega_core::{Hold, HolderId, Text};
+use omega_store::log::Term;
+use std::collections::BTreeMap;
+
+/// How often is looked whether this replica leads, in milliseconds: a tenth of an election.
+pub(super) const LOOK_MS: u64 = 100;
+
+/// After so long without a look, this replica was stopped itself: ten looks were missed.
+const STOPPED_MS: u64 = 10 * LOOK_MS;
+
+/// What a leader has heard of the holders.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Table {
+    /// The term in which this replica leads.
+    term: Option<Term>,
+    /// Before that nobody can have been heard.
+    began_ms: u64,
+    looked_ms: u64,
+    heard: BTreeMap<HolderId, Heard>,
+}
+
+#[derive(Clone, Debug)]
+struct Heard {
+    at_ms: u64,
+    process: Text,
+}
+
+impl Table {
+    /// Notes in which term this replica leads now, if it does.
+    pub(super) fn look(&mut self, term: Option<Term>, now_ms: u64) {
+        if self.term != term {
+            self.term = term;
+            self.heard.clear();
+            self.began_ms = now_ms;
+        }
+        if now_ms - self.looked_ms > STOPPED_MS {
+            self.began_ms = now_ms;
+        }
+        self.looked_ms = now_ms;
+    }
+
+    /// Notes that a holder lives.
+    pub(super) fn hear(&mut self, holder: HolderId, process: Text, now_ms: u64) {
+        self.heard.insert(holder, Heard { at_ms: now_ms, process });
+    }
+
+    /// Forgets all holders but these. What is kept is bounded by how many names can be held.
+    pub(super) fn keep(&mut self, holds: impl Fn(HolderId) -> bool) {
+        self.heard.retain(|holder, _| holds(*holder));
+    }
+
+    /// How many holders were heard.
+    pub(super) fn len(&self) -> usize {
+        self.heard.len()
+    }
+
+    /// For how long a lease still runs; 0 if it is over.
+    pub(super) fn left_ms(&self, hold: Hold, now_ms: u64) -> u64 {
+        let heard_ms = self.heard.get(&hold.holder).map_or(0, |heard| heard.at_ms);
+        let since_ms = heard_ms.max(self.began_ms);
+        (since_ms + u64::from(hold.lease_ms)).saturating_sub(now_ms)
+    }
+
+    /// What people call a holder, if it was heard.
+    pub(super) fn process(&self, holder: HolderId) -> Option<&Text> {
+        self.heard.get(&holder).map(|heard| &heard.process)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[derive(Clone, Copy, Debug)]
+    enum Event {
+        Pass(u64),
+        Look(Option<u64>),
+        Hear(u64),
+    }
+
+    fn event() -> impl Strategy<Value = Event> {
+        prop_oneof![
+            (0..1500_u64).prop_map(Event::Pass),
+            (0..3000_u64).prop_map(Event::Pass),
+            proptest::option::weighted(0.8, 1..3_u64).prop_map(Event::Look),
+            (0..3_u64).prop_map(Event::Hear),
+        ]
+    }
+
+    /// What must hold, from all that happened: a lease is over once its holder was silent for all of
+    /// it, while this replica led in one term and never missed its looks.
+    fn left_of(past: &[(u64, Event)], hold: Hold, now_ms: u64) -> u64 {
+        let mut since_ms = 0;
+        let (mut term, mut looked_ms) = (None, 0);
+        for (at_ms, event) in past {
+            match event {
+                Event::Look(new) => {
+                    if *new != term || at_ms - looked_ms > STOPPED_MS {
+                        since_ms = *at_ms;
+                    }
+                    (term, looked_ms) = (*new, *at_ms);
+                }
+                Event::Hear(holder) if *holder == hold.holder.0 => since_ms = *at_ms,
+                _ => {}
+            }
+        }
+        u64::from(hold.lease_ms).saturating_sub(now_ms - since_ms)
+    }
+
+    proptest! {
+        #[test]
+        fn a_lease_runs_from_when_its_holder_was_or_could_be_heard(
+            events in proptest::collection::vec(event(), 0..60),
+            lease_ms in 1000..10_000_u32,
+        ) {
+            let mut table = Table::default();
+            let mut past = Vec::new();
+            let mut now_ms = 0;
+            for event in events {
+                match event {
+                    Event::Pass(ms) => now_ms += ms,
+                    Event::Look(term) => table.look(term.map(Term), now_ms),
+                    Event::Hear(holder) => table.hear(HolderId(holder), "p".into(), now_ms),
+                }
+                past.push((now_ms, event));
+                for holder in (0..3).map(HolderId) {
+                    let hold = Hold { holder, lease_ms };
+                    prop_assert_eq!(table.left_ms(hold, now_ms), left_of(&past, hold, now_ms));
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn what_is_not_held_is_forgotten() {
+        let mut table = Table::default();
+        (0..5).for_each(|holder| table.hear(HolderId(holder), "p".into(), 0));
+        table.keep(|holder| holder.0 % 2 == 0);
+        assert_eq!(table.len(), 3);
+        assert!(table.process(HolderId(1)).is_none() && table.process(HolderId(2)).is_some());
+    }
+}

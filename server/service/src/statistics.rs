@@ -1,0 +1,183 @@
+//! What happened and what waits: one answer for the web page, for `omega top` and for programs.
+//!
+//! Whoever shows it makes rates of counters, so that a server keeps no history. The cell is looked at once a
+//! second at most, however many ask.
+
+use crate::arrivals::Arrivals;
+use crate::host::Host;
+use crate::peers::Whoami;
+use crate::survey::Survey;
+use crate::tally::Tally;
+use omega_client::proto;
+use omega_core::{SchedulerId, Text};
+use std::collections::BTreeMap;
+use std::hash::{BuildHasher, RandomState};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use tokio::sync::Mutex;
+
+/// How long a look is good for, and how often arrivals are noted.
+const FRESH: Duration = Duration::from_secs(1);
+
+/// What is remembered for those who ask.
+#[derive(Debug)]
+pub(crate) struct Observer {
+    /// A number that no other start has.
+    started: u64,
+    began: Instant,
+    arrivals: Arrivals,
+    /// The last look. Held while the next one is taken, so that those who ask together share it.
+    survey: Mutex<Option<(Instant, Arc<Survey>)>>,
+}
+
+impl Observer {
+    /// It begins now.
+    pub(crate) fn begin(next_job: omega_core::JobId) -> Observer {
+        let now = Instant::now();
+        Observer {
+            // The standard library's keys come from the system's source of chance. Readers of JSON have
+            // integers of 53 bits.
+            started: RandomState::new().hash_one(std::process::id()) >> 11,
+            began: now,
+            arrivals: Arrivals::begin(next_job, now),
+            survey: Mutex::default(),
+        }
+    }
+}
+
+/// Notes which jobs come, until the cell is gone.
+pub(crate) async fn follow(host: Host) {
+    let mut versions = host.versions();
+    loop {
+        let next = host.read(omega_cellstate::Cell::next_job);
+        host.observer().arrivals.note(next, Instant::now());
+        tokio::time::sleep(FRESH).await;
+        if versions.changed().await.is_err() {
+            return;
+        }
+    }
+}
+
+/// The cell at a glance, as it was a second ago or later.
+pub(crate) async fn survey(host: &Host) -> Arc<Survey> {
+    let mut known = host.observer().survey.lock().await;
+    if let Some((taken, survey)) = &*known
+        && taken.elapsed() < FRESH
+    {
+        return survey.clone();
+    }
+    let looked = host.clone();
+    let survey = tokio::task::spawn_blocking(move || Survey::of(&looked)).await;
+    let survey = Arc::new(survey.expect("looking at a cell does not panic"));
+    host.observer().arrivals.note(survey.next_job, Instant::now());
+    *known = Some((Instant::now(), survey.clone()));
+    survey
+}
+
+/// How long ago a job was submitted, as far as this replica saw it.
+pub(crate) fn age(host: &Host, job: omega_core::JobId) -> Duration {
+    host.observer().arrivals.age(job, Instant::now())
+}
+
+/// All of it.
+pub(crate) async fn statistics(host: &Host, me: Whoami) -> proto::GetStatisticsResponse {
+    let survey = survey(host).await;
+    let (tallies, failed) = host.metrics().tallies();
+    let observer = host.observer();
+    proto::GetStatisticsResponse {
+        version: survey.version.0,
+        started: observer.started,
+        uptime_ms: observer.began.elapsed().as_millis() as u64,
+        machines: survey.machines.len() as u32,
+        draining: survey.machines.iter().filter(|seen| seen.draining).count() as u32,
+        jobs: survey.jobs,
+        tasks: Some(proto::TaskCounts {
+            pending: survey.tasks.pending,
+            placed: survey.tasks.placed,
+            running: survey.tasks.running,
+            finished: survey.tasks.finished,
+            failed: survey.tasks.failed,
+            killed: survey.tasks.killed,
+        }),
+        schedulers: schedulers(host, &survey, &tallies),
+        transactions_failed: failed,
+        sync_streams: host.metrics().streams(),
+        progress: progress(host, me),
+    }
+}
+
+/// Each scheduler with what was counted of its workers, and what waits for it.
+fn schedulers(
+    host: &Host,
+    survey: &Survey,
+    tallies: &BTreeMap<SchedulerId, Tally>,
+) -> Vec<proto::SchedulerStatistics> {
+    let mut all: BTreeMap<Text, Tally> = BTreeMap::new();
+    for name in survey.waiting.keys() {
+        all.insert(name.clone(), Tally::default());
+    }
+    for (id, tally) in tallies {
+        let name = host.read(|cell| cell.scheduler_name(*id).cloned());
+        let name = name.unwrap_or_else(|| id.to_string().as_str().into());
+        all.entry(scheduler_of(&name)).or_default().add(tally);
+    }
+    let one = |(name, tally): (Text, Tally)| {
+        let waiting = survey.waiting.get(&name).cloned().unwrap_or_default();
+        let oldest = waiting.oldest.as_ref();
+        let count = |(reason, items): (&&str, &u64)| proto::ConflictCount {
+            reason: (*reason).to_owned(),
+            items: *items,
+        };
+        proto::SchedulerStatistics {
+            taken: tally.taken,
+            conflicted: tally.conflicted,
+            claims: tally.claims,
+            placements: tally.placements,
+            conflicts: tally.conflicts.iter().map(count).collect(),
+            pending_tasks: waiting.tasks,
+            pending_jobs: waiting.jobs,
+            oldest_wait_ms: oldest.map_or(0, |(id, _)| age(host, *id).as_millis() as u64),
+            oldest_job: oldest.map(|(_, name)| name.to_string()).unwrap_or_default(),
+            name: name.to_string(),
+        }
+    };
+    all.into_iter().map(one).collect()
+}
+
+/// The scheduler of a worker: what is before a dash and a number.
+fn scheduler_of(name: &Text) -> Text {
+    let is_number = |rest: &str| !rest.is_empty() && rest.bytes().all(|byte| byte.is_ascii_digit());
+    match name.rsplit_once('-') {
+        Some((scheduler, rest)) if !scheduler.is_empty() && is_number(rest) => scheduler.into(),
+        _ => name.clone(),
+    }
+}
+
+/// How far the replicas are, as far as this one knows.
+fn progress(host: &Host, me: Whoami) -> Vec<proto::ReplicaProgress> {
+    let Some(running) = host.running() else { return Vec::new() };
+    let status = running.status();
+    let behind = |replica: u64, at: u64| proto::ReplicaProgress {
+        replica,
+        entries_behind: status.log_end.0.saturating_sub(at),
+    };
+    if status.progress.is_empty() {
+        return vec![behind(me.replica.0, status.applied.0)];
+    }
+    status.progress.iter().map(|(id, matched)| behind(id.0, matched.0)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn workers_are_counted_with_their_scheduler() {
+        let of = |name: &str| scheduler_of(&name.into()).to_string();
+        assert_eq!(of("web"), "web");
+        assert_eq!(of("web-3"), "web");
+        assert_eq!(of("web-one"), "web-one");
+        assert_eq!(of("-3"), "-3");
+        assert_eq!(of("web-"), "web-");
+    }
+}

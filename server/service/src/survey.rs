@@ -1,0 +1,210 @@
+//! The whole cell at a glance: sums, and how full each machine is.
+//!
+//! Commits wait while somebody looks at the cell, so this looks at some hundred machines or jobs at a time
+//! and lets go in between. What it tells is therefore of several versions that are close together: right for
+//! people, and for nothing else.
+
+use crate::host::Host;
+use omega_cellstate::MachineStatus;
+use omega_core::{JobId, Kinds, Machine, MachineId, TaskState, Text, Version};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// Machines that are looked at with the cell held: some tens of microseconds.
+const MACHINES_AT_ONCE: usize = 256;
+
+/// Tasks that are looked at with the cell held, and jobs: the same.
+const TASKS_AT_ONCE: u64 = 8192;
+const JOBS_AT_ONCE: usize = 256;
+
+/// What was seen.
+#[derive(Debug)]
+pub(crate) struct Survey {
+    /// The version at the end.
+    pub(crate) version: Version,
+    /// The number that the next job gets.
+    pub(crate) next_job: JobId,
+    /// What there is of.
+    pub(crate) kinds: Kinds,
+    /// Every machine, by row.
+    pub(crate) machines: Vec<Seen>,
+    /// What may be claimed of each kind, over all machines, and what of it is.
+    pub(crate) claimable: Vec<u64>,
+    /// See `claimable`.
+    pub(crate) claimed: Vec<u64>,
+    /// Jobs that the cell knows.
+    pub(crate) jobs: u64,
+    /// Their tasks.
+    pub(crate) tasks: Counts,
+    /// The tasks that wait, by the scheduler that is to place them.
+    pub(crate) waiting: BTreeMap<Text, Waiting>,
+}
+
+/// A machine.
+#[derive(Debug)]
+pub(crate) struct Seen {
+    /// Which one.
+    pub(crate) id: MachineId,
+    /// What it is.
+    pub(crate) machine: Arc<Machine>,
+    /// Whether it takes no tasks.
+    pub(crate) draining: bool,
+    /// What may be claimed of each kind, and what of it is.
+    pub(crate) claimable: Box<[u64]>,
+    /// See `claimable`.
+    pub(crate) claimed: Box<[u64]>,
+}
+
+/// Tasks by what they do.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Counts {
+    pub(crate) pending: u64,
+    pub(crate) placed: u64,
+    pub(crate) running: u64,
+    pub(crate) finished: u64,
+    pub(crate) failed: u64,
+    pub(crate) killed: u64,
+}
+
+impl Counts {
+    /// Counts one more.
+    pub(crate) fn add(&mut self, state: TaskState) {
+        *match state {
+            TaskState::Pending => &mut self.pending,
+            TaskState::Placed(_) => &mut self.placed,
+            TaskState::Running(_) => &mut self.running,
+            TaskState::Finished => &mut self.finished,
+            TaskState::Failed => &mut self.failed,
+            TaskState::Killed => &mut self.killed,
+        } += 1;
+    }
+}
+
+/// What waits for one scheduler.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Waiting {
+    /// Jobs with tasks that wait.
+    pub(crate) jobs: u64,
+    /// Those tasks.
+    pub(crate) tasks: u64,
+    /// The first such job, and its name.
+    pub(crate) oldest: Option<(JobId, Text)>,
+}
+
+impl Survey {
+    /// Looks at the cell. It takes some tens of milliseconds in the largest cells, so it is called where that
+    /// holds up nobody.
+    pub(crate) fn of(host: &Host) -> Survey {
+        let kinds = host.read(|cell| cell.kinds().clone());
+        let mut survey = Survey {
+            version: Version(0),
+            next_job: JobId(0),
+            machines: Vec::new(),
+            claimable: vec![0; kinds.count()],
+            claimed: vec![0; kinds.count()],
+            kinds,
+            jobs: 0,
+            tasks: Counts::default(),
+            waiting: BTreeMap::new(),
+        };
+        let mut row = 0;
+        while let Some(next) = survey.look_at_machines(host, row) {
+            row = next;
+        }
+        let mut job = JobId(0);
+        while let Some(next) = survey.look_at_jobs(host, job) {
+            job = next;
+        }
+        (survey.version, survey.next_job) = host.read(|cell| (cell.version(), cell.next_job()));
+        survey
+    }
+
+    /// Looks at some machines. The answer is the row to go on from, if there are more.
+    fn look_at_machines(&mut self, host: &Host, row: usize) -> Option<usize> {
+        let amount = |amount: i64| amount.max(0) as u64;
+        let before = self.machines.len();
+        host.read(|cell| {
+            for state in cell.machines_from(row).take(MACHINES_AT_ONCE) {
+                let both = state.claimable.iter().zip(state.free);
+                self.machines.push(Seen {
+                    id: state.id,
+                    machine: state.machine.clone(),
+                    draining: state.status == MachineStatus::Draining,
+                    claimed: both.map(|(all, free)| amount(all - free)).collect(),
+                    claimable: state.claimable.iter().map(|all| amount(*all)).collect(),
+                });
+            }
+        });
+        for seen in &self.machines[before..] {
+            let sums = self.claimable.iter_mut().zip(&mut self.claimed);
+            for ((all, taken), (more, more_taken)) in
+                sums.zip(seen.claimable.iter().zip(&seen.claimed))
+            {
+                *all += more;
+                *taken += more_taken;
+            }
+        }
+        let is_full = self.machines.len() - before == MACHINES_AT_ONCE;
+        self.machines.last().filter(|_| is_full).map(|last| last.id.slot as usize + 1)
+    }
+
+    /// Looks at some jobs. The answer is the job to go on from, if there are more.
+    fn look_at_jobs(&mut self, host: &Host, first: JobId) -> Option<JobId> {
+        host.read(|cell| {
+            let mut looked = 0;
+            for (count, (id, job)) in cell.jobs_from(first).enumerate() {
+                if looked >= TASKS_AT_ONCE || count >= JOBS_AT_ONCE {
+                    return Some(id);
+                }
+                let before = self.tasks.pending;
+                for (_, state) in cell.tasks(id) {
+                    self.tasks.add(state);
+                    looked += 1;
+                }
+                self.jobs += 1;
+                let pending = self.tasks.pending - before;
+                if pending > 0 {
+                    let waiting = self.waiting.entry(job.scheduler.clone()).or_default();
+                    waiting.jobs += 1;
+                    waiting.tasks += pending;
+                    waiting.oldest.get_or_insert_with(|| (id, job.name.clone()));
+                }
+            }
+            None
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use omega_cellstate::{Cell, SharedCell};
+    use omega_core::{Amounts, Command, Job, TaskGroup};
+
+    #[test]
+    fn all_is_seen_however_much_there_is() {
+        for count in [0, 1, 255, 256, 257, 700] {
+            let mut cell = Cell::new(Kinds::standard());
+            for i in 0..count {
+                let machine = Machine::new(format!("m{i}").as_str(), Amounts::new([1000, 1 << 30]));
+                cell.apply(Command::RegisterMachine(machine)).unwrap();
+                let job = Job::batch(
+                    format!("j{i}").as_str(),
+                    TaskGroup::new(2, Amounts::new([100, 1 << 20])),
+                );
+                cell.apply(Command::SubmitJob(job)).unwrap();
+            }
+            let removed = cell.machine_by_name("m3");
+            removed.map(|id| cell.apply(Command::RemoveMachine { id }));
+            let machines = count - u64::from(removed.is_some());
+            let survey = Survey::of(&Host::memory(SharedCell::new(cell)));
+            assert_eq!(survey.machines.len() as u64, machines);
+            assert_eq!(survey.claimable[0], 1000 * machines);
+            assert_eq!((survey.jobs, survey.tasks.pending), (count, 2 * count));
+            assert_eq!(survey.next_job, JobId(count));
+            let waiting = survey.waiting.get("default").cloned().unwrap_or_default();
+            assert_eq!((waiting.jobs, waiting.tasks), (count, 2 * count));
+            assert_eq!(waiting.oldest.map(|(id, _)| id), (count > 0).then_some(JobId(0)));
+        }
+    }
+}

@@ -1,0 +1,71 @@
+//! How requests are answered: with JSON, or with an error that has a code for programs and a sentence.
+
+use axum::extract::{FromRequestParts, Query};
+use axum::http::request::Parts;
+use axum::http::{StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use omega_client::{ApiError, ErrorCode};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+/// A value, or what is wrong.
+pub(super) type Answer = Result<Response, Failed>;
+
+/// What a request failed of.
+#[derive(Debug)]
+pub(super) struct Failed(pub(super) ApiError);
+
+impl From<ApiError> for Failed {
+    fn from(error: ApiError) -> Failed {
+        Failed(error)
+    }
+}
+
+#[derive(Serialize)]
+struct ErrorShape<'a> {
+    code: &'a str,
+    message: &'a str,
+}
+
+/// A value as JSON.
+pub(super) fn json(value: &impl Serialize) -> Response {
+    let text = serde_json::to_vec(value);
+    let text = text.expect("the keys are text, and memory takes all that is written");
+    ([(header::CONTENT_TYPE, "application/json")], text).into_response()
+}
+
+impl IntoResponse for Failed {
+    fn into_response(self) -> Response {
+        let error = &self.0;
+        let status = match error.code {
+            ErrorCode::Unauthenticated => StatusCode::UNAUTHORIZED,
+            ErrorCode::Denied => StatusCode::FORBIDDEN,
+            ErrorCode::UnknownJob | ErrorCode::UnknownMachine => StatusCode::NOT_FOUND,
+            ErrorCode::Limit => StatusCode::TOO_MANY_REQUESTS,
+            ErrorCode::Malformed | ErrorCode::BadPageToken => StatusCode::BAD_REQUEST,
+            _ => StatusCode::SERVICE_UNAVAILABLE,
+        };
+        let shape = ErrorShape { code: error.code.name(), message: &error.message };
+        (status, json(&shape)).into_response()
+    }
+}
+
+/// What a query asks for. One that makes no sense is told like any other error.
+#[derive(Debug)]
+pub(super) struct Asked<T>(pub(super) T);
+
+impl<T: DeserializeOwned, S: Send + Sync> FromRequestParts<S> for Asked<T> {
+    type Rejection = Failed;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Asked<T>, Failed> {
+        match Query::from_request_parts(parts, state).await {
+            Ok(Query(asked)) => Ok(Asked(asked)),
+            Err(why) => Err(Failed(ApiError::new(ErrorCode::Malformed, why.body_text()))),
+        }
+    }
+}
+
+pub(super) async fn nothing_here() -> Response {
+    let shape = ErrorShape { code: "NOT_FOUND", message: "there is nothing here: see docs/web.md" };
+    (StatusCode::NOT_FOUND, json(&shape)).into_response()
+}

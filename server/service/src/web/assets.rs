@@ -1,0 +1,36 @@
+//! The page itself: files that are in the binary, so that it needs nothing from anywhere else.
+
+use super::Shown;
+use axum::Router;
+use axum::http::header;
+use axum::response::IntoResponse;
+use axum::routing::get;
+
+const HTML: &str = "text/html; charset=utf-8";
+const CSS: &str = "text/css; charset=utf-8";
+const SCRIPT: &str = "text/javascript; charset=utf-8";
+const SVG: &str = "image/svg+xml";
+
+/// Where each is, what it is, and it.
+const FILES: [(&str, &str, &str); 13] = [
+    ("/", HTML, include_str!("assets/index.html")),
+    ("/style.css", CSS, include_str!("assets/style.css")),
+    ("/icon.svg", SVG, include_str!("assets/icon.svg")),
+    ("/main.js", SCRIPT, include_str!("assets/main.js")),
+    ("/api.js", SCRIPT, include_str!("assets/api.js")),
+    ("/dom.js", SCRIPT, include_str!("assets/dom.js")),
+    ("/format.js", SCRIPT, include_str!("assets/format.js")),
+    ("/overview.js", SCRIPT, include_str!("assets/overview.js")),
+    ("/heat.js", SCRIPT, include_str!("assets/heat.js")),
+    ("/machines.js", SCRIPT, include_str!("assets/machines.js")),
+    ("/jobs.js", SCRIPT, include_str!("assets/jobs.js")),
+    ("/explain.js", SCRIPT, include_str!("assets/explain.js")),
+    ("/rates.js", SCRIPT, include_str!("assets/rates.js")),
+];
+
+/// A route for each file.
+pub(super) fn routes() -> Router<Shown> {
+    FILES.iter().fold(Router::new(), |routes, (path, kind, text)| {
+        routes.route(path, get(async || ([(header::CONTENT_TYPE, *kind)], *text).into_response()))
+    })
+}

@@ -1,0 +1,17 @@
+// What the server is asked: docs/web.md has the routes.
+
+/** The answer to a question, or an error whose message is the server's sentence. */
+export async function ask(route, parameters = {}) {
+  const given = Object.entries(parameters).filter(([, value]) => value !== null && value !== undefined);
+  const query = new URLSearchParams(given).toString();
+  const response = await fetch(`/api/v1/${route}${query ? `?${query}` : ""}`);
+  const text = await response.text();
+  let value;
+  try {
+    value = JSON.parse(text);
+  } catch {
+    throw new Error(response.ok ? "the answer cannot be read" : text || response.statusText);
+  }
+  if (!response.ok) throw new Error(value.message);
+  return value;
+}

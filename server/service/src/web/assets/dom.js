@@ -1,0 +1,69 @@
+// Elements out of values. Whatever comes from the cell becomes text here, and never markup: nothing in
+// this page sets innerHTML.
+
+/** An element with attributes, listeners (`onclick`) and children: elements, or anything else as text. */
+export function el(name, attributes = {}, ...children) {
+  const made = document.createElement(name);
+  for (const [key, value] of Object.entries(attributes)) {
+    if (value === null || value === undefined || value === false) continue;
+    if (key.startsWith("on")) made.addEventListener(key.slice(2), value);
+    else made.setAttribute(key, value === true ? "" : String(value));
+  }
+  made.append(...children.flat().filter((child) => child !== null && child !== undefined)
+    .map((child) => (child instanceof Node ? child : String(child))));
+  return made;
+}
+
+/** A link to a machine or a job; names may hold anything. */
+export function link(kind, name) {
+  return el("a", { href: `#/${kind}/${encodeURIComponent(name)}` }, name);
+}
+
+/** A table: columns are { name, number?, wide?, head?, of(row) }; `head` marks the one that names the row, and
+ * `wide` those that a narrow screen does without. */
+export function table(caption, columns, rows, empty = "none") {
+  if (rows.length === 0) return el("p", { class: "quiet" }, empty);
+  const kind = ({ number, wide, class: own }) => ({ class: [number && "number", wide && "wide", own].filter(Boolean).join(" ") || null });
+  const cell = (column, row) => column.head
+    ? el("th", { scope: "row" }, column.of(row))
+    : el("td", kind(column), column.of(row));
+  return el("div", { class: "scroll" }, el("table", {},
+    caption ? el("caption", {}, caption) : null,
+    el("thead", {}, el("tr", {}, columns.map((column) =>
+      el("th", { scope: "col", ...kind(column) }, column.name)))),
+    el("tbody", {}, rows.map((row) => el("tr", {}, columns.map((column) => cell(column, row)))))));
+}
+
+/** A share as a bar, with its number beside it for those who do not see it. */
+export function bar(percent) {
+  if (percent === null) return el("span", { class: "quiet" }, "–");
+  const fill = el("i", { class: percent > 100 ? "full" : null });
+  fill.style.width = `${Math.min(percent, 100)}%`;
+  return el("span", { class: "bar", role: "img", "aria-label": `${percent} percent` }, fill);
+}
+
+/** A section with a heading. */
+export function card(title, ...children) {
+  return el("section", { class: "card", "aria-label": title }, el("h2", {}, title), ...children);
+}
+
+/** Puts new content where the old one was, unless somebody is in it: then focus would be lost. */
+export function replace(place, ...children) {
+  const focused = document.activeElement;
+  const inside = focused && focused !== place && place.contains(focused);
+  const path = inside ? pathTo(place, focused) : null;
+  place.replaceChildren(...children);
+  if (path) follow(place, path)?.focus({ preventScroll: true });
+}
+
+function pathTo(place, inner) {
+  const path = [];
+  for (let at = inner; at !== place; at = at.parentNode) {
+    path.unshift([...at.parentNode.children].indexOf(at));
+  }
+  return path;
+}
+
+function follow(place, path) {
+  return path.reduce((at, index) => at?.children[index], place);
+}

@@ -1,0 +1,44 @@
+// Amounts, counts and times as people read them.
+
+const BINARY = ["B", "KiB", "MiB", "GiB", "TiB", "PiB"];
+
+/** A count with separators. */
+export function count(number) {
+  return Math.round(number).toLocaleString("en-US");
+}
+
+/** An amount of a resource, by its unit: `milli`, `bytes` or `count`. */
+export function amount(unit, value) {
+  if (unit === "bytes") {
+    let step = 0;
+    let scaled = value;
+    for (; scaled >= 1024 && step + 1 < BINARY.length; step += 1) scaled /= 1024;
+    return `${scaled.toFixed(step === 0 || scaled >= 100 ? 0 : 1)} ${BINARY[step]}`;
+  }
+  if (unit === "milli") {
+    const whole = value / 1000;
+    return whole % 1 && whole < 1000 ? String(whole) : count(whole);
+  }
+  return count(value);
+}
+
+/** A share in percent, or null of nothing. */
+export function percent(part, whole) {
+  return whole > 0 ? Math.round((part / whole) * 100) : null;
+}
+
+/** How often a second; null as long as nobody knows. */
+export function rate(perSecond) {
+  if (perSecond === null) return "…";
+  return perSecond >= 10 || perSecond === 0 ? count(perSecond) : perSecond.toFixed(1);
+}
+
+/** A time in milliseconds. */
+export function time(ms) {
+  const seconds = Math.round(ms / 1000);
+  if (ms < 1000) return `${Math.round(ms)} ms`;
+  if (seconds < 60) return `${seconds} s`;
+  if (seconds < 3600) return `${Math.floor(seconds / 60)} min ${seconds % 60} s`;
+  if (seconds < 86400) return `${Math.floor(seconds / 3600)} h ${Math.floor((seconds % 3600) / 60)} min`;
+  return `${Math.floor(seconds / 86400)} d ${Math.floor((seconds % 86400) / 3600)} h`;
+}

@@ -1,0 +1,84 @@
+// The jobs, and one of them: its groups, its tasks, and why it waits.
+
+import { ask } from "./api.js";
+import { card, el, link, replace, table } from "./dom.js";
+import { explanation } from "./explain.js";
+import { amount, count, time } from "./format.js";
+import { pages } from "./machines.js";
+
+const EVERY_MS = 2000;
+const STATES = ["pending", "placed", "running", "finished", "failed", "killed"];
+
+const byState = STATES.map((state) => ({ name: state, number: true, of: (row) => count(row.tasks[state]) }));
+
+/** Tasks of a job or of a machine. */
+export function taskTable(tasks, { job }) {
+  return table(null, [
+    { name: "task", head: true, of: (row) => row.task },
+    ...(job ? [{ name: "job", of: (row) => link("job", row.job) }] : []),
+    { name: "group", of: (row) => row.group },
+    { name: "state", of: (row) => row.state },
+    ...(job ? [] : [{ name: "machine", of: (row) => (row.machine ? link("machine", row.machine) : "–") }]),
+  ], tasks, "none");
+}
+
+/** The list of jobs. */
+export function jobs() {
+  const state = el("select", { name: "state", onchange: () => self.next(true) },
+    el("option", { value: "" }, "all"), el("option", { value: "waiting" }, "with tasks that wait"), el("option", { value: "live" }, "not ended"));
+  const self = pages("Jobs", () => [el("label", {}, "show", state)], (asked) => ask("jobs", { ...asked, state: state.value || null }));
+  self.table = (items) => table(null, [
+    { name: "job", head: true, of: (row) => link("job", row.name) },
+    { name: "tenant", of: (row) => row.tenant },
+    { name: "scheduler", of: (row) => row.scheduler },
+    { name: "precedence", number: true, of: (row) => row.precedence },
+    ...byState,
+  ], items, "none");
+  return self;
+}
+
+/** One job. */
+export function job(name) {
+  const place = el("div", {}, el("p", { class: "quiet" }, "…"));
+  const why = el("div");
+  let last = 0;
+  let explained = null;
+  return {
+    title: `Job ${name}`,
+    begin: (main) => main.append(place),
+    async update(cell) {
+      if (performance.now() - last < EVERY_MS) return;
+      last = performance.now();
+      let told;
+      try {
+        told = await ask("job", { name });
+      } catch (error) {
+        replace(place, el("p", { class: "bad" }, error.message));
+        return;
+      }
+      const one = told.job;
+      const unit = Object.fromEntries(cell.resources.map((kind) => [kind.name, kind.unit]));
+      const request = (row) => Object.entries(row.request).map(([kind, value]) => `${kind} ${amount(unit[kind], value)}`).join(", ");
+      const waiting = one.tasks.pending;
+      if (explained !== waiting) {
+        explained = waiting;
+        why.replaceChildren(...(waiting ? [card(`Why ${count(waiting)} tasks wait`, explanation(name, true))] : []));
+      }
+      replace(place,
+        card("What it is", el("dl", { class: "facts" },
+          el("dt", {}, "id"), el("dd", {}, one.id),
+          el("dt", {}, "tenant"), el("dd", {}, one.tenant),
+          el("dt", {}, "scheduler"), el("dd", {}, one.scheduler),
+          el("dt", {}, "kind"), el("dd", {}, `${one.kind}, precedence ${one.precedence}${one.gang_min === null ? "" : `, at least ${one.gang_min} tasks together`}`),
+          el("dt", {}, "submitted"), el("dd", {}, `${time(one.age_ms)} ago, as far as this replica saw`))),
+        why,
+        card("Groups", table(null, [
+          { name: "group", head: true, of: (row) => row.name },
+          { name: "tasks", number: true, of: (row) => count(row.count) },
+          { name: "each asks for", of: request },
+          ...byState,
+        ], told.groups)),
+        card("Tasks", taskTable(told.tasks, { job: false }), told.next_page ? el("p", { class: "quiet" }, `the first ${told.tasks.length}; omega task list --job has all`) : ""));
+    },
+  };
+}

@@ -1,0 +1,102 @@
+// The machines, and one of them: what it has, what is taken, and its tasks.
+
+import { ask } from "./api.js";
+import { bar, card, el, link, replace, table } from "./dom.js";
+import { amount, count, percent } from "./format.js";
+import { taskTable } from "./jobs.js";
+
+const EVERY_MS = 3000;
+
+/** A list in pages with a field to search by name: used by jobs, too. */
+export function pages(title, fields, load) {
+  const rows = el("div");
+  const more = el("button", { type: "button", hidden: true, onclick: () => next(false) }, "more");
+  let items = [];
+  let page = null;
+  let last = 0;
+  const name = el("input", { type: "search", name: "name", oninput: () => next(true) });
+  const self = { title, begin, update, next };
+  return self;
+
+  function begin(main) {
+    main.append(el("section", { class: "card", "aria-label": title },
+      el("form", { onsubmit: (event) => event.preventDefault() }, el("label", {}, "name contains", name), ...fields(self)), rows, more));
+  }
+
+  // Only the first page is asked for again by itself: what somebody has paged through stays.
+  async function update(cell) {
+    self.cell = cell;
+    if (items.length <= 100 && performance.now() - last >= EVERY_MS) await next(true);
+  }
+
+  async function next(anew) {
+    last = performance.now();
+    const asked = { name: name.value || null, page: anew ? null : page };
+    const list = await load(asked);
+    if (asked.name !== (name.value || null)) return;
+    items = anew ? list.items : [...items, ...list.items];
+    page = list.next_page;
+    more.hidden = page === null;
+    replace(rows, self.table(items));
+  }
+}
+
+const units = (cell) => Object.fromEntries(cell.resources.map((one) => [one.name, one.unit]));
+
+/** The list of machines. */
+export function machines() {
+  const self = pages("Machines", () => [], (asked) => ask("machines", asked));
+  self.table = (items) => {
+    const kinds = self.cell.resources.filter((one) => one.claimable > 0).map((one) => one.name);
+    return table(null, [
+      { name: "machine", head: true, of: (row) => link("machine", row.name) },
+      { name: "state", of: (row) => row.status },
+      { name: "tasks", number: true, of: (row) => count(row.tasks) },
+      ...kinds.flatMap((kind) => [
+        { name: `${kind} taken`, number: true, of: (row) => { const part = percent(row.resources[kind].claimed, row.resources[kind].claimable); return part === null ? "–" : `${part} %`; } },
+      ]),
+      { name: "labels", of: (row) => Object.entries(row.labels).map(([key, value]) => `${key}=${value}`).join(" ") },
+    ], items, "none");
+  };
+  return self;
+}
+
+/** One machine. */
+export function machine(name) {
+  const place = el("div", {}, el("p", { class: "quiet" }, "…"));
+  let last = 0;
+  return {
+    title: `Machine ${name}`,
+    begin: (main) => main.append(place),
+    async update(cell) {
+      if (performance.now() - last < EVERY_MS) return;
+      last = performance.now();
+      let told;
+      try {
+        told = await ask("machine", { name });
+      } catch (error) {
+        replace(place, el("p", { class: "bad" }, error.message));
+        return;
+      }
+      const one = told.machine;
+      const unit = units(cell);
+      const rows = cell.resources.map(({ name: kind }) => ({ kind, ...one.resources[kind] })).filter((row) => row.capacity > 0 || row.claimable > 0);
+      replace(place,
+        el("div", { class: "two" },
+          card("What it is", el("dl", { class: "facts" },
+            el("dt", {}, "state"), el("dd", {}, one.status),
+            el("dt", {}, "id"), el("dd", {}, one.id),
+            el("dt", {}, "cards"), el("dd", {}, one.cards),
+            el("dt", {}, "labels"), el("dd", {}, Object.entries(one.labels).map(([key, value]) => `${key}=${value}`).join(", ") || "none"),
+            el("dt", {}, "taints"), el("dd", {}, one.taints.join(", ") || "none"))),
+          card("What is taken", table(null, [
+            { name: "resource", head: true, of: (row) => row.kind },
+            { name: "", of: (row) => bar(percent(row.claimed, row.claimable)) },
+            { name: "claimed", number: true, of: (row) => amount(unit[row.kind], row.claimed) },
+            { name: "claimable", number: true, of: (row) => amount(unit[row.kind], row.claimable) },
+            { name: "used", number: true, of: (row) => (row.used === null ? "–" : amount(unit[row.kind], row.used)) },
+          ], rows))),
+        card(`Tasks (${count(one.tasks)})`, taskTable(told.tasks, { job: true }), told.next_page ? el("p", { class: "quiet" }, `the first ${told.tasks.length}; omega task list has all`) : ""));
+    },
+  };
+}

@@ -1,0 +1,79 @@
+// Which page is shown, and when it is asked for again.
+
+import { ask } from "./api.js";
+import { note } from "./rates.js";
+import { el } from "./dom.js";
+import { overview } from "./overview.js";
+import { machine, machines } from "./machines.js";
+import { job, jobs } from "./jobs.js";
+
+// The server looks at the cell once a second; lists are for reading, and change less.
+const EVERY_MS = 1000;
+
+const main = document.getElementById("main");
+const status = document.getElementById("status");
+let page = null;
+let timer = 0;
+
+/** A page is { title, begin(main), update(cell)? }. */
+function choose(hash) {
+  const [kind, ...rest] = hash.replace(/^#\/?/, "").split("/");
+  const name = decoded(rest.join("/"));
+  if (kind === "machines") return machines();
+  if (kind === "jobs") return jobs();
+  if (kind === "machine" && name) return machine(name);
+  if (kind === "job" && name) return job(name);
+  return overview();
+}
+
+/** A name out of an address; one that somebody has typed may be no such thing, and is taken as it is. */
+function decoded(text) {
+  try {
+    return decodeURIComponent(text);
+  } catch {
+    return text;
+  }
+}
+
+function say(text, bad = false) {
+  if (status.textContent !== text) status.textContent = text;
+  status.classList.toggle("bad", bad);
+}
+
+async function refresh() {
+  clearTimeout(timer);
+  const shown = page;
+  try {
+    const cell = await ask("cell");
+    note(cell);
+    if (shown === page) await page.update?.(cell);
+    const leads = cell.leader === cell.replica ? "leads" : cell.leader ? `follows r${cell.leader}` : cell.replicas.length ? "no leader" : "in memory";
+    say(`replica r${cell.replica} · ${leads}`);
+  } catch (error) {
+    say(error instanceof TypeError ? "the server does not answer" : error.message, true);
+  }
+  if (shown === page) timer = setTimeout(refresh, document.hidden ? EVERY_MS * 10 : EVERY_MS);
+}
+
+function show(focus) {
+  if (location.hash === "#main") return;
+  page = choose(location.hash);
+  document.title = `${page.title} · omega`;
+  const here = `#/${location.hash.replace(/^#\/?/, "").split("/")[0].replace(/^(machine|job)$/, "$1s")}`;
+  for (const one of document.querySelectorAll("nav a")) {
+    if (one.getAttribute("href") === here) one.setAttribute("aria-current", "page");
+    else one.removeAttribute("aria-current");
+  }
+  main.replaceChildren(el("h1", {}, page.title));
+  page.begin(main);
+  if (focus) main.focus();
+  refresh();
+}
+
+addEventListener("hashchange", () => show(true));
+addEventListener("visibilitychange", () => document.hidden || refresh());
+document.querySelector(".skip").addEventListener("click", (event) => {
+  event.preventDefault();
+  main.focus();
+});
+show(false);

@@ -1,0 +1,109 @@
+// The cell as a whole: sums, heat map, schedulers, what waits, replicas.
+
+import { ask } from "./api.js";
+import { bar, card, el, link, replace, table } from "./dom.js";
+import { explanation, tellNext } from "./explain.js";
+import { amount, count, percent, rate, time } from "./format.js";
+import { heat } from "./heat.js";
+import { conflictPercent, perSecond } from "./rates.js";
+
+const WAITING_SHOWN = 10;
+// Jobs whose reasons are told without being asked for.
+const EXPLAINED = 5;
+
+function tile(name, value, small = null) {
+  return el("div", { class: "tile" }, el("dt", {}, name), el("dd", {}, value, small ? el("small", {}, small) : null));
+}
+
+function share(value) {
+  return value === null ? "–" : `${value < 10 && value > 0 ? value.toFixed(1) : Math.round(value)} %`;
+}
+
+function tiles(cell) {
+  const placed = cell.tasks.placed + cell.tasks.running;
+  return [
+    tile("machines", count(cell.machines), cell.draining ? `${count(cell.draining)} draining` : null),
+    tile("tasks on machines", count(placed), `${count(cell.tasks.running)} running`),
+    tile("tasks waiting", count(cell.tasks.pending), `of ${count(cell.jobs)} jobs in all`),
+    tile("placements/s", rate(perSecond("placements"))),
+    tile("commits/s", rate(perSecond("taken"))),
+    tile("conflicted", share(conflictPercent()), "of transactions lately"),
+    tile("changes/s", rate(perSecond("version")), `version ${count(cell.version)}`),
+  ];
+}
+
+function resources(cell) {
+  return table(null, [
+    { name: "resource", head: true, of: (row) => row.name },
+    { name: "", wide: true, of: (row) => bar(percent(row.claimed, row.claimable)) },
+    { name: "taken", number: true, of: (row) => { const part = percent(row.claimed, row.claimable); return part === null ? "–" : `${part} %`; } },
+    { name: "claimed", number: true, of: (row) => amount(row.unit, row.claimed) },
+    { name: "claimable", number: true, of: (row) => amount(row.unit, row.claimable) },
+  ], cell.resources.filter((row) => row.claimable > 0), "no machines yet: omega machine add");
+}
+
+function schedulers(cell) {
+  const reasons = (row) => Object.entries(row.conflicts).sort((a, b) => b[1] - a[1]).slice(0, 3)
+    .map(([reason, items]) => `${reason.toLowerCase().replaceAll("_", " ")} ${count(items)}`).join(", ");
+  return table(null, [
+    { name: "scheduler", head: true, of: (row) => row.name },
+    { name: "tasks waiting", number: true, of: (row) => count(row.pending_tasks) },
+    { name: "jobs", number: true, wide: true, of: (row) => count(row.pending_jobs) },
+    { name: "longest wait", class: "nowrap", of: (row) => (row.oldest_job ? time(row.oldest_wait_ms) : "–") },
+    { name: "placements/s", number: true, of: (row) => rate(perSecond("placements", row.name)) },
+    { name: "commits/s", number: true, of: (row) => rate(perSecond("taken", row.name)) },
+    { name: "conflicted", number: true, of: (row) => share(conflictPercent(row.name)) },
+    { name: "conflicts since the start", of: (row) => reasons(row) || "none" },
+  ], cell.schedulers, "no job names one, and none has committed yet");
+}
+
+function replicas(cell) {
+  const lag = (row) => (row.entries_behind === null ? "the leader knows" : row.entries_behind === 0 ? "none" : `${count(row.entries_behind)} entries`);
+  return table(null, [
+    { name: "replica", head: true, of: (row) => `r${row.replica}${row.replica === cell.replica ? " (this one)" : ""}` },
+    { name: "role", of: (row) => (row.leads ? "leader" : row.role) },
+    { name: "lag", class: "nowrap", of: lag },
+  ], cell.replicas, "none: the cell is in memory alone");
+}
+
+/** The overview page. */
+export function overview() {
+  const places = { tiles: el("dl", { class: "tiles" }), resources: el("div"), schedulers: el("div"), replicas: el("div"), waiting: el("div") };
+  const map = heat();
+  let shownWaiting = "";
+  return {
+    title: "Overview",
+    begin(main) {
+      main.append(places.tiles, el("div", { class: "two" }, card("Resources", places.resources), card("Replicas", places.replicas)),
+        card("Machines by how full they are", map.place), card("Schedulers", el("p", { class: "note" }, "Commits and conflicts are those that came through this replica; what waits is that of the whole cell."), places.schedulers), card("Waiting the longest", places.waiting));
+    },
+    async update(cell) {
+      replace(places.tiles, ...tiles(cell));
+      replace(places.resources, resources(cell));
+      replace(places.schedulers, schedulers(cell));
+      replace(places.replicas, replicas(cell));
+      await Promise.all([map.update(cell.version), waiting()]);
+    },
+  };
+
+  async function waiting() {
+    const list = await ask("jobs", { state: "waiting", limit: WAITING_SHOWN });
+    // It is drawn again only when something else waits, and not while somebody reads an explanation.
+    const now = JSON.stringify(list.items.map((row) => [row.name, row.id, row.tasks]));
+    if (now !== shownWaiting && !places.waiting.querySelector("details[open]")) {
+      shownWaiting = now;
+      places.waiting.replaceChildren(table(null, [
+        { name: "job", head: true, of: (row) => link("job", row.name) },
+        { name: "scheduler", wide: true, of: (row) => row.scheduler },
+        { name: "waiting", number: true, of: (row) => count(row.tasks.pending) },
+        { name: "of", number: true, wide: true, of: (row) => count(Object.values(row.tasks).reduce((a, b) => a + b, 0)) },
+        { name: "submitted", wide: true, class: "nowrap age", of: (row) => `${time(row.age_ms)} ago` },
+        { name: "why", class: "why", of: (row) => explanation(row.name) },
+      ], list.items, "no task waits"), list.next_page ? el("p", {}, el("a", { href: "#/jobs" }, "all jobs that wait")) : "");
+    } else {
+      const ages = places.waiting.querySelectorAll("td.age");
+      if (ages.length === list.items.length) ages.forEach((cell, index) => { cell.textContent = `${time(list.items[index].age_ms)} ago`; });
+    }
+    await tellNext(places.waiting, EXPLAINED);
+  }
+}

@@ -1,0 +1,161 @@
+//! The cell as a whole: `/api/v1/cell`.
+
+use super::Shown;
+use super::answer::{Answer, json};
+use crate::describe;
+use crate::statistics::{statistics, survey};
+use axum::extract::State;
+use omega_client::proto;
+use omega_core::Unit;
+use serde::Serialize;
+use std::collections::BTreeMap;
+
+#[derive(Serialize)]
+struct CellShape {
+    /// Its id.
+    cell: String,
+    version: u64,
+    /// The replica that answers, and the one that leads if one is known.
+    replica: u64,
+    leader: Option<u64>,
+    /// Empty: the cell is in memory alone.
+    replicas: Vec<ReplicaShape>,
+    /// Another number after each start: then the counters begin anew.
+    started: u64,
+    uptime_ms: u64,
+    machines: u32,
+    draining: u32,
+    jobs: u64,
+    tasks: TasksShape,
+    resources: Vec<ResourceShape>,
+    schedulers: Vec<SchedulerShape>,
+    transactions_failed: u64,
+    sync_streams: u32,
+}
+
+#[derive(Serialize)]
+struct ReplicaShape {
+    replica: u64,
+    role: &'static str,
+    leads: bool,
+    /// `null`: only the leader knows.
+    entries_behind: Option<u64>,
+}
+
+/// Tasks by what they do.
+#[derive(Serialize)]
+pub(super) struct TasksShape {
+    pub(super) pending: u64,
+    pub(super) placed: u64,
+    pub(super) running: u64,
+    pub(super) finished: u64,
+    pub(super) failed: u64,
+    pub(super) killed: u64,
+}
+
+impl From<proto::TaskCounts> for TasksShape {
+    fn from(counts: proto::TaskCounts) -> TasksShape {
+        let proto::TaskCounts { pending, placed, running, finished, failed, killed } = counts;
+        TasksShape { pending, placed, running, finished, failed, killed }
+    }
+}
+
+#[derive(Serialize)]
+struct ResourceShape {
+    name: String,
+    /// What an amount of it counts: `milli` (thousandths), `bytes` or `count`.
+    unit: &'static str,
+    claimable: u64,
+    claimed: u64,
+}
+
+#[derive(Serialize)]
+struct SchedulerShape {
+    name: String,
+    taken: u64,
+    conflicted: u64,
+    claims: u64,
+    placements: u64,
+    conflicts: BTreeMap<String, u64>,
+    pending_tasks: u64,
+    pending_jobs: u64,
+    oldest_wait_ms: u64,
+    oldest_job: Option<String>,
+}
+
+/// What an amount counts, for readers of JSON.
+pub(super) fn unit(unit: Unit) -> &'static str {
+    match unit {
+        Unit::Milli => "milli",
+        Unit::Bytes => "bytes",
+        Unit::Count => "count",
+    }
+}
+
+pub(super) async fn cell(State(shown): State<Shown>) -> Answer {
+    let (host, me) = (&shown.web.host, shown.web.me);
+    let counted = statistics(host, me).await;
+    let seen = survey(host).await;
+    let sums = seen.kinds.iter().zip(seen.claimable.iter().zip(&seen.claimed));
+    let resources = sums.map(|((_, kind), (claimable, claimed))| ResourceShape {
+        name: kind.name.clone(),
+        unit: unit(kind.unit),
+        claimable: *claimable,
+        claimed: *claimed,
+    });
+    let leader = host.leadership().leader.map(|id| id.0);
+    Ok(json(&CellShape {
+        cell: me.cell.to_string(),
+        version: counted.version,
+        replica: me.replica.0,
+        leader,
+        replicas: replicas(&shown, &counted.progress, leader),
+        started: counted.started,
+        uptime_ms: counted.uptime_ms,
+        machines: counted.machines,
+        draining: counted.draining,
+        jobs: counted.jobs,
+        tasks: counted.tasks.unwrap_or_default().into(),
+        resources: resources.collect(),
+        schedulers: counted.schedulers.into_iter().map(scheduler).collect(),
+        transactions_failed: counted.transactions_failed,
+        sync_streams: counted.sync_streams,
+    }))
+}
+
+fn scheduler(of: proto::SchedulerStatistics) -> SchedulerShape {
+    SchedulerShape {
+        name: of.name,
+        taken: of.taken,
+        conflicted: of.conflicted,
+        claims: of.claims,
+        placements: of.placements,
+        conflicts: of.conflicts.into_iter().map(|one| (one.reason, one.items)).collect(),
+        pending_tasks: of.pending_tasks,
+        pending_jobs: of.pending_jobs,
+        oldest_wait_ms: of.oldest_wait_ms,
+        oldest_job: Some(of.oldest_job).filter(|name| !name.is_empty()),
+    }
+}
+
+fn replicas(
+    shown: &Shown,
+    progress: &[proto::ReplicaProgress],
+    leader: Option<u64>,
+) -> Vec<ReplicaShape> {
+    let Some(running) = shown.web.host.running() else { return Vec::new() };
+    let one = |member: proto::Member| ReplicaShape {
+        replica: member.replica,
+        role: match member.role() {
+            proto::MemberRole::Learner => "learner",
+            proto::MemberRole::Outgoing => "outgoing",
+            _ => "voter",
+        },
+        leads: leader == Some(member.replica),
+        entries_behind: progress
+            .iter()
+            .find(|one| one.replica == member.replica)
+            .map(|one| one.entries_behind),
+    };
+    describe::members(&running.status().membership).into_iter().map(one).collect()
+}

@@ -1,0 +1,116 @@
+//! What stands before every route: whose host was asked for, who asks, and what a browser is told to bear
+//! in mind.
+//!
+//! Without certificates only programs of this machine get here, and a browser is one of them. A page from
+//! anywhere may make it ask: it gets no answer to read, unless its own name is made to mean this machine.
+//! So a request must name this machine in a way that no name server can give away.
+
+use super::Shown;
+use super::answer::Failed;
+use crate::audit::Audited;
+use crate::identity::Caller;
+use crate::roles::{self, Nature};
+use axum::extract::{Request, State};
+use axum::http::{HeaderMap, HeaderValue, header};
+use axum::middleware::Next;
+use axum::response::{IntoResponse, Response};
+use omega_client::{ApiError, ErrorCode};
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+use std::time::Instant;
+
+/// The call that whoever looks at the page might as well make.
+const AS_CALL: &str = "/omega.v1.CellService/GetStatistics";
+
+/// What browsers are told: nothing from elsewhere, in no frame, no guesses.
+const HEADERS: [(&str, &str); 6] = [
+    (
+        "content-security-policy",
+        "default-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; object-src 'none'",
+    ),
+    ("x-content-type-options", "nosniff"),
+    ("referrer-policy", "no-referrer"),
+    ("x-frame-options", "DENY"),
+    ("cross-origin-resource-policy", "same-origin"),
+    ("cache-control", "no-store"),
+];
+
+/// Refuses requests for other hosts, and adds the headers to whatever is answered.
+pub(super) async fn protect(State(shown): State<Shown>, request: Request, next: Next) -> Response {
+    let mut response = match shown.is_local && !names_this_machine(request.headers()) {
+        true => {
+            let say = "on this machine the page is at localhost, 127.0.0.1 or [::1], and under no other name";
+            Failed(ApiError::new(ErrorCode::Denied, say)).into_response()
+        }
+        false => next.run(request).await,
+    };
+    for (name, value) in HEADERS {
+        response.headers_mut().insert(name, HeaderValue::from_static(value));
+    }
+    response
+}
+
+/// Lets those in who may look at the whole cell, as the gate before the services does.
+pub(super) async fn admit(State(shown): State<Shown>, request: Request, next: Next) -> Response {
+    let caller = request.extensions().get::<Arc<Caller>>().cloned();
+    let caller = caller.unwrap_or_else(|| Arc::new(Caller::without_certificate()));
+    if let Err(error) = shown.places.knock(&caller, Instant::now()) {
+        return Failed(error).into_response();
+    }
+    if let Err(error) = roles::check(&caller, AS_CALL) {
+        if let Some(log) = &shown.audit {
+            Audited::new(log, &caller).note("web", request.uri().path(), error.code.name());
+        }
+        return Failed(error).into_response();
+    }
+    match shown.places.enter(&caller, Nature::Look) {
+        Ok(_place) => next.run(request).await,
+        Err(error) => Failed(error).into_response(),
+    }
+}
+
+/// Whether the host of a request is an address of this machine, or its own name for itself.
+fn names_this_machine(headers: &HeaderMap) -> bool {
+    let host = headers.get(header::HOST).and_then(|host| host.to_str().ok());
+    host.is_some_and(is_local)
+}
+
+fn is_local(host: &str) -> bool {
+    if let Ok(address) = host.parse::<SocketAddr>() {
+        return address.ip().is_loopback();
+    }
+    let bare = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host);
+    if let Ok(address) = bare.parse::<IpAddr>() {
+        return address.is_loopback();
+    }
+    let name = match host.rsplit_once(':') {
+        Some((name, port)) if port.bytes().all(|byte| byte.is_ascii_digit()) => name,
+        _ => host,
+    };
+    name.eq_ignore_ascii_case("localhost")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_names_that_no_name_server_gives_are_of_this_machine() {
+        for host in ["localhost", "LOCALHOST:80", "127.0.0.1", "127.0.0.1:9", "[::1]", "[::1]:80"] {
+            assert!(is_local(host), "{host}");
+        }
+        for host in [
+            "",
+            "x",
+            "evil.example",
+            "localhost.evil.example",
+            "127.0.0.1.evil.example",
+            "10.0.0.1",
+            "localhost:80:evil",
+            "[::2]:80",
+            "evil@localhost",
+        ] {
+            assert!(!is_local(host), "{host}");
+        }
+    }
+}

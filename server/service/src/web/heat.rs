@@ -1,0 +1,224 @@
+//! How full the machines are, by where they stand: `/api/v1/heat`.
+//!
+//! Where there are few enough, each machine is told; else sums of each domain of a level (each rack, each
+//! zone), and the machines of the one that somebody asks for. What is told is columns of numbers: ten
+//! thousand machines are some hundred kilobytes.
+
+use super::Shown;
+use super::answer::{Answer, Asked, json};
+use crate::statistics::survey;
+use crate::survey::{Seen, Survey};
+use axum::extract::State;
+use serde::{Deserialize, Serialize};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Machines that are told one by one: as many as a screen has room for, with some pixels each.
+const MACHINES_MAX: usize = 10_000;
+
+/// Domains that are told: a level with more is no better than machines.
+const DOMAINS_MAX: usize = 2_000;
+
+/// Machines that are looked at to find the levels: those that were added together are alike.
+const SAMPLE: usize = 1_000;
+
+#[derive(Deserialize)]
+pub(super) struct Which {
+    /// The label whose values are the domains; that of racks or zones if nobody says.
+    level: Option<String>,
+    /// Only this domain's machines.
+    domain: Option<String>,
+}
+
+#[derive(Serialize)]
+struct HeatShape {
+    version: u64,
+    resources: Vec<String>,
+    /// Labels that machines share, by which they may be grouped.
+    levels: Vec<String>,
+    level: Option<String>,
+    domains: Vec<DomainShape>,
+    /// Whether there are domains that are not told.
+    more: bool,
+    /// `null`: too many to be told; ask for one domain.
+    machines: Option<MachinesShape>,
+}
+
+#[derive(Serialize)]
+struct DomainShape {
+    /// Empty: those without the label.
+    name: String,
+    machines: u32,
+    draining: u32,
+    /// How much is taken of each resource, in percent; `null` where there is nothing.
+    taken: Vec<Option<u32>>,
+}
+
+/// One entry of each list for each machine.
+#[derive(Default, Serialize)]
+struct MachinesShape {
+    name: Vec<String>,
+    /// Which of the domains.
+    domain: Vec<u32>,
+    draining: Vec<u8>,
+    /// By resource, in the order of `resources`, then by machine; in percent, -1 where there is nothing.
+    taken: Vec<Vec<i32>>,
+}
+
+pub(super) async fn heat(State(shown): State<Shown>, Asked(asked): Asked<Which>) -> Answer {
+    let survey = survey(&shown.web.host).await;
+    // Of a hundred thousand machines it takes a while, in which others are served.
+    let told = tokio::task::spawn_blocking(move || json(&shape(&survey, &asked))).await;
+    Ok(told.expect("counting machines does not panic"))
+}
+
+fn percent(claimed: u64, claimable: u64) -> Option<u32> {
+    let percent = (u128::from(claimed) * 100).checked_div(u128::from(claimable))?;
+    Some(percent.min(999) as u32)
+}
+
+/// The labels by which machines may be grouped: those that several share.
+fn levels(survey: &Survey) -> Vec<String> {
+    let step = survey.machines.len().div_ceil(SAMPLE).max(1);
+    let sample = survey.machines.iter().step_by(step);
+    let mut seen: BTreeMap<&str, (usize, BTreeSet<&str>)> = BTreeMap::new();
+    let mut count = 0;
+    for machine in sample {
+        count += 1;
+        for (key, value) in machine.machine.labels.iter() {
+            let (have, values) = seen.entry(key).or_default();
+            *have += 1;
+            values.insert(value);
+        }
+    }
+    let is_shared =
+        |have: usize, values: usize| have * 2 >= count && (values * 2 <= have || values == 1);
+    let shared = seen.into_iter().filter(|(_, (have, values))| is_shared(*have, values.len()));
+    shared.map(|(key, _)| key.to_owned()).collect()
+}
+
+/// The level that people mean: the smallest one with a well-known name.
+fn usual(levels: &[String]) -> Option<&String> {
+    let named = |word: &str| levels.iter().find(|level| level.contains(word));
+    named("rack").or_else(|| named("zone")).or_else(|| levels.first())
+}
+
+fn shape(survey: &Survey, asked: &Which) -> HeatShape {
+    let levels = levels(survey);
+    let level = match &asked.level {
+        Some(level) if level.is_empty() => None,
+        Some(level) => Some(level.clone()),
+        None => usual(&levels).cloned(),
+    };
+    let of = |seen: &Seen| match &level {
+        Some(level) => {
+            seen.machine.labels.get(level).map_or_else(String::new, |value| value.to_string())
+        }
+        None => String::new(),
+    };
+    let mut by_domain: BTreeMap<String, Vec<&Seen>> = BTreeMap::new();
+    for seen in &survey.machines {
+        by_domain.entry(of(seen)).or_default().push(seen);
+    }
+    let is_asked = |name: &String| asked.domain.as_ref().is_none_or(|domain| domain == name);
+    by_domain.retain(|name, _| is_asked(name));
+    let more = by_domain.len() > DOMAINS_MAX;
+    let told: Vec<(String, Vec<&Seen>)> = by_domain.into_iter().take(DOMAINS_MAX).collect();
+    let count: usize = told.iter().map(|(_, machines)| machines.len()).sum();
+    let kinds = survey.kinds.count();
+    HeatShape {
+        version: survey.version.0,
+        resources: survey.kinds.iter().map(|(_, kind)| kind.name.clone()).collect(),
+        machines: (count <= MACHINES_MAX && !more).then(|| machines(&told, kinds)),
+        domains: told.iter().map(|(name, of)| domain(name, of, kinds)).collect(),
+        levels,
+        level,
+        more,
+    }
+}
+
+fn domain(name: &str, machines: &[&Seen], kinds: usize) -> DomainShape {
+    let taken = |kind: usize| {
+        let claimed = machines.iter().map(|seen| seen.claimed[kind]).sum();
+        percent(claimed, machines.iter().map(|seen| seen.claimable[kind]).sum())
+    };
+    DomainShape {
+        name: name.to_owned(),
+        machines: machines.len() as u32,
+        draining: machines.iter().filter(|seen| seen.draining).count() as u32,
+        taken: (0..kinds).map(taken).collect(),
+    }
+}
+
+fn machines(told: &[(String, Vec<&Seen>)], kinds: usize) -> MachinesShape {
+    let mut shape = MachinesShape { taken: vec![Vec::new(); kinds], ..MachinesShape::default() };
+    for (index, (_, machines)) in told.iter().enumerate() {
+        for seen in machines {
+            shape.name.push(seen.machine.name.to_string());
+            shape.domain.push(index as u32);
+            shape.draining.push(u8::from(seen.draining));
+            for (kind, taken) in shape.taken.iter_mut().enumerate() {
+                let percent = percent(seen.claimed[kind], seen.claimable[kind]);
+                taken.push(percent.map_or(-1, |percent| percent as i32));
+            }
+        }
+    }
+    shape
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::host::Host;
+    use omega_cellstate::{Cell, SharedCell};
+    use omega_core::{Amounts, Command, Kinds, Labels, Machine};
+    use proptest::prelude::*;
+
+    /// A cell of machines with a rack, if it has one, and a name of its own as a label.
+    fn survey_of(racks: &[Option<u8>]) -> Survey {
+        let mut cell = Cell::new(Kinds::standard());
+        for (index, rack) in racks.iter().enumerate() {
+            let mut labels = vec![("host".to_owned(), format!("h{index}"))];
+            labels.extend(rack.map(|rack| ("rack".to_owned(), format!("r{rack}"))));
+            let labels = labels.iter().map(|(key, value)| (key.as_str(), value.as_str()));
+            let mut machine = Machine::new(format!("m{index}").as_str(), Amounts::new([1000]));
+            machine.labels = Labels::new(labels);
+            cell.apply(Command::RegisterMachine(machine)).unwrap();
+        }
+        Survey::of(&Host::memory(SharedCell::new(cell)))
+    }
+
+    proptest! {
+        #[test]
+        fn every_machine_is_in_the_domain_of_its_label(
+            racks in prop::collection::vec(prop::option::of(0..5_u8), 0..60)
+        ) {
+            let survey = survey_of(&racks);
+            let which = Which { level: Some("rack".to_owned()), domain: None };
+            let told = shape(&survey, &which);
+            let sum: u32 = told.domains.iter().map(|domain| domain.machines).sum();
+            prop_assert_eq!(sum as usize, racks.len());
+            let machines = told.machines.unwrap();
+            for (index, name) in machines.name.iter().enumerate() {
+                let rack = racks[name[1..].parse::<usize>().unwrap()];
+                let expected = rack.map_or_else(String::new, |rack| format!("r{rack}"));
+                prop_assert_eq!(&told.domains[machines.domain[index] as usize].name, &expected);
+                prop_assert_eq!(machines.taken[0][index], 0);
+                prop_assert_eq!(machines.taken[1][index], -1);
+            }
+        }
+    }
+
+    #[test]
+    fn labels_of_single_machines_are_no_level() {
+        let survey = survey_of(&[Some(1), Some(1), Some(2), Some(2)]);
+        assert_eq!(levels(&survey), ["rack"]);
+        assert_eq!(usual(&["a".into(), "x/zone".into(), "rack".into()]).unwrap(), "rack");
+    }
+
+    #[test]
+    fn shares_of_nothing_are_none_and_large_ones_are_bounded() {
+        assert_eq!(percent(0, 0), None);
+        assert_eq!(percent(1, 3), Some(33));
+        assert_eq!(percent(u64::MAX, 1), Some(999));
+    }
+}

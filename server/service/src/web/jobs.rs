@@ -1,0 +1,233 @@
+//! Jobs: `/api/v1/jobs`, a page of them, and `/api/v1/job`, one with its groups and tasks.
+
+use super::Shown;
+use super::answer::{Answer, Asked, json};
+use super::cell::TasksShape;
+use super::machines::{PAGE, PAGE_MAX};
+use crate::service::{page_start, page_token};
+use crate::statistics::age;
+use crate::survey::Counts;
+use axum::extract::State;
+use omega_cellstate::Cell;
+use omega_client::{ApiError, ErrorCode};
+use omega_core::{Job, JobId, JobKind, TaskId, TaskState};
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+
+/// Tasks that are looked at with the cell held, and jobs.
+const TASKS_AT_ONCE: u64 = 8192;
+const JOBS_AT_ONCE: usize = 1000;
+
+#[derive(Deserialize)]
+pub(super) struct AskedList {
+    /// `waiting`: those with tasks that wait; `live`: those with tasks that have not ended; else all.
+    state: Option<String>,
+    /// Only those whose names have this in them.
+    name: Option<String>,
+    /// Only this scheduler's.
+    scheduler: Option<String>,
+    limit: Option<usize>,
+    /// What the page before ended with.
+    page: Option<String>,
+}
+
+#[derive(Deserialize)]
+pub(super) struct AskedOne {
+    name: String,
+    limit: Option<usize>,
+    page: Option<String>,
+}
+
+#[derive(Serialize)]
+struct ListShape {
+    version: u64,
+    items: Vec<JobShape>,
+    /// `null`: that was all.
+    next_page: Option<String>,
+}
+
+#[derive(Serialize)]
+struct OneShape {
+    version: u64,
+    job: JobShape,
+    groups: Vec<GroupShape>,
+    tasks: Vec<TaskShape>,
+    next_page: Option<String>,
+}
+
+#[derive(Serialize)]
+struct JobShape {
+    name: String,
+    id: String,
+    tenant: String,
+    scheduler: String,
+    precedence: i32,
+    kind: &'static str,
+    /// How many of its tasks must run together; `null`: they need not.
+    gang_min: Option<u32>,
+    tasks: TasksShape,
+    /// How long ago it was submitted, as far as this replica saw it: at most its uptime.
+    age_ms: u64,
+}
+
+#[derive(Serialize)]
+struct GroupShape {
+    name: String,
+    count: u32,
+    /// What each task asks for, by resource.
+    request: BTreeMap<String, u64>,
+    tasks: TasksShape,
+}
+
+/// A task, and where it is.
+#[derive(Serialize)]
+pub(super) struct TaskShape {
+    task: String,
+    job: String,
+    group: String,
+    state: &'static str,
+    machine: Option<String>,
+}
+
+impl From<Counts> for TasksShape {
+    fn from(counts: Counts) -> TasksShape {
+        let Counts { pending, placed, running, finished, failed, killed } = counts;
+        TasksShape { pending, placed, running, finished, failed, killed }
+    }
+}
+
+/// A task, if its job is known.
+pub(super) fn task(cell: &Cell, id: TaskId) -> Option<TaskShape> {
+    let job = cell.job(id.job)?;
+    let (state, machine) = match cell.task(id)? {
+        TaskState::Pending => ("pending", None),
+        TaskState::Placed(machine) => ("placed", Some(machine)),
+        TaskState::Running(machine) => ("running", Some(machine)),
+        TaskState::Finished => ("finished", None),
+        TaskState::Failed => ("failed", None),
+        TaskState::Killed => ("killed", None),
+    };
+    let machine = machine.and_then(|id| cell.machine(id));
+    let group = cell.task_group(id).and_then(|group| job.groups.get(group));
+    Some(TaskShape {
+        task: id.to_string(),
+        job: job.name.to_string(),
+        group: group.map(|group| group.name.to_string()).unwrap_or_default(),
+        state,
+        machine: machine.map(|state| state.machine.name.to_string()),
+    })
+}
+
+fn counts(cell: &Cell, id: JobId) -> Counts {
+    let mut counts = Counts::default();
+    cell.tasks(id).for_each(|(_, state)| counts.add(state));
+    counts
+}
+
+fn shape(shown: &Shown, (id, job): (JobId, &Job), counts: Counts) -> JobShape {
+    JobShape {
+        name: job.name.to_string(),
+        id: id.to_string(),
+        tenant: job.tenant.to_string(),
+        scheduler: job.scheduler.to_string(),
+        precedence: job.precedence.0,
+        kind: match job.kind {
+            JobKind::Service => "service",
+            JobKind::Batch => "batch",
+        },
+        gang_min: job.gang_min,
+        tasks: counts.into(),
+        age_ms: age(&shown.web.host, id).as_millis() as u64,
+    }
+}
+
+impl AskedList {
+    fn wants(&self, job: &Job, counts: &Counts) -> bool {
+        let is_live = counts.pending + counts.placed + counts.running > 0;
+        let has_state = match self.state.as_deref() {
+            Some("waiting") => counts.pending > 0,
+            Some("live") => is_live,
+            _ => true,
+        };
+        has_state
+            && self.name.as_ref().is_none_or(|part| job.name.contains(part.as_str()))
+            && self.scheduler.as_ref().is_none_or(|name| *job.scheduler == **name)
+    }
+}
+
+pub(super) async fn list(State(shown): State<Shown>, Asked(asked): Asked<AskedList>) -> Answer {
+    let size = asked.limit.unwrap_or(PAGE).clamp(1, PAGE_MAX);
+    let mut first = JobId(page_start(asked.page.as_deref().unwrap_or_default())?);
+    let mut list = ListShape { version: 0, items: Vec::new(), next_page: None };
+    // The cell is let go after some jobs, however few of them are wanted.
+    loop {
+        let next = shown.web.host.read(|cell| {
+            list.version = cell.version().0;
+            let mut tasks = 0;
+            for (looked, (id, job)) in cell.jobs_from(first).enumerate() {
+                if list.items.len() == size || looked == JOBS_AT_ONCE || tasks > TASKS_AT_ONCE {
+                    return Some(id);
+                }
+                let counts = counts(cell, id);
+                tasks += job.task_count();
+                if asked.wants(job, &counts) {
+                    list.items.push(shape(&shown, (id, job), counts));
+                }
+            }
+            None
+        });
+        match next {
+            Some(next) if list.items.len() < size => first = next,
+            next => {
+                list.next_page = next.map(|next| page_token(next.0));
+                return Ok(json(&list));
+            }
+        }
+    }
+}
+
+pub(super) async fn one(State(shown): State<Shown>, Asked(asked): Asked<AskedOne>) -> Answer {
+    let size = asked.limit.unwrap_or(PAGE).clamp(1, PAGE_MAX);
+    let start = usize::try_from(page_start(asked.page.as_deref().unwrap_or_default())?)
+        .unwrap_or(usize::MAX);
+    let told = shown.web.host.read(|cell| {
+        let id = cell.job_by_name(&asked.name)?;
+        let job = cell.job(id)?;
+        let page = cell.tasks(id).skip(start).take(size);
+        let count = cell.tasks(id).count();
+        Some(OneShape {
+            version: cell.version().0,
+            job: shape(&shown, (id, job), counts(cell, id)),
+            groups: groups(cell, (id, job)),
+            tasks: page.filter_map(|(id, _)| task(cell, id)).collect(),
+            next_page: (count > start.saturating_add(size))
+                .then(|| page_token((start + size) as u64)),
+        })
+    });
+    let missing = || {
+        let say = format!("there is no job {:?}, or it has ended long ago", asked.name);
+        ApiError::new(ErrorCode::UnknownJob, say)
+    };
+    Ok(json(&told.ok_or_else(missing)?))
+}
+
+fn groups(cell: &Cell, (id, job): (JobId, &Job)) -> Vec<GroupShape> {
+    let mut all = vec![Counts::default(); job.groups.len()];
+    for (task, state) in cell.tasks(id) {
+        if let Some(counts) = cell.task_group(task).and_then(|group| all.get_mut(group)) {
+            counts.add(state);
+        }
+    }
+    let amounts = |group: &omega_core::TaskGroup| {
+        let asked =
+            cell.kinds().iter().map(|(id, kind)| (kind.name.clone(), group.request.get(id)));
+        asked.filter(|(_, amount)| *amount > 0).collect()
+    };
+    let one = |(group, counts): (&omega_core::TaskGroup, Counts)| GroupShape {
+        name: group.name.to_string(),
+        count: group.count,
+        request: amounts(group),
+        tasks: counts.into(),
+    };
+    job.groups.iter().zip(all).map(one).collect()
+}

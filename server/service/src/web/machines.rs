@@ -1,0 +1,155 @@
+//! Machines: `/api/v1/machines`, a page of them, and `/api/v1/machine`, one with its tasks.
+
+use super::Shown;
+use super::answer::{Answer, Asked, json};
+use super::jobs::{TaskShape, task};
+use crate::service::{page_start, page_token};
+use axum::extract::State;
+use omega_cellstate::{Cell, MachineState, MachineStatus};
+use omega_client::{ApiError, ErrorCode};
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+
+/// Items of a page, if nobody says how many, and at most.
+pub(super) const PAGE: usize = 100;
+pub(super) const PAGE_MAX: usize = 1000;
+
+/// Machines that are looked at with the cell held.
+const AT_ONCE: usize = 1000;
+
+#[derive(Deserialize)]
+pub(super) struct AskedList {
+    /// Only those whose names have this in them.
+    name: Option<String>,
+    limit: Option<usize>,
+    /// What the page before ended with.
+    page: Option<String>,
+}
+
+#[derive(Deserialize)]
+pub(super) struct AskedOne {
+    name: String,
+    limit: Option<usize>,
+    page: Option<String>,
+}
+
+#[derive(Serialize)]
+struct ListShape {
+    version: u64,
+    items: Vec<MachineShape>,
+    /// `null`: that was all.
+    next_page: Option<String>,
+}
+
+#[derive(Serialize)]
+struct OneShape {
+    version: u64,
+    machine: MachineShape,
+    tasks: Vec<TaskShape>,
+    next_page: Option<String>,
+}
+
+#[derive(Serialize)]
+struct MachineShape {
+    name: String,
+    id: String,
+    /// `up` or `draining`.
+    status: &'static str,
+    tasks: usize,
+    cards: u8,
+    sequence: u64,
+    resources: BTreeMap<String, AmountShape>,
+    labels: BTreeMap<String, String>,
+    taints: Vec<String>,
+}
+
+#[derive(Serialize)]
+struct AmountShape {
+    capacity: u64,
+    claimable: u64,
+    claimed: u64,
+    /// What its tasks really use; `null` if nobody reported it.
+    used: Option<u64>,
+}
+
+fn shape(cell: &Cell, state: &MachineState<'_>) -> MachineShape {
+    let amounts = cell.kinds().iter().map(|(id, kind)| {
+        let claimable = state.claimable[id.index()].max(0);
+        let amount = AmountShape {
+            capacity: state.machine.capacity.get(id),
+            claimable: claimable as u64,
+            claimed: (claimable - state.free[id.index()]).max(0) as u64,
+            used: state.load.map(|load| load.get(id)),
+        };
+        (kind.name.clone(), amount)
+    });
+    let taint = |taint: &omega_core::Taint| {
+        let effect = format!("{:?}", taint.effect).to_lowercase();
+        format!("{}={}:{effect}", taint.key, taint.value)
+    };
+    MachineShape {
+        resources: amounts.collect(),
+        name: state.machine.name.to_string(),
+        id: state.id.to_string(),
+        status: if state.status == MachineStatus::Draining { "draining" } else { "up" },
+        tasks: state.tasks.len(),
+        cards: state.machine.cards,
+        sequence: state.sequence.0,
+        labels: state.machine.labels.iter().map(|(k, v)| (k.to_string(), v.to_string())).collect(),
+        taints: state.machine.taints.iter().map(taint).collect(),
+    }
+}
+
+pub(super) async fn list(State(shown): State<Shown>, Asked(asked): Asked<AskedList>) -> Answer {
+    let size = asked.limit.unwrap_or(PAGE).clamp(1, PAGE_MAX);
+    let mut row = usize::try_from(page_start(asked.page.as_deref().unwrap_or_default())?)
+        .unwrap_or(usize::MAX);
+    let mut list = ListShape { version: 0, items: Vec::new(), next_page: None };
+    let part = asked.name.unwrap_or_default();
+    // The cell is let go after some machines, however few of them are wanted.
+    loop {
+        let next = shown.web.host.read(|cell| {
+            list.version = cell.version().0;
+            for (looked, state) in cell.machines_from(row).enumerate() {
+                let slot = state.id.slot as usize;
+                if list.items.len() == size || looked == AT_ONCE {
+                    return Some(slot);
+                }
+                if state.machine.name.contains(part.as_str()) {
+                    list.items.push(shape(cell, &state));
+                }
+            }
+            None
+        });
+        match next {
+            Some(next) if list.items.len() < size => row = next,
+            next => {
+                list.next_page = next.map(|next| page_token(next as u64));
+                return Ok(json(&list));
+            }
+        }
+    }
+}
+
+pub(super) async fn one(State(shown): State<Shown>, Asked(asked): Asked<AskedOne>) -> Answer {
+    let size = asked.limit.unwrap_or(PAGE).clamp(1, PAGE_MAX);
+    let start = usize::try_from(page_start(asked.page.as_deref().unwrap_or_default())?)
+        .unwrap_or(usize::MAX);
+    let told = shown.web.host.read(|cell| {
+        let state = cell.machine(cell.machine_by_name(&asked.name)?)?;
+        let mut ids = state.tasks.to_vec();
+        ids.sort_unstable();
+        let page = ids.iter().skip(start).take(size);
+        Some(OneShape {
+            version: cell.version().0,
+            machine: shape(cell, &state),
+            tasks: page.filter_map(|id| task(cell, *id)).collect(),
+            next_page: (ids.len() > start.saturating_add(size))
+                .then(|| page_token((start + size) as u64)),
+        })
+    });
+    let missing = || {
+        ApiError::new(ErrorCode::UnknownMachine, format!("there is no machine {:?}", asked.name))
+    };
+    Ok(json(&told.ok_or_else(missing)?))
+}

@@ -1,0 +1,100 @@
+//! What a server shows to browsers, Prometheus and probes, on a listener of its own.
+//!
+//! ```text
+//!   connection ──▶ listen.rs: HTTP/1.1, bounds ──▶ guard.rs: whose host, who calls, headers ──▶ routes
+//!                                                   /           assets.rs: the page, in the binary
+//!                                                   /api/v1/..  cell.rs, heat.rs, machines.rs, jobs.rs
+//!                                                   /metrics, /healthz, /readyz
+//! ```
+//!
+//! Nothing here changes anything: every route is a GET. docs/web.md has the routes and their fields.
+
+mod answer;
+mod assets;
+mod cell;
+mod explain;
+mod guard;
+mod heat;
+mod jobs;
+mod listen;
+mod machines;
+mod probes;
+
+use crate::audit::AuditLog;
+use crate::explain::{Explainer, Explanations};
+use crate::host::Host;
+use crate::limits::{Limits, Places};
+use crate::peers::Whoami;
+use crate::server::Entrance;
+use axum::Router;
+use axum::routing::get;
+use std::io;
+use std::sync::Arc;
+
+/// What is shown, and by whom.
+#[derive(Clone, Debug)]
+pub struct Web {
+    /// The cell.
+    pub host: Host,
+    /// Which replica shows it.
+    pub me: Whoami,
+    /// What can tell why jobs wait.
+    pub explainer: Option<Arc<dyn Explainer>>,
+}
+
+/// What every route is given. Clones share it.
+#[derive(Clone, Debug)]
+struct Shown {
+    web: Web,
+    places: Places,
+    audit: Option<Arc<AuditLog>>,
+    explanations: Explanations,
+    /// One explanation at a time: each looks at the whole cell.
+    kept: Arc<explain::Kept>,
+    /// Whether only this machine reaches the listener, and everyone does so without a certificate.
+    is_local: bool,
+}
+
+/// Serves the page, its data, `/metrics`, `/healthz` (the process lives) and `/readyz` (a leader answers),
+/// until `end` is there. Through an open door, everyone is an operator.
+///
+/// # Errors
+/// Those of the listener.
+pub async fn serve_web(
+    Entrance { listener, door, audit }: Entrance,
+    web: Web,
+    end: impl Future<Output = ()> + Send + 'static,
+) -> io::Result<()> {
+    let explanations = Explanations::new(web.explainer.clone());
+    let is_open = matches!(door, crate::Door::Open);
+    let shown = Shown {
+        web,
+        places: Places::new(Limits::default()),
+        audit,
+        explanations,
+        kept: Arc::default(),
+        is_local: is_open && listener.local_addr()?.ip().is_loopback(),
+    };
+    listen::serve(listener, door, routes(shown), end).await;
+    Ok(())
+}
+
+fn routes(shown: Shown) -> Router {
+    Router::new()
+        .route("/metrics", get(probes::metrics))
+        .route("/api/v1/cell", get(cell::cell))
+        .route("/api/v1/heat", get(heat::heat))
+        .route("/api/v1/machines", get(machines::list))
+        .route("/api/v1/machine", get(machines::one))
+        .route("/api/v1/jobs", get(jobs::list))
+        .route("/api/v1/job", get(jobs::one))
+        .route("/api/v1/explain", get(explain::explain))
+        .merge(assets::routes())
+        .fallback(answer::nothing_here)
+        .layer(axum::middleware::from_fn_with_state(shown.clone(), guard::admit))
+        // Those that nobody in particular may ask.
+        .route("/healthz", get(async || "ok\n"))
+        .route("/readyz", get(probes::ready))
+        .layer(axum::middleware::from_fn_with_state(shown.clone(), guard::protect))
+        .with_state(shown)
+}

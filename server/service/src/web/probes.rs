@@ -1,0 +1,28 @@
+//! What Prometheus and those who ask whether a server lives are told.
+
+use super::Shown;
+use axum::extract::State;
+use axum::http::{StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use std::time::Duration;
+use tokio::time::Instant;
+
+/// How long a leader is waited for before a server counts as not ready.
+const READY_MAX: Duration = Duration::from_secs(1);
+
+pub(super) async fn metrics(State(shown): State<Shown>) -> Response {
+    const OPEN_METRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+    let host = &shown.web.host;
+    match host.metrics().text(host) {
+        Ok(text) => ([(header::CONTENT_TYPE, OPEN_METRICS)], text).into_response(),
+        Err(error) => (StatusCode::INTERNAL_SERVER_ERROR, error.to_string()).into_response(),
+    }
+}
+
+/// Nobody is told why: who may ask that has the page.
+pub(super) async fn ready(State(shown): State<Shown>) -> Response {
+    match shown.web.host.refresh(Instant::now() + READY_MAX).await {
+        Ok(()) => "ready\n".into_response(),
+        Err(_) => (StatusCode::SERVICE_UNAVAILABLE, "no leader answers\n").into_response(),
+    }
+}

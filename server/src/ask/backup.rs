@@ -1,0 +1,176 @@
+//! `omega backup`: all that a cell knows in one file, from which `omega restore` makes a new cell.
+//!
+//! The pieces go into a file of another name, which gets its own only when every byte of it was read
+//! again and checked: whatever has the name that was asked for is a backup. A stream that breaks is
+//! begun anew, at the next replica.
+
+use super::call::{Caller, another_try_may_help};
+use super::show::{self, facts};
+use super::{AskArgs, AskError};
+use crate::backup::{BackupError, check, folder_of};
+use clap::Args;
+use omega_client::proto::cell_service_client::CellServiceClient;
+use omega_client::{ApiError, ErrorCode, proto};
+use omega_store::snapshot::{BackupContent, piece_checksum};
+use serde::Serialize;
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Seek, SeekFrom, Write};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// How often a stream that broke is begun anew.
+const TRIES: usize = 3;
+
+/// How long a piece is waited for: the cell gives up a reader that takes as long.
+const PIECE_MAX: Duration = Duration::from_secs(30);
+
+/// Where to, or what to check.
+#[derive(Debug, Args)]
+#[command(
+    after_help = "Examples:\n  omega backup cell.backup\n  omega backup --verify cell.backup"
+)]
+pub(crate) struct BackupArgs {
+    /// The file. One that is there is replaced, in one step, when the new one is whole.
+    #[arg(value_name = "FILE")]
+    file: PathBuf,
+    /// Ask no cell: read the file, check every byte of it, and say what it holds.
+    #[arg(long)]
+    verify: bool,
+    #[command(flatten)]
+    ask: AskArgs,
+}
+
+/// What a backup holds.
+#[derive(Debug, Serialize)]
+pub(crate) struct BackupShape {
+    file: PathBuf,
+    /// The cell that it was taken of.
+    cell: String,
+    version: u64,
+    bytes: u64,
+    machines: usize,
+    jobs: usize,
+    /// What any replica of the cell has at this version.
+    state_hash: String,
+}
+
+impl BackupShape {
+    pub(crate) fn new(file: &Path, content: &BackupContent) -> BackupShape {
+        BackupShape {
+            file: file.to_owned(),
+            cell: content.from.to_string(),
+            version: content.cell.version().0,
+            bytes: content.bytes,
+            machines: content.cell.machines().count(),
+            jobs: content.cell.jobs().count(),
+            state_hash: format!("{:016x}", content.cell.state_hash()),
+        }
+    }
+
+    fn table(&self) -> String {
+        facts(&[
+            ("file", self.file.display().to_string()),
+            ("cell", self.cell.clone()),
+            ("version", self.version.to_string()),
+            ("bytes", self.bytes.to_string()),
+            ("machines", self.machines.to_string()),
+            ("jobs", self.jobs.to_string()),
+            ("state hash", self.state_hash.clone()),
+        ])
+    }
+}
+
+/// Does what was asked.
+pub(crate) fn run(args: &BackupArgs) -> Result<(), AskError> {
+    let content = if args.verify { check(&args.file)? } else { take(args)? };
+    let shape = BackupShape::new(&args.file, &content);
+    show::print(args.ask.output, &shape, || shape.table())
+}
+
+fn take(args: &BackupArgs) -> Result<BackupContent, AskError> {
+    let caller = args.ask.caller()?;
+    let partial = partial(&args.file);
+    let failed = |why| BackupError::Write { file: partial.clone(), why };
+    let mut tries = 1;
+    let (file, version) = loop {
+        let mut file = begin(&partial).map_err(failed)?;
+        match caller.runtime().block_on(receive(&caller, &mut file, &partial)) {
+            Ok(version) => break (file, version),
+            Err(AskError::Refused(why)) if another_try_may_help(&why) && tries < TRIES => {
+                tries += 1;
+                caller.runtime().block_on(caller.go_on());
+            }
+            Err(error) => {
+                // It is no backup, and nobody looks for it.
+                let _ = fs::remove_file(&partial);
+                return Err(error);
+            }
+        }
+    };
+    file.sync_all().map_err(failed)?;
+    drop(file);
+    let content = check(&partial)?;
+    if content.cell.version().0 != version {
+        return Err(BackupError::Pieces(partial).into());
+    }
+    publish(&partial, &args.file)
+        .map_err(|why| BackupError::Write { file: args.file.clone(), why })?;
+    Ok(content)
+}
+
+/// The name of a backup that is not whole yet.
+fn partial(file: &Path) -> PathBuf {
+    let mut name = file.as_os_str().to_owned();
+    name.push(".tmp");
+    name.into()
+}
+
+/// Makes a file that its owner alone may read.
+fn begin(partial: &Path) -> io::Result<File> {
+    // What an earlier try has left.
+    match fs::remove_file(partial) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+        _ => {}
+    }
+    OpenOptions::new().write(true).create_new(true).mode(0o600).open(partial)
+}
+
+/// Gives a whole file its name, which survives a loss of power.
+fn publish(partial: &Path, file: &Path) -> io::Result<()> {
+    fs::rename(partial, file)?;
+    File::open(folder_of(file))?.sync_all()
+}
+
+/// Writes every piece where it belongs. The answer is the version of the cell that is in them.
+async fn receive(caller: &Caller, file: &mut File, partial: &Path) -> Result<u64, AskError> {
+    let mut pieces = caller
+        .ask(&proto::BackupRequest {}, |channel, mut request| async move {
+            // The time of a call is that of its whole stream.
+            request.metadata_mut().remove("grpc-timeout");
+            CellServiceClient::new(channel).backup(request).await
+        })
+        .await?;
+    let cut_short = || {
+        let say = "the backup was cut short: try again";
+        AskError::Refused(ApiError::new(ErrorCode::OutcomeUnknown, say))
+    };
+    let mut received = 0;
+    loop {
+        let piece = match tokio::time::timeout(PIECE_MAX, pieces.message()).await {
+            Ok(Ok(Some(piece))) => piece,
+            Ok(Ok(None)) | Err(_) => return Err(cut_short()),
+            Ok(Err(status)) => return Err(AskError::Refused(ApiError::from(status))),
+        };
+        if piece_checksum(piece.offset, &piece.data) != piece.crc32 {
+            return Err(BackupError::Pieces(partial.to_owned()).into());
+        }
+        let written =
+            file.seek(SeekFrom::Start(piece.offset)).and_then(|_| file.write_all(&piece.data));
+        written.map_err(|why| BackupError::Write { file: partial.to_owned(), why })?;
+        received += piece.data.len() as u64;
+        if piece.length > 0 {
+            return if piece.length == received { Ok(piece.version) } else { Err(cut_short()) };
+        }
+    }
+}

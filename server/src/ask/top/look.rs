@@ -1,0 +1,101 @@
+//! One look at a cell: what each of its replicas says.
+
+use super::super::call::Caller;
+use super::super::{AskArgs, AskError};
+use omega_client::proto::cell_service_client::CellServiceClient;
+use omega_client::proto::job_service_client::JobServiceClient;
+use omega_client::{Address, convert, proto};
+use omega_core::Kinds;
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+/// How long one replica of several is waited for: what it counted is missed for a moment, no more.
+const PATIENCE: Duration = Duration::from_millis(900);
+
+/// Jobs that wait and are told of.
+const WAITING_MAX: u32 = 10;
+
+/// A cell, and each of its replicas alone.
+#[derive(Debug)]
+pub(super) struct Watched {
+    all: Caller,
+    each: Vec<(String, Caller)>,
+}
+
+/// What was seen.
+#[derive(Debug)]
+pub(super) struct Look {
+    /// What the cell has.
+    pub(super) kinds: Kinds,
+    /// What it is.
+    pub(super) told: proto::DescribeCellResponse,
+    /// What each replica that answered says, by where it is.
+    pub(super) statistics: BTreeMap<String, proto::GetStatisticsResponse>,
+    /// Those that did not answer.
+    pub(super) silent: Vec<String>,
+    /// Jobs with tasks that wait, the oldest first.
+    pub(super) waiting: Vec<proto::JobStatus>,
+}
+
+impl Watched {
+    /// Prepares to look.
+    ///
+    /// # Errors
+    /// If the address is none.
+    pub(super) fn new(ask: &AskArgs) -> Result<Watched, AskError> {
+        let address = ask.cell.address();
+        let patience = if address.replicas.len() > 1 { PATIENCE } else { ask.timeout };
+        let one = |replica: &String| {
+            let alone = Address { replicas: vec![replica.clone()], tls: address.tls.clone() };
+            Ok((replica.clone(), Caller::new(&alone, patience)?))
+        };
+        let each = address.replicas.iter().map(one).collect::<Result<_, AskError>>()?;
+        Ok(Watched { all: ask.caller()?, each })
+    }
+
+    /// Looks once.
+    ///
+    /// # Errors
+    /// If the cell does not answer, or refuses.
+    pub(super) fn look(&self) -> Result<Look, AskError> {
+        let told = self.all.describe()?;
+        let request = proto::ListJobsRequest {
+            waiting: true,
+            page_size: WAITING_MAX,
+            ..proto::ListJobsRequest::default()
+        };
+        let waiting = self.all.call(&request, |channel, request| async move {
+            JobServiceClient::new(channel).list_jobs(request).await
+        })?;
+        let answers: Vec<_> = std::thread::scope(|scope| {
+            let asked =
+                self.each.iter().map(|(at, caller)| (at, scope.spawn(|| statistics(caller))));
+            let asked: Vec<_> = asked.collect();
+            let answer = asked.into_iter().map(|(at, asking)| {
+                (at, asking.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
+            });
+            answer.collect()
+        });
+        let mut look = Look {
+            kinds: convert::kinds(told.kinds.clone())?,
+            told,
+            statistics: BTreeMap::new(),
+            silent: Vec::new(),
+            waiting: waiting.jobs,
+        };
+        for (at, answer) in answers {
+            match answer {
+                Ok(answer) => drop(look.statistics.insert(at.clone(), answer)),
+                Err(AskError::NoAnswer { .. }) => look.silent.push(at.clone()),
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(look)
+    }
+}
+
+fn statistics(caller: &Caller) -> Result<proto::GetStatisticsResponse, AskError> {
+    caller.call(&proto::GetStatisticsRequest {}, |channel, request| async move {
+        CellServiceClient::new(channel).get_statistics(request).await
+    })
+}

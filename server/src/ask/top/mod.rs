@@ -1,0 +1,90 @@
+//! `omega top`: what a cell does, looked at once a second.
+//!
+//! ```text
+//!   look.rs: every replica's counters ──▶ shape.rs: two looks make rates ──▶ screen.rs: text ──▶ terminal.rs
+//! ```
+//!
+//! A replica counts what came through it, so all replicas are asked, and what they say is added up.
+
+mod look;
+mod reasons;
+mod screen;
+mod shape;
+mod terminal;
+
+use super::show::{self, Format};
+use super::{AskArgs, AskError};
+use clap::Args;
+use look::Watched;
+use reasons::Reasons;
+use shape::TopShape;
+use std::io::IsTerminal;
+use std::time::Duration;
+use terminal::{Event, Terminal};
+
+/// How often is looked, and over what time one look makes rates.
+const EVERY: Duration = Duration::from_secs(1);
+
+/// Which cell, and whether to go on.
+#[derive(Debug, Args)]
+#[command(
+    after_help = "Keys: q, Esc or Ctrl-C ends, space halts the page and lets it go on.\n\nExamples:\n  omega top\n  \
+                  omega top --once\n  omega top --once -o json | jq .waiting"
+)]
+pub(crate) struct TopArgs {
+    /// Look for a second, print what was seen, and end; so it is too where the output is no terminal.
+    #[arg(long)]
+    once: bool,
+    #[command(flatten)]
+    ask: AskArgs,
+}
+
+/// Does what was asked.
+pub(crate) fn run(args: &TopArgs) -> Result<(), AskError> {
+    let is_live = std::io::stdout().is_terminal() && std::io::stdin().is_terminal();
+    match args.once || !is_live || args.ask.output == Format::Json {
+        true => once(args),
+        false => live(args),
+    }
+}
+
+fn once(args: &TopArgs) -> Result<(), AskError> {
+    let watched = Watched::new(&args.ask)?;
+    let before = watched.look()?;
+    std::thread::sleep(EVERY);
+    let after = watched.look()?;
+    let mut shape = TopShape::between(&before, &after);
+    for job in &mut shape.waiting {
+        job.why = reasons::why(&args.ask, &job.job);
+    }
+    show::print(args.ask.output, &shape, || screen::text(&after.kinds, &shape))
+}
+
+fn live(args: &TopArgs) -> Result<(), AskError> {
+    let watched = Watched::new(&args.ask)?;
+    let mut before = watched.look()?;
+    let reasons = Reasons::start(args.ask.clone());
+    let terminal = Terminal::take().map_err(AskError::System)?;
+    let mut is_halted = false;
+    let mut page = "looking for a second ...\n".to_owned();
+    loop {
+        terminal.draw(&page, is_halted).map_err(AskError::System)?;
+        match terminal.wait(EVERY) {
+            Event::End => return Ok(()),
+            Event::Key(b'q' | 0x1b | 0x03) => return Ok(()),
+            Event::Key(b' ') => is_halted = !is_halted,
+            Event::Key(_) => {}
+            Event::Time if is_halted => {}
+            Event::Time => match watched.look() {
+                Ok(after) => {
+                    let mut shape = TopShape::between(&before, &after);
+                    reasons.fill(&mut shape.waiting);
+                    page = screen::text(&after.kinds, &shape);
+                    before = after;
+                }
+                // The page stays: what was seen last is better than nothing.
+                Err(error) => page = screen::with_trouble(&page, &error.to_string()),
+            },
+        }
+    }
+}

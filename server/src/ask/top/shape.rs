@@ -1,0 +1,212 @@
+//! What `omega top` shows: sums over the replicas, and rates from two looks.
+
+use super::super::shape::{self, ByKind, MemberShape};
+use super::look::Look;
+use omega_client::proto;
+use serde::Serialize;
+use std::collections::BTreeMap;
+
+/// A cell for a moment. docs/cli.md has the fields.
+#[derive(Debug, Serialize)]
+pub(super) struct TopShape {
+    pub(super) cell: String,
+    pub(super) version: u64,
+    pub(super) machines: u32,
+    pub(super) draining: u32,
+    pub(super) jobs: u64,
+    pub(super) tasks: TasksShape,
+    pub(super) resources: ByKind<SumShape>,
+    pub(super) changes_per_second: f64,
+    pub(super) schedulers: Vec<SchedulerShape>,
+    pub(super) waiting: Vec<WaitingShape>,
+    pub(super) replicas: Vec<ReplicaShape>,
+    /// Addresses of replicas that did not answer: what came through them is not counted.
+    pub(super) silent: Vec<String>,
+}
+
+#[derive(Debug, Default, Serialize)]
+pub(super) struct TasksShape {
+    pub(super) pending: u64,
+    pub(super) placed: u64,
+    pub(super) running: u64,
+    pub(super) finished: u64,
+    pub(super) failed: u64,
+    pub(super) killed: u64,
+}
+
+#[derive(Debug, Serialize)]
+pub(super) struct SumShape {
+    pub(super) claimable: u64,
+    pub(super) claimed: u64,
+}
+
+#[derive(Debug, Default, Serialize)]
+pub(super) struct SchedulerShape {
+    pub(super) name: String,
+    pub(super) pending_tasks: u64,
+    pub(super) pending_jobs: u64,
+    pub(super) oldest_wait_ms: u64,
+    pub(super) oldest_job: Option<String>,
+    pub(super) taken: u64,
+    pub(super) conflicted: u64,
+    pub(super) claims: u64,
+    pub(super) placements: u64,
+    pub(super) conflicts: BTreeMap<String, u64>,
+    pub(super) commits_per_second: f64,
+    pub(super) placements_per_second: f64,
+    /// Of the transactions in this second, in percent; `null` if there was none.
+    pub(super) conflicted_percent: Option<f64>,
+}
+
+#[derive(Debug, Serialize)]
+pub(super) struct WaitingShape {
+    pub(super) job: String,
+    pub(super) scheduler: String,
+    pub(super) waiting: u32,
+    /// `null`: not known yet.
+    pub(super) why: Option<String>,
+}
+
+#[derive(Debug, Serialize)]
+pub(super) struct ReplicaShape {
+    pub(super) replica: u64,
+    pub(super) role: &'static str,
+    pub(super) leads: bool,
+    /// `null`: no replica that answered knows.
+    pub(super) entries_behind: Option<u64>,
+}
+
+impl TopShape {
+    /// What happened between two looks, and how it was at the second one.
+    pub(super) fn between(before: &Look, after: &Look) -> TopShape {
+        let newest = after.statistics.values().max_by_key(|one| one.version);
+        let newest = newest.cloned().unwrap_or_default();
+        let tasks = newest.tasks.unwrap_or_default();
+        let sums = after.kinds.iter().map(|(id, kind)| {
+            let of = |list: &[u64]| list.get(id.index()).copied().unwrap_or_default();
+            let (claimable, claimed) = (of(&after.told.claimable), of(&after.told.claimed));
+            (kind.name.clone(), SumShape { claimable, claimed })
+        });
+        let changes = after.told.version.saturating_sub(before.told.version);
+        TopShape {
+            cell: after.told.cell.clone(),
+            version: after.told.version,
+            machines: after.told.machines,
+            draining: newest.draining,
+            jobs: after.told.jobs,
+            tasks: TasksShape {
+                pending: tasks.pending,
+                placed: tasks.placed,
+                running: tasks.running,
+                finished: tasks.finished,
+                failed: tasks.failed,
+                killed: tasks.killed,
+            },
+            resources: sums.collect(),
+            changes_per_second: per_second(changes, elapsed_ms(before, after)),
+            schedulers: schedulers(before, after, &newest),
+            waiting: after.waiting.iter().map(waiting).collect(),
+            replicas: replicas(after),
+            silent: after.silent.clone(),
+        }
+    }
+}
+
+fn waiting(job: &proto::JobStatus) -> WaitingShape {
+    let of = |field: fn(&proto::Job) -> &String| job.job.as_ref().map(field).cloned();
+    WaitingShape {
+        job: of(|job| &job.name).unwrap_or_default(),
+        scheduler: of(|job| &job.scheduler).unwrap_or_default(),
+        waiting: job.pending,
+        why: None,
+    }
+}
+
+fn per_second(count: u64, ms: u64) -> f64 {
+    (count * 1000).checked_div(ms).map_or(0.0, |_| count as f64 * 1000.0 / ms as f64)
+}
+
+/// How much time has passed by the clock of a replica that answered twice.
+fn elapsed_ms(before: &Look, after: &Look) -> u64 {
+    let passed = after.statistics.iter().filter_map(|(at, now)| {
+        let then = before.statistics.get(at).filter(|then| then.started == now.started)?;
+        Some(now.uptime_ms.saturating_sub(then.uptime_ms))
+    });
+    passed.max().unwrap_or(0)
+}
+
+/// Each scheduler: what all replicas counted of it, and what waits for it by the one that knows most.
+fn schedulers(
+    before: &Look,
+    after: &Look,
+    newest: &proto::GetStatisticsResponse,
+) -> Vec<SchedulerShape> {
+    let mut all: BTreeMap<&str, SchedulerShape> = BTreeMap::new();
+    let mut since: BTreeMap<&str, [u64; 3]> = BTreeMap::new();
+    for (at, now) in &after.statistics {
+        let then = before.statistics.get(at).filter(|then| then.started == now.started);
+        for one in &now.schedulers {
+            let shape = all.entry(&one.name).or_default();
+            shape.taken += one.taken;
+            shape.conflicted += one.conflicted;
+            shape.claims += one.claims;
+            shape.placements += one.placements;
+            for conflict in &one.conflicts {
+                *shape.conflicts.entry(conflict.reason.clone()).or_default() += conflict.items;
+            }
+            let Some(then) = then else { continue };
+            let old = then.schedulers.iter().find(|old| old.name == one.name);
+            let old = old.map_or([0; 3], |old| [old.taken, old.conflicted, old.placements]);
+            let new = [one.taken, one.conflicted, one.placements];
+            let counted = since.entry(&one.name).or_default();
+            for (sum, (new, old)) in counted.iter_mut().zip(new.iter().zip(old)) {
+                *sum += new.saturating_sub(old);
+            }
+        }
+    }
+    for one in &newest.schedulers {
+        let shape = all.entry(&one.name).or_default();
+        shape.pending_tasks = one.pending_tasks;
+        shape.pending_jobs = one.pending_jobs;
+        shape.oldest_job = Some(one.oldest_job.clone()).filter(|name| !name.is_empty());
+    }
+    let ms = elapsed_ms(before, after);
+    let finish = |(name, mut shape): (&str, SchedulerShape)| {
+        let [taken, conflicted, placements] = since.get(name).copied().unwrap_or_default();
+        shape.name = name.to_owned();
+        shape.oldest_wait_ms = oldest_wait_ms(after, name);
+        shape.commits_per_second = per_second(taken, ms);
+        shape.placements_per_second = per_second(placements, ms);
+        let judged = taken + conflicted;
+        shape.conflicted_percent = (judged > 0).then(|| conflicted as f64 * 100.0 / judged as f64);
+        shape
+    };
+    all.into_iter().map(finish).collect()
+}
+
+/// The replica that has been there the longest knows best since when somebody waits.
+fn oldest_wait_ms(after: &Look, name: &str) -> u64 {
+    let all = after.statistics.values().flat_map(|one| &one.schedulers);
+    let waits = all.filter(|one| one.name == name).map(|one| one.oldest_wait_ms);
+    waits.max().unwrap_or(0)
+}
+
+fn replicas(after: &Look) -> Vec<ReplicaShape> {
+    let Some(members) = &after.told.members else { return Vec::new() };
+    // The leader's list is the long one; others know of themselves.
+    let mut known: BTreeMap<u64, (usize, u64)> = BTreeMap::new();
+    for one in after.statistics.values() {
+        for progress in &one.progress {
+            let told = (one.progress.len(), progress.entries_behind);
+            let best = known.entry(progress.replica).or_insert(told);
+            *best = if told.0 > best.0 { told } else { *best };
+        }
+    }
+    let one = |member: MemberShape| ReplicaShape {
+        replica: member.replica,
+        role: member.role,
+        leads: member.leads,
+        entries_behind: known.get(&member.replica).map(|(_, behind)| *behind),
+    };
+    shape::members(members).into_iter().map(one).collect()
+}

@@ -1,0 +1,65 @@
+//! Files of backups: what is in one, and what is wrong with it.
+
+use omega_store::snapshot::{BackupContent, LoadError, read_backup};
+use omega_store::{CellId, ReadOnlyDisk};
+use std::io;
+use std::path::{Path, PathBuf};
+
+/// Why a backup was not taken, or cannot be used. One line for the user.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum BackupError {
+    /// Name another file, or make room.
+    #[error("{}: cannot be written: {why}", file.display())]
+    Write { file: PathBuf, why: io::Error },
+    /// Name another file.
+    #[error("{}: cannot be read: {why}", file.display())]
+    Read { file: PathBuf, why: io::Error },
+    /// Name the right file.
+    #[error("{}: is no backup of a cell", .0.display())]
+    Foreign(PathBuf),
+    /// Use the version of this program that wrote it, or a newer one.
+    #[error("{}: has format {found}, which this version of omega does not read: use the one that wrote it, or a newer one", file.display())]
+    Format { file: PathBuf, found: u32 },
+    /// Use another copy.
+    #[error("{}: is damaged at byte {offset}: {damage}; use another backup, or another copy of this one", file.display())]
+    Damaged { file: PathBuf, offset: u64, damage: String },
+    /// See the error.
+    #[error("{}: {why}", file.display())]
+    Other { file: PathBuf, why: Box<LoadError> },
+    /// Take it again.
+    #[error("{}: a piece was damaged on its way: take the backup again", .0.display())]
+    Pieces(PathBuf),
+    /// Choose another generation.
+    #[error(
+        "the backup is of the cell {0}, and the new one must be another, or replicas of the old one could \
+         come back: give it --cell-generation {1} or more"
+    )]
+    SameCell(CellId, u32),
+}
+
+/// The folder that a file is in.
+pub(crate) fn folder_of(file: &Path) -> &Path {
+    file.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."))
+}
+
+/// Reads a backup and checks every byte of it. Nothing is changed, and nothing is trusted.
+///
+/// # Errors
+/// If it cannot be read, or is no whole backup.
+pub(crate) fn check(file: &Path) -> Result<BackupContent, BackupError> {
+    read_backup(&ReadOnlyDisk::default(), file).map_err(|error| {
+        let file = file.to_owned();
+        match error {
+            LoadError::Missing(_) => {
+                BackupError::Read { file, why: io::ErrorKind::NotFound.into() }
+            }
+            LoadError::Io { source, .. } => BackupError::Read { file, why: source },
+            LoadError::NotASnapshot(_) => BackupError::Foreign(file),
+            LoadError::UnknownFormat { found, .. } => BackupError::Format { file, found },
+            LoadError::Corrupt { offset, damage, .. } => {
+                BackupError::Damaged { file, offset, damage: damage.to_string() }
+            }
+            why => BackupError::Other { file, why: Box::new(why) },
+        }
+    })
+}

@@ -1,0 +1,172 @@
+//! What tells the callers of a served cell why a job waits: a scheduler that looks and places nothing.
+//!
+//! It is here because the services know no scheduler. The answer travels as messages and is the same
+//! report again at the other end, so both are made in this file, and nowhere else.
+
+use omega_bench::report::waiting::{
+    Help, Lack, NearMiss, WaitingGang, WaitingGroup, WaitingJob, render_job,
+};
+use omega_bench::run::{AskedJob, explain_at};
+use omega_client::{ApiError, ErrorCode, proto};
+use omega_schedulers::config::{Profiles, Registry};
+use omega_service::{Explainer, Onlooker, Question, Words};
+
+/// See the head of the file.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct ByScheduler;
+
+impl Explainer for ByScheduler {
+    fn explain(
+        &self,
+        cell: &Onlooker,
+        question: &Question,
+    ) -> Result<proto::ExplainJobResponse, ApiError> {
+        let wrong = |why: String| ApiError::new(ErrorCode::Malformed, format!("profile: {why}"));
+        let profiles = match question.profile.as_str() {
+            "" => Profiles::default(),
+            text => Profiles::parse(text, &Registry::built_in())
+                .and_then(|profiles| profiles.check(&question.kinds).map(|()| profiles))
+                .map_err(|why| wrong(why.to_string()))?,
+        };
+        let Question { id, job, waiting, kinds, .. } = question;
+        let asked = AskedJob { id: *id, job, waiting: waiting.clone() };
+        let told =
+            explain_at(cell, kinds, &profiles, asked).map_err(|why| wrong(why.to_string()))?;
+        Ok(to_message(told))
+    }
+
+    fn words(&self, told: proto::ExplainJobResponse) -> Words {
+        let told = from_message(told);
+        Words { summary: summary(&told), text: render_job(&told) }
+    }
+}
+
+/// Why a job waits, in a line: what most machines lack for its first group that finds none.
+pub(crate) fn summary(told: &WaitingJob) -> String {
+    if told.waiting == 0 {
+        return "none of its tasks waits".to_owned();
+    }
+    let Some(group) = told.groups.iter().find(|group| group.feasible == 0) else {
+        let feasible = told.groups.first().map_or(0, |group| group.feasible);
+        return format!("{feasible} machines would take a task: its scheduler has not come to it");
+    };
+    let reason = group.reasons.first().map_or("no machine may run it", |(reason, _)| reason);
+    let count = group.reasons.first().map_or(0, |(_, count)| *count);
+    match group.machines {
+        0 => "the cell has no machines".to_owned(),
+        all => format!("{count} of {all} machines: {reason}"),
+    }
+}
+
+fn to_message(told: WaitingJob) -> proto::ExplainJobResponse {
+    proto::ExplainJobResponse {
+        job: told.job,
+        scheduler: told.scheduler,
+        tasks: told.tasks,
+        waiting: told.waiting as u64,
+        gang: told.gang.map(|gang| proto::ExplainedGang {
+            needs: gang.needs,
+            have: gang.have as u64,
+            room: gang.room as u64,
+        }),
+        groups: told.groups.into_iter().map(group_to_message).collect(),
+    }
+}
+
+fn group_to_message(group: WaitingGroup) -> proto::ExplainedGroup {
+    let count = |(name, machines): (String, usize)| proto::ExplainedCount {
+        name,
+        machines: machines as u64,
+    };
+    let lack = |lack: Lack| proto::ExplainedLack {
+        what: lack.what.into_owned(),
+        kind: lack.kind,
+        missing: lack.missing,
+        text: lack.text,
+    };
+    proto::ExplainedGroup {
+        group: group.group,
+        waiting: group.waiting as u64,
+        request: group.request,
+        machines: group.machines as u64,
+        feasible: group.feasible as u64,
+        removed: group.removed.into_iter().map(count).collect(),
+        reasons: group.reasons.into_iter().map(count).collect(),
+        nearest: group
+            .nearest
+            .into_iter()
+            .map(|miss| proto::ExplainedMiss {
+                machines: miss.machines as u64,
+                example: miss.example,
+                lacks: miss.lacks.into_iter().map(lack).collect(),
+            })
+            .collect(),
+        remedies: group
+            .remedies
+            .into_iter()
+            .map(|help| proto::ExplainedRemedy {
+                what: help.what.into_owned(),
+                machine: help.machine,
+                machines: help.machines as u64,
+                lacks: help.lacks.into_iter().map(lack).collect(),
+                text: help.text,
+            })
+            .collect(),
+    }
+}
+
+/// The report of an answer.
+pub(crate) fn from_message(told: proto::ExplainJobResponse) -> WaitingJob {
+    WaitingJob {
+        job: told.job,
+        scheduler: told.scheduler,
+        tasks: told.tasks,
+        waiting: told.waiting as usize,
+        refused: None,
+        gang: told.gang.map(|gang| WaitingGang {
+            needs: gang.needs,
+            have: gang.have as usize,
+            room: gang.room as usize,
+        }),
+        groups: told.groups.into_iter().map(group_from_message).collect(),
+    }
+}
+
+fn group_from_message(group: proto::ExplainedGroup) -> WaitingGroup {
+    let count = |count: proto::ExplainedCount| (count.name, count.machines as usize);
+    let lack = |lack: proto::ExplainedLack| Lack {
+        what: lack.what.into(),
+        kind: lack.kind,
+        missing: lack.missing,
+        text: lack.text,
+    };
+    WaitingGroup {
+        group: group.group,
+        waiting: group.waiting as usize,
+        request: group.request,
+        machines: group.machines as usize,
+        feasible: group.feasible as usize,
+        removed: group.removed.into_iter().map(count).collect(),
+        reasons: group.reasons.into_iter().map(count).collect(),
+        nearest: group
+            .nearest
+            .into_iter()
+            .map(|miss| NearMiss {
+                machines: miss.machines as usize,
+                example: miss.example,
+                lacks: miss.lacks.into_iter().map(lack).collect(),
+            })
+            .collect(),
+        remedies: group
+            .remedies
+            .into_iter()
+            .map(|help| Help {
+                what: help.what.into(),
+                machine: help.machine,
+                machines: help.machines as usize,
+                lacks: help.lacks.into_iter().map(lack).collect(),
+                text: help.text,
+            })
+            .collect(),
+    }
+}

@@ -1,0 +1,146 @@
+//! `omega restore`: a replica of a new cell, made of a backup.
+//!
+//! The new cell has another id than the one that the backup is of, so no replica of the old one, whose
+//! folder turns up again, can speak to it: its messages name another cell and are refused. A cell of
+//! several replicas gets its id from its name and its generation, as everywhere; that the generation is
+//! higher is checked here. Its name, and all certificates for it, stay.
+//!
+//! Nothing is touched before the whole file was checked, and the folder has its name only once all is in
+//! it: a restore that was cut short leaves no replica behind.
+
+use crate::backup::{BackupError, check, folder_of};
+use crate::output::{self, OutputError};
+use crate::serve::{Peer, cell_of, rand_id};
+use clap::Args;
+use omega_store::directory::{CreateDirectoryError, Directory, EngineKind, Identity};
+use omega_store::log::ReplicaId;
+use omega_store::membership::Membership;
+use omega_store::replica::{StartError, restore};
+use omega_store::{CellId, Origin, RealDisk};
+use std::fs::{self, File};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// Generations of a cell that are told apart from those before: more than anyone restores.
+const GENERATIONS_MAX: u32 = 1000;
+
+/// What of, and where to.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:\n  omega restore cell.backup --dir cell\n  \
+    omega restore cell.backup --dir r1 --cell-name prod --cell-generation 1 \\\n    \
+    --replica 1 --peers 1=a:7700,2=b:7700,3=c:7700")]
+pub(crate) struct RestoreArgs {
+    /// The backup. A snapshot of a replica that is lost will do, too, with all that is in it.
+    #[arg(value_name = "FILE")]
+    file: PathBuf,
+    /// The folder of the new replica. It must not be there, or be empty.
+    #[arg(long, value_name = "DIR")]
+    dir: PathBuf,
+    /// The name of the cell, where it has several replicas. It may stay what it was.
+    #[arg(long, env = "OMEGA_CELL_NAME", value_name = "NAME")]
+    cell_name: Option<String>,
+    /// How often the cell was restored, this time included: `omega serve` must be told the same.
+    #[arg(long, env = "OMEGA_CELL_GENERATION", value_name = "N", default_value_t = 0)]
+    cell_generation: u32,
+    /// Which replica this is, where there are several.
+    #[arg(long, value_name = "ID", requires = "peers", value_parser = clap::value_parser!(u64).range(1..))]
+    replica: Option<u64>,
+    /// The replicas that found the new cell, this one among them: each is restored from the same backup.
+    #[arg(long, value_name = "ID=ADDRESS", value_delimiter = ',', requires_all = ["replica", "cell_name"])]
+    peers: Option<Vec<Peer>>,
+}
+
+/// Why nothing was restored. One line for the user; the folder is as it was.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum RestoreError {
+    /// See the error.
+    #[error(transparent)]
+    Backup(#[from] BackupError),
+    /// Choose another one.
+    #[error("{}: is not empty: choose a folder that is not there yet", .0.display())]
+    NotEmpty(PathBuf),
+    /// Remove it.
+    #[error("{}: is left of a restore that was cut short, or another one is under way: remove it if not", .0.display())]
+    Unfinished(PathBuf),
+    /// Add it.
+    #[error("--peers does not say where replica {0} is, or names one twice: correct it")]
+    Peers(ReplicaId),
+    /// Name another folder, or mend this one.
+    #[error("{}: {why}", folder.display())]
+    Folder { folder: PathBuf, why: io::Error },
+    /// See the error.
+    #[error(transparent)]
+    Create(#[from] CreateDirectoryError),
+    /// See the error.
+    #[error(transparent)]
+    Found(#[from] StartError),
+    /// See the error.
+    #[error(transparent)]
+    Output(#[from] OutputError),
+}
+
+/// Does what was asked.
+pub(crate) fn run(args: &RestoreArgs) -> Result<(), RestoreError> {
+    let (replica, founders) = founders(args)?;
+    let unfinished = check_folder(&args.dir)?;
+    let content = check(&args.file)?;
+    let cell = new_id(args, content.from)?;
+    let parent = folder_of(&args.dir);
+    let failed = |why| RestoreError::Folder { folder: args.dir.clone(), why };
+    fs::create_dir_all(parent).map_err(failed)?;
+    let origin = Origin { cell, kinds: content.cell.kinds().clone() };
+    let identity = Identity { origin, replica, engine: EngineKind::of_servers() };
+    let directory = Directory::create(Arc::new(RealDisk), &unfinished, identity)?;
+    restore(&directory, &Membership::founding(founders), &content.cell)?;
+    drop(directory);
+    // An empty folder of the name makes room.
+    fs::rename(&unfinished, &args.dir).map_err(failed)?;
+    File::open(parent).and_then(|folder| folder.sync_all()).map_err(failed)?;
+    let (dir, version) = (args.dir.display(), content.cell.version());
+    let said = format!("{dir}: {replica} of the new cell {cell}, at version {version}\n");
+    Ok(output::print(&said)?)
+}
+
+/// Which replica is made, and who founds the cell with it.
+fn founders(args: &RestoreArgs) -> Result<(ReplicaId, Vec<ReplicaId>), RestoreError> {
+    let replica = ReplicaId(args.replica.unwrap_or(1));
+    let Some(peers) = &args.peers else { return Ok((replica, vec![replica])) };
+    let ids: Vec<ReplicaId> = peers.iter().map(|peer| peer.id).collect();
+    let once = |id: &ReplicaId| ids.iter().filter(|other| *other == id).count() == 1;
+    match ids.iter().find(|id| !once(id)) {
+        Some(twice) => Err(RestoreError::Peers(*twice)),
+        None if !ids.contains(&replica) => Err(RestoreError::Peers(replica)),
+        None => Ok((replica, ids)),
+    }
+}
+
+/// Checks that the folder is free. The answer is how it is called until all is in it.
+fn check_folder(dir: &Path) -> Result<PathBuf, RestoreError> {
+    match fs::read_dir(dir).map(|mut entries| entries.next().is_none()) {
+        Ok(true) => {}
+        Ok(false) => return Err(RestoreError::NotEmpty(dir.to_owned())),
+        Err(why) if why.kind() == io::ErrorKind::NotFound => {}
+        Err(why) => return Err(RestoreError::Folder { folder: dir.to_owned(), why }),
+    }
+    let mut unfinished = dir.components().as_path().as_os_str().to_owned();
+    unfinished.push(".restoring");
+    let unfinished = PathBuf::from(unfinished);
+    match unfinished.exists() {
+        true => Err(RestoreError::Unfinished(unfinished)),
+        false => Ok(unfinished),
+    }
+}
+
+/// The id of the new cell, which is not the old one's, nor that of a cell before it.
+fn new_id(args: &RestoreArgs, from: CellId) -> Result<CellId, BackupError> {
+    let Some(name) = args.cell_name.as_ref().filter(|_| args.peers.is_some()) else {
+        return Ok(CellId(rand_id()));
+    };
+    let generation = args.cell_generation;
+    let mut old = generation..GENERATIONS_MAX.max(generation.saturating_add(1));
+    match old.find(|old| cell_of(name, *old) == from) {
+        Some(old) => Err(BackupError::SameCell(from, old.saturating_add(1))),
+        None => Ok(cell_of(name, generation)),
+    }
+}

@@ -1,0 +1,79 @@
+//! Asks over HTTP, in the open or with a certificate.
+
+use omega_client::Tls;
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
+use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
+use serde_json::Value;
+use std::io::{self, Read, Write};
+use std::net::TcpStream;
+use std::sync::Arc;
+
+/// What is answered.
+#[derive(Debug)]
+pub(crate) struct Answered {
+    pub(crate) status: u16,
+    /// The lines of the headers, in small letters.
+    pub(crate) headers: String,
+    pub(crate) body: String,
+}
+
+impl Answered {
+    fn read(mut stream: impl Read) -> Answered {
+        let mut bytes = Vec::new();
+        match stream.read_to_end(&mut bytes) {
+            // A server that speaks TLS may close without saying so.
+            Err(why) if why.kind() != io::ErrorKind::UnexpectedEof => panic!("{why}"),
+            _ => {}
+        }
+        let text = String::from_utf8(bytes).expect("the page is text");
+        let (head, body) = text.split_once("\r\n\r\n").unwrap_or((&text, ""));
+        let status = head.split(' ').nth(1).and_then(|code| code.parse().ok()).unwrap_or(0);
+        Answered { status, headers: head.to_lowercase(), body: body.to_owned() }
+    }
+
+    pub(crate) fn json(&self) -> Value {
+        serde_json::from_str(&self.body).unwrap_or_else(|why| panic!("{why}: {self:?}"))
+    }
+}
+
+/// Asks for a path by any method, under any name of the host.
+pub(crate) fn ask(port: u16, method: &str, host: &str, path: &str) -> Answered {
+    let mut stream = TcpStream::connect(("127.0.0.1", port)).unwrap();
+    write!(stream, "{method} {path} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n")
+        .unwrap();
+    Answered::read(stream)
+}
+
+/// Asks for a path.
+pub(crate) fn get(port: u16, path: &str) -> Answered {
+    ask(port, "GET", "localhost", path)
+}
+
+/// Asks for a path over TLS, with this certificate or none.
+pub(crate) fn get_tls(port: u16, authority: &[u8], own: Option<&Tls>, path: &str) -> Answered {
+    let mut roots = RootCertStore::empty();
+    for one in CertificateDer::pem_slice_iter(authority) {
+        roots.add(one.unwrap()).unwrap();
+    }
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let config = ClientConfig::builder_with_provider(provider)
+        .with_protocol_versions(&[&rustls::version::TLS13])
+        .unwrap()
+        .with_root_certificates(roots);
+    let config = match own {
+        None => config.with_no_client_auth(),
+        Some(own) => {
+            let chain = CertificateDer::pem_slice_iter(&own.certificate);
+            let chain = chain.map(Result::unwrap).collect();
+            let key = PrivateKeyDer::from_pem_slice(&own.key).unwrap();
+            config.with_client_auth_cert(chain, key).unwrap()
+        }
+    };
+    let name = ServerName::try_from("127.0.0.1").unwrap();
+    let tls = ClientConnection::new(Arc::new(config), name).unwrap();
+    let mut stream = StreamOwned::new(tls, TcpStream::connect(("127.0.0.1", port)).unwrap());
+    write!(stream, "GET {path} HTTP/1.1\r\nHost: any.example\r\nConnection: close\r\n\r\n")
+        .unwrap();
+    Answered::read(stream)
+}

@@ -1,0 +1,341 @@
+//! The life of schedulers: one places, another stands by and goes on when the first is killed, stopped or
+//! ended. All are processes; whatever is waited for comes in the end, so nothing here has a time limit.
+
+use crate::process::{Said, folder, omega, say};
+use crate::served::{Process, Three, insist, ports, serve, unavailable};
+use omega_client::proto::job_service_client::JobServiceClient;
+use omega_client::proto::machine_service_client::MachineServiceClient;
+use omega_client::proto::scheduling_service_client::SchedulingServiceClient;
+use omega_client::proto::task_service_client::TaskServiceClient;
+use omega_client::proto::{self, job_ref, list_tasks_request};
+use omega_core::{Amounts, Job, Machine, TaskGroup};
+use std::collections::BTreeMap;
+use std::io::{BufRead, BufReader};
+use std::path::Path;
+use std::process::{ChildStdout, Command, Stdio};
+use std::time::{Duration, Instant};
+use tempfile::TempDir;
+use tokio::runtime::Runtime;
+
+/// Machines of a cell, and how many of the tasks below one of them has room for.
+const MACHINES: u32 = 20;
+const ROOM: u32 = 20;
+
+/// A cell that is served, and what is asked of it.
+struct World {
+    dir: TempDir,
+    port: u16,
+    runtime: Runtime,
+    _server: Process,
+}
+
+impl World {
+    fn start() -> World {
+        let (dir, port) = (folder(&[]), ports(1)[0]);
+        let listen = format!("--listen=127.0.0.1:{port}");
+        let _server = serve(dir.path(), &["--dir=cell".to_owned(), listen]);
+        let world = World { dir, port, runtime: Runtime::new().unwrap(), _server };
+        add_machines(&world.runtime, &world.url());
+        world
+    }
+
+    fn address(&self) -> String {
+        format!("127.0.0.1:{}", self.port)
+    }
+
+    fn url(&self) -> String {
+        format!("http://{}", self.address())
+    }
+
+    fn scheduler(&self, more: &[&str]) -> Scheduler {
+        Scheduler::start(self.dir.path(), &self.address(), more)
+    }
+
+    /// Submits jobs of four tasks each.
+    fn submit(&self, round: &str, jobs: u32) -> Vec<u64> {
+        (0..jobs).map(|i| submit(&self.runtime, &self.url(), &format!("{round}-{i}"), 4)).collect()
+    }
+
+    fn placed(&self, jobs: &[u64]) -> u32 {
+        jobs.iter().map(|job| placed(&self.runtime, &self.url(), *job)).sum()
+    }
+
+    /// Waits until all tasks of these jobs are placed, and checks that each is, once, where there is room.
+    fn all_are_placed_once(&self, jobs: &[u64]) {
+        until(|| self.placed(jobs) == 4 * jobs.len() as u32);
+        let mut on: BTreeMap<String, u32> = BTreeMap::new();
+        for job in jobs {
+            for task in tasks(&self.runtime, &self.url(), *job) {
+                *on.entry(task.machine_name).or_default() += 1;
+            }
+        }
+        assert!(on.values().all(|tasks| *tasks <= ROOM), "{on:?}");
+        assert_eq!(on.values().sum::<u32>(), 4 * jobs.len() as u32);
+    }
+
+    fn holders(&self) -> BTreeMap<String, proto::Holder> {
+        holders(&self.runtime, &self.url())
+    }
+
+    /// Ends the server, and judges each commit that it kept once more, with an audit: no machine had too
+    /// much at any time. Each task was claimed by one commit.
+    fn replay(self) {
+        let World { dir, _server, .. } = self;
+        drop(_server);
+        let all = ["log", "replay", "cell", "--all", "--audit-every", "50"];
+        let said = say(dir.path(), &all);
+        assert_eq!(said.code, Some(0), "{}", said.stderr);
+    }
+}
+
+fn add_machines(runtime: &Runtime, url: &str) {
+    for i in 0..MACHINES {
+        let machine =
+            Machine::new(format!("m{i}"), Amounts::new([1000 * u64::from(ROOM), 1 << 40]));
+        let request = proto::RegisterMachineRequest { machine: Some((&machine).into()) };
+        insist(|| {
+            runtime.block_on(async {
+                let mut client =
+                    MachineServiceClient::connect(url.to_owned()).await.map_err(unavailable)?;
+                Ok(client.register_machine(request.clone()).await?)
+            })
+        });
+    }
+}
+
+fn submit(runtime: &Runtime, url: &str, name: &str, tasks: u32) -> u64 {
+    let job = Job::batch(name, TaskGroup::new(tasks, Amounts::new([1000, 1 << 20])));
+    let request = proto::SubmitJobRequest { job: Some((&job).into()) };
+    insist(|| {
+        runtime.block_on(async {
+            let mut client =
+                JobServiceClient::connect(url.to_owned()).await.map_err(unavailable)?;
+            Ok(client.submit_job(request.clone()).await?.into_inner().id)
+        })
+    })
+}
+
+fn placed(runtime: &Runtime, url: &str, job: u64) -> u32 {
+    let request =
+        proto::GetJobRequest { job: Some(proto::JobRef { job: Some(job_ref::Job::Id(job)) }) };
+    let told = insist(|| {
+        runtime.block_on(async {
+            let mut client =
+                JobServiceClient::connect(url.to_owned()).await.map_err(unavailable)?;
+            Ok(client.get_job(request.clone()).await?.into_inner())
+        })
+    });
+    told.job.unwrap().placed
+}
+
+fn tasks(runtime: &Runtime, url: &str, job: u64) -> Vec<proto::TaskStatus> {
+    let of = list_tasks_request::Of::Job(proto::JobRef { job: Some(job_ref::Job::Id(job)) });
+    let request = proto::ListTasksRequest { of: Some(of), ..Default::default() };
+    let told = insist(|| {
+        runtime.block_on(async {
+            let mut client =
+                TaskServiceClient::connect(url.to_owned()).await.map_err(unavailable)?;
+            Ok(client.list_tasks(request.clone()).await?.into_inner())
+        })
+    });
+    told.tasks
+}
+
+/// Who holds which name, as the leader at this address says.
+fn holders(runtime: &Runtime, url: &str) -> BTreeMap<String, proto::Holder> {
+    let told = insist(|| {
+        runtime.block_on(async {
+            let mut client =
+                SchedulingServiceClient::connect(url.to_owned()).await.map_err(unavailable)?;
+            Ok(client.list_schedulers(proto::ListSchedulersRequest {}).await?.into_inner())
+        })
+    });
+    let held = told.schedulers.into_iter().filter_map(|one| Some((one.name, one.holder?)));
+    held.collect()
+}
+
+/// Waits until something is so.
+fn until(mut is_so: impl FnMut() -> bool) {
+    while !is_so() {
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+/// A scheduler's process, and what it says.
+struct Scheduler {
+    process: Process,
+    said: BufReader<ChildStdout>,
+}
+
+impl Scheduler {
+    fn start(dir: &Path, cell: &str, more: &[&str]) -> Scheduler {
+        let mut command = omega(dir);
+        command.args(["scheduler", "--cell", cell]).args(more);
+        let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn();
+        let mut child = child.expect("omega starts");
+        let said = BufReader::new(child.stdout.take().unwrap());
+        Scheduler { process: Process(child), said }
+    }
+
+    /// Waits for the next line, which must have this in it.
+    fn says(&mut self, what: &str) {
+        let mut line = String::new();
+        self.said.read_line(&mut line).unwrap();
+        assert!(line.contains(what), "{line:?}");
+    }
+
+    fn id(&self) -> u32 {
+        self.process.0.id()
+    }
+
+    /// Sends a signal, such as `STOP`.
+    fn signal(&self, name: &str) {
+        let sent = Command::new("kill").args([format!("-{name}"), self.id().to_string()]).status();
+        assert!(sent.unwrap().success());
+    }
+
+    /// Kills it, as the system does that runs out of memory.
+    fn kill(mut self) {
+        self.process.0.kill().unwrap();
+        self.process.0.wait().unwrap();
+    }
+
+    /// Waits for its end.
+    fn ended(mut self) -> Said {
+        use std::io::Read;
+        let mut stderr = String::new();
+        self.process.0.stderr.take().unwrap().read_to_string(&mut stderr).unwrap();
+        let code = self.process.0.wait().unwrap().code();
+        Said { code, stdout: String::new(), stderr }
+    }
+}
+
+fn is_of(holder: Option<&proto::Holder>, scheduler: &Scheduler) -> bool {
+    let process = format!(":{}", scheduler.id());
+    holder.is_some_and(|holder| holder.process.ends_with(&process))
+}
+
+#[test]
+fn a_standby_goes_on_where_a_killed_scheduler_was() {
+    let world = World::start();
+    let mut active = world.scheduler(&["--workers=2", "--lease=2s"]);
+    active.says("places with 2 workers");
+    let mut standby = world.scheduler(&["--standby", "--lease=2s"]);
+    standby.says("stands by");
+    let holders = world.holders();
+    for name in ["default", "default-0", "default-1"] {
+        assert!(is_of(holders.get(name), &active), "{name}: {holders:?}");
+    }
+    let mut jobs = world.submit("before", 30);
+    until(|| world.placed(&jobs) > 0);
+    active.kill();
+    jobs.extend(world.submit("after", 30));
+    standby.says("places with 1 workers");
+    world.all_are_placed_once(&jobs);
+    let holders = world.holders();
+    assert!(is_of(holders.get("default"), &standby), "{holders:?}");
+    assert!(!holders.contains_key("default-1"), "the names of a dead process go together");
+    world.replay();
+}
+
+#[test]
+fn a_scheduler_that_was_stopped_and_wakes_is_fenced() {
+    let world = World::start();
+    let mut active = world.scheduler(&["--lease=1s"]);
+    active.says("places");
+    let mut standby = world.scheduler(&["--standby", "--lease=1s"]);
+    standby.says("stands by");
+    let mut jobs = world.submit("before", 10);
+    world.all_are_placed_once(&jobs);
+    active.signal("STOP");
+    // These wait for one of the two.
+    jobs.extend(world.submit("meanwhile", 20));
+    standby.says("places");
+    active.signal("CONT");
+    jobs.extend(world.submit("after", 20));
+    let said = active.ended();
+    assert_eq!(said.code, Some(75), "{}", said.stderr);
+    let named = ["FENCED", "LEASE_LOST"].iter().any(|code| said.stderr.contains(code));
+    assert!(named && said.stderr.contains("this process has stopped"), "{}", said.stderr);
+    world.all_are_placed_once(&jobs);
+    world.replay();
+}
+
+#[test]
+fn a_name_has_one_process() {
+    let world = World::start();
+    let mut active = world.scheduler(&[]);
+    active.says("places");
+    let second = world.scheduler(&["--workers=3"]).ended();
+    assert_eq!(second.code, Some(75), "{}", second.stderr);
+    let process = format!(":{} holds the scheduler's name", active.id());
+    assert!(second.stderr.contains(&process), "{}", second.stderr);
+    assert!(second.stderr.contains("LEASE_HELD"), "{}", second.stderr);
+    assert!(second.stderr.contains("--standby"), "{}", second.stderr);
+    let mut other = world.scheduler(&["--name=other"]);
+    other.says("places");
+    let listed = say(world.dir.path(), &["lease", "list", "--cell", &world.address()]);
+    assert_eq!(listed.code, Some(0), "{}", listed.stderr);
+    let line = |name: &str, of: &Scheduler| {
+        let process = format!(":{}", of.id());
+        let mut lines = listed.stdout.lines();
+        let found = lines.find(|line| line.split(' ').next() == Some(name));
+        assert!(found.is_some_and(|line| line.contains(&process)), "{name}: {}", listed.stdout);
+    };
+    line("default", &active);
+    line("other-0", &other);
+    let bad = say(world.dir.path(), &["scheduler", "--lease=90s"]);
+    assert_eq!(bad.code, Some(2), "{}", bad.stderr);
+    assert!(bad.stderr.contains("90s is not from 1s to 60s"), "{}", bad.stderr);
+}
+
+#[test]
+fn a_scheduler_that_ends_properly_is_followed_at_once() {
+    let world = World::start();
+    // Nobody would wait so long.
+    let mut active = world.scheduler(&["--lease=60s"]);
+    active.says("places");
+    let mut standby = world.scheduler(&["--standby"]);
+    standby.says("stands by");
+    let mut idle = world.scheduler(&["--standby"]);
+    idle.says("stands by");
+    idle.signal("TERM");
+    assert_eq!(idle.ended().code, Some(0));
+    active.signal("TERM");
+    assert_eq!(active.ended().code, Some(0));
+    let began = Instant::now();
+    standby.says("places");
+    assert!(began.elapsed() < Duration::from_secs(50), "the lease had a minute");
+    let jobs = world.submit("after", 5);
+    world.all_are_placed_once(&jobs);
+}
+
+#[test]
+fn leases_outlive_the_leader() {
+    let mut three = Three::found();
+    let runtime = Runtime::new().unwrap();
+    let cell = three.address().replicas.join(",");
+    let dir = three.dir.path().to_owned();
+    let leader = three.leader(&runtime);
+    add_machines(&runtime, &three.url(leader));
+    let mut active = Scheduler::start(&dir, &cell, &["--lease=5s"]);
+    active.says("places");
+    let mut standby = Scheduler::start(&dir, &cell, &["--standby", "--lease=5s"]);
+    standby.says("stands by");
+    for round in 0..3 {
+        let leader = three.leader(&runtime);
+        three.kill(leader);
+        let next = three.leader(&runtime);
+        let job = submit(&runtime, &three.url(next), &format!("round-{round}"), 10);
+        until(|| placed(&runtime, &three.url(next), job) == 10);
+        // It knows all holders, and has heard of this one as soon as that renews.
+        let own = || holders(&runtime, &three.url(three.leader(&runtime)));
+        until(|| is_of(own().get("default"), &active));
+        three.start(leader, &[]);
+    }
+    active.kill();
+    standby.says("places");
+    let leader = three.leader(&runtime);
+    let job = submit(&runtime, &three.url(leader), "last", 10);
+    until(|| placed(&runtime, &three.url(leader), job) == 10);
+}

@@ -1,0 +1,268 @@
+//! Where the time of commits goes: how long the entries of a leader are in each stage.
+//!
+//! ```text
+//!   asked ──queue──▶ gathered ──judge──▶ proposed ─────replicate─────▶ committed ──apply──▶ answered
+//!                                            └──log──▶ safe on this disk
+//! ```
+//!
+//! A replica decides nothing by this clock: it is told what to watch only where it runs on threads, and a
+//! simulation does without. An entry stands for all commands in it; in the queue it is as old as the oldest.
+
+use super::Replica;
+use crate::log::Position;
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+/// A stage of a commit. See the head of the file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stage {
+    /// Waiting to be looked at.
+    Queue,
+    /// Being judged early, and put into an entry.
+    Judge,
+    /// Being written and synced by this replica, as leader or not.
+    Log,
+    /// From the proposal until a majority has the entry.
+    Replicate,
+    /// Changing the cell.
+    Apply,
+}
+
+impl Stage {
+    /// All of them, in order.
+    pub const ALL: [Stage; 5] =
+        [Stage::Queue, Stage::Judge, Stage::Log, Stage::Replicate, Stage::Apply];
+
+    /// What it is called.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Stage::Queue => "queue",
+            Stage::Judge => "judge",
+            Stage::Log => "log",
+            Stage::Replicate => "replicate",
+            Stage::Apply => "apply",
+        }
+    }
+}
+
+/// Bounds of a histogram: 1 microsecond, each double the one before, 8.4 seconds.
+const BOUNDS: usize = 24;
+
+/// An entry whose stages take longer together is told of.
+const SLOW: Duration = Duration::from_millis(500);
+
+/// How long the entries of a replica were in each stage since it was started.
+#[derive(Debug, Default)]
+pub struct Stages([Durations; Stage::ALL.len()]);
+
+/// Every number only grows, and stands for itself: no order between them is needed.
+#[derive(Debug, Default)]
+struct Durations {
+    /// How many there were up to each bound, and above the last one.
+    counts: [AtomicU64; BOUNDS + 1],
+    nanos: AtomicU64,
+}
+
+/// How long something took, again and again.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Histogram {
+    /// All of it together, in seconds.
+    pub sum: f64,
+    /// How many there were up to each bound in seconds and above the one before; the last is infinite.
+    pub counts: Vec<(f64, u64)>,
+}
+
+impl Stages {
+    /// Notes that something was in a stage for so long.
+    pub fn note(&self, stage: Stage, took: Duration) {
+        let Durations { counts, nanos } = &self.0[stage as usize];
+        let micros = u64::try_from(took.as_nanos().div_ceil(1000)).unwrap_or(u64::MAX);
+        let bound = micros.max(1).checked_next_power_of_two().unwrap_or(1 << 63).ilog2() as usize;
+        counts[bound.min(BOUNDS)].fetch_add(1, Ordering::Relaxed);
+        let took = u64::try_from(took.as_nanos()).unwrap_or(u64::MAX);
+        nanos.fetch_add(took, Ordering::Relaxed);
+    }
+
+    /// How long it was until now.
+    #[must_use]
+    pub fn histogram(&self, stage: Stage) -> Histogram {
+        let Durations { counts, nanos } = &self.0[stage as usize];
+        let bound = |i: usize| if i < BOUNDS { 1e-6 * (1_u64 << i) as f64 } else { f64::MAX };
+        let counts = counts.iter().enumerate();
+        Histogram {
+            sum: nanos.load(Ordering::Relaxed) as f64 * 1e-9,
+            counts: counts.map(|(i, count)| (bound(i), count.load(Ordering::Relaxed))).collect(),
+        }
+    }
+}
+
+/// Watches the entries that a leader proposes, if it was told to.
+#[derive(Debug, Default)]
+pub(super) struct Watch(Option<Watched>);
+
+#[derive(Debug)]
+struct Watched {
+    stages: Arc<Stages>,
+    /// Since when the oldest request waits.
+    waiting: Option<Instant>,
+    /// Since when requests are judged, and how long the oldest of them has waited.
+    gathering: Option<(Instant, Duration)>,
+    proposed: VecDeque<Proposed>,
+    /// The entry that is being applied.
+    applying: Option<(Proposed, Instant)>,
+}
+
+/// An entry that was proposed, and what it took until then.
+#[derive(Clone, Copy, Debug)]
+struct Proposed {
+    position: Position,
+    commands: usize,
+    queue: Duration,
+    judge: Duration,
+    at: Instant,
+}
+
+impl Replica {
+    /// Notes from now on how long entries are in each stage.
+    pub(super) fn watch(&mut self, stages: Arc<Stages>) {
+        self.watch = Watch::new(stages);
+    }
+}
+
+impl Watch {
+    fn new(stages: Arc<Stages>) -> Watch {
+        let (waiting, gathering, applying) = (None, None, None);
+        Watch(Some(Watched { stages, waiting, gathering, proposed: VecDeque::new(), applying }))
+    }
+
+    /// A request waits.
+    pub(super) fn asked(&mut self) {
+        if let Some(watched) = &mut self.0 {
+            watched.waiting.get_or_insert_with(Instant::now);
+        }
+    }
+
+    /// Requests are looked at, from now on.
+    pub(super) fn gathering(&mut self) {
+        if let Some(watched) = &mut self.0 {
+            let now = Instant::now();
+            let waited = watched.waiting.take().map(|since| now.duration_since(since));
+            watched.gathering = Some((now, waited.unwrap_or_default()));
+        }
+    }
+
+    /// They were, and some became an entry; `more` tells whether others wait still.
+    pub(super) fn gathered(&mut self, more: bool) {
+        if let Some(watched) = &mut self.0 {
+            watched.waiting = more.then(Instant::now);
+        }
+    }
+
+    /// The entry was proposed.
+    pub(super) fn proposed(&mut self, position: Position, commands: usize) {
+        let Some(watched) = &mut self.0 else { return };
+        let at = Instant::now();
+        let (began, queue) = watched.gathering.take().unwrap_or((at, Duration::ZERO));
+        let judge = at.duration_since(began);
+        watched.stages.note(Stage::Queue, queue);
+        watched.stages.note(Stage::Judge, judge);
+        watched.proposed.push_back(Proposed { position, commands, queue, judge, at });
+    }
+
+    /// An entry was committed, and is about to be applied. Those of others are not watched.
+    pub(super) fn committed(&mut self, position: Position) {
+        let Some(Watched { stages, proposed, applying, .. }) = &mut self.0 else { return };
+        let is_due = |one: &mut Proposed| one.position.index <= position.index;
+        while let Some(first) = proposed.pop_front_if(is_due) {
+            if first.position == position {
+                let now = Instant::now();
+                stages.note(Stage::Replicate, now.duration_since(first.at));
+                *applying = Some((first, now));
+            }
+        }
+    }
+
+    /// It was applied.
+    pub(super) fn applied(&mut self) {
+        let Some(Watched { stages, applying, .. }) = &mut self.0 else { return };
+        let Some((entry, since)) = applying.take() else { return };
+        let apply = since.elapsed();
+        stages.note(Stage::Apply, apply);
+        entry.tell_if_slow(since.duration_since(entry.at), apply);
+    }
+}
+
+impl Proposed {
+    fn tell_if_slow(&self, replicate: Duration, apply: Duration) {
+        let all = self.queue + self.judge + replicate + apply;
+        if all < SLOW {
+            return;
+        }
+        let ms = |took: Duration| took.as_millis() as u64;
+        tracing::warn!(
+            entry = self.position.index.0,
+            commands = self.commands,
+            all_ms = ms(all),
+            queue_ms = ms(self.queue),
+            judge_ms = ms(self.judge),
+            replicate_ms = ms(replicate),
+            apply_ms = ms(apply),
+            "slow commit"
+        );
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::log::{LogIndex, Term};
+
+    fn total(stages: &Stages, stage: Stage) -> u64 {
+        stages.histogram(stage).counts.iter().map(|(_, count)| count).sum()
+    }
+
+    /// Each is counted once, under the lowest bound that is not below it.
+    #[test]
+    fn what_took_so_long_is_where_it_belongs() {
+        let edges = (0..36).flat_map(|bit| {
+            let micros = 1_000_u64 << (bit % 25);
+            [micros - 1, micros, micros + 1, 1 << bit]
+        });
+        for nanos in edges.chain([0, u64::MAX]) {
+            let stages = Stages::default();
+            stages.note(Stage::Log, Duration::from_nanos(nanos));
+            let Histogram { sum, counts } = stages.histogram(Stage::Log);
+            let seconds = nanos as f64 * 1e-9;
+            assert!((sum - seconds).abs() <= seconds * 1e-9, "{nanos}");
+            let expected = counts.iter().position(|(bound, _)| seconds <= bound * (1.0 + 1e-12));
+            let found = counts.iter().position(|(_, count)| *count == 1);
+            assert_eq!(found, expected, "{nanos}");
+            assert_eq!(total(&stages, Stage::Log), 1);
+        }
+    }
+
+    #[test]
+    fn only_what_was_proposed_here_is_watched() {
+        let stages = Arc::new(Stages::default());
+        let mut watch = Watch::new(stages.clone());
+        let at = |index, term| Position { index: LogIndex(index), term: Term(term) };
+        watch.asked();
+        for index in [5, 6] {
+            watch.gathering();
+            watch.gathered(index == 5);
+            watch.proposed(at(index, 2), 1);
+        }
+        // Another leader's entry took the place of the second.
+        for (position, own) in [(at(4, 1), 0), (at(5, 2), 1), (at(6, 3), 1), (at(7, 3), 1)] {
+            watch.committed(position);
+            watch.applied();
+            assert_eq!(total(&stages, Stage::Apply), own, "{position:?}");
+            assert_eq!(total(&stages, Stage::Replicate), own, "{position:?}");
+        }
+        assert_eq!(total(&stages, Stage::Queue), 2);
+        assert!(watch.0.expect("it was told to").proposed.is_empty());
+    }
+}

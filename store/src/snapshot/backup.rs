@@ -1,0 +1,82 @@
+//! A backup: a snapshot that belongs to no replica, and from which a new cell can begin.
+//!
+//! It is a file like any other snapshot, so one piece of code writes and checks both. But it says nothing
+//! about who the replicas were: whoever restores it founds a new cell, which no replica of the old one
+//! belongs to. For the same reason a replica does not start from a backup that somebody put among its
+//! snapshots. What schedulers were answered is part of the state, so what was answered stays answered.
+
+use super::Meta;
+use super::error::{LoadError, SaveError, SnapshotDamage, is_full};
+use super::read::{self, corrupt};
+use super::write::{self, WriteError};
+use crate::CellId;
+use crate::disk::Disk;
+use crate::replica::FIRST;
+use bytes::Bytes;
+use crc32fast::Hasher;
+use omega_cellstate::{Cell, Image};
+use std::io;
+use std::path::Path;
+
+/// What a backup holds. All of it was checked.
+#[derive(Debug)]
+pub struct BackupContent {
+    /// The cell that it was taken of.
+    pub from: CellId,
+    /// Bytes of the file.
+    pub bytes: u64,
+    /// The state, at its version.
+    pub cell: Cell,
+}
+
+/// Writes a backup: `put` is given bytes and the place in the file where they belong, at most a mebibyte
+/// and a little at once. The beginning of the file comes last. The answer is how long the file is.
+///
+/// # Errors
+/// Those of `put`, or if a part of the state is too large.
+pub fn write_backup(
+    from: CellId,
+    image: &Image,
+    mut put: impl FnMut(u64, &[u8]) -> io::Result<()>,
+) -> Result<u64, SaveError> {
+    let meta = Meta { cell: from, position: FIRST, membership: Bytes::new() };
+    write::write(&meta, image, &mut put).map_err(|error| match error {
+        WriteError::TooLarge(bytes) => SaveError::TooLarge { bytes },
+        WriteError::Full => io_error(io::ErrorKind::StorageFull.into()),
+        WriteError::Io(source) => io_error(source),
+    })
+}
+
+fn io_error(source: io::Error) -> SaveError {
+    let path = "backup".into();
+    if is_full(&source) { SaveError::Full(path) } else { SaveError::Io { path, source } }
+}
+
+/// The checksum of a piece of a backup on its way: of its bytes and of the place where they belong.
+#[must_use]
+pub fn piece_checksum(offset: u64, bytes: &[u8]) -> u32 {
+    let mut hasher = Hasher::new();
+    hasher.update(&offset.to_le_bytes());
+    hasher.update(bytes);
+    hasher.finalize()
+}
+
+/// Reads a backup, or any snapshot, and checks every byte of it: checksums, hash, that it is a cell, and
+/// that this is the state that was saved.
+///
+/// # Errors
+/// If it is damaged, something else, or of another version; or if the disk fails.
+pub fn read_backup(disk: &dyn Disk, path: &Path) -> Result<BackupContent, LoadError> {
+    let mut file = disk.open(path).map_err(|source| match source.kind() {
+        io::ErrorKind::NotFound => LoadError::Missing(path.to_owned()),
+        io::ErrorKind::WouldBlock => LoadError::Locked(path.to_owned()),
+        _ => LoadError::Io { path: path.to_owned(), source },
+    })?;
+    let (header, image) = read::image(&mut *file, path)?;
+    let cell = Cell::from_image(image).map_err(|error| corrupt(path, 0, error.into()))?;
+    let (found, wanted) = (cell.state_hash(), header.state_hash);
+    if found != wanted {
+        return Err(corrupt(path, 0, SnapshotDamage::State { found, wanted }));
+    }
+    Ok(BackupContent { from: header.meta.cell, bytes: header.length, cell })
+}

@@ -1,0 +1,56 @@
+//! Processes that take names of schedulers and lose them.
+
+use super::{Dice, Generator};
+use crate::twin::Twin;
+use omega_core::limits::{LEASE_MS_MAX, LEASE_MS_MIN};
+use omega_core::{Command, HolderId, SchedulerId, Transaction};
+
+impl Generator {
+    /// A command about a holder, now and then.
+    pub(super) fn change_hands(&mut self, twin: &Twin) -> Option<Command> {
+        let dice = self.holders.as_mut()?;
+        match dice.below(24) {
+            0 => Some(hold(dice)),
+            1 => Some(Command::EndHolder { holder: some_holder(dice, twin) }),
+            2 => Some(Command::Commit(self.left_behind()?)),
+            _ => None,
+        }
+    }
+
+    /// The number from which a scheduler goes on, if it has noticed that its name changed hands.
+    pub(super) fn start_of(&mut self, twin: &Twin, scheduler: SchedulerId) -> u64 {
+        let next = twin.next_transaction(scheduler);
+        // One that was replaced has not, for a while.
+        let notices = self.holders.as_mut().is_some_and(|dice| dice.chance(70));
+        if notices && next > u64::from(u32::MAX) { next } else { 0 }
+    }
+
+    /// A transaction that was sent, with a number that was skipped before.
+    fn left_behind(&mut self) -> Option<Transaction> {
+        let dice = self.holders.as_mut()?;
+        let mut txn = (!self.sent.is_empty()).then(|| dice.pick(&self.sent).clone())?;
+        match dice.below(3) {
+            0 => {}
+            1 => txn.id.number = txn.id.number.saturating_add(dice.below(2000) as u64),
+            _ => txn.id.number = txn.id.number.saturating_add(1 << 31),
+        }
+        Some(txn)
+    }
+}
+
+fn hold(dice: &mut Dice) -> Command {
+    let lease_ms = match dice.below(20) {
+        0 => *dice.pick(&[0, LEASE_MS_MIN - 1, LEASE_MS_MAX + 1]),
+        _ => *dice.pick(&[LEASE_MS_MIN, 10_000, LEASE_MS_MAX]),
+    };
+    let name = (*dice.pick(&["first", "second", "third", "first", ""])).into();
+    Command::HoldScheduler { name, holder: HolderId(dice.below(4) as u64), lease_ms }
+}
+
+fn some_holder(dice: &mut Dice, twin: &Twin) -> HolderId {
+    let all: Vec<HolderId> = twin.holders().collect();
+    match all.is_empty() || dice.chance(20) {
+        true => HolderId(dice.below(5) as u64),
+        false => *dice.pick(&all),
+    }
+}
