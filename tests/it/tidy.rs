@@ -92,11 +92,11 @@ fn arrows() -> BTreeMap<&'static str, &'static [&'static str]> {
         ("client", &["core", "cellstate"]),
         ("service", &["core", "cellstate", "store", "client"]),
         ("bench", &["core", "cellstate", "schedulers", "store", "client", "service"]),
-        ("server", &["core", "cellstate", "schedulers", "store", "client", "service", "bench"]),
         (
-            "tests",
-            &["core", "cellstate", "schedulers", "store", "client", "service", "bench", "server"],
+            "server",
+            &["core", "cellstate", "schedulers", "store", "client", "service", "bench", "tests"],
         ),
+        ("tests", &["core", "cellstate", "schedulers", "store", "client", "service", "bench"]),
     ])
 }
 

@@ -15,6 +15,7 @@
 //! - [`faulty`]: a cell behind a connection that breaks.
 //! - [`disk`]: a disk in memory that fails, forgets and rots on demand.
 //! - [`durable`]: one durable replica under load.
+//! - [`fire`]: cells of real processes, whose replicas are killed, paused and cut off.
 //! - [`fuzz`]: bytes from anywhere for everything that reads bytes.
 //! - [`log_kit`]: a naive log, and random work for logs.
 //! - [`script`]: a small language for behaviour over several steps.
@@ -25,6 +26,7 @@ pub mod compare;
 pub mod disk;
 pub mod durable;
 pub mod faulty;
+pub mod fire;
 pub mod fuzz;
 pub mod history;
 pub mod log_kit;

@@ -8,6 +8,7 @@
 //! - `explain.rs`: what is said of jobs that wait.
 //! - `backups.rs`: backups under load, what becomes of them, and what is refused.
 //! - `served.rs`: cells that are served, and replicas that are killed.
+//! - `fire.rs`: what clients are told while replicas are killed, paused and cut off, or asked for too much.
 //! - `secure.rs`: who may call what over certificates; `certificates.rs` makes them.
 //! - `revoked.rs`: certificates that are revoked while the cell is served.
 //! - `tenants.rs`: what each role sees and changes of its own jobs and of others.
@@ -15,6 +16,7 @@
 //!   skipped without one; `http.rs` asks.
 //! - `top.rs`: what `omega top` prints.
 //! - `requests.rs`: messages that mean nothing, and callers who want everything.
+//! - `bad_requests.rs`: transactions, settings and systems that cannot be, and where each bad input is tried.
 //! - `agents.rs`: jobs on simulated machines, and what becomes of them when agents, schedulers and leaders
 //!   are killed.
 //! - `application.rs`: applications that ask for containers, and recover what they had.
@@ -29,12 +31,14 @@ mod agents;
 mod application;
 mod backups;
 mod bad_input;
+mod bad_requests;
 mod browser;
 mod certificates;
 mod commands;
 mod durable;
 mod evicting;
 mod explain;
+mod fire;
 mod http;
 mod outcome;
 mod outputs;

@@ -253,11 +253,18 @@ fn check_order(placed: &[(&Asked, usize)]) -> Result<(), String> {
 
 /// Whether each read sees what was answered before.
 fn check_reads(reads: &[Read], placed: &[(&Asked, usize)], done: &[Done]) -> Result<(), String> {
-    for read in reads {
-        let before = placed.iter().filter(|(asked, _)| {
-            matches!(asked.fate, Fate::Answered(_)) && asked.completed < read.invoked
-        });
-        let seen = before.map(|(_, at)| done[*at].version).max();
+    let mut by_start = reads.to_vec();
+    by_start.sort_by_key(|read| read.invoked);
+    let answered = placed.iter().filter(|(asked, _)| matches!(asked.fate, Fate::Answered(_)));
+    let mut by_end: Vec<(u64, Version)> =
+        answered.map(|(asked, at)| (asked.completed, done[*at].version)).collect();
+    by_end.sort_unstable();
+    let mut ended = by_end.into_iter().peekable();
+    let mut seen = None;
+    for read in by_start {
+        while let Some((_, version)) = ended.next_if(|(completed, _)| *completed < read.invoked) {
+            seen = seen.max(Some(version));
+        }
         if seen.is_some_and(|seen| seen > read.version) {
             return Err(format!(
                 "a read saw version {}, after {seen:?} was answered",

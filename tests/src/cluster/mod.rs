@@ -24,6 +24,7 @@
 mod agreement;
 pub mod checker;
 pub mod client;
+pub mod damage;
 mod digest;
 mod faults;
 mod report;

@@ -55,6 +55,16 @@ impl Truth {
         }
     }
 
+    /// The cell was founded with this done already.
+    ///
+    /// # Errors
+    /// If the cell and its twin disagree about it.
+    pub fn founded_with(&mut self, command: Command) -> Result<(), String> {
+        self.do_command(FIRST.index, command)?;
+        self.hashes = vec![self.cell.state_hash()];
+        Ok(())
+    }
+
     /// The last entry.
     #[must_use]
     pub fn last(&self) -> LogIndex {
@@ -100,17 +110,22 @@ impl Truth {
             let commands = omega_store::codec::decode_entry(&entry.data);
             let commands = commands.map_err(|error| format!("entry {index}: {error}"))?;
             for command in commands {
-                let outcome = planted::sober(|| self.cell.apply(command.clone()));
-                let twin = self.twin.apply(command.clone());
-                compare_answers(outcome.clone(), twin)
-                    .map_err(|error| format!("entry {index}: {error}"))?;
-                let version = self.cell.version();
-                self.done.push(Done { index, command, outcome, version });
-                self.cell.audit().map_err(|error| format!("entry {index}: audit: {error}"))?;
+                self.do_command(index, command)?;
             }
         }
         self.entries.push(entry.clone());
         self.hashes.push(self.cell.state_hash());
+        Ok(())
+    }
+
+    fn do_command(&mut self, index: LogIndex, command: Command) -> Result<(), String> {
+        let outcome = planted::sober(|| self.cell.apply(command.clone()));
+        let twin = self.twin.apply(command.clone());
+        compare_answers(outcome.clone(), twin)
+            .map_err(|error| format!("entry {index}: {error}"))?;
+        let version = self.cell.version();
+        self.done.push(Done { index, command, outcome, version });
+        self.cell.audit().map_err(|error| format!("entry {index}: audit: {error}"))?;
         Ok(())
     }
 

@@ -2,7 +2,9 @@
 //! stream breaks.
 //!
 //! Invariant: every transaction that was given is in the line until it is answered, and its
-//! `sent` says whether a replica may have seen it.
+//! `sent` says whether a replica may have seen it: from before it is handed to a connection, because one
+//! that breaks does not tell how far it came. Whoever was told that nobody knows, and gives it again,
+//! finds it marked as sent: see `doubts`.
 
 use super::{PATIENCE, PAUSE};
 use crate::connect::{Connection, Connections, MESSAGE_BYTES_MAX};
@@ -11,15 +13,26 @@ use crate::proto::{CommitRequest, CommitStreamResponse, commit_stream_response};
 use crate::{ApiError, ErrorCode};
 use crossbeam::channel::Sender;
 use omega_cellstate::HandleError;
-use omega_core::{Commit, Transaction};
-use std::collections::VecDeque;
+use omega_core::{Commit, SchedulerId, Transaction};
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 use tokio::runtime::Runtime;
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 use tokio_stream::wrappers::UnboundedReceiverStream;
 use tonic::{Status, Streaming};
+
+/// How long a replica may say nothing while transactions wait for it, before the next one is asked: most of
+/// an election, so that its outcome is heard soon, also where the leader is neither there nor gone. Each
+/// silence after another is allowed twice as long: a cell that is slow, and not silent, must not be asked
+/// for the same again and again.
+const SILENCE_MIN: Duration = Duration::from_millis(400);
+const SILENCE_MAX: Duration = Duration::from_secs(4);
+
+/// How long a replica that was silent is passed over.
+const PASSED_OVER: Duration = Duration::from_secs(2);
 
 /// Where the answer of a transaction goes.
 pub(super) type Reply = Sender<Result<Commit, HandleError>>;
@@ -46,7 +59,9 @@ impl Commits {
         wanted: Arc<AtomicU64>,
     ) -> Commits {
         let (entrance, new) = mpsc::unbounded_channel();
-        let line = Line { connections, new, waiting: VecDeque::new(), wanted };
+        let (waiting, doubts) = (VecDeque::new(), BTreeMap::new());
+        let (heard, silence, silent) = (Instant::now(), SILENCE_MIN, None);
+        let line = Line { connections, new, waiting, doubts, wanted, heard, silence, silent };
         runtime.spawn(line.run());
         Commits { entrance }
     }
@@ -65,7 +80,16 @@ struct Line {
     new: mpsc::UnboundedReceiver<Waiting>,
     /// In the order in which they were sent.
     waiting: VecDeque<Waiting>,
+    /// The highest transaction of each scheduler of which nobody knows what became: it, and those before
+    /// it, are not sent as if for the first time. As many entries as this handle has schedulers.
+    doubts: BTreeMap<SchedulerId, u64>,
     wanted: Arc<AtomicU64>,
+    /// Since when an answer is waited for.
+    heard: Instant,
+    /// How long it may take.
+    silence: Duration,
+    /// The replica that was silent last, and when it was left.
+    silent: Option<(String, Instant)>,
 }
 
 /// What a stream of commits ended with.
@@ -74,6 +98,8 @@ enum Ended {
     Scheduler,
     /// The connection broke, or a transaction must be sent again.
     Stream,
+    /// The replica says nothing.
+    Silence,
 }
 
 impl Line {
@@ -82,17 +108,36 @@ impl Line {
             if self.waiting.is_empty() {
                 // Nothing to do: no stream is kept open for it.
                 let Some(first) = self.new.recv().await else { return };
+                let first = self.marked(first);
                 self.waiting.push_back(first);
             }
-            let connection = self.connections.current();
-            let ended = self.stream(&connection).await;
-            if let Ended::Scheduler = ended {
-                return;
+            let connection = self.next_connection();
+            self.heard = Instant::now();
+            match self.stream(&connection).await {
+                Ended::Scheduler => return,
+                Ended::Stream => {}
+                Ended::Silence => {
+                    self.silence = (self.silence * 2).min(SILENCE_MAX);
+                    self.silent = Some((connection.address.clone(), Instant::now()));
+                }
             }
             self.connections.leave(&connection);
             self.give_up_late();
             tokio::time::sleep(PAUSE).await;
         }
+    }
+
+    /// The connection that is used now, unless its replica was silent a moment ago.
+    fn next_connection(&self) -> Connection {
+        let connection = self.connections.current();
+        let was_silent = self.silent.as_ref().is_some_and(|(address, left)| {
+            *address == connection.address && left.elapsed() < PASSED_OVER
+        });
+        if !was_silent {
+            return connection;
+        }
+        self.connections.leave(&connection);
+        self.connections.current()
     }
 
     /// Sends what waits, and what comes, down one stream, until it breaks.
@@ -103,34 +148,43 @@ impl Line {
         for waiting in &mut self.waiting {
             let mut request = CommitRequest::from(&waiting.txn);
             request.retry = waiting.sent;
+            waiting.sent = true;
             // Its other end is held here.
             let _ = to_stream.send(request);
         }
-        let opened = client.commit_stream(UnboundedReceiverStream::new(requests)).await;
+        let opened = client.commit_stream(UnboundedReceiverStream::new(requests));
+        let opened = tokio::time::timeout_at(self.heard + self.silence, opened).await;
         let mut answers = match opened {
-            Ok(opened) => opened.into_inner(),
-            Err(status) => return self.refuse_all_if_denied(status),
+            Ok(Ok(opened)) => opened.into_inner(),
+            Ok(Err(status)) => return self.refuse_all_if_denied(status),
+            Err(_) => return Ended::Silence,
         };
-        for waiting in &mut self.waiting {
-            waiting.sent = true;
-        }
         loop {
             tokio::select! {
                 new = self.new.recv() => {
-                    let Some(mut new) = new else { return Ended::Scheduler };
-                    if to_stream.send(CommitRequest::from(&new.txn)).is_err() {
-                        self.waiting.push_back(new);
+                    let Some(new) = new else { return Ended::Scheduler };
+                    let mut new = self.marked(new);
+                    let mut request = CommitRequest::from(&new.txn);
+                    request.retry = new.sent;
+                    let sent = to_stream.send(request).is_ok();
+                    new.sent |= sent;
+                    if self.waiting.is_empty() {
+                        self.heard = Instant::now();
+                    }
+                    self.waiting.push_back(new);
+                    if !sent {
                         return Ended::Stream;
                     }
-                    new.sent = true;
-                    self.waiting.push_back(new);
                 }
                 answer = next(&mut answers) => {
                     let Some(answer) = answer else { return Ended::Stream };
                     if !self.answer(answer) {
                         return Ended::Stream;
                     }
+                    (self.heard, self.silence) = (Instant::now(), SILENCE_MIN);
                 }
+                () = tokio::time::sleep_until(self.heard + self.silence),
+                    if !self.waiting.is_empty() => return Ended::Silence,
             }
         }
     }
@@ -190,14 +244,28 @@ impl Line {
         Ended::Stream
     }
 
+    /// A transaction that was just given, as sent if it was given before and nobody knows what became of
+    /// it.
+    fn marked(&self, mut new: Waiting) -> Waiting {
+        let doubt = self.doubts.get(&new.txn.id.scheduler);
+        new.sent |= doubt.is_some_and(|doubt| new.txn.id.number <= *doubt);
+        new
+    }
+
     /// Tells those that have waited for too long what is known.
     fn give_up_late(&mut self) {
         let now = Instant::now();
+        let doubts = &mut self.doubts;
         self.waiting.retain(|waiting| {
             let late = now >= waiting.until;
             if late {
                 let known = match waiting.sent {
-                    true => HandleError::Unknown,
+                    true => {
+                        let id = waiting.txn.id;
+                        let doubt = doubts.entry(id.scheduler).or_default();
+                        *doubt = id.number.max(*doubt);
+                        HandleError::Unknown
+                    }
                     false => HandleError::Unavailable,
                 };
                 let _ = waiting.reply.send(Err(known));

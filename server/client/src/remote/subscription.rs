@@ -19,6 +19,10 @@ use tokio::sync::mpsc;
 /// Deltas that wait to be read.
 const DELTAS_MAX: usize = 64;
 
+/// How often is looked whether commits have left the replica of a stream: it may say nothing because
+/// nothing changes, or because it has stopped, which only those notice who wait for an answer.
+const LOOK: Duration = Duration::from_millis(250);
+
 /// How long a sync waits for what its scheduler has been told to sync to.
 const CATCH_UP: Duration = Duration::from_secs(1);
 
@@ -176,13 +180,18 @@ impl Source {
             lineage: self.lineage.0,
             interest: convert::interested(&self.interest),
         };
-        let Ok(opened) = client.sync(request).await else { return };
+        let opened = tokio::select! {
+            opened = client.sync(request) => opened,
+            () = self.left(connection) => return,
+        };
+        let Ok(opened) = opened else { return };
         let mut deltas = opened.into_inner();
         let mut begun: Option<proto::Delta> = None;
         loop {
             let piece = tokio::select! {
                 piece = deltas.message() => piece,
                 () = self.to.closed() => return,
+                () = self.left(connection) => return,
             };
             let Ok(Some(piece)) = piece else { return };
             let whole = match begun.take() {
@@ -207,6 +216,13 @@ impl Source {
             if self.to.send(delta).await.is_err() {
                 return;
             }
+        }
+    }
+
+    /// Waits until the replica was left by others.
+    async fn left(&self, connection: &Connection) {
+        while self.connections.current().address == connection.address {
+            tokio::time::sleep(LOOK).await;
         }
     }
 }

@@ -1,0 +1,197 @@
+//! Calls to one replica, each once, and what is known after it.
+
+use crate::cluster::checker::Fate;
+use omega_client::connect::MESSAGE_BYTES_MAX;
+use omega_client::proto::cell_service_client::CellServiceClient;
+use omega_client::proto::job_service_client::JobServiceClient;
+use omega_client::proto::machine_service_client::MachineServiceClient;
+use omega_client::proto::scheduling_service_client::SchedulingServiceClient;
+use omega_client::proto::task_service_client::TaskServiceClient;
+use omega_client::proto::{self, list_tasks_request, machine_ref};
+use omega_client::{ApiError, ErrorCode};
+use omega_core::{
+    Commit, Job, JobId, Machine, MachineId, Outcome, Rejection, SchedulerId, TaskId, Transaction,
+    Version,
+};
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::runtime::Runtime;
+use tonic::transport::{Channel, Endpoint};
+
+/// How long a client waits for an answer. Elections take less.
+const PATIENCE: Duration = Duration::from_secs(2);
+
+/// Connections to the replicas of a cell. Clones share them.
+#[derive(Clone, Debug)]
+pub struct Replicas {
+    runtime: Arc<Runtime>,
+    channels: Vec<Channel>,
+}
+
+/// What a page of the tasks of a machine said.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TasksSeen {
+    /// Of which version.
+    pub version: Version,
+    /// Ascending.
+    pub tasks: Vec<TaskId>,
+}
+
+impl Replicas {
+    /// Prepares connections of their own to these addresses.
+    ///
+    /// # Panics
+    /// If an address is none.
+    #[must_use]
+    pub fn new(runtime: &Arc<Runtime>, addresses: &[SocketAddr]) -> Replicas {
+        let _entered = runtime.enter();
+        let connect = |address: &SocketAddr| {
+            let endpoint = Endpoint::from_shared(format!("http://{address}"));
+            let endpoint = endpoint.expect("an address makes an endpoint");
+            endpoint.connect_timeout(PATIENCE).timeout(PATIENCE).tcp_nodelay(true).connect_lazy()
+        };
+        let channels = addresses.iter().map(connect).collect();
+        Replicas { runtime: runtime.clone(), channels }
+    }
+
+    /// How many there are.
+    #[must_use]
+    pub fn count(&self) -> usize {
+        self.channels.len()
+    }
+
+    fn channel(&self, at: usize) -> Channel {
+        self.channels[at % self.channels.len()].clone()
+    }
+
+    /// Asks for a transaction, and says whether it was asked for before.
+    ///
+    /// # Errors
+    /// If the answer is one that a transaction cannot have.
+    pub fn commit(&self, at: usize, txn: &Transaction, retry: bool) -> Result<Fate, String> {
+        let mut client = SchedulingServiceClient::new(self.channel(at));
+        let mut request = proto::CommitRequest::from(txn);
+        request.retry = retry;
+        let answer = self.runtime.block_on(client.commit(request));
+        fate(answer.map(tonic::Response::into_inner), txn)
+    }
+
+    /// The same of two replicas at once, both as if it had been asked for before.
+    ///
+    /// # Errors
+    /// As [`Replicas::commit`], or if the two contradict each other.
+    pub fn commit_twice(&self, at: usize, txn: &Transaction) -> Result<Fate, String> {
+        let mut first = SchedulingServiceClient::new(self.channel(at));
+        let mut second = SchedulingServiceClient::new(self.channel(at + 1));
+        let mut request = proto::CommitRequest::from(txn);
+        request.retry = true;
+        let both = async { tokio::join!(first.commit(request.clone()), second.commit(request)) };
+        let (first, second) = self.runtime.block_on(both);
+        let first = fate(first.map(tonic::Response::into_inner), txn)?;
+        let second = fate(second.map(tonic::Response::into_inner), txn)?;
+        match (first, second) {
+            (Fate::Answered(one), Fate::Answered(other)) if one != other => {
+                Err(format!("{:?} was answered twice: {one:?} and {other:?}", txn.id))
+            }
+            (Fate::Answered(one), _) | (_, Fate::Answered(one)) => Ok(Fate::Answered(one)),
+            (Fate::NotDone, Fate::NotDone) => Ok(Fate::NotDone),
+            _ => Ok(Fate::Unknown),
+        }
+    }
+
+    /// Registers a scheduler.
+    ///
+    /// # Errors
+    /// Why not.
+    pub fn register(&self, at: usize, name: &str) -> Result<(SchedulerId, u64), ApiError> {
+        let mut client = SchedulingServiceClient::new(self.channel(at));
+        let request = proto::RegisterRequest { name: name.to_owned(), ..Default::default() };
+        let told = self.runtime.block_on(client.register(request))?.into_inner();
+        Ok((SchedulerId(told.scheduler), told.next_transaction))
+    }
+
+    /// Registers a machine.
+    ///
+    /// # Errors
+    /// Why not.
+    pub fn add_machine(&self, at: usize, machine: &Machine) -> Result<MachineId, ApiError> {
+        let mut client = MachineServiceClient::new(self.channel(at));
+        let request = proto::RegisterMachineRequest { machine: Some(machine.into()) };
+        let told = self.runtime.block_on(client.register_machine(request))?.into_inner();
+        Ok(told.id.map(MachineId::from).unwrap_or_default())
+    }
+
+    /// Stops or resumes placing tasks on a machine.
+    ///
+    /// # Errors
+    /// Why not.
+    pub fn drain(&self, at: usize, id: MachineId, resume: bool) -> Result<Version, ApiError> {
+        let mut client = MachineServiceClient::new(self.channel(at));
+        let request = proto::DrainMachineRequest { machine: Some(by_id(id)), resume };
+        let told = self.runtime.block_on(client.drain_machine(request))?.into_inner();
+        Ok(Version(told.version))
+    }
+
+    /// Submits a job.
+    ///
+    /// # Errors
+    /// Why not.
+    pub fn submit(&self, at: usize, job: &Job) -> Result<JobId, ApiError> {
+        let mut client = JobServiceClient::new(self.channel(at));
+        let request = proto::SubmitJobRequest { job: Some(job.into()) };
+        let told = self.runtime.block_on(client.submit_job(request))?.into_inner();
+        Ok(JobId(told.id))
+    }
+
+    /// What the cell is.
+    ///
+    /// # Errors
+    /// Why nobody knows.
+    pub fn describe(&self, at: usize) -> Result<proto::DescribeCellResponse, ApiError> {
+        let mut client = CellServiceClient::new(self.channel(at));
+        Ok(self.runtime.block_on(client.describe_cell(proto::DescribeCellRequest {}))?.into_inner())
+    }
+
+    /// What runs on a machine.
+    ///
+    /// # Errors
+    /// Why nobody knows.
+    pub fn tasks(&self, at: usize, machine: MachineId) -> Result<TasksSeen, ApiError> {
+        let mut client =
+            TaskServiceClient::new(self.channel(at)).max_decoding_message_size(MESSAGE_BYTES_MAX);
+        let of = Some(list_tasks_request::Of::Machine(by_id(machine)));
+        let request = proto::ListTasksRequest { of, ..Default::default() };
+        let told = self.runtime.block_on(client.list_tasks(request))?.into_inner();
+        let tasks = told.tasks.iter().filter_map(|task| task.task).map(TaskId::from).collect();
+        Ok(TasksSeen { version: Version(told.version), tasks })
+    }
+}
+
+fn by_id(id: MachineId) -> proto::MachineRef {
+    proto::MachineRef { machine: Some(machine_ref::Machine::Id(id.into())) }
+}
+
+/// What an answer to a transaction tells of it.
+fn fate(
+    answer: Result<proto::CommitResponse, tonic::Status>,
+    txn: &Transaction,
+) -> Result<Fate, String> {
+    let error = match answer {
+        Ok(commit) => {
+            let commit = Commit::try_from(commit).map_err(|error| error.to_string())?;
+            return Ok(Fate::Answered(Ok(Outcome::Commit(commit))));
+        }
+        Err(status) => ApiError::from(status),
+    };
+    if let Some(refused) = error.transaction_error(txn) {
+        return Ok(Fate::Answered(Err(Rejection::Transaction(refused))));
+    }
+    match error.code {
+        _ if error.is_temporary() => Ok(Fate::NotDone),
+        ErrorCode::OutcomeUnknown | ErrorCode::Late => Ok(Fate::Unknown),
+        // What hyper says of a connection that breaks in the midst of a call.
+        ErrorCode::Internal if error.message.contains("h2 protocol") => Ok(Fate::Unknown),
+        _ => Err(format!("{:?} was answered with {error:?}", txn.id)),
+    }
+}

@@ -1,0 +1,199 @@
+//! A cell of three processes on this machine: started, killed, paused, cut off from each other.
+//!
+//! Clients reach every replica all the time, so that a leader that was cut off is asked, too: it must
+//! not answer with what is no longer so.
+
+use super::proxy::{Relay, Wire};
+use omega_client::Address;
+use rustix::process::{Pid, Signal, kill_process};
+use std::collections::BTreeMap;
+use std::io::{self, BufRead, BufReader};
+use std::net::{SocketAddr, TcpListener};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use tempfile::TempDir;
+
+/// How many replicas there are.
+pub const REPLICAS: usize = 3;
+
+/// A cell of three processes. All end with it, and their folder vanishes.
+#[derive(Debug)]
+pub struct Processes {
+    program: PathBuf,
+    dir: TempDir,
+    clients: Vec<SocketAddr>,
+    peers: Vec<SocketAddr>,
+    wires: BTreeMap<(usize, usize), Relay>,
+    running: BTreeMap<usize, Child>,
+}
+
+impl Processes {
+    /// Founds a cell in a folder below `place`, with this program as `omega`.
+    ///
+    /// # Errors
+    /// If a process does not start.
+    pub fn found(program: &Path, place: &Path) -> io::Result<Processes> {
+        let all = free_ports(2 * REPLICAS)?;
+        let (clients, peers) = (all[..REPLICAS].to_vec(), all[REPLICAS..].to_vec());
+        let mut wires = BTreeMap::new();
+        for (from, to) in directions() {
+            wires.insert((from, to), Relay::start(peers[to - 1])?);
+        }
+        let (program, dir) = (program.to_owned(), tempfile::tempdir_in(place)?);
+        let mut made = Processes { program, dir, clients, peers, wires, running: BTreeMap::new() };
+        for id in ids() {
+            made.start_with(id, &["--start=found"])?;
+        }
+        Ok(made)
+    }
+
+    /// Starts a replica that has a folder.
+    ///
+    /// # Errors
+    /// If it does not start.
+    pub fn start(&mut self, id: usize) -> io::Result<()> {
+        self.start_with(id, &[])
+    }
+
+    fn start_with(&mut self, id: usize, more: &[&str]) -> io::Result<()> {
+        let seen_at = |to: usize| match to == id {
+            true => self.peers[to - 1],
+            false => self.wires[&(id, to)].address,
+        };
+        let peers: Vec<String> = ids().map(|to| format!("{to}={}", seen_at(to))).collect();
+        let mut child = Command::new(&self.program)
+            .current_dir(self.dir.path())
+            .args(["serve", "--cell-name=fire"])
+            .arg(format!("--dir=r{id}"))
+            .arg(format!("--replica={id}"))
+            .arg(format!("--listen={}", self.clients[id - 1]))
+            .arg(format!("--peers={}", peers.join(",")))
+            .args(more)
+            // What is told of peers that are gone is expected here.
+            .env("RUST_LOG", "error")
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .spawn()?;
+        let mut line = String::new();
+        let said = child.stdout.take().map(BufReader::new);
+        // It ends without a line only if it does not start, and has said why.
+        said.map(|mut said| said.read_line(&mut line)).transpose()?;
+        self.running.insert(id, child);
+        match line.contains("listens on") {
+            true => Ok(()),
+            false => Err(io::Error::other(format!("replica {id} did not start: {line:?}"))),
+        }
+    }
+
+    /// Ends a replica as a loss of power would, if it runs.
+    pub fn kill(&mut self, id: usize) {
+        if let Some(mut child) = self.running.remove(&id) {
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+    }
+
+    /// Stops a replica in the midst of whatever it does, until it is resumed.
+    pub fn pause(&self, id: usize) {
+        self.signal(id, Signal::STOP);
+    }
+
+    /// Lets a paused replica go on, which does not know that time has passed.
+    pub fn resume(&self, id: usize) {
+        self.signal(id, Signal::CONT);
+    }
+
+    fn signal(&self, id: usize, signal: Signal) {
+        let pid = self.running.get(&id).and_then(|child| i32::try_from(child.id()).ok());
+        if let Some(pid) = pid.and_then(Pid::from_raw) {
+            // It fails if the process has ended, which whoever waits for it notices.
+            let _ = kill_process(pid, signal);
+        }
+    }
+
+    /// Whether a replica has ended by itself.
+    pub fn has_ended(&mut self, id: usize) -> bool {
+        self.running.get_mut(&id).is_some_and(|child| !matches!(child.try_wait(), Ok(None)))
+    }
+
+    /// The process of a replica that runs.
+    #[must_use]
+    pub fn process(&self, id: usize) -> Option<u32> {
+        self.running.get(&id).map(Child::id)
+    }
+
+    /// Makes the wire from one replica to another so.
+    pub fn wire(&self, from: usize, to: usize, wire: Wire) {
+        if let Some(relay) = self.wires.get(&(from, to)) {
+            relay.set(wire);
+        }
+    }
+
+    /// Makes every wire whole, lets all paused replicas go on, and starts those that were killed.
+    ///
+    /// # Errors
+    /// If one does not start, or has ended by itself.
+    pub fn heal(&mut self) -> io::Result<()> {
+        self.wires.values().for_each(|relay| relay.set(Wire::Whole));
+        for id in ids() {
+            if self.has_ended(id) {
+                return Err(io::Error::other(format!("replica {id} has ended by itself")));
+            }
+            self.resume(id);
+            if !self.running.contains_key(&id) {
+                self.start(id)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Where clients reach the replicas.
+    #[must_use]
+    pub fn clients(&self) -> &[SocketAddr] {
+        &self.clients
+    }
+
+    /// The same, for a client that goes from one to the next.
+    #[must_use]
+    pub fn address(&self) -> Address {
+        Address::plain(self.clients.iter().map(ToString::to_string))
+    }
+
+    /// The folder of a replica.
+    #[must_use]
+    pub fn folder(&self, id: usize) -> PathBuf {
+        self.dir.path().join(format!("r{id}"))
+    }
+
+    /// Keeps the folders of the replicas, to be looked at. The answer is where they are.
+    #[must_use]
+    pub fn keep(mut self) -> PathBuf {
+        ids().for_each(|id| self.kill(id));
+        self.dir.disable_cleanup(true);
+        self.dir.path().to_owned()
+    }
+}
+
+impl Drop for Processes {
+    fn drop(&mut self) {
+        ids().for_each(|id| self.kill(id));
+        self.wires.values().for_each(Relay::end);
+    }
+}
+
+/// The replicas.
+pub fn ids() -> impl Iterator<Item = usize> {
+    1..=REPLICAS
+}
+
+/// Every ordered pair of replicas.
+fn directions() -> impl Iterator<Item = (usize, usize)> {
+    ids().flat_map(|from| ids().filter(move |to| *to != from).map(move |to| (from, to)))
+}
+
+/// Addresses that nobody has now.
+fn free_ports(count: usize) -> io::Result<Vec<SocketAddr>> {
+    let listeners: Vec<TcpListener> =
+        (0..count).map(|_| TcpListener::bind("127.0.0.1:0")).collect::<io::Result<_>>()?;
+    listeners.iter().map(TcpListener::local_addr).collect()
+}

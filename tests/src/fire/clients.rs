@@ -1,0 +1,344 @@
+//! Clients of a cell under fire, each on a thread, and what they write down.
+//!
+//! Every transaction is written down with when it was first asked for, when its fate was learned, and
+//! the fate. Where nobody knows, it is asked for again under its id, at another replica, and now and then at
+//! two at once; now and then its client gives up, and what became of it is for the checker to find out.
+
+use super::ask::{Replicas, TasksSeen};
+use super::place::Place;
+use crate::cluster::checker::{Asked, Fate, History, Read};
+use omega_cellstate::{CellHandle, HandleError};
+use omega_client::RemoteCell;
+use omega_core::{
+    CardSet, Claim, Command, ConflictCheck, Granularity, MachineId, Outcome, Rejection,
+    SequenceNumber, TaskId, Transaction, TransactionId, Version,
+};
+use rand::{RngExt, SeedableRng};
+use rand_pcg::Pcg64;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+/// How often a client asks for a transaction before it gives up: through many elections.
+const TRIES: usize = 200;
+
+/// How long it waits before it asks again.
+const PAUSE: Duration = Duration::from_millis(20);
+
+/// How long it waits after an answer, at most: so that a run of seconds stays small enough to be checked
+/// in seconds.
+const REST_MS: u64 = 10;
+
+/// The most items of a transaction, so that many collide.
+const ITEMS_MAX: usize = 6;
+
+/// A page of the tasks of a machine, and when it was asked for and seen.
+#[derive(Clone, Debug)]
+pub struct Look {
+    /// Which machine.
+    pub machine: MachineId,
+    /// What was seen.
+    pub seen: TasksSeen,
+}
+
+/// What the clients of a run write down together.
+#[derive(Debug)]
+pub struct Notes {
+    began: Instant,
+    written: Mutex<(History, Vec<Look>)>,
+    answered: AtomicU64,
+    ended: AtomicBool,
+    trouble: Mutex<Option<String>>,
+}
+
+impl Default for Notes {
+    fn default() -> Notes {
+        Notes {
+            began: Instant::now(),
+            written: Mutex::default(),
+            answered: AtomicU64::new(0),
+            ended: AtomicBool::new(false),
+            trouble: Mutex::default(),
+        }
+    }
+}
+
+impl Notes {
+    /// Nanoseconds of this run.
+    #[must_use]
+    pub fn now(&self) -> u64 {
+        self.began.elapsed().as_nanos() as u64
+    }
+
+    fn written(&self) -> MutexGuard<'_, (History, Vec<Look>)> {
+        // A client that panics fails the run anyway.
+        self.written.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Writes down what was asked for and what became of it by now.
+    pub fn asked(&self, command: Command, invoked: u64, fate: Fate) {
+        if matches!(fate, Fate::Answered(Ok(_))) {
+            self.answered.fetch_add(1, Ordering::Relaxed);
+        }
+        let completed = self.now();
+        self.written().0.asked.push(Asked { command, invoked, completed, fate });
+    }
+
+    /// Writes down a read.
+    pub fn read(&self, invoked: u64, version: Version) {
+        let completed = self.now();
+        self.written().0.reads.push(Read { invoked, completed, version });
+    }
+
+    /// Writes down what was seen of a machine.
+    pub fn looked(&self, invoked: u64, look: Look) {
+        self.read(invoked, look.seen.version);
+        self.written().1.push(look);
+    }
+
+    /// How many commands were answered so far.
+    #[must_use]
+    pub fn answered(&self) -> u64 {
+        self.answered.load(Ordering::Relaxed)
+    }
+
+    /// Something is wrong: the first of it is kept, and all clients end.
+    pub fn trouble(&self, what: String) {
+        let mut first = self.trouble.lock().unwrap_or_else(PoisonError::into_inner);
+        first.get_or_insert(what);
+        self.end();
+    }
+
+    /// What is wrong, if anything is.
+    #[must_use]
+    pub fn first_trouble(&self) -> Option<String> {
+        self.trouble.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Tells all clients to end.
+    pub fn end(&self) {
+        self.ended.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether clients are to end.
+    #[must_use]
+    pub fn has_ended(&self) -> bool {
+        self.ended.load(Ordering::Relaxed)
+    }
+
+    /// All that was written down.
+    #[must_use]
+    pub fn take(&self) -> (History, Vec<Look>) {
+        std::mem::take(&mut *self.written())
+    }
+}
+
+/// How a scheduler speaks to its cell.
+#[derive(Debug)]
+pub enum Line {
+    /// By calls of its own.
+    Calls(Replicas),
+    /// As schedulers of this project do, several transactions at once.
+    Remote(RemoteCell),
+}
+
+/// A scheduler that places and releases tasks of its job on few machines.
+#[derive(Debug)]
+pub struct Scheduler<'a> {
+    pub(super) notes: &'a Notes,
+    pub(super) line: Line,
+    pub(super) place: Place,
+    pub(super) chance: Pcg64,
+    /// Where each task is believed to be.
+    pub(super) placed: Vec<bool>,
+    pub(super) next: u64,
+    /// The last version that it heard of.
+    pub(super) version: Version,
+}
+
+impl<'a> Scheduler<'a> {
+    /// A scheduler that has registered, with a job of its own.
+    #[must_use]
+    pub fn new(notes: &'a Notes, line: Line, place: Place, seed: u64) -> Scheduler<'a> {
+        let chance = Pcg64::seed_from_u64(seed);
+        let placed = vec![false; place.tasks as usize];
+        let next = place.next;
+        Scheduler { notes, line, place, chance, placed, next, version: Version(0) }
+    }
+
+    /// Works until it is told to end.
+    pub fn run(mut self) {
+        while !self.notes.has_ended() {
+            if let Err(trouble) = self.step() {
+                self.notes.trouble(trouble);
+            }
+            let rest = self.chance.random_range(0..=REST_MS);
+            std::thread::sleep(Duration::from_millis(rest));
+        }
+    }
+
+    fn step(&mut self) -> Result<(), String> {
+        let count = match self.line {
+            Line::Calls(_) => 1,
+            Line::Remote(_) => self.chance.random_range(1..=4),
+        };
+        let txns: Vec<Transaction> = (0..count).map(|_| self.decide()).collect();
+        let invoked = self.notes.now();
+        let fates = match &self.line {
+            Line::Calls(_) => vec![self.call(&txns[0])?],
+            Line::Remote(cell) => send(cell, &txns, self.notes)?,
+        };
+        for (txn, fate) in txns.into_iter().zip(fates) {
+            self.learn(&txn, &fate);
+            self.notes.asked(Command::Commit(txn), invoked, fate);
+        }
+        Ok(())
+    }
+
+    /// A transaction that mostly makes sense.
+    fn decide(&mut self) -> Transaction {
+        let id = TransactionId { scheduler: self.place.scheduler, number: self.next };
+        self.next += 1;
+        let mut txn = Transaction::new(id, self.version, Vec::new());
+        if self.chance.random_range(0..5) == 0 {
+            txn.granularity = Granularity::AllOrNothing;
+        }
+        if self.chance.random_range(0..10) == 0 {
+            txn.check = ConflictCheck::SequenceNumber;
+        }
+        for _ in 0..self.chance.random_range(1..=ITEMS_MAX) {
+            let index = self.chance.random_range(0..self.place.tasks);
+            let task = TaskId { job: self.place.job, index };
+            let placed = self.placed[index as usize];
+            // A task that moves is released and claimed by one transaction; few do what makes no sense.
+            let (release, claim) = match self.chance.random_range(0..20) {
+                0 => (!placed, placed),
+                1..=4 => (placed, true),
+                _ => (placed, !placed),
+            };
+            if release {
+                txn.releases.push(task);
+            }
+            if claim {
+                let machine = self.chance.random_range(0..self.place.machines.len());
+                let seen = SequenceNumber(self.chance.random_range(0..1000));
+                let machine = self.place.machines[machine];
+                txn.claims.push(Claim { task, machine, seen, cards: CardSet::default() });
+            }
+        }
+        txn
+    }
+
+    /// Calls until there is an answer, or gives up.
+    fn call(&mut self, txn: &Transaction) -> Result<Fate, String> {
+        let Line::Calls(replicas) = &self.line else { return Ok(Fate::NotDone) };
+        let first = self.chance.random_range(0..replicas.count());
+        let gives_up = self.chance.random_range(0..10) == 0;
+        let mut known = Fate::NotDone;
+        for at in first..first + TRIES {
+            let twice = self.chance.random_range(0..10) == 0;
+            let in_doubt = known == Fate::Unknown;
+            let fate = match twice {
+                true => replicas.commit_twice(at, txn)?,
+                false => replicas.commit(at, txn, in_doubt)?,
+            };
+            match fate {
+                Fate::Answered(answer) => return Ok(Fate::Answered(answer)),
+                Fate::Unknown => known = Fate::Unknown,
+                // What is unknown stays so.
+                Fate::NotDone => {}
+            }
+            if gives_up || self.notes.has_ended() {
+                return Ok(known);
+            }
+            std::thread::sleep(PAUSE);
+        }
+        Ok(known)
+    }
+
+    fn learn(&mut self, txn: &Transaction, fate: &Fate) {
+        let Fate::Answered(Ok(Outcome::Commit(commit))) = fate else { return };
+        self.version = self.version.max(commit.version);
+        use omega_core::transaction::Item;
+        for (i, task) in (0..).zip(&txn.releases) {
+            if commit.conflict_of(Item::Release(i)).is_none() {
+                self.placed[task.index as usize] = false;
+            }
+        }
+        for (i, claim) in txn.claims.iter().enumerate() {
+            match commit.conflict_of_claim(i) {
+                None | Some(omega_core::Reason::TaskPlaced) => {
+                    self.placed[claim.task.index as usize] = true;
+                }
+                Some(_) => {}
+            }
+        }
+    }
+}
+
+/// Commits down the line of a remote cell, again and again under the same ids.
+fn send(cell: &RemoteCell, txns: &[Transaction], notes: &Notes) -> Result<Vec<Fate>, String> {
+    let mut fates = vec![Fate::NotDone; txns.len()];
+    let mut open: Vec<usize> = (0..txns.len()).collect();
+    for _ in 0..TRIES {
+        let asked: Vec<&Transaction> = open.iter().map(|i| &txns[*i]).collect();
+        for (i, told) in std::mem::take(&mut open).into_iter().zip(cell.commit_all(&asked)) {
+            match told {
+                Ok(commit) => fates[i] = Fate::Answered(Ok(Outcome::Commit(commit))),
+                Err(HandleError::Refused(error)) => {
+                    fates[i] = Fate::Answered(Err(Rejection::Transaction(error)));
+                }
+                Err(HandleError::Unknown) => {
+                    fates[i] = Fate::Unknown;
+                    open.push(i);
+                }
+                Err(HandleError::Unavailable | HandleError::Full) => open.push(i),
+                Err(error) => return Err(format!("{:?} was answered: {error}", txns[i].id)),
+            }
+        }
+        if open.is_empty() || notes.has_ended() {
+            break;
+        }
+    }
+    Ok(fates)
+}
+
+/// Somebody who only looks, at any replica, until told to end.
+pub fn look_around(notes: &Notes, replicas: &Replicas, machines: &[MachineId], seed: u64) {
+    let mut chance = Pcg64::seed_from_u64(seed);
+    while !notes.has_ended() {
+        let at = chance.random_range(0..replicas.count());
+        let invoked = notes.now();
+        if chance.random_range(0..2) == 0 {
+            // One that finds no leader says that it is stale, and is no read then.
+            if let Ok(told) = replicas.describe(at)
+                && !told.stale
+            {
+                notes.read(invoked, Version(told.version));
+            }
+        } else {
+            let machine = machines[chance.random_range(0..machines.len())];
+            if let Ok(seen) = replicas.tasks(at, machine) {
+                notes.looked(invoked, Look { machine, seen });
+            }
+        }
+        std::thread::sleep(Duration::from_millis(chance.random_range(0..=2 * REST_MS)));
+    }
+}
+
+/// An operator who drains a machine and resumes it, until told to end.
+pub fn drain_and_resume(notes: &Notes, replicas: &Replicas, machine: MachineId, seed: u64) {
+    let mut chance = Pcg64::seed_from_u64(seed);
+    let mut draining = false;
+    while !notes.has_ended() {
+        draining = !draining;
+        let at = chance.random_range(0..replicas.count());
+        let invoked = notes.now();
+        let fate = match replicas.drain(at, machine, !draining) {
+            Ok(version) => Fate::Answered(Ok(Outcome::Done(version))),
+            Err(_) => Fate::Unknown,
+        };
+        notes.asked(Command::DrainMachine { id: machine, draining }, invoked, fate);
+        std::thread::sleep(Duration::from_millis(chance.random_range(0..=40 * REST_MS)));
+    }
+}

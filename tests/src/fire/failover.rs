@@ -1,0 +1,178 @@
+//! Question: how long does a cell of three processes answer nobody after its leader is lost?
+//!
+//! One scheduler commits, one transaction after the other, as schedulers of this project do; the time is
+//! from the loss to the answer of the first transaction that is asked for after it, or was under way. Its
+//! connection leads to any replica: where that is the one that is lost, the time has the client's search
+//! for another one in it.
+
+use super::ask::Replicas;
+use super::cell::{Processes, ids};
+use super::clients::Notes;
+use super::nemesis::leader;
+use super::place::{self, Place};
+use super::proxy::Wire;
+use omega_cellstate::CellHandle;
+use omega_client::RemoteCell;
+use omega_core::{CardSet, Claim, SequenceNumber, TaskId, Transaction, TransactionId, Version};
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+use tokio::runtime::Runtime;
+
+/// How a leader is lost.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Loss {
+    /// Its process is killed.
+    Kill,
+    /// Its process stops, and its connections stay.
+    Pause,
+    /// It hears no peer, and none hears it.
+    Cut,
+}
+
+impl Loss {
+    /// All of them.
+    pub const ALL: [Loss; 3] = [Loss::Kill, Loss::Pause, Loss::Cut];
+}
+
+/// Peace between two losses: several elections long, so that each begins with all replicas agreed.
+const PEACE: Duration = Duration::from_secs(3);
+
+/// How long an answer is waited for.
+const PATIENCE: Duration = Duration::from_secs(120);
+
+/// An answer that comes so soon was on its way before: an election takes ten times as long.
+const GRACE: Duration = Duration::from_millis(50);
+
+/// What one loss cost.
+#[derive(Clone, Copy, Debug)]
+pub struct Outage {
+    /// From the loss to the first answer.
+    pub answer: Duration,
+    /// From the loss until some replica knew of another leader.
+    pub elected: Duration,
+}
+
+/// Loses a leader so many times, and tells what each cost.
+///
+/// # Errors
+/// If the cell does not start, or nobody answers for long.
+pub fn measure(
+    program: &Path,
+    place: &Path,
+    loss: Loss,
+    count: usize,
+) -> Result<Vec<Outage>, String> {
+    let text = |error: std::io::Error| error.to_string();
+    let mut cell = Processes::found(program, place).map_err(text)?;
+    let runtime = Arc::new(Runtime::new().map_err(text)?);
+    let replicas = Replicas::new(&runtime, cell.clients());
+    let notes = Notes::default();
+    let mut places = place::make(&notes, &replicas, 1)?;
+    let own = places.pop().ok_or("there is no scheduler")?;
+    let remote = RemoteCell::connect(&cell.address()).map_err(|error| error.to_string())?;
+    let clock = Clock::default();
+    std::thread::scope(|scope| {
+        scope.spawn(|| clock.commit_on(&remote, &own));
+        let outages = (0..count).map(|_| clock.lose(&mut cell, &replicas, &notes, loss)).collect();
+        clock.ended.store(true, Ordering::Relaxed);
+        outages
+    })
+}
+
+/// When the scheduler was answered, in nanoseconds since the beginning.
+#[derive(Debug)]
+struct Clock {
+    began: Instant,
+    /// Answers from here on are waited for.
+    mark: AtomicU64,
+    /// The first of them; 0 if there is none yet.
+    answered: AtomicU64,
+    ended: AtomicBool,
+}
+
+impl Default for Clock {
+    fn default() -> Clock {
+        let (mark, answered) = (AtomicU64::new(u64::MAX), AtomicU64::new(0));
+        Clock { began: Instant::now(), mark, answered, ended: AtomicBool::new(false) }
+    }
+}
+
+impl Clock {
+    fn now(&self) -> u64 {
+        self.began.elapsed().as_nanos() as u64
+    }
+
+    /// Moves a task between machines until it is told to end.
+    fn commit_on(&self, cell: &RemoteCell, place: &Place) {
+        let task = TaskId { job: place.job, index: 0 };
+        let mut number = place.next;
+        while !self.ended.load(Ordering::Relaxed) {
+            let id = TransactionId { scheduler: place.scheduler, number };
+            let machine = place.machines[number as usize % place.machines.len()];
+            let (seen, cards) = (SequenceNumber(0), CardSet::default());
+            let claim = Claim { task, machine, seen, cards };
+            let mut txn = Transaction::new(id, Version(0), vec![claim]);
+            txn.releases.push(task);
+            if cell.commit(&txn).is_err() {
+                continue;
+            }
+            number += 1;
+            let now = self.now();
+            if now >= self.mark.load(Ordering::Relaxed) {
+                // Only the first is kept.
+                let _ =
+                    self.answered.compare_exchange(0, now, Ordering::Relaxed, Ordering::Relaxed);
+            }
+        }
+    }
+
+    fn lose(
+        &self,
+        cell: &mut Processes,
+        replicas: &Replicas,
+        notes: &Notes,
+        loss: Loss,
+    ) -> Result<Outage, String> {
+        std::thread::sleep(PEACE);
+        let lost = leader(replicas, notes)?;
+        let from = self.now();
+        match loss {
+            Loss::Kill => cell.kill(lost),
+            Loss::Pause => cell.pause(lost),
+            Loss::Cut => ids().filter(|id| *id != lost).for_each(|id| {
+                cell.wire(lost, id, Wire::Held);
+                cell.wire(id, lost, Wire::Held);
+            }),
+        }
+        // What was on its way to the client before is no answer of the others.
+        self.answered.store(0, Ordering::Relaxed);
+        self.mark.store(self.now() + GRACE.as_nanos() as u64, Ordering::Relaxed);
+        let elected = self.elected(replicas, lost, from)?;
+        let answered = loop {
+            match self.answered.load(Ordering::Relaxed) {
+                0 if self.now() > from + PATIENCE.as_nanos() as u64 => {
+                    return Err(format!("nobody answers after {loss:?}"));
+                }
+                0 => std::thread::sleep(Duration::from_millis(1)),
+                answered => break answered,
+            }
+        };
+        self.mark.store(u64::MAX, Ordering::Relaxed);
+        cell.heal().map_err(|error| error.to_string())?;
+        Ok(Outage { answer: Duration::from_nanos(answered - from), elected })
+    }
+
+    /// How long it took until one of the others knew of another leader.
+    fn elected(&self, replicas: &Replicas, lost: usize, from: u64) -> Result<Duration, String> {
+        let other = lost % replicas.count();
+        while self.now() < from + PATIENCE.as_nanos() as u64 {
+            let told = replicas.describe(other).ok().and_then(|told| told.members);
+            if told.is_some_and(|told| told.leader != 0 && told.leader != lost as u64) {
+                return Ok(Duration::from_nanos(self.now() - from));
+            }
+        }
+        Err("nobody is elected".to_owned())
+    }
+}

@@ -1,0 +1,216 @@
+//! Cells of real processes under fire, and whether all that clients were told was so.
+//!
+//! ```text
+//!   schedulers, readers, an operator ── sockets ──▶ three `omega serve`  ◀── nemesis: kill -9, SIGSTOP
+//!        │                                            │  relay │             hold, break, slow wires
+//!        ▼ what was asked, when, and the answers      ▼  logs  └── one for each direction
+//!      notes ───────────────────────────────────▶ verdict: the cell, its naive twin, the checker
+//! ```
+//!
+//! What `cluster` does to replicas in one thread, in all orders that a seed makes, this does to the
+//! program that is shipped: its sockets, its clocks and its disk are real, so a run cannot be repeated.
+//! The checks are the same.
+//!
+//! In reading order: this file, [`cell`], [`proxy`], [`nemesis`], [`clients`], [`verdict`]. Figures of the same
+//! processes are measured in [`failover`], [`overload`] and [`standing`], by the binary `fire`.
+
+pub mod ask;
+pub mod cell;
+pub mod clients;
+pub mod failover;
+pub mod nemesis;
+pub mod overload;
+pub mod place;
+pub mod proxy;
+pub mod standing;
+pub mod verdict;
+
+use crate::cluster::checker::{Fate, History};
+use crate::cluster::truth::Done;
+use ask::Replicas;
+use cell::{Processes, ids};
+use clients::{Line, Look, Notes, Scheduler};
+use nemesis::{Fault, Nemesis};
+use omega_client::RemoteCell;
+use rand::SeedableRng;
+use rand::seq::SliceRandom;
+use rand_pcg::Pcg64;
+use std::fmt;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use tokio::runtime::Runtime;
+
+/// Schedulers that make calls, and those that have a [`RemoteCell`].
+const CALLERS: usize = 3;
+const REMOTES: usize = 3;
+
+/// Those who look.
+const READERS: usize = 2;
+
+/// How long replicas may take to agree in the end.
+const PATIENCE: Duration = Duration::from_secs(120);
+
+/// What is done.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    /// The program `omega`.
+    pub program: PathBuf,
+    /// Where its folders are made.
+    pub place: PathBuf,
+    /// What clients and faults are drawn from.
+    pub seed: u64,
+    /// What goes wrong, in an order that the seed tells. Nothing: clients get some hundred answers.
+    pub faults: Vec<Fault>,
+}
+
+/// A run that was recorded.
+#[derive(Debug)]
+pub struct Recorded {
+    /// What clients were told.
+    pub history: History,
+    /// What they saw on machines.
+    pub looks: Vec<Look>,
+    /// What the replicas agreed on.
+    pub done: Vec<Done>,
+}
+
+impl Recorded {
+    /// Whether all of it is right.
+    ///
+    /// # Errors
+    /// The first thing that is wrong.
+    pub fn check(&self) -> Result<(), String> {
+        verdict::check(&self.history, &self.looks, &self.done)
+    }
+}
+
+/// How much was done and checked.
+impl fmt::Display for Recorded {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let count = |is: fn(&Fate) -> bool| {
+            self.history.asked.iter().filter(|asked| is(&asked.fate)).count()
+        };
+        let unknown = count(|fate| *fate == Fate::Unknown);
+        let not_done = count(|fate| *fate == Fate::NotDone);
+        write!(
+            f,
+            "{} commands asked for, {unknown} with unknown outcome, {not_done} not done; {} reads, {} of \
+             them with tasks; {} commands agreed on",
+            self.history.asked.len(),
+            self.history.reads.len(),
+            self.looks.len(),
+            self.done.len(),
+        )
+    }
+}
+
+/// Runs a plan, and collects what its clients and replicas say. They are not compared yet, but for what
+/// replicas say of each other.
+///
+/// # Errors
+/// What is wrong, with the folder of the replicas, which is kept.
+pub fn record(plan: &Plan) -> Result<Recorded, String> {
+    let mut cell = Processes::found(&plan.program, &plan.place).map_err(|e| e.to_string())?;
+    let notes = Notes::default();
+    let recorded = burn(plan, &mut cell, &notes).and_then(|()| {
+        ids().for_each(|id| cell.kill(id));
+        let done = verdict::agreed(&cell)?.done;
+        let (history, looks) = notes.take();
+        let history = verdict::with_servers_own(history, &done);
+        Ok(Recorded { history, looks, done })
+    });
+    recorded.map_err(|error| format!("{error}; see {}", cell.keep().display()))
+}
+
+/// Runs a plan, and checks it.
+///
+/// # Errors
+/// What is wrong.
+pub fn run(plan: &Plan) -> Result<Recorded, String> {
+    let wrong = |error: String| format!("seed {}: {error}", plan.seed);
+    let recorded = record(plan).map_err(wrong)?;
+    recorded.check().map_err(wrong)?;
+    Ok(recorded)
+}
+
+/// Lets clients work and faults strike until all have struck.
+fn burn(plan: &Plan, cell: &mut Processes, notes: &Notes) -> Result<(), String> {
+    let runtime = Arc::new(Runtime::new().map_err(|error| error.to_string())?);
+    let replicas = Replicas::new(&runtime, cell.clients());
+    let places = place::make(notes, &replicas, CALLERS + REMOTES)?;
+    let (first, machines) = (places[0].machines[0], places[0].machines.clone());
+    let (addresses, remote) = (cell.clients().to_vec(), cell.address());
+    // Each has connections of its own, as clients have.
+    let own = || Replicas::new(&runtime, &addresses);
+    let mut lines: Vec<Line> = (0..CALLERS).map(|_| Line::Calls(own())).collect();
+    for _ in 0..REMOTES {
+        lines.push(Line::Remote(RemoteCell::connect(&remote).map_err(|error| error.to_string())?));
+    }
+    let struck = std::thread::scope(|scope| {
+        for ((place, line), i) in places.into_iter().zip(lines).zip(0..) {
+            let seed = plan.seed * 1000 + i;
+            scope.spawn(move || work(Scheduler::new(notes, line, place, seed), notes));
+        }
+        for i in 0..READERS {
+            let (own, machines, seed) =
+                (own(), machines.clone(), plan.seed * 1000 + 100 + i as u64);
+            scope.spawn(move || clients::look_around(notes, &own, &machines, seed));
+        }
+        let (own, seed) = (own(), plan.seed);
+        scope.spawn(move || clients::drain_and_resume(notes, &own, first, seed));
+        let struck = strike_all(plan, cell, &replicas, notes);
+        notes.end();
+        struck
+    });
+    struck?;
+    notes.first_trouble().map_or(Ok(()), Err)?;
+    settle(&replicas, notes, &machines)
+}
+
+/// Runs a scheduler; one that panics is the end of the run.
+fn work(scheduler: Scheduler<'_>, notes: &Notes) {
+    let ran = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| scheduler.run()));
+    if ran.is_err() {
+        notes.trouble("a client has panicked".to_owned());
+    }
+}
+
+fn strike_all(
+    plan: &Plan,
+    cell: &mut Processes,
+    replicas: &Replicas,
+    notes: &Notes,
+) -> Result<(), String> {
+    let mut chance = Pcg64::seed_from_u64(plan.seed);
+    let mut faults = plan.faults.clone();
+    faults.shuffle(&mut chance);
+    let mut nemesis = Nemesis { cell, replicas, notes, chance };
+    for fault in faults {
+        nemesis.strike(fault)?;
+    }
+    nemesis.rest()
+}
+
+/// Waits until all replicas have the same, and looks at every machine of each.
+fn settle(
+    replicas: &Replicas,
+    notes: &Notes,
+    machines: &[omega_core::MachineId],
+) -> Result<(), String> {
+    let began = Instant::now();
+    for at in 0..replicas.count() {
+        while replicas.describe(at).map_or(true, |told| told.stale) {
+            if began.elapsed() > PATIENCE {
+                return Err(format!("replica {} does not come back", at + 1));
+            }
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        for machine in machines {
+            let invoked = notes.now();
+            let seen = replicas.tasks(at, *machine).map_err(|error| format!("{error:?}"))?;
+            notes.looked(invoked, Look { machine: *machine, seen });
+        }
+    }
+    Ok(())
+}

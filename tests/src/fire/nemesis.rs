@@ -1,0 +1,194 @@
+//! What goes wrong, one after the other: replicas are killed, paused and cut off, and healed again.
+//!
+//! While a majority can talk, clients must get on: that is waited for, and an error if it does not come
+//! for long. Only a loss of all replicas is healed at once.
+
+use super::ask::Replicas;
+use super::cell::{Processes, ids};
+use super::clients::Notes;
+use super::proxy::Wire;
+use rand::RngExt;
+use rand_pcg::Pcg64;
+use std::time::{Duration, Instant};
+
+/// How long progress is waited for. Seconds are enough; a machine that does much else needs more.
+const PATIENCE: Duration = Duration::from_secs(120);
+
+/// Answers that count as progress.
+const ANSWERS: u64 = 20;
+
+/// How long a fault lasts, in milliseconds: shorter and longer than elections.
+const LASTS_MS: std::ops::Range<u64> = 200..1500;
+
+/// Something that goes wrong.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fault {
+    /// The leader loses its power.
+    KillLeader,
+    /// A replica that follows loses its power.
+    KillFollower,
+    /// All lose their power at once.
+    KillAll,
+    /// The leader stops in the midst of what it does, and later goes on.
+    PauseLeader,
+    /// A replica that follows does.
+    PauseFollower,
+    /// Nothing gets from the leader to its peers or back.
+    CutLeader,
+    /// Nothing gets from the leader to its peers; it hears them.
+    MuteLeader,
+    /// Nothing gets from the peers to the leader; they hear it.
+    DeafenLeader,
+    /// A replica that follows is cut off.
+    CutFollower,
+    /// The leader's connections are ended, and new ones, too.
+    BreakLeader,
+    /// Messages are late, by less than an election.
+    Slow,
+    /// Wires are held and released, one after the other, again and again.
+    Flap,
+}
+
+impl Fault {
+    /// All of them: each run has each once, in an order of its own.
+    pub const ALL: [Fault; 12] = [
+        Fault::KillLeader,
+        Fault::KillFollower,
+        Fault::KillAll,
+        Fault::PauseLeader,
+        Fault::PauseFollower,
+        Fault::CutLeader,
+        Fault::MuteLeader,
+        Fault::DeafenLeader,
+        Fault::CutFollower,
+        Fault::BreakLeader,
+        Fault::Slow,
+        Fault::Flap,
+    ];
+}
+
+/// Does some things that go wrong.
+#[derive(Debug)]
+pub struct Nemesis<'a> {
+    /// To whom.
+    pub cell: &'a mut Processes,
+    /// Who tells who leads.
+    pub replicas: &'a Replicas,
+    /// Who tells whether clients get on.
+    pub notes: &'a Notes,
+    /// How long things last.
+    pub chance: Pcg64,
+}
+
+impl Nemesis<'_> {
+    /// Does one thing, and heals it.
+    ///
+    /// # Errors
+    /// If clients do not get on although they should, or a replica has ended by itself.
+    pub fn strike(&mut self, fault: Fault) -> Result<(), String> {
+        let leader = leader(self.replicas, self.notes)?;
+        let follower = leader % ids().count() + 1;
+        self.begin(fault, leader, follower);
+        let lasts = Duration::from_millis(self.chance.random_range(LASTS_MS));
+        match fault {
+            Fault::Flap => self.flap(lasts),
+            _ => std::thread::sleep(lasts),
+        }
+        if fault != Fault::KillAll {
+            self.progress(&format!("{fault:?}"))?;
+        }
+        self.cell.heal().map_err(|error| format!("after {fault:?}: {error}"))?;
+        self.progress(&format!("healed {fault:?}"))
+    }
+
+    /// Lets clients get some hundred answers in peace.
+    ///
+    /// # Errors
+    /// If they do not.
+    pub fn rest(&self) -> Result<(), String> {
+        (0..10).try_for_each(|_| self.progress("no fault"))
+    }
+
+    fn begin(&mut self, fault: Fault, leader: usize, follower: usize) {
+        match fault {
+            Fault::KillLeader => self.cell.kill(leader),
+            Fault::KillFollower => self.cell.kill(follower),
+            Fault::KillAll => ids().for_each(|id| self.cell.kill(id)),
+            Fault::PauseLeader => self.cell.pause(leader),
+            Fault::PauseFollower => self.cell.pause(follower),
+            Fault::CutLeader => self.around(leader, (Wire::Held, Wire::Held)),
+            Fault::MuteLeader => self.around(leader, (Wire::Held, Wire::Whole)),
+            Fault::DeafenLeader => self.around(leader, (Wire::Whole, Wire::Held)),
+            Fault::CutFollower => self.around(follower, (Wire::Held, Wire::Held)),
+            Fault::BreakLeader => self.around(leader, (Wire::Broken, Wire::Broken)),
+            Fault::Slow => {
+                let late = Wire::Slow(Duration::from_millis(self.chance.random_range(5..60)));
+                ids().for_each(|id| self.around(id, (late, late)));
+            }
+            Fault::Flap => {}
+        }
+    }
+
+    /// Makes the wires from and to a replica so.
+    fn around(&self, id: usize, (from, to): (Wire, Wire)) {
+        for other in ids().filter(|other| *other != id) {
+            self.cell.wire(id, other, from);
+            self.cell.wire(other, id, to);
+        }
+    }
+
+    fn flap(&mut self, lasts: Duration) {
+        let began = Instant::now();
+        while began.elapsed() < lasts {
+            let id = self.chance.random_range(1..=super::cell::REPLICAS);
+            let wires = match self.chance.random_range(0..3) {
+                0 => (Wire::Held, Wire::Whole),
+                1 => (Wire::Whole, Wire::Held),
+                _ => (Wire::Broken, Wire::Broken),
+            };
+            self.around(id, wires);
+            std::thread::sleep(Duration::from_millis(self.chance.random_range(10..200)));
+            self.around(id, (Wire::Whole, Wire::Whole));
+        }
+    }
+
+    /// Waits until clients were answered.
+    fn progress(&self, under: &str) -> Result<(), String> {
+        let (began, before) = (Instant::now(), self.notes.answered());
+        while self.notes.answered() < before + ANSWERS {
+            if let Some(trouble) = self.notes.first_trouble() {
+                return Err(trouble);
+            }
+            if began.elapsed() > PATIENCE {
+                return Err(format!("nobody gets on under {under}"));
+            }
+            std::thread::sleep(Duration::from_millis(2));
+        }
+        Ok(())
+    }
+}
+
+/// Who leads now.
+///
+/// # Errors
+/// If nobody knows for long, or the run is in trouble.
+pub fn leader(replicas: &Replicas, notes: &Notes) -> Result<usize, String> {
+    let began = Instant::now();
+    for at in 0.. {
+        if let Ok(told) = replicas.describe(at)
+            && !told.stale
+            && let Some(members) = told.members
+            && members.leader != 0
+        {
+            return Ok(members.leader as usize);
+        }
+        if let Some(trouble) = notes.first_trouble() {
+            return Err(trouble);
+        }
+        if began.elapsed() > PATIENCE {
+            break;
+        }
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    Err("nobody knows who leads".to_owned())
+}

@@ -1,0 +1,96 @@
+//! What a run begins with: few machines, schedulers, and a job for each.
+
+use super::ask::Replicas;
+use super::clients::Notes;
+use crate::cluster::checker::Fate;
+use omega_client::ApiError;
+use omega_core::{
+    Amounts, Command, Job, JobId, Machine, MachineId, Outcome, SchedulerId, TaskGroup,
+};
+use std::time::{Duration, Instant};
+
+/// Machines: so few that every transaction meets others.
+const MACHINES: u32 = 4;
+
+/// Tasks that a machine has room for.
+const ROOM: u64 = 16;
+
+/// Tasks of each job: with six schedulers, three times what there is room for.
+const TASKS: u32 = 32;
+
+/// How long is waited for a leader in the beginning: a machine that does much else elects slowly.
+const PATIENCE: Duration = Duration::from_secs(120);
+
+/// What a scheduler needs to know.
+#[derive(Clone, Debug)]
+pub struct Place {
+    /// Its id.
+    pub scheduler: SchedulerId,
+    /// The number of its next transaction.
+    pub next: u64,
+    /// Its job.
+    pub job: JobId,
+    /// How many tasks that has.
+    pub tasks: u32,
+    /// Where they may run.
+    pub machines: Vec<MachineId>,
+}
+
+/// Makes all of it, and writes down what was asked for.
+///
+/// # Errors
+/// If it is refused, or nobody answers for long.
+pub fn make(notes: &Notes, replicas: &Replicas, schedulers: usize) -> Result<Vec<Place>, String> {
+    let mut machines = Vec::new();
+    for i in 0..MACHINES {
+        let machine = Machine::new(format!("m{i}"), Amounts::new([ROOM * 1000, ROOM << 30]));
+        let command = Command::RegisterMachine(machine.clone());
+        let id = insist(
+            notes,
+            &command,
+            |at| replicas.add_machine(at, &machine),
+            |id| Outcome::Machine(*id),
+        )?;
+        machines.push(id);
+    }
+    let mut places = Vec::new();
+    for i in 0..schedulers {
+        let name = format!("scheduler-{i}");
+        let command = Command::RegisterScheduler { name: name.as_str().into() };
+        let (scheduler, next) = insist(
+            notes,
+            &command,
+            |at| replicas.register(at, &name),
+            |(id, next)| Outcome::Scheduler { id: *id, next_transaction: *next },
+        )?;
+        let group = TaskGroup::new(TASKS, Amounts::new([1000, 1 << 30]));
+        let job = Job { scheduler: name.as_str().into(), ..Job::batch(format!("job-{i}"), group) };
+        let command = Command::SubmitJob(job.clone());
+        let job = insist(notes, &command, |at| replicas.submit(at, &job), |id| Outcome::Job(*id))?;
+        places.push(Place { scheduler, next, job, tasks: TASKS, machines: machines.clone() });
+    }
+    Ok(places)
+}
+
+/// Asks until there is an answer.
+fn insist<T>(
+    notes: &Notes,
+    command: &Command,
+    ask: impl Fn(usize) -> Result<T, ApiError>,
+    outcome: impl Fn(&T) -> Outcome,
+) -> Result<T, String> {
+    let began = Instant::now();
+    for at in 0.. {
+        let invoked = notes.now();
+        match ask(at) {
+            Ok(answer) => {
+                notes.asked(command.clone(), invoked, Fate::Answered(Ok(outcome(&answer))));
+                return Ok(answer);
+            }
+            Err(error) if began.elapsed() > PATIENCE => return Err(format!("{error:?}")),
+            Err(_) => notes.asked(command.clone(), invoked, Fate::Unknown),
+        }
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    Err("nobody was asked".to_owned())
+}

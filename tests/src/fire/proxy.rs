@@ -1,0 +1,154 @@
+//! The wires between replicas: a relay for each direction, which can hold, break or slow what passes.
+//!
+//! A replica sends to a peer down a stream of its own, so a relay in the place of the peer's address is
+//! one direction of the network: held, its messages do not arrive, and those of the other direction do. It
+//! needs neither rights nor tools of the system, so it works wherever the tests do. Bytes that were held
+//! arrive after all when the wire is whole again, as late as it may be.
+
+use std::io::{self, Read, Write};
+use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
+use std::time::Duration;
+
+/// How often a relay looks whether its wire has changed.
+const LOOK: Duration = Duration::from_millis(5);
+
+/// How a wire is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Wire {
+    /// All passes.
+    Whole,
+    /// Nothing passes, and nobody is told.
+    Held,
+    /// Connections are ended, and new ones, too.
+    Broken,
+    /// All passes, each piece this late.
+    Slow(Duration),
+}
+
+/// One direction between two replicas.
+#[derive(Clone, Debug)]
+pub struct Relay {
+    /// Where its sender believes the peer to be.
+    pub address: SocketAddr,
+    state: Arc<State>,
+}
+
+/// What the threads of a relay look at. Each value is looked at by itself, again and again, so a stale
+/// one costs a piece that passes or waits.
+#[derive(Debug)]
+struct State {
+    kind: AtomicU8,
+    delay_ms: AtomicU64,
+}
+
+const WHOLE: u8 = 0;
+const HELD: u8 = 1;
+const BROKEN: u8 = 2;
+const GONE: u8 = 3;
+
+impl Relay {
+    /// A whole wire to this address.
+    ///
+    /// # Errors
+    /// If the system has no port left.
+    pub fn start(to: SocketAddr) -> io::Result<Relay> {
+        let listener = TcpListener::bind("127.0.0.1:0")?;
+        let address = listener.local_addr()?;
+        let state = Arc::new(State { kind: AtomicU8::new(WHOLE), delay_ms: AtomicU64::new(0) });
+        let accepting = state.clone();
+        std::thread::spawn(move || accept(&listener, to, &accepting));
+        Ok(Relay { address, state })
+    }
+
+    /// Makes the wire so.
+    pub fn set(&self, wire: Wire) {
+        let (kind, delay) = match wire {
+            Wire::Whole => (WHOLE, Duration::ZERO),
+            Wire::Held => (HELD, Duration::ZERO),
+            Wire::Broken => (BROKEN, Duration::ZERO),
+            Wire::Slow(delay) => (WHOLE, delay),
+        };
+        self.state.delay_ms.store(delay.as_millis() as u64, Ordering::Relaxed);
+        self.state.kind.store(kind, Ordering::Relaxed);
+    }
+
+    /// Ends it for ever: its threads end soon.
+    pub fn end(&self) {
+        self.state.kind.store(GONE, Ordering::Relaxed);
+        // Wakes whoever accepts.
+        let _ = TcpStream::connect(self.address);
+    }
+}
+
+impl State {
+    fn kind(&self) -> u8 {
+        self.kind.load(Ordering::Relaxed)
+    }
+}
+
+fn accept(listener: &TcpListener, to: SocketAddr, state: &Arc<State>) {
+    for accepted in listener.incoming() {
+        match (state.kind(), accepted) {
+            (GONE, _) => return,
+            (BROKEN, _) | (_, Err(_)) => {}
+            (_, Ok(from)) => {
+                let state = state.clone();
+                std::thread::spawn(move || relay(from, to, &state));
+            }
+        }
+    }
+}
+
+/// Relays one connection until it ends.
+fn relay(from: TcpStream, to: SocketAddr, state: &Arc<State>) {
+    wait_while_held(state);
+    // A peer that is dead refuses; then this end is dropped, too.
+    let Ok(to) = TcpStream::connect(to) else { return };
+    let (Ok(back_from), Ok(back_to)) = (to.try_clone(), from.try_clone()) else { return };
+    let back_state = state.clone();
+    let back = std::thread::spawn(move || pump(back_from, back_to, &back_state));
+    pump(from, to, state);
+    // It ends with the connection.
+    let _ = back.join();
+}
+
+/// Passes bytes on until either end ends or the wire breaks.
+fn pump(mut from: TcpStream, mut to: TcpStream, state: &State) {
+    let mut bytes = vec![0; 64 << 10];
+    let _ = (from.set_read_timeout(Some(LOOK)), to.set_nodelay(true));
+    loop {
+        match from.read(&mut bytes) {
+            Ok(0) => break,
+            Ok(count) => {
+                wait_while_held(state);
+                let delay = state.delay_ms.load(Ordering::Relaxed);
+                if delay > 0 {
+                    std::thread::sleep(Duration::from_millis(delay));
+                }
+                if state.kind() >= BROKEN || to.write_all(&bytes[..count]).is_err() {
+                    break;
+                }
+            }
+            Err(error) if is_pause(&error) => {
+                if state.kind() >= BROKEN {
+                    break;
+                }
+            }
+            Err(_) => break,
+        }
+    }
+    // The other direction ends with this one.
+    let _ = (from.shutdown(Shutdown::Both), to.shutdown(Shutdown::Both));
+}
+
+fn is_pause(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut)
+}
+
+fn wait_while_held(state: &State) {
+    while state.kind() == HELD {
+        std::thread::sleep(LOOK);
+    }
+}

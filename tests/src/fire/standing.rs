@@ -1,0 +1,175 @@
+//! Questions: how long does a server take from its start until it is ready, with a large cell on its disk?
+//! And what does it cost while nobody asks anything of it?
+
+use super::ask::Replicas;
+use super::cell::{Processes, ids};
+use omega_cellstate::Cell;
+use omega_core::{Amounts, Command, Job, JobId, Kinds, Machine, MachineId, TaskGroup, TaskId};
+use omega_store::directory::{Directory, EngineKind, Identity};
+use omega_store::log::ReplicaId;
+use omega_store::membership::Membership;
+use omega_store::replica::found_with;
+use omega_store::{CellId, Origin, RealDisk};
+use std::io::{BufRead, BufReader};
+use std::net::{SocketAddr, TcpListener};
+use std::path::Path;
+use std::process::{Child, Command as Program, Stdio};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use tokio::runtime::Runtime;
+
+/// How long a server is left alone before its idle time is measured, and how long that is.
+const SETTLE: Duration = Duration::from_secs(5);
+const IDLE: Duration = Duration::from_secs(20);
+
+/// Ticks of the processor's clock in a second, as Linux tells them in `/proc` on every machine.
+const TICKS: f64 = 100.0;
+
+/// What a process has used.
+#[derive(Clone, Copy, Debug)]
+pub struct Used {
+    /// Of one processor, in percent.
+    pub cpu_percent: f64,
+    /// Resident memory, in mebibytes.
+    pub resident_mib: f64,
+}
+
+/// A start.
+#[derive(Clone, Copy, Debug)]
+pub struct Ready {
+    /// Until it says that it listens.
+    pub listens: Duration,
+    /// Until it has answered with the whole cell.
+    pub answers: Duration,
+    /// Its processor time until then, of all its threads.
+    pub cpu: Duration,
+    /// Its resident memory then, in mebibytes.
+    pub resident_mib: f64,
+}
+
+/// Starts a server on a cell of so many machines and tasks, all of them placed.
+///
+/// # Errors
+/// If it does not start.
+pub fn start(program: &Path, place: &Path, machines: u32, tasks: u32) -> Result<Ready, String> {
+    let text = |error: std::io::Error| error.to_string();
+    let dir = tempfile::tempdir_in(place).map_err(text)?;
+    make(&dir.path().join("cell"), &filled(machines, tasks)?)?;
+    let listen = free_port().map_err(text)?;
+    let began = Instant::now();
+    let mut child = Program::new(program)
+        .current_dir(dir.path())
+        .args(["serve", "--dir=cell", &format!("--listen={listen}")])
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .spawn()
+        .map_err(text)?;
+    let ready = until_ready(&mut child, listen, (began, machines));
+    let _ = (child.kill(), child.wait());
+    ready
+}
+
+fn until_ready(
+    child: &mut Child,
+    listen: SocketAddr,
+    (began, machines): (Instant, u32),
+) -> Result<Ready, String> {
+    let mut line = String::new();
+    let said = child.stdout.take().ok_or("it has no output")?;
+    BufReader::new(said).read_line(&mut line).map_err(|error| error.to_string())?;
+    let listens = began.elapsed();
+    if !line.contains("listens on") {
+        return Err(format!("it does not start: {line:?}"));
+    }
+    let runtime = Arc::new(Runtime::new().map_err(|error| error.to_string())?);
+    let replica = Replicas::new(&runtime, &[listen]);
+    loop {
+        let told = replica.describe(0);
+        if told.is_ok_and(|told| !told.stale && told.machines == machines) {
+            let (cpu, resident_mib) = (cpu(child.id())?, resident_mib(child.id())?);
+            return Ok(Ready { listens, answers: began.elapsed(), cpu, resident_mib });
+        }
+        if let Ok(Some(status)) = child.try_wait() {
+            return Err(format!("it has ended: {status}"));
+        }
+    }
+}
+
+/// What each replica of an empty cell uses while nobody asks for anything.
+///
+/// # Errors
+/// If the cell does not start.
+pub fn idle(program: &Path, place: &Path) -> Result<Vec<Used>, String> {
+    let cell = Processes::found(program, place).map_err(|error| error.to_string())?;
+    std::thread::sleep(SETTLE);
+    let processes: Vec<u32> = ids().filter_map(|id| cell.process(id)).collect();
+    let before: Vec<Duration> = processes.iter().map(|id| cpu(*id)).collect::<Result<_, _>>()?;
+    std::thread::sleep(IDLE);
+    let used = |(id, before): (&u32, &Duration)| {
+        let cpu_percent = (cpu(*id)? - *before).as_secs_f64() / IDLE.as_secs_f64() * 100.0;
+        Ok(Used { cpu_percent, resident_mib: resident_mib(*id)? })
+    };
+    processes.iter().zip(&before).map(used).collect()
+}
+
+/// The processor time of a process so far.
+///
+/// # Errors
+/// If there is none.
+pub fn cpu(process: u32) -> Result<Duration, String> {
+    let stat = std::fs::read_to_string(format!("/proc/{process}/stat"));
+    let stat = stat.map_err(|error| error.to_string())?;
+    // Behind the name, which is in brackets, come the fields from the third on.
+    let fields = stat.rsplit(')').next().unwrap_or_default();
+    let times = fields.split_whitespace().skip(11).take(2);
+    let ticks: u64 = times.filter_map(|time| time.parse::<u64>().ok()).sum();
+    Ok(Duration::from_secs_f64(ticks as f64 / TICKS))
+}
+
+/// The resident memory of a process, in mebibytes.
+///
+/// # Errors
+/// If there is none.
+pub fn resident_mib(process: u32) -> Result<f64, String> {
+    let status = std::fs::read_to_string(format!("/proc/{process}/status"));
+    let status = status.map_err(|error| error.to_string())?;
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
+    let kib = line.and_then(|line| line.split_whitespace().next()?.parse::<f64>().ok());
+    kib.map(|kib| kib / 1024.0).ok_or_else(|| "it tells no memory".to_owned())
+}
+
+fn free_port() -> std::io::Result<SocketAddr> {
+    TcpListener::bind("127.0.0.1:0")?.local_addr()
+}
+
+/// A cell whose tasks are all placed.
+fn filled(machines: u32, tasks: u32) -> Result<Cell, String> {
+    let mut cell = Cell::new(Kinds::standard());
+    let mut apply = |command| cell.apply(command).map(drop).map_err(|error| error.to_string());
+    for i in 0..machines {
+        let amounts = Amounts::new([64_000, 256 << 30]);
+        apply(Command::RegisterMachine(Machine::new(format!("machine-{i}"), amounts)))?;
+    }
+    // Jobs of a hundred tasks: traces have some tens.
+    const EACH: u32 = 100;
+    for i in 0..tasks / EACH {
+        let group = TaskGroup::new(EACH, Amounts::new([1000, 1 << 30]));
+        apply(Command::SubmitJob(Job::batch(format!("job-{i}"), group)))?;
+        for index in 0..EACH {
+            let machine = MachineId::first((i * EACH + index) % machines);
+            apply(Command::AdoptTask { task: TaskId { job: JobId(i.into()), index }, machine })?;
+        }
+    }
+    Ok(cell)
+}
+
+/// Makes the directory of the only replica of a cell.
+fn make(path: &Path, cell: &Cell) -> Result<(), String> {
+    let origin = Origin { cell: CellId(1), kinds: cell.kinds().clone() };
+    let replica = ReplicaId(1);
+    let identity = Identity { origin, replica, engine: EngineKind::Segment };
+    let directory = Directory::create(Arc::new(RealDisk), path, identity);
+    let directory = directory.map_err(|error| error.to_string())?;
+    let founding = Membership::founding([replica]);
+    found_with(&directory, &founding, cell).map_err(|error| error.to_string())
+}

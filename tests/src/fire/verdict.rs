@@ -1,0 +1,132 @@
+//! Whether a run was right, from what its clients wrote down and what its replicas have kept.
+//!
+//! The replicas' logs are what was agreed on. They are applied, in order, to a cell that no fault touched
+//! and to its naive twin, which must agree after each command, with an audit: so no machine is beyond its
+//! limit at any version. Each replica must have the same entries, and come to the same state by them. Then
+//! the checker of the simulation compares what clients were told: see `cluster/checker.rs`.
+
+use super::cell::{Processes, ids};
+use super::clients::Look;
+use crate::cluster::checker::{self, Asked, Fate, History};
+use crate::cluster::truth::{Done, Truth};
+use omega_cellstate::Cell;
+use omega_core::{Command, Kinds, TaskId, Version};
+use omega_store::history::{self, ReplayOptions, Which};
+use omega_store::log::{Entry, LogIndex};
+use omega_store::replica::FIRST;
+use std::path::Path;
+
+/// The version of a cell that was just founded: its policy is set.
+const FOUNDED: Version = Version(1);
+
+/// What the replicas have kept, all of it the same.
+///
+/// # Errors
+/// What is not.
+pub fn agreed(cell: &Processes) -> Result<Truth, String> {
+    let mut logs = Vec::new();
+    for id in ids() {
+        let folder = cell.folder(id);
+        let entries = entries(&folder).map_err(|error| format!("replica {id}: {error}"))?;
+        logs.push((id, folder, entries));
+    }
+    // The longest first: the others have what it has, as far as they got.
+    logs.sort_by_key(|(_, _, entries)| std::cmp::Reverse(entries.len()));
+    let first = history::replay_to(&logs[0].1, FOUNDED, Which::All);
+    let first = first.map_err(|error| error.to_string())?;
+    let mut truth = Truth::new(&Kinds::standard());
+    truth.founded_with(Command::SetPolicy(first.policy().clone()))?;
+    truth.compare(FIRST.index, first.state_hash())?;
+    for (id, folder, entries) in &logs {
+        let wrong = |error: String| format!("replica {id}: {error}");
+        for entry in entries {
+            truth.applied(entry).map_err(wrong)?;
+        }
+        let (index, hash) = state(folder).map_err(wrong)?;
+        truth.compare(index, hash).map_err(wrong)?;
+    }
+    Ok(truth)
+}
+
+/// All entries that a replica has.
+fn entries(folder: &Path) -> Result<Vec<Entry>, String> {
+    let mut kept = history::open(folder).map_err(|error| error.to_string())?;
+    if kept.bounds().base != FIRST {
+        return Err("the run is too long: the beginning of the log is gone".to_owned());
+    }
+    let mut all: Vec<Entry> = Vec::new();
+    loop {
+        let from = all.last().map_or(FIRST.index, |entry| entry.position.index).next();
+        let more = kept.read(from).map_err(|error| error.to_string())?;
+        if more.is_empty() {
+            return Ok(all);
+        }
+        all.extend(more);
+    }
+}
+
+/// The state that a replica's own snapshot and log lead to.
+fn state(folder: &Path) -> Result<(LogIndex, u64), String> {
+    let options = ReplayOptions { which: Which::All, ..ReplayOptions::default() };
+    let mut kept = history::open(folder).map_err(|error| error.to_string())?;
+    let replay = kept.replay(&options).map_err(|error| error.to_string())?;
+    Ok((replay.position().index, replay.cell().state_hash()))
+}
+
+/// What nobody of the run's clients asks for: how the cell is founded, and what time it is.
+#[must_use]
+pub fn with_servers_own(mut history: History, done: &[Done]) -> History {
+    let own = |one: &&Done| match one.command {
+        Command::Expire { .. } => true,
+        Command::SetPolicy(_) => one.version == FOUNDED,
+        _ => false,
+    };
+    let asked = |one: &Done| Asked {
+        command: one.command.clone(),
+        invoked: 0,
+        completed: u64::MAX,
+        fate: Fate::Unknown,
+    };
+    history.asked.extend(done.iter().filter(own).map(asked));
+    history
+}
+
+/// Compares what clients were told and saw with what was agreed on.
+///
+/// # Errors
+/// The first thing that is wrong.
+pub fn check(history: &History, looks: &[Look], done: &[Done]) -> Result<(), String> {
+    let kinds = Kinds::standard();
+    checker::check_against(history, done, &kinds)?;
+    check_looks(looks, done, &kinds)
+}
+
+/// Whether the tasks that were seen on machines were there, at the versions that were told.
+///
+/// # Errors
+/// The first that were not.
+pub fn check_looks(looks: &[Look], done: &[Done], kinds: &Kinds) -> Result<(), String> {
+    let mut by_version: Vec<&Look> = looks.iter().collect();
+    by_version.sort_by_key(|look| look.seen.version);
+    let mut cell = Cell::new(kinds.clone());
+    let mut left = done.iter();
+    for look in by_version {
+        let version = look.seen.version;
+        while cell.version() < version {
+            let Some(one) = left.next() else {
+                return Err(format!("somebody saw version {version}, which never was"));
+            };
+            drop(cell.apply(one.command.clone()));
+        }
+        let mut there: Vec<TaskId> =
+            cell.machine(look.machine).map_or(Vec::new(), |found| found.tasks.to_vec());
+        there.sort_unstable();
+        if there != look.seen.tasks {
+            return Err(format!(
+                "on machine {} there were {there:?} at version {version}, and {:?} were seen",
+                look.machine, look.seen.tasks
+            ));
+        }
+    }
+    Ok(())
+}
