@@ -18,7 +18,8 @@
 //! In reading order: `host.rs`, `service.rs`, `leases/`, `scheduling.rs`, `commits.rs`, `jobs.rs`, `explain.rs`,
 //! `machines.rs`, `tasks.rs`, `tenants.rs`, `cell.rs`, `backup.rs`, `statistics.rs`, `survey.rs`,
 //! `arrivals.rs`, `tally.rs`, `agents/`, `describe.rs`, `peers.rs`, `identity.rs`, `roles.rs`, `grants.rs`,
-//! `limits.rs`, `audit.rs`, `gate.rs`, `tls.rs`, `connection.rs`, `server.rs`, `metrics.rs`, `web/`.
+//! `limits.rs`, `audit.rs`, `gate.rs`, `tls.rs`, `connection.rs`, `server.rs`, `exposition.rs`, `metrics.rs`,
+//! `web/`.
 
 pub mod agents;
 mod arrivals;
@@ -29,6 +30,7 @@ mod commits;
 mod connection;
 mod describe;
 mod explain;
+pub mod exposition;
 mod gate;
 mod grants;
 mod host;

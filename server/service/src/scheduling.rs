@@ -7,6 +7,7 @@ use crate::grants::{self, caller};
 use crate::host::{Host, Try, unknown};
 use crate::leases::{Leases, Wish, process_name};
 use crate::service::{Answered, deadline};
+use crate::tally::Judged;
 use futures_util::StreamExt;
 use futures_util::stream::BoxStream;
 use omega_cellstate::{Delta, Interest};
@@ -137,10 +138,11 @@ impl SchedulingService for Scheduling {
         about(&request, transaction);
         let (txn, try_) = read(request.into_inner())?;
         grants::may_commit(&caller, &self.host, &txn, until).await?;
-        let claims = (txn.id.scheduler, txn.claims.len());
+        let (scheduler, claims, base) = (txn.id.scheduler, txn.claims.len(), txn.base);
         let outcome = self.host.apply_try(Command::Commit(txn), try_, until).await;
-        let commit = commit_of(outcome).inspect_err(|_| self.host.metrics().failed())?;
-        self.host.metrics().judged(claims, &commit, began.elapsed());
+        let commit = commit_of(outcome).inspect_err(|_| self.host.metrics().failed(1))?;
+        let judged = Judged { scheduler, claims, base, commit: &commit };
+        self.host.metrics().judged([judged].into_iter(), began.elapsed());
         Ok(Response::new((&commit).into()))
     }
 
@@ -192,8 +194,10 @@ impl Source {
     async fn run(mut self) {
         let mut versions = self.host.versions();
         let _counted = self.host.metrics().stream();
+        let mut stale_since: Option<Instant> = None;
         loop {
             versions.mark_unchanged();
+            let made = Instant::now();
             let Self { host, interest, since, delta, .. } = &mut self;
             host.read(|cell| cell.delta_since(*since, interest, delta));
             for piece in convert::split((&*delta).into(), convert::PIECE_BYTES) {
@@ -202,7 +206,13 @@ impl Source {
                     return;
                 }
             }
+            if let Some(stale_since) = stale_since {
+                let versions = self.delta.to.0.saturating_sub(self.since.0);
+                self.host.metrics().told(versions, stale_since.elapsed());
+            }
             self.since = self.delta.to;
+            // A change while the delta was sent may be as old as the delta.
+            let was_overtaken = versions.has_changed().unwrap_or(false);
             tokio::select! {
                 changed = versions.changed() => {
                     if changed.is_err() {
@@ -213,6 +223,7 @@ impl Source {
                 }
                 () = self.to.closed() => return,
             }
+            stale_since = Some(if was_overtaken { made } else { Instant::now() });
             tokio::time::sleep(GATHER).await;
         }
     }

@@ -25,11 +25,12 @@
 //! (`tests/it/model`) tries every order of events, with each rule left out in turn.
 //!
 //! In reading order: `ask`, `requests`, `fingerprint`, this file, `bound`, `worker`, `reply`, `mailbox`,
-//! `writer`, `stages`, `threads`, `handle`, `many`.
+//! `writer`, `durations`, `stages`, `threads`, `handle`, `many`.
 
 mod applied;
 mod ask;
 mod bound;
+mod durations;
 mod files;
 mod fingerprint;
 mod handle;
@@ -46,11 +47,12 @@ mod writer;
 
 pub use applied::{Applied, State};
 pub use ask::{Again, Answer, Ask, AskId, PeerMessage};
+pub use durations::{Durations, Histogram};
 pub use files::{Agreed, FileDone, FileJob, FileWorker};
 pub use handle::{AskError, ReplicatedCell};
-pub use stages::{Histogram, Stage, Stages};
+pub use stages::{Stage, Stages};
 pub use start::{FIRST, StartError, Started, found, found_with, restore, start};
-pub use threads::{Network, Running, Transport};
+pub use threads::{Network, Running, Status, Transport};
 pub use worker::LogWorker;
 
 use crate::codec::CodecError;
@@ -65,6 +67,7 @@ use snapshots::Transfers;
 use stages::Watch;
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 /// How a replica behaves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -88,6 +91,8 @@ pub struct Settings {
     pub log_bytes_max: u64,
     /// Ticks after which whoever waits for an answer is told that it is unknown.
     pub answer_ticks: u64,
+    /// An entry of a leader that takes longer than this, until it is applied, is told of. Nothing is decided by it.
+    pub slow: Duration,
 }
 
 impl Default for Settings {
@@ -102,6 +107,8 @@ impl Default for Settings {
             // Some ten seconds of commits at full speed, where a snapshot takes one.
             log_bytes_max: 512 << 20,
             answer_ticks: 60,
+            // As long as an election takes at least: then it is no longer one slow disk that others make up for.
+            slow: Duration::from_millis(500),
         }
     }
 }
