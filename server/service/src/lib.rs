@@ -71,4 +71,4 @@ pub use server::{Entrance, Extras, serve_clients, serve_peers};
 pub use tasks::Tasks;
 pub use tenants::Tenants;
 pub use tls::{Certificates, TlsBytes, TlsError, TlsFiles, read_key};
-pub use web::{Web, serve_web};
+pub use web::{MakeText, Web, serve_metrics, serve_web};

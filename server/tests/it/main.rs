@@ -11,6 +11,7 @@
 //! - `secure.rs`: who may call what over certificates; `certificates.rs` makes them.
 //! - `web.rs`: what the web page is made of, and who gets it; `browser.rs` looks at it with a browser, and is
 //!   skipped without one; `http.rs` asks.
+//! - `metrics.rs`: what Prometheus is told, and that documentation and dashboard name it.
 //! - `top.rs`: what `omega top` prints.
 //! - `requests.rs`: messages that mean nothing, and callers who want everything.
 //! - `agents.rs`: jobs on simulated machines, and what becomes of them when agents, schedulers and leaders
@@ -32,6 +33,7 @@ mod durable;
 mod evicting;
 mod explain;
 mod http;
+mod metrics;
 mod outcome;
 mod outputs;
 mod process;
