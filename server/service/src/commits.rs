@@ -8,8 +8,10 @@ use crate::gate::reword;
 use crate::grants;
 use crate::host::{Host, Try, unavailable, unknown};
 use crate::identity::Caller;
+use crate::server::SlowCommit;
 use crate::service::DEADLINE;
 use crate::tally::Judged;
+use crate::told;
 use futures_util::stream::FuturesOrdered;
 use futures_util::{Stream, StreamExt, stream};
 use omega_client::{ApiError, proto};
@@ -59,6 +61,7 @@ pub(crate) fn commit_of(outcome: Result<Outcome, ApiError>) -> Result<Commit, Ap
 #[derive(Clone)]
 pub(crate) struct Judge {
     pub(crate) host: Host,
+    pub(crate) slow: SlowCommit,
     pub(crate) caller: Arc<Caller>,
     pub(crate) audited: Option<Audited>,
 }
@@ -190,13 +193,23 @@ impl Judge {
         Ok((txn, try_))
     }
 
-    /// Counts what became of transactions that were answered together.
+    /// Counts what became of transactions that were answered together, and tells of it.
     fn count(&self, answered: &[Answered], took: Duration) {
-        let judged = answered.iter().filter_map(|(begun, answer)| {
+        fn judged((begun, answer): &Answered) -> Result<Judged<'_>, (SchedulerId, &ApiError)> {
             let Begun { scheduler, claims, base, .. } = *begun;
-            answer.as_ref().ok().map(|commit| Judged { scheduler, claims, base, commit })
-        });
-        self.host.metrics().judged(judged, took);
+            let answer = answer.as_ref().map_err(|error| (scheduler, error));
+            answer.map(|commit| Judged { scheduler, claims, base, commit })
+        }
+        self.host.metrics().judged(answered.iter().filter_map(|one| judged(one).ok()), took);
+        if tracing::enabled!(tracing::Level::DEBUG) {
+            answered.iter().for_each(|one| told::answered(one.0.number, judged(one), took));
+        }
+        if took >= self.slow.0
+            && let Some((first, _)) = answered.first()
+        {
+            let claims = answered.iter().map(|(begun, _)| begun.claims).sum();
+            told::slow((first.scheduler, first.number), (answered.len(), claims), took);
+        }
         self.host.metrics().failed(answered.iter().filter(|(_, answer)| answer.is_err()).count());
     }
 

@@ -6,8 +6,10 @@ use crate::describe;
 use crate::grants::{self, caller};
 use crate::host::{Host, Try, unknown};
 use crate::leases::{Leases, Wish, process_name};
+use crate::server::SlowCommit;
 use crate::service::{Answered, deadline};
 use crate::tally::Judged;
+use crate::told;
 use futures_util::StreamExt;
 use futures_util::stream::BoxStream;
 use omega_cellstate::{Delta, Interest};
@@ -33,6 +35,7 @@ const PIECES_MAX: usize = 4;
 #[derive(Clone, Debug)]
 pub struct Scheduling {
     host: Host,
+    slow: SlowCommit,
     /// What looks who leads ends with the last clone.
     _alive: Arc<oneshot::Sender<()>>,
 }
@@ -40,10 +43,10 @@ pub struct Scheduling {
 impl Scheduling {
     /// The service of a cell, and what keeps its leases while this replica leads. Needs a tokio runtime.
     #[must_use]
-    pub fn start(host: Host) -> Scheduling {
+    pub fn start(host: Host, slow: SlowCommit) -> Scheduling {
         let (alive, end) = oneshot::channel();
         tokio::spawn(Leases::watch(host.clone(), end));
-        Scheduling { host, _alive: Arc::new(alive) }
+        Scheduling { host, slow, _alive: Arc::new(alive) }
     }
 }
 
@@ -138,12 +141,20 @@ impl SchedulingService for Scheduling {
         about(&request, transaction);
         let (txn, try_) = read(request.into_inner())?;
         grants::may_commit(&caller, &self.host, &txn, until).await?;
-        let (scheduler, claims, base) = (txn.id.scheduler, txn.claims.len(), txn.base);
+        let (id, claims, base) = (txn.id, txn.claims.len(), txn.base);
         let outcome = self.host.apply_try(Command::Commit(txn), try_, until).await;
-        let commit = commit_of(outcome).inspect_err(|_| self.host.metrics().failed(1))?;
-        let judged = Judged { scheduler, claims, base, commit: &commit };
-        self.host.metrics().judged([judged].into_iter(), began.elapsed());
-        Ok(Response::new((&commit).into()))
+        let (commit, took) = (commit_of(outcome), began.elapsed());
+        if took >= self.slow.0 {
+            told::slow((id.scheduler, id.number), (1, claims), took);
+        }
+        let judged = commit.as_ref();
+        let judged = judged.map(|commit| Judged { scheduler: id.scheduler, claims, base, commit });
+        match judged {
+            Ok(judged) => self.host.metrics().judged([judged].into_iter(), took),
+            Err(_) => self.host.metrics().failed(1),
+        }
+        told::answered(id.number, judged.map_err(|error| (id.scheduler, error)), took);
+        Ok(Response::new((&commit?).into()))
     }
 
     type CommitStreamStream = BoxStream<'static, Result<proto::CommitStreamResponse, Status>>;
@@ -154,7 +165,7 @@ impl SchedulingService for Scheduling {
     ) -> Answered<Self::CommitStreamStream> {
         let caller = caller(&request)?;
         let audited = request.extensions().get().cloned();
-        let judge = Judge { host: self.host.clone(), caller, audited };
+        let judge = Judge { host: self.host.clone(), slow: self.slow, caller, audited };
         Ok(Response::new(judge.answer_all(request.into_inner()).boxed()))
     }
 }

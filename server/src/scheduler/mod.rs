@@ -9,6 +9,7 @@ mod plugins;
 
 use crate::ask::amount::duration;
 use crate::connect::CellArgs;
+use crate::events::LogArgs;
 use crate::output::{self, OutputError};
 use crate::signals::Signals;
 use clap::Args;
@@ -57,6 +58,8 @@ pub(crate) struct SchedulerArgs {
     lease: Duration,
     #[command(flatten)]
     metrics: MetricsArgs,
+    #[command(flatten)]
+    log: LogArgs,
 }
 
 fn lease(text: &str) -> Result<Duration, String> {
@@ -151,6 +154,7 @@ impl Clock for Monotonic {
 
 /// Places until it is told to end, or another process has its name.
 pub(crate) fn run(args: &SchedulerArgs) -> Result<(), SchedulerError> {
+    args.log.show();
     let profiles = args.profile.as_deref().map(read).transpose()?;
     let settings = LeaseSettings { lease: args.lease, process: process_name() };
     let cell = RemoteCell::with_leases(&args.cell.address(), settings)?;

@@ -11,6 +11,7 @@
 //! - `secure.rs`: who may call what over certificates; `certificates.rs` makes them.
 //! - `web.rs`: what the web page is made of, and who gets it; `browser.rs` looks at it with a browser, and is
 //!   skipped without one; `http.rs` asks.
+//! - `events.rs`: what processes tell operators on standard error.
 //! - `metrics.rs`: what Prometheus is told, and that documentation and dashboard name it.
 //! - `top.rs`: what `omega top` prints.
 //! - `requests.rs`: messages that mean nothing, and callers who want everything.
@@ -30,6 +31,7 @@ mod browser;
 mod certificates;
 mod commands;
 mod durable;
+mod events;
 mod evicting;
 mod explain;
 mod http;
