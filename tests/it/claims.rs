@@ -3,12 +3,15 @@
 
 use crate::histories::seeds;
 use crate::views::{World, assert_equal_views};
-use omega_cellstate::{Cell, CellHandle, SharedCell, View};
+use omega_cellstate::{Cell, CellHandle, Delta, Interest, SharedCell, View};
 use omega_core::{
-    Amounts, Command, Commit, ConflictCheck, Granularity, Job, JobId, KindId, Kinds, Labels,
-    Machine, MachineId, TaskGroup, TaskId, TaskRule, TaskSelector, TaskState, TopologyLevel,
-    Transaction,
+    Amounts, CardRequest, Command, Commit, ConflictCheck, Granularity, Job, JobId, KindId, Kinds,
+    Labels, Machine, MachineId, TaskGroup, TaskId, TaskRule, TaskSelector, TaskState,
+    TopologyLevel, Transaction,
 };
+use omega_tests::random::Dice;
+use std::collections::VecDeque;
+use std::sync::Arc;
 
 /// A claim that is off the view, as the test keeps book of it.
 #[derive(Clone, Copy, Debug)]
@@ -216,4 +219,83 @@ fn a_claim_whose_machine_moved_counts_where_the_machine_went() {
     view.sync(&cell).unwrap();
     assert!(view.judge(moved.row(), group).is_err());
     assert!(view.judge(stays.row(), group).is_ok(), "the claim was taken in another zone");
+}
+
+/// Over a network, answers overtake deltas. As long as nobody else claims, a view that lags behind its own
+/// commits shows no room that is gone, and none too little.
+#[test]
+fn a_view_that_lags_behind_its_own_commits_sees_no_room_that_is_gone() {
+    for seed in seeds(300) {
+        let mut dice = Dice::new(seed);
+        let (cell, jobs) = small_cell(&mut dice);
+        let (me, number) = cell.register("a".into()).unwrap();
+        let mut view = View::new(me, number);
+        view.sync(&cell).unwrap();
+        let mut on_the_way = VecDeque::new();
+        let mut last = (view.version(), view.delta().lineage);
+        let mut next = [0, 0];
+        for _ in 0..60 {
+            match dice.below(4) {
+                0 => {
+                    let mut delta = Delta { lineage: last.1, ..Delta::default() };
+                    cell.sync(last.0, &Interest::Machines, &mut delta).unwrap();
+                    last = (delta.to, delta.lineage);
+                    on_the_way.push_back(delta);
+                }
+                1 => on_the_way.pop_front().iter().for_each(|delta| view.apply(delta)),
+                _ => {
+                    let which = dice.below(2);
+                    let job = JobId(which as u64);
+                    let group = view.compile(job, &jobs[which], 0);
+                    for _ in 0..1 + dice.below(3) {
+                        let machine = view.machine_id(dice.below(view.rows()));
+                        let task = TaskId { job, index: next[which] };
+                        next[which] += u32::from(view.claim(task, machine, group).is_ok());
+                    }
+                    if view.open_claims() == 0 {
+                        continue;
+                    }
+                    let txn = view.take_transaction();
+                    let commit = cell.commit(&txn).unwrap();
+                    assert!(commit.is_complete(), "seed {seed}: {commit:?}");
+                    view.settle(&txn, &commit);
+                    view.forget_job(job);
+                }
+            }
+            for row in 0..view.rows() {
+                let machine = view.machine_id(row);
+                let (free, cards) = cell.read(|cell| {
+                    let state = cell.machine(machine).unwrap();
+                    (state.free.to_vec(), state.cards_left.to_vec())
+                });
+                let shown: Vec<i64> =
+                    view.kinds().iter().map(|(kind, _)| view.free(row, kind)).collect();
+                assert_eq!(shown, free, "seed {seed}, {machine}");
+                let shown = view.cards(row).map_or(Vec::new(), |cards| cards.left().to_vec());
+                assert_eq!(shown, cards, "seed {seed}, {machine}");
+            }
+        }
+    }
+}
+
+/// Three machines with cards, and two jobs of many tasks: one asks for cards.
+fn small_cell(dice: &mut Dice) -> (SharedCell, [Arc<Job>; 2]) {
+    let kinds = Kinds::standard();
+    let gpu = kinds.by_name("gpu").unwrap();
+    let cell = SharedCell::new(Cell::new(kinds));
+    for i in 0..3 {
+        let machine = Machine::new(format!("m{i}"), Amounts::new([100, 1 << 30]));
+        cell.apply(Command::RegisterMachine(machine.with_cards(gpu, 3))).unwrap();
+    }
+    let plain = TaskGroup::new(1000, Amounts::new([1 + dice.below(30) as u64]));
+    let mut carded = plain.clone();
+    let milli_each = *dice.pick(&[300, 1000]);
+    carded.cards = Some(CardRequest { count: 1, milli_each });
+    carded.request.set(gpu, milli_each.into());
+    let jobs = [("plain", plain), ("carded", carded)];
+    let jobs = jobs.map(|(name, group)| Arc::new(Job::batch(name, group)));
+    for job in &jobs {
+        cell.apply(Command::SubmitJob((**job).clone())).unwrap();
+    }
+    (cell, jobs)
 }

@@ -5,9 +5,10 @@
 
 use super::{GroupRef, View};
 use omega_core::{
-    CardSet, Claim, Commit, ConflictCheck, Granularity, MachineId, Reason, TaskId, Transaction,
-    TransactionId,
+    CardRequest, CardSet, Claim, Commit, ConflictCheck, Granularity, MachineId, Reason, TaskId,
+    Transaction, TransactionId, Version,
 };
+use smallvec::SmallVec;
 
 /// A claim that was not yet answered.
 #[derive(Clone, Copy, Debug)]
@@ -22,6 +23,18 @@ pub(super) struct Open {
 pub(super) struct InFlight {
     number: u64,
     claims: Vec<Open>,
+}
+
+/// A claim that was taken at a version that the view does not have yet: its row may come before that.
+///
+/// It needs no compiled group, because that of a job that is placed is forgotten at once. What rules count
+/// of it is as old as the last sync until then, which costs a conflict at worst.
+#[derive(Debug)]
+pub(super) struct Taken {
+    version: Version,
+    machine: MachineId,
+    request: SmallVec<[i64; 4]>,
+    cards: Option<(CardRequest, CardSet)>,
 }
 
 impl View {
@@ -133,35 +146,76 @@ impl View {
     /// Takes note of the answer to a transaction.
     pub fn settle(&mut self, txn: &Transaction, commit: &Commit) {
         let already_seen = commit.version <= self.version;
-        self.end_flight(txn, |index| already_seen || commit.conflict_of_claim(index).is_some());
+        let gives_back = |index| already_seen || commit.conflict_of_claim(index).is_some();
+        self.end_flight(txn, commit.version, gives_back);
         self.end_evictions(txn, Some(commit));
     }
 
     /// Gives all claims of a transaction back that was not judged.
     pub fn abandon(&mut self, txn: &Transaction) {
-        self.end_flight(txn, |_| true);
+        self.end_flight(txn, self.version, |_| true);
         self.end_evictions(txn, None);
     }
 
-    fn end_flight(&mut self, txn: &Transaction, gives_back: impl Fn(usize) -> bool) {
+    fn end_flight(
+        &mut self,
+        txn: &Transaction,
+        version: Version,
+        gives_back: impl Fn(usize) -> bool,
+    ) {
         let flight = self.in_flight.iter().position(|flight| flight.number == txn.id.number);
         let Some(flight) = flight.map(|i| self.in_flight.swap_remove(i)) else { return };
         let mut claims = flight.claims;
         for (index, open) in claims.iter().enumerate() {
             match gives_back(index) {
                 true => self.count(open, 1),
-                false => self.note_placed(open),
+                false => self.note_taken(open, version),
             }
         }
         claims.clear();
         self.spare.push(claims);
     }
 
-    /// Notes that a claim was taken, and stays off the view until its row comes.
-    fn note_placed(&mut self, open: &Open) {
+    /// Notes that a claim was taken, and stays off the view until the row of that version comes.
+    fn note_taken(&mut self, open: &Open, version: Version) {
         if let Some(places) = &mut self.job_places {
             places.placed(open.claim.task, open.claim.machine);
         }
+        let need = &self.compiled(open.group).need;
+        let request = need.request.clone();
+        let cards = need.cards.map(|request| (request, open.cards));
+        self.taken.push(Taken { version, machine: open.claim.machine, request, cards });
+    }
+
+    /// Lets go of the claims that are in the rows of a version. They are off the view, as in the rows.
+    pub(super) fn forget_taken(&mut self, version: Version) {
+        self.taken.retain(|taken| taken.version > version);
+    }
+
+    /// Gives every claim that was taken and is not in the rows yet back to the columns (`sign` 1), or takes it
+    /// off again (-1).
+    pub(super) fn each_taken(&mut self, sign: i64) {
+        let mut taken = std::mem::take(&mut self.taken);
+        for Taken { machine, request, cards, .. } in &mut taken {
+            let row = machine.row();
+            // The machine may have gone since.
+            if self.incarnations.get(row) != Some(&machine.incarnation) {
+                continue;
+            }
+            self.columns.add(row, request, sign);
+            let (Some((request, chosen)), Some(left)) = (cards, self.cards.get_mut(&(row as u32)))
+            else {
+                continue;
+            };
+            if sign > 0 {
+                left.give_back(*request, *chosen);
+            } else {
+                // The cell chose by the same rule; it shows which when the row comes.
+                *chosen = left.choose(*request, CardSet::default()).unwrap_or_default();
+                left.take(*request, *chosen);
+            }
+        }
+        self.taken = taken;
     }
 
     /// Gives every unanswered claim back to the columns (`sign` 1), or takes it off (-1); with it

@@ -13,9 +13,9 @@
 //!                └──── off the view all along ─────┘
 //! ```
 //!
-//! A claim that was taken stays off the view until the sync that brings its machine's new row,
-//! which happens with the commit's version; a commit whose version the view has already is in its
-//! rows, so its claims are given back like the refused.
+//! A claim that was taken stays off the view until the sync that reaches the commit's version, with
+//! which its machine's new row comes: over a network, older rows may come before. A commit whose version
+//! the view has already is in its rows, so its claims are given back like the refused.
 //!
 //! Memory per machine, with four kinds: 32 bytes free amounts, 8 sequence number, 8 description
 //! (shared with the master), 4 incarnation, and 4 for each kind that a score reads.
@@ -48,7 +48,7 @@ use crate::facts::{Facts, Need, Trackers};
 use crate::handle::{CellHandle, HandleError};
 use crate::judge::{MachineStatus, Spot, judge};
 use crate::map::FastMap;
-use claims::{InFlight, Open};
+use claims::{InFlight, Open, Taken};
 use columns::Columns;
 use evictions::Eviction;
 use images::Images;
@@ -110,6 +110,7 @@ pub struct View {
     held: BTreeMap<TaskId, Open>,
     evictions: Vec<Eviction>,
     in_flight: Vec<InFlight>,
+    taken: Vec<Taken>,
     spare: Vec<Vec<Open>>,
 }
 
@@ -149,6 +150,7 @@ impl View {
             held: BTreeMap::new(),
             evictions: Vec::new(),
             in_flight: Vec::new(),
+            taken: Vec::new(),
             spare: Vec::new(),
         }
     }
@@ -193,6 +195,10 @@ impl View {
             assert_eq!(delta.lineage, self.lineage, "a delta goes on with the view's numbers");
             self.each_unanswered(1);
         }
+        self.forget_taken(delta.to);
+        if !delta.full {
+            self.each_taken(1);
+        }
         self.forget_lifted(delta);
         if delta.full {
             self.reset(delta);
@@ -226,6 +232,7 @@ impl View {
         if let Some(places) = &mut self.job_places {
             places.apply(delta);
         }
+        self.each_taken(-1);
         self.each_unanswered(-1);
     }
 

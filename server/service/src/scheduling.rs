@@ -24,8 +24,8 @@ use tokio::time::Instant;
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::{Request, Response, Status, Streaming};
 
-/// How long changes gather before they are sent as one delta: a tenth of the 50 milliseconds within which
-/// a remote view is to follow.
+/// How long changes gather after a delta was sent before the next one is: a tenth of the 50 milliseconds
+/// within which a remote view is to follow. One that comes alone is sent at once.
 const GATHER: Duration = Duration::from_millis(5);
 
 /// Pieces of deltas that wait for a slow reader. What changes meanwhile comes as one delta later.
@@ -222,6 +222,7 @@ impl Source {
                 self.host.metrics().told(versions, stale_since.elapsed());
             }
             self.since = self.delta.to;
+            let sent = Instant::now();
             // A change while the delta was sent may be as old as the delta.
             let was_overtaken = versions.has_changed().unwrap_or(false);
             tokio::select! {
@@ -235,7 +236,7 @@ impl Source {
                 () = self.to.closed() => return,
             }
             stale_since = Some(if was_overtaken { made } else { Instant::now() });
-            tokio::time::sleep(GATHER).await;
+            tokio::time::sleep_until(sent + GATHER).await;
         }
     }
 }

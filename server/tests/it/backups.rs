@@ -69,7 +69,8 @@ impl Kept {
     /// Places what waits, by a scheduler that is ended then.
     fn place(&self, job: &str) {
         let mut command = omega(self.dir.path());
-        command.arg("scheduler").env("OMEGA_CELL", &self.address);
+        // Its name may be held by one of the cell that was saved.
+        command.args(["scheduler", "--standby", "--lease=1s"]).env("OMEGA_CELL", &self.address);
         let scheduler = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
         let _scheduler = Process(scheduler);
         self.ok(&format!("job watch {job} --until placed"));
