@@ -41,7 +41,7 @@
 //!
 //! The library reads no clock and no chance: time comes in with [`Scheduler::step`], the seed with
 //! [`Settings`]. In reading order: [`plugin`], [`relative`], [`plugins`], [`profile`], [`search`],
-//! [`place`], [`preemption`], [`disruption`], [`events`], [`refusals`], [`queue`], [`points`],
+//! [`place`], [`preemption`], [`disruption`], [`events`], [`refusals`], [`queue`], [`points`], [`meter`],
 //! [`waiting`], [`volumes`], [`scheduler`], [`pool`], [`appraise`](mod@appraise),
 //! [`explain`](mod@explain), [`config`].
 
@@ -54,6 +54,7 @@ pub mod disruption;
 pub mod events;
 pub mod explain;
 mod failures;
+pub mod meter;
 pub mod place;
 pub mod plugin;
 pub mod plugins;
@@ -76,6 +77,7 @@ pub mod waiting;
 pub use appraise::{Appraisal, Refusal, ScoreAccount, ScoreColumns, appraise};
 pub use events::Events;
 pub use explain::{Diagnosis, Explanation, diagnose, explain};
+pub use meter::{Meter, Work};
 pub use place::{Placement, Placer};
 pub use plugin::{
     Filter, Judged, MachineFilter, MachineRef, MachineScore, PerMachine, Reads, SCORE_MAX, Score,

@@ -1,6 +1,7 @@
 //! Which plugins a scheduler asks, and how much each score counts.
 
 use crate::chain::Chain;
+use crate::meter::{Meter, Work};
 use crate::plugin::{Filter, Judged, Reads, Score, Tasks};
 use crate::plugins::{
     AvoidMarked, Balanced, BalancedAllocation, DefaultPreemption, FitArgs, ImageLocality,
@@ -15,6 +16,7 @@ use omega_cellstate::{BLOCK, Block, View};
 use omega_core::Kinds;
 use pulp::Arch;
 use smallvec::SmallVec;
+use std::sync::Arc;
 
 /// Filters in order, and scores with weights.
 ///
@@ -28,6 +30,8 @@ pub struct Profile {
     pub(crate) chain: Chain,
     /// What the plugins of a file take for the volumes that there are.
     pub(crate) volumes: Volumes,
+    /// What measures filters and scores, if anything does.
+    meter: Option<Arc<dyn Meter>>,
 }
 
 impl std::fmt::Debug for Profile {
@@ -83,7 +87,7 @@ impl Profile {
         filters.extend(missing.filter(|filter| !judged.includes(filter.judges())));
         let (scores, relative) = Default::default();
         let (chain, volumes) = Default::default();
-        Profile { filters, scores, relative, chain, volumes }
+        Profile { filters, scores, relative, chain, volumes, meter: None }
     }
 
     /// For services: spread over the machines, balanced, with all preferences.
@@ -183,6 +187,13 @@ impl Profile {
         Profile { filters: Profile::of_filters(self.filters).filters, ..self }
     }
 
+    /// The same, with something that measures its filters and scores.
+    #[must_use]
+    pub fn with_meter(mut self, meter: Arc<dyn Meter>) -> Profile {
+        self.meter = Some(meter);
+        self
+    }
+
     /// The names of the scores of both sorts, with their weights.
     pub fn weights(&self) -> impl Iterator<Item = (&'static str, i32)> {
         let scores = self.scores.iter().map(|(score, weight)| (score.name(), *weight));
@@ -228,6 +239,7 @@ impl Profile {
             relative: SmallVec::new(),
             same: 0,
             asked: Asked::default(),
+            meter: self.meter.as_deref().filter(|meter| meter.samples()),
         };
         for (position, filter) in self.filters().enumerate().filter(|(_, f)| f.applies(tasks)) {
             active.filters.push(filter);
@@ -276,6 +288,8 @@ pub struct Active<'a> {
     /// What relative scores give to every feasible machine alike.
     same: i32,
     asked: Asked,
+    /// What measures them, if it looks at this decision.
+    meter: Option<&'a dyn Meter>,
 }
 
 /// Which filters and scores of a profile have something to say about some tasks: by position, a bit
@@ -298,12 +312,21 @@ impl<'a> Active<'a> {
     pub fn feasible(&self, tasks: &Tasks<'_>, block: Block<'_>, among: u64) -> u64 {
         let mut word = among;
         for filter in &self.filters {
-            word &= filter.filter(tasks, block, word);
+            word &= self.timed(Work::Filter, filter.name(), || filter.filter(tasks, block, word));
             if word == 0 {
                 break;
             }
         }
         word
+    }
+
+    /// Has a plugin work, and measures it if that is wanted.
+    pub(crate) fn timed<T>(&self, work: Work, plugin: &'static str, ask: impl FnOnce() -> T) -> T {
+        let Some(meter) = self.meter else { return ask() };
+        let since = meter.now();
+        let answer = ask();
+        meter.took(work, plugin, meter.now().saturating_sub(since));
+        answer
     }
 
     /// Which plugins are asked.
@@ -344,11 +367,12 @@ impl<'a> Active<'a> {
         total: &mut [i32; BLOCK],
     ) {
         let Some(((first, first_weight), others)) = self.scores.split_first() else { return };
-        first.score(tasks, block, feasible, total);
+        self.timed(Work::Score, first.name(), || first.score(tasks, block, feasible, total));
         let mut first_weight = *first_weight;
         for (score, weight) in others {
             let mut column = [0i32; BLOCK];
-            score.score(tasks, block, feasible, &mut column);
+            let column_of = || score.score(tasks, block, feasible, &mut column);
+            self.timed(Work::Score, score.name(), column_of);
             let weights = (std::mem::replace(&mut first_weight, 1), *weight);
             Arch::new().dispatch(Add { total, column: &column, weights });
         }

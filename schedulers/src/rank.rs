@@ -4,6 +4,7 @@
 //! depend on descriptions alone, a claim changes them nowhere, and what they are worth changes
 //! only when a machine has filled up and so left the comparison.
 
+use crate::meter::Work;
 use crate::plugin::{Tasks, lanes};
 use crate::profile::Active;
 use crate::relative::{Feasible, Ranking};
@@ -36,11 +37,17 @@ impl Standings {
         total.resize(count, 0);
         scores.resize(count, 0);
         for ((score, weight), raw) in active.relative().iter().zip(raw) {
-            let Some(ranking) = score.prepare(*tasks, feasible) else { continue };
-            if raw.is_empty() {
-                write_raw(&*ranking, feasible, raw);
+            let ranked = active.timed(Work::Score, score.name(), || {
+                let Some(ranking) = score.prepare(*tasks, feasible) else { return false };
+                if raw.is_empty() {
+                    write_raw(&*ranking, feasible, raw);
+                }
+                ranking.normalize(raw, scores);
+                true
+            });
+            if !ranked {
+                continue;
             }
-            ranking.normalize(raw, scores);
             for (total, score) in total.iter_mut().zip(&*scores) {
                 *total += weight * score;
             }

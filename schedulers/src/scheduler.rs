@@ -49,6 +49,9 @@ pub use settings::Settings;
 
 /// What happens in a step, for whoever measures. Every method does nothing by default.
 pub trait Observer {
+    /// View and queue are up to date with what has come from the cell.
+    fn synced(&mut self, _view: &View, _queue: &Queue) {}
+
     /// A decision begins.
     fn deciding(&mut self) {}
 
@@ -303,6 +306,7 @@ impl Scheduler {
             return self.ask_again(flight, cell, now, observer);
         }
         self.sync(cell, now, observer)?;
+        observer.synced(&self.view, &self.queue);
         self.fly(cell, now, observer)
     }
 

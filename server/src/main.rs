@@ -13,6 +13,7 @@ mod backup;
 mod cert;
 mod connect;
 mod dev;
+mod events;
 mod explain;
 mod explainer;
 mod log;

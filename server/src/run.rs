@@ -236,6 +236,7 @@ impl Error {
             Error::Ask(error) => error.exit_code(),
             Error::Audit(error) => error.exit_code(),
             Error::Serve(error) if error.is_exposed() => crate::EXPOSED,
+            Error::Scheduler(error) if error.is_exposed() => crate::EXPOSED,
             Error::Scheduler(error) if error.is_replaced() => crate::REPLACED,
             _ => crate::BAD_INPUT,
         }

@@ -50,6 +50,7 @@ impl Cells {
 }
 
 /// How large a cell is.
+#[derive(Debug)]
 pub(crate) struct Sizes {
     pub(crate) version: Version,
     pub(crate) machines: u32,

@@ -8,7 +8,10 @@ use crate::gate::reword;
 use crate::grants;
 use crate::host::{Host, Try, unavailable, unknown};
 use crate::identity::Caller;
+use crate::server::SlowCommit;
 use crate::service::DEADLINE;
+use crate::tally::Judged;
+use crate::told;
 use futures_util::stream::FuturesOrdered;
 use futures_util::{Stream, StreamExt, stream};
 use omega_client::{ApiError, proto};
@@ -58,6 +61,7 @@ pub(crate) fn commit_of(outcome: Result<Outcome, ApiError>) -> Result<Commit, Ap
 #[derive(Clone)]
 pub(crate) struct Judge {
     pub(crate) host: Host,
+    pub(crate) slow: SlowCommit,
     pub(crate) caller: Arc<Caller>,
     pub(crate) audited: Option<Audited>,
 }
@@ -65,13 +69,19 @@ pub(crate) struct Judge {
 /// A transaction that was begun.
 struct Begun {
     number: u64,
-    /// Whose it is, and how many claims it has.
-    claims: (SchedulerId, usize),
+    scheduler: SchedulerId,
+    /// How many claims it has.
+    claims: usize,
+    /// What it was decided on.
+    base: Version,
     /// How the audit log calls it, where there is one.
     of: String,
     /// Why it did not get as far as the cell.
     refused: Option<ApiError>,
 }
+
+/// A transaction with its answer.
+type Answered = (Begun, Result<Commit, ApiError>);
 
 impl Judge {
     /// The answers to the transactions of a stream, in order.
@@ -143,8 +153,9 @@ impl Judge {
         let mut commands = Vec::with_capacity(requests.len());
         let mut begun = Vec::with_capacity(requests.len());
         for request in requests {
-            let number = request.number;
-            let claims = (SchedulerId(request.scheduler), request.claim_jobs.len());
+            let proto::CommitRequest { number, base, .. } = request;
+            let (scheduler, base) = (SchedulerId(request.scheduler), Version(base));
+            let claims = request.claim_jobs.len();
             let of = self.audited.as_ref().map(|_| transaction(&request)).unwrap_or_default();
             let refused = match self.allowed(request, since + DEADLINE).await {
                 Ok((txn, try_)) => {
@@ -153,21 +164,22 @@ impl Judge {
                 }
                 Err(error) => Some(error),
             };
-            begun.push(Begun { number, claims, of, refused });
+            begun.push(Begun { number, scheduler, claims, base, of, refused });
         }
         let pending = self.host.begin_all(commands);
         let judge = self.clone();
         async move {
             let mut answers = settled(&judge.host, pending.answers().await).await.into_iter();
-            let took = since.elapsed();
-            let answers = begun.into_iter().map(|begun| {
-                let answer = match &begun.refused {
-                    Some(error) => Err(error.clone()),
+            let answered = begun.into_iter().map(|mut begun| {
+                let answer = match begun.refused.take() {
+                    Some(error) => Err(error),
                     None => answers.next().unwrap_or_else(|| Err(unknown())),
                 };
-                judge.note(begun, took, answer)
+                (begun, answer)
             });
-            answers.collect()
+            let answered: Vec<Answered> = answered.collect();
+            judge.count(&answered, since.elapsed());
+            answered.into_iter().map(|(begun, answer)| judge.tell(begun, answer)).collect()
         }
     }
 
@@ -181,31 +193,40 @@ impl Judge {
         Ok((txn, try_))
     }
 
-    /// Notes what became of a transaction, and says it.
-    fn note(
-        &self,
-        begun: Begun,
-        took: Duration,
-        answer: Result<Commit, ApiError>,
-    ) -> proto::CommitStreamResponse {
+    /// Counts what became of transactions that were answered together, and tells of it.
+    fn count(&self, answered: &[Answered], took: Duration) {
+        fn judged((begun, answer): &Answered) -> Result<Judged<'_>, (SchedulerId, &ApiError)> {
+            let Begun { scheduler, claims, base, .. } = *begun;
+            let answer = answer.as_ref().map_err(|error| (scheduler, error));
+            answer.map(|commit| Judged { scheduler, claims, base, commit })
+        }
+        self.host.metrics().judged(answered.iter().filter_map(|one| judged(one).ok()), took);
+        if tracing::enabled!(tracing::Level::DEBUG) {
+            answered.iter().for_each(|one| told::answered(one.0.number, judged(one), took));
+        }
+        if took >= self.slow.0
+            && let Some((first, _)) = answered.first()
+        {
+            let claims = answered.iter().map(|(begun, _)| begun.claims).sum();
+            told::slow((first.scheduler, first.number), (answered.len(), claims), took);
+        }
+        self.host.metrics().failed(answered.iter().filter(|(_, answer)| answer.is_err()).count());
+    }
+
+    /// Writes down what became of a transaction, and says it.
+    fn tell(&self, begun: Begun, answer: Result<Commit, ApiError>) -> proto::CommitStreamResponse {
         use proto::commit_stream_response::Answer as Given;
         if let Some(audited) = self.audited.clone() {
             let outcome = answer.as_ref().map_or_else(|error| error.code.name(), |_| "OK");
             audited.note(PATH, &begun.of, outcome);
         }
         let answer = match answer {
-            Ok(commit) => {
-                self.host.metrics().judged(begun.claims, &commit, took);
-                Given::Commit((&commit).into())
-            }
-            Err(error) => {
-                self.host.metrics().failed();
-                Given::Error(proto::Error {
-                    code: error.code.name().to_owned(),
-                    message: error.message,
-                    version: error.version.unwrap_or_default().0,
-                })
-            }
+            Ok(commit) => Given::Commit((&commit).into()),
+            Err(error) => Given::Error(proto::Error {
+                code: error.code.name().to_owned(),
+                message: error.message,
+                version: error.version.unwrap_or_default().0,
+            }),
         };
         proto::CommitStreamResponse { number: begun.number, answer: Some(answer) }
     }

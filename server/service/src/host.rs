@@ -160,7 +160,9 @@ impl Host {
     pub fn begin_all(&self, commands: Vec<(Command, Try)>) -> Pending {
         match &self.cell {
             HostedCell::Memory(cell, versions) => {
+                let since = Instant::now();
                 let outcomes = cell.apply_all(commands.into_iter().map(|(command, _)| command));
+                self.metrics.applied(since.elapsed());
                 let version = cell.read(Cell::version);
                 versions.send_if_modified(|known| {
                     let newer = *known < version;

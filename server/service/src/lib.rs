@@ -15,10 +15,11 @@
 //! (`roles.rs`, one table; `grants.rs` and `reach.rs` for what depends on the content), and whether there is room
 //! (`limits.rs`). docs/security.md has the whole of it.
 //!
-//! In reading order: `host.rs`, `service.rs`, `leases/`, `scheduling.rs`, `commits.rs`, `jobs.rs`, `jobs_watch.rs`, `explain.rs`,
+//! In reading order: `host.rs`, `service.rs`, `leases/`, `scheduling.rs`, `commits.rs`, `told.rs`, `jobs.rs`, `jobs_watch.rs`, `explain.rs`,
 //! `machines.rs`, `tasks.rs`, `tenants.rs`, `cell.rs`, `backup.rs`, `statistics.rs`, `survey.rs`,
 //! `arrivals.rs`, `tally.rs`, `agents/`, `describe.rs`, `peers.rs`, `identity.rs`, `roles.rs`, `grants.rs`,
-//! `reach.rs`, `limits.rs`, `audit.rs`, `gate.rs`, `tls.rs`, `connection.rs`, `server.rs`, `metrics.rs`, `web/`.
+//! `reach.rs`, `limits.rs`, `audit.rs`, `gate.rs`, `tls.rs`, `connection.rs`, `server.rs`, `exposition.rs`, `metrics.rs`,
+//! `web/`.
 
 pub mod agents;
 mod arrivals;
@@ -29,6 +30,7 @@ mod commits;
 mod connection;
 mod describe;
 mod explain;
+pub mod exposition;
 mod gate;
 mod grants;
 mod host;
@@ -51,6 +53,7 @@ mod tally;
 mod tasks;
 mod tenants;
 mod tls;
+mod told;
 mod web;
 
 pub use agents::Agents;
@@ -67,8 +70,8 @@ pub use machines::Machines;
 pub use metrics::Metrics;
 pub use peers::{Dial, FRAME_BYTES_MAX, PeerListener, Peers, Whoami};
 pub use scheduling::Scheduling;
-pub use server::{Entrance, Extras, serve_clients, serve_peers};
+pub use server::{Entrance, Extras, SlowCommit, serve_clients, serve_peers};
 pub use tasks::Tasks;
 pub use tenants::Tenants;
 pub use tls::{Certificates, TlsBytes, TlsError, TlsFiles, read_key};
-pub use web::{Web, serve_web};
+pub use web::{MakeText, Web, serve_metrics, serve_web};

@@ -7,7 +7,10 @@ use crate::grants::{self, caller};
 use crate::host::{Host, Try, unknown};
 use crate::identity::Caller;
 use crate::leases::{Leases, Wish, process_name};
+use crate::server::SlowCommit;
 use crate::service::{Answered, deadline};
+use crate::tally::Judged;
+use crate::told;
 use futures_util::StreamExt;
 use futures_util::stream::BoxStream;
 use omega_cellstate::{Cell, Delta, Interest};
@@ -33,6 +36,7 @@ const PIECES_MAX: usize = 4;
 #[derive(Clone, Debug)]
 pub struct Scheduling {
     host: Host,
+    slow: SlowCommit,
     /// What looks who leads ends with the last clone.
     _alive: Arc<oneshot::Sender<()>>,
 }
@@ -40,10 +44,10 @@ pub struct Scheduling {
 impl Scheduling {
     /// The service of a cell, and what keeps its leases while this replica leads. Needs a tokio runtime.
     #[must_use]
-    pub fn start(host: Host) -> Scheduling {
+    pub fn start(host: Host, slow: SlowCommit) -> Scheduling {
         let (alive, end) = oneshot::channel();
         tokio::spawn(Leases::watch(host.clone(), end));
-        Scheduling { host, _alive: Arc::new(alive) }
+        Scheduling { host, slow, _alive: Arc::new(alive) }
     }
 }
 
@@ -139,11 +143,20 @@ impl SchedulingService for Scheduling {
         about(&request, transaction);
         let (txn, try_) = read(request.into_inner())?;
         grants::may_commit(&caller, &self.host, &txn, until).await?;
-        let claims = (txn.id.scheduler, txn.claims.len());
+        let (id, claims, base) = (txn.id, txn.claims.len(), txn.base);
         let outcome = self.host.apply_try(Command::Commit(txn), try_, until).await;
-        let commit = commit_of(outcome).inspect_err(|_| self.host.metrics().failed())?;
-        self.host.metrics().judged(claims, &commit, began.elapsed());
-        Ok(Response::new((&commit).into()))
+        let (commit, took) = (commit_of(outcome), began.elapsed());
+        if took >= self.slow.0 {
+            told::slow((id.scheduler, id.number), (1, claims), took);
+        }
+        let judged = commit.as_ref();
+        let judged = judged.map(|commit| Judged { scheduler: id.scheduler, claims, base, commit });
+        match judged {
+            Ok(judged) => self.host.metrics().judged([judged].into_iter(), took),
+            Err(_) => self.host.metrics().failed(1),
+        }
+        told::answered(id.number, judged.map_err(|error| (id.scheduler, error)), took);
+        Ok(Response::new((&commit?).into()))
     }
 
     type CommitStreamStream = BoxStream<'static, Result<proto::CommitStreamResponse, Status>>;
@@ -154,7 +167,7 @@ impl SchedulingService for Scheduling {
     ) -> Answered<Self::CommitStreamStream> {
         let caller = caller(&request)?;
         let audited = request.extensions().get().cloned();
-        let judge = Judge { host: self.host.clone(), caller, audited };
+        let judge = Judge { host: self.host.clone(), slow: self.slow, caller, audited };
         Ok(Response::new(judge.answer_all(request.into_inner()).boxed()))
     }
 }
@@ -203,8 +216,10 @@ impl Source {
     async fn run(mut self) {
         let mut versions = self.host.versions();
         let _counted = self.host.metrics().stream();
+        let mut stale_since: Option<Instant> = None;
         loop {
             versions.mark_unchanged();
+            let made = Instant::now();
             let Self { host, caller, interest, since, delta, .. } = &mut self;
             host.read(|cell| {
                 cell.delta_since(*since, interest, delta);
@@ -218,8 +233,14 @@ impl Source {
                     return;
                 }
             }
+            if let Some(stale_since) = stale_since {
+                let versions = self.delta.to.0.saturating_sub(self.since.0);
+                self.host.metrics().told(versions, stale_since.elapsed());
+            }
             self.since = self.delta.to;
             let sent = Instant::now();
+            // A change while the delta was sent may be as old as the delta.
+            let was_overtaken = versions.has_changed().unwrap_or(false);
             tokio::select! {
                 changed = versions.changed() => {
                     if changed.is_err() {
@@ -230,6 +251,7 @@ impl Source {
                 }
                 () = self.to.closed() => return,
             }
+            stale_since = Some(if was_overtaken { made } else { Instant::now() });
             tokio::time::sleep_until(sent + GATHER).await;
         }
     }

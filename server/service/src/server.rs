@@ -83,7 +83,7 @@ fn client_services(
     };
     Ok(guarded(audit)
         .add_service(
-            SchedulingServiceServer::new(Scheduling::start(host.clone()))
+            SchedulingServiceServer::new(Scheduling::start(host.clone(), extras.slow_commit))
                 .max_decoding_message_size(max)
                 .max_encoding_message_size(max),
         )
@@ -149,6 +149,19 @@ pub struct Extras {
     pub monitor: MonitorSettings,
     /// What tells why jobs wait, if anything does.
     pub explainer: Option<Arc<dyn Explainer>>,
+    /// A commit that takes longer, from its request to its answer, is told of.
+    pub slow_commit: SlowCommit,
+}
+
+/// After what time a commit is slow.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SlowCommit(pub Duration);
+
+impl Default for SlowCommit {
+    /// Half a second: as long as an election takes at least, and longer than people take for no time.
+    fn default() -> SlowCommit {
+        SlowCommit(Duration::from_millis(500))
+    }
 }
 
 /// Serves clients until `end` is there, and while this replica leads, watches the machines of agents.

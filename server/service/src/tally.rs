@@ -4,14 +4,14 @@
 //! sum over the replicas is that of the cell. The replica that leads could count what it applies, but not
 //! what is refused before it gets into the log.
 
-use omega_core::{Commit, Item, SchedulerId};
+use omega_core::{Commit, Item, SchedulerId, Version};
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
 
 /// Of every scheduler.
 #[derive(Debug, Default)]
 pub(crate) struct Tallies {
-    /// Held for an addition, or a copy. At most as many as the cell lets register.
+    /// Held for the additions of a group, or a copy. At most as many as the cell lets register.
     all: Mutex<BTreeMap<SchedulerId, Tally>>,
 }
 
@@ -26,17 +26,47 @@ pub(crate) struct Tally {
     pub(crate) claims: u64,
     /// Those of them that were taken.
     pub(crate) placements: u64,
+    /// How many versions were between what they were decided on and their answers.
+    pub(crate) behind: u64,
     /// Items that were refused, by the reason.
     pub(crate) conflicts: BTreeMap<&'static str, u64>,
 }
 
+/// A transaction that was judged.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Judged<'a> {
+    pub(crate) scheduler: SchedulerId,
+    /// How many claims it has.
+    pub(crate) claims: usize,
+    /// What it was decided on.
+    pub(crate) base: Version,
+    pub(crate) commit: &'a Commit,
+}
+
 impl Tally {
+    fn judged(&mut self, Judged { claims, base, commit, .. }: Judged<'_>) {
+        let is_claim = |item: Item| matches!(item, Item::Claim(_));
+        let refused = commit.conflicts.iter().filter(|conflict| is_claim(conflict.item)).count();
+        match commit.is_complete() {
+            true => self.taken += 1,
+            false => self.conflicted += 1,
+        }
+        self.claims += claims as u64;
+        self.placements += claims.saturating_sub(refused) as u64;
+        self.behind += commit.version.0.saturating_sub(base.0);
+        for conflict in &commit.conflicts {
+            let reason = omega_client::convert::reason_name(conflict.reason);
+            *self.conflicts.entry(reason).or_default() += 1;
+        }
+    }
+
     /// Adds what another worker of the same scheduler did.
     pub(crate) fn add(&mut self, other: &Tally) {
         self.taken += other.taken;
         self.conflicted += other.conflicted;
         self.claims += other.claims;
         self.placements += other.placements;
+        self.behind += other.behind;
         for (reason, items) in &other.conflicts {
             *self.conflicts.entry(reason).or_default() += items;
         }
@@ -44,21 +74,15 @@ impl Tally {
 }
 
 impl Tallies {
-    /// A transaction with so many claims was judged.
-    pub(crate) fn judged(&self, scheduler: SchedulerId, claims: usize, commit: &Commit) {
-        let is_claim = |item: Item| matches!(item, Item::Claim(_));
-        let refused = commit.conflicts.iter().filter(|conflict| is_claim(conflict.item)).count();
+    /// Transactions were judged. Those of one scheduler are best together: each change of it is a look-up.
+    pub(crate) fn judged<'a>(&self, group: impl Iterator<Item = Judged<'a>>) {
+        let mut group = group.peekable();
         let mut all = self.all.lock();
-        let tally = all.entry(scheduler).or_default();
-        match commit.is_complete() {
-            true => tally.taken += 1,
-            false => tally.conflicted += 1,
-        }
-        tally.claims += claims as u64;
-        tally.placements += claims.saturating_sub(refused) as u64;
-        for conflict in &commit.conflicts {
-            let reason = omega_client::convert::reason_name(conflict.reason);
-            *tally.conflicts.entry(reason).or_default() += 1;
+        while let Some(scheduler) = group.peek().map(|judged| judged.scheduler) {
+            let tally = all.entry(scheduler).or_default();
+            while let Some(judged) = group.next_if(|judged| judged.scheduler == scheduler) {
+                tally.judged(judged);
+            }
         }
     }
 
@@ -71,22 +95,30 @@ impl Tallies {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use omega_core::{Conflict, KindId, Reason, Version};
+    use omega_core::{Conflict, KindId, Reason};
 
+    /// Counted together, one by one or mixed with those of another: it is the same.
     #[test]
     fn placements_are_claims_without_those_that_were_refused() {
-        let tallies = Tallies::default();
         let refused = |item| Conflict { item, reason: Reason::NoRoom(KindId(0)) };
-        let commit = |conflicts| Commit { version: Version(1), conflicts };
-        tallies.judged(SchedulerId(1), 3, &commit(vec![]));
-        tallies.judged(
-            SchedulerId(1),
-            3,
-            &commit(vec![refused(Item::Eviction(0)), refused(Item::Claim(1))]),
-        );
-        let tally = &tallies.all()[&SchedulerId(1)];
-        assert_eq!((tally.taken, tally.conflicted), (1, 1));
-        assert_eq!((tally.claims, tally.placements), (6, 5));
+        let commit = |conflicts| Commit { version: Version(9), conflicts };
+        let taken = commit(vec![]);
+        let conflicted = commit(vec![refused(Item::Eviction(0)), refused(Item::Claim(1))]);
+        let judged = |scheduler, commit| {
+            let (scheduler, base) = (SchedulerId(scheduler), Version(7));
+            Judged { scheduler, claims: 3, base, commit }
+        };
+        let group =
+            [judged(1, &taken), judged(2, &taken), judged(1, &conflicted), judged(1, &taken)];
+        let (together, single) = (Tallies::default(), Tallies::default());
+        together.judged(group.into_iter());
+        group.into_iter().for_each(|one| single.judged([one].into_iter()));
+        assert_eq!(together.all(), single.all());
+        let tally = &together.all()[&SchedulerId(1)];
+        assert_eq!((tally.taken, tally.conflicted), (2, 1));
+        assert_eq!((tally.claims, tally.placements), (9, 8));
+        assert_eq!(tally.behind, 6);
         assert_eq!(tally.conflicts["NO_ROOM"], 2);
+        assert_eq!(together.all()[&SchedulerId(2)].taken, 1);
     }
 }

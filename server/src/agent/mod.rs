@@ -6,6 +6,7 @@
 mod simulation;
 
 use crate::connect::CellArgs;
+use crate::events::LogArgs;
 use crate::signals::Signals;
 use clap::Args;
 use omega_client::ApiError;
@@ -55,6 +56,8 @@ pub(crate) struct AgentArgs {
     /// How often each machine says that it is alive, in seconds.
     #[arg(long, value_name = "SECONDS", default_value_t = 10, value_parser = clap::value_parser!(u64).range(1..=3600))]
     beat: u64,
+    #[command(flatten)]
+    log: LogArgs,
 }
 
 /// Why an agent does not start, or ends early. One line for the user.
@@ -75,6 +78,7 @@ fn scale(text: &str) -> Result<f64, String> {
 
 /// Speaks for the machines until it is told to end.
 pub(crate) fn run(args: &AgentArgs) -> Result<(), AgentError> {
+    args.log.show();
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     runtime.block_on(async {
         let settings = AgentSettings { beat: Duration::from_secs(args.beat) };

@@ -1,10 +1,10 @@
 //! The cell of a server: made, found again, or joined.
 
 use super::settings::{Kept, Replicated, Settings, Start};
-use super::tls::{Files, dial};
+use super::tls::dial;
 use omega_cellstate::{Cell, SharedCell};
 use omega_core::{Command, Kinds, Policy};
-use omega_service::{Host, PeerListener, Peers, Whoami};
+use omega_service::{Host, PeerListener, Peers, SlowCommit, Whoami};
 use omega_store::directory::{
     CreateDirectoryError, Directory, EngineKind, Expected, Identity, OpenDirectoryError,
 };
@@ -78,16 +78,17 @@ pub(crate) fn open(settings: &Settings, runtime: &Handle) -> Result<Opened, Cell
                 false => make(dir, CellId(rand_id()), replica, Some(&[replica]))?,
             };
             let me = whoami(&directory);
-            let running = run(directory, Network::default().port(me.replica))?;
+            let running =
+                run(directory, Network::default().port(me.replica), settings.slow_commit)?;
             Ok(Opened { host: Host::replica(running), me, peers: None })
         }
-        Kept::Replica(replicated) => open_replicated(replicated, settings.tls.as_ref(), runtime),
+        Kept::Replica(replicated) => open_replicated(replicated, settings, runtime),
     }
 }
 
 fn open_replicated(
     of: &Replicated,
-    tls: Option<&Files>,
+    settings: &Settings,
     runtime: &Handle,
 ) -> Result<Opened, CellError> {
     let founders: Vec<ReplicaId> = of.peers.iter().map(|peer| peer.id).collect();
@@ -104,12 +105,12 @@ fn open_replicated(
     let me = whoami(&directory);
     let mut dials = BTreeMap::new();
     for peer in of.peers.iter().filter(|peer| peer.id != me.replica) {
-        let dial = dial(&peer.address, tls)
+        let dial = dial(&peer.address, settings.tls.as_ref())
             .map_err(|why| CellError::Address { address: peer.address.clone(), why })?;
         dials.insert(peer.id, dial);
     }
     let transport = Peers::start(me, dials, runtime);
-    let running = run(directory, Arc::new(transport))?;
+    let running = run(directory, Arc::new(transport), settings.slow_commit)?;
     let peers = Some((PeerListener::new(me, running.clone()), of.listen.clone()));
     Ok(Opened { host: Host::replica(running), me, peers })
 }
@@ -148,9 +149,14 @@ fn make(
     Ok(directory)
 }
 
-fn run(directory: Directory, transport: Arc<dyn Transport>) -> Result<Arc<Running>, CellError> {
+fn run(
+    directory: Directory,
+    transport: Arc<dyn Transport>,
+    SlowCommit(slow): SlowCommit,
+) -> Result<Arc<Running>, CellError> {
     let mut settings = omega_store::replica::Settings {
         incarnation: rand_id() as u64,
+        slow,
         ..omega_store::replica::Settings::default()
     };
     settings.node.seed = rand_id() as u64;

@@ -23,7 +23,6 @@ use tls::{Doors, TlsSettingsError};
 use tokio::net::TcpListener;
 use tokio::runtime::Runtime;
 use tokio::sync::watch;
-use tracing_subscriber::EnvFilter;
 
 /// Serve a cell to schedulers, agents and people on other machines.
 #[derive(Debug, Args)]
@@ -82,21 +81,13 @@ impl ServeError {
     }
 }
 
-/// Shows what operators should know, on standard error: warnings, or what `RUST_LOG` asks for.
-fn show_events() {
-    let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("warn"));
-    let shown = tracing_subscriber::fmt().with_env_filter(filter).with_writer(io::stderr);
-    // Whoever was first shows them.
-    let _ = shown.try_init();
-}
-
 /// Serves until it is told to end.
 pub(crate) fn serve(args: ServeArgs) -> Result<(), ServeError> {
     let settings = args.given.resolve(args.config.as_deref())?;
     if args.check_config {
         return Ok(output::print(&format!("{}\n", describe(&settings)))?);
     }
-    show_events();
+    settings.log.show();
     let runtime = Runtime::new().map_err(ServeError::System)?;
     let doors = tls::doors(settings.tls.as_ref(), runtime.handle())?;
     let audit = settings.audit_log.as_deref().map(open_audit).transpose()?;
@@ -124,7 +115,11 @@ async fn run(
         Entrance { listener: clients, door: doors.clients.clone(), audit: audit.clone() };
     let over = until(ended.clone());
     let explainer = Some(Arc::new(ByScheduler) as Arc<dyn Explainer>);
-    let extras = Extras { monitor: settings.monitor, explainer: explainer.clone() };
+    let extras = Extras {
+        monitor: settings.monitor,
+        explainer: explainer.clone(),
+        slow_commit: settings.slow_commit,
+    };
     tasks.push(tokio::spawn(serve_clients(entrance, host.clone(), me, extras, over)));
     if let Some(address) = settings.web {
         let listener = listen(&address.to_string()).await?;

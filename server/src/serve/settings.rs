@@ -4,8 +4,9 @@
 //! (`OMEGA_PEER_LISTEN`) and one line of the file (`peer-listen = "..."`).
 
 use super::tls::{self, Files};
+use crate::events::{LogArgs, LogFormat, LogLevel};
 use clap::Args;
-use omega_service::MonitorSettings;
+use omega_service::{MonitorSettings, SlowCommit};
 use omega_store::CellId;
 use omega_store::log::ReplicaId;
 use serde::Deserialize;
@@ -84,6 +85,16 @@ pub(crate) struct Given {
     /// How many machines may be lost in a second [default: 10].
     #[arg(long, env = "OMEGA_MACHINES_LOST_PER_SECOND", value_name = "N")]
     machines_lost_per_second: Option<NonZeroU32>,
+    /// After how many milliseconds a commit is slow, and told of with its stages [default: 500].
+    #[arg(long, env = "OMEGA_SLOW_COMMIT", value_name = "MS")]
+    slow_commit: Option<u32>,
+    /// What is told on standard error: error, warn, info, debug or trace, also by part, such as
+    /// warn,omega_service=debug [default: what RUST_LOG says, or warn].
+    #[arg(long, env = "OMEGA_LOG_LEVEL", value_name = "LEVEL")]
+    log_level: Option<LogLevel>,
+    /// Lines for people, or one JSON object for each [default: text].
+    #[arg(long, env = "OMEGA_LOG_FORMAT", value_name = "FORMAT", value_enum)]
+    log_format: Option<LogFormat>,
 }
 
 /// What a new replica begins with.
@@ -144,6 +155,10 @@ pub(crate) struct Settings {
     pub(crate) audit_log: Option<PathBuf>,
     /// When machines are lost.
     pub(crate) monitor: MonitorSettings,
+    /// When a commit is slow.
+    pub(crate) slow_commit: SlowCommit,
+    /// What operators are told, and how.
+    pub(crate) log: LogArgs,
 }
 
 /// Where a cell is kept.
@@ -248,6 +263,9 @@ impl Given {
             machines_lost_per_second: self
                 .machines_lost_per_second
                 .or(other.machines_lost_per_second),
+            slow_commit: self.slow_commit.or(other.slow_commit),
+            log_level: self.log_level.or(other.log_level),
+            log_format: self.log_format.or(other.log_format),
         }
     }
 
@@ -266,6 +284,9 @@ impl Given {
         let audit_log = given.audit_log.clone();
         let monitor = given.monitor();
         let web = given.web_listen;
+        let slow = given.slow_commit.map(|ms| SlowCommit(Duration::from_millis(ms.into())));
+        let slow_commit = slow.unwrap_or_default();
+        let log = LogArgs { log_level: given.log_level.clone(), log_format: given.log_format };
         let is_one_of_several = given.peers.is_some() || given.replica.is_some();
         let kept = match (given.memory == Some(true), given.dir.clone()) {
             (true, None) if !is_one_of_several => Kept::Memory,
@@ -281,7 +302,7 @@ impl Given {
         if let Kept::Replica(of) = &kept {
             said.check("--peer-listen", &of.listen)?;
         }
-        Ok(Settings { listen, web, kept, tls: files, audit_log, monitor })
+        Ok(Settings { listen, web, kept, tls: files, audit_log, monitor, slow_commit, log })
     }
 
     fn said_of_tls(&self) -> tls::Said {

@@ -14,6 +14,8 @@
 //! - `tenants.rs`: what each role sees and changes of its own jobs and of others.
 //! - `web.rs`: what the web page is made of, and who gets it; `browser.rs` looks at it with a browser, and is
 //!   skipped without one; `http.rs` asks.
+//! - `events.rs`: what processes tell operators on standard error.
+//! - `metrics.rs`: what Prometheus is told, and that documentation and dashboard name it.
 //! - `top.rs`: what `omega top` prints.
 //! - `requests.rs`: messages that mean nothing, and callers who want everything.
 //! - `bad_requests.rs`: transactions, settings and systems that cannot be, and where each bad input is tried.
@@ -36,10 +38,12 @@ mod browser;
 mod certificates;
 mod commands;
 mod durable;
+mod events;
 mod evicting;
 mod explain;
 mod fire;
 mod http;
+mod metrics;
 mod outcome;
 mod outputs;
 mod process;

@@ -24,12 +24,13 @@
 //! most once; and what was asked before without an answer ([`Ask::Retry`]) is left to the log. A model
 //! (`tests/it/model`) tries every order of events, with each rule left out in turn.
 //!
-//! In reading order: `ask`, `requests`, `fingerprint`, this file, `bound`, `worker`, `reply`, `mailbox`,
-//! `writer`, `stages`, `threads`, `handle`, `many`.
+//! In reading order: `settings`, `ask`, `requests`, `fingerprint`, this file, `bound`, `worker`, `reply`, `mailbox`,
+//! `writer`, `durations`, `stages`, `threads`, `handle`, `many`.
 
 mod applied;
 mod ask;
 mod bound;
+mod durations;
 mod files;
 mod fingerprint;
 mod handle;
@@ -37,6 +38,7 @@ mod mailbox;
 mod many;
 mod reply;
 mod requests;
+mod settings;
 mod snapshots;
 mod stages;
 mod start;
@@ -46,11 +48,13 @@ mod writer;
 
 pub use applied::{Applied, State};
 pub use ask::{Again, Answer, Ask, AskId, PeerMessage};
+pub use durations::{Durations, Histogram};
 pub use files::{Agreed, FileDone, FileJob, FileWorker};
 pub use handle::{AskError, ReplicatedCell};
-pub use stages::{Histogram, Stage, Stages};
+pub use settings::Settings;
+pub use stages::{Stage, Stages};
 pub use start::{FIRST, StartError, Started, found, found_with, restore, start};
-pub use threads::{Network, Running, Transport};
+pub use threads::{Network, Running, Status, Transport};
 pub use worker::LogWorker;
 
 use crate::codec::CodecError;
@@ -65,46 +69,6 @@ use snapshots::Transfers;
 use stages::Watch;
 use std::collections::BTreeMap;
 use std::sync::Arc;
-
-/// How a replica behaves.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Settings {
-    /// How its node does.
-    pub node: node::Settings,
-    /// Tells this start of the replica from all others: a number that was never used before.
-    pub incarnation: u64,
-    /// Entries of its own that a leader has on the way. While they are, requests gather and become
-    /// one entry: so many writes are under way at once, and the others share the next one.
-    pub entries_in_flight: usize,
-    /// Requests that may wait at a leader. More are turned away.
-    pub requests_waiting: usize,
-    /// Bytes of applied entries after which a snapshot is taken.
-    pub snapshot_bytes: u64,
-    /// Bytes of entries in memory that are kept in spite of a snapshot, for replicas that are a little
-    /// behind.
-    pub log_keep_bytes: u64,
-    /// Bytes of entries in memory beyond which none are taken before a snapshot is saved. Far more than
-    /// the two above together, because commits go on while a snapshot is written.
-    pub log_bytes_max: u64,
-    /// Ticks after which whoever waits for an answer is told that it is unknown.
-    pub answer_ticks: u64,
-}
-
-impl Default for Settings {
-    fn default() -> Settings {
-        Settings {
-            node: node::Settings::default(),
-            incarnation: 0,
-            entries_in_flight: 4,
-            requests_waiting: 16_384,
-            snapshot_bytes: 64 << 20,
-            log_keep_bytes: 16 << 20,
-            // Some ten seconds of commits at full speed, where a snapshot takes one.
-            log_bytes_max: 512 << 20,
-            answer_ticks: 60,
-        }
-    }
-}
 
 /// Why a replica has stopped. It answers nobody any more, and takes part in nothing.
 #[derive(Debug, thiserror::Error)]

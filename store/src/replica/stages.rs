@@ -8,11 +8,10 @@
 //! A replica decides nothing by this clock: it is told what to watch only where it runs on threads, and a
 //! simulation does without. An entry stands for all commands in it; in the queue it is as old as the oldest.
 
-use super::Replica;
+use super::{Durations, Histogram, Replica};
 use crate::log::Position;
 use std::collections::VecDeque;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 /// A stage of a commit. See the head of the file.
@@ -48,54 +47,20 @@ impl Stage {
     }
 }
 
-/// Bounds of a histogram: 1 microsecond, each double the one before, 8.4 seconds.
-const BOUNDS: usize = 24;
-
-/// An entry whose stages take longer together is told of.
-const SLOW: Duration = Duration::from_millis(500);
-
 /// How long the entries of a replica were in each stage since it was started.
 #[derive(Debug, Default)]
 pub struct Stages([Durations; Stage::ALL.len()]);
 
-/// Every number only grows, and stands for itself: no order between them is needed.
-#[derive(Debug, Default)]
-struct Durations {
-    /// How many there were up to each bound, and above the last one.
-    counts: [AtomicU64; BOUNDS + 1],
-    nanos: AtomicU64,
-}
-
-/// How long something took, again and again.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct Histogram {
-    /// All of it together, in seconds.
-    pub sum: f64,
-    /// How many there were up to each bound in seconds and above the one before; the last is infinite.
-    pub counts: Vec<(f64, u64)>,
-}
-
 impl Stages {
     /// Notes that something was in a stage for so long.
     pub fn note(&self, stage: Stage, took: Duration) {
-        let Durations { counts, nanos } = &self.0[stage as usize];
-        let micros = u64::try_from(took.as_nanos().div_ceil(1000)).unwrap_or(u64::MAX);
-        let bound = micros.max(1).checked_next_power_of_two().unwrap_or(1 << 63).ilog2() as usize;
-        counts[bound.min(BOUNDS)].fetch_add(1, Ordering::Relaxed);
-        let took = u64::try_from(took.as_nanos()).unwrap_or(u64::MAX);
-        nanos.fetch_add(took, Ordering::Relaxed);
+        self.0[stage as usize].note(took);
     }
 
     /// How long it was until now.
     #[must_use]
     pub fn histogram(&self, stage: Stage) -> Histogram {
-        let Durations { counts, nanos } = &self.0[stage as usize];
-        let bound = |i: usize| if i < BOUNDS { 1e-6 * (1_u64 << i) as f64 } else { f64::MAX };
-        let counts = counts.iter().enumerate();
-        Histogram {
-            sum: nanos.load(Ordering::Relaxed) as f64 * 1e-9,
-            counts: counts.map(|(i, count)| (bound(i), count.load(Ordering::Relaxed))).collect(),
-        }
+        self.0[stage as usize].histogram()
     }
 }
 
@@ -106,6 +71,8 @@ pub(super) struct Watch(Option<Watched>);
 #[derive(Debug)]
 struct Watched {
     stages: Arc<Stages>,
+    /// An entry whose stages take longer together is told of.
+    slow: Duration,
     /// Since when the oldest request waits.
     waiting: Option<Instant>,
     /// Since when requests are judged, and how long the oldest of them has waited.
@@ -128,14 +95,15 @@ struct Proposed {
 impl Replica {
     /// Notes from now on how long entries are in each stage.
     pub(super) fn watch(&mut self, stages: Arc<Stages>) {
-        self.watch = Watch::new(stages);
+        self.watch = Watch::new(stages, self.settings.slow);
     }
 }
 
 impl Watch {
-    fn new(stages: Arc<Stages>) -> Watch {
+    fn new(stages: Arc<Stages>, slow: Duration) -> Watch {
         let (waiting, gathering, applying) = (None, None, None);
-        Watch(Some(Watched { stages, waiting, gathering, proposed: VecDeque::new(), applying }))
+        let proposed = VecDeque::new();
+        Watch(Some(Watched { stages, slow, waiting, gathering, proposed, applying }))
     }
 
     /// A request waits.
@@ -187,31 +155,37 @@ impl Watch {
 
     /// It was applied.
     pub(super) fn applied(&mut self) {
-        let Some(Watched { stages, applying, .. }) = &mut self.0 else { return };
+        let Some(Watched { stages, slow, applying, .. }) = &mut self.0 else { return };
         let Some((entry, since)) = applying.take() else { return };
         let apply = since.elapsed();
         stages.note(Stage::Apply, apply);
-        entry.tell_if_slow(since.duration_since(entry.at), apply);
+        entry.tell((since.duration_since(entry.at), apply), *slow);
     }
 }
 
 impl Proposed {
-    fn tell_if_slow(&self, replicate: Duration, apply: Duration) {
+    /// Tells where the time went: those who look closely, or everybody if it was slow.
+    fn tell(&self, (replicate, apply): (Duration, Duration), slow: Duration) {
         let all = self.queue + self.judge + replicate + apply;
-        if all < SLOW {
-            return;
+        let us = |took: Duration| took.as_micros() as u64;
+        macro_rules! tell {
+            ($level:ident, $what:literal) => {
+                tracing::$level!(
+                    entry = self.position.index.0,
+                    commands = self.commands,
+                    all_us = us(all),
+                    queue_us = us(self.queue),
+                    judge_us = us(self.judge),
+                    replicate_us = us(replicate),
+                    apply_us = us(apply),
+                    $what
+                )
+            };
         }
-        let ms = |took: Duration| took.as_millis() as u64;
-        tracing::warn!(
-            entry = self.position.index.0,
-            commands = self.commands,
-            all_ms = ms(all),
-            queue_ms = ms(self.queue),
-            judge_ms = ms(self.judge),
-            replicate_ms = ms(replicate),
-            apply_ms = ms(apply),
-            "slow commit"
-        );
+        match all < slow {
+            true => tell!(debug, "entry"),
+            false => tell!(warn, "slow entry"),
+        }
     }
 }
 
@@ -224,30 +198,10 @@ mod tests {
         stages.histogram(stage).counts.iter().map(|(_, count)| count).sum()
     }
 
-    /// Each is counted once, under the lowest bound that is not below it.
-    #[test]
-    fn what_took_so_long_is_where_it_belongs() {
-        let edges = (0..36).flat_map(|bit| {
-            let micros = 1_000_u64 << (bit % 25);
-            [micros - 1, micros, micros + 1, 1 << bit]
-        });
-        for nanos in edges.chain([0, u64::MAX]) {
-            let stages = Stages::default();
-            stages.note(Stage::Log, Duration::from_nanos(nanos));
-            let Histogram { sum, counts } = stages.histogram(Stage::Log);
-            let seconds = nanos as f64 * 1e-9;
-            assert!((sum - seconds).abs() <= seconds * 1e-9, "{nanos}");
-            let expected = counts.iter().position(|(bound, _)| seconds <= bound * (1.0 + 1e-12));
-            let found = counts.iter().position(|(_, count)| *count == 1);
-            assert_eq!(found, expected, "{nanos}");
-            assert_eq!(total(&stages, Stage::Log), 1);
-        }
-    }
-
     #[test]
     fn only_what_was_proposed_here_is_watched() {
         let stages = Arc::new(Stages::default());
-        let mut watch = Watch::new(stages.clone());
+        let mut watch = Watch::new(stages.clone(), Duration::MAX);
         let at = |index, term| Position { index: LogIndex(index), term: Term(term) };
         watch.asked();
         for index in [5, 6] {

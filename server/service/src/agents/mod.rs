@@ -112,6 +112,7 @@ struct Stream {
 impl Stream {
     /// Listens until the agent ends it, or the hub lets go of the other end of `over`.
     async fn run(self, reports: Streaming<proto::AgentReport>, over: oneshot::Receiver<()>) {
+        let _counted = self.host.metrics().agent();
         let error = tokio::select! {
             listened = self.listen(reports) => listened.err(),
             _ = over => None,
@@ -122,6 +123,7 @@ impl Stream {
 
     async fn listen(&self, mut reports: Streaming<proto::AgentReport>) -> Result<(), ApiError> {
         while let Some(said) = reports.message().await? {
+            self.host.metrics().reported();
             let report = Report::try_from(said)?;
             for machine in report.machines() {
                 let until = Instant::now() + KNOWN_MAX;

@@ -37,8 +37,12 @@ const HEADERS: [(&str, &str); 6] = [
 ];
 
 /// Refuses requests for other hosts, and adds the headers to whatever is answered.
-pub(super) async fn protect(State(shown): State<Shown>, request: Request, next: Next) -> Response {
-    let mut response = match shown.is_local && !names_this_machine(request.headers()) {
+pub(super) async fn protect(
+    State(is_local): State<bool>,
+    request: Request,
+    next: Next,
+) -> Response {
+    let mut response = match is_local && !names_this_machine(request.headers()) {
         true => {
             let say = "on this machine the page is at localhost, 127.0.0.1 or [::1], and under no other name";
             Failed(ApiError::new(ErrorCode::Denied, say)).into_response()

@@ -18,7 +18,10 @@ mod heat;
 mod jobs;
 mod listen;
 mod machines;
+mod plain;
 mod probes;
+
+pub use plain::{MakeText, serve_metrics};
 
 use crate::audit::AuditLog;
 use crate::explain::{Explainer, Explanations};
@@ -95,6 +98,6 @@ fn routes(shown: Shown) -> Router {
         // Those that nobody in particular may ask.
         .route("/healthz", get(async || "ok\n"))
         .route("/readyz", get(probes::ready))
-        .layer(axum::middleware::from_fn_with_state(shown.clone(), guard::protect))
+        .layer(axum::middleware::from_fn_with_state(shown.is_local, guard::protect))
         .with_state(shown)
 }

@@ -1,6 +1,7 @@
 //! What Prometheus and those who ask whether a server lives are told.
 
 use super::Shown;
+use crate::exposition::CONTENT_TYPE;
 use axum::extract::State;
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
@@ -11,10 +12,8 @@ use tokio::time::Instant;
 const READY_MAX: Duration = Duration::from_secs(1);
 
 pub(super) async fn metrics(State(shown): State<Shown>) -> Response {
-    const OPEN_METRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
-    let host = &shown.web.host;
-    match host.metrics().text(host) {
-        Ok(text) => ([(header::CONTENT_TYPE, OPEN_METRICS)], text).into_response(),
+    match crate::metrics::text(&shown.web.host, shown.web.me).await {
+        Ok(text) => ([(header::CONTENT_TYPE, CONTENT_TYPE)], text).into_response(),
         Err(error) => (StatusCode::INTERNAL_SERVER_ERROR, error.to_string()).into_response(),
     }
 }

@@ -3,18 +3,26 @@
 //! Several processes may run schedulers of different names at once: the cell takes what holds and
 //! refuses what conflicts. Of one name, one process places and others may stand by: docs/schedulers.md.
 
+mod figures;
+mod listen;
+mod plugins;
+
 use crate::ask::amount::duration;
 use crate::connect::CellArgs;
+use crate::events::LogArgs;
 use crate::output::{self, OutputError};
 use crate::signals::Signals;
 use clap::Args;
+use figures::{SchedulerFigures, WorkerMeter};
+use listen::MetricsArgs;
 use omega_cellstate::{CellHandle, HandleError, View};
 use omega_client::{ApiError, ErrorCode, LeaseSettings, RemoteCell};
 use omega_core::TransactionError;
 use omega_core::limits::{LEASE_MS_MAX, LEASE_MS_MIN};
 use omega_schedulers::config::{ConfigError, Profiles, Registry};
-use omega_schedulers::{Clock, Nanos, Pool, Profile, Scheduler, Settings, Unobserved};
+use omega_schedulers::{Clock, Nanos, Observer, Pool, Profile, Scheduler, Settings, Unobserved};
 use std::io;
+use std::net::SocketAddr;
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -48,6 +56,10 @@ pub(crate) struct SchedulerArgs {
     /// How long this process may be silent before a standby may take over: from 1s to 60s.
     #[arg(long, value_name = "TIME", default_value = "10s", value_parser = lease)]
     lease: Duration,
+    #[command(flatten)]
+    metrics: MetricsArgs,
+    #[command(flatten)]
+    log: LogArgs,
 }
 
 fn lease(text: &str) -> Result<Duration, String> {
@@ -98,6 +110,19 @@ pub(crate) enum SchedulerError {
     /// Another process goes on. Start this one as its standby, if it is to be one.
     #[error("{} [{}]; this process has stopped", .0.message, .0.code)]
     Lost(ApiError),
+    /// Stay on this machine, or say that it shall be so.
+    #[error(
+        "--metrics-listen {0} is open to other machines: say --insecure if everyone who reaches it may see the figures"
+    )]
+    Exposed(SocketAddr),
+    /// Choose another address, or end whoever has it.
+    #[error("cannot listen on {address}: {why}")]
+    Listen {
+        /// Where.
+        address: SocketAddr,
+        /// What the system said.
+        why: io::Error,
+    },
     /// See the error.
     #[error(transparent)]
     Output(#[from] OutputError),
@@ -107,6 +132,11 @@ pub(crate) enum SchedulerError {
 }
 
 impl SchedulerError {
+    /// Whether its figures would have been open to everyone.
+    pub(crate) fn is_exposed(&self) -> bool {
+        matches!(self, SchedulerError::Exposed(_))
+    }
+
     /// Whether it ends because another process has its name, which is no fault of the input.
     pub(crate) fn is_replaced(&self) -> bool {
         matches!(self, SchedulerError::Held(_) | SchedulerError::Lost(_))
@@ -124,14 +154,20 @@ impl Clock for Monotonic {
 
 /// Places until it is told to end, or another process has its name.
 pub(crate) fn run(args: &SchedulerArgs) -> Result<(), SchedulerError> {
+    args.log.show();
     let profiles = args.profile.as_deref().map(read).transpose()?;
     let settings = LeaseSettings { lease: args.lease, process: process_name() };
     let cell = RemoteCell::with_leases(&args.cell.address(), settings)?;
+    let figures = args.metrics.serve()?;
     let mut end = End::listen().map_err(SchedulerError::System)?;
     if !take_name(args, &cell, &mut end)? {
         return Ok(());
     }
-    let placed = place(args, profiles.as_ref(), &cell, &mut end);
+    let schedulers = schedulers(args, profiles.as_ref(), &cell, figures.as_ref());
+    let placed = schedulers.and_then(|schedulers| match figures {
+        None => place(args, (&cell, unmeasured(schedulers)), &mut end),
+        Some(figures) => place(args, (&cell, measured(schedulers, &figures)), &mut end),
+    });
     if cell.lost().is_none() {
         // Where nobody answers, the leases end by themselves.
         drop(cell.end_leases());
@@ -167,13 +203,26 @@ fn take_name(
     Ok(held?.is_some())
 }
 
-fn place(
+fn unmeasured(schedulers: Vec<Scheduler>) -> Vec<(Scheduler, Unobserved)> {
+    schedulers.into_iter().map(|scheduler| (scheduler, Unobserved)).collect()
+}
+
+fn measured(
+    schedulers: Vec<Scheduler>,
+    figures: &SchedulerFigures,
+) -> Vec<(Scheduler, WorkerMeter)> {
+    let with_meter = |scheduler: Scheduler| {
+        let meter = figures.worker(&scheduler.settings().name);
+        (scheduler, meter)
+    };
+    schedulers.into_iter().map(with_meter).collect()
+}
+
+fn place<O: Observer + Send>(
     args: &SchedulerArgs,
-    profiles: Option<&Profiles>,
-    cell: &RemoteCell,
+    (cell, schedulers): (&RemoteCell, Vec<(Scheduler, O)>),
     end: &mut End,
 ) -> Result<(), SchedulerError> {
-    let schedulers = schedulers(args, profiles, cell)?;
     output::print(&format!("scheduler {} places with {} workers\n", args.name, args.workers))?;
     let clock = Monotonic(Instant::now());
     let workers = std::thread::scope(|scope| {
@@ -196,7 +245,8 @@ fn schedulers(
     args: &SchedulerArgs,
     profiles: Option<&Profiles>,
     cell: &RemoteCell,
-) -> Result<Vec<(Scheduler, Unobserved)>, SchedulerError> {
+    figures: Option<&SchedulerFigures>,
+) -> Result<Vec<Scheduler>, SchedulerError> {
     let mut all = Vec::new();
     for index in 0..args.workers {
         let mut settings = Settings::worker(&args.name, index, args.workers);
@@ -214,7 +264,10 @@ fn schedulers(
             profile =
                 spec.bind(view.kinds()).map_err(|why| SchedulerError::Profile { file, why })?;
         }
-        all.push((Scheduler::new(cell, profile, settings)?, Unobserved));
+        if let Some(figures) = figures {
+            profile = profile.with_meter(figures.plugins.clone());
+        }
+        all.push(Scheduler::new(cell, profile, settings)?);
     }
     Ok(all)
 }

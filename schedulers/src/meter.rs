@@ -1,0 +1,29 @@
+//! What plugins take, for whoever wants to know.
+//!
+//! The library reads no clock, so a meter brings one. To read it costs as much as a filter takes for a block, so a
+//! meter says for each search whether it looks: one in some dozens tells as much, and a profile without a meter
+//! pays for a question.
+
+use crate::queue::Nanos;
+
+/// What a plugin is asked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Work {
+    /// Where tasks may run.
+    Filter,
+    /// How well they would.
+    Score,
+}
+
+/// Measures plugins. It may be asked by several threads at once: large cells are searched by all of them.
+pub trait Meter: Send + Sync {
+    /// Whether what comes next is measured: a search, or what follows from one. Some calls come in a fixed
+    /// order, so every second one may always be of the same sort; every 61st is not.
+    fn samples(&self) -> bool;
+
+    /// The time, if it is measured.
+    fn now(&self) -> Nanos;
+
+    /// A plugin took so long for a block, or a relative score for all machines that were found.
+    fn took(&self, work: Work, plugin: &'static str, nanos: Nanos);
+}

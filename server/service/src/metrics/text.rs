@@ -1,0 +1,240 @@
+//! What a server tells Prometheus.
+//!
+//! Names and labels are part of the API: dashboards are built on them, so they change like any other call.
+//! docs/metrics.md has all of them.
+
+use super::Metrics;
+use crate::cell::{Sizes, sizes};
+use crate::exposition::{self, Figure, Figures, Pen};
+use crate::host::Host;
+use crate::peers::Whoami;
+use crate::statistics::statistics;
+use omega_client::proto::{GetStatisticsResponse, SchedulerStatistics};
+use omega_core::Kinds;
+use omega_store::replica::{Histogram, Stage, Status};
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// The text that Prometheus reads: what was counted, and what the cell is now.
+///
+/// # Errors
+/// If a metric cannot be written as text.
+pub(crate) async fn text(host: &Host, me: Whoami) -> Result<String, fmt::Error> {
+    let statistics = statistics(host, me).await;
+    let (sizes, kinds) = host.read(|cell| (sizes(cell), cell.kinds().clone()));
+    let status = host.running().map(|running| running.status());
+    exposition::text(Now { host: host.clone(), me, statistics, sizes, kinds, status })
+}
+
+/// All that is told.
+#[derive(Debug)]
+struct Now {
+    host: Host,
+    me: Whoami,
+    statistics: GetStatisticsResponse,
+    sizes: Sizes,
+    kinds: Kinds,
+    /// Of the replica, if the cell has replicas.
+    status: Option<Status>,
+}
+
+impl Figures for Now {
+    fn write(&self, pen: &mut Pen<'_>) -> fmt::Result {
+        self.write_commits(pen)?;
+        self.write_stages(pen)?;
+        self.write_schedulers(pen)?;
+        self.write_leases(pen)?;
+        self.write_network(pen)?;
+        self.write_certificate(pen)?;
+        self.write_cell(pen)?;
+        match &self.status {
+            Some(status) => self.write_replica(status, pen),
+            None => Ok(()),
+        }
+    }
+}
+
+fn get(count: &AtomicU64) -> f64 {
+    count.load(Ordering::Relaxed) as f64
+}
+
+impl Now {
+    fn metrics(&self) -> &Metrics {
+        self.host.metrics()
+    }
+
+    fn sum(&self, of: impl Fn(&SchedulerStatistics) -> u64) -> f64 {
+        self.statistics.schedulers.iter().map(of).sum::<u64>() as f64
+    }
+
+    fn write_commits(&self, pen: &mut Pen<'_>) -> fmt::Result {
+        let results = [
+            ([("result", "taken")], self.sum(|one| one.taken)),
+            ([("result", "conflicted")], self.sum(|one| one.conflicted)),
+            ([("result", "failed")], self.statistics.transactions_failed as f64),
+        ];
+        let help = "Transactions by how they were answered: taken, conflicted (in part or wholly) or failed (not \
+                    judged)";
+        pen.counters(Figure::new("transactions", help), results)?;
+        let help = "Claims in transactions that were judged";
+        pen.counter(Figure::new("claims", help), self.sum(|one| one.claims))?;
+        let mut reasons: BTreeMap<&str, u64> = BTreeMap::new();
+        for conflict in self.statistics.schedulers.iter().flat_map(|one| &one.conflicts) {
+            *reasons.entry(&conflict.reason).or_default() += conflict.items;
+        }
+        let reasons =
+            reasons.into_iter().map(|(reason, items)| ([("reason", reason)], items as f64));
+        let help = "Items of transactions that were refused, by the reason";
+        pen.counters(Figure::new("conflicts", help), reasons)?;
+        let (tallies, _) = self.metrics().tallies();
+        let behind: u64 = tallies.values().map(|tally| tally.behind).sum();
+        let help = "Versions of the cell between what judged transactions were decided on and their answers";
+        pen.counter(Figure::new("transactions_behind_versions", help), behind as f64)?;
+        let help = "From the request of a commit to its answer";
+        pen.histogram(Figure::seconds("commit", help), &self.metrics().counted.commit.histogram())
+    }
+
+    fn write_certificate(&self, pen: &mut Pen<'_>) -> fmt::Result {
+        let help = "For how long the certificate that clients are shown is good, if one is shown";
+        let figure = Figure::seconds("certificate_left", help);
+        match self.metrics().certificate_left() {
+            Some(left) => pen.gauge(figure, left.as_secs_f64()),
+            None => pen.gauges::<0>(figure, []),
+        }
+    }
+
+    fn write_stages(&self, pen: &mut Pen<'_>) -> fmt::Result {
+        let stages: Vec<(Stage, Histogram)> = match self.host.running() {
+            Some(running) => {
+                Stage::ALL.map(|stage| (stage, running.stages().histogram(stage))).into()
+            }
+            None => vec![(Stage::Judge, self.metrics().counted.applied.histogram())],
+        };
+        let stages = stages.into_iter().map(|(stage, took)| ([("stage", stage.name())], took));
+        let help = "How long the entries of this leader, each of many commands, were in each stage of a commit; \
+                    log is of every replica, and a cell in memory has judge alone";
+        pen.histograms(Figure::seconds("commit_stage", help), stages)
+    }
+
+    fn write_schedulers(&self, pen: &mut Pen<'_>) -> fmt::Result {
+        let all = &self.statistics.schedulers;
+        let results = all.iter().flat_map(|one| {
+            let of = |result, count: u64| {
+                ([("scheduler", one.name.as_str()), ("result", result)], count as f64)
+            };
+            [of("taken", one.taken), of("conflicted", one.conflicted)]
+        });
+        let help = "Transactions of a scheduler through this replica, taken whole or conflicted";
+        pen.counters(Figure::new("scheduler_transactions", help), results)?;
+        let claims = all.iter().map(|one| ([("scheduler", one.name.as_str())], one.claims as f64));
+        let help = "Claims of a scheduler that were judged through this replica";
+        pen.counters(Figure::new("scheduler_claims", help), claims)?;
+        let conflicts = all.iter().flat_map(|one| {
+            one.conflicts.iter().map(|conflict| {
+                let labels = [("scheduler", one.name.as_str()), ("reason", &*conflict.reason)];
+                (labels, conflict.items as f64)
+            })
+        });
+        let help = "Items of a scheduler's transactions that were refused through this replica, by the reason";
+        pen.counters(Figure::new("scheduler_conflicts", help), conflicts)?;
+        let pending =
+            all.iter().map(|one| ([("scheduler", one.name.as_str())], one.pending_tasks as f64));
+        let help = "Tasks that wait for a scheduler to place them";
+        pen.gauges(Figure::new("scheduler_pending_tasks", help), pending)?;
+        let waits = all
+            .iter()
+            .map(|one| ([("scheduler", one.name.as_str())], one.oldest_wait_ms as f64 / 1000.0));
+        let help = "How long ago the oldest job was submitted that a scheduler has not placed wholly; 0 if none waits";
+        pen.gauges(Figure::seconds("scheduler_oldest_wait", help), waits)
+    }
+
+    /// What a leader knows of leases. Who does not lead says nothing of them.
+    fn write_leases(&self, pen: &mut Pen<'_>) -> fmt::Result {
+        let leases = self.host.leases();
+        let help = "Schedulers that were silent for longer than their lease, and replaced";
+        pen.counter(Figure::new("schedulers_silenced", help), leases.silenced() as f64)?;
+        let listed = leases.list(&self.host).unwrap_or_default();
+        let left = listed.iter().filter_map(|listed| {
+            let held = listed.held.as_ref()?;
+            Some(([("scheduler", &*listed.name)], held.left_ms as f64 / 1000.0))
+        });
+        let help = "For how long the lease of a scheduler's name still runs, at the leader";
+        pen.gauges(Figure::seconds("scheduler_lease_left", help), left)
+    }
+
+    fn write_network(&self, pen: &mut Pen<'_>) -> fmt::Result {
+        let counted = &self.metrics().counted;
+        let help = "Views that are kept up to date now";
+        pen.gauge(Figure::new("sync_streams", help), get(&counted.streams))?;
+        let help = "Deltas that were sent, or pieces of large ones";
+        pen.counter(Figure::new("sync_deltas", help), get(&counted.sync.deltas))?;
+        let help = "Bytes of deltas that were sent";
+        pen.counter(Figure::bytes("sync_sent", help), get(&counted.sync.bytes))?;
+        let help = "Versions that views were behind when a delta was made for them, all together";
+        pen.counter(Figure::new("sync_versions", help), get(&counted.sync.versions))?;
+        let help = "How stale a view was when a delta had been sent to it: since the first change that it lacked";
+        pen.histogram(Figure::seconds("sync_delay", help), &counted.sync.delay.histogram())?;
+        let help = "Agents that are connected now";
+        pen.gauge(Figure::new("agents", help), get(&counted.agents))?;
+        let help = "Messages of agents: that machines live, and what became of tasks";
+        pen.counter(Figure::new("agent_reports", help), get(&counted.reports))
+    }
+
+    fn write_cell(&self, pen: &mut Pen<'_>) -> fmt::Result {
+        let Sizes { version, machines, jobs, claimable, claimed } = &self.sizes;
+        let help = "The version of the cell at this replica";
+        pen.gauge(Figure::new("cell_version", help), version.0 as f64)?;
+        pen.gauge(Figure::new("cell_machines", "Machines of the cell"), f64::from(*machines))?;
+        let help = "Machines that take no tasks: drained by somebody, or lost by their agents";
+        let draining = f64::from(self.statistics.draining);
+        pen.gauge(Figure::new("cell_machines_draining", help), draining)?;
+        pen.gauge(Figure::new("cell_jobs", "Jobs that the cell knows"), *jobs as f64)?;
+        let tasks = self.statistics.tasks.unwrap_or_default();
+        let states = [
+            ([("state", "pending")], tasks.pending as f64),
+            ([("state", "placed")], tasks.placed as f64),
+            ([("state", "running")], tasks.running as f64),
+            ([("state", "finished")], tasks.finished as f64),
+            ([("state", "failed")], tasks.failed as f64),
+            ([("state", "killed")], tasks.killed as f64),
+        ];
+        let help = "Tasks of all jobs that the cell knows, by what they do";
+        pen.gauges(Figure::new("cell_tasks", help), states)?;
+        let of_kinds = |values: &[u64]| -> Vec<([(&'static str, &str); 1], f64)> {
+            let all = self.kinds.iter().zip(values);
+            all.map(|((_, kind), value)| ([("kind", &*kind.name)], *value as f64)).collect()
+        };
+        let help = "What may be claimed of all machines, in each kind's unit";
+        pen.gauges(Figure::new("cell_claimable", help), of_kinds(claimable))?;
+        let help = "What is claimed of all machines, in each kind's unit";
+        pen.gauges(Figure::new("cell_claimed", help), of_kinds(claimed))
+    }
+
+    fn write_replica(&self, status: &Status, pen: &mut Pen<'_>) -> fmt::Result {
+        let leads = f64::from(u8::from(status.leadership.is_leader));
+        pen.gauge(Figure::new("replica_leads", "1 if this replica leads"), leads)?;
+        let term = status.leadership.term.0 as f64;
+        pen.gauge(Figure::new("replica_term", "The term of this replica"), term)?;
+        let stopped = f64::from(u8::from(status.stopped.is_some()));
+        let help = "1 if this replica has stopped for good";
+        pen.gauge(Figure::new("replica_stopped", help), stopped)?;
+        let help = "Bytes written to the log";
+        pen.counter(Figure::bytes("replica_log_written", help), status.log_bytes as f64)?;
+        let help = "Times the log was synced";
+        pen.counter(Figure::new("replica_log_syncs", help), status.log_syncs as f64)?;
+        let help = "Snapshots taken";
+        pen.counter(Figure::new("replica_snapshots", help), status.snapshots as f64)?;
+        let name = |id: u64| format!("r{id}");
+        let progress = self.statistics.progress.iter();
+        let behind: Vec<(String, f64)> =
+            progress.map(|one| (name(one.replica), one.entries_behind as f64)).collect();
+        let behind = behind.iter().map(|(name, entries)| ([("replica", name.as_str())], *entries));
+        let help = "Entries of the log that a replica lacks or has not applied: a leader tells of all, another one of itself";
+        pen.gauges(Figure::new("replica_entries_behind", help), behind)?;
+        let own = name(self.me.replica.0);
+        let help = "1: which replica of which cell this is";
+        let labels = [("cell", &*self.me.cell.to_string()), ("replica", &own)];
+        pen.gauges(Figure::new("replica_is", help), [(labels, 1.0)])
+    }
+}

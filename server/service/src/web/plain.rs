@@ -1,0 +1,45 @@
+//! The figures of a process that serves no cell: `/metrics` and `/healthz`, and no page.
+
+use super::guard;
+use super::listen;
+use crate::connection::Door;
+use crate::exposition::CONTENT_TYPE;
+use axum::Router;
+use axum::extract::State;
+use axum::http::{StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use axum::routing::get;
+use std::fmt;
+use std::io;
+use std::sync::Arc;
+use tokio::net::TcpListener;
+
+/// Makes the text that Prometheus reads.
+pub type MakeText = Arc<dyn Fn() -> Result<String, fmt::Error> + Send + Sync>;
+
+/// Serves `/metrics` and `/healthz` until `end` is there, to everyone who reaches it. Where only this machine does,
+/// requests must name it as this machine, as those for the page of a server.
+///
+/// # Errors
+/// Those of the listener.
+pub async fn serve_metrics(
+    listener: TcpListener,
+    text: MakeText,
+    end: impl Future<Output = ()>,
+) -> io::Result<()> {
+    let is_local = listener.local_addr()?.ip().is_loopback();
+    let routes = Router::new()
+        .route("/metrics", get(metrics))
+        .route("/healthz", get(async || "ok\n"))
+        .layer(axum::middleware::from_fn_with_state(is_local, guard::protect))
+        .with_state(text);
+    listen::serve(listener, Door::Open, routes, end).await;
+    Ok(())
+}
+
+async fn metrics(State(text): State<MakeText>) -> Response {
+    match text() {
+        Ok(text) => ([(header::CONTENT_TYPE, CONTENT_TYPE)], text).into_response(),
+        Err(error) => (StatusCode::INTERNAL_SERVER_ERROR, error.to_string()).into_response(),
+    }
+}

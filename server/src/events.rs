@@ -1,0 +1,96 @@
+//! What operators are told on standard error, and how: one rule for all processes that run for long.
+
+use clap::Args;
+use serde::Deserialize;
+use std::io;
+use std::str::FromStr;
+use tracing_subscriber::EnvFilter;
+
+/// What is told, and how.
+#[derive(Clone, Debug, Default, Args)]
+pub(crate) struct LogArgs {
+    /// What is told on standard error: error, warn, info, debug or trace, also by part, such as
+    /// warn,omega_service=debug [default: what RUST_LOG says, or warn].
+    #[arg(long, env = "OMEGA_LOG_LEVEL", value_name = "LEVEL")]
+    pub(crate) log_level: Option<LogLevel>,
+    /// Lines for people, or one JSON object for each [default: text].
+    #[arg(long, env = "OMEGA_LOG_FORMAT", value_name = "FORMAT", value_enum)]
+    pub(crate) log_format: Option<LogFormat>,
+}
+
+/// What is told.
+///
+/// Invariant: it can be read as a filter.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(try_from = "String")]
+pub(crate) struct LogLevel(String);
+
+impl FromStr for LogLevel {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<LogLevel, String> {
+        let wrong = |what: &dyn std::fmt::Display| {
+            format!("{text:?} is not like debug or warn,omega_service=debug: {what}")
+        };
+        EnvFilter::try_new(text).map_err(|error| wrong(&error))?;
+        // A word that is no level would be taken for the name of a part.
+        let is_level = |word: &str| word.parse::<tracing::Level>().is_ok() || word == "off";
+        let mut words = text.split(',').filter(|word| !word.contains(['=', '[']));
+        match words.find(|word| !is_level(word)) {
+            Some(word) => Err(wrong(&format!("{word:?} is no level"))),
+            None => Ok(LogLevel(text.to_owned())),
+        }
+    }
+}
+
+impl TryFrom<String> for LogLevel {
+    type Error = String;
+
+    fn try_from(text: String) -> Result<LogLevel, String> {
+        text.parse()
+    }
+}
+
+/// How it is told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, clap::ValueEnum)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum LogFormat {
+    /// Lines for people.
+    Text,
+    /// An object for each event.
+    Json,
+}
+
+impl LogArgs {
+    /// Begins to tell. Whoever was first in this process decides.
+    pub(crate) fn show(&self) {
+        let filter = match &self.log_level {
+            Some(LogLevel(level)) => EnvFilter::try_new(level),
+            None => EnvFilter::try_from_default_env().or_else(|_| EnvFilter::try_new("warn")),
+        };
+        let filter = filter.expect("a level was checked when it was read");
+        let shown = tracing_subscriber::fmt().with_env_filter(filter).with_writer(io::stderr);
+        let begun = match self.log_format {
+            Some(LogFormat::Json) => shown.json().flatten_event(true).try_init(),
+            Some(LogFormat::Text) | None => shown.try_init(),
+        };
+        // It was begun already.
+        drop(begun);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_level_that_is_none_is_no_name_of_a_part() {
+        for level in ["warn", "debug", "off", "warn,omega_service=debug", "omega_store=trace,info"]
+        {
+            assert!(level.parse::<LogLevel>().is_ok(), "{level}");
+        }
+        for level in ["", "loud", "warn,loud", "omega_service=loud", "debug,"] {
+            assert!(level.parse::<LogLevel>().is_err(), "{level}");
+        }
+    }
+}

@@ -1,0 +1,275 @@
+//! What the workers of a scheduler measure, for Prometheus.
+//!
+//! A worker is busy while it decides. What it decided is useful as far as its claims were taken, and wasted as far as
+//! they conflicted: that share of the time, since a decision is for many claims. A decision that found no machine
+//! was in vain. docs/metrics.md has all names.
+
+use super::plugins::PluginTimes;
+use omega_cellstate::View;
+use omega_client::convert::reason_name;
+use omega_core::{Commit, JobId, Transaction};
+use omega_schedulers::{Observer, Queue};
+use omega_service::exposition::{self, Figure, Figures, Pen};
+use omega_store::replica::{Durations, Histogram};
+use parking_lot::Mutex;
+use std::collections::{BTreeMap, HashMap};
+use std::fmt;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// Of the whole process. Clones share it.
+#[derive(Clone, Debug, Default)]
+pub(super) struct SchedulerFigures {
+    /// Each worker by its name. Held to add one, and to look.
+    workers: Arc<Mutex<Workers>>,
+    pub(super) plugins: Arc<PluginTimes>,
+}
+
+type Workers = Vec<(String, Arc<Counted>)>;
+
+/// What is counted of a worker.
+#[derive(Debug, Default)]
+struct Counted {
+    /// Held for an addition or a copy.
+    counts: Mutex<Counts>,
+    /// From when a job was first heard of to its first decision.
+    job_wait: Durations,
+    /// How old a view was when something was decided on it.
+    view_age: Durations,
+}
+
+#[derive(Clone, Debug, Default)]
+struct Counts {
+    useful: Duration,
+    wasted: Duration,
+    in_vain: Duration,
+    decisions: u64,
+    taken: u64,
+    conflicted: u64,
+    claims: u64,
+    placements: u64,
+    /// Versions between what was decided on and the answers.
+    behind: u64,
+    conflicts: BTreeMap<&'static str, u64>,
+    pending_tasks: usize,
+    active_jobs: usize,
+}
+
+impl SchedulerFigures {
+    /// What measures a worker more.
+    pub(super) fn worker(&self, name: &str) -> WorkerMeter {
+        let counted = Arc::new(Counted::default());
+        self.workers.lock().push((name.to_owned(), counted.clone()));
+        let now = Instant::now();
+        WorkerMeter {
+            counted,
+            synced: now,
+            began: now,
+            open: Open::default(),
+            waiting: HashMap::new(),
+        }
+    }
+
+    /// The text that Prometheus reads.
+    pub(super) fn text(&self) -> Result<String, fmt::Error> {
+        exposition::text(self.clone())
+    }
+}
+
+/// What was decided and not answered yet.
+#[derive(Debug, Default)]
+struct Open {
+    took: Duration,
+    claims: usize,
+}
+
+impl Open {
+    /// The part of the time that so many of the claims took.
+    fn take(&mut self, claims: usize) -> Duration {
+        let share = claims as f64 / self.claims.max(claims).max(1) as f64;
+        let took = self.took.mul_f64(share);
+        self.took -= took.min(self.took);
+        self.claims = self.claims.saturating_sub(claims);
+        took
+    }
+}
+
+/// Measures one worker.
+#[derive(Debug)]
+pub(super) struct WorkerMeter {
+    counted: Arc<Counted>,
+    synced: Instant,
+    began: Instant,
+    open: Open,
+    /// Since when jobs wait for their first decision. At most as many as the cell has.
+    waiting: HashMap<JobId, Instant>,
+}
+
+impl Observer for WorkerMeter {
+    fn synced(&mut self, view: &View, queue: &Queue) {
+        self.synced = Instant::now();
+        let delta = view.delta();
+        if delta.full {
+            // Nobody tells which jobs have ended.
+            self.waiting.clear();
+        }
+        for change in &delta.jobs {
+            match queue.job(change.id) {
+                Some(_) if change.job.is_some() => {
+                    self.waiting.entry(change.id).or_insert(self.synced);
+                }
+                _ => drop(self.waiting.remove(&change.id)),
+            }
+        }
+        let mut counts = self.counted.counts.lock();
+        counts.pending_tasks = queue.pending_tasks();
+        counts.active_jobs = queue.active_jobs();
+    }
+
+    fn deciding(&mut self) {
+        self.began = Instant::now();
+        self.counted.view_age.note(self.began.duration_since(self.synced));
+    }
+
+    fn decided(&mut self, job: JobId, _asked: usize, placed: usize) {
+        let took = self.began.elapsed();
+        if let Some(since) = self.waiting.remove(&job) {
+            self.counted.job_wait.note(self.began.duration_since(since));
+        }
+        let mut counts = self.counted.counts.lock();
+        counts.decisions += 1;
+        match placed {
+            0 => counts.in_vain += took,
+            placed => {
+                self.open.took += took;
+                self.open.claims += placed;
+            }
+        }
+    }
+
+    fn committed(&mut self, txn: &Transaction, commit: &Commit) {
+        let claims = txn.claims.len();
+        let taken = (0..claims).filter(|index| commit.conflict_of_claim(*index).is_none()).count();
+        let took = self.open.take(claims);
+        let useful = took.mul_f64(taken as f64 / claims.max(1) as f64);
+        let mut counts = self.counted.counts.lock();
+        counts.useful += useful;
+        counts.wasted += took.saturating_sub(useful);
+        match commit.is_complete() {
+            true => counts.taken += 1,
+            false => counts.conflicted += 1,
+        }
+        counts.claims += claims as u64;
+        counts.placements += taken as u64;
+        counts.behind += commit.version.0.saturating_sub(txn.base.0);
+        for conflict in &commit.conflicts {
+            *counts.conflicts.entry(reason_name(conflict.reason)).or_default() += 1;
+        }
+    }
+}
+
+/// A worker as it is told of.
+struct Told {
+    name: String,
+    counts: Counts,
+    job_wait: Histogram,
+    view_age: Histogram,
+}
+
+impl SchedulerFigures {
+    fn look(&self) -> Vec<Told> {
+        let of = |(name, counted): &(String, Arc<Counted>)| Told {
+            name: name.clone(),
+            counts: counted.counts.lock().clone(),
+            job_wait: counted.job_wait.histogram(),
+            view_age: counted.view_age.histogram(),
+        };
+        self.workers.lock().iter().map(of).collect()
+    }
+}
+
+impl Figures for SchedulerFigures {
+    fn write(&self, pen: &mut Pen<'_>) -> fmt::Result {
+        let all = self.look();
+        let help = "Workers that place; 0 while this process stands by";
+        pen.gauge(Figure::new("scheduler_workers", help), all.len() as f64)?;
+        write_busyness(&all, pen)?;
+        write_commits(&all, pen)?;
+        write_waits(&all, pen)?;
+        self.plugins.write(pen)
+    }
+}
+
+fn write_busyness(all: &[Told], pen: &mut Pen<'_>) -> fmt::Result {
+    let busy = all.iter().flat_map(|worker| {
+        let Counts { useful, wasted, in_vain, .. } = &worker.counts;
+        let of = |outcome, time: &Duration| {
+            ([("worker", worker.name.as_str()), ("outcome", outcome)], time.as_secs_f64())
+        };
+        [of("useful", useful), of("wasted", wasted), of("in_vain", in_vain)]
+    });
+    let help = "Time spent deciding, by what became of it: useful (claims were taken), wasted (they conflicted) or \
+                in_vain (no machine was found)";
+    pen.counters(Figure::seconds("worker_busy", help), busy)?;
+    let decisions = all.iter().map(|worker| (own(worker), worker.counts.decisions as f64));
+    pen.counters(Figure::new("worker_decisions", "Turns of jobs that were decided"), decisions)
+}
+
+fn own(worker: &Told) -> [(&'static str, &str); 1] {
+    [("worker", worker.name.as_str())]
+}
+
+fn write_commits(all: &[Told], pen: &mut Pen<'_>) -> fmt::Result {
+    let results = all.iter().flat_map(|worker| {
+        let of =
+            |result, count| ([("worker", worker.name.as_str()), ("result", result)], count as f64);
+        [of("taken", worker.counts.taken), of("conflicted", worker.counts.conflicted)]
+    });
+    let help = "Transactions that were answered: taken whole, or conflicted";
+    pen.counters(Figure::new("worker_transactions", help), results)?;
+    let claims = all.iter().map(|worker| (own(worker), worker.counts.claims as f64));
+    pen.counters(
+        Figure::new("worker_claims", "Claims in transactions that were answered"),
+        claims,
+    )?;
+    let placements = all.iter().map(|worker| (own(worker), worker.counts.placements as f64));
+    pen.counters(Figure::new("worker_placements", "Claims that were taken"), placements)?;
+    let conflicts = all.iter().flat_map(|worker| {
+        worker.counts.conflicts.iter().map(|(reason, items)| {
+            ([("worker", worker.name.as_str()), ("reason", *reason)], *items as f64)
+        })
+    });
+    let help = "Items of transactions that were refused, by the reason";
+    pen.counters(Figure::new("worker_conflicts", help), conflicts)?;
+    let behind = all.iter().map(|worker| (own(worker), worker.counts.behind as f64));
+    let help = "Versions of the cell between what transactions were decided on and their answers";
+    pen.counters(Figure::new("worker_transactions_behind_versions", help), behind)
+}
+
+fn write_waits(all: &[Told], pen: &mut Pen<'_>) -> fmt::Result {
+    let pending = all.iter().map(|worker| (own(worker), worker.counts.pending_tasks as f64));
+    pen.gauges(Figure::new("worker_pending_tasks", "Tasks in the queue"), pending)?;
+    let active = all.iter().map(|worker| (own(worker), worker.counts.active_jobs as f64));
+    let help = "Jobs in the queue that may be tried now; the others wait for something to change";
+    pen.gauges(Figure::new("worker_active_jobs", help), active)?;
+    let waits = all.iter().map(|worker| (own(worker), worker.job_wait.clone()));
+    let help = "From when a worker first heard of a job to the job's first decision";
+    pen.histograms(Figure::seconds("worker_job_wait", help), waits)?;
+    let ages = all.iter().map(|worker| (own(worker), worker.view_age.clone()));
+    let help = "How long before a decision the view was brought up to date";
+    pen.histograms(Figure::seconds("worker_view_age", help), ages)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn time_goes_with_claims_and_none_is_lost() {
+        let mut open = Open { took: Duration::from_secs(10), claims: 5 };
+        assert_eq!(open.take(2), Duration::from_secs(4));
+        assert_eq!(open.take(0), Duration::ZERO);
+        assert_eq!(open.take(3), Duration::from_secs(6));
+        assert_eq!(open.take(1), Duration::ZERO);
+    }
+}

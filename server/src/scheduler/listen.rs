@@ -1,0 +1,47 @@
+//! Where a scheduler tells its figures: a thread of its own, so that whoever asks waits for no decision.
+
+use super::SchedulerError;
+use super::figures::SchedulerFigures;
+use clap::Args;
+use omega_service::serve_metrics;
+use std::net::{SocketAddr, TcpListener};
+use std::sync::Arc;
+
+/// Whether figures are told, and to whom.
+#[derive(Debug, Args)]
+pub(crate) struct MetricsArgs {
+    /// Where /metrics and /healthz are served [default: nowhere].
+    #[arg(long, env = "OMEGA_METRICS_LISTEN", value_name = "ADDRESS")]
+    metrics_listen: Option<SocketAddr>,
+    /// Tell the figures to other machines: to everyone who reaches this one.
+    #[arg(long, env = "OMEGA_INSECURE", num_args = 0..=1, default_missing_value = "true")]
+    insecure: Option<bool>,
+}
+
+impl MetricsArgs {
+    /// Begins to serve what will be counted, if somebody is to hear it. It ends with the process.
+    pub(super) fn serve(&self) -> Result<Option<SchedulerFigures>, SchedulerError> {
+        let Some(address) = self.metrics_listen else { return Ok(None) };
+        if !address.ip().is_loopback() && self.insecure != Some(true) {
+            return Err(SchedulerError::Exposed(address));
+        }
+        let listen = |why| SchedulerError::Listen { address, why };
+        let listener = TcpListener::bind(address).map_err(listen)?;
+        listener.set_nonblocking(true).map_err(listen)?;
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+        let runtime = runtime.map_err(SchedulerError::System)?;
+        let figures = SchedulerFigures::default();
+        let told = figures.clone();
+        let serve = async move {
+            let listener = tokio::net::TcpListener::from_std(listener)?;
+            serve_metrics(listener, Arc::new(move || told.text()), std::future::pending()).await
+        };
+        let run = move || match runtime.block_on(serve) {
+            Ok(()) => {}
+            Err(error) => tracing::warn!(%error, "the figures are not served any more"),
+        };
+        let thread = std::thread::Builder::new().name("metrics".to_owned());
+        thread.spawn(run).map_err(SchedulerError::System)?;
+        Ok(Some(figures))
+    }
+}

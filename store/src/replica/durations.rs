@@ -1,0 +1,86 @@
+//! How long something took, again and again: counts that many threads may add to.
+//!
+//! To add costs two additions in memory, however often something took so long, so that the way of a commit can be
+//! measured without being lengthened.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+/// Bounds of a histogram: 1 microsecond, each double the one before, 8.4 seconds.
+const BOUNDS: usize = 24;
+
+/// How long something took since this was made.
+///
+/// Every number only grows, and stands for itself: no order between them is needed.
+#[derive(Debug, Default)]
+pub struct Durations {
+    /// How many there were up to each bound, and above the last one.
+    counts: [AtomicU64; BOUNDS + 1],
+    nanos: AtomicU64,
+}
+
+/// A copy of [`Durations`].
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Histogram {
+    /// All of it together, in seconds.
+    pub sum: f64,
+    /// How many there were up to each bound in seconds and above the one before; the last is infinite.
+    pub counts: Vec<(f64, u64)>,
+}
+
+impl Durations {
+    /// Notes that something took so long.
+    pub fn note(&self, took: Duration) {
+        self.note_many(took, 1);
+    }
+
+    /// Notes that so many things took so long each.
+    pub fn note_many(&self, took: Duration, count: u64) {
+        let micros = u64::try_from(took.as_nanos().div_ceil(1000)).unwrap_or(u64::MAX);
+        let bound = micros.max(1).checked_next_power_of_two().unwrap_or(1 << 63).ilog2() as usize;
+        self.counts[bound.min(BOUNDS)].fetch_add(count, Ordering::Relaxed);
+        let took = u64::try_from(took.as_nanos()).unwrap_or(u64::MAX);
+        self.nanos.fetch_add(took.saturating_mul(count), Ordering::Relaxed);
+    }
+
+    /// How long it was until now.
+    #[must_use]
+    pub fn histogram(&self) -> Histogram {
+        let bound = |i: usize| if i < BOUNDS { 1e-6 * (1_u64 << i) as f64 } else { f64::MAX };
+        let counts = self.counts.iter().enumerate();
+        Histogram {
+            sum: self.nanos.load(Ordering::Relaxed) as f64 / 1e9,
+            counts: counts.map(|(i, count)| (bound(i), count.load(Ordering::Relaxed))).collect(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Each is counted under the lowest bound that is not below it, as often as was said.
+    #[test]
+    fn what_took_so_long_is_where_it_belongs() {
+        let edges = (0..36).flat_map(|bit| {
+            let micros = 1_000_u64 << (bit % 25);
+            [micros - 1, micros, micros + 1, 1 << bit]
+        });
+        for nanos in edges.chain([0, u64::MAX]) {
+            let durations = Durations::default();
+            durations.note(Duration::from_nanos(nanos));
+            let Histogram { sum, counts } = durations.histogram();
+            let seconds = nanos as f64 * 1e-9;
+            assert!((sum - seconds).abs() <= seconds * 1e-9, "{nanos}");
+            let expected = counts.iter().position(|(bound, _)| seconds <= bound * (1.0 + 1e-12));
+            let found = counts.iter().position(|(_, count)| *count == 1);
+            assert_eq!(found, expected, "{nanos}");
+            assert_eq!(counts.iter().map(|(_, count)| count).sum::<u64>(), 1);
+        }
+        let many = Durations::default();
+        many.note_many(Duration::from_millis(1), 3);
+        let one = Durations::default();
+        (0..3).for_each(|_| one.note(Duration::from_millis(1)));
+        assert_eq!(many.histogram(), one.histogram());
+    }
+}

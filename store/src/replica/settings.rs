@@ -1,0 +1,48 @@
+//! How a replica behaves: sizes and times, none of which decides what is agreed on.
+
+use crate::node;
+use std::time::Duration;
+
+/// How a replica behaves.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Settings {
+    /// How its node does.
+    pub node: node::Settings,
+    /// Tells this start of the replica from all others: a number that was never used before.
+    pub incarnation: u64,
+    /// Entries of its own that a leader has on the way. While they are, requests gather and become
+    /// one entry: so many writes are under way at once, and the others share the next one.
+    pub entries_in_flight: usize,
+    /// Requests that may wait at a leader. More are turned away.
+    pub requests_waiting: usize,
+    /// Bytes of applied entries after which a snapshot is taken.
+    pub snapshot_bytes: u64,
+    /// Bytes of entries in memory that are kept in spite of a snapshot, for replicas that are a little
+    /// behind.
+    pub log_keep_bytes: u64,
+    /// Bytes of entries in memory beyond which none are taken before a snapshot is saved. Far more than
+    /// the two above together, because commits go on while a snapshot is written.
+    pub log_bytes_max: u64,
+    /// Ticks after which whoever waits for an answer is told that it is unknown.
+    pub answer_ticks: u64,
+    /// An entry of a leader that takes longer than this, until it is applied, is told of. Nothing is decided by it.
+    pub slow: Duration,
+}
+
+impl Default for Settings {
+    fn default() -> Settings {
+        Settings {
+            node: node::Settings::default(),
+            incarnation: 0,
+            entries_in_flight: 4,
+            requests_waiting: 16_384,
+            snapshot_bytes: 64 << 20,
+            log_keep_bytes: 16 << 20,
+            // Some ten seconds of commits at full speed, where a snapshot takes one.
+            log_bytes_max: 512 << 20,
+            answer_ticks: 60,
+            // As long as an election takes at least: then it is no longer one slow disk that others make up for.
+            slow: Duration::from_millis(500),
+        }
+    }
+}
