@@ -8,7 +8,6 @@ use crate::gate::reword;
 use crate::grants;
 use crate::host::{Host, Try, unavailable, unknown};
 use crate::identity::Caller;
-use crate::service::DEADLINE;
 use futures_util::stream::FuturesOrdered;
 use futures_util::{Stream, StreamExt, stream};
 use omega_client::{ApiError, proto};
@@ -60,6 +59,8 @@ pub(crate) struct Judge {
     pub(crate) host: Host,
     pub(crate) caller: Arc<Caller>,
     pub(crate) audited: Option<Audited>,
+    /// How long a transaction may wait until it is known whether it is allowed.
+    pub(crate) deadline: Duration,
 }
 
 /// A transaction that was begun.
@@ -146,7 +147,7 @@ impl Judge {
             let number = request.number;
             let claims = (SchedulerId(request.scheduler), request.claim_jobs.len());
             let of = self.audited.as_ref().map(|_| transaction(&request)).unwrap_or_default();
-            let refused = match self.allowed(request, since + DEADLINE).await {
+            let refused = match self.allowed(request, since + self.deadline).await {
                 Ok((txn, try_)) => {
                     commands.push((Command::Commit(txn), try_));
                     None

@@ -102,6 +102,7 @@ where
             Ok(place) => place,
             Err(error) => return refused(error),
         };
+        request.extensions_mut().insert(self.places.deadlines());
         if let Some(audited) = audited.clone() {
             request.extensions_mut().insert(audited);
         }

@@ -6,7 +6,7 @@ use crate::describe;
 use crate::grants::{self, caller};
 use crate::host::{Host, Try, unknown};
 use crate::leases::{Leases, Wish, process_name};
-use crate::service::{Answered, deadline};
+use crate::service::{Answered, deadline, deadlines};
 use futures_util::StreamExt;
 use futures_util::stream::BoxStream;
 use omega_cellstate::{Delta, Interest};
@@ -152,7 +152,8 @@ impl SchedulingService for Scheduling {
     ) -> Answered<Self::CommitStreamStream> {
         let caller = caller(&request)?;
         let audited = request.extensions().get().cloned();
-        let judge = Judge { host: self.host.clone(), caller, audited };
+        let deadline = deadlines(&request).usual;
+        let judge = Judge { host: self.host.clone(), caller, audited, deadline };
         Ok(Response::new(judge.answer_all(request.into_inner()).boxed()))
     }
 }

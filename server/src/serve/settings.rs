@@ -3,9 +3,10 @@
 //! Every key is one field here, and so one flag (`--peer-listen`), one variable
 //! (`OMEGA_PEER_LISTEN`) and one line of the file (`peer-listen = "..."`).
 
+use super::limits::{GivenLimits, LimitsError};
 use super::tls::{self, Files};
 use clap::Args;
-use omega_service::MonitorSettings;
+use omega_service::{Limits, MonitorSettings};
 use omega_store::CellId;
 use omega_store::log::ReplicaId;
 use serde::Deserialize;
@@ -80,6 +81,9 @@ pub(crate) struct Given {
     /// How many machines may be lost in a second [default: 10].
     #[arg(long, env = "OMEGA_MACHINES_LOST_PER_SECOND", value_name = "N")]
     machines_lost_per_second: Option<NonZeroU32>,
+    #[command(flatten)]
+    #[serde(default)]
+    limits: GivenLimits,
 }
 
 /// What a new replica begins with.
@@ -140,6 +144,8 @@ pub(crate) struct Settings {
     pub(crate) audit_log: Option<PathBuf>,
     /// When machines are lost.
     pub(crate) monitor: MonitorSettings,
+    /// How much clients may ask for.
+    pub(crate) limits: Limits,
 }
 
 /// Where a cell is kept.
@@ -206,6 +212,9 @@ pub(crate) enum SettingsError {
     /// See the error.
     #[error(transparent)]
     Tls(#[from] tls::TlsSettingsError),
+    /// See the error.
+    #[error(transparent)]
+    Limits(#[from] LimitsError),
 }
 
 impl Given {
@@ -243,6 +252,7 @@ impl Given {
             machines_lost_per_second: self
                 .machines_lost_per_second
                 .or(other.machines_lost_per_second),
+            limits: self.limits.or(other.limits),
         }
     }
 
@@ -260,6 +270,7 @@ impl Given {
         let files = said.files(given.cell_name.as_deref())?;
         let audit_log = given.audit_log.clone();
         let monitor = given.monitor();
+        let limits = given.limits.resolve()?;
         let web = given.web_listen;
         let is_one_of_several = given.peers.is_some() || given.replica.is_some();
         let kept = match (given.memory == Some(true), given.dir.clone()) {
@@ -276,7 +287,7 @@ impl Given {
         if let Kept::Replica(of) = &kept {
             said.check("--peer-listen", &of.listen)?;
         }
-        Ok(Settings { listen, web, kept, tls: files, audit_log, monitor })
+        Ok(Settings { listen, web, kept, tls: files, audit_log, monitor, limits })
     }
 
     fn said_of_tls(&self) -> tls::Said {

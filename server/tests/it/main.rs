@@ -13,6 +13,7 @@
 //!   skipped without one; `http.rs` asks.
 //! - `top.rs`: what `omega top` prints.
 //! - `requests.rs`: messages that mean nothing, and callers who want everything.
+//! - `limits.rs`: what clients may ask for at once, where an operator said it.
 //! - `agents.rs`: jobs on simulated machines, and what becomes of them when agents, schedulers and leaders
 //!   are killed.
 //! - `standby.rs`: schedulers that are killed, stopped or ended, and those that go on for them.
@@ -32,6 +33,7 @@ mod durable;
 mod evicting;
 mod explain;
 mod http;
+mod limits;
 mod outcome;
 mod outputs;
 mod process;
