@@ -175,7 +175,7 @@ impl Places {
     /// # Errors
     /// If there is none now.
     pub(crate) fn enter(&self, caller: &Caller, nature: Nature) -> Result<Place, ApiError> {
-        let is_stream = matches!(nature, Nature::Watch | Nature::Stream);
+        let is_stream = nature.is_stream();
         let stream = if is_stream { Some(self.open_stream(&caller.name)?) } else { None };
         let places = match (&caller.role, is_stream) {
             (Role::Operator, false) => &self.operator_calls,

@@ -5,7 +5,7 @@ use crate::commits::{Judge, commit_of, read, transaction};
 use crate::describe;
 use crate::grants::{self, caller};
 use crate::host::{Host, Try, unknown};
-use crate::leases::{Leases, Wish, process_name};
+use crate::leases::{self, Leases, Wish, process_name};
 use crate::service::{Answered, deadline, deadlines};
 use futures_util::StreamExt;
 use futures_util::stream::BoxStream;
@@ -94,12 +94,28 @@ impl SchedulingService for Scheduling {
     ) -> Answered<proto::EndLeasesResponse> {
         let until = deadline(&request);
         let caller = caller(&request)?;
-        about(&request, |_| "all leases of a process".to_owned());
-        let holder = given_holder(request.into_inner().holder)?;
+        about(&request, |request| match &*request.name {
+            "" => "all leases of a process".to_owned(),
+            name => format!("all leases of the process that holds {name:?}"),
+        });
+        let asked = request.into_inner();
         // What this replica has not heard of may be somebody else's.
         self.host.refresh(until).await?;
-        self.host.read(|cell| grants::may_end(&caller, cell, holder))?;
-        self.host.leases().end(&self.host, holder, until).await?;
+        let holder = match (&*asked.name, asked.holder) {
+            ("", holder) => Some(given_holder(holder)?),
+            (name, 0) => {
+                grants::may_register(&caller, name)?;
+                self.host.read(|cell| leases::marked(cell, name, asked.mark))?
+            }
+            _ => {
+                let say = "say either a holder, or a name and a mark";
+                return Err(ApiError::new(ErrorCode::Malformed, say).into());
+            }
+        };
+        if let Some(holder) = holder {
+            self.host.read(|cell| grants::may_end(&caller, cell, holder))?;
+            self.host.leases().end(&self.host, holder, until).await?;
+        }
         Ok(Response::new(proto::EndLeasesResponse {}))
     }
 
