@@ -19,7 +19,7 @@ fn the_limits_that_were_set_hold() {
         format!("--listen=127.0.0.1:{port}"),
         "--limit-calls-per-second=1".to_owned(),
         "--limit-calls-burst=5".to_owned(),
-        "--limit-connections=2".to_owned(),
+        "--limit-connections=16".to_owned(),
     ];
     let _server = serve(dir.path(), &arguments);
     let runtime = Runtime::new().unwrap();
@@ -42,12 +42,12 @@ fn the_limits_that_were_set_hold() {
     assert_eq!(refused.code, ErrorCode::Limit);
     assert!(refused.retry_after.is_some_and(|pause| pause <= Duration::from_secs(1)));
 
-    // Two connections, and one that is closed at once; those of before are gone by and by.
+    // As many connections as there may be, and one that is closed at once; those of before are gone by and by.
     let connect = || TcpStream::connect(("127.0.0.1", port)).unwrap();
-    let held: Vec<TcpStream> = std::iter::repeat_with(connect).take(2).collect();
-    let mut third = connect();
-    third.set_read_timeout(Some(Duration::from_secs(4))).unwrap();
-    let closed = match third.read(&mut [0]) {
+    let held: Vec<TcpStream> = std::iter::repeat_with(connect).take(16).collect();
+    let mut more = connect();
+    more.set_read_timeout(Some(Duration::from_secs(4))).unwrap();
+    let closed = match more.read(&mut [0]) {
         Ok(read) => read == 0,
         Err(error) => error.kind() == ErrorKind::ConnectionReset,
     };
