@@ -242,6 +242,8 @@ def place(at, machine, job):
     assert len(answers[0].commit.conflicts) == 1 and not answers[1].commit.conflicts, answers
     insist("the delta", lambda: next(deltas).to >= answers[1].commit.version)
     deltas.cancel()
+    at.call(f"{service}/EndLeases", name="py", mark=0)
+    at.call(f"{service}/Renew", holder=7, names=["py"])
     at.call(f"{service}/EndLeases", holder=7)
     late = {**claim, "number": me.next_transaction + 3, "claim_indices": [1]}
     refused(grpc.StatusCode.FAILED_PRECONDITION, lambda: at.call(f"{service}/Commit", **late))

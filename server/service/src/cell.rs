@@ -1,5 +1,6 @@
 //! The cell as a whole: what it is, its policy, and who its replicas are.
 
+use crate::audit::about;
 use crate::backup::{self, Backups};
 use crate::describe;
 use crate::grants::caller;
@@ -101,6 +102,7 @@ impl CellService for Cells {
 
     async fn backup(&self, request: Request<proto::BackupRequest>) -> Answered<Self::BackupStream> {
         let end = stream_end(&request);
+        about(&request, |_| "the whole cell".to_owned());
         self.host.refresh(deadline(&request)).await?;
         let pieces = self.backups.begin(&self.host, self.me.cell, end)?;
         Ok(Response::new(pieces))

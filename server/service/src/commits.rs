@@ -9,7 +9,6 @@ use crate::grants;
 use crate::host::{Host, Try, unavailable, unknown};
 use crate::identity::Caller;
 use crate::server::SlowCommit;
-use crate::service::DEADLINE;
 use crate::tally::Judged;
 use crate::told;
 use futures_util::stream::FuturesOrdered;
@@ -64,6 +63,8 @@ pub(crate) struct Judge {
     pub(crate) slow: SlowCommit,
     pub(crate) caller: Arc<Caller>,
     pub(crate) audited: Option<Audited>,
+    /// How long a transaction may wait until it is known whether it is allowed.
+    pub(crate) deadline: Duration,
 }
 
 /// A transaction that was begun.
@@ -157,7 +158,7 @@ impl Judge {
             let (scheduler, base) = (SchedulerId(request.scheduler), Version(base));
             let claims = request.claim_jobs.len();
             let of = self.audited.as_ref().map(|_| transaction(&request)).unwrap_or_default();
-            let refused = match self.allowed(request, since + DEADLINE).await {
+            let refused = match self.allowed(request, since + self.deadline).await {
                 Ok((txn, try_)) => {
                     commands.push((Command::Commit(txn), try_));
                     None

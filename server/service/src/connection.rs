@@ -2,11 +2,12 @@
 //! whose they are.
 //!
 //! Each connection takes a place, of all and of its address; one that finds none is closed. Within five
-//! seconds it must have shown its certificate, where one is asked for, and begun HTTP/2 (or, on the listener of
+//! seconds (`Limits::handshake`) it must have shown its certificate, where one is asked for, and begun HTTP/2 (or, on the listener of
 //! the web page, sent its headers: `web/listen.rs`): whoever opens connections and says nothing, or says it one
 //! byte at a time, holds his places for no longer.
 
 use crate::identity::Caller;
+use crate::limits::Limits;
 use crate::tls::Certificates;
 use parking_lot::Mutex;
 use std::collections::HashMap;
@@ -23,13 +24,6 @@ use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::transport::server::Connected;
-
-/// Connections that a listener has at once, and those of one address among them.
-const CONNECTIONS_MAX: usize = 512;
-const CONNECTIONS_EACH_MAX: usize = 64;
-
-/// How long a connection may take until it speaks HTTP/2.
-const HANDSHAKE_MAX: Duration = Duration::from_secs(5);
 
 /// How long is waited when the system has no descriptors left: until some connection has ended.
 const PAUSE: Duration = Duration::from_millis(50);
@@ -72,12 +66,12 @@ struct Place {
 }
 
 impl Places {
-    fn take(&self, of: IpAddr) -> Option<Place> {
+    fn take(&self, of: IpAddr, limits: &Limits) -> Option<Place> {
         let mut taken = self.0.lock();
         // At most one entry for each connection.
         let all: usize = taken.values().sum();
         let each = taken.get(&of).copied().unwrap_or(0);
-        if all >= CONNECTIONS_MAX || each >= CONNECTIONS_EACH_MAX {
+        if all >= limits.connections as usize || each >= limits.connections_each as usize {
             return None;
         }
         taken.insert(of, each + 1);
@@ -104,9 +98,11 @@ pub(crate) fn incoming(
     listener: TcpListener,
     door: Door,
     anyone: Caller,
+    limits: Limits,
 ) -> ReceiverStream<io::Result<Connection>> {
     let (ready, connections) = mpsc::channel(1);
-    let threshold = Threshold { door, anyone: Arc::new(anyone), language: Language::Http2 };
+    let language = Language::Http2;
+    let threshold = Threshold { door, anyone: Arc::new(anyone), language, limits };
     tokio::spawn(accept(listener, threshold, ready));
     ReceiverStream::new(connections)
 }
@@ -116,9 +112,11 @@ pub(crate) fn incoming_http1(
     listener: TcpListener,
     door: Door,
     anyone: Caller,
+    limits: Limits,
 ) -> mpsc::Receiver<io::Result<Connection>> {
     let (ready, connections) = mpsc::channel(1);
-    let threshold = Threshold { door, anyone: Arc::new(anyone), language: Language::Http1 };
+    let language = Language::Http1;
+    let threshold = Threshold { door, anyone: Arc::new(anyone), language, limits };
     tokio::spawn(accept(listener, threshold, ready));
     connections
 }
@@ -130,6 +128,7 @@ struct Threshold {
     /// Who comes in where no certificate is asked for.
     anyone: Arc<Caller>,
     language: Language,
+    limits: Limits,
 }
 
 async fn accept(
@@ -147,13 +146,14 @@ async fn accept(
             tokio::time::sleep(PAUSE).await;
             continue;
         };
-        let Some(place) = places.take(address.ip()) else {
+        let Some(place) = places.take(address.ip(), &threshold.limits) else {
             tracing::debug!(%address, "too many connections");
             continue;
         };
         let (threshold, ready) = (threshold.clone(), ready.clone());
         tokio::spawn(async move {
-            match tokio::time::timeout(HANDSHAKE_MAX, begin(socket, place, threshold)).await {
+            let max = threshold.limits.handshake;
+            match tokio::time::timeout(max, begin(socket, place, threshold)).await {
                 // The listener may have gone.
                 Ok(Ok(connection)) => drop(ready.send(Ok(connection)).await),
                 Ok(Err(why)) => tracing::debug!(%address, %why, "a connection was refused"),
@@ -166,7 +166,7 @@ async fn accept(
 async fn begin(
     socket: TcpStream,
     place: Place,
-    Threshold { door, anyone, language }: Threshold,
+    Threshold { door, anyone, language, .. }: Threshold,
 ) -> io::Result<Connection> {
     socket.set_nodelay(true)?;
     let (mut stream, caller) = match door {

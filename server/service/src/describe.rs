@@ -1,6 +1,6 @@
 //! What is told of a job, a machine, a task: one place for every call that tells it.
 
-use crate::leases::{Held, Listed};
+use crate::leases::{self, Held, Listed};
 use omega_cellstate::{Cell, MachineState, MachineStatus};
 use omega_client::{convert, proto};
 use omega_core::{JobId, MachineId, TaskId, TaskState};
@@ -63,6 +63,7 @@ pub(crate) fn scheduler(listed: Listed) -> proto::SchedulerStatus {
         process: held.process.to_string(),
         lease_ms: held.hold.lease_ms,
         left_ms: u32::try_from(held.left_ms).unwrap_or(u32::MAX),
+        mark: leases::mark(held.hold.holder),
     };
     proto::SchedulerStatus {
         scheduler: listed.id.0,

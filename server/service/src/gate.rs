@@ -6,7 +6,7 @@
 use crate::audit::{AuditLog, Audited};
 use crate::identity::Caller;
 use crate::limits::{Place, Places};
-use crate::roles::{self, Nature};
+use crate::roles;
 use crate::service;
 use http::{Request, Response};
 use http_body::{Frame, SizeHint};
@@ -102,6 +102,7 @@ where
             Ok(place) => place,
             Err(error) => return refused(error),
         };
+        request.extensions_mut().insert(self.places.deadlines());
         if let Some(audited) = audited.clone() {
             request.extensions_mut().insert(audited);
         }
@@ -123,13 +124,13 @@ fn refused(error: ApiError) -> Answer {
     Box::pin(async { Ok(refused) })
 }
 
-/// Notes a change, or that something was denied.
+/// Notes what the audit log is to have a line of, and that something was denied.
 fn note(audited: &Audited, rule: &roles::Rule, response: &Response<Body>) {
     let error = Status::from_header_map(response.headers())
         .filter(|status| status.code() != Code::Ok)
         .map(|status| ApiError::from(status).code);
     let is_denied = matches!(error, Some(ErrorCode::Denied | ErrorCode::Unauthenticated));
-    if rule.nature == Nature::Change || is_denied {
+    if rule.nature.is_audited() || is_denied {
         audited.ended(rule.path, error.map_or("OK", ErrorCode::name));
     }
 }

@@ -66,6 +66,7 @@ pub use host::{Host, Pending, Try};
 pub use identity::{Caller, IdentityError, Role};
 pub use jobs::Jobs;
 pub use leases::Leases;
+pub use limits::{Deadlines, HEADER_BYTES_MIN, Limits};
 pub use machines::Machines;
 pub use metrics::Metrics;
 pub use peers::{Dial, FRAME_BYTES_MAX, PeerListener, Peers, Whoami};

@@ -6,6 +6,7 @@
 
 use crate::identity::{Caller, Role};
 use crate::roles::Nature;
+use omega_client::connect::MESSAGE_BYTES_MAX;
 use omega_client::{ApiError, ErrorCode};
 use parking_lot::Mutex;
 use std::collections::HashMap;
@@ -13,28 +14,62 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-/// The bounds. The defaults are those of docs/security.md.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Limits {
+/// The bounds of a listener. The defaults are those of docs/security.md.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
     /// Calls that are answered at once, of everyone but operators.
-    pub(crate) calls: usize,
+    pub calls: u32,
     /// Calls of operators that are answered at once.
-    pub(crate) operator_calls: usize,
+    pub operator_calls: u32,
     /// Streams that are open at once, of everyone but operators.
-    pub(crate) streams: usize,
+    pub streams: u32,
     /// Streams of operators that are open at once.
-    pub(crate) operator_streams: usize,
+    pub operator_streams: u32,
     /// Streams that one caller may have open.
-    pub(crate) streams_each: usize,
+    pub streams_each: u32,
     /// Calls a second that one caller may make for long.
-    pub(crate) calls_per_second: u32,
+    pub calls_per_second: u32,
     /// Calls that one caller may make at once after a pause.
-    pub(crate) calls_burst: u32,
+    pub calls_burst: u32,
+    /// Connections that are open at once.
+    pub connections: u32,
+    /// Connections of one address among them.
+    pub connections_each: u32,
+    /// Calls and streams that are open at once on one connection.
+    pub connection_streams: u32,
+    /// Bytes of the headers of one call. HTTP/1.1 is not spoken with fewer than [`HEADER_BYTES_MIN`].
+    pub header_bytes: u32,
+    /// Bytes of one message that a caller sends, unpacked.
+    pub message_bytes: u32,
+    /// How long a connection may take until it has shown its certificate and speaks HTTP/2, and a browser
+    /// until its headers are there.
+    pub handshake: Duration,
+    /// How long a call may take.
+    pub deadlines: Deadlines,
+}
+
+/// How long calls may take.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Deadlines {
+    /// Where the caller says nothing of it.
+    pub usual: Duration,
+    /// The most that a caller may ask for.
+    pub max: Duration,
+}
+
+/// The fewest bytes of headers that a listener may be held to: what the reader of HTTP/1.1 begins with.
+pub const HEADER_BYTES_MIN: u32 = 8 << 10;
+
+impl Default for Deadlines {
+    /// A commit takes milliseconds and an election some seconds; who asks for a minute waits in vain.
+    fn default() -> Deadlines {
+        Deadlines { usual: Duration::from_secs(5), max: Duration::from_secs(60) }
+    }
 }
 
 impl Default for Limits {
     /// A replica answers some ten thousand calls a second: one caller gets half of it, and in a burst what
-    /// two seconds allow. Each open stream costs some ten kilobytes.
+    /// two seconds allow. Each open stream costs some ten kilobytes, and so does a connection.
     fn default() -> Limits {
         Limits {
             calls: 1024,
@@ -44,6 +79,13 @@ impl Default for Limits {
             streams_each: 256,
             calls_per_second: 5_000,
             calls_burst: 10_000,
+            connections: 512,
+            connections_each: 64,
+            connection_streams: 128,
+            header_bytes: 16 << 10,
+            message_bytes: MESSAGE_BYTES_MAX as u32,
+            handshake: Duration::from_secs(5),
+            deadlines: Deadlines::default(),
         }
     }
 }
@@ -70,7 +112,7 @@ pub(crate) struct Places {
 #[derive(Debug)]
 struct Used {
     bucket: Bucket,
-    streams: usize,
+    streams: u32,
 }
 
 /// A place among the calls. It is free again when this is dropped.
@@ -97,7 +139,7 @@ impl Drop for OpenStream {
 
 impl Places {
     pub(crate) fn new(limits: Limits) -> Places {
-        let places = |count| Arc::new(Semaphore::new(count));
+        let places = |count: u32| Arc::new(Semaphore::new(count as usize));
         Places {
             limits,
             calls: places(limits.calls),
@@ -106,6 +148,11 @@ impl Places {
             operator_streams: places(limits.operator_streams),
             callers: Arc::default(),
         }
+    }
+
+    /// How long calls may take.
+    pub(crate) fn deadlines(&self) -> Deadlines {
+        self.limits.deadlines
     }
 
     /// Counts a call, whatever becomes of it.
@@ -128,7 +175,7 @@ impl Places {
     /// # Errors
     /// If there is none now.
     pub(crate) fn enter(&self, caller: &Caller, nature: Nature) -> Result<Place, ApiError> {
-        let is_stream = matches!(nature, Nature::Watch | Nature::Stream);
+        let is_stream = nature.is_stream();
         let stream = if is_stream { Some(self.open_stream(&caller.name)?) } else { None };
         let places = match (&caller.role, is_stream) {
             (Role::Operator, false) => &self.operator_calls,
@@ -212,6 +259,7 @@ mod tests {
             streams_each: 2,
             calls_per_second: 10,
             calls_burst: 1000,
+            ..Limits::default()
         }
     }
 

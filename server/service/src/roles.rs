@@ -81,6 +81,23 @@ pub enum Nature {
     Watch,
     /// It goes on, and changes something with every message.
     Stream,
+    /// It goes on, and hands out the whole state to be kept elsewhere: somebody may ask later who has it.
+    Export,
+}
+
+impl Nature {
+    /// Whether it goes on until somebody ends it.
+    #[must_use]
+    pub fn is_stream(self) -> bool {
+        matches!(self, Nature::Watch | Nature::Stream | Nature::Export)
+    }
+
+    /// Whether the audit log has a line of it, however it ends. What changes something with every message
+    /// has a line for each of them.
+    #[must_use]
+    pub fn is_audited(self) -> bool {
+        matches!(self, Nature::Change | Nature::Export)
+    }
 }
 
 /// The line of a call.
@@ -98,7 +115,7 @@ const fn rule(path: &'static str, roles: Roles, nature: Nature) -> Rule {
     Rule { path, roles, nature }
 }
 
-use Nature::{Change, Look, Report, Stream, Watch};
+use Nature::{Change, Export, Look, Report, Stream, Watch};
 
 /// Every call, by service.
 pub const RULES: &[Rule] = &[
@@ -136,7 +153,7 @@ pub const RULES: &[Rule] = &[
     rule("omega.v1.CellService/SetPolicy", OPERATOR, Change),
     rule("omega.v1.CellService/ChangeMembers", OPERATOR, Change),
     rule("omega.v1.CellService/TransferLeader", OPERATOR, Change),
-    rule("omega.v1.CellService/Backup", OPERATOR, Watch),
+    rule("omega.v1.CellService/Backup", OPERATOR, Export),
     rule("omega.v1.PeerService/Deliver", REPLICA, Stream),
     rule("grpc.health.v1.Health/Check", CLIENTS, Look),
     rule("grpc.health.v1.Health/Watch", CLIENTS, Watch),
@@ -215,7 +232,7 @@ mod tests {
         for (path, is_stream) in &defined {
             let rules: Vec<&Rule> = RULES.iter().filter(|rule| rule.path == path).collect();
             assert_eq!(rules.len(), 1, "{path}: add a line to RULES that says who may call it");
-            let says_stream = matches!(rules[0].nature, Watch | Stream);
+            let says_stream = rules[0].nature.is_stream();
             assert_eq!(says_stream, *is_stream, "{path}: its nature");
         }
         let ours = RULES.iter().filter(|rule| !rule.path.starts_with("grpc.reflection."));

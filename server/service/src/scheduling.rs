@@ -6,9 +6,9 @@ use crate::describe;
 use crate::grants::{self, caller};
 use crate::host::{Host, Try, unknown};
 use crate::identity::Caller;
-use crate::leases::{Leases, Wish, process_name};
+use crate::leases::{self, Leases, Wish, process_name};
 use crate::server::SlowCommit;
-use crate::service::{Answered, deadline};
+use crate::service::{Answered, deadline, deadlines};
 use crate::tally::Judged;
 use crate::told;
 use futures_util::StreamExt;
@@ -99,12 +99,28 @@ impl SchedulingService for Scheduling {
     ) -> Answered<proto::EndLeasesResponse> {
         let until = deadline(&request);
         let caller = caller(&request)?;
-        about(&request, |_| "all leases of a process".to_owned());
-        let holder = given_holder(request.into_inner().holder)?;
+        about(&request, |request| match &*request.name {
+            "" => "all leases of a process".to_owned(),
+            name => format!("all leases of the process that holds {name:?}"),
+        });
+        let asked = request.into_inner();
         // What this replica has not heard of may be somebody else's.
         self.host.refresh(until).await?;
-        self.host.read(|cell| grants::may_end(&caller, cell, holder))?;
-        self.host.leases().end(&self.host, holder, until).await?;
+        let holder = match (&*asked.name, asked.holder) {
+            ("", holder) => Some(given_holder(holder)?),
+            (name, 0) => {
+                grants::may_register(&caller, name)?;
+                self.host.read(|cell| leases::marked(cell, name, asked.mark))?
+            }
+            _ => {
+                let say = "say either a holder, or a name and a mark";
+                return Err(ApiError::new(ErrorCode::Malformed, say).into());
+            }
+        };
+        if let Some(holder) = holder {
+            self.host.read(|cell| grants::may_end(&caller, cell, holder))?;
+            self.host.leases().end(&self.host, holder, until).await?;
+        }
         Ok(Response::new(proto::EndLeasesResponse {}))
     }
 
@@ -167,7 +183,9 @@ impl SchedulingService for Scheduling {
     ) -> Answered<Self::CommitStreamStream> {
         let caller = caller(&request)?;
         let audited = request.extensions().get().cloned();
-        let judge = Judge { host: self.host.clone(), slow: self.slow, caller, audited };
+        let deadline = deadlines(&request).usual;
+        let (host, slow) = (self.host.clone(), self.slow);
+        let judge = Judge { host, slow, caller, audited, deadline };
         Ok(Response::new(judge.answer_all(request.into_inner()).boxed()))
     }
 }

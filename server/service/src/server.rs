@@ -24,12 +24,6 @@ use tonic::transport::Server;
 use tonic::transport::server::Router;
 use tower::layer::util::{Identity, Stack};
 
-/// Streams that one connection may have at once.
-const STREAMS_MAX: u32 = 128;
-
-/// Bytes of the headers of one request.
-const HEADER_BYTES_MAX: u32 = 16 << 10;
-
 /// How often a silent connection is tried, and how long its answer may take.
 const KEEP_ALIVE: Duration = Duration::from_secs(10);
 const KEEP_ALIVE_MAX: Duration = Duration::from_secs(5);
@@ -40,12 +34,12 @@ const STREAM_WINDOW: u32 = 1 << 20;
 const CONNECTION_WINDOW: u32 = 4 << 20;
 
 /// A server whose every call passes the gate.
-fn guarded(audit: Option<Arc<AuditLog>>) -> Server<Guarded> {
-    let gate = GateLayer { places: Places::new(Limits::default()), audit };
+fn guarded(audit: Option<Arc<AuditLog>>, limits: Limits) -> Server<Guarded> {
+    let gate = GateLayer { places: Places::new(limits), audit };
     Server::builder()
         .layer(gate)
-        .max_concurrent_streams(STREAMS_MAX)
-        .http2_max_header_list_size(HEADER_BYTES_MAX)
+        .max_concurrent_streams(limits.connection_streams)
+        .http2_max_header_list_size(limits.header_bytes)
         .http2_keepalive_interval(Some(KEEP_ALIVE))
         .http2_keepalive_timeout(Some(KEEP_ALIVE_MAX))
         .initial_stream_window_size(STREAM_WINDOW)
@@ -60,7 +54,7 @@ fn client_services(
     host: &Host,
     me: Whoami,
     extras: Extras,
-    audit: Option<Arc<AuditLog>>,
+    (audit, limits): (Option<Arc<AuditLog>>, Limits),
 ) -> io::Result<Router<Guarded>> {
     use proto::agent_service_server::AgentServiceServer;
     use proto::cell_service_server::CellServiceServer;
@@ -69,7 +63,8 @@ fn client_services(
     use proto::scheduling_service_server::SchedulingServiceServer;
     use proto::task_service_server::TaskServiceServer;
     use proto::tenant_service_server::TenantServiceServer;
-    let max = MESSAGE_BYTES_MAX;
+    // What a client takes is known; what it may send is a setting.
+    let (taken_max, sent_max) = (limits.message_bytes as usize, MESSAGE_BYTES_MAX);
     let (health, health_service) = tonic_health::server::health_reporter();
     // The empty name stands for the whole server, and serves from the start.
     drop(health);
@@ -81,41 +76,41 @@ fn client_services(
         let names = roles::services_of_clients().into_iter();
         names.fold(builder, tonic_reflection::server::Builder::with_service_name)
     };
-    Ok(guarded(audit)
+    Ok(guarded(audit, limits)
         .add_service(
             SchedulingServiceServer::new(Scheduling::start(host.clone(), extras.slow_commit))
-                .max_decoding_message_size(max)
-                .max_encoding_message_size(max),
+                .max_decoding_message_size(taken_max)
+                .max_encoding_message_size(sent_max),
         )
         .add_service(
             JobServiceServer::new(Jobs::new(host.clone(), extras.explainer))
-                .max_decoding_message_size(max)
-                .max_encoding_message_size(max),
+                .max_decoding_message_size(taken_max)
+                .max_encoding_message_size(sent_max),
         )
         .add_service(
             MachineServiceServer::new(Machines::new(host.clone()))
-                .max_decoding_message_size(max)
-                .max_encoding_message_size(max),
+                .max_decoding_message_size(taken_max)
+                .max_encoding_message_size(sent_max),
         )
         .add_service(
             TaskServiceServer::new(Tasks::new(host.clone()))
-                .max_decoding_message_size(max)
-                .max_encoding_message_size(max),
+                .max_decoding_message_size(taken_max)
+                .max_encoding_message_size(sent_max),
         )
         .add_service(
             TenantServiceServer::new(Tenants::new(host.clone()))
-                .max_decoding_message_size(max)
-                .max_encoding_message_size(max),
+                .max_decoding_message_size(taken_max)
+                .max_encoding_message_size(sent_max),
         )
         .add_service(
             CellServiceServer::new(Cells::new(host.clone(), me))
-                .max_decoding_message_size(max)
-                .max_encoding_message_size(max),
+                .max_decoding_message_size(taken_max)
+                .max_encoding_message_size(sent_max),
         )
         .add_service(
             AgentServiceServer::new(Agents::start(host.clone(), extras.monitor))
-                .max_decoding_message_size(max)
-                .max_encoding_message_size(max),
+                .max_decoding_message_size(taken_max)
+                .max_encoding_message_size(sent_max),
         )
         .add_service(health_service)
         .add_service(reflection().build_v1().map_err(io::Error::other)?)
@@ -132,13 +127,15 @@ pub struct Entrance {
     pub door: Door,
     /// What keeps changes and denials, if anything does.
     pub audit: Option<Arc<AuditLog>>,
+    /// How much may be asked for.
+    pub limits: Limits,
 }
 
 impl Entrance {
-    /// One where everyone may come in, and nothing is written down.
+    /// One where everyone may come in, nothing is written down, and the limits are the usual ones.
     #[must_use]
     pub fn open(listener: TcpListener) -> Entrance {
-        Entrance { listener, door: Door::Open, audit: None }
+        Entrance { listener, door: Door::Open, audit: None, limits: Limits::default() }
     }
 }
 
@@ -170,7 +167,7 @@ impl Default for SlowCommit {
 /// # Errors
 /// Those of the listener.
 pub async fn serve_clients(
-    Entrance { listener, door, audit }: Entrance,
+    Entrance { listener, door, audit, limits }: Entrance,
     host: Host,
     me: Whoami,
     extras: Extras,
@@ -179,9 +176,9 @@ pub async fn serve_clients(
     if let Door::Tls { certificates, .. } = &door {
         host.metrics().show(certificates);
     }
-    let incoming = incoming(listener, door, Caller::local());
+    let incoming = incoming(listener, door, Caller::local(), limits);
     let following = tokio::spawn(follow(host.clone()));
-    let services = client_services(&host, me, extras, audit)?;
+    let services = client_services(&host, me, extras, (audit, limits))?;
     let served = services.serve_with_incoming_shutdown(incoming, end).await;
     following.abort();
     served.map_err(io::Error::other)
@@ -192,14 +189,14 @@ pub async fn serve_clients(
 /// # Errors
 /// Those of the listener.
 pub async fn serve_peers(
-    Entrance { listener, door, audit }: Entrance,
+    Entrance { listener, door, audit, limits }: Entrance,
     peers: PeerListener,
     end: impl Future<Output = ()>,
 ) -> io::Result<()> {
     use proto::peer_service_server::PeerServiceServer;
-    let incoming = incoming(listener, door, Caller::local_peer());
+    let incoming = incoming(listener, door, Caller::local_peer(), limits);
     let service = PeerServiceServer::new(peers).max_decoding_message_size(FRAME_BYTES_MAX);
-    guarded(audit)
+    guarded(audit, limits)
         .add_service(service)
         .serve_with_incoming_shutdown(incoming, end)
         .await

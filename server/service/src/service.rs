@@ -1,5 +1,6 @@
 //! What all services have in common.
 
+use crate::limits::Deadlines;
 use omega_client::{ApiError, ErrorCode};
 use std::time::Duration;
 use tokio::time::Instant;
@@ -8,18 +9,20 @@ use tonic::{Request, Response, Status};
 /// What a call is answered with.
 pub(crate) type Answered<T> = Result<Response<T>, Status>;
 
-/// How long a call may take that says nothing of it, and the most that one may ask for.
-pub(crate) const DEADLINE: Duration = Duration::from_secs(5);
-const DEADLINE_MAX: Duration = Duration::from_secs(60);
-
 /// The most items of a page, and how many there are if the caller does not say.
 pub(crate) const PAGE_MAX: usize = 1000;
 
 /// When a call must have been answered.
 pub(crate) fn deadline<T>(request: &Request<T>) -> Instant {
     let asked = request.metadata().get("grpc-timeout").and_then(|value| value.to_str().ok());
-    let timeout = asked.and_then(timeout).unwrap_or(DEADLINE);
-    Instant::now() + timeout.min(DEADLINE_MAX)
+    let Deadlines { usual, max } = deadlines(request);
+    let timeout = asked.and_then(timeout).unwrap_or(usual);
+    Instant::now() + timeout.min(max)
+}
+
+/// How long calls may take, as the gate has it.
+pub(crate) fn deadlines<T>(request: &Request<T>) -> Deadlines {
+    request.extensions().get().copied().unwrap_or_default()
 }
 
 /// When a stream must have ended, if the caller said so.

@@ -1,5 +1,6 @@
 //! `omega lease`: the schedulers of a cell, and the processes that hold their names.
 
+use super::call::Caller;
 use super::show::{self, Align, columns};
 use super::{AskArgs, AskError};
 use clap::Subcommand;
@@ -14,6 +15,17 @@ pub(crate) enum LeaseCommand {
     /// List the schedulers, which process holds each name, and for how long.
     #[command(after_help = "Example:\n  omega lease list")]
     List(AskArgs),
+    /// Take all its names from the process that holds NAME, at once: from one that hangs and still renews.
+    ///
+    /// What it still sends is refused, and it ends when it hears of it; a standby takes over. The name is
+    /// free then, until somebody starts a scheduler.
+    #[command(after_help = "Example:\n  omega lease end web")]
+    End {
+        /// The scheduler's name.
+        name: String,
+        #[command(flatten)]
+        ask: AskArgs,
+    },
 }
 
 /// A scheduler, and who holds its name.
@@ -36,15 +48,58 @@ struct HolderShape {
     left_ms: u32,
 }
 
+/// What was taken from a process.
+#[derive(Debug, Serialize)]
+struct EndedShape {
+    /// Empty: nobody held the name, or the leader is new, and had not heard of the process.
+    process: String,
+    /// The names that it held.
+    names: Vec<String>,
+}
+
 /// Does what was asked.
 pub(crate) fn run(command: &LeaseCommand) -> Result<(), AskError> {
-    let LeaseCommand::List(ask) = command;
+    match command {
+        LeaseCommand::List(ask) => {
+            let told = list(&ask.caller()?)?;
+            let all: Vec<SchedulerShape> = told.into_iter().map(shape).collect();
+            show::print(ask.output, &all, || table(&all))
+        }
+        LeaseCommand::End { name, ask } => end(name, ask),
+    }
+}
+
+fn list(caller: &Caller) -> Result<Vec<proto::SchedulerStatus>, AskError> {
     let request = proto::ListSchedulersRequest {};
-    let told = ask.caller()?.call(&request, |channel, request| async move {
+    let told = caller.call(&request, |channel, request| async move {
         SchedulingServiceClient::new(channel).list_schedulers(request).await
     })?;
-    let all: Vec<SchedulerShape> = told.schedulers.into_iter().map(shape).collect();
-    show::print(ask.output, &all, || table(&all))
+    Ok(told.schedulers)
+}
+
+/// Ends the leases of whoever holds the name now, and of nobody who comes after.
+fn end(name: &str, ask: &AskArgs) -> Result<(), AskError> {
+    let caller = ask.caller()?;
+    let all = list(&caller)?;
+    let named = all.iter().find(|scheduler| scheduler.name == name);
+    let holder = named.and_then(|scheduler| scheduler.holder.clone());
+    // Where there is no such scheduler, the cell says so.
+    let mark = holder.as_ref().map_or(0, |holder| holder.mark);
+    let request = proto::EndLeasesRequest { name: name.to_owned(), mark, holder: 0 };
+    caller.call(&request, |channel, request| async move {
+        SchedulingServiceClient::new(channel).end_leases(request).await
+    })?;
+    let is_of = |other: &proto::Holder| holder.as_ref().is_some_and(|own| own.mark == other.mark);
+    let held = all.iter().filter(|scheduler| scheduler.holder.as_ref().is_some_and(is_of));
+    let names: Vec<String> = held.map(|scheduler| scheduler.name.clone()).collect();
+    let ended = EndedShape { process: holder.map(|h| h.process).unwrap_or_default(), names };
+    show::print(ask.output, &ended, || match ended.names.is_empty() {
+        true => format!("nobody holds {name}\n"),
+        false => {
+            let process = if ended.process.is_empty() { "a process" } else { &ended.process };
+            format!("{process} does not hold {} any more\n", ended.names.join(", "))
+        }
+    })
 }
 
 fn shape(told: proto::SchedulerStatus) -> SchedulerShape {

@@ -1,6 +1,7 @@
 //! `omega serve`: a cell that others reach over the network.
 
 mod cell;
+mod limits;
 mod settings;
 mod tls;
 
@@ -13,7 +14,8 @@ use crate::signals::Signals;
 use cell::{CellError, Opened};
 use clap::Args;
 use omega_service::{
-    AuditLog, Entrance, Explainer, Extras, TlsError, Web, serve_clients, serve_peers, serve_web,
+    AuditLog, Entrance, Explainer, Extras, Limits, TlsError, Web, serve_clients, serve_peers,
+    serve_web,
 };
 use settings::{Given, Kept, Settings, SettingsError};
 use std::io;
@@ -111,8 +113,9 @@ async fn run(
         let _ = ended.wait_for(|ended| *ended).await;
     };
     let mut tasks = Vec::new();
+    let limits = settings.limits;
     let entrance =
-        Entrance { listener: clients, door: doors.clients.clone(), audit: audit.clone() };
+        |listener| Entrance { listener, door: doors.clients.clone(), audit: audit.clone(), limits };
     let over = until(ended.clone());
     let explainer = Some(Arc::new(ByScheduler) as Arc<dyn Explainer>);
     let extras = Extras {
@@ -120,16 +123,18 @@ async fn run(
         explainer: explainer.clone(),
         slow_commit: settings.slow_commit,
     };
-    tasks.push(tokio::spawn(serve_clients(entrance, host.clone(), me, extras, over)));
+    tasks.push(tokio::spawn(serve_clients(entrance(clients), host.clone(), me, extras, over)));
     if let Some(address) = settings.web {
         let listener = listen(&address.to_string()).await?;
-        let entrance = Entrance { listener, door: doors.clients.clone(), audit: audit.clone() };
         let web = Web { host: host.clone(), me, explainer };
-        tasks.push(tokio::spawn(serve_web(entrance, web, until(ended.clone()))));
+        tasks.push(tokio::spawn(serve_web(entrance(listener), web, until(ended.clone()))));
     }
     if let Some((peers, at)) = peers {
         let listener = listen(&at).await?;
-        let entrance = Entrance { listener, door: doors.peers, audit };
+        // Replicas are few, and no setting for clients may keep them from hearing each other.
+        let limits = Limits::default();
+        let entrance =
+            Entrance { listener, door: doors.peers.clone(), audit: audit.clone(), limits };
         tasks.push(tokio::spawn(serve_peers(entrance, peers, until(ended))));
     }
     let mut signals = Signals::listen().map_err(ServeError::System)?;
@@ -164,5 +169,6 @@ fn describe(settings: &Settings) -> String {
             format!("in {dir}, by {replica} of {}, cell {}", peers.join(","), of.cell)
         }
     };
-    format!("clients   {}\ncell      {kept}", settings.listen)
+    let limits = limits::describe(&settings.limits);
+    format!("clients   {}\ncell      {kept}\nlimits    {limits}", settings.listen)
 }

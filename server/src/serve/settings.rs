@@ -3,10 +3,11 @@
 //! Every key is one field here, and so one flag (`--peer-listen`), one variable
 //! (`OMEGA_PEER_LISTEN`) and one line of the file (`peer-listen = "..."`).
 
+use super::limits::{GivenLimits, LimitsError};
 use super::tls::{self, Files};
 use crate::events::{LogArgs, LogFormat, LogLevel};
 use clap::Args;
-use omega_service::{MonitorSettings, SlowCommit};
+use omega_service::{Limits, MonitorSettings, SlowCommit};
 use omega_store::CellId;
 use omega_store::log::ReplicaId;
 use serde::Deserialize;
@@ -95,6 +96,9 @@ pub(crate) struct Given {
     /// Lines for people, or one JSON object for each [default: text].
     #[arg(long, env = "OMEGA_LOG_FORMAT", value_name = "FORMAT", value_enum)]
     log_format: Option<LogFormat>,
+    #[command(flatten)]
+    #[serde(default)]
+    limits: GivenLimits,
 }
 
 /// What a new replica begins with.
@@ -159,6 +163,8 @@ pub(crate) struct Settings {
     pub(crate) slow_commit: SlowCommit,
     /// What operators are told, and how.
     pub(crate) log: LogArgs,
+    /// How much clients may ask for.
+    pub(crate) limits: Limits,
 }
 
 /// Where a cell is kept.
@@ -225,6 +231,9 @@ pub(crate) enum SettingsError {
     /// See the error.
     #[error(transparent)]
     Tls(#[from] tls::TlsSettingsError),
+    /// See the error.
+    #[error(transparent)]
+    Limits(#[from] LimitsError),
 }
 
 impl Given {
@@ -266,6 +275,7 @@ impl Given {
             slow_commit: self.slow_commit.or(other.slow_commit),
             log_level: self.log_level.or(other.log_level),
             log_format: self.log_format.or(other.log_format),
+            limits: self.limits.or(other.limits),
         }
     }
 
@@ -283,6 +293,7 @@ impl Given {
         let files = said.files(given.cell_name.as_deref())?;
         let audit_log = given.audit_log.clone();
         let monitor = given.monitor();
+        let limits = given.limits.resolve()?;
         let web = given.web_listen;
         let slow = given.slow_commit.map(|ms| SlowCommit(Duration::from_millis(ms.into())));
         let slow_commit = slow.unwrap_or_default();
@@ -302,7 +313,8 @@ impl Given {
         if let Kept::Replica(of) = &kept {
             said.check("--peer-listen", &of.listen)?;
         }
-        Ok(Settings { listen, web, kept, tls: files, audit_log, monitor, slow_commit, log })
+        let tls = files;
+        Ok(Settings { listen, web, kept, tls, audit_log, monitor, limits, slow_commit, log })
     }
 
     fn said_of_tls(&self) -> tls::Said {

@@ -412,6 +412,8 @@ fn the_help_of_each_verb_has_an_example() {
         "member promote",
         "member remove",
         "member transfer",
+        "lease list",
+        "lease end",
         "cell",
         "backup",
         "restore",
@@ -427,7 +429,7 @@ fn the_help_of_each_verb_has_an_example() {
         assert!(example.contains(&format!("\n  omega {verb}")), "{verb}: {example}");
     }
     // None is forgotten here.
-    for noun in ["machine", "job", "task", "quota", "member", "audit"] {
+    for noun in ["machine", "job", "task", "quota", "member", "lease", "audit"] {
         let said = say_at(dir.path(), "127.0.0.1:1", &format!("{noun} --help"));
         let listed = said.stdout.lines().skip_while(|line| *line != "Commands:").skip(1);
         for line in listed.take_while(|line| line.starts_with("  ")) {

@@ -19,6 +19,7 @@
 //! - `top.rs`: what `omega top` prints.
 //! - `requests.rs`: messages that mean nothing, and callers who want everything.
 //! - `bad_requests.rs`: transactions, settings and systems that cannot be, and where each bad input is tried.
+//! - `limits.rs`: what clients may ask for at once, where an operator said it.
 //! - `agents.rs`: jobs on simulated machines, and what becomes of them when agents, schedulers and leaders
 //!   are killed.
 //! - `application.rs`: applications that ask for containers, and recover what they had.
@@ -43,6 +44,7 @@ mod evicting;
 mod explain;
 mod fire;
 mod http;
+mod limits;
 mod metrics;
 mod outcome;
 mod outputs;

@@ -521,13 +521,17 @@ fn changes_and_denials_are_written_down() {
         let mut job = Job::batch("a \"job\"", TaskGroup::new(2, Amounts::new([1, 1])));
         job.scheduler = "web".into();
         let request = proto::SubmitJobRequest { job: Some((&job).into()) };
-        let mut jobs = JobServiceClient::new(operator);
+        let mut jobs = JobServiceClient::new(operator.clone());
         let id = jobs.submit_job(request.clone()).await.unwrap().into_inner().id;
         JobServiceClient::new(reader.clone()).submit_job(request).await.unwrap_err();
         jobs.list_jobs(proto::ListJobsRequest::default()).await.unwrap();
         let name = "no\nsuch".to_owned();
         let job = Some(proto::JobRef { job: Some(proto::job_ref::Job::Name(name)) });
         jobs.kill_job(proto::KillJobRequest { job }).await.unwrap_err();
+        let mut cell = CellServiceClient::new(operator);
+        let mut backup = cell.backup(proto::BackupRequest {}).await.unwrap().into_inner();
+        while backup.message().await.unwrap().is_some() {}
+        CellServiceClient::new(reader).backup(proto::BackupRequest {}).await.unwrap_err();
         let mut scheduling = SchedulingServiceClient::new(scheduler);
         let register = proto::RegisterRequest { name: "web".to_owned(), ..Default::default() };
         let me = scheduling.register(register).await.unwrap().into_inner().scheduler;
@@ -561,10 +565,12 @@ fn changes_and_denials_are_written_down() {
         r#"operator/ann SubmitJob "a \"job\"" OK"#,
         r#"reader/eve SubmitJob "" DENIED"#,
         r#"operator/ann KillJob "no\nsuch" UNKNOWN_JOB"#,
+        r#"operator/ann Backup "the whole cell" OK"#,
+        r#"reader/eve Backup "" DENIED"#,
         r#"scheduler/web Register "web" OK"#,
         r#"scheduler/web CommitStream "transaction 1 of scheduler 0" OK"#,
         r#"scheduler/web CommitStream "transaction 2 of scheduler 0" DENIED"#,
     ];
     assert_eq!(told, expected);
-    assert_eq!(omega_service::audit::verify(&file).unwrap(), 6);
+    assert_eq!(omega_service::audit::verify(&file).unwrap(), 8);
 }

@@ -290,7 +290,9 @@ fn bad_settings_are_told_before_anything_starts() {
     let dir = folder(&[
         ("unknown.toml", "dir = \"x\"\nlisten = \"127.0.0.1:1\"\nlissten = 1\n"),
         ("type.toml", "listen = 7600\n"),
-        ("good.toml", "dir = \"cell\"\n"),
+        ("good.toml", "dir = \"cell\"\n[limits]\ncalls = 7\nconnections = 9\n"),
+        ("limits.toml", "dir = \"x\"\n[limits]\ncals = 7\n"),
+        ("zero.toml", "dir = \"x\"\n[limits]\ncalls = 0\n"),
     ]);
     let cases = [
         (vec!["serve"], "say where the cell is kept"),
@@ -298,6 +300,12 @@ fn bad_settings_are_told_before_anything_starts() {
         (vec!["serve", "--config=none.toml"], "none.toml"),
         (vec!["serve", "--config=unknown.toml"], "line 3: unknown field `lissten`"),
         (vec!["serve", "--config=type.toml"], "line 1"),
+        (vec!["serve", "--config=limits.toml"], "line 3: unknown field `cals`"),
+        (vec!["serve", "--config=zero.toml"], "line 3"),
+        (vec!["serve", "--dir=x", "--limit-calls=0"], "--limit-calls"),
+        (vec!["serve", "--dir=x", "--limit-streams-each=5000"], "is more than streams (4096)"),
+        (vec!["serve", "--dir=x", "--limit-call-seconds=61"], "is more than call-seconds-max (60)"),
+        (vec!["serve", "--dir=x", "--limit-header-bytes=7"], "must be from 8192 to 1048576"),
         (vec!["serve", "--dir=x", "--replica=1"], "--cell-name is missing"),
         (
             vec!["serve", "--dir=x", "--replica=1", "--cell-name=c", "--peers=1=a:1,1=b:2"],
@@ -323,6 +331,15 @@ fn bad_settings_are_told_before_anything_starts() {
     let said = say(dir.path(), &["serve", "--config=good.toml", "--check-config"]);
     assert_eq!(said.code, Some(0), "{}", said.stderr);
     assert!(said.stdout.contains("by one replica"), "{}", said.stdout);
+    // A whole that was lowered takes its usual part with it.
+    let shown = ["limits    calls 7, operator-calls 256", "connections 9, connections-each 9"];
+    for limit in shown {
+        assert!(said.stdout.contains(limit), "{limit}: {}", said.stdout);
+    }
+    // A flag wins over the file.
+    let said =
+        say(dir.path(), &["serve", "--config=good.toml", "--check-config", "--limit-calls=8"]);
+    assert!(said.stdout.contains("limits    calls 8,"), "{}", said.stdout);
     assert!(!dir.path().join("x").exists() && !dir.path().join("cell").exists());
 }
 

@@ -311,6 +311,46 @@ fn a_scheduler_that_ends_properly_is_followed_at_once() {
 }
 
 #[test]
+fn an_operator_ends_the_leases_of_one_who_still_renews() {
+    let world = World::start();
+    let address = world.address();
+    let lease = |line: &[&str]| {
+        let line = [&["lease"], line, &["--cell", &address, "-o", "json"]].concat();
+        say(world.dir.path(), &line)
+    };
+    let told = lease(&["end", "default"]);
+    assert_eq!(told.code, Some(1), "{told:?}");
+    assert!(told.stderr.contains("no scheduler is called \"default\""), "{told:?}");
+    let mut active = world.scheduler(&["--workers=2", "--lease=60s"]);
+    active.says("places with 2 workers");
+    let mut standby = world.scheduler(&["--standby", "--lease=60s"]);
+    standby.says("stands by");
+    let before = world.holders()["default"].clone();
+    let told = lease(&["end", "default-1"]);
+    assert_eq!(told.code, Some(0), "{told:?}");
+    for what in [&*format!(":{}", active.id()), "default-0", "default-1"] {
+        assert!(told.stdout.contains(what), "{what}: {told:?}");
+    }
+    standby.says("places with");
+    let fenced = active.ended();
+    assert_eq!(fenced.code, Some(75), "{fenced:?}");
+    // The same once more does not mean the one that took over.
+    let again = proto::EndLeasesRequest { name: "default".into(), mark: before.mark, holder: 0 };
+    insist(|| {
+        world.runtime.block_on(async {
+            let mut client =
+                SchedulingServiceClient::connect(world.url()).await.map_err(unavailable)?;
+            Ok(client.end_leases(again.clone()).await?)
+        })
+    });
+    let after = world.holders();
+    assert!(is_of(after.get("default"), &standby), "{after:?}");
+    let jobs = world.submit("after", 5);
+    world.all_are_placed_once(&jobs);
+    world.replay();
+}
+
+#[test]
 fn leases_outlive_the_leader() {
     let mut three = Three::found();
     let runtime = Runtime::new().unwrap();

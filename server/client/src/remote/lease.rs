@@ -115,7 +115,7 @@ impl Lease {
         }
         let holder = self.holder.0;
         round(&self.connections, END_MAX, |channel| async move {
-            let request = timed(EndLeasesRequest { holder });
+            let request = timed(EndLeasesRequest { holder, ..Default::default() });
             SchedulingServiceClient::new(channel).end_leases(request).await.map(drop)
         })
         .await

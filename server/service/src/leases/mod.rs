@@ -19,11 +19,13 @@
 mod table;
 
 use crate::host::{Host, Try, unavailable, unknown};
+use omega_cellstate::Cell;
 use omega_client::{ApiError, ErrorCode};
 use omega_core::limits::{SCHEDULERS_MAX, TEXT_BYTES_MAX};
 use omega_core::{Command, Hold, HolderId, Outcome, SchedulerId, Text};
 use omega_store::replica::Answer;
 use parking_lot::Mutex;
+use ring::digest::{SHA256, digest};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -248,6 +250,26 @@ impl Leases {
         let process = table.process(hold.holder).cloned().unwrap_or_else(|| "".into());
         Held { hold, process, left_ms: table.left_ms(hold, self.now_ms()) }
     }
+}
+
+/// Tells the holders of a name apart, for those who may not know the holder's number: whoever knows that can
+/// speak for the process. 32 bits of a hash that nobody can turn round leave as many unknown.
+pub(crate) fn mark(holder: HolderId) -> u32 {
+    let hash = digest(&SHA256, &holder.0.to_le_bytes());
+    let first = hash.as_ref().first_chunk().expect("a hash has 32 bytes");
+    u32::from_le_bytes(*first)
+}
+
+/// The holder of a name, if it is still the one of this mark.
+///
+/// # Errors
+/// If no scheduler has the name.
+pub(crate) fn marked(cell: &Cell, name: &str, of: u32) -> Result<Option<HolderId>, ApiError> {
+    if !cell.schedulers().any(|state| **state.name == *name) {
+        let say = format!("no scheduler is called {name:?}: `omega lease list` shows them");
+        return Err(ApiError::new(ErrorCode::UnknownScheduler, say));
+    }
+    Ok(cell.hold_of(name).map(|hold| hold.holder).filter(|holder| mark(*holder) == of))
 }
 
 /// The words by which people know a process, cut where they are too long for a name.

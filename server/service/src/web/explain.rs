@@ -3,7 +3,6 @@
 use super::Shown;
 use super::answer::{Answer, Asked, json};
 use crate::explain::Words;
-use crate::service::DEADLINE;
 use axum::extract::State;
 use omega_client::{ApiError, proto};
 use serde::{Deserialize, Serialize};
@@ -50,7 +49,7 @@ async fn tell(shown: &Shown, job: &str) -> Result<Words, ApiError> {
     let of = Some(proto::job_ref::Job::Name(job.to_owned()));
     let job_ref = Some(proto::JobRef { job: of });
     let request = proto::ExplainJobRequest { job: job_ref, ..proto::ExplainJobRequest::default() };
-    let until = tokio::time::Instant::now() + DEADLINE;
+    let until = tokio::time::Instant::now() + shown.deadlines.usual;
     let told = shown.explanations.words(&shown.web.host, request, until).await?;
     if kept.len() < KEPT_MAX {
         kept.push((job.into(), Instant::now(), told.clone()));

@@ -1,9 +1,10 @@
 //! HTTP/1.1 on a connection, with the bounds that the other listeners have.
 //!
-//! Headers come within five seconds and are short; nothing that is sent with a request is read.
+//! Headers come within five seconds (`Limits::handshake`) and are short; nothing that is sent with a request is read.
 
 use crate::connection::{Connection, Door, incoming_http1};
 use crate::identity::Caller;
+use crate::limits::{HEADER_BYTES_MIN, Limits};
 use axum::Router;
 use axum::extract::Request;
 use axum::response::Response;
@@ -13,28 +14,20 @@ use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
 use std::convert::Infallible;
 use std::pin::pin;
-use std::time::Duration;
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 use tower::{Service, ServiceExt};
-
-/// How long the headers of a request may take, and a connection may be idle: browsers open another one.
-const HEADERS_MAX: Duration = Duration::from_secs(5);
-
-/// Bytes of the headers of one request: as on the other listeners.
-const HEADER_BYTES_MAX: usize = 16 << 10;
 
 /// Headers of one request: browsers send some twenty.
 const HEADERS_COUNT_MAX: usize = 64;
 
 /// Serves until `end` is there; what is being answered then is answered.
 pub(super) async fn serve(
-    listener: TcpListener,
-    door: Door,
+    (listener, door, limits): (TcpListener, Door, Limits),
     routes: Router,
     end: impl Future<Output = ()>,
 ) {
-    let mut connections = incoming_http1(listener, door, Caller::local());
+    let mut connections = incoming_http1(listener, door, Caller::local(), limits);
     let (over, ended) = watch::channel(false);
     let mut end = pin!(end);
     loop {
@@ -42,7 +35,7 @@ pub(super) async fn serve(
             () = &mut end => break,
             connection = connections.recv() => match connection {
                 Some(Ok(connection)) => {
-                    tokio::spawn(speak(connection, routes.clone(), ended.clone()));
+                    tokio::spawn(speak(connection, routes.clone(), limits, ended.clone()));
                 }
                 Some(Err(_)) => {}
                 None => break,
@@ -54,7 +47,12 @@ pub(super) async fn serve(
     over.closed().await;
 }
 
-async fn speak(connection: Connection, routes: Router, mut ended: watch::Receiver<bool>) {
+async fn speak(
+    connection: Connection,
+    routes: Router,
+    limits: Limits,
+    mut ended: watch::Receiver<bool>,
+) {
     let caller = connection.caller().clone();
     let service = tower::service_fn(move |mut request: Request<Incoming>| {
         request.extensions_mut().insert(caller.clone());
@@ -63,8 +61,9 @@ async fn speak(connection: Connection, routes: Router, mut ended: watch::Receive
     let mut builder = http1::Builder::new();
     builder
         .timer(TokioTimer::new())
-        .header_read_timeout(HEADERS_MAX)
-        .max_buf_size(HEADER_BYTES_MAX)
+        // A connection may be idle for as long: browsers open another one.
+        .header_read_timeout(limits.handshake)
+        .max_buf_size(limits.header_bytes.max(HEADER_BYTES_MIN) as usize)
         .max_headers(HEADERS_COUNT_MAX);
     let speaking =
         builder.serve_connection(TokioIo::new(connection), TowerToHyperService::new(service));

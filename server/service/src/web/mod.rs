@@ -26,7 +26,7 @@ pub use plain::{MakeText, serve_metrics};
 use crate::audit::AuditLog;
 use crate::explain::{Explainer, Explanations};
 use crate::host::Host;
-use crate::limits::{Limits, Places};
+use crate::limits::{Deadlines, Places};
 use crate::peers::Whoami;
 use crate::server::Entrance;
 use axum::Router;
@@ -50,6 +50,7 @@ pub struct Web {
 struct Shown {
     web: Web,
     places: Places,
+    deadlines: Deadlines,
     audit: Option<Arc<AuditLog>>,
     explanations: Explanations,
     /// One explanation at a time: each looks at the whole cell.
@@ -64,7 +65,7 @@ struct Shown {
 /// # Errors
 /// Those of the listener.
 pub async fn serve_web(
-    Entrance { listener, door, audit }: Entrance,
+    Entrance { listener, door, audit, limits }: Entrance,
     web: Web,
     end: impl Future<Output = ()> + Send + 'static,
 ) -> io::Result<()> {
@@ -72,13 +73,14 @@ pub async fn serve_web(
     let is_open = matches!(door, crate::Door::Open);
     let shown = Shown {
         web,
-        places: Places::new(Limits::default()),
+        places: Places::new(limits),
+        deadlines: limits.deadlines,
         audit,
         explanations,
         kept: Arc::default(),
         is_local: is_open && listener.local_addr()?.ip().is_loopback(),
     };
-    listen::serve(listener, door, routes(shown), end).await;
+    listen::serve((listener, door, limits), routes(shown), end).await;
     Ok(())
 }
 

@@ -4,6 +4,7 @@ use super::guard;
 use super::listen;
 use crate::connection::Door;
 use crate::exposition::CONTENT_TYPE;
+use crate::limits::Limits;
 use axum::Router;
 use axum::extract::State;
 use axum::http::{StatusCode, header};
@@ -33,7 +34,7 @@ pub async fn serve_metrics(
         .route("/healthz", get(async || "ok\n"))
         .layer(axum::middleware::from_fn_with_state(is_local, guard::protect))
         .with_state(text);
-    listen::serve(listener, Door::Open, routes, end).await;
+    listen::serve((listener, Door::Open, Limits::default()), routes, end).await;
     Ok(())
 }
 

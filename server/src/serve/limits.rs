@@ -1,0 +1,223 @@
+//! What clients may ask for at once, as an operator says it: the table `[limits]` of the file, a flag and a
+//! variable for each of them.
+//!
+//! What nobody says is as `Limits::default` has it, with its reasons. Zero is refused everywhere: a server that lets nobody
+//! in is meant by nobody.
+
+use clap::Args;
+use omega_service::{Deadlines, HEADER_BYTES_MIN, Limits};
+use serde::Deserialize;
+use std::num::NonZeroU32;
+use std::time::Duration;
+
+/// The most bytes of headers: no call has more to say, and each connection may keep so many in memory.
+const HEADER_BYTES_MAX: u32 = 1 << 20;
+
+/// The fewest bytes of a message: a job with its rules may have so many. The most: what one caller may make a
+/// server keep in memory with each call.
+const MESSAGE_BYTES_MIN: u32 = 64 << 10;
+const MESSAGE_BYTES_MAX: u32 = 256 << 20;
+
+/// The longest that anything here may wait: a day.
+const SECONDS_MAX: u32 = 86_400;
+
+/// What was said. What was not is looked for in the next place.
+#[derive(Clone, Debug, Default, Args, Deserialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+pub(super) struct GivenLimits {
+    /// Calls that are answered at once, of everyone but operators [default: 1024].
+    #[arg(long = "limit-calls", env = "OMEGA_LIMIT_CALLS", value_name = "N")]
+    calls: Option<NonZeroU32>,
+    /// Calls of operators that are answered at once, beside those [default: 256].
+    #[arg(long = "limit-operator-calls", env = "OMEGA_LIMIT_OPERATOR_CALLS", value_name = "N")]
+    operator_calls: Option<NonZeroU32>,
+    /// Streams that are open at once, of everyone but operators [default: 4096].
+    #[arg(long = "limit-streams", env = "OMEGA_LIMIT_STREAMS", value_name = "N")]
+    streams: Option<NonZeroU32>,
+    /// Streams of operators that are open at once, beside those [default: 1024].
+    #[arg(long = "limit-operator-streams", env = "OMEGA_LIMIT_OPERATOR_STREAMS", value_name = "N")]
+    operator_streams: Option<NonZeroU32>,
+    /// Streams that one caller may have open [default: 256].
+    #[arg(long = "limit-streams-each", env = "OMEGA_LIMIT_STREAMS_EACH", value_name = "N")]
+    streams_each: Option<NonZeroU32>,
+    /// Calls a second that one caller may make for long [default: 5000].
+    #[arg(long = "limit-calls-per-second", env = "OMEGA_LIMIT_CALLS_PER_SECOND", value_name = "N")]
+    calls_per_second: Option<NonZeroU32>,
+    /// Calls that one caller may make at once after a pause [default: 10000].
+    #[arg(long = "limit-calls-burst", env = "OMEGA_LIMIT_CALLS_BURST", value_name = "N")]
+    calls_burst: Option<NonZeroU32>,
+    /// Connections that are open at once [default: 512].
+    #[arg(long = "limit-connections", env = "OMEGA_LIMIT_CONNECTIONS", value_name = "N")]
+    connections: Option<NonZeroU32>,
+    /// Connections of one address among them [default: 64].
+    #[arg(long = "limit-connections-each", env = "OMEGA_LIMIT_CONNECTIONS_EACH", value_name = "N")]
+    connections_each: Option<NonZeroU32>,
+    /// Calls and streams that are open at once on one connection [default: 128].
+    #[arg(
+        long = "limit-connection-streams",
+        env = "OMEGA_LIMIT_CONNECTION_STREAMS",
+        value_name = "N"
+    )]
+    connection_streams: Option<NonZeroU32>,
+    /// Bytes of the headers of one call [default: 16384].
+    #[arg(long = "limit-header-bytes", env = "OMEGA_LIMIT_HEADER_BYTES", value_name = "BYTES")]
+    header_bytes: Option<NonZeroU32>,
+    /// Bytes of one message that a caller sends [default: 4194304].
+    #[arg(long = "limit-message-bytes", env = "OMEGA_LIMIT_MESSAGE_BYTES", value_name = "BYTES")]
+    message_bytes: Option<NonZeroU32>,
+    /// Seconds until a connection must have shown its certificate and speak HTTP [default: 5].
+    #[arg(
+        long = "limit-handshake-seconds",
+        env = "OMEGA_LIMIT_HANDSHAKE_SECONDS",
+        value_name = "SECONDS"
+    )]
+    handshake_seconds: Option<NonZeroU32>,
+    /// Seconds that a call may take that says nothing of it [default: 5].
+    #[arg(long = "limit-call-seconds", env = "OMEGA_LIMIT_CALL_SECONDS", value_name = "SECONDS")]
+    call_seconds: Option<NonZeroU32>,
+    /// The most seconds that a call may ask for [default: 60].
+    #[arg(
+        long = "limit-call-seconds-max",
+        env = "OMEGA_LIMIT_CALL_SECONDS_MAX",
+        value_name = "SECONDS"
+    )]
+    call_seconds_max: Option<NonZeroU32>,
+}
+
+/// What is wrong with limits. One line for the user.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum LimitsError {
+    /// Raise the one or lower the other.
+    #[error(
+        "limits: {part} ({given}) is more than {whole} ({max}): raise {whole}, or lower {part}"
+    )]
+    PartAboveWhole {
+        /// What is part of the other.
+        part: &'static str,
+        /// How much of it there is.
+        given: u64,
+        /// What it is part of.
+        whole: &'static str,
+        /// How much of that there is.
+        max: u64,
+    },
+    /// Choose one in between.
+    #[error("limits: {name} ({given}) must be from {min} to {max}")]
+    OutOfRange {
+        /// Which limit.
+        name: &'static str,
+        /// What was said.
+        given: u64,
+        /// The least.
+        min: u32,
+        /// The most.
+        max: u32,
+    },
+}
+
+impl GivenLimits {
+    /// The same, with what another place says of the rest.
+    pub(super) fn or(self, other: GivenLimits) -> GivenLimits {
+        GivenLimits {
+            calls: self.calls.or(other.calls),
+            operator_calls: self.operator_calls.or(other.operator_calls),
+            streams: self.streams.or(other.streams),
+            operator_streams: self.operator_streams.or(other.operator_streams),
+            streams_each: self.streams_each.or(other.streams_each),
+            calls_per_second: self.calls_per_second.or(other.calls_per_second),
+            calls_burst: self.calls_burst.or(other.calls_burst),
+            connections: self.connections.or(other.connections),
+            connections_each: self.connections_each.or(other.connections_each),
+            connection_streams: self.connection_streams.or(other.connection_streams),
+            header_bytes: self.header_bytes.or(other.header_bytes),
+            message_bytes: self.message_bytes.or(other.message_bytes),
+            handshake_seconds: self.handshake_seconds.or(other.handshake_seconds),
+            call_seconds: self.call_seconds.or(other.call_seconds),
+            call_seconds_max: self.call_seconds_max.or(other.call_seconds_max),
+        }
+    }
+
+    /// The limits that are meant.
+    ///
+    /// # Errors
+    /// If one contradicts another, or makes no sense.
+    pub(super) fn resolve(&self) -> Result<Limits, LimitsError> {
+        let usual = Limits::default();
+        let of = |given: Option<NonZeroU32>, usual: u32| given.map_or(usual, NonZeroU32::get);
+        let seconds = |given: Option<NonZeroU32>, usual: Duration| {
+            given.map_or(usual, |seconds| Duration::from_secs(seconds.get().into()))
+        };
+        // A whole that was lowered takes its usual part with it.
+        let streams = of(self.streams, usual.streams);
+        let connections = of(self.connections, usual.connections);
+        let max = seconds(self.call_seconds_max, usual.deadlines.max);
+        let deadline = seconds(self.call_seconds, usual.deadlines.usual.min(max));
+        let limits = Limits {
+            calls: of(self.calls, usual.calls),
+            operator_calls: of(self.operator_calls, usual.operator_calls),
+            streams,
+            operator_streams: of(self.operator_streams, usual.operator_streams),
+            streams_each: of(self.streams_each, usual.streams_each.min(streams)),
+            calls_per_second: of(self.calls_per_second, usual.calls_per_second),
+            calls_burst: of(self.calls_burst, usual.calls_burst),
+            connections,
+            connections_each: of(self.connections_each, usual.connections_each.min(connections)),
+            connection_streams: of(self.connection_streams, usual.connection_streams),
+            header_bytes: of(self.header_bytes, usual.header_bytes),
+            message_bytes: of(self.message_bytes, usual.message_bytes),
+            handshake: seconds(self.handshake_seconds, usual.handshake),
+            deadlines: Deadlines { usual: deadline, max },
+        };
+        check(&limits).map(|()| limits)
+    }
+}
+
+fn check(limits: &Limits) -> Result<(), LimitsError> {
+    let Limits { streams, streams_each, connections, connections_each, .. } = *limits;
+    let Deadlines { usual, max } = limits.deadlines;
+    let parts = [
+        ("streams-each", streams_each.into(), "streams", streams.into()),
+        ("connections-each", connections_each.into(), "connections", connections.into()),
+        ("call-seconds", usual.as_secs(), "call-seconds-max", max.as_secs()),
+    ];
+    for (part, given, whole, max) in parts {
+        if given > max {
+            return Err(LimitsError::PartAboveWhole { part, given, whole, max });
+        }
+    }
+    let ranges = [
+        ("header-bytes", limits.header_bytes.into(), HEADER_BYTES_MIN, HEADER_BYTES_MAX),
+        ("message-bytes", limits.message_bytes.into(), MESSAGE_BYTES_MIN, MESSAGE_BYTES_MAX),
+        ("handshake-seconds", limits.handshake.as_secs(), 1, SECONDS_MAX),
+        ("call-seconds-max", max.as_secs(), 1, SECONDS_MAX),
+    ];
+    for (name, given, min, max) in ranges {
+        if !(min.into()..=max.into()).contains(&given) {
+            return Err(LimitsError::OutOfRange { name, given, min, max });
+        }
+    }
+    Ok(())
+}
+
+/// All of them, as the file may say them.
+pub(super) fn describe(limits: &Limits) -> String {
+    let Deadlines { usual, max } = limits.deadlines;
+    let all: [(&str, u64); 15] = [
+        ("calls", limits.calls.into()),
+        ("operator-calls", limits.operator_calls.into()),
+        ("streams", limits.streams.into()),
+        ("operator-streams", limits.operator_streams.into()),
+        ("streams-each", limits.streams_each.into()),
+        ("calls-per-second", limits.calls_per_second.into()),
+        ("calls-burst", limits.calls_burst.into()),
+        ("connections", limits.connections.into()),
+        ("connections-each", limits.connections_each.into()),
+        ("connection-streams", limits.connection_streams.into()),
+        ("header-bytes", limits.header_bytes.into()),
+        ("message-bytes", limits.message_bytes.into()),
+        ("handshake-seconds", limits.handshake.as_secs()),
+        ("call-seconds", usual.as_secs()),
+        ("call-seconds-max", max.as_secs()),
+    ];
+    all.map(|(name, value)| format!("{name} {value}")).join(", ")
+}

@@ -1,0 +1,81 @@
+//! Limits that an operator set: they hold, and the page that lists them lists those that there are.
+
+use crate::process::{folder, say, workspace_file};
+use crate::served::{describe, insist, ports, serve};
+use omega_client::proto;
+use omega_client::proto::job_service_client::JobServiceClient;
+use omega_client::{ApiError, ErrorCode};
+use std::io::{ErrorKind, Read};
+use std::net::TcpStream;
+use std::time::Duration;
+use tokio::runtime::Runtime;
+
+#[test]
+fn the_limits_that_were_set_hold() {
+    let dir = folder(&[("omega.toml", "memory = true\n[limits]\nmessage-bytes = 65536\n")]);
+    let port = ports(1)[0];
+    let arguments = [
+        "--config=omega.toml".to_owned(),
+        format!("--listen=127.0.0.1:{port}"),
+        "--limit-calls-per-second=1".to_owned(),
+        "--limit-calls-burst=5".to_owned(),
+        "--limit-connections=16".to_owned(),
+    ];
+    let _server = serve(dir.path(), &arguments);
+    let runtime = Runtime::new().unwrap();
+    let url = format!("http://127.0.0.1:{port}");
+    insist(|| runtime.block_on(describe(url.clone())));
+    let too_long = proto::GetJobRequest {
+        job: Some(proto::JobRef { job: Some(proto::job_ref::Job::Name("x".repeat(100_000))) }),
+    };
+    let refused = runtime.block_on(async {
+        let mut client = JobServiceClient::connect(url.clone()).await.unwrap();
+        ApiError::from(client.get_job(too_long).await.unwrap_err())
+    });
+    assert_eq!(refused.code, ErrorCode::Limit);
+    assert!(refused.message.contains("too long"), "{}", refused.message);
+
+    // Five at once, and then one a second.
+    let refused = std::iter::repeat_with(|| runtime.block_on(describe(url.clone())))
+        .find_map(Result::err)
+        .unwrap();
+    assert_eq!(refused.code, ErrorCode::Limit);
+    assert!(refused.retry_after.is_some_and(|pause| pause <= Duration::from_secs(1)));
+
+    // As many connections as there may be, and one that is closed at once; those of before are gone by and by.
+    let connect = || TcpStream::connect(("127.0.0.1", port)).unwrap();
+    let held: Vec<TcpStream> = std::iter::repeat_with(connect).take(16).collect();
+    let mut more = connect();
+    more.set_read_timeout(Some(Duration::from_secs(4))).unwrap();
+    let closed = match more.read(&mut [0]) {
+        Ok(read) => read == 0,
+        Err(error) => error.kind() == ErrorKind::ConnectionReset,
+    };
+    assert!(closed, "it was closed before its five seconds were over");
+    drop(held);
+}
+
+#[test]
+fn every_limit_is_in_the_table_with_its_default() {
+    let dir = folder(&[]);
+    let said = say(dir.path(), &["serve", "--memory", "--check-config"]);
+    let limits = said.stdout.lines().find_map(|line| line.strip_prefix("limits")).unwrap();
+    let page = std::fs::read_to_string(workspace_file("docs/serve.md")).unwrap();
+    let table = page.split("\n## ").find(|part| part.starts_with("Limits\n")).unwrap();
+    let mut in_table = Vec::new();
+    for row in table.lines().filter(|line| line.starts_with("| `")) {
+        let cells: Vec<&str> = row.split('|').map(str::trim).collect();
+        let names = cells[1].split(", ").map(|name| name.trim_matches('`'));
+        in_table
+            .extend(names.zip(cells[2].split(", ")).map(|(name, usual)| format!("{name} {usual}")));
+    }
+    let told: Vec<&str> = limits.trim().split(", ").collect();
+    assert_eq!(in_table, told);
+    let help = say(dir.path(), &["serve", "--help"]).stdout;
+    for limit in told {
+        let (name, usual) = limit.split_once(' ').unwrap();
+        let flag = help.split(&format!("--limit-{name} <")).nth(1).unwrap();
+        let text = flag.split("--limit-").next().unwrap();
+        assert!(text.contains(&format!("[default: {usual}]")), "--limit-{name}");
+    }
+}
