@@ -7,7 +7,7 @@ use super::job_flags::JobFlags;
 use super::shape::{DoneShape, JobShape, ListShape, MadeShape};
 use super::show::{self, Align, and_more, clean_name, columns, facts};
 use super::watch::{self, WatchArgs};
-use super::{AskArgs, AskError, file, task};
+use super::{AskArgs, AskError, NameArgs, file, task};
 use clap::{Args, Subcommand};
 use omega_client::proto;
 use omega_client::proto::job_service_client::JobServiceClient;
@@ -60,16 +60,6 @@ pub(crate) struct ListArgs {
     /// At most so many.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     limit: Option<u32>,
-    #[command(flatten)]
-    ask: AskArgs,
-}
-
-/// Which job.
-#[derive(Debug, Args)]
-pub(crate) struct NameArgs {
-    /// Its name.
-    #[arg(value_name = "NAME")]
-    name: String,
     #[command(flatten)]
     ask: AskArgs,
 }

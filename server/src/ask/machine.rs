@@ -5,7 +5,7 @@ use super::call::Page;
 use super::machine_file::{self, MachineFile, MachinesFile};
 use super::shape::{DoneShape, ListShape, MachineShape, MadeShape};
 use super::show::{self, Align, and_more, columns, facts};
-use super::{AskArgs, AskError, file, pairs};
+use super::{AskArgs, AskError, NameArgs, file, pairs};
 use clap::{Args, Subcommand};
 use omega_client::proto;
 use omega_client::proto::machine_service_client::MachineServiceClient;
@@ -47,16 +47,6 @@ pub(crate) struct ListArgs {
     /// At most so many.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     limit: Option<u32>,
-    #[command(flatten)]
-    ask: AskArgs,
-}
-
-/// Which machine.
-#[derive(Debug, Args)]
-pub(crate) struct NameArgs {
-    /// Its name.
-    #[arg(value_name = "NAME")]
-    name: String,
     #[command(flatten)]
     ask: AskArgs,
 }

@@ -42,6 +42,16 @@ use show::Format;
 use std::io;
 use std::time::Duration;
 
+/// Which one of them.
+#[derive(Debug, Args)]
+pub(crate) struct NameArgs {
+    /// Its name.
+    #[arg(value_name = "NAME")]
+    name: String,
+    #[command(flatten)]
+    ask: AskArgs,
+}
+
 /// What every verb is told.
 #[derive(Clone, Debug, Args)]
 #[command(next_help_heading = "The cell, and the output")]

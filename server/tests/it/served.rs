@@ -145,9 +145,16 @@ pub(crate) fn unavailable(error: tonic::transport::Error) -> ApiError {
     tonic::Status::unavailable(error.to_string()).into()
 }
 
-fn add_machines(runtime: &Runtime, url: &str, count: usize) {
+/// A machine with room for all that is submitted here.
+const LARGE: [u64; 2] = [64_000, 64 << 30];
+
+fn small(tasks: u32) -> TaskGroup {
+    TaskGroup::new(tasks, Amounts::new([100, 1 << 20]))
+}
+
+pub(crate) fn add_machines(runtime: &Runtime, url: &str, count: u32, capacity: [u64; 2]) {
     for i in 0..count {
-        let machine = Machine::new(format!("m{i}"), Amounts::new([64_000, 64 << 30]));
+        let machine = Machine::new(format!("m{i}"), Amounts::new(capacity));
         let request = proto::RegisterMachineRequest { machine: Some((&machine).into()) };
         insist(|| {
             runtime.block_on(async {
@@ -159,8 +166,8 @@ fn add_machines(runtime: &Runtime, url: &str, count: usize) {
     }
 }
 
-fn submit(runtime: &Runtime, url: &str, name: &str, tasks: u32) -> u64 {
-    let job = Job::batch(name, TaskGroup::new(tasks, Amounts::new([100, 1 << 20])));
+pub(crate) fn submit(runtime: &Runtime, url: &str, name: &str, tasks: TaskGroup) -> u64 {
+    let job = Job::batch(name, tasks);
     let request = proto::SubmitJobRequest { job: Some((&job).into()) };
     insist(|| {
         runtime.block_on(async {
@@ -179,8 +186,8 @@ fn one_replica_serves_and_keeps() {
     let runtime = Runtime::new().unwrap();
     let url = format!("http://127.0.0.1:{port}");
     let server = serve(dir.path(), &arguments);
-    add_machines(&runtime, &url, 3);
-    submit(&runtime, &url, "kept", 5);
+    add_machines(&runtime, &url, 3, LARGE);
+    submit(&runtime, &url, "kept", small(5));
     let cell = insist(|| runtime.block_on(describe(url.clone()))).cell;
     drop(server);
 
@@ -203,14 +210,14 @@ fn a_cell_outlives_its_leader() {
     let mut three = Three::found();
     let runtime = Runtime::new().unwrap();
     let url = three.url(1);
-    add_machines(&runtime, &url, 4);
+    add_machines(&runtime, &url, 4, LARGE);
     let remote = RemoteCell::connect(&three.address()).unwrap();
     let (me, number) = remote.register("default".into()).unwrap();
     let mut view = View::new(me, number);
     let mut taken: BTreeMap<TaskId, Version> = BTreeMap::new();
     for round in 0..6 {
         let leader = three.leader(&runtime);
-        let job = submit(&runtime, &three.url(leader), &format!("job-{round}"), 40);
+        let job = submit(&runtime, &three.url(leader), &format!("job-{round}"), small(40));
         for batch in 0..4 {
             place(&mut view, &remote, omega_core::JobId(job), batch, &mut taken);
             if round % 2 == 0 && batch == 1 {
@@ -355,8 +362,8 @@ fn metrics_and_probes_tell_how_it_goes() {
     let _server = serve(dir.path(), &arguments);
     let runtime = Runtime::new().unwrap();
     let url = format!("http://127.0.0.1:{}", all[0]);
-    add_machines(&runtime, &url, 4);
-    let job = submit(&runtime, &url, "measured", 40);
+    add_machines(&runtime, &url, 4, LARGE);
+    let job = submit(&runtime, &url, "measured", small(40));
     let remote = RemoteCell::connect(&Address::plain([format!("127.0.0.1:{}", all[0])])).unwrap();
     let (me, number) = remote.register("default".into()).unwrap();
     let mut view = View::new(me, number);

@@ -2,13 +2,12 @@
 //! ended. All are processes; whatever is waited for comes in the end, so nothing here has a time limit.
 
 use crate::process::{Said, folder, omega, say};
-use crate::served::{Process, Three, insist, ports, serve, unavailable};
+use crate::served::{Process, Three, add_machines, insist, ports, serve, submit, unavailable};
 use omega_client::proto::job_service_client::JobServiceClient;
-use omega_client::proto::machine_service_client::MachineServiceClient;
 use omega_client::proto::scheduling_service_client::SchedulingServiceClient;
 use omega_client::proto::task_service_client::TaskServiceClient;
 use omega_client::proto::{self, job_ref, list_tasks_request};
-use omega_core::{Amounts, Job, Machine, TaskGroup};
+use omega_core::{Amounts, TaskGroup};
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader};
 use std::path::Path;
@@ -35,7 +34,7 @@ impl World {
         let listen = format!("--listen=127.0.0.1:{port}");
         let _server = serve(dir.path(), &["--dir=cell".to_owned(), listen]);
         let world = World { dir, port, runtime: Runtime::new().unwrap(), _server };
-        add_machines(&world.runtime, &world.url());
+        add_machines(&world.runtime, &world.url(), MACHINES, CAPACITY);
         world
     }
 
@@ -53,7 +52,9 @@ impl World {
 
     /// Submits jobs of four tasks each.
     fn submit(&self, round: &str, jobs: u32) -> Vec<u64> {
-        (0..jobs).map(|i| submit(&self.runtime, &self.url(), &format!("{round}-{i}"), 4)).collect()
+        (0..jobs)
+            .map(|i| submit(&self.runtime, &self.url(), &format!("{round}-{i}"), large(4)))
+            .collect()
     }
 
     fn placed(&self, jobs: &[u64]) -> u32 {
@@ -88,31 +89,11 @@ impl World {
     }
 }
 
-fn add_machines(runtime: &Runtime, url: &str) {
-    for i in 0..MACHINES {
-        let machine =
-            Machine::new(format!("m{i}"), Amounts::new([1000 * u64::from(ROOM), 1 << 40]));
-        let request = proto::RegisterMachineRequest { machine: Some((&machine).into()) };
-        insist(|| {
-            runtime.block_on(async {
-                let mut client =
-                    MachineServiceClient::connect(url.to_owned()).await.map_err(unavailable)?;
-                Ok(client.register_machine(request.clone()).await?)
-            })
-        });
-    }
-}
+/// A machine has room for so many of these.
+const CAPACITY: [u64; 2] = [1000 * ROOM as u64, 1 << 40];
 
-fn submit(runtime: &Runtime, url: &str, name: &str, tasks: u32) -> u64 {
-    let job = Job::batch(name, TaskGroup::new(tasks, Amounts::new([1000, 1 << 20])));
-    let request = proto::SubmitJobRequest { job: Some((&job).into()) };
-    insist(|| {
-        runtime.block_on(async {
-            let mut client =
-                JobServiceClient::connect(url.to_owned()).await.map_err(unavailable)?;
-            Ok(client.submit_job(request.clone()).await?.into_inner().id)
-        })
-    })
+fn large(count: u32) -> TaskGroup {
+    TaskGroup::new(count, Amounts::new([1000, 1 << 20]))
 }
 
 fn placed(runtime: &Runtime, url: &str, job: u64) -> u32 {
@@ -357,7 +338,7 @@ fn leases_outlive_the_leader() {
     let cell = three.address().replicas.join(",");
     let dir = three.dir.path().to_owned();
     let leader = three.leader(&runtime);
-    add_machines(&runtime, &three.url(leader));
+    add_machines(&runtime, &three.url(leader), MACHINES, CAPACITY);
     let mut active = Scheduler::start(&dir, &cell, &["--lease=5s"]);
     active.says("places");
     let mut standby = Scheduler::start(&dir, &cell, &["--standby", "--lease=5s"]);
@@ -366,7 +347,7 @@ fn leases_outlive_the_leader() {
         let leader = three.leader(&runtime);
         three.kill(leader);
         let next = three.leader(&runtime);
-        let job = submit(&runtime, &three.url(next), &format!("round-{round}"), 10);
+        let job = submit(&runtime, &three.url(next), &format!("round-{round}"), large(10));
         until(|| placed(&runtime, &three.url(next), job) == 10);
         // It knows all holders, and has heard of this one as soon as that renews.
         let own = || holders(&runtime, &three.url(three.leader(&runtime)));
@@ -376,6 +357,6 @@ fn leases_outlive_the_leader() {
     active.kill();
     standby.says("places");
     let leader = three.leader(&runtime);
-    let job = submit(&runtime, &three.url(leader), "last", 10);
+    let job = submit(&runtime, &three.url(leader), "last", large(10));
     until(|| placed(&runtime, &three.url(leader), job) == 10);
 }
