@@ -61,7 +61,7 @@ impl Answers {
         if number >= self.floor && self.next - number > ANSWERS_PER_SCHEDULER as u64 {
             return Err(TransactionError::AnswerExpired(txn.id));
         }
-        match self.ring.get(index(number)).and_then(Option::as_ref) {
+        match self.at(number) {
             Some(_) if crate::planted!(RetryJudgedAgain) => Ok(None),
             Some(answer) if answer.number == number && answer.digest == digest => {
                 Ok(Some(Commit {
@@ -90,6 +90,16 @@ impl Answers {
         }
         self.next = self.next.max(answer.number + 1);
         self.ring[index] = Some(answer);
+    }
+
+    /// The answer to the transaction of this number.
+    pub(crate) fn get(&self, number: u64) -> Option<&Answer> {
+        self.at(number).filter(|answer| answer.number == number)
+    }
+
+    /// What is in the place of this number: its answer, or another one's.
+    fn at(&self, number: u64) -> Option<&Answer> {
+        self.ring.get(index(number)).and_then(Option::as_ref)
     }
 
     /// Every answer that is remembered, in the order of the ring.

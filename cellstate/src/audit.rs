@@ -6,11 +6,12 @@
 use crate::cards::Cards;
 use crate::cell::Cell;
 use crate::facts::Facts;
+use crate::jobs::JobRecord;
 use crate::judge::MachineStatus;
 use crate::machines::claimable;
 use crate::map::FastMap;
 use crate::rules::{Count, Pull, Step, TrackerId};
-use omega_core::{MachineId, TaskId, Text, Version};
+use omega_core::{JobId, MachineId, TaskId, Text, Version};
 
 /// What a recount found wrong. The cell must not be used any further.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -114,7 +115,7 @@ impl Cell {
 
     fn recount_task(
         &self,
-        (id, job): (TaskId, &crate::jobs::JobRecord),
+        (id, job): (TaskId, &JobRecord),
         task: &crate::jobs::TaskRecord,
         machine: MachineId,
         recount: &mut Recount,
@@ -209,17 +210,35 @@ impl Cell {
             }
             self.audit_members(id)?;
         }
+        self.audit_matched()?;
         if seen == recount.counts.len() { Ok(()) } else { Err(AuditError::Rules) }
     }
 
-    /// Every living group that a tracker matches knows of it, and no other.
+    /// Every living group that a tracker matches knows of it.
     fn audit_members(&self, tracker: TrackerId) -> Result<(), AuditError> {
         let Some(key) = self.facts.rules.key(tracker) else { return Err(AuditError::Rules) };
+        let knows = |(id, job): (JobId, &JobRecord)| {
+            job.groups.iter().enumerate().all(|(index, group)| {
+                let rules = group.need.rules.as_ref();
+                !key.matches(crate::facts::member(id, &job.spec, index))
+                    || rules.is_some_and(|rules| rules.matched.contains(&tracker))
+            })
+        };
+        // Most trackers count the tasks of one job, and a large cell has many of them and many jobs.
+        let all = match key.tracked.job() {
+            Some(only) => self.jobs.get(only).is_none_or(|job| knows((only, job))),
+            None => self.jobs.iter().all(knows),
+        };
+        if all { Ok(()) } else { Err(AuditError::Rules) }
+    }
+
+    /// No living group knows of a tracker that does not match it.
+    fn audit_matched(&self) -> Result<(), AuditError> {
         for (id, job) in self.jobs.iter() {
             for (index, group) in job.groups.iter().enumerate() {
-                let matches = key.matches(crate::facts::member(id, &job.spec, index));
-                let rules = group.need.rules.as_ref();
-                if rules.is_some_and(|rules| rules.matched.contains(&tracker)) != matches {
+                let known = group.need.rules.iter().flat_map(|rules| &rules.matched);
+                let mut keys = known.filter_map(|tracker| self.facts.rules.key(*tracker));
+                if !keys.all(|key| key.matches(crate::facts::member(id, &job.spec, index))) {
                     return Err(AuditError::Rules);
                 }
             }

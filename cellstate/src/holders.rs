@@ -15,7 +15,7 @@
 //! Whether a holder is silent is no matter of the cell, which reads no clock: whoever watches the holders
 //! says so with [`omega_core::Command::EndHolder`].
 
-use crate::answers::Answers;
+use crate::answers::{Answer, Answers};
 use crate::cell::{Cell, Registered};
 use crate::validate;
 use omega_core::limits::{LEASE_MS_MAX, LEASE_MS_MIN, NUMBERS_SKIPPED, SCHEDULERS_MAX};
@@ -130,6 +130,18 @@ impl Cell {
             hold: scheduler.hold,
             next_transaction: scheduler.answers.next,
         })
+    }
+
+    /// What a scheduler's transactions were answered, as far as that is remembered, in no order of their own:
+    /// at most [`omega_core::limits::ANSWERS_PER_SCHEDULER`].
+    pub fn answers(&self, id: SchedulerId) -> impl Iterator<Item = &Answer> {
+        self.schedulers.get(id.0 as usize).into_iter().flat_map(|one| one.answers.iter())
+    }
+
+    /// What one of a scheduler's transactions was answered, if that is remembered.
+    #[must_use]
+    pub fn answer(&self, id: SchedulerId, number: u64) -> Option<&Answer> {
+        self.schedulers.get(id.0 as usize)?.answers.get(number)
     }
 
     /// Who holds a scheduler's name, if a process does.

@@ -19,14 +19,17 @@ pub struct Labels(Option<Arc<[(Text, Text)]>>);
 impl Labels {
     /// Labels from pairs; of two with the same key the later one counts.
     pub fn new<K: Into<Text>, V: Into<Text>>(pairs: impl IntoIterator<Item = (K, V)>) -> Labels {
-        let mut sorted: Vec<(Text, Text)> = Vec::new();
-        for (key, value) in pairs {
-            let (key, value) = (key.into(), value.into());
-            match sorted.binary_search_by(|(k, _)| k.cmp(&key)) {
-                Ok(i) => sorted[i].1 = value,
-                Err(i) => sorted.insert(i, (key, value)),
+        let mut sorted: Vec<(Text, Text)> =
+            pairs.into_iter().map(|(key, value)| (key.into(), value.into())).collect();
+        // A message may have half a million of them, in any order, before anybody counts them. The sort is stable.
+        sorted.sort_by(|(one, _), (other, _)| one.cmp(other));
+        sorted.dedup_by(|later, kept| {
+            let same = later.0 == kept.0;
+            if same {
+                std::mem::swap(later, kept);
             }
-        }
+            same
+        });
         Labels((!sorted.is_empty()).then(|| sorted.into()))
     }
 

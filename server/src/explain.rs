@@ -3,10 +3,11 @@
 
 use crate::ask;
 use crate::output;
-use crate::run::{Error, HowArgs, InputArgs, prepare, with_bar};
+use crate::run::{Error, HowArgs, prepare, with_bar};
 use clap::Args;
 use omega_bench::report::waiting;
 use omega_bench::run::Which;
+use omega_sim::input::InputArgs;
 use std::path::{Path, PathBuf};
 
 /// Which job, and the same as for `omega run`.

@@ -2,9 +2,10 @@
 //!
 //! `omega run`, which is also what `omega` alone does, places a workload on a cell in this
 //! process and tells how it went. Bad input ends with one line on standard error and exit code 2,
-//! before anything has started. `omega explain` does the same, and tells why a job waits.
+//! before anything has started. `omega explain` does the same, and tells why a job waits. `omega trace` looks at
+//! what `omega run` would place, and makes more of it.
 //! `omega log` looks at what a replica has kept. `omega machine`, `job`, `task`, `quota`, `member`, `lease`,
-//! `cell` and `top` ask a cell that is served; where it refuses or does not answer, the exit code is 1.
+//! `txn`, `cell` and `top` ask a cell that is served; where it refuses or does not answer, the exit code is 1.
 
 mod agent;
 mod ask;
@@ -26,6 +27,7 @@ mod run;
 mod scheduler;
 mod serve;
 mod signals;
+mod what_if;
 
 use clap::{Parser, Subcommand};
 use std::io::Write;
@@ -61,6 +63,12 @@ enum Command {
     Run(run::RunArgs),
     /// Run a workload, and tell why a job waits at its end and what would help.
     Explain(explain::ExplainArgs),
+    /// Simulate a cell: what it would do, rather than what it does.
+    #[command(subcommand)]
+    Sim(what_if::SimVerb),
+    /// Look at traces, and make others after their example.
+    #[command(subcommand)]
+    Trace(omega_sim::trace::command::TraceCommand),
     /// Serve a cell to schedulers, agents and people on other machines.
     Serve(Box<serve::ServeArgs>),
     /// Make an authority and certificates, to try a cell out with.
@@ -93,6 +101,9 @@ enum Command {
     /// Who places: the schedulers of a cell, and the processes that hold their names.
     #[command(subcommand)]
     Lease(ask::lease::LeaseCommand),
+    /// What transactions were answered, and transactions by hand.
+    #[command(subcommand)]
+    Txn(ask::txn::TxnCommand),
     /// What a cell is, and how much of it is taken.
     Cell(ask::cell::DescribeArgs),
     /// Watch a cell: how full it is, what its schedulers do, what waits and why.
@@ -125,6 +136,13 @@ fn main() -> ExitCode {
         Some(Command::Run(args)) => run::run(&args),
         Some(Command::Explain(args)) => explain::explain(&args),
         Some(Command::Log(command)) => log::log(&command),
+        Some(Command::Sim(command)) => {
+            return what_if::run(&command)
+                .unwrap_or_else(|error| fail(&error.to_string(), BAD_INPUT));
+        }
+        Some(Command::Trace(command)) => {
+            omega_sim::trace::command::run(&command).map_err(Into::into)
+        }
         Some(Command::Scheduler(args)) => scheduler::run(&args).map_err(Into::into),
         Some(Command::Agent(args)) => agent::run(&args).map_err(Into::into),
         Some(Command::Cert(command)) => cert::run(&command).map_err(Into::into),
@@ -136,6 +154,7 @@ fn main() -> ExitCode {
         Some(Command::Quota(command)) => ask::quota::run(&command).map_err(Into::into),
         Some(Command::Member(command)) => ask::member::run(&command).map_err(Into::into),
         Some(Command::Lease(command)) => ask::lease::run(&command).map_err(Into::into),
+        Some(Command::Txn(command)) => ask::txn::run(&command).map_err(Into::into),
         Some(Command::Cell(args)) => ask::cell::run(&args).map_err(Into::into),
         Some(Command::Top(args)) => ask::top::run(&args).map_err(Into::into),
         Some(Command::Audit(command)) => audit::run(&command).map_err(Into::into),

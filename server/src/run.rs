@@ -6,12 +6,14 @@ use crate::progress::Bar;
 use clap::{Args, ValueEnum};
 use omega_bench::report::{self, RunReport};
 use omega_bench::run::{Durability, Evict, Pace, Progress, ReplicaError, RunError, RunOptions};
-use omega_bench::workload::{LoadError, Workload, csv, google2011, kube, omega_sim, openb, synth};
 use omega_core::{ConflictCheck, Granularity};
 use omega_schedulers::Search;
 use omega_schedulers::config::Profiles;
+use omega_sim::input::{InputArgs, InputError};
+use omega_sim::trace::command::TraceError;
 use omega_store::directory::EngineKind;
 use omega_store::history::HistoryError;
+use omega_workload::Workload;
 use std::path::{Path, PathBuf};
 
 /// Where a workload comes from, and how it is run. Without an input, a synthetic cell and a day
@@ -66,53 +68,6 @@ impl KeptArgs {
             },
         })
     }
-}
-
-#[derive(Debug, Args)]
-#[command(next_help_heading = "Input")]
-pub(crate) struct InputArgs {
-    /// Replay a published trace; --data names the folder of its files.
-    #[arg(long, value_enum, requires = "data", group = "source")]
-    trace: Option<Trace>,
-    /// The folder of the trace.
-    #[arg(long, value_name = "DIR", requires = "trace")]
-    data: Option<PathBuf>,
-    /// Which part of the trace: for openb a task list (default, cpu050, gpuspec33, ...), for
-    /// omega-sim a cell (M, L, L4). `omega explain` without a trace takes the address of a cell that is
-    /// served, and explains a job there.
-    #[arg(long, value_name = "NAME", alias = "list")]
-    cell: Option<String>,
-    /// Only production tasks, without the overcommit that the others need (google2011).
-    #[arg(long, requires = "trace")]
-    production: bool,
-    /// Place what `kubectl get nodes,pods -A -o json` printed into this file.
-    #[arg(long, value_name = "FILE", group = "source")]
-    cluster: Option<PathBuf>,
-    /// Read machines from a table; docs/inputs.md has the columns.
-    #[arg(long = "machines", value_name = "FILE.csv", requires = "jobs_file", group = "source")]
-    machines_file: Option<PathBuf>,
-    /// Read jobs from a table; docs/inputs.md has the columns.
-    #[arg(long = "jobs", value_name = "FILE.csv", requires = "machines_file")]
-    jobs_file: Option<PathBuf>,
-    /// How many machines the synthetic cell has.
-    #[arg(long, value_name = "N", allow_negative_numbers = true, default_value_t = 10_000, conflicts_with = "source",
-          value_parser = clap::value_parser!(u32).range(10..=1_000_000))]
-    synthetic: u32,
-    /// How many hours of work the synthetic workload has.
-    #[arg(long, value_name = "N", allow_negative_numbers = true, default_value_t = 24, conflicts_with = "source",
-          value_parser = clap::value_parser!(u32).range(1..=168))]
-    hours: u32,
-}
-
-#[derive(Clone, Copy, Debug, ValueEnum)]
-enum Trace {
-    /// The Google cell of May 2011: 12,477 machines, 190,926 tasks.
-    #[value(name = "google2011")]
-    Google2011,
-    /// Alibaba's GPU cluster of 2023: 1,523 machines, 8,152 tasks.
-    Openb,
-    /// Job lists made for the Omega paper's simulator.
-    OmegaSim,
 }
 
 #[derive(Debug, Args)]
@@ -194,7 +149,9 @@ pub(crate) enum Error {
     #[error(transparent)]
     Profile(#[from] ProfileError),
     #[error(transparent)]
-    Load(#[from] LoadError),
+    Input(#[from] InputError),
+    #[error(transparent)]
+    Trace(#[from] TraceError),
     #[error(
         "there is no job {job:?} in {input}; without a name, one job for each reason is explained"
     )]
@@ -262,7 +219,7 @@ pub(crate) fn prepare(
     input.check()?;
     output::check(outputs, &[input.files(), how.files()].concat())?;
     let options = options(how)?;
-    let workload = load(input, how.seed)?;
+    let workload = input.load(how.seed)?;
     if let Some(file) = &how.profile {
         profiles::check(file, &options.profiles, &workload.kinds)?;
     }
@@ -307,62 +264,6 @@ impl HowArgs {
 
     fn files(&self) -> Vec<&Path> {
         self.profile.iter().map(PathBuf::as_path).collect()
-    }
-}
-
-impl InputArgs {
-    fn files(&self) -> Vec<&Path> {
-        let files = [&self.cluster, &self.machines_file, &self.jobs_file];
-        files.into_iter().flatten().map(PathBuf::as_path).collect()
-    }
-
-    /// The replicas of a cell that is served, if it is one rather than a part of a trace.
-    pub(crate) fn served(&self) -> Option<&str> {
-        self.cell.as_deref().filter(|_| self.trace.is_none())
-    }
-
-    /// What is wrong although each argument is right by itself, and nothing that clap can express.
-    fn check(&self) -> Result<(), Error> {
-        let is_google = matches!(self.trace, Some(Trace::Google2011));
-        if self.production && !is_google {
-            return Err(Error::Arguments("--production is for --trace google2011 only"));
-        }
-        if self.served().is_some() {
-            return Err(Error::Arguments("--cell is for --trace, or for omega explain JOB"));
-        }
-        if self.cell.is_some() && is_google {
-            return Err(Error::Arguments("--cell is not for --trace google2011: it has one cell"));
-        }
-        Ok(())
-    }
-}
-
-fn load(input: &InputArgs, seed: u64) -> Result<Workload, LoadError> {
-    if let Some(file) = &input.cluster {
-        return kube::load(file);
-    }
-    if let (Some(machines), Some(jobs)) = (&input.machines_file, &input.jobs_file) {
-        return csv::load(machines, jobs);
-    }
-    let (Some(trace), Some(data)) = (input.trace, &input.data) else {
-        return Ok(synth::synthesize(&synth::SynthOptions {
-            machines: input.synthetic,
-            span_hours: input.hours,
-            seed,
-            ..synth::SynthOptions::default()
-        }));
-    };
-    let part = |default: &'static str| input.cell.as_deref().unwrap_or(default);
-    match trace {
-        Trace::Google2011 => {
-            let production = match input.production {
-                true => google2011::Production::OnlyProduction,
-                false => google2011::Production::All,
-            };
-            google2011::load(data, &google2011::GoogleOptions { production })
-        }
-        Trace::Openb => openb::load(data, part("default")),
-        Trace::OmegaSim => omega_sim::load(data, part("M")),
     }
 }
 

@@ -240,6 +240,13 @@ def place(at, machine, job):
     answers = list(at.stream(f"{service}/CommitStream", [second, third]))
     assert [answer.number for answer in answers] == [second["number"], third["number"]]
     assert len(answers[0].commit.conflicts) == 1 and not answers[1].commit.conflicts, answers
+    remembered = at.call(f"{service}/GetTransaction", scheduler="py", number=first["number"])
+    assert remembered.transaction.answer == commit, remembered
+    unknown = {"scheduler": "py", "number": me.next_transaction + 9}
+    refused(grpc.StatusCode.NOT_FOUND, lambda: at.call(f"{service}/GetTransaction", **unknown))
+    answered = at.call(f"{service}/ListTransactions", scheduler="py", page_size=1)
+    assert [one.number for one in answered.transactions] == [third["number"]], answered
+    assert answered.next_page_token, "there is more than one"
     insist("the delta", lambda: next(deltas).to >= answers[1].commit.version)
     deltas.cancel()
     at.call(f"{service}/EndLeases", name="py", mark=0)

@@ -23,6 +23,7 @@
 //! - `pool.rs`, `examples.rs`: the loop on threads; the examples of `omega-schedulers`.
 //! - `threads.rs`, `races.rs`: schedulers on threads, and two that would break a rule together.
 //! - `codec.rs`, `wire.rs`: commands and messages as bytes.
+//! - `upgrades.rs`: what earlier versions wrote, and what the API has promised.
 //! - `fuzz.rs`: bytes from anywhere.
 //! - `log.rs`, `log_rot.rs`: logs, and what becomes of them when the power goes, the disk fails or
 //!   runs full, and when their files are cut or damaged.
@@ -104,6 +105,7 @@ mod snapshot_transfer;
 mod threads;
 mod tidy;
 mod traps;
+mod upgrades;
 mod views;
 mod volumes;
 mod volumes_twin;

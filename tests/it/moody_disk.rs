@@ -30,6 +30,7 @@ const TICK: Duration = Duration::from_millis(20);
 struct MoodyDisk {
     sync_ms: Arc<AtomicU64>,
     full: Arc<AtomicBool>,
+    hangs: Arc<AtomicBool>,
 }
 
 impl MoodyDisk {
@@ -106,6 +107,9 @@ impl DiskFile for MoodyFile {
 
     fn sync(&mut self) -> io::Result<()> {
         std::thread::sleep(Duration::from_millis(self.disk.sync_ms.load(Ordering::Relaxed)));
+        while self.disk.hangs.load(Ordering::Relaxed) {
+            std::thread::sleep(Duration::from_millis(1));
+        }
         self.inner.sync()
     }
 }
@@ -204,5 +208,35 @@ fn a_disk_that_was_full_is_written_again() {
             );
             assert_eq!(replica.status().stopped, None);
         }
+    }
+}
+
+/// Both where the replica's own thread writes and falls silent, and where the log's thread does, because the
+/// disk was slow before: then the leader could go on saying that it leads.
+#[test]
+fn a_leader_whose_disk_hangs_is_followed_by_another() {
+    for slow_ms in [0, 20] {
+        let replicas = start_replicas(3);
+        let leads = |at: usize| replicas.running[at].status().leadership.is_leader;
+        let lost = (0..3).cycle().find(|at| leads(*at)).unwrap();
+        let disk = &replicas.disks[lost];
+        disk.sync_ms.store(slow_ms, Ordering::Relaxed);
+        (0..3).for_each(|number| drop(replicas.cells[lost].apply(job(number)).unwrap()));
+        disk.hangs.store(true, Ordering::Relaxed);
+        let others: Vec<usize> = (0..3).filter(|at| *at != lost).collect();
+        let mut number = 3;
+        // What was asked of the old leader may be unknown; it is asked for again as another job.
+        while replicas.cells[others[0]].apply(job(number)).is_err() {
+            number += 1;
+        }
+        assert!(others.iter().any(|at| leads(*at)), "with {slow_ms} ms before");
+        disk.hangs.store(false, Ordering::Relaxed);
+        let mut hashes = Vec::new();
+        for cell in &replicas.cells {
+            cell.catch_up_with_all().unwrap();
+            assert!(cell.read(|cell| cell.jobs().any(|(_, of)| *of.name == format!("j{number}"))));
+            hashes.push(cell.read(Cell::state_hash));
+        }
+        assert!(hashes.iter().all(|hash| *hash == hashes[0]));
     }
 }

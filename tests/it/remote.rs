@@ -162,6 +162,20 @@ impl SchedulingService for HangsUp {
         Err(Status::unimplemented("nobody registers here"))
     }
 
+    async fn get_transaction(
+        &self,
+        _: Request<proto::GetTransactionRequest>,
+    ) -> Result<Response<proto::GetTransactionResponse>, Status> {
+        Err(Status::unimplemented("nothing is remembered here"))
+    }
+
+    async fn list_transactions(
+        &self,
+        _: Request<proto::ListTransactionsRequest>,
+    ) -> Result<Response<proto::ListTransactionsResponse>, Status> {
+        Err(Status::unimplemented("nothing is remembered here"))
+    }
+
     type SyncStream = BoxStream<proto::Delta>;
 
     async fn sync(

@@ -91,12 +91,41 @@ fn arrows() -> BTreeMap<&'static str, &'static [&'static str]> {
         ("store", &["core", "cellstate"]),
         ("client", &["core", "cellstate"]),
         ("service", &["core", "cellstate", "store", "client"]),
-        ("bench", &["core", "cellstate", "schedulers", "store", "client", "service"]),
+        ("workload", &["core", "cellstate", "schedulers"]),
+        ("sim", &["core", "cellstate", "schedulers", "workload"]),
+        (
+            "bench",
+            &["core", "cellstate", "schedulers", "store", "client", "service", "workload", "sim"],
+        ),
         (
             "server",
-            &["core", "cellstate", "schedulers", "store", "client", "service", "bench", "tests"],
+            &[
+                "core",
+                "cellstate",
+                "schedulers",
+                "store",
+                "client",
+                "service",
+                "workload",
+                "sim",
+                "bench",
+                "tests",
+            ],
         ),
-        ("tests", &["core", "cellstate", "schedulers", "store", "client", "service", "bench"]),
+        (
+            "tests",
+            &[
+                "core",
+                "cellstate",
+                "schedulers",
+                "store",
+                "client",
+                "service",
+                "workload",
+                "sim",
+                "bench",
+            ],
+        ),
     ])
 }
 

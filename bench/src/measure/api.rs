@@ -200,6 +200,20 @@ impl SchedulingService for Bare {
         Ok(Response::new(proto::ListSchedulersResponse::default()))
     }
 
+    async fn get_transaction(
+        &self,
+        _: Request<proto::GetTransactionRequest>,
+    ) -> Result<Response<proto::GetTransactionResponse>, Status> {
+        Ok(Response::new(proto::GetTransactionResponse::default()))
+    }
+
+    async fn list_transactions(
+        &self,
+        _: Request<proto::ListTransactionsRequest>,
+    ) -> Result<Response<proto::ListTransactionsResponse>, Status> {
+        Ok(Response::new(proto::ListTransactionsResponse::default()))
+    }
+
     type SyncStream = ReceiverStream<Result<proto::Delta, Status>>;
 
     async fn sync(

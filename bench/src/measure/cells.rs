@@ -1,12 +1,12 @@
 //! The cells that are measured: machines of a real cell's shapes, part of them in use.
 
 use super::SEED;
-use omega_bench::workload::synth::{SynthOptions, synthesize};
 use omega_cellstate::{Cell, CellHandle, Interest, SharedCell, View};
 use omega_core::{
     Amounts, Claim, Command, Job, JobId, KindId, Kinds, Labels, Machine, MachineId, Outcome,
     SchedulerId, SequenceNumber, TaskGroup, TaskId, Transaction, TransactionId,
 };
+use omega_workload::synth::{SynthOptions, synthesize};
 use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64;
 use std::collections::BTreeMap;

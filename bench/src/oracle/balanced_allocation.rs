@@ -4,8 +4,8 @@ use super::difference::Found;
 use super::expect::Scoring;
 use super::fit::Resource;
 use super::plugin::Case;
-use crate::workload::kube::kinds::kind_name;
 use omega_schedulers::plugins::BalancedAllocation;
+use omega_workload::kube::kinds::kind_name;
 use serde::Deserialize;
 
 /// The plugin's arguments.

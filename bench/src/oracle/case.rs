@@ -3,7 +3,7 @@
 //! Amounts are whole numbers: cpu in thousandths, memory and disk in bytes, everything else in
 //! units. What the API server takes for absent (`null`) is absent here, too.
 
-use crate::workload::kube::api::{
+use omega_workload::kube::api::{
     Affinity, ContainerPort, Image, SpreadConstraint, Taint, Toleration, or_default,
 };
 use serde::Deserialize;

@@ -7,8 +7,8 @@
 
 use super::case::{Node, Pod};
 use super::objects;
-use crate::workload::kube::api::InclusionPolicy;
-use crate::workload::kube::{node, rules};
+use omega_workload::kube::api::InclusionPolicy;
+use omega_workload::kube::{node, rules};
 
 /// The nodes as the adapter is to see them, and the names of those that are to drain.
 pub(super) fn without_taints(nodes: &[Node], pod: &Pod) -> (Vec<Node>, Vec<String>) {

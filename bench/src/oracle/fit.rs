@@ -3,9 +3,9 @@
 use super::difference::Found;
 use super::expect::Scoring;
 use super::plugin::Case;
-use crate::workload::kube::api::or_default;
-use crate::workload::kube::kinds::kind_name;
 use omega_schedulers::plugins::{FitArgs, NodeResourcesFit, ShapePoint, Strategy};
+use omega_workload::kube::api::or_default;
+use omega_workload::kube::kinds::kind_name;
 use serde::Deserialize;
 
 /// The plugin's arguments.

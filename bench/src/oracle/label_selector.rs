@@ -1,8 +1,8 @@
 //! Suite `label_selector`: which labels a selector matches.
 
 use super::difference::Found;
-use crate::workload::kube::api::{LabelSelector, or_default};
-use crate::workload::kube::selector::labels_or_nothing;
+use omega_workload::kube::api::{LabelSelector, or_default};
+use omega_workload::kube::selector::labels_or_nothing;
 use serde::Deserialize;
 use std::collections::BTreeMap;
 

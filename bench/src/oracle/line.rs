@@ -3,7 +3,7 @@
 //! The objects of Kubernetes' API skip fields that placement does not depend on, because real
 //! objects are full of them. In a recorded case an unknown field may be what the case is about.
 
-use crate::workload::LoadError;
+use omega_workload::LoadError;
 use serde::Deserialize;
 use serde::de::IgnoredAny;
 use std::path::Path;

@@ -45,8 +45,8 @@ pub use self::difference::{Difference, FileReport};
 
 use self::line::Line;
 use self::suite::Suite;
-use crate::workload::LoadError;
-use crate::workload::kube::input;
+use omega_workload::LoadError;
+use omega_workload::kube::input;
 use std::path::Path;
 
 /// Replays the cases of one file, plain or compressed, and keeps the first `first` differences.

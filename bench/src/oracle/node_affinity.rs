@@ -3,9 +3,9 @@
 use super::difference::Found;
 use super::expect::Scoring;
 use super::plugin::Case;
-use crate::workload::kube::api;
-use crate::workload::kube::rules::added_affinity;
 use omega_schedulers::plugins::NodeAffinity;
+use omega_workload::kube::api;
+use omega_workload::kube::rules::added_affinity;
 use serde::Deserialize;
 
 /// The plugin's arguments.

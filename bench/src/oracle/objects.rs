@@ -1,8 +1,8 @@
 //! The short form of a case as the objects of Kubernetes' API.
 
 use super::case;
-use crate::workload::kube::api;
-use crate::workload::kube::quantity::Quantity;
+use omega_workload::kube::api;
+use omega_workload::kube::quantity::Quantity;
 
 /// A node as its object.
 pub(super) fn node(node: &case::Node) -> api::Node {

@@ -6,8 +6,8 @@ use super::difference::Found;
 use super::expect::Expect;
 use super::pod_requests;
 use super::world::{Refused, Setting, World};
-use crate::workload::kube::api::or_default;
 use omega_cellstate::GroupRef;
+use omega_workload::kube::api::or_default;
 use serde::Deserialize;
 use std::collections::BTreeMap;
 

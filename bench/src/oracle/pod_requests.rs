@@ -3,8 +3,8 @@
 use super::case::{Amounts, Pod};
 use super::difference::Found;
 use super::objects;
-use crate::workload::kube::api::Resources;
-use crate::workload::kube::request::{nominal_request, pod_request};
+use omega_workload::kube::api::Resources;
+use omega_workload::kube::request::{nominal_request, pod_request};
 use serde::Deserialize;
 
 /// A pod with what kube-scheduler computed for it.
@@ -34,7 +34,7 @@ pub(super) fn compare(found: &mut Found, place: &str, pod: &Pod) {
 
 /// Amounts as numbers: cpu in thousandths.
 fn numbers(resources: &Resources) -> Amounts {
-    let number = |(name, amount): (&String, &crate::workload::kube::quantity::Quantity)| {
+    let number = |(name, amount): (&String, &omega_workload::kube::quantity::Quantity)| {
         let number = if name == "cpu" { amount.milli_value() } else { amount.value() };
         (name.clone(), u64::try_from(number).unwrap_or(u64::MAX))
     };

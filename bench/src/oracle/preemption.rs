@@ -6,11 +6,11 @@ use super::decision::{Decision, expected};
 use super::difference::Found;
 use super::expect::Status;
 use super::world::{Refused, Setting, World};
-use crate::workload::kube::api::{LabelSelector, or_default};
-use crate::workload::kube::selector::labels_or_nothing;
 use omega_cellstate::TaskSet;
 use omega_schedulers::Profile;
 use omega_schedulers::preemption::{Budget, Candidate, Preemptor, harm};
+use omega_workload::kube::api::{LabelSelector, or_default};
+use omega_workload::kube::selector::labels_or_nothing;
 use serde::Deserialize;
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -1,7 +1,7 @@
 //! Suite `quantity`: what a text such as `1.5Gi` is worth.
 
 use super::difference::Found;
-use crate::workload::kube::quantity::Quantity;
+use omega_workload::kube::quantity::Quantity;
 use serde::Deserialize;
 
 /// A text, and what it is worth.

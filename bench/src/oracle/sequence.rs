@@ -7,7 +7,7 @@ use super::decision::{Decision, expected};
 use super::difference::Found;
 use super::expect::{Scores, Status};
 use super::world::{Refused, Setting, World};
-use crate::workload::kube::api::or_default;
+use omega_workload::kube::api::or_default;
 use serde::Deserialize;
 use std::collections::BTreeMap;
 

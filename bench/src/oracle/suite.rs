@@ -7,7 +7,7 @@ use super::{
     node_affinity, node_ports, pod_requests, preemption, quantity, sequence, taint_toleration,
     topology_spread,
 };
-use crate::workload::LoadError;
+use omega_workload::LoadError;
 use serde::Deserialize;
 use serde::de::IgnoredAny;
 

@@ -2,10 +2,10 @@
 
 use super::case::{Labels, Node, Pod};
 use super::objects;
-use crate::workload::kube::{self, input::Input};
-use crate::workload::{Arrival, LoadError};
 use omega_cellstate::{Cell, CellHandle, GroupRef, SharedCell, View};
 use omega_core::{Command, JobId, Kinds, MachineId, Outcome, TaskId};
+use omega_workload::kube::{self, input::Input};
+use omega_workload::{Arrival, LoadError};
 use std::collections::BTreeMap;
 use std::path::Path;
 

@@ -7,7 +7,6 @@ use super::lane::{Done, Errand, Lane, ON_THE_WAY_MAX, Purpose};
 use super::meter::{IdleState, Message, Meter};
 use super::{Evict, Pace, Progress, RunError, RunOptions, SCHEDULERS, WINDOW_MAX};
 use crate::report::Sample;
-use crate::workload::{Arrival, MachineChange, MachineEvent, RunTime, Workload};
 use crossbeam::channel::{Receiver, Sender, unbounded};
 use omega_cellstate::Cell;
 use omega_core::{
@@ -16,6 +15,7 @@ use omega_core::{
 use omega_schedulers::disruption::DisruptionBudget;
 use omega_schedulers::plugins::DefaultPreemption;
 use omega_schedulers::{Pool, Profile, Scheduler, Settings, Volumes};
+use omega_workload::{Arrival, MachineChange, MachineEvent, RunTime, Workload};
 use std::collections::{HashMap, VecDeque};
 use std::time::Duration;
 

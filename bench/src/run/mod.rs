@@ -29,7 +29,6 @@ mod timed;
 
 use crate::report::RunReport;
 use crate::report::waiting::WaitingReport;
-use crate::workload::Workload;
 use cell::RunCell;
 use omega_cellstate::Cell;
 use omega_core::{ConflictCheck, Granularity, Rejection, Text};
@@ -37,6 +36,7 @@ use omega_schedulers::Search;
 use omega_schedulers::config::{ConfigError, Profiles};
 use omega_store::directory::EngineKind;
 use omega_store::replica::AskError;
+use omega_workload::Workload;
 use std::path::PathBuf;
 use std::sync::Arc;
 

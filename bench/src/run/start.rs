@@ -2,8 +2,8 @@
 
 use super::RunError;
 use super::feeder::Feeder;
-use crate::workload::Arrival;
 use omega_core::{Command, Job, JobId, MachineId, TaskGroup, TaskId, Version};
+use omega_workload::Arrival;
 
 impl Feeder {
     /// Submits what is there at the start, and has the cell adopt what runs already. No rule is

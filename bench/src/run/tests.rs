@@ -2,12 +2,12 @@
 
 use super::{Durability, RunError, RunOptions, run};
 use crate::report::RunReport;
-use crate::workload::synth::{SynthOptions, synthesize};
-use crate::workload::{Arrival, MachineChange, MachineEvent, Workload};
 use omega_core::{Job, Kinds};
 use omega_schedulers::config::{Plugin, Point, Profiles, Registry};
 use omega_schedulers::{Claimed, Events, Profile, Refused, Reserve};
 use omega_store::directory::EngineKind;
+use omega_workload::synth::{SynthOptions, synthesize};
+use omega_workload::{Arrival, MachineChange, MachineEvent, Workload};
 use serde::Deserialize;
 
 /// No arguments.

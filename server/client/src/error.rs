@@ -87,6 +87,8 @@ define_codes! {
     BaseFromFuture = "BASE_FROM_FUTURE", FailedPrecondition;
     /// Register first.
     UnknownScheduler = "UNKNOWN_SCHEDULER", FailedPrecondition;
+    /// No transaction of this number was judged.
+    UnknownTransaction = "UNKNOWN_TRANSACTION", NotFound;
     /// The answer to this transaction is forgotten: sync, and see what its tasks do.
     AnswerExpired = "ANSWER_EXPIRED", OutOfRange;
     /// Another transaction had this id: count upwards.

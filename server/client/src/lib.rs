@@ -30,9 +30,11 @@ pub mod application;
 pub mod connect;
 pub mod convert;
 pub mod error;
+mod pause;
 pub mod proto;
 mod remote;
 
 pub use connect::{Address, Tls};
 pub use error::{ApiError, ErrorCode};
+pub use pause::before_another_try;
 pub use remote::{LeaseSettings, RemoteCell};

@@ -8,14 +8,15 @@ use crate::gate::reword;
 use crate::grants;
 use crate::host::{Host, Try, unavailable, unknown};
 use crate::identity::Caller;
-use crate::server::SlowCommit;
 use crate::tally::Judged;
-use crate::told;
+use crate::told::{self, SlowCommits};
+use crate::traces::{Choice, Trace, Traces};
 use futures_util::stream::FuturesOrdered;
 use futures_util::{Stream, StreamExt, stream};
 use omega_client::{ApiError, proto};
 use omega_core::{Command, Commit, Outcome, SchedulerId, Transaction, Version};
 use omega_store::replica::Answer;
+use opentelemetry::Context;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::mpsc;
@@ -60,11 +61,13 @@ pub(crate) fn commit_of(outcome: Result<Outcome, ApiError>) -> Result<Commit, Ap
 #[derive(Clone)]
 pub(crate) struct Judge {
     pub(crate) host: Host,
-    pub(crate) slow: SlowCommit,
+    pub(crate) slow: SlowCommits,
     pub(crate) caller: Arc<Caller>,
     pub(crate) audited: Option<Audited>,
     /// How long a transaction may wait until it is known whether it is allowed.
     pub(crate) deadline: Duration,
+    /// What traces some of its transactions, and the trace that the stream belongs to.
+    pub(crate) traces: Option<(Traces, Context)>,
 }
 
 /// A transaction that was begun.
@@ -79,6 +82,8 @@ struct Begun {
     of: String,
     /// Why it did not get as far as the cell.
     refused: Option<ApiError>,
+    /// What follows it, if it is one of the sample: few are, so the others carry a pointer and no more.
+    trace: Option<Box<Trace>>,
 }
 
 /// A transaction with its answer.
@@ -158,15 +163,21 @@ impl Judge {
             let (scheduler, base) = (SchedulerId(request.scheduler), Version(base));
             let claims = request.claim_jobs.len();
             let of = self.audited.as_ref().map(|_| transaction(&request)).unwrap_or_default();
+            let mut trace = None;
             let refused = match self.allowed(request, since + self.deadline).await {
                 Ok((txn, try_)) => {
+                    trace = self.traces.as_ref().and_then(|(traces, parent)| {
+                        let of = (parent, Choice::Chance);
+                        traces.begin(&self.host, of, txn.id, since.into_std()).map(Box::new)
+                    });
                     commands.push((Command::Commit(txn), try_));
                     None
                 }
                 Err(error) => Some(error),
             };
-            begun.push(Begun { number, scheduler, claims, base, of, refused });
+            begun.push(Begun { number, scheduler, claims, base, of, refused, trace });
         }
+        begun.iter_mut().filter_map(|one| one.trace.as_mut()).for_each(|one| one.given());
         let pending = self.host.begin_all(commands);
         let judge = self.clone();
         async move {
@@ -205,18 +216,23 @@ impl Judge {
         if tracing::enabled!(tracing::Level::DEBUG) {
             answered.iter().for_each(|one| told::answered(one.0.number, judged(one), took));
         }
-        if took >= self.slow.0
-            && let Some((first, _)) = answered.first()
-        {
+        if let Some((first, _)) = answered.first() {
             let claims = answered.iter().map(|(begun, _)| begun.claims).sum();
-            told::slow((first.scheduler, first.number), (answered.len(), claims), took);
+            self.slow.look((first.scheduler, first.number), (answered.len(), claims), took);
         }
         self.host.metrics().failed(answered.iter().filter(|(_, answer)| answer.is_err()).count());
     }
 
     /// Writes down what became of a transaction, and says it.
-    fn tell(&self, begun: Begun, answer: Result<Commit, ApiError>) -> proto::CommitStreamResponse {
+    fn tell(
+        &self,
+        mut begun: Begun,
+        answer: Result<Commit, ApiError>,
+    ) -> proto::CommitStreamResponse {
         use proto::commit_stream_response::Answer as Given;
+        if let Some(trace) = begun.trace.take() {
+            trace.end(begun.claims, answer.as_ref());
+        }
         if let Some(audited) = self.audited.clone() {
             let outcome = answer.as_ref().map_or_else(|error| error.code.name(), |_| "OK");
             audited.note(PATH, &begun.of, outcome);

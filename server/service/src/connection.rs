@@ -5,9 +5,12 @@
 //! seconds (`Limits::handshake`) it must have shown its certificate, where one is asked for, and begun HTTP/2 (or, on the listener of
 //! the web page, sent its headers: `web/listen.rs`): whoever opens connections and says nothing, or says it one
 //! byte at a time, holds his places for no longer.
+//!
+//! A connection of a client whose calls find few places left is read later: `patience.rs`.
 
 use crate::identity::Caller;
-use crate::limits::Limits;
+use crate::limits::{Limits, Places as Calls};
+use crate::patience::Patience;
 use crate::tls::Certificates;
 use parking_lot::Mutex;
 use std::collections::HashMap;
@@ -15,7 +18,7 @@ use std::io;
 use std::net::IpAddr;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, ReadBuf};
 use tokio::net::{TcpListener, TcpStream};
@@ -93,16 +96,17 @@ impl Drop for Place {
 
 /// The connections that come, ready to be spoken on.
 ///
-/// Where no certificate is asked for, everyone is `anyone`.
+/// Where no certificate is asked for, everyone is `anyone`. With the places of calls, connections are held
+/// back when few are left.
 pub(crate) fn incoming(
     listener: TcpListener,
     door: Door,
     anyone: Caller,
-    limits: Limits,
+    (limits, calls): (Limits, Option<Calls>),
 ) -> ReceiverStream<io::Result<Connection>> {
     let (ready, connections) = mpsc::channel(1);
     let language = Language::Http2;
-    let threshold = Threshold { door, anyone: Arc::new(anyone), language, limits };
+    let threshold = Threshold { door, anyone: Arc::new(anyone), language, limits, calls };
     tokio::spawn(accept(listener, threshold, ready));
     ReceiverStream::new(connections)
 }
@@ -116,7 +120,8 @@ pub(crate) fn incoming_http1(
 ) -> mpsc::Receiver<io::Result<Connection>> {
     let (ready, connections) = mpsc::channel(1);
     let language = Language::Http1;
-    let threshold = Threshold { door, anyone: Arc::new(anyone), language, limits };
+    let calls = None;
+    let threshold = Threshold { door, anyone: Arc::new(anyone), language, limits, calls };
     tokio::spawn(accept(listener, threshold, ready));
     connections
 }
@@ -129,6 +134,7 @@ struct Threshold {
     anyone: Arc<Caller>,
     language: Language,
     limits: Limits,
+    calls: Option<Calls>,
 }
 
 async fn accept(
@@ -166,7 +172,7 @@ async fn accept(
 async fn begin(
     socket: TcpStream,
     place: Place,
-    Threshold { door, anyone, language, .. }: Threshold,
+    Threshold { door, anyone, language, calls, .. }: Threshold,
 ) -> io::Result<Connection> {
     socket.set_nodelay(true)?;
     let (mut stream, caller) = match door {
@@ -181,15 +187,17 @@ async fn begin(
             (Stream::Tls(Box::new(tls)), Arc::new(caller))
         }
     };
+    let patience = calls.map(|calls| Patience::new(calls, caller.clone()));
     if language == Language::Http1 {
-        return Ok(Connection { stream, first: PREFACE.len(), caller, _place: place });
+        let first = PREFACE.len();
+        return Ok(Connection { stream, first, caller, patience, _place: place });
     }
     let mut first = [0; PREFACE.len()];
     stream.read_exact(&mut first).await?;
     if first != *PREFACE {
         return Err(io::Error::new(io::ErrorKind::InvalidData, "it does not speak HTTP/2"));
     }
-    Ok(Connection { stream, first: 0, caller, _place: place })
+    Ok(Connection { stream, first: 0, caller, patience, _place: place })
 }
 
 /// A connection that has shown who it is, and has begun to speak.
@@ -199,6 +207,8 @@ pub(crate) struct Connection {
     /// How much of the preface, which was read before, was handed on.
     first: usize,
     caller: Arc<Caller>,
+    /// What holds it back, if anything does.
+    patience: Option<Patience>,
     _place: Place,
 }
 
@@ -231,7 +241,14 @@ impl AsyncRead for Connection {
     ) -> Poll<io::Result<()>> {
         let rest = &PREFACE[self.first..];
         if rest.is_empty() {
-            return Pin::new(&mut self.stream).poll_read(cx, buf);
+            let Connection { stream, patience, .. } = &mut *self;
+            let Some(patience) = patience else { return Pin::new(stream).poll_read(cx, buf) };
+            ready!(patience.poll(cx));
+            let read = Pin::new(stream).poll_read(cx, buf);
+            if read.is_pending() {
+                patience.idle();
+            }
+            return read;
         }
         let handed = rest.len().min(buf.remaining());
         buf.put_slice(&rest[..handed]);

@@ -8,6 +8,7 @@ use crate::identity::Caller;
 use crate::limits::{Place, Places};
 use crate::roles;
 use crate::service;
+use crate::turns::Need;
 use http::{Request, Response};
 use http_body::{Frame, SizeHint};
 use omega_client::{ApiError, ErrorCode};
@@ -45,8 +46,8 @@ pub(crate) struct Gate<S> {
 
 impl<S> Gate<S> {
     /// Whether a call is worth looking at.
-    fn admit(&self, caller: &Caller, request: &Request<Body>) -> Result<(), ApiError> {
-        self.places.knock(caller, Instant::now())?;
+    fn admit(&self, caller: &Caller, need: Need, request: &Request<Body>) -> Result<(), ApiError> {
+        self.places.knock(caller, need, Instant::now())?;
         match service::is_late(request.headers()) {
             true => Err(ApiError::new(
                 ErrorCode::Late,
@@ -80,25 +81,27 @@ where
     }
 
     fn call(&mut self, mut request: Request<Body>) -> Answer {
-        let path = request.uri().path().trim_start_matches('/').to_owned();
         let caller = match caller(&request) {
             Ok(caller) => caller,
             Err(error) => return refused(error),
         };
-        if let Err(error) = self.admit(&caller, &request) {
+        let checked = roles::check(&caller, request.uri().path());
+        let need = checked.as_ref().map_or(Need::Usual, |rule| rule.need(&caller));
+        if let Err(error) = self.admit(&caller, need, &request) {
             return refused(error);
         }
         let audited = self.audit.as_ref().map(|log| Audited::new(log, &caller));
-        let rule = match roles::check(&caller, request.uri().path()) {
+        let rule = match checked {
             Ok(rule) => rule,
             Err(error) => {
                 if let Some(audited) = audited {
-                    audited.ended(&path, error.code.name());
+                    let path = request.uri().path().trim_start_matches('/');
+                    audited.ended(path, error.code.name());
                 }
                 return refused(error);
             }
         };
-        let place = match self.places.enter(&caller, rule.nature) {
+        let place = match self.places.enter(&caller, rule.nature, need) {
             Ok(place) => place,
             Err(error) => return refused(error),
         };

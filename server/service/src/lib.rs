@@ -15,10 +15,10 @@
 //! (`roles.rs`, one table; `grants.rs` and `reach.rs` for what depends on the content), and whether there is room
 //! (`limits.rs`). docs/security.md has the whole of it.
 //!
-//! In reading order: `host.rs`, `service.rs`, `leases/`, `scheduling.rs`, `commits.rs`, `told.rs`, `jobs.rs`, `jobs_watch.rs`, `explain.rs`,
+//! In reading order: `host.rs`, `service.rs`, `leases/`, `scheduling.rs`, `commits.rs`, `told.rs`, `transactions.rs`, `traces.rs`, `jobs.rs`, `jobs_watch.rs`, `explain.rs`,
 //! `machines.rs`, `tasks.rs`, `tenants.rs`, `cell.rs`, `backup.rs`, `statistics.rs`, `survey.rs`,
 //! `arrivals.rs`, `tally.rs`, `agents/`, `describe.rs`, `peers.rs`, `identity.rs`, `roles.rs`, `grants.rs`,
-//! `reach.rs`, `limits.rs`, `audit.rs`, `gate.rs`, `tls.rs`, `connection.rs`, `server.rs`, `exposition.rs`, `metrics.rs`,
+//! `reach.rs`, `limits.rs`, `turns.rs`, `patience.rs`, `audit.rs`, `gate.rs`, `tls.rs`, `connection.rs`, `server.rs`, `exposition.rs`, `metrics.rs`,
 //! `web/`.
 
 pub mod agents;
@@ -41,6 +41,7 @@ mod leases;
 mod limits;
 mod machines;
 mod metrics;
+mod patience;
 mod peers;
 mod reach;
 pub mod roles;
@@ -54,6 +55,9 @@ mod tasks;
 mod tenants;
 mod tls;
 mod told;
+mod traces;
+mod transactions;
+mod turns;
 mod web;
 
 pub use agents::Agents;
@@ -75,4 +79,5 @@ pub use server::{Entrance, Extras, SlowCommit, serve_clients, serve_peers};
 pub use tasks::Tasks;
 pub use tenants::Tenants;
 pub use tls::{Certificates, TlsBytes, TlsError, TlsFiles, read_key};
+pub use traces::{TraceSettings, Traces};
 pub use web::{MakeText, Web, serve_metrics, serve_web};

@@ -2,10 +2,15 @@
 //!
 //! What is beyond a bound is refused at once and told when to come again; nothing queues here, so what was
 //! let in is answered, and the newest is what is shed. Operators have places of their own: they get in
-//! when everything else is full, which is when they are needed.
+//! when everything else is full, which is when they are needed. Agents and the leases of schedulers get in
+//! before others do.
+//!
+//! Refusals cost, too, so whoever nears a bound is held back first: his connections are read later, as
+//! `turns.rs` has it. Only what comes nevertheless is refused.
 
 use crate::identity::{Caller, Role};
 use crate::roles::Nature;
+use crate::turns::{Lane, Need, Taken};
 use omega_client::connect::MESSAGE_BYTES_MAX;
 use omega_client::{ApiError, ErrorCode};
 use parking_lot::Mutex;
@@ -100,8 +105,8 @@ const PAUSE: Duration = Duration::from_millis(100);
 #[derive(Clone, Debug)]
 pub(crate) struct Places {
     limits: Limits,
-    calls: Arc<Semaphore>,
-    operator_calls: Arc<Semaphore>,
+    calls: Lane,
+    operator_calls: Lane,
     streams: Arc<Semaphore>,
     operator_streams: Arc<Semaphore>,
     /// What each caller has. Held for a look-up.
@@ -117,14 +122,19 @@ struct Used {
 
 /// A place among the calls. It is free again when this is dropped.
 #[derive(Debug)]
-pub(crate) struct Place {
-    _permit: OwnedSemaphorePermit,
-    _stream: Option<OpenStream>,
+pub(crate) enum Place {
+    /// Among those that end by themselves.
+    Call(#[expect(dead_code, reason = "it is free again when this is dropped")] Taken),
+    /// Among those that go on.
+    Stream(
+        #[expect(dead_code, reason = "it is free again when this is dropped")]
+        (OpenStream, OwnedSemaphorePermit),
+    ),
 }
 
 /// One of the streams of a caller.
 #[derive(Debug)]
-struct OpenStream {
+pub(crate) struct OpenStream {
     caller: Arc<str>,
     callers: Arc<Mutex<HashMap<Arc<str>, Used>>>,
 }
@@ -142,8 +152,8 @@ impl Places {
         let places = |count: u32| Arc::new(Semaphore::new(count as usize));
         Places {
             limits,
-            calls: places(limits.calls),
-            operator_calls: places(limits.operator_calls),
+            calls: Lane::new(limits.calls),
+            operator_calls: Lane::new(limits.operator_calls),
             streams: places(limits.streams),
             operator_streams: places(limits.operator_streams),
             callers: Arc::default(),
@@ -155,11 +165,25 @@ impl Places {
         self.limits.deadlines
     }
 
+    /// Where somebody's calls take their places, if they may have to wait for them: machines do not.
+    pub(crate) fn lane(&self, caller: &Caller) -> Option<&Lane> {
+        match &caller.role {
+            Role::Operator => Some(&self.operator_calls),
+            Role::Agent(_) => None,
+            _ => Some(&self.calls),
+        }
+    }
+
+    /// Until when somebody who calls often should not be listened to, if he should not.
+    pub(crate) fn pace(&self, caller: &Caller, now: Instant) -> Option<Instant> {
+        self.callers.lock().get(&caller.name)?.bucket.spare_at(now)
+    }
+
     /// Counts a call, whatever becomes of it.
     ///
     /// # Errors
     /// If the caller comes too often.
-    pub(crate) fn knock(&self, caller: &Caller, now: Instant) -> Result<(), ApiError> {
+    pub(crate) fn knock(&self, caller: &Caller, need: Need, now: Instant) -> Result<(), ApiError> {
         let Limits { calls_per_second, calls_burst, .. } = self.limits;
         let mut callers = self.callers.lock();
         if callers.len() >= CALLERS_MAX && !callers.contains_key(&caller.name) {
@@ -167,26 +191,29 @@ impl Places {
         }
         let new = || Used { bucket: Bucket::new(calls_per_second, calls_burst, now), streams: 0 };
         let used = callers.entry(caller.name.clone()).or_insert_with(new);
-        used.bucket.take(now).map_err(|pause| full("you call too often", pause))
+        used.bucket.take(need, now).map_err(|pause| full("you call too often", pause))
     }
 
     /// Takes a place for a call that was counted.
     ///
     /// # Errors
     /// If there is none now.
-    pub(crate) fn enter(&self, caller: &Caller, nature: Nature) -> Result<Place, ApiError> {
-        let is_stream = nature.is_stream();
-        let stream = if is_stream { Some(self.open_stream(&caller.name)?) } else { None };
-        let places = match (&caller.role, is_stream) {
-            (Role::Operator, false) => &self.operator_calls,
-            (Role::Operator, true) => &self.operator_streams,
-            (_, false) => &self.calls,
-            (_, true) => &self.streams,
-        };
-        let permit = places.clone().try_acquire_owned();
-        let permit =
-            permit.map_err(|_| full("this replica answers as many calls as it may", PAUSE))?;
-        Ok(Place { _permit: permit, _stream: stream })
+    pub(crate) fn enter(
+        &self,
+        caller: &Caller,
+        nature: Nature,
+        need: Need,
+    ) -> Result<Place, ApiError> {
+        let none = || full("this replica answers as many calls as it may", PAUSE);
+        let is_operator = matches!(caller.role, Role::Operator);
+        if nature.is_stream() {
+            let stream = self.open_stream(&caller.name)?;
+            let places = if is_operator { &self.operator_streams } else { &self.streams };
+            let permit = places.clone().try_acquire_owned().map_err(|_| none())?;
+            return Ok(Place::Stream((stream, permit)));
+        }
+        let lane = if is_operator { &self.operator_calls } else { &self.calls };
+        lane.enter(need).map(Place::Call).ok_or_else(none)
     }
 
     fn open_stream(&self, caller: &Arc<str>) -> Result<OpenStream, ApiError> {
@@ -229,19 +256,29 @@ impl Bucket {
         now.saturating_duration_since(self.empty_at) >= self.burst
     }
 
-    /// Takes a token, or tells how long it takes until there is one.
-    fn take(&mut self, now: Instant) -> Result<(), Duration> {
+    /// Takes a token, or tells how long it takes until there is one. What is vital may take a quarter of the
+    /// burst beyond the last one.
+    fn take(&mut self, need: Need, now: Instant) -> Result<(), Duration> {
         if let Some(oldest) = now.checked_sub(self.burst) {
             self.empty_at = self.empty_at.max(oldest);
         }
         let next = self.empty_at + self.cost;
-        match next <= now {
+        let latest = match need {
+            Need::Usual => now,
+            Need::Vital => now + self.burst / 4,
+        };
+        match next <= latest {
             true => {
                 self.empty_at = next;
                 Ok(())
             }
-            false => Err(next - now),
+            false => Err(next - latest),
         }
+    }
+
+    /// When a quarter of the burst is there again, if it is not now.
+    fn spare_at(&self, now: Instant) -> Option<Instant> {
+        Some(self.empty_at + self.burst / 4).filter(|at| *at > now)
     }
 }
 
@@ -268,8 +305,8 @@ mod tests {
     }
 
     fn enter(places: &Places, caller: &Caller, nature: Nature) -> Result<Place, ApiError> {
-        places.knock(caller, Instant::now())?;
-        places.enter(caller, nature)
+        places.knock(caller, Need::Usual, Instant::now())?;
+        places.enter(caller, nature, Need::Usual)
     }
 
     #[test]
@@ -299,12 +336,30 @@ mod tests {
     }
 
     #[test]
+    fn whoever_calls_too_often_is_held_back_before_he_is_refused() {
+        let now = Instant::now() + Duration::from_secs(3600);
+        let mut bucket = Bucket::new(10, 40, now);
+        for _ in 0..30 {
+            bucket.take(Need::Usual, now).unwrap();
+        }
+        assert_eq!(bucket.spare_at(now), None);
+        for left in (0..10).rev() {
+            bucket.take(Need::Usual, now).unwrap();
+            let until = now + Duration::from_millis(100) * (10 - left);
+            assert_eq!(bucket.spare_at(now), Some(until), "{left} left");
+        }
+        assert!(bucket.take(Need::Usual, now).is_err());
+        let vital = (0..20).take_while(|_| bucket.take(Need::Vital, now).is_ok());
+        assert_eq!(vital.count(), 10);
+    }
+
+    #[test]
     fn callers_who_come_and_go_are_forgotten() {
         let places = Places::new(small());
         let mut now = Instant::now();
         for i in 0..3 * CALLERS_MAX {
             now += Duration::from_secs(1);
-            places.knock(&reader(&i.to_string()), now).unwrap();
+            places.knock(&reader(&i.to_string()), Need::Usual, now).unwrap();
         }
         assert!(places.callers.lock().len() <= CALLERS_MAX);
     }
@@ -323,11 +378,11 @@ mod tests {
             let mut taken: Vec<Instant> = Vec::new();
             for gap in gaps_us {
                 now += Duration::from_micros(gap);
-                match bucket.take(now) {
+                match bucket.take(Need::Usual, now) {
                     Ok(()) => taken.push(now),
                     Err(pause) => {
                         let mut later = Bucket { ..bucket };
-                        prop_assert!(later.take(now + pause).is_ok(), "it said how long");
+                        prop_assert!(later.take(Need::Usual, now + pause).is_ok(), "it said how long");
                         bucket = Bucket { ..bucket };
                     }
                 }

@@ -14,6 +14,7 @@ use omega_store::CellId;
 use omega_store::log::ReplicaId;
 use omega_store::replica::{PeerMessage, Running, Transport};
 use omega_store::wire;
+use parking_lot::Mutex;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
@@ -63,7 +64,8 @@ impl Peers {
         let mut to = BTreeMap::new();
         for (id, dial) in peers {
             let (sender, messages) = mpsc::channel(MESSAGES_MAX);
-            runtime.spawn(Link { me, to: id, dial, messages }.run());
+            let link = Link { me, to: id, dial, messages, refused: String::new() };
+            runtime.spawn(link.run());
             to.insert(id, sender);
         }
         Peers { to }
@@ -86,6 +88,8 @@ struct Link {
     to: ReplicaId,
     dial: Dial,
     messages: mpsc::Receiver<PeerMessage>,
+    /// Why the peer refused last what was sent to it; empty: it did not.
+    refused: String,
 }
 
 impl Link {
@@ -102,7 +106,7 @@ impl Link {
                 let mut client = client.max_encoding_message_size(FRAME_BYTES_MAX);
                 client.deliver(ReceiverStream::new(stream)).await
             });
-            loop {
+            let ended = loop {
                 let message = match first.take() {
                     Some(message) => message,
                     None => tokio::select! {
@@ -110,20 +114,38 @@ impl Link {
                             Some(message) => message,
                             None => return,
                         },
-                        _ = &mut call => break,
+                        ended = &mut call => break ended,
                     },
                 };
                 let frame = self.frame(message);
                 tokio::select! {
-                    sent = frames.send(frame) => if sent.is_err() { break },
-                    _ = &mut call => break,
+                    // Where nobody takes frames any more, the call has ended.
+                    sent = frames.send(frame) => if sent.is_err() { break call.await },
+                    ended = &mut call => break ended,
                 }
+            };
+            if let Ok(Err(status)) = ended {
+                self.note(status.into());
             }
             tokio::time::sleep(PAUSE).await;
             // What has gathered meanwhile is old: raft says anew what matters.
             while let Ok(message) = self.messages.try_recv() {
                 first = Some(message);
             }
+        }
+    }
+
+    /// Tells that a peer refuses what is sent to it, once for each reason: it is tried again and again. That
+    /// it is not there is no news.
+    fn note(&mut self, why: ApiError) {
+        let is_refusal = !why.is_temporary()
+            && !matches!(
+                why.code,
+                ErrorCode::OutcomeUnknown | ErrorCode::Late | ErrorCode::Internal
+            );
+        if is_refusal && self.refused != why.message {
+            tracing::warn!(to = %self.to, why = why.message, "a peer refuses what this replica says");
+            self.refused = why.message;
         }
     }
 
@@ -160,13 +182,24 @@ impl Link {
 pub struct PeerListener {
     me: Whoami,
     running: Arc<Running>,
+    /// Why each peer was refused last, so that it is told once: peers try again and again. Held for a look-up.
+    refused: Mutex<BTreeMap<u64, String>>,
 }
 
 impl PeerListener {
     /// The service of a replica.
     #[must_use]
     pub fn new(me: Whoami, running: Arc<Running>) -> PeerListener {
-        PeerListener { me, running }
+        PeerListener { me, running, refused: Mutex::default() }
+    }
+
+    /// Tells that what a peer says cannot be read.
+    fn note(&self, from: u64, why: &str) {
+        let mut refused = self.refused.lock();
+        if refused.get(&from).is_none_or(|told| told != why) {
+            tracing::warn!(from = %ReplicaId(from), why, "what a peer says cannot be read");
+            refused.insert(from, why.to_owned());
+        }
     }
 
     /// Whether a frame is for this replica of this cell, and from whom its sender's certificate says.
@@ -207,7 +240,9 @@ impl PeerService for PeerListener {
             self.check(&frame, &sender)?;
             for bytes in &frame.messages {
                 let message = wire::decode(bytes).map_err(|error| {
-                    ApiError::new(ErrorCode::Malformed, format!("a peer's message: {error}"))
+                    let why = format!("a peer's message: {error}");
+                    self.note(frame.from, &why);
+                    ApiError::new(ErrorCode::Malformed, why)
                 })?;
                 self.running.deliver(ReplicaId(frame.from), message);
             }

@@ -5,6 +5,7 @@
 //! call (whose jobs, which machine) is in `grants.rs`, and is asked by the services that read it.
 
 use crate::identity::{Caller, Role};
+use crate::turns::Need;
 use omega_client::{ApiError, ErrorCode};
 use std::collections::BTreeSet;
 
@@ -111,6 +112,17 @@ pub struct Rule {
     pub nature: Nature,
 }
 
+impl Rule {
+    /// Whether a call gets in before others do: without agents machines are lost, without leases schedulers
+    /// are fenced, and who asks for health may start a server anew that does not tell it.
+    pub(crate) fn need(&self, caller: &Caller) -> Need {
+        let is_vital = matches!(caller.role, Role::Agent(_))
+            || self.nature == Report
+            || self.path.starts_with("grpc.health.");
+        if is_vital { Need::Vital } else { Need::Usual }
+    }
+}
+
 const fn rule(path: &'static str, roles: Roles, nature: Nature) -> Rule {
     Rule { path, roles, nature }
 }
@@ -127,6 +139,9 @@ pub const RULES: &[Rule] = &[
     rule("omega.v1.SchedulingService/Sync", LOOKERS, Watch),
     rule("omega.v1.SchedulingService/Commit", SCHEDULER.and(OPERATOR), Change),
     rule("omega.v1.SchedulingService/CommitStream", SCHEDULER.and(OPERATOR), Stream),
+    // Of all jobs together, so to nobody who sees only some: see `reach.rs`.
+    rule("omega.v1.SchedulingService/GetTransaction", LOOKERS, Look),
+    rule("omega.v1.SchedulingService/ListTransactions", LOOKERS, Look),
     // Its own jobs alone, as far as a role is not everyone's: see `reach.rs`.
     rule("omega.v1.JobService/SubmitJob", OWNERS.and(OPERATOR), Change),
     rule("omega.v1.JobService/ResizeGroup", OWNERS.and(OPERATOR), Change),
@@ -177,7 +192,9 @@ pub fn check(caller: &Caller, path: &str) -> Result<&'static Rule, ApiError> {
         return Err(ApiError::new(ErrorCode::Unauthenticated, why.to_string()));
     }
     let Some(rule) = find(path) else {
-        return Err(denied(format!("{path:?} is no call that anyone may make here")));
+        return Err(denied(format!(
+            "{path:?} is no call that anyone may make here: a newer server may have it"
+        )));
     };
     match rule.roles.contain(&caller.role) {
         true => Ok(rule),

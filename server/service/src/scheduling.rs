@@ -7,10 +7,13 @@ use crate::grants::{self, caller};
 use crate::host::{Host, Try, unknown};
 use crate::identity::Caller;
 use crate::leases::{self, Leases, Wish, process_name};
+use crate::reach::may_see_all;
 use crate::server::SlowCommit;
-use crate::service::{Answered, deadline, deadlines};
+use crate::service::{Answered, deadline, deadlines, page_size};
 use crate::tally::Judged;
-use crate::told;
+use crate::told::{self, SlowCommits};
+use crate::traces::{Choice, Trace, Traces};
+use crate::transactions;
 use futures_util::StreamExt;
 use futures_util::stream::BoxStream;
 use omega_cellstate::{Cell, Delta, Interest};
@@ -36,7 +39,8 @@ const PIECES_MAX: usize = 4;
 #[derive(Clone, Debug)]
 pub struct Scheduling {
     host: Host,
-    slow: SlowCommit,
+    slow: SlowCommits,
+    traces: Option<Traces>,
     /// What looks who leads ends with the last clone.
     _alive: Arc<oneshot::Sender<()>>,
 }
@@ -44,10 +48,11 @@ pub struct Scheduling {
 impl Scheduling {
     /// The service of a cell, and what keeps its leases while this replica leads. Needs a tokio runtime.
     #[must_use]
-    pub fn start(host: Host, slow: SlowCommit) -> Scheduling {
+    pub fn start(host: Host, slow: SlowCommit, traces: Option<Traces>) -> Scheduling {
         let (alive, end) = oneshot::channel();
         tokio::spawn(Leases::watch(host.clone(), end));
-        Scheduling { host, slow, _alive: Arc::new(alive) }
+        let slow = SlowCommits::new(slow);
+        Scheduling { host, slow, traces, _alive: Arc::new(alive) }
     }
 }
 
@@ -157,15 +162,21 @@ impl SchedulingService for Scheduling {
         let began = Instant::now();
         let caller = caller(&request)?;
         about(&request, transaction);
+        let parent = self.traces.as_ref().map(|traces| (traces, traces.parent(request.metadata())));
         let (txn, try_) = read(request.into_inner())?;
         grants::may_commit(&caller, &self.host, &txn, until).await?;
         let (id, claims, base) = (txn.id, txn.claims.len(), txn.base);
+        let mut trace = parent.and_then(|(traces, parent)| {
+            traces.begin(&self.host, (&parent, Choice::Sender), id, began.into_std())
+        });
+        trace.iter_mut().for_each(Trace::given);
         let outcome = self.host.apply_try(Command::Commit(txn), try_, until).await;
         let (commit, took) = (commit_of(outcome), began.elapsed());
-        if took >= self.slow.0 {
-            told::slow((id.scheduler, id.number), (1, claims), took);
-        }
+        self.slow.look((id.scheduler, id.number), (1, claims), took);
         let judged = commit.as_ref();
+        if let Some(trace) = trace {
+            trace.end(claims, judged);
+        }
         let judged = judged.map(|commit| Judged { scheduler: id.scheduler, claims, base, commit });
         match judged {
             Ok(judged) => self.host.metrics().judged([judged].into_iter(), took),
@@ -184,9 +195,33 @@ impl SchedulingService for Scheduling {
         let caller = caller(&request)?;
         let audited = request.extensions().get().cloned();
         let deadline = deadlines(&request).usual;
-        let (host, slow) = (self.host.clone(), self.slow);
-        let judge = Judge { host, slow, caller, audited, deadline };
+        let (host, slow) = (self.host.clone(), self.slow.clone());
+        let traces = self.traces.as_ref();
+        let traces = traces.map(|traces| (traces.clone(), traces.parent(request.metadata())));
+        let judge = Judge { host, slow, caller, audited, deadline, traces };
         Ok(Response::new(judge.answer_all(request.into_inner()).boxed()))
+    }
+
+    async fn get_transaction(
+        &self,
+        request: Request<proto::GetTransactionRequest>,
+    ) -> Answered<proto::GetTransactionResponse> {
+        may_see_all(&*caller(&request)?)?;
+        self.host.refresh(deadline(&request)).await?;
+        let proto::GetTransactionRequest { scheduler, number } = request.into_inner();
+        let told = self.host.read(|cell| transactions::get(cell, &scheduler, number))?;
+        Ok(Response::new(proto::GetTransactionResponse { transaction: Some(told) }))
+    }
+
+    async fn list_transactions(
+        &self,
+        request: Request<proto::ListTransactionsRequest>,
+    ) -> Answered<proto::ListTransactionsResponse> {
+        may_see_all(&*caller(&request)?)?;
+        self.host.refresh(deadline(&request)).await?;
+        let asked = request.into_inner();
+        let page = (page_size(asked.page_size), asked.page_token.as_str());
+        Ok(Response::new(transactions::list(&self.host, &asked.scheduler, page)?))
     }
 }
 

@@ -11,6 +11,7 @@ use crate::limits::{Limits, Places};
 use crate::peers::{FRAME_BYTES_MAX, PeerListener};
 use crate::roles;
 use crate::statistics::follow;
+use crate::traces::Traces;
 use crate::{
     Agents, Cells, Explainer, Jobs, Machines, MonitorSettings, Scheduling, Tasks, Tenants, Whoami,
 };
@@ -34,8 +35,8 @@ const STREAM_WINDOW: u32 = 1 << 20;
 const CONNECTION_WINDOW: u32 = 4 << 20;
 
 /// A server whose every call passes the gate.
-fn guarded(audit: Option<Arc<AuditLog>>, limits: Limits) -> Server<Guarded> {
-    let gate = GateLayer { places: Places::new(limits), audit };
+fn guarded(audit: Option<Arc<AuditLog>>, (limits, places): (Limits, Places)) -> Server<Guarded> {
+    let gate = GateLayer { places, audit };
     Server::builder()
         .layer(gate)
         .max_concurrent_streams(limits.connection_streams)
@@ -54,7 +55,7 @@ fn client_services(
     host: &Host,
     me: Whoami,
     extras: Extras,
-    (audit, limits): (Option<Arc<AuditLog>>, Limits),
+    (audit, limits, places): (Option<Arc<AuditLog>>, Limits, Places),
 ) -> io::Result<Router<Guarded>> {
     use proto::agent_service_server::AgentServiceServer;
     use proto::cell_service_server::CellServiceServer;
@@ -76,11 +77,15 @@ fn client_services(
         let names = roles::services_of_clients().into_iter();
         names.fold(builder, tonic_reflection::server::Builder::with_service_name)
     };
-    Ok(guarded(audit, limits)
+    Ok(guarded(audit, (limits, places))
         .add_service(
-            SchedulingServiceServer::new(Scheduling::start(host.clone(), extras.slow_commit))
-                .max_decoding_message_size(taken_max)
-                .max_encoding_message_size(sent_max),
+            SchedulingServiceServer::new(Scheduling::start(
+                host.clone(),
+                extras.slow_commit,
+                extras.traces,
+            ))
+            .max_decoding_message_size(taken_max)
+            .max_encoding_message_size(sent_max),
         )
         .add_service(
             JobServiceServer::new(Jobs::new(host.clone(), extras.explainer))
@@ -148,6 +153,8 @@ pub struct Extras {
     pub explainer: Option<Arc<dyn Explainer>>,
     /// A commit that takes longer, from its request to its answer, is told of.
     pub slow_commit: SlowCommit,
+    /// Who is told where the time of commits goes, if anybody is.
+    pub traces: Option<Traces>,
 }
 
 /// After what time a commit is slow.
@@ -176,9 +183,10 @@ pub async fn serve_clients(
     if let Door::Tls { certificates, .. } = &door {
         host.metrics().show(certificates);
     }
-    let incoming = incoming(listener, door, Caller::local(), limits);
+    let places = Places::new(limits);
+    let incoming = incoming(listener, door, Caller::local(), (limits, Some(places.clone())));
     let following = tokio::spawn(follow(host.clone()));
-    let services = client_services(&host, me, extras, (audit, limits))?;
+    let services = client_services(&host, me, extras, (audit, limits, places))?;
     let served = services.serve_with_incoming_shutdown(incoming, end).await;
     following.abort();
     served.map_err(io::Error::other)
@@ -194,9 +202,10 @@ pub async fn serve_peers(
     end: impl Future<Output = ()>,
 ) -> io::Result<()> {
     use proto::peer_service_server::PeerServiceServer;
-    let incoming = incoming(listener, door, Caller::local_peer(), limits);
+    // Peers are read whenever they say something: whoever does not hear a leader elects another one.
+    let incoming = incoming(listener, door, Caller::local_peer(), (limits, None));
     let service = PeerServiceServer::new(peers).max_decoding_message_size(FRAME_BYTES_MAX);
-    guarded(audit, limits)
+    guarded(audit, (limits, Places::new(limits)))
         .add_service(service)
         .serve_with_incoming_shutdown(incoming, end)
         .await

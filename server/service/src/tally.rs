@@ -53,7 +53,10 @@ impl Tally {
         }
         self.claims += claims as u64;
         self.placements += claims.saturating_sub(refused) as u64;
-        self.behind += commit.version.0.saturating_sub(base.0);
+        // What was put together by hand was decided on no view that could be stale.
+        if base > Version(0) {
+            self.behind += commit.version.0.saturating_sub(base.0);
+        }
         for conflict in &commit.conflicts {
             let reason = omega_client::convert::reason_name(conflict.reason);
             *self.conflicts.entry(reason).or_default() += 1;

@@ -2,10 +2,13 @@
 //!
 //! Where nobody listens, an event costs a look at a number.
 
+use crate::server::SlowCommit;
 use crate::tally::Judged;
 use omega_client::ApiError;
 use omega_core::SchedulerId;
-use std::time::Duration;
+use parking_lot::Mutex;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 /// A transaction was answered.
 pub(crate) fn answered(
@@ -35,18 +38,83 @@ pub(crate) fn answered(
     }
 }
 
-/// Transactions that were answered together took too long: one line for all of them.
-pub(crate) fn slow(
-    (scheduler, first): (SchedulerId, u64),
-    (transactions, claims): (usize, usize),
-    took: Duration,
-) {
-    tracing::warn!(
-        scheduler = scheduler.0,
-        transaction = first,
-        transactions,
-        claims,
-        took_ms = took.as_millis() as u64,
-        "slow commit"
-    );
+/// So many slow commits are told of in a second: where every commit is slow, a line for each would be one
+/// more load. What is left out is counted in the next line.
+const SLOW_LINES_MAX: u32 = 10;
+
+/// Tells of commits that took too long.
+#[derive(Clone, Debug)]
+pub(crate) struct SlowCommits {
+    bound: Duration,
+    told: Arc<Mutex<Told>>,
+}
+
+/// What was told of in the last second, and what was not.
+#[derive(Debug, Default)]
+struct Told {
+    since: Option<Instant>,
+    lines: u32,
+    left_out: u64,
+}
+
+impl SlowCommits {
+    pub(crate) fn new(SlowCommit(bound): SlowCommit) -> SlowCommits {
+        SlowCommits { bound, told: Arc::default() }
+    }
+
+    /// Transactions were answered together: one line for all of them, if that took too long.
+    pub(crate) fn look(
+        &self,
+        (scheduler, first): (SchedulerId, u64),
+        (transactions, claims): (usize, usize),
+        took: Duration,
+    ) {
+        if took < self.bound {
+            return;
+        }
+        let Some(left_out) = self.told.lock().line(Instant::now(), transactions) else { return };
+        tracing::warn!(
+            scheduler = scheduler.0,
+            transaction = first,
+            transactions,
+            claims,
+            took_ms = took.as_millis() as u64,
+            left_out,
+            "slow commit"
+        );
+    }
+}
+
+impl Told {
+    /// How many transactions were left out before this line; none if it is to be left out, too.
+    fn line(&mut self, now: Instant, transactions: usize) -> Option<u64> {
+        let is_over =
+            |since: Instant| now.saturating_duration_since(since) >= Duration::from_secs(1);
+        if self.since.is_none_or(is_over) {
+            (self.since, self.lines) = (Some(now), 0);
+        }
+        if self.lines == SLOW_LINES_MAX {
+            self.left_out += transactions as u64;
+            return None;
+        }
+        self.lines += 1;
+        Some(std::mem::take(&mut self.left_out))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_left_out_is_counted_in_the_next_line() {
+        let (mut told, start) = (Told::default(), Instant::now());
+        let at = |ms| start + Duration::from_millis(ms);
+        for line in 0..u64::from(SLOW_LINES_MAX) {
+            assert_eq!(told.line(at(line), 1), Some(0));
+        }
+        assert_eq!((told.line(at(500), 3), told.line(at(999), 4)), (None, None));
+        assert_eq!(told.line(at(1_000), 1), Some(7));
+        assert_eq!(told.line(at(1_001), 1), Some(0));
+    }
 }

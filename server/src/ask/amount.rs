@@ -5,8 +5,8 @@
 
 use super::AskError;
 use clap::Args;
-use omega_bench::workload::decimal::{Decimal, DecimalError, Rounding};
 use omega_core::{Amounts, KindId, Kinds, Unit};
+use omega_workload::decimal::{Decimal, DecimalError, Rounding};
 use serde::de::{Error, Visitor};
 use serde::{Deserialize, Deserializer};
 use std::fmt;

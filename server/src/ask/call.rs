@@ -5,7 +5,7 @@
 
 use super::AskError;
 use omega_client::connect::Connections;
-use omega_client::{Address, ApiError, ErrorCode, convert, proto};
+use omega_client::{Address, ApiError, ErrorCode, before_another_try, convert, proto};
 use omega_core::Kinds;
 use std::time::Duration;
 use tokio::runtime::Runtime;
@@ -88,7 +88,7 @@ impl Caller {
         F: Future<Output = Result<Response<A>, Status>>,
     {
         let until = Instant::now() + self.timeout;
-        let mut may_be_done = false;
+        let (mut may_be_done, mut tries) = (false, 0);
         loop {
             let connection = self.connections.current();
             let patience = self.attempt().min(until.saturating_duration_since(Instant::now()));
@@ -105,7 +105,8 @@ impl Caller {
             }
             may_be_done |= matches!(why.code, ErrorCode::OutcomeUnknown | ErrorCode::Late);
             self.connections.leave(&connection);
-            let pause = why.retry_after.unwrap_or(PAUSE);
+            let pause = before_another_try(&why, tries);
+            tries += 1;
             if Instant::now() + pause >= until {
                 let (cell, timeout, why) = (self.cell.clone(), self.timeout, Box::new(why));
                 return Err(AskError::NoAnswer { cell, timeout, why });

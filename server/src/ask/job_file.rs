@@ -214,6 +214,8 @@ impl GroupFile {
 
 #[cfg(test)]
 mod tests {
+    use super::super::machine_file::MachinesFile;
+    use super::super::txn_file::TransactionFile;
     use super::*;
     use omega_core::{TaskRule, TaskSelector, TopologyLevel};
 
@@ -273,12 +275,8 @@ mod tests {
         let generator = || schemars::generate::SchemaSettings::draft07().into_generator();
         let files = [
             ("job", schema(generator().into_root_schema_for::<JobFile>())),
-            (
-                "machines",
-                schema(
-                    generator().into_root_schema_for::<super::super::machine_file::MachinesFile>(),
-                ),
-            ),
+            ("machines", schema(generator().into_root_schema_for::<MachinesFile>())),
+            ("transaction", schema(generator().into_root_schema_for::<TransactionFile>())),
         ];
         for (name, made) in files {
             let path = format!("{}/../docs/{name}.schema.json", env!("CARGO_MANIFEST_DIR"));

@@ -1,4 +1,5 @@
-//! What people and scripts ask of a cell that is served: machines, jobs, tasks, quotas, members.
+//! What people and scripts ask of a cell that is served: machines, jobs, tasks, quotas, transactions,
+//! members.
 //!
 //! ```text
 //!   arguments ──▶ a message of the API ──▶ call.rs: round the replicas ──▶ a shape ──▶ table, JSON, YAML
@@ -28,6 +29,8 @@ mod shape;
 mod show;
 pub(crate) mod task;
 pub(crate) mod top;
+pub(crate) mod txn;
+mod txn_file;
 mod watch;
 
 use crate::backup::BackupError;
@@ -103,6 +106,26 @@ pub(crate) enum AskError {
     /// Name one.
     #[error("name what is limited, such as --cpu 100; omega quota clear lifts all limits")]
     NoLimit,
+    /// Choose a number that is near, so that the answers before it are not forgotten.
+    #[error(
+        "--id: {number} is too far ahead: the next number is {next}, and up to {most} may be used"
+    )]
+    NumberAhead {
+        /// What was given.
+        number: u64,
+        /// The next one.
+        next: u64,
+        /// The last one that leaves no answer behind.
+        most: u64,
+    },
+    /// See what was printed: a conflict is an answer, but not what was asked for.
+    #[error("{refused} of {items} items were refused")]
+    Conflicts {
+        /// How many.
+        refused: usize,
+        /// Of how many.
+        items: usize,
+    },
     /// See the error.
     #[error(transparent)]
     File(#[from] file::FileError),
@@ -146,7 +169,10 @@ impl AskError {
     /// The exit code: 1 where it is the cell that refuses or does not answer, 2 for bad input.
     pub(crate) fn exit_code(&self) -> u8 {
         match self {
-            AskError::Refused(_) | AskError::NoAnswer { .. } | AskError::Answer(_) => 1,
+            AskError::Refused(_)
+            | AskError::NoAnswer { .. }
+            | AskError::Answer(_)
+            | AskError::Conflicts { .. } => 1,
             _ => crate::BAD_INPUT,
         }
     }

@@ -33,7 +33,7 @@ pub(crate) fn log(command: &LogCommand) -> Result<(), Error> {
 }
 
 /// Which entries a command is to take.
-fn which(all: bool) -> Which {
+pub(crate) fn which(all: bool) -> Which {
     if all { Which::All } else { Which::Committed }
 }
 

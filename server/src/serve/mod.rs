@@ -4,6 +4,7 @@ mod cell;
 mod limits;
 mod settings;
 mod tls;
+mod traces;
 
 pub(crate) use cell::rand_id;
 pub(crate) use settings::{Peer, cell_of};
@@ -14,8 +15,8 @@ use crate::signals::Signals;
 use cell::{CellError, Opened};
 use clap::Args;
 use omega_service::{
-    AuditLog, Entrance, Explainer, Extras, Limits, TlsError, Web, serve_clients, serve_peers,
-    serve_web,
+    AuditLog, Entrance, Explainer, Extras, Limits, TlsError, Traces, Web, serve_clients,
+    serve_peers, serve_web,
 };
 use settings::{Given, Kept, Settings, SettingsError};
 use std::io;
@@ -67,6 +68,14 @@ pub(crate) enum ServeError {
         /// What the system said.
         why: io::Error,
     },
+    /// Correct the address.
+    #[error("{address:?} is not an address of a collector: {why}")]
+    Collector {
+        /// The address.
+        address: String,
+        /// What is wrong with it.
+        why: tonic::transport::Error,
+    },
     /// See the error.
     #[error(transparent)]
     Output(#[from] OutputError),
@@ -107,6 +116,14 @@ async fn run(
     let Opened { host, me, peers } = opened;
     let clients = listen(&settings.listen.to_string()).await?;
     let address = clients.local_addr().map_err(ServeError::System)?;
+    let traces = settings.traces.as_ref().map(|of| {
+        let process = format!("{} of cell {}", me.replica, me.cell);
+        Traces::start(of, process).map_err(|why| {
+            let address = of.endpoint.clone();
+            ServeError::Collector { address, why }
+        })
+    });
+    let traces = traces.transpose()?;
     let (end, ended) = watch::channel(false);
     let until = |mut ended: watch::Receiver<bool>| async move {
         // It fails only where the server is gone.
@@ -122,6 +139,7 @@ async fn run(
         monitor: settings.monitor,
         explainer: explainer.clone(),
         slow_commit: settings.slow_commit,
+        traces: traces.clone(),
     };
     tasks.push(tokio::spawn(serve_clients(entrance(clients), host.clone(), me, extras, over)));
     if let Some(address) = settings.web {
@@ -144,6 +162,10 @@ async fn run(
     for task in tasks {
         // Connections that do not end by themselves are cut after a moment.
         let _ = tokio::time::timeout(std::time::Duration::from_secs(2), task).await;
+    }
+    if let Some(traces) = traces {
+        // It waits for the last spans, for a moment.
+        let _ = tokio::task::spawn_blocking(move || traces.end()).await;
     }
     Ok(())
 }

@@ -5,9 +5,10 @@
 
 use super::limits::{GivenLimits, LimitsError};
 use super::tls::{self, Files};
+use super::traces::{self, Collector, Fraction};
 use crate::events::{LogArgs, LogFormat, LogLevel};
 use clap::Args;
-use omega_service::{Limits, MonitorSettings, SlowCommit};
+use omega_service::{Limits, MonitorSettings, SlowCommit, TraceSettings};
 use omega_store::CellId;
 use omega_store::log::ReplicaId;
 use serde::Deserialize;
@@ -96,6 +97,13 @@ pub(crate) struct Given {
     /// Lines for people, or one JSON object for each [default: text].
     #[arg(long, env = "OMEGA_LOG_FORMAT", value_name = "FORMAT", value_enum)]
     log_format: Option<LogFormat>,
+    /// Where a collector of OpenTelemetry is told where the time of commits goes: http://127.0.0.1:4317
+    /// [default: what OTEL_EXPORTER_OTLP_ENDPOINT says, or nowhere].
+    #[arg(long, env = "OMEGA_OTLP_ENDPOINT", value_name = "URL")]
+    otlp_endpoint: Option<Collector>,
+    /// Which part of the transactions is traced, from 0 to 1 [default: 0.01].
+    #[arg(long, env = "OMEGA_TRACE_FRACTION", value_name = "PART")]
+    trace_fraction: Option<Fraction>,
     #[command(flatten)]
     #[serde(default)]
     limits: GivenLimits,
@@ -165,6 +173,8 @@ pub(crate) struct Settings {
     pub(crate) log: LogArgs,
     /// How much clients may ask for.
     pub(crate) limits: Limits,
+    /// Who is told where the time of commits goes, if anybody is.
+    pub(crate) traces: Option<TraceSettings>,
 }
 
 /// Where a cell is kept.
@@ -231,6 +241,9 @@ pub(crate) enum SettingsError {
     /// See the error.
     #[error(transparent)]
     Tls(#[from] tls::TlsSettingsError),
+    /// Correct the variable.
+    #[error("{0}")]
+    Traces(String),
     /// See the error.
     #[error(transparent)]
     Limits(#[from] LimitsError),
@@ -275,6 +288,8 @@ impl Given {
             slow_commit: self.slow_commit.or(other.slow_commit),
             log_level: self.log_level.or(other.log_level),
             log_format: self.log_format.or(other.log_format),
+            otlp_endpoint: self.otlp_endpoint.or(other.otlp_endpoint),
+            trace_fraction: self.trace_fraction.or(other.trace_fraction),
             limits: self.limits.or(other.limits),
         }
     }
@@ -294,6 +309,8 @@ impl Given {
         let audit_log = given.audit_log.clone();
         let monitor = given.monitor();
         let limits = given.limits.resolve()?;
+        let traces = traces::settings(given.otlp_endpoint.clone(), given.trace_fraction);
+        let traces = traces.map_err(SettingsError::Traces)?;
         let web = given.web_listen;
         let slow = given.slow_commit.map(|ms| SlowCommit(Duration::from_millis(ms.into())));
         let slow_commit = slow.unwrap_or_default();
@@ -314,7 +331,18 @@ impl Given {
             said.check("--peer-listen", &of.listen)?;
         }
         let tls = files;
-        Ok(Settings { listen, web, kept, tls, audit_log, monitor, limits, slow_commit, log })
+        Ok(Settings {
+            listen,
+            web,
+            kept,
+            tls,
+            audit_log,
+            monitor,
+            limits,
+            slow_commit,
+            log,
+            traces,
+        })
     }
 
     fn said_of_tls(&self) -> tls::Said {

@@ -9,12 +9,15 @@
 //! | 1-6, 10 bytes | `requests.rs`: `bytes_that_mean_nothing_change_nothing` |
 //! | 7 what opens to more | `requests.rs`: `what_is_compressed_is_not_opened` |
 //! | 8, 9, 13-17, 19-26, 31-33 transactions and amounts | here; every answer in random histories, `tests/it/histories.rs` |
+//! | 11, 12 amounts that are no amounts | the wire has none; `bad_choices.rs` for files |
+//! | 18, 27, 29, 30, 34, 36, 37 what came in between, quotas, gangs, labels, words | `bad_choices.rs` |
 //! | 28, 41-51 roles and certificates | `secure.rs` |
 //! | 35, 38, 39 names, deadlines, pages | `requests.rs` |
 //! | 40, 54, 55 watches, silent connections, resets | `requests.rs` |
 //! | 52, 53 what peers may not say | `secure.rs`: `peers_show_who_they_are`; `store/src/node/check.rs`, `tests/src/fuzz` |
 //! | 56 a lone replica | `fire.rs` |
 //! | 57-71 disks and files | `tests/it/directory.rs`, `log_rot.rs`, `nth_failure.rs`, `moody_disk.rs`; `served.rs` |
+//! | 63, 64, 66 real disks: read only, full, one that hangs | `bad_disks.rs`, `fire.rs` |
 //! | 72, 73 settings | here, `served.rs` |
 //! | 74 open to everyone | `secure.rs`: `a_server_stays_on_its_machine_unless_it_has_certificates` |
 //! | 76, 77, 78 signals, few descriptors, founded twice | here |
@@ -38,18 +41,18 @@ use tonic::Status;
 use tonic::transport::{Channel, Endpoint};
 
 /// A cell of one replica with a machine of four cores, a scheduler, and a job of eight tasks of one core.
-struct Cell {
-    dir: TempDir,
+pub(crate) struct Cell {
+    pub(crate) dir: TempDir,
     port: u16,
-    runtime: Runtime,
+    pub(crate) runtime: Runtime,
     server: Process,
-    scheduler: u32,
-    next: u64,
-    job: u64,
+    pub(crate) scheduler: u32,
+    pub(crate) next: u64,
+    pub(crate) job: u64,
 }
 
 impl Cell {
-    fn start() -> Cell {
+    pub(crate) fn start() -> Cell {
         let (dir, port, runtime) = (folder(&[]), ports(1)[0], Runtime::new().unwrap());
         let server = serve(dir.path(), &arguments(port));
         let mut cell = Cell { dir, port, runtime, server, scheduler: 0, next: 0, job: 0 };
@@ -68,24 +71,35 @@ impl Cell {
         cell
     }
 
-    fn channel(&self) -> Channel {
+    pub(crate) fn channel(&self) -> Channel {
         let _entered = self.runtime.enter();
         Endpoint::from_shared(format!("http://127.0.0.1:{}", self.port)).unwrap().connect_lazy()
     }
 
-    fn submit(&self, job: &Job) -> Result<u64, Status> {
+    pub(crate) fn submit(&self, job: &Job) -> Result<u64, Status> {
         let request = proto::SubmitJobRequest { job: Some(job.into()) };
         let mut client = JobServiceClient::new(self.channel());
         Ok(self.runtime.block_on(client.submit_job(request))?.into_inner().id)
     }
 
-    fn version(&self) -> u64 {
+    pub(crate) fn version(&self) -> u64 {
         let url = format!("http://127.0.0.1:{}", self.port);
         insist(|| self.runtime.block_on(describe(url.clone()))).version
     }
 
+    /// The hash of the whole state, as a backup of it says: whatever is refused leaves it as it was.
+    pub(crate) fn hash(&self) -> String {
+        let mut command = omega(self.dir.path());
+        command.args(["backup", "state", "-o", "json", &format!("--cell=127.0.0.1:{}", self.port)]);
+        let said = Said::from(command.output().unwrap());
+        assert_eq!(said.code, Some(0), "{}", said.stderr);
+        std::fs::remove_file(self.dir.path().join("state")).unwrap();
+        let told: serde_json::Value = serde_json::from_str(&said.stdout).unwrap();
+        told["state_hash"].as_str().unwrap().to_owned()
+    }
+
     /// A transaction that claims these tasks, on these machines.
-    fn claims(&self, number: u64, of: &[(u32, u32)]) -> proto::CommitRequest {
+    pub(crate) fn claims(&self, number: u64, of: &[(u32, u32)]) -> proto::CommitRequest {
         proto::CommitRequest {
             scheduler: self.scheduler,
             number,
@@ -98,7 +112,7 @@ impl Cell {
     }
 
     /// What a transaction is answered: the reason of each conflict, or the code of the error.
-    fn commit(&self, request: proto::CommitRequest) -> String {
+    pub(crate) fn commit(&self, request: proto::CommitRequest) -> String {
         let mut client = SchedulingServiceClient::new(self.channel());
         match self.runtime.block_on(client.commit(request)) {
             Ok(answer) => {
@@ -118,7 +132,7 @@ fn arguments(port: u16) -> [String; 2] {
 #[test]
 fn transactions_that_cannot_be_are_refused_with_a_reason() {
     let cell = Cell::start();
-    let (before, n) = (cell.version(), cell.next);
+    let (before, hash, n) = (cell.version(), cell.hash(), cell.next);
     let many: Vec<(u32, u32)> = (0..=TRANSACTION_ITEMS_MAX as u32).map(|i| (i, 0)).collect();
     let task = |index| proto::TaskId { job: cell.job, index };
     let claims = |of: &[(u32, u32)]| cell.claims(n, of);
@@ -169,7 +183,12 @@ fn transactions_that_cannot_be_are_refused_with_a_reason() {
     ];
     for ((what, mut request, expected), number) in cases.into_iter().zip(n..) {
         request.number = number;
+        // What takes a judge is remembered as an answer.
+        let takes_a_judge = !request.releases.is_empty() || request.granularity == all;
         assert_eq!(cell.commit(request), expected, "{what}");
+        if !takes_a_judge {
+            assert_eq!(cell.hash(), hash, "{what}");
+        }
     }
     let n = n + 100;
     let claims = |of: &[(u32, u32)]| cell.claims(n, of);
@@ -179,17 +198,18 @@ fn transactions_that_cannot_be_are_refused_with_a_reason() {
     assert_eq!(cell.commit(five.clone()), "NO_ROOM");
     let after = cell.version();
     assert_eq!(after, before + 1);
+    let hash = cell.hash();
     // The same again is answered as the first time, and another under its number is not taken.
     assert_eq!(cell.commit(five), "NO_ROOM");
     assert_eq!(cell.commit(claims(&[(5, 0)])), "AlreadyExists ID_REUSED");
     assert_eq!(cell.commit(cell.claims(n + 1, &[(0, 0)])), "TASK_PLACED");
-    assert_eq!(cell.version(), after);
+    assert_eq!((cell.version(), cell.hash()), (after, hash));
 }
 
 #[test]
 fn amounts_beyond_all_bounds_are_refused() {
     let cell = Cell::start();
-    let before = cell.version();
+    let (before, hash) = (cell.version(), cell.hash());
     let most = |amount| Job::batch("more", TaskGroup::new(1, Amounts::new([amount])));
     for amount in [u64::MAX, i64::MAX as u64, (1 << 50) + 1] {
         let status = cell.submit(&most(amount)).unwrap_err();
@@ -200,7 +220,7 @@ fn amounts_beyond_all_bounds_are_refused() {
     assert_eq!(ApiError::from(cell.submit(&none).unwrap_err()).code, ErrorCode::BadJob);
     let huge = Job::batch("huge", TaskGroup::new(u32::MAX, Amounts::new([1])));
     assert_eq!(ApiError::from(cell.submit(&huge).unwrap_err()).code, ErrorCode::TooMany);
-    assert_eq!(cell.version(), before);
+    assert_eq!((cell.version(), cell.hash()), (before, hash));
     // As much as may be is no overflow, also where two come together.
     let job = Job::batch("most", TaskGroup::new(2, Amounts::new([1 << 50])));
     let job = cell.submit(&job).unwrap();

@@ -54,7 +54,7 @@ impl Served {
     }
 
     /// What a command says that ends with a code, in one line.
-    fn fails(&self, code: i32, line: &str) -> String {
+    pub(crate) fn fails(&self, code: i32, line: &str) -> String {
         let said = self.say(line);
         assert_eq!(said.code, Some(code), "{line}: {}", said.stderr);
         assert_eq!(said.stderr.lines().count(), 1, "{line}: {}", said.stderr);
@@ -414,6 +414,9 @@ fn the_help_of_each_verb_has_an_example() {
         "member transfer",
         "lease list",
         "lease end",
+        "txn list",
+        "txn get",
+        "txn commit",
         "cell",
         "backup",
         "restore",
@@ -429,7 +432,7 @@ fn the_help_of_each_verb_has_an_example() {
         assert!(example.contains(&format!("\n  omega {verb}")), "{verb}: {example}");
     }
     // None is forgotten here.
-    for noun in ["machine", "job", "task", "quota", "member", "lease", "audit"] {
+    for noun in ["machine", "job", "task", "quota", "member", "lease", "txn", "audit"] {
         let said = say_at(dir.path(), "127.0.0.1:1", &format!("{noun} --help"));
         let listed = said.stdout.lines().skip_while(|line| *line != "Commands:").skip(1);
         for line in listed.take_while(|line| line.starts_with("  ")) {

@@ -40,7 +40,7 @@ fn version(replay: &str) -> u64 {
 }
 
 /// Every file below a folder, with its bytes.
-fn content(dir: &Path) -> Vec<(String, Vec<u8>)> {
+pub(crate) fn content(dir: &Path) -> Vec<(String, Vec<u8>)> {
     let mut all = Vec::new();
     for name in listing(dir) {
         let path = dir.join(&name);

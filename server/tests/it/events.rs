@@ -8,7 +8,7 @@ use std::path::Path;
 use std::process::Stdio;
 
 /// Starts a process whose standard error goes to a file.
-fn start(dir: &Path, arguments: &str, errors: &str) -> Process {
+pub(crate) fn start(dir: &Path, arguments: &str, errors: &str) -> Process {
     let errors = File::create(dir.join(errors)).unwrap();
     let mut command = omega(dir);
     command.args(arguments.split_whitespace()).stdout(Stdio::null()).stderr(errors);
@@ -16,7 +16,7 @@ fn start(dir: &Path, arguments: &str, errors: &str) -> Process {
 }
 
 /// Waits until some event in a file is like this.
-fn wait_for(file: &Path, is_it: impl Fn(&Value) -> bool) -> Value {
+pub(crate) fn wait_for(file: &Path, is_it: impl Fn(&Value) -> bool) -> Value {
     loop {
         let text = std::fs::read_to_string(file).unwrap();
         // The last line may not be whole yet.
@@ -57,6 +57,7 @@ fn commits_are_told_of_as_objects() {
     assert_eq!((&slow["level"], &slow["claims"]), (&"WARN".into(), &3.into()), "{slow}");
     assert!(slow["scheduler"].is_u64() && slow["transaction"].is_u64(), "{slow}");
     assert!(slow["took_ms"].is_u64() && slow["transactions"] == 1, "{slow}");
+    assert_eq!(slow["left_out"], 0, "{slow}");
     let one = wait_for(&file, |event| is(event, "commit"));
     assert_eq!((&one["level"], &one["transaction"]), (&"DEBUG".into(), &slow["transaction"]));
     assert_eq!((&one["conflicts"], &one["claims"]), (&0.into(), &3.into()), "{one}");

@@ -7,6 +7,7 @@
 //! - `durable.rs`: cells on a disk, in one replica and in three, and `omega log`.
 //! - `explain.rs`: what is said of jobs that wait.
 //! - `backups.rs`: backups under load, what becomes of them, and what is refused.
+//! - `what_if.rs`: the two futures of a cell that was kept.
 //! - `served.rs`: cells that are served, and replicas that are killed.
 //! - `fire.rs`: what clients are told while replicas are killed, paused and cut off, or asked for too much.
 //! - `secure.rs`: who may call what over certificates; `certificates.rs` makes them.
@@ -14,9 +15,14 @@
 //! - `tenants.rs`: what each role sees and changes of its own jobs and of others.
 //! - `web.rs`: what the web page is made of, and who gets it; `browser.rs` looks at it with a browser, and is
 //!   skipped without one; `http.rs` asks.
+//! - `container.rs`: a server in a root that nobody can write to, but for the folder of its cell.
 //! - `events.rs`: what processes tell operators on standard error.
 //! - `metrics.rs`: what Prometheus is told, and that documentation and dashboard name it.
+//! - `spans.rs`: which commits a collector of traces is told of, and what.
 //! - `top.rs`: what `omega top` prints.
+//! - `txn.rs`: transactions by hand, and what a cell remembers of transactions.
+//! - `upgrades.rs`: what a newer version wrote is refused by every verb, and replicas of two versions say why they
+//!   do not hear each other.
 //! - `requests.rs`: messages that mean nothing, and callers who want everything.
 //! - `bad_requests.rs`: transactions, settings and systems that cannot be, and where each bad input is tried.
 //! - `limits.rs`: what clients may ask for at once, where an operator said it.
@@ -33,11 +39,14 @@
 mod agents;
 mod application;
 mod backups;
+mod bad_choices;
+mod bad_disks;
 mod bad_input;
 mod bad_requests;
 mod browser;
 mod certificates;
 mod commands;
+mod container;
 mod durable;
 mod events;
 mod evicting;
@@ -55,8 +64,12 @@ mod revoked;
 mod runs;
 mod secure;
 mod served;
+mod spans;
 mod standby;
 mod tenants;
 mod top;
 mod traces;
+mod txn;
+mod upgrades;
 mod web;
+mod what_if;

@@ -2,6 +2,7 @@
 
 use flate2::Compression;
 use flate2::write::GzEncoder;
+use omega_tests::fire::watchdog;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
@@ -11,6 +12,7 @@ use tempfile::TempDir;
 pub(crate) fn omega(dir: &Path) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_omega"));
     command.current_dir(dir).stdin(Stdio::null());
+    watchdog::mark(&mut command);
     command
 }
 

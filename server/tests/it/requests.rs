@@ -137,6 +137,30 @@ fn bytes_that_mean_nothing_change_nothing() {
     assert_eq!(open.described(), before);
 }
 
+/// Appends two fields that no version of ours has: a number and some bytes.
+fn with_newer_fields(mut bytes: Vec<u8>) -> Vec<u8> {
+    const NUMBER: u32 = 2047;
+    prost::encoding::uint64::encode(NUMBER, &7, &mut bytes);
+    prost::encoding::string::encode(NUMBER + 1, &"newer".to_owned(), &mut bytes);
+    bytes
+}
+
+#[test]
+fn what_a_newer_client_says_is_left_out_or_refused_by_name() {
+    let open = Open::start();
+    let register = proto::RegisterRequest { name: "s".to_owned(), ..Default::default() };
+    let register = with_newer_fields(register.encode_to_vec());
+    assert_eq!(open.send("SchedulingService/Register", register, &[]), "ok");
+    let describe = with_newer_fields(Vec::new());
+    assert_eq!(open.send("CellService/DescribeCell", describe, &[]), "ok");
+    // What a value means must not be guessed.
+    let commit = proto::CommitRequest { granularity: 99, ..Default::default() };
+    let said = open.send("SchedulingService/Commit", commit.encode_to_vec(), &[]);
+    assert_eq!(said, "InvalidArgument MALFORMED");
+    let said = open.send("SchedulingService/CommitEverywhere", Vec::new(), &[]);
+    assert_eq!(said, "PermissionDenied DENIED");
+}
+
 #[test]
 fn names_and_pages_that_cannot_be_are_refused() {
     let open = Open::start();

@@ -6,7 +6,7 @@
 //! elected. So it steps down when it applies the change, and the others elect one of them.
 
 use super::Node;
-use crate::log::{Position, ReplicaId, Term};
+use crate::log::{LogIndex, Position, ReplicaId, Term};
 use crate::membership::{ChangeError, MemberStep, MembershipChange};
 use raft::{INVALID_ID, StateRole};
 
@@ -67,6 +67,26 @@ impl Node {
         self.step_down_if_removed();
         self.settle();
         true
+    }
+
+    /// Asks the voter that is furthest along to lead, if a majority has this entry without this replica. The
+    /// answer is who was asked.
+    pub fn hand_over(&mut self, index: LogIndex) -> Option<ReplicaId> {
+        let raft = &self.raw.raft;
+        if raft.state != StateRole::Leader || self.membership.is_joint() {
+            return None;
+        }
+        let voters = &self.membership.voters;
+        let progress = raft.prs().iter().map(|(id, one)| (LogIndex(one.matched), ReplicaId(*id)));
+        let having = progress
+            .filter(|(matched, id)| *matched >= index && id.0 != raft.id && voters.contains(id));
+        let having: Vec<(LogIndex, ReplicaId)> = having.collect();
+        let (_, furthest) = *having.iter().max()?;
+        if 2 * having.len() <= voters.len() {
+            return None;
+        }
+        self.transfer(furthest);
+        Some(furthest)
     }
 
     /// Whoever does not vote any more does not lead.

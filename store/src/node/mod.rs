@@ -444,6 +444,12 @@ impl Node {
         self.settle();
     }
 
+    /// The last entry that is safe on this disk.
+    #[must_use]
+    pub fn safe(&self) -> LogIndex {
+        LogIndex(self.raw.raft.raft_log.persisted)
+    }
+
     /// All entries up to this one are applied.
     pub fn applied(&mut self, index: LogIndex) {
         self.raw.advance_apply_to(index.0);

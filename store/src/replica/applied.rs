@@ -138,6 +138,7 @@ impl Replica {
         for sender in own.overwritten {
             self.reply(sender, Answer::Again(Again::Overwritten));
         }
+        let followed = self.watch.followed(own.committed.iter().map(|(_, command)| command));
         let unreadable = |source| Stop::Unreadable { at, source };
         let (head, body) = codec::entry_head(&entry.data).map_err(unreadable)?;
         if head.is_some_and(|head| !self.fingerprint.agrees(head)) {
@@ -159,7 +160,7 @@ impl Replica {
             self.reply(sender, Answer::Outcome(outcome));
         }
         self.fingerprint.close(at);
-        self.watch.applied();
+        self.watch.applied(followed);
         Ok(())
     }
 

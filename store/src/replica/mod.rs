@@ -25,7 +25,7 @@
 //! (`tests/it/model`) tries every order of events, with each rule left out in turn.
 //!
 //! In reading order: `settings`, `ask`, `requests`, `fingerprint`, this file, `bound`, `worker`, `reply`, `mailbox`,
-//! `writer`, `durations`, `stages`, `threads`, `handle`, `many`.
+//! `stalled`, `writer`, `durations`, `stages`, `threads`, `handle`, `many`.
 
 mod applied;
 mod ask;
@@ -41,6 +41,7 @@ mod requests;
 mod settings;
 mod snapshots;
 mod stages;
+mod stalled;
 mod start;
 mod threads;
 mod worker;
@@ -52,7 +53,7 @@ pub use durations::{Durations, Histogram};
 pub use files::{Agreed, FileDone, FileJob, FileWorker};
 pub use handle::{AskError, ReplicatedCell};
 pub use settings::Settings;
-pub use stages::{Stage, Stages};
+pub use stages::{Followed, Stage, Stages};
 pub use start::{FIRST, StartError, Started, found, found_with, restore, start};
 pub use threads::{Network, Running, Status, Transport};
 pub use worker::LogWorker;
@@ -67,6 +68,7 @@ use omega_cellstate::Cell;
 use requests::{Gathered, Requests, Sender};
 use snapshots::Transfers;
 use stages::Watch;
+use stalled::Unsafe;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -135,6 +137,7 @@ pub struct Replica {
     stop: Option<Stop>,
     output: Output,
     watch: Watch,
+    unsafe_writes: Unsafe,
 }
 
 /// What a replica starts with.
@@ -169,6 +172,7 @@ impl Replica {
             stop: None,
             output: Output::default(),
             watch: Watch::default(),
+            unsafe_writes: Unsafe::default(),
         }
     }
 
@@ -223,6 +227,7 @@ impl Replica {
         }
         self.retry_reads();
         self.tick_transfers();
+        self.leave_a_stalled_disk();
     }
 
     /// Another replica has said something.
@@ -341,7 +346,9 @@ impl Replica {
 
     /// All writes up to this one are safe.
     pub fn persisted(&mut self, number: u64) {
+        self.unsafe_writes.persisted(number);
         self.node.persisted(number);
+        self.watch.safe(self.node.safe());
     }
 
     /// Whether the disk of the log is full. While it is, the replica takes no requests of its own.
@@ -375,7 +382,10 @@ impl Replica {
             let messages = effects.messages.into_iter();
             let messages = messages.map(|message| (message.to, PeerMessage::Agree(message)));
             self.output.messages.extend(messages);
-            self.output.writes.extend(effects.write);
+            if let Some(write) = effects.write {
+                self.unsafe_writes.given(&write, self.ticks);
+                self.output.writes.push(write);
+            }
             if let Some(offer) = effects.install {
                 self.install(&offer);
             }

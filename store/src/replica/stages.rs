@@ -9,9 +9,12 @@
 //! simulation does without. An entry stands for all commands in it; in the queue it is as old as the oldest.
 
 use super::{Durations, Histogram, Replica};
-use crate::log::Position;
-use std::collections::VecDeque;
+use crate::log::{LogIndex, Position};
+use omega_core::{Command, TransactionId};
+use parking_lot::Mutex;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 /// A stage of a commit. See the head of the file.
@@ -47,20 +50,71 @@ impl Stage {
     }
 }
 
-/// How long the entries of a replica were in each stage since it was started.
+/// When the entry of a transaction that is followed was where. Of a leader alone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Followed {
+    /// Which entry.
+    pub entry: LogIndex,
+    /// How many commands are in it.
+    pub commands: usize,
+    /// The leader looked at what waited.
+    pub gathered: Instant,
+    /// The entry was proposed.
+    pub proposed: Instant,
+    /// It was safe on the leader's disk; `None` if a majority of others had it before.
+    pub logged: Option<Instant>,
+    /// A majority had it.
+    pub committed: Instant,
+    /// It was applied here.
+    pub applied: Instant,
+}
+
+/// Transactions that are followed at once at most: they are a sample, and more would be no better one.
+const FOLLOWED_MAX: usize = 1024;
+
+/// How long the entries of a replica were in each stage since it was started, and when those of a few
+/// transactions were.
 #[derive(Debug, Default)]
-pub struct Stages([Durations; Stage::ALL.len()]);
+pub struct Stages {
+    durations: [Durations; Stage::ALL.len()],
+    /// How many transactions are followed: a hint, so that nobody takes the lock for none. It orders nothing.
+    following: AtomicUsize,
+    /// Held for a look-up.
+    followed: Mutex<BTreeMap<TransactionId, Option<Followed>>>,
+}
 
 impl Stages {
+    /// Follows a transaction, until what became of it is asked for. Nothing, if too many are followed.
+    pub fn follow(&self, id: TransactionId) {
+        let mut followed = self.followed.lock();
+        if followed.len() < FOLLOWED_MAX {
+            followed.insert(id, None);
+        }
+        self.following.store(followed.len(), Ordering::Relaxed);
+    }
+
+    /// Ends to follow a transaction. The answer is when its entry was where, if this replica led.
+    #[must_use]
+    pub fn followed(&self, id: TransactionId) -> Option<Followed> {
+        let mut followed = self.followed.lock();
+        let found = followed.remove(&id).flatten();
+        self.following.store(followed.len(), Ordering::Relaxed);
+        found
+    }
+
+    fn is_following(&self) -> bool {
+        self.following.load(Ordering::Relaxed) > 0
+    }
+
     /// Notes that something was in a stage for so long.
     pub fn note(&self, stage: Stage, took: Duration) {
-        self.0[stage as usize].note(took);
+        self.durations[stage as usize].note(took);
     }
 
     /// How long it was until now.
     #[must_use]
     pub fn histogram(&self, stage: Stage) -> Histogram {
-        self.0[stage as usize].histogram()
+        self.durations[stage as usize].histogram()
     }
 }
 
@@ -90,6 +144,8 @@ struct Proposed {
     queue: Duration,
     judge: Duration,
     at: Instant,
+    /// When it was safe on this disk, if anybody wants to know.
+    logged: Option<Instant>,
 }
 
 impl Replica {
@@ -137,7 +193,33 @@ impl Watch {
         let judge = at.duration_since(began);
         watched.stages.note(Stage::Queue, queue);
         watched.stages.note(Stage::Judge, judge);
-        watched.proposed.push_back(Proposed { position, commands, queue, judge, at });
+        watched.proposed.push_back(Proposed { position, commands, queue, judge, at, logged: None });
+    }
+
+    /// All entries up to this one are safe on this disk.
+    pub(super) fn safe(&mut self, index: LogIndex) {
+        let Some(watched) = self.0.as_mut().filter(|watched| watched.stages.is_following()) else {
+            return;
+        };
+        let is_new = |one: &&mut Proposed| one.position.index <= index && one.logged.is_none();
+        let now = Instant::now();
+        watched.proposed.iter_mut().filter(is_new).for_each(|one| one.logged = Some(now));
+    }
+
+    /// Which of these commands are transactions that are followed.
+    pub(super) fn followed<'c>(
+        &self,
+        commands: impl Iterator<Item = &'c Command>,
+    ) -> Vec<TransactionId> {
+        let Some(watched) = self.0.as_ref().filter(|watched| watched.stages.is_following()) else {
+            return Vec::new();
+        };
+        let followed = watched.stages.followed.lock();
+        let id = |command: &Command| match command {
+            Command::Commit(txn) => Some(txn.id).filter(|id| followed.contains_key(id)),
+            _ => None,
+        };
+        commands.filter_map(id).collect()
     }
 
     /// An entry was committed, and is about to be applied. Those of others are not watched.
@@ -153,17 +235,37 @@ impl Watch {
         }
     }
 
-    /// It was applied.
-    pub(super) fn applied(&mut self) {
+    /// It was applied, with these transactions that are followed.
+    pub(super) fn applied(&mut self, ids: Vec<TransactionId>) {
         let Some(Watched { stages, slow, applying, .. }) = &mut self.0 else { return };
         let Some((entry, since)) = applying.take() else { return };
         let apply = since.elapsed();
         stages.note(Stage::Apply, apply);
+        if !ids.is_empty() {
+            let times = entry.times((since, since + apply));
+            let mut followed = stages.followed.lock();
+            for id in ids {
+                // Whoever wanted to know may have gone.
+                followed.entry(id).and_modify(|found| *found = Some(times));
+            }
+        }
         entry.tell((since.duration_since(entry.at), apply), *slow);
     }
 }
 
 impl Proposed {
+    fn times(&self, (committed, applied): (Instant, Instant)) -> Followed {
+        Followed {
+            entry: self.position.index,
+            commands: self.commands,
+            gathered: self.at - self.judge,
+            proposed: self.at,
+            logged: self.logged,
+            committed,
+            applied,
+        }
+    }
+
     /// Tells where the time went: those who look closely, or everybody if it was slow.
     fn tell(&self, (replicate, apply): (Duration, Duration), slow: Duration) {
         let all = self.queue + self.judge + replicate + apply;
@@ -199,6 +301,40 @@ mod tests {
     }
 
     #[test]
+    fn a_transaction_that_is_followed_is_told_of_once() {
+        let stages = Arc::new(Stages::default());
+        let mut watch = Watch::new(stages.clone(), Duration::MAX);
+        let id = |number| TransactionId { scheduler: omega_core::SchedulerId(0), number };
+        let commit = |number| {
+            let txn = omega_core::Transaction::new(id(number), omega_core::Version(0), Vec::new());
+            Command::Commit(txn)
+        };
+        let commands = [commit(1), Command::Expire { now_ms: 1 }, commit(2)];
+        assert_eq!(watch.followed(commands.iter()), []);
+        stages.follow(id(2));
+        stages.follow(id(3));
+        watch.gathering();
+        let position = Position { index: LogIndex(5), term: Term(2) };
+        watch.proposed(position, 3);
+        watch.safe(LogIndex(4));
+        assert_eq!(watch.0.as_ref().unwrap().proposed[0].logged, None);
+        watch.safe(LogIndex(5));
+        let followed = watch.followed(commands.iter());
+        assert_eq!(followed, [id(2)]);
+        watch.committed(position);
+        watch.applied(followed);
+        let told = stages.followed(id(2)).unwrap();
+        assert_eq!((told.entry, told.commands), (LogIndex(5), 3));
+        let moments =
+            [told.gathered, told.proposed, told.logged.unwrap(), told.committed, told.applied];
+        assert!(moments.is_sorted(), "{told:?}");
+        assert_eq!((stages.followed(id(2)), stages.followed(id(3))), (None, None));
+        assert!(!stages.is_following());
+        (0..2000).for_each(|number| stages.follow(id(number)));
+        assert_eq!(stages.followed.lock().len(), FOLLOWED_MAX);
+    }
+
+    #[test]
     fn only_what_was_proposed_here_is_watched() {
         let stages = Arc::new(Stages::default());
         let mut watch = Watch::new(stages.clone(), Duration::MAX);
@@ -212,7 +348,7 @@ mod tests {
         // Another leader's entry took the place of the second.
         for (position, own) in [(at(4, 1), 0), (at(5, 2), 1), (at(6, 3), 1), (at(7, 3), 1)] {
             watch.committed(position);
-            watch.applied();
+            watch.applied(Vec::new());
             assert_eq!(total(&stages, Stage::Apply), own, "{position:?}");
             assert_eq!(total(&stages, Stage::Replicate), own, "{position:?}");
         }

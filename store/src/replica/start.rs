@@ -11,11 +11,12 @@
 
 use super::files::{self, Agreed, FileWorker};
 use super::{LogWorker, Replica, Settings};
+use crate::codec::{self, CodecError};
 use crate::directory::{Directory, OpenLogError};
 use crate::log::{
-    Bounds, Entry, HardState, LogEngine, LogIndex, Position, ReadError, Term, WriteError,
+    Bounds, Entry, EntryKind, HardState, LogEngine, LogIndex, Position, ReadError, Term, WriteError,
 };
-use crate::membership::Membership;
+use crate::membership::{Membership, MembershipChange};
 use crate::node;
 use crate::snapshot::{LoadError, Meta, SaveError, Snapshots};
 use omega_cellstate::Cell;
@@ -62,6 +63,16 @@ pub enum StartError {
     Agreed {
         /// Which file.
         path: PathBuf,
+    },
+    /// Use the version of this program that wrote the entry, or one that came after it.
+    #[error("{}: entry {at} cannot be read: {source}", path.display())]
+    Unreadable {
+        /// Which folder.
+        path: PathBuf,
+        /// Which entry.
+        at: LogIndex,
+        /// Why not.
+        source: CodecError,
     },
     /// The log begins after the last snapshot ends: a snapshot is missing.
     #[error(
@@ -217,7 +228,20 @@ fn entries_after(
         log.read(next, READ_BYTES, &mut entries)?;
         next = entries.last().map_or(next, |entry| entry.position.index).next();
     }
-    Ok(entries)
+    match entries.iter().find_map(|entry| unreadable(entry).map(|why| (entry.position.index, why)))
+    {
+        Some((at, source)) => Err(StartError::Unreadable { path: path(), at, source }),
+        None => Ok(entries),
+    }
+}
+
+/// Why an entry can never be applied by this program, if so: it would stop the replica, after that has
+/// voted and written. Of commands the version is looked at, and no more.
+fn unreadable(entry: &Entry) -> Option<CodecError> {
+    match entry.kind {
+        EntryKind::Commands => codec::entry_head(&entry.data).err(),
+        EntryKind::Membership => MembershipChange::from_bytes(&entry.data).err(),
+    }
 }
 
 /// Bytes of entries that are read at once.

@@ -153,6 +153,16 @@ impl Replicas {
         Ok(self.runtime.block_on(client.describe_cell(proto::DescribeCellRequest {}))?.into_inner())
     }
 
+    /// Asks the leader to let another replica lead.
+    ///
+    /// # Errors
+    /// Why not.
+    pub fn hand_over(&self, at: usize, to: usize) -> Result<(), ApiError> {
+        let mut client = CellServiceClient::new(self.channel(at));
+        let request = proto::TransferLeaderRequest { to: to as u64 };
+        Ok(self.runtime.block_on(client.transfer_leader(request)).map(drop)?)
+    }
+
     /// What runs on a machine.
     ///
     /// # Errors

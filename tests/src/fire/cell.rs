@@ -3,7 +3,9 @@
 //! Clients reach every replica all the time, so that a leader that was cut off is asked, too: it must
 //! not answer with what is no longer so.
 
+use super::disk::Disk;
 use super::proxy::{Relay, Wire};
+use super::watchdog::{self, Watchdog};
 use omega_client::Address;
 use rustix::process::{Pid, Signal, kill_process};
 use std::collections::BTreeMap;
@@ -25,6 +27,9 @@ pub struct Processes {
     peers: Vec<SocketAddr>,
     wires: BTreeMap<(usize, usize), Relay>,
     running: BTreeMap<usize, Child>,
+    /// Those that have one of their own.
+    disks: BTreeMap<usize, Disk>,
+    watchdog: Watchdog,
 }
 
 impl Processes {
@@ -33,6 +38,14 @@ impl Processes {
     /// # Errors
     /// If a process does not start.
     pub fn found(program: &Path, place: &Path) -> io::Result<Processes> {
+        Processes::found_on(program, place, Disks::Shared)
+    }
+
+    /// The same, on disks of their own if that is asked for.
+    ///
+    /// # Errors
+    /// If a process does not start, or this system gives nobody a disk.
+    pub fn found_on(program: &Path, place: &Path, kind: Disks) -> io::Result<Processes> {
         let all = free_ports(2 * REPLICAS)?;
         let (clients, peers) = (all[..REPLICAS].to_vec(), all[REPLICAS..].to_vec());
         let mut wires = BTreeMap::new();
@@ -40,8 +53,15 @@ impl Processes {
             wires.insert((from, to), Relay::start(peers[to - 1])?);
         }
         let (program, dir) = (program.to_owned(), tempfile::tempdir_in(place)?);
-        let mut made = Processes { program, dir, clients, peers, wires, running: BTreeMap::new() };
+        let (running, disks) = (BTreeMap::new(), BTreeMap::new());
+        let watchdog = Watchdog::start()?;
+        let mut made = Processes { program, dir, clients, peers, wires, running, disks, watchdog };
         for id in ids() {
+            if kind == Disks::Own {
+                let disk = Disk::make(&made.dir.path().join(format!("disk{id}")));
+                made.disks.insert(id, disk.map_err(io::Error::other)?);
+                made.tell_watchdog();
+            }
             made.start_with(id, &["--start=found"])?;
         }
         Ok(made)
@@ -61,10 +81,13 @@ impl Processes {
             false => self.wires[&(id, to)].address,
         };
         let peers: Vec<String> = ids().map(|to| format!("{to}={}", seen_at(to))).collect();
-        let mut child = Command::new(&self.program)
+        let mut command = Command::new(&self.program);
+        watchdog::mark(&mut command);
+        let mut child = command
             .current_dir(self.dir.path())
             .args(["serve", "--cell-name=fire"])
-            .arg(format!("--dir=r{id}"))
+            .arg("--dir")
+            .arg(self.folder(id))
             .arg(format!("--replica={id}"))
             .arg(format!("--listen={}", self.clients[id - 1]))
             .arg(format!("--peers={}", peers.join(",")))
@@ -79,6 +102,7 @@ impl Processes {
         // It ends without a line only if it does not start, and has said why.
         said.map(|mut said| said.read_line(&mut line)).transpose()?;
         self.running.insert(id, child);
+        self.tell_watchdog();
         match line.contains("listens on") {
             true => Ok(()),
             false => Err(io::Error::other(format!("replica {id} did not start: {line:?}"))),
@@ -87,10 +111,48 @@ impl Processes {
 
     /// Ends a replica as a loss of power would, if it runs.
     pub fn kill(&mut self, id: usize) {
+        // A process that waits for a disk cannot be killed.
+        self.thaw(id);
         if let Some(mut child) = self.running.remove(&id) {
             let _ = child.kill();
             let _ = child.wait();
         }
+    }
+
+    /// Ends a replica as its operator would, and waits until it has ended.
+    ///
+    /// # Errors
+    /// If it does not end as one that is told to.
+    pub fn stop(&mut self, id: usize) -> io::Result<()> {
+        self.signal(id, Signal::TERM);
+        let ended = self.running.remove(&id).map(|mut child| child.wait()).transpose()?;
+        match ended {
+            Some(status) if status.success() => Ok(()),
+            other => Err(io::Error::other(format!("replica {id} ended badly: {other:?}"))),
+        }
+    }
+
+    /// Lets the disk of a replica hang.
+    ///
+    /// # Errors
+    /// If it has none of its own, or the system refuses.
+    pub fn freeze(&self, id: usize) -> io::Result<()> {
+        let disk = self.disks.get(&id).ok_or_else(|| io::Error::other("it has no disk"))?;
+        disk.freeze().map_err(io::Error::other)
+    }
+
+    /// Lets the disk of a replica go on, if it hangs.
+    pub fn thaw(&self, id: usize) {
+        self.disks.get(&id).into_iter().for_each(Disk::thaw);
+    }
+
+    /// Says what is left if this process ends now.
+    fn tell_watchdog(&mut self) {
+        let (thaw, unmount): (Vec<String>, Vec<String>) =
+            self.disks.values().map(Disk::last_will).unzip();
+        let kill = self.running.values().map(|child| format!("kill -9 {}", child.id()));
+        let will: Vec<String> = thaw.into_iter().chain(kill).chain(unmount).collect();
+        self.watchdog.tell(&will.join("; "));
     }
 
     /// Stops a replica in the midst of whatever it does, until it is resumed.
@@ -140,6 +202,7 @@ impl Processes {
                 return Err(io::Error::other(format!("replica {id} has ended by itself")));
             }
             self.resume(id);
+            self.thaw(id);
             if !self.running.contains_key(&id) {
                 self.start(id)?;
             }
@@ -162,7 +225,10 @@ impl Processes {
     /// The folder of a replica.
     #[must_use]
     pub fn folder(&self, id: usize) -> PathBuf {
-        self.dir.path().join(format!("r{id}"))
+        match self.disks.get(&id) {
+            Some(disk) => disk.at().join("cell"),
+            None => self.dir.path().join(format!("r{id}")),
+        }
     }
 
     /// Keeps the folders of the replicas, to be looked at. The answer is where they are.
@@ -179,6 +245,15 @@ impl Drop for Processes {
         ids().for_each(|id| self.kill(id));
         self.wires.values().for_each(Relay::end);
     }
+}
+
+/// Where replicas keep their files.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Disks {
+    /// In folders of one disk.
+    Shared,
+    /// On a disk each, which can hang. It takes the rights of root.
+    Own,
 }
 
 /// The replicas.

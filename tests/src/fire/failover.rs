@@ -6,7 +6,7 @@
 //! for another one in it.
 
 use super::ask::Replicas;
-use super::cell::{Processes, ids};
+use super::cell::{Disks, Processes, ids};
 use super::clients::Notes;
 use super::nemesis::leader;
 use super::place::{self, Place};
@@ -29,11 +29,18 @@ pub enum Loss {
     Pause,
     /// It hears no peer, and none hears it.
     Cut,
+    /// Its disk hangs: what it writes is not there, and does not fail.
+    Stall,
 }
 
 impl Loss {
     /// All of them.
-    pub const ALL: [Loss; 3] = [Loss::Kill, Loss::Pause, Loss::Cut];
+    pub const ALL: [Loss; 4] = [Loss::Kill, Loss::Pause, Loss::Cut, Loss::Stall];
+
+    /// Where the replicas' files must be.
+    fn disks(self) -> Disks {
+        if self == Loss::Stall { Disks::Own } else { Disks::Shared }
+    }
 }
 
 /// Peace between two losses: several elections long, so that each begins with all replicas agreed.
@@ -65,7 +72,7 @@ pub fn measure(
     count: usize,
 ) -> Result<Vec<Outage>, String> {
     let text = |error: std::io::Error| error.to_string();
-    let mut cell = Processes::found(program, place).map_err(text)?;
+    let mut cell = Processes::found_on(program, place, loss.disks()).map_err(text)?;
     let runtime = Arc::new(Runtime::new().map_err(text)?);
     let replicas = Replicas::new(&runtime, cell.clients());
     let notes = Notes::default();
@@ -141,6 +148,7 @@ impl Clock {
         match loss {
             Loss::Kill => cell.kill(lost),
             Loss::Pause => cell.pause(lost),
+            Loss::Stall => cell.freeze(lost).map_err(|error| error.to_string())?,
             Loss::Cut => ids().filter(|id| *id != lost).for_each(|id| {
                 cell.wire(lost, id, Wire::Held);
                 cell.wire(id, lost, Wire::Held);
@@ -161,6 +169,7 @@ impl Clock {
         };
         self.mark.store(u64::MAX, Ordering::Relaxed);
         cell.heal().map_err(|error| error.to_string())?;
+        follows(replicas, lost)?;
         Ok(Outage { answer: Duration::from_nanos(answered - from), elected })
     }
 
@@ -175,4 +184,16 @@ impl Clock {
         }
         Err("nobody is elected".to_owned())
     }
+}
+
+/// Waits until the replica that was lost knows as much as the others.
+fn follows(replicas: &Replicas, lost: usize) -> Result<(), String> {
+    let began = Instant::now();
+    while replicas.describe(lost - 1).map_or(true, |told| told.stale) {
+        if began.elapsed() > PATIENCE {
+            return Err(format!("replica {lost} does not follow again"));
+        }
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    Ok(())
 }

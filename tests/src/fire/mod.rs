@@ -11,12 +11,13 @@
 //! program that is shipped: its sockets, its clocks and its disk are real, so a run cannot be repeated.
 //! The checks are the same.
 //!
-//! In reading order: this file, [`cell`], [`proxy`], [`nemesis`], [`clients`], [`verdict`]. Figures of the same
+//! In reading order: this file, [`cell`], [`disk`], [`watchdog`], [`proxy`], [`nemesis`], [`clients`], [`verdict`]. Figures of the same
 //! processes are measured in [`failover`], [`overload`] and [`standing`], by the binary `fire`.
 
 pub mod ask;
 pub mod cell;
 pub mod clients;
+pub mod disk;
 pub mod failover;
 pub mod nemesis;
 pub mod overload;
@@ -24,11 +25,12 @@ pub mod place;
 pub mod proxy;
 pub mod standing;
 pub mod verdict;
+pub mod watchdog;
 
 use crate::cluster::checker::{Fate, History};
 use crate::cluster::truth::Done;
 use ask::Replicas;
-use cell::{Processes, ids};
+use cell::{Disks, Processes, ids};
 use clients::{Line, Look, Notes, Scheduler};
 use nemesis::{Fault, Nemesis};
 use omega_client::RemoteCell;
@@ -62,6 +64,8 @@ pub struct Plan {
     pub seed: u64,
     /// What goes wrong, in an order that the seed tells. Nothing: clients get some hundred answers.
     pub faults: Vec<Fault>,
+    /// Where the replicas keep their files: disks that hang must be their own.
+    pub disks: Disks,
 }
 
 /// A run that was recorded.
@@ -111,7 +115,8 @@ impl fmt::Display for Recorded {
 /// # Errors
 /// What is wrong, with the folder of the replicas, which is kept.
 pub fn record(plan: &Plan) -> Result<Recorded, String> {
-    let mut cell = Processes::found(&plan.program, &plan.place).map_err(|e| e.to_string())?;
+    let cell = Processes::found_on(&plan.program, &plan.place, plan.disks);
+    let mut cell = cell.map_err(|error| error.to_string())?;
     let notes = Notes::default();
     let recorded = burn(plan, &mut cell, &notes).and_then(|()| {
         ids().for_each(|id| cell.kill(id));

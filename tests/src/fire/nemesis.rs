@@ -47,10 +47,16 @@ pub enum Fault {
     Slow,
     /// Wires are held and released, one after the other, again and again.
     Flap,
+    /// No fault: every replica is ended and started again, one after the other, as for a new version.
+    Roll,
+    /// The leader's disk hangs.
+    StallLeader,
+    /// The disk of a replica that follows does.
+    StallFollower,
 }
 
 impl Fault {
-    /// All of them: each run has each once, in an order of its own.
+    /// All that every machine can do and that goes wrong: each run has each once, in an order of its own.
     pub const ALL: [Fault; 12] = [
         Fault::KillLeader,
         Fault::KillFollower,
@@ -64,6 +70,15 @@ impl Fault {
         Fault::BreakLeader,
         Fault::Slow,
         Fault::Flap,
+    ];
+
+    /// Those that replicas with disks of their own may meet, with some that they may meet at the same time.
+    pub const OF_DISKS: [Fault; 5] = [
+        Fault::StallLeader,
+        Fault::StallFollower,
+        Fault::StallLeader,
+        Fault::KillLeader,
+        Fault::KillAll,
     ];
 }
 
@@ -88,7 +103,10 @@ impl Nemesis<'_> {
     pub fn strike(&mut self, fault: Fault) -> Result<(), String> {
         let leader = leader(self.replicas, self.notes)?;
         let follower = leader % ids().count() + 1;
-        self.begin(fault, leader, follower);
+        if fault == Fault::Roll {
+            return self.roll(leader);
+        }
+        self.begin(fault, leader, follower)?;
         let lasts = Duration::from_millis(self.chance.random_range(LASTS_MS));
         match fault {
             Fault::Flap => self.flap(lasts),
@@ -109,7 +127,8 @@ impl Nemesis<'_> {
         (0..10).try_for_each(|_| self.progress("no fault"))
     }
 
-    fn begin(&mut self, fault: Fault, leader: usize, follower: usize) {
+    fn begin(&mut self, fault: Fault, leader: usize, follower: usize) -> Result<(), String> {
+        let text = |error: std::io::Error| error.to_string();
         match fault {
             Fault::KillLeader => self.cell.kill(leader),
             Fault::KillFollower => self.cell.kill(follower),
@@ -125,8 +144,52 @@ impl Nemesis<'_> {
                 let late = Wire::Slow(Duration::from_millis(self.chance.random_range(5..60)));
                 ids().for_each(|id| self.around(id, (late, late)));
             }
-            Fault::Flap => {}
+            Fault::Flap | Fault::Roll => {}
+            Fault::StallLeader => self.cell.freeze(leader).map_err(text)?,
+            Fault::StallFollower => self.cell.freeze(follower).map_err(text)?,
         }
+        Ok(())
+    }
+
+    /// Restarts the replicas as docs/upgrade.md has it: the leader last, after it has handed over, and each
+    /// only once the one before it is back.
+    fn roll(&mut self, last: usize) -> Result<(), String> {
+        for id in ids().filter(|id| *id != last).chain([last]) {
+            self.hand_over(id)?;
+            self.cell.stop(id).map_err(|error| error.to_string())?;
+            self.progress(&format!("a cell without replica {id}"))?;
+            self.cell.start(id).map_err(|error| error.to_string())?;
+            self.wait_for(&format!("replica {id} does not come back"), |replicas| {
+                // It answers what only one can know that has all that was committed.
+                replicas.describe(id - 1).is_ok_and(|told| !told.stale)
+            })?;
+        }
+        self.progress("a cell that was restarted")
+    }
+
+    /// Lets another one lead, if this one does.
+    fn hand_over(&self, id: usize) -> Result<(), String> {
+        let to = id % ids().count() + 1;
+        while leader(self.replicas, self.notes)? == id {
+            // It may be no leader any more by then, or its successor too far behind: then it is asked again.
+            drop(self.replicas.hand_over(id - 1, to));
+            self.progress("a leader that hands over")?;
+        }
+        Ok(())
+    }
+
+    fn wait_for(&self, else_: &str, is_so: impl Fn(&Replicas) -> bool) -> Result<(), String> {
+        let began = Instant::now();
+        while !is_so(self.replicas) {
+            if let Some(trouble) = self.notes.first_trouble() {
+                return Err(trouble);
+            }
+            if began.elapsed() > PATIENCE {
+                return Err(else_.to_owned());
+            }
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        Ok(())
     }
 
     /// Makes the wires from and to a replica so.

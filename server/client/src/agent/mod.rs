@@ -41,7 +41,7 @@ mod records;
 use crate::connect::{Address, Connections, MESSAGE_BYTES_MAX};
 use crate::proto::machine_service_client::MachineServiceClient;
 use crate::proto::{self, machine_ref};
-use crate::{ApiError, ErrorCode};
+use crate::{ApiError, ErrorCode, before_another_try};
 use driver::{Driver, Said};
 use omega_core::{Amounts, JobKind, Labels, Machine, MachineId, Taint, TaskId, TaskReport, Text};
 use std::time::Duration;
@@ -146,6 +146,7 @@ impl Agent {
     /// If the cell refuses it, or no replica answers for half a minute.
     pub async fn register(&self, machine: Machine) -> Result<MachineId, ApiError> {
         let until = Instant::now() + PATIENCE;
+        let mut tries = 0;
         loop {
             let connection = self.connections.current();
             let client = MachineServiceClient::new(connection.channel.clone())
@@ -158,7 +159,8 @@ impl Agent {
                 // To register twice does no harm.
                 Err(error) if Instant::now() < until && may_pass(&error) => {
                     self.connections.leave(&connection);
-                    tokio::time::sleep(PAUSE).await;
+                    tokio::time::sleep(before_another_try(&error, tries)).await;
+                    tries += 1;
                 }
                 Err(error) => return Err(error),
             }

@@ -15,7 +15,7 @@ use std::time::Duration;
 use tonic::transport::Channel;
 
 /// How long is waited before the next replica is tried: a tenth of the time that an election takes.
-pub(super) const PAUSE: Duration = Duration::from_millis(50);
+const PAUSE: Duration = Duration::from_millis(50);
 
 /// How long is waited where the stream was refused: until somebody has changed a certificate, perhaps.
 const REFUSED_PAUSE: Duration = Duration::from_secs(2);

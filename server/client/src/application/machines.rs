@@ -1,10 +1,9 @@
 //! The machines of a cell, as an application sees them.
 
-use super::driver::PAUSE;
 use crate::agent::{AGENT, UNREACHABLE};
 use crate::connect::{Connections, MESSAGE_BYTES_MAX};
 use crate::proto::machine_service_client::MachineServiceClient;
-use crate::{ApiError, ErrorCode, convert, proto};
+use crate::{ApiError, ErrorCode, before_another_try, convert, proto};
 use omega_core::{Labels, Machine, Text};
 use std::time::Duration;
 use tokio::time::Instant;
@@ -52,6 +51,7 @@ async fn insist(
     request: &proto::ListMachinesRequest,
     until: Instant,
 ) -> Result<proto::ListMachinesResponse, ApiError> {
+    let mut tries = 0;
     loop {
         let connection = connections.current();
         let mut client = MachineServiceClient::new(connection.channel.clone())
@@ -64,11 +64,13 @@ async fn insist(
         };
         let may_pass = error.is_temporary()
             || matches!(error.code, ErrorCode::OutcomeUnknown | ErrorCode::Late);
-        if !may_pass || Instant::now() + PAUSE >= until {
+        let pause = before_another_try(&error, tries);
+        tries += 1;
+        if !may_pass || Instant::now() + pause >= until {
             return Err(error);
         }
         connections.leave(&connection);
-        tokio::time::sleep(PAUSE).await;
+        tokio::time::sleep(pause).await;
     }
 }
 

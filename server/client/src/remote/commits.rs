@@ -10,7 +10,7 @@ use super::{PATIENCE, PAUSE};
 use crate::connect::{Connection, Connections, MESSAGE_BYTES_MAX};
 use crate::proto::scheduling_service_client::SchedulingServiceClient;
 use crate::proto::{CommitRequest, CommitStreamResponse, commit_stream_response};
-use crate::{ApiError, ErrorCode};
+use crate::{ApiError, ErrorCode, before_another_try};
 use crossbeam::channel::Sender;
 use omega_cellstate::HandleError;
 use omega_core::{Commit, SchedulerId, Transaction};
@@ -98,6 +98,8 @@ enum Ended {
     Scheduler,
     /// The connection broke, or a transaction must be sent again.
     Stream,
+    /// The replica takes no more, and said when to come again.
+    Refused(ApiError),
     /// The replica says nothing.
     Silence,
 }
@@ -113,9 +115,11 @@ impl Line {
             }
             let connection = self.next_connection();
             self.heard = Instant::now();
+            let mut pause = PAUSE;
             match self.stream(&connection).await {
                 Ended::Scheduler => return,
                 Ended::Stream => {}
+                Ended::Refused(error) => pause = before_another_try(&error, 0),
                 Ended::Silence => {
                     self.silence = (self.silence * 2).min(SILENCE_MAX);
                     self.silent = Some((connection.address.clone(), Instant::now()));
@@ -123,7 +127,7 @@ impl Line {
             }
             self.connections.leave(&connection);
             self.give_up_late();
-            tokio::time::sleep(PAUSE).await;
+            tokio::time::sleep(pause).await;
         }
     }
 
@@ -240,8 +244,9 @@ impl Line {
                 let denied = HandleError::Denied(error.message.as_str().into());
                 let _ = waiting.reply.send(Err(denied));
             }
+            return Ended::Stream;
         }
-        Ended::Stream
+        Ended::Refused(error)
     }
 
     /// A transaction that was just given, as sent if it was given before and nobody knows what became of

@@ -8,11 +8,10 @@
 //! Renewals go to the leader, on connections of their own: what a scheduler reads and commits stays at the
 //! replica that it is at.
 
-use super::PAUSE;
 use crate::connect::{Address, Connections};
 use crate::proto::scheduling_service_client::SchedulingServiceClient;
 use crate::proto::{EndLeasesRequest, RegisterRequest, RenewRequest};
-use crate::{ApiError, ErrorCode};
+use crate::{ApiError, ErrorCode, before_another_try};
 use omega_core::{HolderId, SchedulerId};
 use parking_lot::Mutex;
 use std::collections::BTreeSet;
@@ -183,11 +182,13 @@ where
             Ok(Err(status)) => ApiError::from(status),
             Err(_) => ApiError::new(ErrorCode::Late, "no answer came"),
         };
-        if !may_be_tried_again(&error) || Instant::now() + PAUSE >= until {
+        // A lease runs out meanwhile, so nobody waits for longer than he was told to.
+        let pause = before_another_try(&error, 0);
+        if !may_be_tried_again(&error) || Instant::now() + pause >= until {
             return Err(error);
         }
         connections.leave(&connection);
-        tokio::time::sleep(PAUSE).await;
+        tokio::time::sleep(pause).await;
     }
 }
 

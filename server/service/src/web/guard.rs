@@ -11,6 +11,7 @@ use crate::audit::Audited;
 use crate::identity::Caller;
 use crate::reach;
 use crate::roles::{self, Nature};
+use crate::turns::Need;
 use axum::extract::{Request, State};
 use axum::http::{HeaderMap, HeaderValue, header};
 use axum::middleware::Next;
@@ -59,7 +60,7 @@ pub(super) async fn protect(
 pub(super) async fn admit(State(shown): State<Shown>, request: Request, next: Next) -> Response {
     let caller = request.extensions().get::<Arc<Caller>>().cloned();
     let caller = caller.unwrap_or_else(|| Arc::new(Caller::without_certificate()));
-    if let Err(error) = shown.places.knock(&caller, Instant::now()) {
+    if let Err(error) = shown.places.knock(&caller, Need::Usual, Instant::now()) {
         return Failed(error).into_response();
     }
     let allowed = roles::check(&caller, AS_CALL).and_then(|_| reach::may_see_all(&caller));
@@ -69,7 +70,7 @@ pub(super) async fn admit(State(shown): State<Shown>, request: Request, next: Ne
         }
         return Failed(error).into_response();
     }
-    match shown.places.enter(&caller, Nature::Look) {
+    match shown.places.enter(&caller, Nature::Look, Need::Usual) {
         Ok(_place) => next.run(request).await,
         Err(error) => Failed(error).into_response(),
     }

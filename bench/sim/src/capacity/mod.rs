@@ -1,0 +1,110 @@
+//! How large a cell must be, and how much more it would carry: a search over simulated runs.
+//!
+//! ```text
+//!   workload ──scale.rs──▶ the same with N machines, or X times the jobs ──simulate──▶ how the jobs fared
+//!      ▲                                                                                    │
+//!      └───────── search.rs: which sizes next ◀───── objective.rs: does it hold? ◀──────────┘
+//! ```
+//!
+//! More machines are taken to be no worse, and more load no better; where the probes contradict that, a note says so.
+//! The same input gives the same probes, on any number of processors.
+
+mod objective;
+mod report;
+pub mod scale;
+mod search;
+
+pub use objective::{Objective, Of};
+pub use report::{Answer, CapacityReport, Finding, Probe, sentence};
+pub use search::{Found, Limits, Sense, search};
+
+use crate::scenario::{ScenarioSettings, simulate};
+use crate::shipped::ShippedError;
+use omega_workload::Workload;
+use rayon::prelude::*;
+
+/// How long a probe goes on after the last job has come, in seconds, so that it can be placed, too.
+pub const TAIL_S: f64 = 600.0;
+
+/// What is searched for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, clap::ValueEnum)]
+#[serde(rename_all = "kebab-case")]
+pub enum Question {
+    /// The least number of machines that is enough.
+    Machines,
+    /// The most load that is carried, in thousandths of the workload's.
+    Load,
+}
+
+/// What is asked.
+#[derive(Clone, Debug)]
+pub struct Asked {
+    /// What is searched for.
+    pub question: Question,
+    /// What must hold.
+    pub objectives: Vec<Objective>,
+    /// The largest number that is tried: of machines, or of thousandths of the load.
+    pub most: u64,
+    /// How near the two sides of the answer must be, as a share of it; they are never nearer than one.
+    pub precision: f64,
+}
+
+impl Question {
+    /// Where the search begins and how it goes on.
+    fn limits(self, workload: &Workload, most: u64) -> (Limits, Sense) {
+        match self {
+            Question::Machines => {
+                let limits = Limits { from: 1, start: workload.machines.len() as u64, to: most };
+                (limits, Sense::Least)
+            }
+            // A hundredth of a load has hardly a job in it.
+            Question::Load => (Limits { from: 10, start: 1000, to: most }, Sense::Most),
+        }
+    }
+
+    /// The workload of a probe.
+    fn scaled(self, workload: &Workload, number: u64) -> Workload {
+        match self {
+            Question::Machines => scale::machines(workload, number as usize),
+            Question::Load => scale::load(workload, number),
+        }
+    }
+}
+
+/// Searches. Each round of probes is told as soon as it is done.
+///
+/// # Errors
+/// If the cell refuses a part of the workload, or `tell` fails.
+pub fn find<E: From<ShippedError>>(
+    workload: &Workload,
+    settings: &ScenarioSettings,
+    asked: &Asked,
+    mut tell: impl FnMut(&Probe) -> Result<(), E>,
+) -> Result<Finding, E> {
+    let base = ScenarioSettings { end_s: None, ..settings.clone() }.end_of(workload);
+    let settings = ScenarioSettings {
+        end_s: Some(settings.end_s.unwrap_or(base + TAIL_S)),
+        ..settings.clone()
+    };
+    let mut probes: Vec<Probe> = Vec::new();
+    let probe = |number: &u64| {
+        let scaled = asked.question.scaled(workload, *number);
+        let outcome = simulate(&scaled, &settings)?;
+        let figures: Vec<f64> = asked.objectives.iter().map(|one| one.figure(&outcome)).collect();
+        let holds = asked.objectives.iter().zip(&figures).all(|(one, figure)| one.holds(*figure));
+        let machines = scaled.machines.len();
+        let jobs = scaled.arrivals.len();
+        Ok(Probe { number: *number, machines, jobs, figures, holds })
+    };
+    let (limits, sense) = asked.question.limits(workload, asked.most);
+    let found = search(limits, sense, asked.precision, &mut |numbers: &[u64]| {
+        let round: Result<Vec<Probe>, ShippedError> = numbers.par_iter().map(probe).collect();
+        let round = round?;
+        round.iter().try_for_each(&mut tell)?;
+        let holds = round.iter().map(|probe| probe.holds).collect();
+        probes.extend(round);
+        Ok::<_, E>(holds)
+    })?;
+    probes.sort_by_key(|probe| probe.number);
+    Ok(Finding { question: asked.question, probes, answer: Answer::of(found) })
+}

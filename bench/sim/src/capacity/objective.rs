@@ -1,0 +1,163 @@
+//! What must hold of a run: bounds for how long jobs wait, how many are placed, how full the cell is.
+//!
+//! Waits are those of all jobs that came: one that nobody got to, or that was never placed whole, has waited for ever.
+//! Else a cell that is much too small would look good, for the jobs that it did serve.
+
+use crate::scenario::{Fare, Outcome};
+use omega_core::JobKind;
+
+/// Which time of a job.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Of {
+    /// From its submission to its first attempt.
+    Wait,
+    /// From its submission to the machine of its last task.
+    Placed,
+}
+
+/// Something that must hold.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Objective {
+    /// So many percent of the jobs of a kind, or of all, take at most so long.
+    Times {
+        /// Which time.
+        of: Of,
+        /// Which jobs; `None` is all.
+        kind: Option<JobKind>,
+        /// How many of a hundred.
+        percent: u8,
+        /// How many seconds.
+        most_s: f64,
+    },
+    /// At least this share of the jobs is placed whole.
+    Placed {
+        /// Which jobs; `None` is all.
+        kind: Option<JobKind>,
+        /// The share.
+        least: f64,
+    },
+    /// At most this share of the processors is taken on average, and of the memory.
+    Used {
+        /// The share.
+        most: f64,
+    },
+}
+
+/// The word for jobs of a kind.
+fn jobs(kind: Option<JobKind>) -> &'static str {
+    match kind {
+        None => "all jobs",
+        Some(JobKind::Batch) => "batch jobs",
+        Some(JobKind::Service) => "service jobs",
+    }
+}
+
+impl Objective {
+    /// The name of its figure, for columns and files.
+    #[must_use]
+    pub fn name(&self) -> String {
+        let (name, kind) = match self {
+            Objective::Times { of: Of::Wait, kind, percent, .. } => {
+                (format!("wait_p{percent}_s"), *kind)
+            }
+            Objective::Times { of: Of::Placed, kind, percent, .. } => {
+                (format!("placed_p{percent}_s"), *kind)
+            }
+            Objective::Placed { kind, .. } => ("placed".to_owned(), *kind),
+            Objective::Used { .. } => ("used".to_owned(), None),
+        };
+        match kind {
+            None => name,
+            Some(JobKind::Batch) => format!("batch_{name}"),
+            Some(JobKind::Service) => format!("service_{name}"),
+        }
+    }
+
+    /// What must hold, in words.
+    #[must_use]
+    pub fn words(&self) -> String {
+        match *self {
+            Objective::Times { of: Of::Wait, kind, percent, most_s } => {
+                format!("{percent} % of {} wait at most {most_s} s", jobs(kind))
+            }
+            Objective::Times { of: Of::Placed, kind, percent, most_s } => {
+                format!("{percent} % of {} are placed whole within {most_s} s", jobs(kind))
+            }
+            Objective::Placed { kind, least } => {
+                format!("at least {} % of {} are placed whole", round(least * 100.0), jobs(kind))
+            }
+            Objective::Used { most } => {
+                format!("at most {} % of processors and memory are taken", round(most * 100.0))
+            }
+        }
+    }
+
+    /// The bound.
+    #[must_use]
+    pub fn bound(&self) -> f64 {
+        match *self {
+            Objective::Times { most_s, .. } => most_s,
+            Objective::Placed { least, .. } => least,
+            Objective::Used { most } => most,
+        }
+    }
+
+    /// Whether its figure is a share rather than a time.
+    #[must_use]
+    pub fn is_share(&self) -> bool {
+        !matches!(self, Objective::Times { .. })
+    }
+
+    /// A figure as people read it.
+    #[must_use]
+    pub fn show(&self, figure: f64) -> String {
+        match self.is_share() {
+            _ if figure.is_infinite() => "never".to_owned(),
+            true => format!("{:.2} %", figure * 100.0),
+            false => format!("{figure:.3}"),
+        }
+    }
+
+    /// What a run has; infinite seconds are for ever.
+    #[must_use]
+    pub fn figure(&self, outcome: &Outcome) -> f64 {
+        let mine = |kind: Option<JobKind>| {
+            outcome.jobs().filter(move |job| kind.is_none_or(|kind| job.kind == kind))
+        };
+        match *self {
+            Objective::Times { of, kind, percent, .. } => {
+                let time = |job: Fare| match of {
+                    Of::Wait => job.wait_s,
+                    Of::Placed => job.placed_s,
+                };
+                let mut times: Vec<f64> = mine(kind).filter(|job| job.came).map(time).collect();
+                times.sort_unstable_by(f64::total_cmp);
+                let last = times.len().saturating_sub(1);
+                times.get(last * usize::from(percent) / 100).copied().unwrap_or(0.0)
+            }
+            Objective::Placed { kind, .. } => {
+                let placed = mine(kind).filter(|job| job.placed_s.is_finite()).count();
+                match mine(kind).count() {
+                    0 => 1.0,
+                    all => placed as f64 / all as f64,
+                }
+            }
+            Objective::Used { .. } => outcome.report.cpu_used.max(outcome.report.memory_used),
+        }
+    }
+
+    /// Whether a figure is good.
+    #[must_use]
+    pub fn holds(&self, figure: f64) -> bool {
+        match *self {
+            Objective::Times { most_s, .. } => figure <= most_s,
+            Objective::Placed { least, .. } => figure >= least,
+            Objective::Used { most } => figure <= most,
+        }
+    }
+}
+
+/// Without the digits that binary fractions add.
+fn round(number: f64) -> f64 {
+    (number * 1e6).round() / 1e6
+}

@@ -1,0 +1,194 @@
+//! What came of a search: for programs as data, for people as a sentence and as a page with plots.
+
+use super::{Found, Objective, Question};
+use crate::page::{Page, Section, Table};
+use crate::plot::{Axis, Line, Plot};
+use serde::Serialize;
+
+/// One run.
+#[derive(Clone, Debug, Serialize)]
+pub struct Probe {
+    /// Machines, or thousandths of the load.
+    pub number: u64,
+    /// How many machines there were.
+    pub machines: usize,
+    /// How many jobs there were.
+    pub jobs: usize,
+    /// What each objective is about; seconds that never end are infinite, and null in JSON.
+    pub figures: Vec<f64>,
+    /// Whether all objectives hold.
+    pub holds: bool,
+}
+
+/// What a search came to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct Answer {
+    /// The number that is asked for; none if the objectives hold for none.
+    pub holds: Option<u64>,
+    /// The nearest beyond it for which they do not hold; none if they hold up to the limit.
+    pub fails: Option<u64>,
+    /// A number that should be good and is not: more machines, or less load.
+    pub contradicts: Option<u64>,
+}
+
+/// A question with its answer.
+#[derive(Clone, Debug, Serialize)]
+pub struct Finding {
+    /// What was searched for.
+    pub question: Question,
+    /// All runs, ascending by their numbers.
+    pub probes: Vec<Probe>,
+    /// What came of it.
+    pub answer: Answer,
+}
+
+/// All of it.
+#[derive(Clone, Debug, Serialize)]
+pub struct CapacityReport {
+    /// What was run.
+    pub workload: String,
+    /// How many machines it has by itself.
+    pub machines: usize,
+    /// The seed of all chance.
+    pub seed: u64,
+    /// The version of the program.
+    pub version: String,
+    /// What must hold, in words; a probe's figures are in this order.
+    pub objectives: Vec<String>,
+    /// Each question with its answer.
+    pub findings: Vec<Finding>,
+    /// What of the input was not carried over.
+    pub notes: Vec<String>,
+}
+
+impl Answer {
+    pub(super) fn of(found: Found) -> Answer {
+        Answer { holds: found.holds, fails: found.fails, contradicts: found.contradicts }
+    }
+}
+
+/// A number as people write it.
+fn number(question: Question, number: u64) -> String {
+    match question {
+        Question::Machines => number.to_string(),
+        Question::Load => format!("{:.3}", number as f64 / 1000.0),
+    }
+}
+
+/// The answer, as a sentence.
+#[must_use]
+pub fn sentence(finding: &Finding, machines: usize) -> String {
+    let say = |n| number(finding.question, n);
+    let Answer { holds, fails, contradicts } = finding.answer;
+    let answer = match (finding.question, holds, fails) {
+        (Question::Machines, Some(holds), Some(fails)) => {
+            format!(
+                "{} machines are enough, {} are not; the workload has {machines}",
+                say(holds),
+                say(fails)
+            )
+        }
+        (Question::Machines, Some(_), None) => {
+            format!("even one machine is enough; the workload has {machines}")
+        }
+        (Question::Machines, None, _) => {
+            let most = finding.probes.last().map_or_else(String::new, |probe| say(probe.number));
+            format!("no number of machines is enough, up to {most}; the workload has {machines}")
+        }
+        (Question::Load, Some(holds), Some(fails)) => {
+            format!(
+                "{machines} machines carry {} times the load, and not {} times",
+                say(holds),
+                say(fails)
+            )
+        }
+        (Question::Load, Some(holds), None) => {
+            format!(
+                "{machines} machines carry even {} times the load; more was not tried",
+                say(holds)
+            )
+        }
+        (Question::Load, None, _) => {
+            let least = finding.probes.first().map_or_else(String::new, |probe| say(probe.number));
+            format!("{machines} machines do not carry even {least} times the load")
+        }
+    };
+    match contradicts {
+        Some(other) => {
+            format!("{answer} (but the objectives fail at {}, too: look at the probes)", say(other))
+        }
+        None => answer,
+    }
+}
+
+impl CapacityReport {
+    /// As a page: the answers, a plot of each objective against machines or load, and the probes.
+    #[must_use]
+    pub fn page(&self, objectives: &[Objective]) -> Page {
+        let lead = format!(
+            "{} on {} machines, simulated by omega-sim {}, seed {}. What must hold: {}.",
+            self.workload,
+            self.machines,
+            self.version,
+            self.seed,
+            self.objectives.join("; ")
+        );
+        let sections = self.findings.iter().map(|finding| self.section(finding, objectives));
+        Page { title: "Capacity".to_owned(), lead, sections: sections.collect() }
+    }
+
+    fn section(&self, finding: &Finding, objectives: &[Objective]) -> Section {
+        let (id, title, x) = match finding.question {
+            Question::Machines => ("machines", "How many machines", "machines"),
+            Question::Load => ("load", "How much more load", "times the load"),
+        };
+        let at = |probe: &Probe| match finding.question {
+            Question::Machines => probe.number as f64,
+            Question::Load => probe.number as f64 / 1000.0,
+        };
+        let plot = |(i, objective): (usize, &Objective)| {
+            let y = match objective.is_share() {
+                true => Axis { least: Some(0.0), ..Axis::share(objective.name()) },
+                false => Axis {
+                    least: Some(0.0),
+                    ..Axis::linear(format!("{}, seconds", objective.name()))
+                },
+            };
+            // What never ends has no place on an axis.
+            let finite = |y: f64| if y.is_finite() { y } else { f64::NAN };
+            let points = finding.probes.iter().map(|probe| (at(probe), finite(probe.figures[i])));
+            let plot = Plot::new(objective.words(), Axis::linear(x), y)
+                .line(Line::new(objective.name(), points.collect()))
+                .guide(objective.bound(), "objective");
+            (format!("{id}-{}", objective.name()), plot)
+        };
+        let row = |probe: &Probe| {
+            let figures = objectives.iter().zip(&probe.figures).map(|(one, f)| one.show(*f));
+            let load = number(finding.question, probe.number);
+            let holds = if probe.holds { "yes" } else { "no" };
+            [load, probe.jobs.to_string()]
+                .into_iter()
+                .chain(figures)
+                .chain([holds.to_owned()])
+                .collect()
+        };
+        let named = [x.to_owned(), "jobs".to_owned()].into_iter();
+        let table = Table {
+            title: "Probes".to_owned(),
+            head: named
+                .chain(objectives.iter().map(Objective::name))
+                .chain(["holds".to_owned()])
+                .collect(),
+            rows: finding.probes.iter().map(row).collect(),
+        };
+        let answer = sentence(finding, self.machines);
+        Section {
+            id: id.to_owned(),
+            title: title.to_owned(),
+            prose: vec![format!("{answer}.")],
+            plots: objectives.iter().enumerate().map(plot).collect(),
+            tables: vec![table],
+            ..Section::default()
+        }
+    }
+}

@@ -1,0 +1,237 @@
+//! A workload with another number of machines, or with more or fewer jobs. Nothing is drawn: the same number gives the
+//! same workload, and a larger load has all jobs of a smaller one.
+
+use omega_core::{Amounts, Machine, Overcommit, Taint, Text};
+use omega_workload::{Arrival, RunTime, Workload};
+use std::collections::HashMap;
+
+/// How much later a repeated job may come than the one that it repeats, in milliseconds: far enough that a scheduler sees
+/// two jobs, near enough that the hours of the day stay as they are.
+const SHIFT_MS: u64 = 300_000;
+
+/// What makes machines of one sort. Labels do not: they tell where a machine stands.
+type Sort<'a> = (&'a Amounts, &'a Overcommit, &'a [Taint], u8);
+
+/// The same with so many machines, of each sort as nearly the same share as whole machines allow.
+///
+/// Fewer are taken evenly from each sort, and more are copies. A task that ran on a machine that is gone is placed anew.
+#[must_use]
+pub fn machines(workload: &Workload, count: usize) -> Workload {
+    machines_moved(workload, count).0
+}
+
+/// The same, with the new position of each machine; `None` for those that are gone.
+#[must_use]
+pub fn machines_moved(workload: &Workload, count: usize) -> (Workload, Vec<Option<u32>>) {
+    let all = &workload.machines;
+    if count == all.len() || all.is_empty() {
+        return (workload.clone(), (0..all.len() as u32).map(Some).collect());
+    }
+    let sorts = sorts(all);
+    let mut kept: Vec<usize> = Vec::new();
+    let mut copies: Vec<Machine> = Vec::new();
+    for (members, wanted) in sorts.iter().zip(shares(&sorts, count, all.len())) {
+        let own = wanted.min(members.len());
+        kept.extend((0..own).map(|i| members[i * members.len() / own]));
+        copies.extend((0..wanted - own).map(|i| {
+            let like = &all[members[i % members.len()]];
+            Machine { name: again(&like.name, 2 + i / members.len()), ..like.clone() }
+        }));
+    }
+    kept.sort_unstable();
+    let mut place = vec![None; all.len()];
+    for (new, old) in kept.iter().enumerate() {
+        place[*old] = Some(new as u32);
+    }
+    let mut scaled = workload.clone();
+    scaled.machines = kept.iter().map(|old| all[*old].clone()).chain(copies).collect();
+    for arrival in &mut scaled.arrivals {
+        moved(&mut arrival.placed, &place);
+    }
+    (scaled, place)
+}
+
+/// Follows machines to their new places, and drops what ran on those that have none.
+pub(crate) fn moved(placed: &mut Vec<(u32, u32)>, place: &[Option<u32>]) {
+    placed.retain_mut(|(_, machine)| match place[*machine as usize] {
+        Some(new) => {
+            *machine = new;
+            true
+        }
+        None => false,
+    });
+}
+
+/// The positions of the machines of each sort, in the order in which sorts first appear.
+fn sorts(machines: &[Machine]) -> Vec<Vec<usize>> {
+    let mut number: HashMap<Sort<'_>, usize> = HashMap::new();
+    let mut sorts: Vec<Vec<usize>> = Vec::new();
+    for (position, machine) in machines.iter().enumerate() {
+        let sort = (&machine.capacity, &machine.overcommit, &*machine.taints, machine.cards);
+        let at = *number.entry(sort).or_insert(sorts.len());
+        if at == sorts.len() {
+            sorts.push(Vec::new());
+        }
+        sorts[at].push(position);
+    }
+    sorts
+}
+
+/// How many of each sort make so many together: whole parts first, then those with the largest rest.
+fn shares(sorts: &[Vec<usize>], count: usize, all: usize) -> Vec<usize> {
+    let wanted = |members: &Vec<usize>| members.len() as u128 * count as u128;
+    let mut shares: Vec<usize> =
+        sorts.iter().map(|members| (wanted(members) / all as u128) as usize).collect();
+    let mut order: Vec<usize> = (0..sorts.len()).collect();
+    order.sort_by_key(|at| std::cmp::Reverse(wanted(&sorts[*at]) % all as u128));
+    let left = count - shares.iter().sum::<usize>();
+    for at in &order[..left] {
+        shares[*at] += 1;
+    }
+    shares
+}
+
+/// The same with so many thousandths of the jobs: some left out, evenly over the list, or all and some again, up to five
+/// minutes later and not running yet. Jobs that are there at the start and never end are there at the start again.
+#[must_use]
+pub fn load(workload: &Workload, thousandths: u64) -> Workload {
+    let wanted = (u128::from(thousandths) << 32) / 1000;
+    let mut arrivals: Vec<Arrival> = Vec::new();
+    for (number, arrival) in workload.arrivals.iter().enumerate() {
+        // Multiples of the golden ratio fill the circle evenly, however many there are.
+        let at = (number as u64).wrapping_mul(GOLDEN) >> 32;
+        let repeats =
+            (0..).take_while(|again| (u128::from(*again) << 32) + u128::from(at) < wanted);
+        arrivals.extend(repeats.map(|again: u64| match again {
+            0 => arrival.clone(),
+            _ => repeated(arrival, number as u64, again),
+        }));
+    }
+    arrivals.sort_by_key(|arrival| arrival.at_ms);
+    let Workload { name, kinds, policy, machines, .. } = workload;
+    Workload {
+        name: name.clone(),
+        kinds: kinds.clone(),
+        policy: policy.clone(),
+        machines: machines.clone(),
+        machine_events: workload.machine_events.clone(),
+        arrivals,
+        volumes: workload.volumes.clone(),
+        budgets: workload.budgets.clone(),
+        notes: workload.notes.clone(),
+    }
+}
+
+/// The golden ratio's fraction, of 2^64.
+const GOLDEN: u64 = 0x9E37_79B9_7F4A_7C15;
+
+fn repeated(arrival: &Arrival, number: u64, again: u64) -> Arrival {
+    let mut copy = arrival.clone();
+    copy.job.name = again_of(&arrival.job.name, again);
+    copy.placed.clear();
+    if arrival.at_ms > 0 || arrival.run != RunTime::Forever {
+        let turn = (number.wrapping_add(again << 40)).wrapping_mul(GOLDEN) >> 32;
+        copy.at_ms += 1 + ((turn * (SHIFT_MS - 1)) >> 32);
+    }
+    copy
+}
+
+fn again_of(name: &Text, again: u64) -> Text {
+    self::again(name, again as usize + 1)
+}
+
+/// The name of a copy: `name~2` is the second.
+fn again(name: &Text, copy: usize) -> Text {
+    format!("{name}~{copy}").into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use omega_core::{Job, KindId, Kinds, Policy, TaskGroup};
+
+    fn workload() -> Workload {
+        let machine = |i: usize| {
+            let cpu = if i.is_multiple_of(4) { 8000 } else { 2000 };
+            Machine::new(format!("m{i}"), Amounts::new([cpu]))
+        };
+        let arrival = |i: u64| {
+            let group = TaskGroup::new(1, Amounts::new([1000]));
+            let job = Job::batch(format!("j{i}"), group);
+            Arrival { at_ms: i * 1000, job, placed: vec![(0, i as u32)], run: RunTime::Same(5000) }
+        };
+        Workload {
+            name: "small".into(),
+            kinds: Kinds::standard(),
+            policy: Policy::default(),
+            machines: (0..8).map(machine).collect(),
+            machine_events: Vec::new(),
+            arrivals: (0..8).map(arrival).collect(),
+            volumes: omega_workload::volumes::VolumesAtStart::default(),
+            budgets: Vec::new(),
+            notes: Vec::new(),
+        }
+    }
+
+    fn names(workload: &Workload) -> Vec<&str> {
+        workload.machines.iter().map(|machine| &*machine.name).collect()
+    }
+
+    #[test]
+    fn the_mix_of_machines_stays() {
+        let large = |count| {
+            let scaled = machines(&workload(), count);
+            assert_eq!(scaled.machines.len(), count);
+            let of = |machine: &&Machine| machine.capacity.get(KindId::CPU) == 8000;
+            scaled.machines.iter().filter(of).count()
+        };
+        assert_eq!([1, 2, 4, 8, 12, 16, 40].map(large), [0, 1, 1, 2, 3, 4, 10]);
+        assert_eq!(names(&machines(&workload(), 4)), ["m0", "m1", "m3", "m6"]);
+        let twice = machines(&workload(), 16);
+        assert_eq!(names(&twice)[..9], ["m0", "m1", "m2", "m3", "m4", "m5", "m6", "m7", "m0~2"]);
+    }
+
+    #[test]
+    fn what_ran_follows_its_machine_or_waits() {
+        let base = workload();
+        let scaled = machines(&base, 3);
+        for (before, after) in base.arrivals.iter().zip(&scaled.arrivals) {
+            let machine = &base.machines[before.placed[0].1 as usize].name;
+            let kept = names(&scaled).contains(&&**machine);
+            assert_eq!(after.placed.len(), usize::from(kept));
+            for (_, at) in &after.placed {
+                assert_eq!(scaled.machines[*at as usize].name, *machine);
+            }
+        }
+    }
+
+    #[test]
+    fn a_larger_load_has_the_jobs_of_a_smaller_one() {
+        let base = workload();
+        assert_eq!(load(&base, 1000).arrivals.len(), 8);
+        let mut before: Vec<(u64, String)> = Vec::new();
+        for thousandths in [0, 100, 250, 500, 999, 1000, 1001, 1500, 2000, 3700] {
+            let scaled = load(&base, thousandths);
+            let jobs: Vec<(u64, String)> =
+                scaled.arrivals.iter().map(|a| (a.at_ms, a.job.name.to_string())).collect();
+            assert!(jobs.is_sorted_by_key(|job| job.0));
+            assert!(before.iter().all(|job| jobs.contains(job)), "{thousandths}");
+            let expected = 8.0 * thousandths as f64 / 1000.0;
+            assert!((jobs.len() as f64 - expected).abs() <= 1.5, "{thousandths}: {}", jobs.len());
+            before = jobs;
+        }
+        let copies = before.iter().filter(|job| job.1.contains('~')).count();
+        assert_eq!(copies, before.len() - 8);
+    }
+
+    #[test]
+    fn a_repeated_job_comes_soon_after_and_does_not_run_yet() {
+        let twice = load(&workload(), 2000);
+        for copy in twice.arrivals.iter().filter(|a| a.job.name.ends_with("~2")) {
+            let of = copy.job.name.trim_end_matches("~2");
+            let first = twice.arrivals.iter().find(|a| *a.job.name == *of).unwrap();
+            let later = copy.at_ms - first.at_ms;
+            assert!((1..=SHIFT_MS).contains(&later) && copy.placed.is_empty(), "{later}");
+        }
+    }
+}

@@ -1,0 +1,263 @@
+//! `omega sim capacity`: how many machines a workload needs, and how much more load a cell carries.
+
+use super::SimError;
+use super::folder::write_report;
+use super::how::{EndArgs, HowArgs, name};
+use super::scaling::{share, thousandths, time};
+use crate::capacity::{
+    Asked, CapacityReport, Finding, Objective, Of, Probe, Question, find, sentence,
+};
+use crate::input::InputArgs;
+use clap::{Args, ValueEnum};
+use omega_core::JobKind;
+use omega_core::limits::MACHINES_MAX;
+use omega_workload::Workload;
+use std::io::Write;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+/// What is asked, and what must hold.
+#[derive(Debug, Args)]
+#[command(
+    after_help = "Examples:\n  omega sim capacity --synthetic 2000 --hours 4 --placed 99%\n  \
+    omega sim capacity --find load --wait-p90 batch=30s --wait-p90 service=2m --synthetic 2000 --hours 4 --out capacity"
+)]
+pub struct CapacityArgs {
+    #[command(flatten)]
+    input: InputArgs,
+    #[command(flatten)]
+    how: HowArgs,
+    #[command(flatten)]
+    end: EndArgs,
+    #[command(flatten)]
+    objectives: ObjectiveArgs,
+    /// What is searched for; both without it.
+    #[arg(long, value_enum)]
+    find: Option<Question>,
+    /// The largest number of machines that is tried; ten times the workload's without it.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=MACHINES_MAX as u64))]
+    machines_most: Option<u64>,
+    /// The largest load that is tried, as a multiple of the workload's.
+    #[arg(long, value_name = "TIMES", default_value = "10", value_parser = thousandths)]
+    load_most: u64,
+    /// How near the two sides of an answer must be; 0 is to the last machine and the last thousandth of the load.
+    #[arg(long, value_name = "SHARE", default_value = "1%", value_parser = share)]
+    precision: f64,
+    /// The folder for a report with plots: report.html, report.md, and each plot as SVG and PNG.
+    #[arg(long, value_name = "DIR")]
+    out: Option<PathBuf>,
+    /// How it is printed.
+    #[arg(short, long, value_enum, default_value = "table")]
+    output: OutputArg,
+}
+
+/// What must hold. All of them must; each may be given several times.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Objectives")]
+#[group(required = true, multiple = true)]
+struct ObjectiveArgs {
+    /// Half of the jobs wait at most so long for their first attempt: 30s, batch=30s, service=2m.
+    #[arg(long, value_name = "[KIND=]TIME", value_parser = of_kind::<Time>)]
+    wait_p50: Vec<OfKind<Time>>,
+    /// Nine of ten do.
+    #[arg(long, value_name = "[KIND=]TIME", value_parser = of_kind::<Time>)]
+    wait_p90: Vec<OfKind<Time>>,
+    /// 99 of 100 do.
+    #[arg(long, value_name = "[KIND=]TIME", value_parser = of_kind::<Time>)]
+    wait_p99: Vec<OfKind<Time>>,
+    /// Half of the jobs have machines for all their tasks within so long.
+    #[arg(long, value_name = "[KIND=]TIME", value_parser = of_kind::<Time>)]
+    placed_p50: Vec<OfKind<Time>>,
+    /// Nine of ten do.
+    #[arg(long, value_name = "[KIND=]TIME", value_parser = of_kind::<Time>)]
+    placed_p90: Vec<OfKind<Time>>,
+    /// 99 of 100 do.
+    #[arg(long, value_name = "[KIND=]TIME", value_parser = of_kind::<Time>)]
+    placed_p99: Vec<OfKind<Time>>,
+    /// At least this share of the jobs is placed whole: 99%, batch=99.9%.
+    #[arg(long, value_name = "[KIND=]SHARE", value_parser = of_kind::<Share>)]
+    placed: Vec<OfKind<Share>>,
+    /// At most this share of the processors is taken on average, and of the memory.
+    #[arg(long, value_name = "SHARE", value_parser = share)]
+    used: Option<f64>,
+}
+
+/// How it is printed.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum OutputArg {
+    /// For people, each probe as soon as it is done.
+    Table,
+    /// For programs, at the end.
+    Json,
+}
+
+/// A bound for the jobs of a kind, or for all.
+#[derive(Clone, Copy, Debug)]
+struct OfKind<T> {
+    kind: Option<JobKind>,
+    bound: T,
+}
+
+/// Seconds.
+#[derive(Clone, Copy, Debug)]
+struct Time(f64);
+
+/// A share of one.
+#[derive(Clone, Copy, Debug)]
+struct Share(f64);
+
+/// A bound as it is written.
+trait Bound: Sized {
+    fn read(text: &str) -> Result<Self, String>;
+}
+
+impl Bound for Time {
+    fn read(text: &str) -> Result<Time, String> {
+        time(text).map(Time)
+    }
+}
+
+impl Bound for Share {
+    fn read(text: &str) -> Result<Share, String> {
+        share(text).map(Share)
+    }
+}
+
+fn of_kind<T: Bound>(text: &str) -> Result<OfKind<T>, String> {
+    let (kind, bound) = match text.split_once('=') {
+        None => (None, text),
+        Some(("batch", bound)) => (Some(JobKind::Batch), bound),
+        Some(("service", bound)) => (Some(JobKind::Service), bound),
+        Some((kind, _)) => {
+            return Err(format!("{kind:?} is no kind of jobs: batch and service are"));
+        }
+    };
+    Ok(OfKind { kind, bound: T::read(bound)? })
+}
+
+impl ObjectiveArgs {
+    fn list(&self) -> Vec<Objective> {
+        let times = [
+            (Of::Wait, 50, &self.wait_p50),
+            (Of::Wait, 90, &self.wait_p90),
+            (Of::Wait, 99, &self.wait_p99),
+            (Of::Placed, 50, &self.placed_p50),
+            (Of::Placed, 90, &self.placed_p90),
+            (Of::Placed, 99, &self.placed_p99),
+        ];
+        let time = |(of, percent, bounds): (Of, u8, &Vec<OfKind<Time>>)| {
+            let one = |OfKind { kind, bound }: &OfKind<Time>| Objective::Times {
+                of,
+                kind: *kind,
+                percent,
+                most_s: bound.0,
+            };
+            bounds.iter().map(one).collect::<Vec<_>>()
+        };
+        let placed = |OfKind { kind, bound }: &OfKind<Share>| Objective::Placed {
+            kind: *kind,
+            least: bound.0,
+        };
+        let used = self.used.map(|most| Objective::Used { most });
+        times.into_iter().flat_map(time).chain(self.placed.iter().map(placed)).chain(used).collect()
+    }
+}
+
+pub(super) fn run(args: &CapacityArgs) -> Result<ExitCode, SimError> {
+    let workload = args.input.load(args.how.seed)?;
+    let settings = args.how.settings(args.end.seconds());
+    let objectives = args.objectives.list();
+    let mut out = std::io::stdout().lock();
+    let mut report = report(args, &workload, &objectives);
+    let is_table = matches!(args.output, OutputArg::Table);
+    if is_table {
+        let (arch, seed, machines) = (name(&args.how.arch), args.how.seed, workload.machines.len());
+        writeln!(out, "{}: {machines} machines, {arch}, seed {seed}", workload.name)?;
+        writeln!(out, "omega-sim {}", report.version)?;
+        for objective in &report.objectives {
+            writeln!(out, "must hold: {objective}")?;
+        }
+    }
+    for question in questions(args.find) {
+        let most = match question {
+            Question::Machines => {
+                let tenfold = (workload.machines.len() as u64 * 10).clamp(1, MACHINES_MAX as u64);
+                args.machines_most.unwrap_or(tenfold)
+            }
+            Question::Load => args.load_most,
+        };
+        let asked =
+            Asked { question, objectives: objectives.clone(), most, precision: args.precision };
+        if is_table {
+            head(&objectives, &mut out)?;
+        }
+        let finding = find(&workload, &settings, &asked, |probe| match is_table {
+            true => tell((question, probe), &objectives, &mut out),
+            false => Ok(()),
+        })?;
+        if is_table {
+            writeln!(out, "{}", sentence(&finding, workload.machines.len()))?;
+        }
+        report.findings.push(finding);
+    }
+    if let Some(dir) = &args.out {
+        let page = write_report(dir, &report.page(&objectives))?;
+        if is_table {
+            writeln!(out, "\nreport: {}", page.display())?;
+        }
+    }
+    match args.output {
+        OutputArg::Json => {
+            serde_json::to_writer_pretty(&mut out, &report).map_err(std::io::Error::from)?;
+            writeln!(out)?;
+        }
+        OutputArg::Table => {
+            for note in &report.notes {
+                writeln!(out, "note: {note}")?;
+            }
+        }
+    }
+    let answered = |finding: &Finding| finding.answer.holds.is_some();
+    Ok(if report.findings.iter().all(answered) { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+fn questions(one: Option<Question>) -> Vec<Question> {
+    one.map_or_else(|| Question::value_variants().to_vec(), |one| vec![one])
+}
+
+fn report(args: &CapacityArgs, workload: &Workload, objectives: &[Objective]) -> CapacityReport {
+    CapacityReport {
+        workload: workload.name.clone(),
+        machines: workload.machines.len(),
+        seed: args.how.seed,
+        version: env!("CARGO_PKG_VERSION").into(),
+        objectives: objectives.iter().map(Objective::words).collect(),
+        findings: Vec::new(),
+        notes: crate::scenario::notes(&workload.notes, workload.machine_events.len()),
+    }
+}
+
+fn head(objectives: &[Objective], out: &mut impl Write) -> Result<(), SimError> {
+    write!(out, "\n{:>9} {:>7} {:>9}", "machines", "load", "jobs")?;
+    for objective in objectives {
+        write!(out, " {:>18}", objective.name())?;
+    }
+    Ok(writeln!(out, "  holds")?)
+}
+
+fn tell(
+    (question, probe): (Question, &Probe),
+    objectives: &[Objective],
+    out: &mut impl Write,
+) -> Result<(), SimError> {
+    let load = match question {
+        Question::Machines => 1.0,
+        Question::Load => probe.number as f64 / 1000.0,
+    };
+    write!(out, "{:>9} {load:>7.3} {:>9}", probe.machines, probe.jobs)?;
+    for (objective, figure) in objectives.iter().zip(&probe.figures) {
+        write!(out, " {:>18}", objective.show(*figure))?;
+    }
+    writeln!(out, "  {}", if probe.holds { "yes" } else { "no" })?;
+    Ok(out.flush()?)
+}

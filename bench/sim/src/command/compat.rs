@@ -1,0 +1,154 @@
+//! `omega sim compat`: a reference file, run again and compared row by row.
+
+use super::{SimError, cpu};
+use crate::compat::{
+    Architecture, Expected, JobList, JobLists, Outcome, ReferenceFile, ReferenceRow, run_point,
+    shape,
+};
+use clap::Args;
+use indicatif::{ParallelProgressIterator, ProgressBar, ProgressStyle};
+use rayon::prelude::*;
+use std::io::Write;
+use std::num::NonZeroUsize;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+/// How many differences are told; the rest are counted.
+const DIFFERENCES_TOLD: usize = 20;
+
+/// What is compared.
+#[derive(Debug, Args)]
+#[command(
+    after_help = "Ends with 0 if every row is equal, 1 if one is not, 2 if an input is at fault.\n\n\
+    Example:\n  omega sim compat --ref data/ref_omega.csv --data data"
+)]
+pub struct CompatArgs {
+    /// The reference file: a row for each group of schedulers of a point.
+    #[arg(long = "ref", value_name = "FILE.csv")]
+    reference: PathBuf,
+    /// The folder of the job lists that the file names.
+    #[arg(long, value_name = "DIR")]
+    data: PathBuf,
+    /// Only the first rows.
+    #[arg(long, value_name = "N")]
+    rows: Option<NonZeroUsize>,
+    /// Also tell of each point what it took.
+    #[arg(short, long)]
+    verbose: bool,
+}
+
+/// A figure that differs.
+struct Difference<'a> {
+    row: &'a ReferenceRow,
+    expected: &'a Expected,
+    got: String,
+}
+
+pub(super) fn run(args: &CompatArgs) -> Result<ExitCode, SimError> {
+    let file = ReferenceFile::read(&args.reference, args.rows.map(NonZeroUsize::get))?;
+    let read = |name: &&str| Ok((name.to_string(), JobList::read(&args.data, name)?));
+    let lists: JobLists = file.lists().iter().map(read).collect::<Result<_, SimError>>()?;
+    let outcomes = run_points(&file, &lists);
+    let mut out = std::io::stdout().lock();
+    let equal = tell(args, &file, &outcomes, &mut out)?;
+    Ok(if equal { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// What came of each point, and the processor time that it took.
+fn run_points(file: &ReferenceFile, lists: &JobLists) -> Vec<(Outcome, f64)> {
+    let bar = ProgressBar::new(file.points.len() as u64);
+    let style = "running {bar:40} {human_pos} of {human_len} points, {eta} left";
+    if let Ok(style) = ProgressStyle::with_template(style) {
+        bar.set_style(style);
+    }
+    let points = file.points.par_iter().progress_with(bar.clone());
+    let outcomes = points.map(|point| cpu::timed(|| run_point(point, lists))).collect();
+    bar.finish_and_clear();
+    outcomes
+}
+
+/// Tells what is equal and what is not. Returns whether all is.
+fn tell(
+    args: &CompatArgs,
+    file: &ReferenceFile,
+    outcomes: &[(Outcome, f64)],
+    out: &mut impl Write,
+) -> Result<bool, SimError> {
+    let (mut fields, mut equal_rows) = (0, 0);
+    let mut differences = Vec::new();
+    for row in &file.rows {
+        let before = differences.len();
+        let outcome = &outcomes[row.point].0;
+        fields += row.expected.len();
+        let by_shape = file.points[row.point].architecture == Architecture::TwoLevel;
+        let figure = |figure| outcome.figure(figure, row.group.kind);
+        for expected in &row.expected {
+            let got = figure(expected.figure);
+            let agrees = match by_shape {
+                true => shape::agrees(&row.expected, expected, figure),
+                false => got.is(&expected.text),
+            };
+            if !agrees {
+                differences.push(Difference { row, expected, got: got.like(&expected.text) });
+            }
+        }
+        equal_rows += usize::from(differences.len() == before);
+    }
+    let name = args.reference.display();
+    for Difference { row, expected, got } in differences.iter().take(DIFFERENCES_TOLD) {
+        let column = expected.figure.column();
+        writeln!(
+            out,
+            "{name}:{}: {}: {column}: expected {}, got {got}",
+            row.line, row.group.name, expected.text
+        )?;
+    }
+    if differences.len() > DIFFERENCES_TOLD {
+        writeln!(out, "... and {} more differences", differences.len() - DIFFERENCES_TOLD)?;
+    }
+    let (rows, points) = (file.rows.len(), file.points.len());
+    let equal_fields = fields - differences.len();
+    writeln!(
+        out,
+        "{name}: {equal_rows} of {rows} rows equal ({equal_fields} of {fields} fields, {points} points)"
+    )?;
+    if file.points.iter().any(|point| point.architecture == Architecture::TwoLevel) {
+        writeln!(out, "{}", shape::ALLOWED)?;
+    }
+    if args.verbose {
+        tell_cost(file, outcomes, out)?;
+    }
+    Ok(differences.is_empty())
+}
+
+/// Tells of each point what it took, and of all together.
+fn tell_cost(
+    file: &ReferenceFile,
+    outcomes: &[(Outcome, f64)],
+    out: &mut impl Write,
+) -> Result<(), SimError> {
+    writeln!(
+        out,
+        "{:>18} {:>12} {:>4} {:>9} {:>10} {:>12}",
+        "architecture", "batch", "by", "tasks", "cpu_s", "tasks/cpu_s"
+    )?;
+    let mut all = (0, 0.0);
+    for (point, (outcome, seconds)) in file.points.iter().zip(outcomes) {
+        let (name, tasks) = (point.architecture.name(), outcome.placed());
+        let rate = tasks as f64 / seconds;
+        let by = point.batch_schedulers;
+        writeln!(
+            out,
+            "{name:>18} {:>12} {by:>4} {tasks:>9} {seconds:>10.4} {rate:>12.0}",
+            point.batch
+        )?;
+        all = (all.0 + tasks, all.1 + seconds);
+    }
+    let (tasks, seconds) = all;
+    writeln!(
+        out,
+        "all: {tasks} tasks in {seconds:.3} s of a processor, {:.0} a second",
+        tasks as f64 / seconds
+    )?;
+    Ok(())
+}

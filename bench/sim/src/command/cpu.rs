@@ -1,0 +1,15 @@
+//! The processor time that a simulation took: told to the user, and nothing that the simulation sees.
+
+use rustix::time::{ClockId, clock_gettime};
+
+/// Does some work on this thread, and tells how many seconds of a processor it had.
+pub(super) fn timed<T>(work: impl FnOnce() -> T) -> (T, f64) {
+    let before = thread_seconds();
+    let result = work();
+    (result, thread_seconds() - before)
+}
+
+fn thread_seconds() -> f64 {
+    let time = clock_gettime(ClockId::ThreadCPUTime);
+    time.tv_sec as f64 + time.tv_nsec as f64 * 1e-9
+}

@@ -1,0 +1,180 @@
+//! How a cell is simulated, by the flags that several verbs share: the architecture, its schedulers, and when a run ends.
+
+use crate::engine::DecisionTime;
+use crate::scenario::{ArchitectureKind, ScenarioSettings};
+use clap::{Args, ValueEnum};
+use omega_core::{ConflictCheck, Granularity};
+use omega_schedulers::config::Profiles;
+use serde::{Deserialize, Serialize};
+
+/// The architecture and its schedulers.
+#[derive(Debug, Args)]
+pub struct HowArgs {
+    /// How the schedulers share the cell.
+    #[arg(long, value_enum, default_value = "omega")]
+    pub(super) arch: ArchitectureKind,
+    /// Schedulers of batch jobs.
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1024))]
+    pub(super) batch: u32,
+    /// Schedulers of service jobs.
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1024))]
+    pub(super) service: u32,
+    /// Seconds that a decision on a batch job takes.
+    #[arg(long, value_name = "SECONDS", default_value_t = 0.1, value_parser = seconds,
+        allow_negative_numbers = true)]
+    pub(super) t_job_batch: f64,
+    /// The same for each of its tasks.
+    #[arg(long, value_name = "SECONDS", default_value_t = 0.005, value_parser = seconds,
+        allow_negative_numbers = true)]
+    pub(super) t_task_batch: f64,
+    /// Seconds that a decision on a service job takes.
+    #[arg(long, value_name = "SECONDS", default_value_t = 0.1, value_parser = seconds,
+        allow_negative_numbers = true)]
+    pub(super) t_job_service: f64,
+    /// The same for each of its tasks.
+    #[arg(long, value_name = "SECONDS", default_value_t = 0.005, value_parser = seconds,
+        allow_negative_numbers = true)]
+    pub(super) t_task_service: f64,
+    /// When a claim conflicts.
+    #[arg(long, value_enum, default_value = "fit")]
+    pub(super) check: CheckArg,
+    /// What is taken of a transaction with a conflict.
+    #[arg(long, value_enum, default_value = "incremental")]
+    pub(super) granularity: GranularityArg,
+    /// The share of the machines that schedulers of service jobs leave out.
+    #[arg(long, value_name = "SHARE", default_value_t = 0.0, value_parser = share,
+        allow_negative_numbers = true)]
+    pub(super) pickiness: f64,
+    /// Among how many of the best machines a scheduler chooses for a single task.
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
+    pub(super) near_best: u32,
+    /// In how many parts a copy is brought up to date, for --arch parsync.
+    #[arg(long, value_name = "N", default_value_t = 8, value_parser = clap::value_parser!(u32).range(1..=64))]
+    pub(super) parts: u32,
+    /// How many machines are asked for each task, for --arch sparrow.
+    #[arg(long, value_name = "N", default_value_t = 2, value_parser = clap::value_parser!(u32).range(1..=64))]
+    pub(super) probes: u32,
+    /// The seed of all chance.
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub(super) seed: u64,
+}
+
+/// When a run ends.
+#[derive(Debug, Args)]
+pub(super) struct EndArgs {
+    /// End after so many hours; without it, the run ends when the last job has come.
+    #[arg(long, value_name = "HOURS", value_parser = hours)]
+    end: Option<f64>,
+}
+
+impl EndArgs {
+    /// In seconds.
+    pub(super) fn seconds(&self) -> Option<f64> {
+        self.end.map(|hours| hours * 3600.0)
+    }
+}
+
+/// When a claim conflicts.
+#[derive(Clone, Copy, Debug, PartialEq, ValueEnum, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(super) enum CheckArg {
+    /// If it does not fit any more.
+    Fit,
+    /// If its machine changed at all.
+    Sequence,
+}
+
+/// What is taken of a transaction with a conflict.
+#[derive(Clone, Copy, Debug, PartialEq, ValueEnum, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(super) enum GranularityArg {
+    /// The rest.
+    Incremental,
+    /// Nothing.
+    AllOrNothing,
+}
+
+impl From<CheckArg> for ConflictCheck {
+    fn from(arg: CheckArg) -> ConflictCheck {
+        match arg {
+            CheckArg::Fit => ConflictCheck::ResourceFit,
+            CheckArg::Sequence => ConflictCheck::SequenceNumber,
+        }
+    }
+}
+
+impl From<GranularityArg> for Granularity {
+    fn from(arg: GranularityArg) -> Granularity {
+        match arg {
+            GranularityArg::Incremental => Granularity::Incremental,
+            GranularityArg::AllOrNothing => Granularity::AllOrNothing,
+        }
+    }
+}
+
+/// Whether a decision may take so long.
+pub(super) fn is_seconds(number: f64) -> bool {
+    (0.0..=SECONDS_MAX).contains(&number)
+}
+
+/// The longest decision: ten years.
+const SECONDS_MAX: f64 = 10.0 * 366.0 * 86_400.0;
+
+fn number(text: &str, most: f64) -> Result<f64, String> {
+    match text.parse::<f64>() {
+        Ok(number) if (0.0..=most).contains(&number) => Ok(number.abs()),
+        Ok(_) => Err(format!("it must be from 0 to {most}")),
+        Err(_) => Err("it is not a number".into()),
+    }
+}
+
+fn seconds(text: &str) -> Result<f64, String> {
+    number(text, SECONDS_MAX)
+}
+
+fn share(text: &str) -> Result<f64, String> {
+    number(text, 1.0)
+}
+
+/// Whether a run may end after so many hours.
+pub(super) fn is_end(hours: f64) -> bool {
+    hours > 0.0 && hours <= END_HOURS_MAX
+}
+
+/// The longest run: a year.
+const END_HOURS_MAX: f64 = 8760.0;
+
+pub(super) fn hours(text: &str) -> Result<f64, String> {
+    let hours = text.parse::<f64>().ok().filter(|hours| is_end(*hours));
+    hours.ok_or_else(|| format!("it must be more than 0 hours, and at most {END_HOURS_MAX}"))
+}
+
+impl HowArgs {
+    /// The settings of a run that ends then.
+    pub(super) fn settings(&self, end_s: Option<f64>) -> ScenarioSettings {
+        ScenarioSettings {
+            architecture: self.arch,
+            batch_schedulers: self.batch,
+            service_schedulers: self.service,
+            batch_decides: DecisionTime { job_s: self.t_job_batch, task_s: self.t_task_batch },
+            service_decides: DecisionTime {
+                job_s: self.t_job_service,
+                task_s: self.t_task_service,
+            },
+            check: self.check.into(),
+            granularity: self.granularity.into(),
+            pickiness: self.pickiness,
+            near_best: self.near_best,
+            parts: self.parts,
+            probes: self.probes,
+            end_s,
+            seed: self.seed,
+            profiles: Profiles::default(),
+        }
+    }
+}
+
+/// The name of a choice, as the command line has it.
+pub(super) fn name(choice: &impl ValueEnum) -> String {
+    choice.to_possible_value().map_or_else(String::new, |value| value.get_name().to_owned())
+}

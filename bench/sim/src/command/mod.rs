@@ -1,0 +1,81 @@
+//! The verbs of `omega sim`: one file below for each, with its arguments, what it prints, and how it ends.
+
+mod capacity;
+mod compat;
+mod cpu;
+mod fgd;
+mod folder;
+mod how;
+mod paper;
+mod run;
+mod scaling;
+mod sweep;
+mod swf;
+mod what_if;
+
+pub use how::HowArgs;
+pub use what_if::{FutureArgs, TwoProfiles, WhatIfError, what_if};
+
+use clap::Subcommand;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+/// Simulate a cell: what it would do, rather than what it does.
+#[derive(Debug, Subcommand)]
+pub enum SimCommand {
+    /// How many machines a workload needs, and how much more load a cell carries.
+    Capacity(Box<capacity::CapacityArgs>),
+    /// Make the runs of the reference simulator again, and compare.
+    Compat(compat::CompatArgs),
+    /// Repeat the figures of the Omega paper, and make a report with plots.
+    Paper(paper::PaperArgs),
+    /// Run a workload on the shipped cell under an architecture.
+    Run(Box<run::RunArgs>),
+    /// Batch queues: what classic policies make of a log in the Standard Workload Format.
+    Swf(swf::SwfArgs),
+    /// Run every combination of the values that a file lists.
+    Sweep(sweep::SweepArgs),
+    /// Tasks that share cards: how full policies get them, beside published figures.
+    Fgd(fgd::FgdArgs),
+}
+
+/// Why a verb could not do what it was asked: one line for the user.
+#[derive(Debug, thiserror::Error)]
+pub enum SimError {
+    /// An input could not be read.
+    #[error(transparent)]
+    Input(#[from] crate::input::InputError),
+    /// The same.
+    #[error(transparent)]
+    Load(#[from] omega_workload::LoadError),
+    /// The cell refuses a part of the input.
+    #[error(transparent)]
+    Refused(#[from] crate::shipped::ShippedError),
+    /// Nobody reads what is printed any more.
+    #[error("cannot print: {0}")]
+    Print(#[from] std::io::Error),
+    /// A file of results could not be written.
+    #[error("{}: cannot be written: {why}", file.display())]
+    Write {
+        /// Which.
+        file: PathBuf,
+        /// Why not.
+        why: std::io::Error,
+    },
+}
+
+/// Does what the command line asks; the exit code says how it went.
+///
+/// # Errors
+/// If an input is at fault; nothing was simulated then.
+pub fn run(command: &SimCommand) -> Result<ExitCode, SimError> {
+    match command {
+        SimCommand::Capacity(args) => capacity::run(args),
+        SimCommand::Compat(args) => compat::run(args),
+        SimCommand::Paper(args) => paper::run(args),
+        SimCommand::Run(args) => run::run(args),
+        SimCommand::Swf(args) => swf::run(args),
+        SimCommand::Sweep(args) => sweep::run(args),
+        SimCommand::Fgd(args) => fgd::run(args),
+    }
+}

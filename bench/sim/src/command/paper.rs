@@ -1,0 +1,73 @@
+//! `omega sim paper`: the figures of the Omega paper, repeated; a report with plots.
+
+use super::SimError;
+use super::folder::write_report;
+use crate::page::Section;
+use crate::paper::{self, Experiment, Lab};
+use clap::Args;
+use std::io::Write;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+/// Which figures, on which job lists, and where the report goes.
+#[derive(Debug, Args)]
+#[command(after_help = "Example:\n  omega sim paper all --out paper")]
+pub struct PaperArgs {
+    /// Figures of the paper: all, or some of fig5, fig7, fig8, fig9, fig10, fig14, fig15.
+    #[arg(required = true, value_parser = experiment)]
+    figures: Vec<Which>,
+    /// The folder for the report: report.html, report.md, and each plot as SVG and PNG. It is made if it is not there.
+    #[arg(long, value_name = "DIR", default_value = "paper")]
+    out: PathBuf,
+    /// A folder with the job lists that the reference was run on; without it, lists are generated.
+    #[arg(long, value_name = "DIR")]
+    data: Option<PathBuf>,
+    /// The seed of generated lists.
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    seed: u64,
+}
+
+/// What the command line names.
+#[derive(Clone, Debug)]
+enum Which {
+    All,
+    One(&'static Experiment),
+}
+
+fn experiment(name: &str) -> Result<Which, String> {
+    if name == "all" {
+        return Ok(Which::All);
+    }
+    Experiment::named(name).map(Which::One).ok_or_else(|| {
+        let names: Vec<&str> = paper::ALL.iter().map(|experiment| experiment.name).collect();
+        format!("there is no such experiment; there are: all, {}", names.join(", "))
+    })
+}
+
+pub(super) fn run(args: &PaperArgs) -> Result<ExitCode, SimError> {
+    let lab = match &args.data {
+        Some(dir) => Lab::of_files(dir, args.seed)?,
+        None => Lab::generated(args.seed),
+    };
+    let chosen = |experiment: &&Experiment| {
+        args.figures.iter().any(|which| match which {
+            Which::All => true,
+            Which::One(one) => one.name == experiment.name,
+        })
+    };
+    let mut out = std::io::stdout().lock();
+    let mut sections: Vec<Section> = Vec::new();
+    for experiment in paper::ALL.iter().filter(chosen) {
+        writeln!(out, "{}", experiment.title)?;
+        let section = experiment.run(&lab);
+        for check in &section.checks {
+            let word = if check.holds { "holds" } else { "FAILS" };
+            writeln!(out, "  {word}  {}: {}", check.claim, check.found)?;
+        }
+        sections.push(section);
+    }
+    let page = paper::report(&lab, sections);
+    let file = write_report(&args.out, &page)?;
+    writeln!(out, "report: {}", file.display())?;
+    Ok(if page.holds() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}

@@ -1,0 +1,27 @@
+//! Times, shares and multiples, as verbs about the size of a cell take them.
+
+/// Seconds, of `500ms`, `30s`, `2m` or `1h`.
+pub(super) fn time(text: &str) -> Result<f64, String> {
+    let units = [("ms", 0.001), ("s", 1.0), ("m", 60.0), ("h", 3600.0)];
+    let part = units.iter().find_map(|(unit, seconds)| Some((text.strip_suffix(unit)?, seconds)));
+    let number = part.and_then(|(number, seconds)| Some(number.parse::<f64>().ok()? * seconds));
+    let number = number.filter(|seconds| (0.0..=1e9).contains(seconds));
+    number.ok_or_else(|| "it is no time: 500ms, 30s, 2m and 1h are".into())
+}
+
+/// A share of one, of `99%` or `0.99`.
+pub(super) fn share(text: &str) -> Result<f64, String> {
+    let read = match text.strip_suffix('%') {
+        Some(percent) => percent.parse::<f64>().map(|percent| percent / 100.0),
+        None => text.parse::<f64>(),
+    };
+    let share = read.ok().filter(|share| (0.0..=1.0).contains(share));
+    share.ok_or_else(|| "it is no share: 99% and 0.99 are".into())
+}
+
+/// Thousandths of a load, of a multiple of it.
+pub(super) fn thousandths(text: &str) -> Result<u64, String> {
+    let times = text.parse::<f64>().ok().filter(|times| (0.01..=1000.0).contains(times));
+    let thousandths = times.map(|times| (times * 1000.0).round() as u64);
+    thousandths.ok_or_else(|| "it must be from 0.01 to 1000".into())
+}

@@ -1,0 +1,168 @@
+//! `omega sim swf`: the classic policies of batch queues on a log, a row for each.
+//!
+//! Notes on what the log lacks go to standard error, so that what a program reads is results only.
+
+use super::SimError;
+use crate::sheet::{Cell, Output, Sheet};
+use crate::swf::conservative::Conservative;
+use crate::swf::figures::Figures;
+use crate::swf::ordered::{Backfill, Order, Ordered};
+use crate::swf::simulate::simulate;
+use crate::swf::trace::Trace;
+use clap::{Args, ValueEnum};
+use std::num::NonZeroU64;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+/// What `omega sim swf` is asked.
+#[derive(Debug, Args)]
+pub struct SwfArgs {
+    /// The log, plain or compressed with gzip
+    file: PathBuf,
+    /// Who may start when
+    #[arg(long, value_enum, default_value = "all")]
+    policy: PolicyChoice,
+    /// What policies know of how long jobs run: what users requested, or the truth
+    #[arg(long, value_enum, default_value = "both")]
+    estimates: EstimatesChoice,
+    /// The processors of the machine, rather than those of the header (MaxProcs, else MaxNodes)
+    #[arg(long, value_name = "N")]
+    processors: Option<NonZeroU64>,
+    /// How the results are printed
+    #[arg(short, long, value_enum, default_value = "table")]
+    output: Output,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum PolicyChoice {
+    /// First come, first served
+    Fcfs,
+    /// EASY backfilling: nobody delays the first in the queue
+    Easy,
+    /// Conservative backfilling: nobody delays anybody who came before
+    Conservative,
+    /// EASY backfilling with the shortest job first
+    SjfEasy,
+    /// Each of them
+    All,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum EstimatesChoice {
+    /// What users requested
+    User,
+    /// How long jobs run
+    Perfect,
+    /// Both, one after the other
+    Both,
+}
+
+impl PolicyChoice {
+    fn each(self) -> Vec<PolicyChoice> {
+        use PolicyChoice::{All, Conservative, Easy, Fcfs, SjfEasy};
+        if self == All { vec![Fcfs, Easy, Conservative, SjfEasy] } else { vec![self] }
+    }
+
+    fn name(self) -> String {
+        self.to_possible_value().map(|value| value.get_name().to_owned()).unwrap_or_default()
+    }
+
+    fn starts(self, trace: &Trace) -> Vec<u64> {
+        let (jobs, processors) = (&trace.jobs[..], trace.processors);
+        let ordered = |order, backfill| {
+            simulate(jobs, processors, &mut Ordered::new(jobs, processors, order, backfill))
+        };
+        match self {
+            PolicyChoice::Fcfs => ordered(Order::Submission, Backfill::None),
+            PolicyChoice::Easy | PolicyChoice::All => ordered(Order::Submission, Backfill::Easy),
+            PolicyChoice::SjfEasy => ordered(Order::Shortest, Backfill::Easy),
+            PolicyChoice::Conservative => {
+                simulate(jobs, processors, &mut Conservative::new(jobs, processors))
+            }
+        }
+    }
+}
+
+const COLUMNS: [&str; 12] = [
+    "policy",
+    "estimates",
+    "jobs",
+    "wait_mean_min",
+    "slowdown_mean",
+    "wait_p50_min",
+    "wait_p90_min",
+    "wait_p99_min",
+    "wait_max_min",
+    "utilisation_percent",
+    "makespan_days",
+    "left_out",
+];
+
+/// Simulates a log.
+///
+/// # Errors
+/// If the log is at fault.
+pub(super) fn run(args: &SwfArgs) -> Result<ExitCode, SimError> {
+    let trace = Trace::read(&args.file, args.processors.map(NonZeroU64::get))?;
+    tell(&trace);
+    let mut sheet = Sheet::new(&COLUMNS);
+    if let Some(figures) = Figures::logged(&trace) {
+        sheet.push(row("logged", "", &trace, figures));
+    }
+    let perfect = trace.with_perfect_estimates();
+    for policy in args.policy.each() {
+        let mut push = |estimates: &str, trace: &Trace| {
+            let figures = Figures::of(trace, &policy.starts(trace));
+            sheet.push(row(&policy.name(), estimates, trace, figures));
+        };
+        if policy == PolicyChoice::Fcfs {
+            // It asks nobody.
+            push("", &trace);
+            continue;
+        }
+        if args.estimates != EstimatesChoice::Perfect {
+            push("user", &trace);
+        }
+        if args.estimates != EstimatesChoice::User {
+            push("perfect", &perfect);
+        }
+    }
+    print!("{}", sheet.print(args.output));
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Says what the figures are about.
+fn tell(trace: &Trace) {
+    let left_out = trace.left_out;
+    eprintln!("{} jobs on {} processors", trace.jobs.len(), trace.processors);
+    for (count, why) in [
+        (left_out.too_large, "ask for more processors than there are"),
+        (left_out.run_unknown, "never ran, or for an unknown time"),
+        (left_out.size_unknown, "have no known number of processors"),
+    ] {
+        if count > 0 {
+            eprintln!("note: {count} jobs {why}: left out");
+        }
+    }
+    for note in &trace.notes {
+        eprintln!("note: {note}");
+    }
+}
+
+fn row(policy: &str, estimates: &str, trace: &Trace, figures: Figures) -> Vec<Cell> {
+    let minutes = |seconds: f64| Cell::Number(seconds / 60.0, 1);
+    vec![
+        policy.into(),
+        estimates.into(),
+        Cell::Count(figures.jobs as u64),
+        minutes(figures.wait_mean_s),
+        Cell::Number(figures.slowdown_mean, 2),
+        minutes(figures.wait_p50_s),
+        minutes(figures.wait_p90_s),
+        minutes(figures.wait_p99_s),
+        minutes(figures.wait_max_s),
+        Cell::Number(figures.utilisation * 100.0, 2),
+        Cell::Number(figures.makespan_s / 86_400.0, 2),
+        Cell::Count(trace.left_out.sum()),
+    ]
+}

@@ -1,0 +1,49 @@
+//! The architectures of a reference file, by the names that it has for them.
+
+use crate::engine::{Granularity, Judgement};
+use omega_core::ConflictCheck;
+
+/// How the schedulers of a point share the cell.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Architecture {
+    /// One scheduler for everything.
+    Monolithic,
+    /// Offers, one at a time.
+    TwoLevel,
+    /// Each on a copy of the whole.
+    SharedState(Judgement),
+}
+
+/// The names and what they stand for.
+const NAMES: [(&str, Architecture); 6] = [
+    ("mono", Architecture::Monolithic),
+    ("mesos", Architecture::TwoLevel),
+    ("omega-fine-inc", shared(ConflictCheck::ResourceFit, Granularity::Incremental)),
+    ("omega-fine-aon", shared(ConflictCheck::ResourceFit, Granularity::AllOrNothing)),
+    ("omega-coarse-inc", shared(ConflictCheck::SequenceNumber, Granularity::Incremental)),
+    ("omega-coarse-aon", shared(ConflictCheck::SequenceNumber, Granularity::AllOrNothing)),
+];
+
+const fn shared(check: ConflictCheck, granularity: Granularity) -> Architecture {
+    Architecture::SharedState(Judgement { check, granularity })
+}
+
+impl Architecture {
+    /// The architecture of this name.
+    ///
+    /// # Errors
+    /// If there is none: what names there are.
+    pub fn named(name: &str) -> Result<Architecture, String> {
+        let found = NAMES.iter().find(|(known, _)| *known == name);
+        found.map(|(_, architecture)| *architecture).ok_or_else(|| {
+            let names: Vec<&str> = NAMES.iter().map(|(known, _)| *known).collect();
+            format!("there is no architecture {name:?}; there are: {}", names.join(", "))
+        })
+    }
+
+    /// Its name in a reference file.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        NAMES.iter().find(|(_, known)| *known == self).map_or("", |(name, _)| name)
+    }
+}

@@ -1,0 +1,171 @@
+//! The figures that are compared, and when two of them are equal.
+
+use super::Architecture;
+use crate::engine::{Books, JobBook, Kind, SchedulerBook};
+
+/// A column of a reference file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Figure {
+    /// The share of the time in which a scheduler of the group was busy with what counts.
+    Busy,
+    /// The part of it without conflicts.
+    Useful,
+    /// The part of it with conflicts.
+    Wasted,
+    /// Transactions without a conflict.
+    Succeeded,
+    /// Transactions with one.
+    Failed,
+    /// The second by the first.
+    ConflictFraction,
+    /// Attempts that found no room.
+    NoRoom,
+    /// Transactions of jobs that had been tried before.
+    Retried,
+    /// Jobs that were given up.
+    Abandoned,
+    /// Jobs in a queue at the end.
+    LeftInQueue,
+    /// Jobs of which at least one attempt ended.
+    JobsAttempted,
+    /// Jobs all of whose tasks were placed.
+    JobsFully,
+    /// Tasks that were placed.
+    TasksPlaced,
+    /// The mean time from the submission of a job to its first attempt, over jobs that were attempted.
+    WaitMean,
+}
+
+/// What ours computed.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Got {
+    /// This.
+    Number(f64),
+    /// A fraction of nothing, which programs print in different ways.
+    Undefined,
+}
+
+impl Figure {
+    /// All of them, in the order of the columns.
+    pub const ALL: [Figure; 14] = [
+        Figure::Busy,
+        Figure::Useful,
+        Figure::Wasted,
+        Figure::Succeeded,
+        Figure::Failed,
+        Figure::ConflictFraction,
+        Figure::NoRoom,
+        Figure::Retried,
+        Figure::Abandoned,
+        Figure::LeftInQueue,
+        Figure::JobsAttempted,
+        Figure::JobsFully,
+        Figure::TasksPlaced,
+        Figure::WaitMean,
+    ];
+
+    /// Its column in the file.
+    #[must_use]
+    pub fn column(self) -> &'static str {
+        match self {
+            Figure::Busy => "busy",
+            Figure::Useful => "useful",
+            Figure::Wasted => "wasted",
+            Figure::Succeeded => "succ_tx",
+            Figure::Failed => "fail_tx",
+            Figure::ConflictFraction => "conflict_fraction",
+            Figure::NoRoom => "nofit_attempts",
+            Figure::Retried => "retried_tx",
+            Figure::Abandoned => "abandoned",
+            Figure::LeftInQueue => "left_in_queue",
+            Figure::JobsAttempted => "wl_jobs_attempted",
+            Figure::JobsFully => "wl_jobs_fully",
+            Figure::TasksPlaced => "wl_tasks_placed",
+            Figure::WaitMean => "wait_mean",
+        }
+    }
+
+    /// Whether the reference counts it for this architecture.
+    #[must_use]
+    pub fn is_compared(self, architecture: Architecture) -> bool {
+        let shared = matches!(architecture, Architecture::SharedState(_));
+        shared || !matches!(self, Figure::NoRoom | Figure::Retried)
+    }
+
+    /// Its value for the schedulers of a group and the jobs of a kind.
+    #[must_use]
+    pub fn of(self, books: &[SchedulerBook], jobs: &[JobBook], tasks: u64, end_s: f64) -> Got {
+        let share = |of: &dyn Fn(&SchedulerBook) -> f64| {
+            books.iter().map(|book| of(book) / end_s).sum::<f64>() / books.len() as f64
+        };
+        let sum = |of: &dyn Fn(&SchedulerBook) -> u64| books.iter().map(of).sum::<u64>() as f64;
+        let attempted = || jobs.iter().filter(|job| job.attempts > 0);
+        Got::Number(match self {
+            Figure::Busy => share(&|book| book.useful_s + book.wasted_s),
+            Figure::Useful => share(&|book| book.useful_s),
+            Figure::Wasted => share(&|book| book.wasted_s),
+            Figure::Succeeded => sum(&|book| book.succeeded),
+            Figure::Failed => sum(&|book| book.failed),
+            Figure::ConflictFraction => {
+                return match sum(&|book| book.succeeded) {
+                    0.0 => Got::Undefined,
+                    succeeded => Got::Number(sum(&|book| book.failed) / succeeded),
+                };
+            }
+            Figure::NoRoom => sum(&|book| book.no_room),
+            Figure::Retried => sum(&|book| book.retried),
+            Figure::Abandoned => sum(&|book| book.abandoned),
+            Figure::LeftInQueue => sum(&|book| book.left_in_queue),
+            Figure::JobsAttempted => attempted().count() as f64,
+            Figure::JobsFully => jobs.iter().filter(|job| job.unplaced == 0).count() as f64,
+            Figure::TasksPlaced => {
+                let unplaced: u64 = jobs.iter().map(|job| u64::from(job.unplaced)).sum();
+                (tasks - unplaced) as f64
+            }
+            Figure::WaitMean => match attempted().count() {
+                0 => return Got::Undefined,
+                count => attempted().map(|job| job.wait_s).sum::<f64>() / count as f64,
+            },
+        })
+    }
+}
+
+/// The places after the point of a printed number.
+fn places(text: &str) -> usize {
+    text.split_once('.').map_or(0, |(_, places)| places.len())
+}
+
+impl Got {
+    /// Whether this, printed with as many places as the text has, is the text. Where it lies between two numbers of so
+    /// many places, both are right: C prints the even one, and Java the upper one.
+    #[must_use]
+    pub fn is(self, text: &str) -> bool {
+        let Ok(expected) = text.parse::<f64>() else { return false };
+        match self {
+            Got::Undefined => expected == 0.0 || !expected.is_finite(),
+            Got::Number(number) => {
+                let unit = 10_f64.powi(-(places(text) as i32));
+                // A millionth of a unit is far above what floats lose, and far below what a digit is.
+                (number - expected).abs() <= unit * (0.5 + 1e-6)
+            }
+        }
+    }
+
+    /// Printed as the text is.
+    #[must_use]
+    pub fn like(self, text: &str) -> String {
+        match self {
+            Got::Undefined => "undefined".into(),
+            Got::Number(number) => format!("{number:.*}", places(text)),
+        }
+    }
+}
+
+/// The jobs of a kind in books whose batch jobs come first.
+pub(super) fn jobs_of(books: &Books, batch_jobs: usize, kind: Kind) -> &[JobBook] {
+    let (batch, service) = books.jobs.split_at(batch_jobs);
+    match kind {
+        Kind::Batch => batch,
+        Kind::Service => service,
+    }
+}

@@ -1,0 +1,61 @@
+//! Job lists as the reference reads them: amounts and times as floats, to the last bit.
+//!
+//! `omega_workload::omega_sim` reads the same files for every other use, in whole thousandths of a core and in bytes.
+
+use crate::engine::{Job, Kind};
+use crate::reference::{ReferenceJob, Request};
+use omega_core::limits::TASKS_PER_JOB_MAX;
+use omega_workload::LoadError;
+use omega_workload::table::{Column, Row, Table};
+use std::collections::BTreeMap;
+use std::path::Path;
+
+/// The jobs of one file, in its order.
+#[derive(Clone, Debug, Default)]
+pub struct JobList {
+    /// When and how many; the kind is that of whoever uses the list.
+    pub jobs: Vec<Job>,
+    /// What a task of each asks for, and how long it runs.
+    pub tasks: Vec<ReferenceJob>,
+}
+
+/// Job lists by name.
+pub type JobLists = BTreeMap<String, JobList>;
+
+impl JobList {
+    /// Reads `NAME.csv.gz` of a folder.
+    ///
+    /// # Errors
+    /// If it is missing or at fault: where and how.
+    pub fn read(dir: &Path, name: &str) -> Result<JobList, LoadError> {
+        let mut table = Table::open(&dir.join(format!("{name}.csv.gz")))?;
+        let [submit, count, duration] = table.find(["submit_s", "num_tasks", "duration_s"])?;
+        let [cpu, memory] = table.find(["cpus_per_task", "mem_gb_per_task"])?;
+        let mut list = JobList::default();
+        while let Some(row) = table.next_row()? {
+            let tasks = row.integer(count, u64::from(TASKS_PER_JOB_MAX))? as u32;
+            if tasks == 0 {
+                return Err(row.error(count, "is 0: a job has at least one task"));
+            }
+            let (submit_s, run_s) = (number(row, submit)?, number(row, duration)?);
+            let request = Request { cpu: number(row, cpu)?, memory: number(row, memory)? };
+            list.jobs.push(Job { submit_s, tasks, kind: Kind::Batch });
+            list.tasks.push(ReferenceJob { request, run_s });
+        }
+        Ok(list)
+    }
+}
+
+/// A number that is finite and not negative.
+pub(super) fn number(row: Row<'_>, column: Column) -> Result<f64, LoadError> {
+    let text = row.required(column)?;
+    match text.parse::<f64>() {
+        Err(_) => Err(row.error(column, format!("{text:?} is not a number"))),
+        Ok(number) if !number.is_finite() => {
+            Err(row.error(column, format!("{text:?} is not a finite number")))
+        }
+        Ok(number) if number < 0.0 => Err(row.error(column, format!("{text:?} is negative"))),
+        // A negative zero would come after everything else.
+        Ok(number) => Ok(number.abs()),
+    }
+}

@@ -1,0 +1,17 @@
+//! The runs of the reference simulator, made again: whether ours computes what it printed.
+//!
+//! A reference file has one row for each group of schedulers of a *point*: what was run (the job lists by name,
+//! machines, architecture, decision times, seed) and what came of it. Nothing here knows a particular file.
+
+mod architecture;
+mod figure;
+mod job_list;
+mod point;
+mod reference_file;
+pub mod shape;
+
+pub use architecture::Architecture;
+pub use figure::{Figure, Got};
+pub use job_list::{JobList, JobLists};
+pub use point::{Load, Outcome, run_point, run_sized};
+pub use reference_file::{Expected, Group, Point, ReferenceFile, ReferenceRow};

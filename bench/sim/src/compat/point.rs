@@ -1,0 +1,212 @@
+//! One point, run: from its job lists to the figures of each group of schedulers.
+
+use super::figure::{Figure, Got, jobs_of};
+use super::{Architecture, JobList, JobLists, Point};
+use crate::engine::{
+    Access, Books, Granularity, Job, JobBook, Judgement, Kind, OfferSettings, Plan, Scheduler,
+    SchedulerBook, SizedCell, SizedRun, Sizing, Survey, run_offers, run_queues,
+};
+use crate::reference::{ReferenceCell, ReferenceJob, Request, Seat};
+use omega_core::ConflictCheck;
+
+/// What every machine of the reference has.
+const MACHINE: Request = Request { cpu: 4.0, memory: 16.0 };
+
+/// What came of a point.
+#[derive(Clone, Debug)]
+pub struct Outcome {
+    /// All that was written down.
+    pub books: Books,
+    /// How many of the jobs are batch jobs; they come first.
+    batch_jobs: usize,
+    /// The tasks of all batch jobs, and of all service jobs.
+    tasks: [u64; 2],
+    /// The schedulers of batch jobs; those behind them have the service jobs.
+    batch_schedulers: usize,
+    /// When its last event happened: shares are of this.
+    end_s: f64,
+    /// The most that was taken of any machine beyond what it has, at the end.
+    pub overcommitted: f64,
+}
+
+impl Outcome {
+    /// A figure of the schedulers and jobs of a kind.
+    #[must_use]
+    pub fn figure(&self, figure: Figure, kind: Kind) -> Got {
+        let tasks = match kind {
+            Kind::Batch => self.tasks[0],
+            Kind::Service => self.tasks[1],
+        };
+        figure.of(self.schedulers(kind), self.jobs(kind), tasks, self.end_s)
+    }
+
+    /// What each scheduler of a kind did.
+    #[must_use]
+    pub fn schedulers(&self, kind: Kind) -> &[SchedulerBook] {
+        let (batch, service) = self.books.schedulers.split_at(self.batch_schedulers);
+        match kind {
+            // A monolithic scheduler has both.
+            Kind::Service if !service.is_empty() => service,
+            _ => batch,
+        }
+    }
+
+    /// How each job of a kind fared.
+    #[must_use]
+    pub fn jobs(&self, kind: Kind) -> &[JobBook] {
+        jobs_of(&self.books, self.batch_jobs, kind)
+    }
+
+    /// Tasks that were placed, what was there at the start not counted.
+    #[must_use]
+    pub fn placed(&self) -> u64 {
+        self.books.schedulers.iter().map(|book| book.claims_taken).sum()
+    }
+}
+
+/// The jobs of a point, batch first, with what else the loop needs.
+pub struct Load {
+    /// The jobs; whoever changes one changes it before the run.
+    pub jobs: Vec<Job>,
+    /// What a task of each asks for.
+    pub tasks: Vec<ReferenceJob>,
+    arrivals: Vec<u32>,
+    owners: Vec<u32>,
+    batch_jobs: usize,
+}
+
+/// A list of a point.
+fn list<'a>(lists: &'a JobLists, name: &str) -> &'a JobList {
+    lists.get(name).expect("the lists of all points were read")
+}
+
+/// Runs a point.
+///
+/// # Panics
+/// If a list of the point is not among the lists.
+#[must_use]
+pub fn run_point(point: &Point, lists: &JobLists) -> Outcome {
+    let load = Load::of_point(point, lists);
+    let (schedulers, seats) = schedulers(point);
+    let plan = plan(point, &load, &schedulers);
+    let mut cell = cell(point, lists, &load, &seats);
+    let books = match point.architecture {
+        Architecture::TwoLevel => run_offers(&plan, OFFERS, &mut cell),
+        _ => run_queues(&plan, access(point.architecture), &mut cell),
+    };
+    let end_s = books.now_s;
+    let tasks = |jobs: &[Job]| jobs.iter().map(|job| u64::from(job.tasks)).sum();
+    let (batch, service) = load.jobs.split_at(load.batch_jobs);
+    Outcome {
+        overcommitted: cell.overcommitted(),
+        books,
+        batch_jobs: load.batch_jobs,
+        tasks: [tasks(batch), tasks(service)],
+        batch_schedulers: schedulers.len() - usize::from(schedulers.len() > 1),
+        end_s,
+    }
+}
+
+/// Runs a point whose schedulers have queues, with these jobs, whose tasks are as many as a rule says.
+///
+/// # Panics
+/// If a list of the point is not among the lists.
+#[must_use]
+pub fn run_sized(
+    point: &Point,
+    lists: &JobLists,
+    load: &Load,
+    sizing: impl Sizing,
+) -> (Books, SizedRun) {
+    let (schedulers, seats) = schedulers(point);
+    let plan = plan(point, load, &schedulers);
+    let cell = cell(point, lists, load, &seats);
+    let mut cell = SizedCell::new(cell, sizing, load.jobs.len());
+    let books = run_queues(&plan, access(point.architecture), &mut cell);
+    (books, cell.finish())
+}
+
+fn plan<'a>(point: &Point, load: &'a Load, schedulers: &'a [Scheduler]) -> Plan<'a> {
+    Plan {
+        jobs: &load.jobs,
+        arrivals: &load.arrivals,
+        owners: &load.owners,
+        schedulers,
+        end_s: point.end_s,
+        survey: Survey::EverySecond,
+    }
+}
+
+/// The cell of a point, with what is there at the start.
+fn cell<'a>(point: &Point, lists: &JobLists, load: &'a Load, seats: &[Seat]) -> ReferenceCell<'a> {
+    let judgement = match point.architecture {
+        Architecture::SharedState(judgement) => judgement,
+        Architecture::Monolithic | Architecture::TwoLevel => UNDISTURBED,
+    };
+    let mut cell = ReferenceCell::new(point.machines, MACHINE, seats, judgement, &load.tasks);
+    let prefill = list(lists, &point.prefill);
+    let tasks = prefill.jobs.iter().map(|job| job.tasks);
+    let prefill: Vec<_> = prefill.tasks.iter().map(|task| task.request).zip(tasks).collect();
+    cell.prefill(&prefill, point.seed);
+    cell
+}
+
+fn access(architecture: Architecture) -> Access {
+    match architecture {
+        Architecture::SharedState(_) => Access::Copy,
+        Architecture::Monolithic | Architecture::TwoLevel => Access::Live,
+    }
+}
+
+/// How the reference's allocator offers.
+const OFFERS: OfferSettings =
+    OfferSettings { gather_s: 1.0, decide_s: 0.001, processors_min: 100.0 };
+
+/// How claims are judged where nobody else can have changed anything.
+const UNDISTURBED: Judgement =
+    Judgement { check: ConflictCheck::ResourceFit, granularity: Granularity::Incremental };
+
+/// The schedulers of a point: those of batch jobs, then the one of service jobs. Where one has all, it is the service
+/// jobs' too, and so leaves out machines.
+fn schedulers(point: &Point) -> (Vec<Scheduler>, Vec<Seat>) {
+    let left_out = (point.pickiness * f64::from(point.machines)).floor() as u32;
+    let scheduler = Scheduler { batch: point.batch_decides, service: point.service_decides };
+    let of_service = Seat { seed: point.seed, left_out };
+    let of_batch = Seat { left_out: 0, ..of_service };
+    let mut seats = match point.architecture {
+        Architecture::Monolithic => Vec::new(),
+        _ => vec![of_batch; point.batch_schedulers as usize],
+    };
+    seats.push(of_service);
+    (vec![scheduler; seats.len()], seats)
+}
+
+impl Load {
+    /// The jobs that a point names.
+    ///
+    /// # Panics
+    /// If a list of the point is not among the lists.
+    #[must_use]
+    pub fn of_point(point: &Point, lists: &JobLists) -> Load {
+        Load::new(list(lists, &point.batch), list(lists, &point.service), point)
+    }
+
+    /// Jobs go to the schedulers of their kind in turn. The counter is raised before each job, batch jobs first.
+    fn new(batch: &JobList, service: &JobList, point: &Point) -> Load {
+        let of_kind = |list: &JobList, kind| {
+            list.jobs.clone().into_iter().map(move |job| Job { kind, ..job })
+        };
+        let mut jobs: Vec<Job> = of_kind(batch, Kind::Batch).collect();
+        jobs.extend(of_kind(service, Kind::Service));
+        let tasks = [&batch.tasks[..], &service.tasks[..]].concat();
+        let mut arrivals: Vec<u32> = (0..jobs.len() as u32).collect();
+        arrivals.sort_by(|a, b| jobs[*a as usize].submit_s.total_cmp(&jobs[*b as usize].submit_s));
+        let owner = |(at, job): (usize, &Job)| match (point.architecture, job.kind) {
+            (Architecture::Monolithic, _) => 0,
+            (_, Kind::Batch) => (at as u32 + 1) % point.batch_schedulers,
+            (_, Kind::Service) => point.batch_schedulers,
+        };
+        let owners = jobs.iter().enumerate().map(owner).collect();
+        Load { batch_jobs: batch.jobs.len(), jobs, tasks, arrivals, owners }
+    }
+}

@@ -1,0 +1,255 @@
+//! A reference file: points, and what is expected of the groups of schedulers of each.
+
+use super::architecture::Architecture;
+use super::figure::Figure;
+use super::job_list::number;
+use crate::engine::{DecisionTime, Kind};
+use omega_workload::LoadError;
+use omega_workload::table::{Column, Row, Table};
+use std::path::Path;
+
+/// Machines of a cell: a hundred times the largest that was published.
+const MACHINES_MAX: u64 = 1 << 20;
+/// Schedulers of a group: far more than there are jobs at a time.
+const SCHEDULERS_MAX: u64 = 1 << 10;
+/// Machines times schedulers: each scheduler keeps an order of all machines, and together they take a gigabyte.
+const ORDERS_MAX: u64 = 1 << 28;
+/// The longest run, in seconds: ten years. A look is taken every second.
+const RUN_MAX_S: f64 = 10.0 * 366.0 * 86_400.0;
+
+/// What was run.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Point {
+    /// The name of the list of batch jobs.
+    pub batch: String,
+    /// The name of the list of service jobs.
+    pub service: String,
+    /// The name of the list of what is there at the start.
+    pub prefill: String,
+    /// How many machines the cell has.
+    pub machines: u32,
+    /// How long the run is, in seconds.
+    pub end_s: f64,
+    /// How the schedulers share the cell.
+    pub architecture: Architecture,
+    /// How many schedulers the batch jobs have.
+    pub batch_schedulers: u32,
+    /// How long a decision on a service job takes.
+    pub service_decides: DecisionTime,
+    /// How long a decision on a batch job takes.
+    pub batch_decides: DecisionTime,
+    /// The share of the machines that the service scheduler leaves out.
+    pub pickiness: f64,
+    /// What every generator begins with.
+    pub seed: i64,
+}
+
+/// Whose figures a row has.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Group {
+    /// Its name in the file.
+    pub name: String,
+    /// Of which jobs.
+    pub kind: Kind,
+}
+
+/// One figure as the file has it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Expected {
+    /// Which.
+    pub figure: Figure,
+    /// As it is printed.
+    pub text: String,
+}
+
+/// One row.
+#[derive(Clone, Debug)]
+pub struct ReferenceRow {
+    /// Its line in the file, from 1.
+    pub line: u64,
+    /// Its point, by position in [`ReferenceFile::points`].
+    pub point: usize,
+    /// Its schedulers.
+    pub group: Group,
+    /// What came of it.
+    pub expected: Vec<Expected>,
+}
+
+/// A whole file.
+#[derive(Clone, Debug, Default)]
+pub struct ReferenceFile {
+    /// Each point once, in the order in which they are first named.
+    pub points: Vec<Point>,
+    /// All rows.
+    pub rows: Vec<ReferenceRow>,
+}
+
+/// The columns that name a point.
+struct PointColumns {
+    lists: [Column; 3],
+    machines: Column,
+    end: Column,
+    architecture: Column,
+    batch_schedulers: Column,
+    decides: [Column; 4],
+    pickiness: Column,
+    seed: Column,
+}
+
+impl ReferenceFile {
+    /// Reads a file, or no more than so many rows of it.
+    ///
+    /// # Errors
+    /// If it cannot be read, or a row is at fault: where and how.
+    pub fn read(file: &Path, rows: Option<usize>) -> Result<ReferenceFile, LoadError> {
+        let mut table = Table::open(file)?;
+        let columns = PointColumns::find(&table)?;
+        let group = table.column("scheduler_group")?;
+        let find = |figure: Figure| table.column(figure.column()).map(|column| (figure, column));
+        let figures = Figure::ALL.into_iter().map(find).collect::<Result<Vec<_>, _>>()?;
+        let mut read = ReferenceFile::default();
+        while rows.is_none_or(|rows| read.rows.len() < rows) {
+            let Some(row) = table.next_row()? else { break };
+            let point = columns.point(row)?;
+            let group = read_group(row, group)?;
+            let mut expected = Vec::new();
+            for &(figure, column) in &figures {
+                if figure.is_compared(point.architecture) {
+                    expected.push(read_figure(row, figure, column)?);
+                }
+            }
+            // Rows of a point are near each other.
+            let at = read.points.iter().rposition(|known| *known == point);
+            let at = at.unwrap_or_else(|| {
+                read.points.push(point);
+                read.points.len() - 1
+            });
+            read.rows.push(ReferenceRow { line: row.line(), point: at, group, expected });
+        }
+        if read.rows.is_empty() {
+            return Err(
+                table.error("the file has a header and no rows: there is nothing to compare")
+            );
+        }
+        Ok(read)
+    }
+
+    /// The names of all job lists, each once.
+    #[must_use]
+    pub fn lists(&self) -> Vec<&str> {
+        let mut names: Vec<&str> = self.points.iter().flat_map(Point::lists).collect();
+        names.sort_unstable();
+        names.dedup();
+        names
+    }
+}
+
+impl Point {
+    /// The names of its job lists.
+    fn lists(&self) -> [&str; 3] {
+        [&self.batch, &self.service, &self.prefill]
+    }
+}
+
+impl PointColumns {
+    fn find(table: &Table) -> Result<PointColumns, LoadError> {
+        Ok(PointColumns {
+            lists: table.find(["batch", "service", "prefill"])?,
+            machines: table.column("machines")?,
+            end: table.column("runtime_s")?,
+            architecture: table.column("arch")?,
+            batch_schedulers: table.column("n_batch_scheds")?,
+            decides: table.find(["tjob_service", "ttask_service", "tjob_batch", "ttask_batch"])?,
+            pickiness: table.column("pickiness")?,
+            seed: table.column("seed")?,
+        })
+    }
+
+    fn point(&self, row: Row<'_>) -> Result<Point, LoadError> {
+        let [batch, service, prefill] = self.lists;
+        let [tjob_service, ttask_service, tjob_batch, ttask_batch] = self.decides;
+        let architecture = row.required(self.architecture)?;
+        let architecture = Architecture::named(architecture)
+            .map_err(|message| row.error(self.architecture, message))?;
+        let batch_schedulers = counted(row, self.batch_schedulers, SCHEDULERS_MAX)?;
+        if architecture == Architecture::Monolithic && batch_schedulers != 1 {
+            let message = format!("is {batch_schedulers}: a monolithic scheduler is one");
+            return Err(row.error(self.batch_schedulers, message));
+        }
+        let machines = counted(row, self.machines, MACHINES_MAX)?;
+        if u64::from(machines) * u64::from(batch_schedulers) > ORDERS_MAX {
+            let message = format!(
+                "{batch_schedulers} schedulers on {machines} machines are too many: at most {ORDERS_MAX} of both multiplied"
+            );
+            return Err(row.error(self.batch_schedulers, message));
+        }
+        let end_s = number(row, self.end)?;
+        if end_s > RUN_MAX_S {
+            let message = format!("{end_s} is too large: at most {RUN_MAX_S}");
+            return Err(row.error(self.end, message));
+        }
+        let pickiness = number(row, self.pickiness)?;
+        if pickiness > 1.0 {
+            return Err(row.error(self.pickiness, format!("{pickiness} is no share: more than 1")));
+        }
+        let seed = row.required(self.seed)?;
+        let seed = seed.parse().map_err(|_| {
+            row.error(self.seed, format!("{seed:?} is not a whole number of 64 bits"))
+        })?;
+        let time =
+            |job, task| Ok(DecisionTime { job_s: number(row, job)?, task_s: number(row, task)? });
+        Ok(Point {
+            batch: list_name(row, batch)?,
+            service: list_name(row, service)?,
+            prefill: list_name(row, prefill)?,
+            machines,
+            end_s,
+            architecture,
+            batch_schedulers,
+            service_decides: time(tjob_service, ttask_service)?,
+            batch_decides: time(tjob_batch, ttask_batch)?,
+            pickiness,
+            seed,
+        })
+    }
+}
+
+/// The name of a list is that of a file in the folder of the data, and of none elsewhere.
+fn list_name(row: Row<'_>, column: Column) -> Result<String, LoadError> {
+    let name = row.required(column)?;
+    if name.contains(['/', '\\']) {
+        let message = format!("{name:?} is not the name of a file: it has a slash");
+        return Err(row.error(column, message));
+    }
+    Ok(name.to_owned())
+}
+
+/// A whole number that is not 0.
+fn counted(row: Row<'_>, column: Column, max: u64) -> Result<u32, LoadError> {
+    match row.integer(column, max)? {
+        0 => Err(row.error(column, "is 0: at least 1 is needed")),
+        number => Ok(number as u32),
+    }
+}
+
+/// `Batch`, `Service`, or one of them behind a slash: a monolithic scheduler has both.
+fn read_group(row: Row<'_>, column: Column) -> Result<Group, LoadError> {
+    let name = row.required(column)?;
+    let kind = match name.rsplit('/').next() {
+        Some("Batch") => Kind::Batch,
+        Some("Service") => Kind::Service,
+        _ => {
+            let message = format!("there is no group {name:?}; it ends in Batch or Service");
+            return Err(row.error(column, message));
+        }
+    };
+    Ok(Group { name: name.to_owned(), kind })
+}
+
+fn read_figure(row: Row<'_>, figure: Figure, column: Column) -> Result<Expected, LoadError> {
+    let text = row.required(column)?;
+    if text.parse::<f64>().is_err() {
+        return Err(row.error(column, format!("{text:?} is not a number")));
+    }
+    Ok(Expected { figure, text: text.to_owned() })
+}

@@ -1,0 +1,75 @@
+//! How near a two-level row must come: its size and its direction, not its digits.
+//!
+//! The reference's offers follow the identity of objects where shares are equal, so its digits are not to be had. While
+//! offers suffice, what is computed hardly depends on it. Beyond that, small causes have large effects: runs that differ
+//! in the seed alone are as far apart as is allowed here.
+
+use super::{Expected, Figure, Got};
+
+/// How far apart two figures may be: so much, or by such a factor.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Tolerance {
+    apart: f64,
+    factor: f64,
+}
+
+/// In a row that expects more abandoned jobs than this, or any left in a queue, offers do not suffice.
+const ABANDONED_CALM_MAX: f64 = 20.0;
+
+/// What is allowed, for people.
+pub const ALLOWED: &str = "two-level rows are compared by shape: no conflicts; abandoned and queued jobs at most 20 apart; \
+    busyness and transactions within 5 %, jobs and tasks within 1 %, waits within 25 %; where jobs are left over or more \
+    than 20 are abandoned, all within a factor of 4, and abandoned and queued jobs together";
+
+/// What may be counted as the other: a job that is tried too often a little before the end, or a little after.
+const UNPLACED: [Figure; 2] = [Figure::Abandoned, Figure::LeftInQueue];
+
+/// Whether offers do not suffice in a row.
+#[must_use]
+pub fn is_strained(row: &[Expected]) -> bool {
+    number(row, Figure::Abandoned) > ABANDONED_CALM_MAX || number(row, Figure::LeftInQueue) > 0.0
+}
+
+/// What a row expects of a figure.
+fn number(row: &[Expected], figure: Figure) -> f64 {
+    let found = row.iter().find(|expected| expected.figure == figure);
+    found.and_then(|expected| expected.text.parse().ok()).unwrap_or(0.0)
+}
+
+/// Whether a figure of a two-level row has the shape that is expected. `got` tells what we have of each.
+pub fn agrees(row: &[Expected], expected: &Expected, got: impl Fn(Figure) -> Got) -> bool {
+    let figure = expected.figure;
+    let strained = is_strained(row);
+    let tolerance = Tolerance::of(figure, strained);
+    if strained && UNPLACED.contains(&figure) {
+        let of_got = |figure| if let Got::Number(number) = got(figure) { number } else { 0.0 };
+        let ours = UNPLACED.map(of_got).iter().sum();
+        return tolerance.allows(ours, UNPLACED.map(|figure| number(row, figure)).iter().sum());
+    }
+    match got(figure) {
+        Got::Number(ours) => tolerance.allows(ours, number(row, figure)),
+        undefined => undefined.is(&expected.text),
+    }
+}
+
+impl Tolerance {
+    fn of(figure: Figure, strained: bool) -> Tolerance {
+        let factor = match figure {
+            Figure::Wasted | Figure::Failed | Figure::ConflictFraction => 1.0,
+            _ if strained => 4.0,
+            Figure::Busy | Figure::Useful | Figure::Succeeded => 1.05,
+            Figure::WaitMean => 1.25,
+            _ => 1.01,
+        };
+        let apart = match figure {
+            Figure::Abandoned | Figure::LeftInQueue => ABANDONED_CALM_MAX,
+            _ => 0.0,
+        };
+        Tolerance { apart, factor }
+    }
+
+    fn allows(self, a: f64, b: f64) -> bool {
+        let (small, large) = (a.min(b), a.max(b));
+        large - small <= self.apart || large <= small * self.factor
+    }
+}

@@ -1,0 +1,87 @@
+//! What is to happen, by time; at one time, in the order in which it was asked for.
+//!
+//! Two sorts of events are not in the heap, because they come in order by themselves: arrivals, which are all asked
+//! for before the first event and so come before all others of their time, and the look that is taken every second.
+
+use super::{Plan, Survey};
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+
+/// What happens next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Next<E> {
+    /// A job comes.
+    Arrival(u32),
+    /// The use of the cell is looked at.
+    Look,
+    /// Something that was asked for.
+    Event(E),
+}
+
+/// A time that is not negative, as bits: these order as the times do.
+type TimeBits = u64;
+
+/// Events to come.
+pub struct Agenda<'a, E> {
+    plan: &'a Plan<'a>,
+    arrived: usize,
+    look: Option<(TimeBits, u64)>,
+    asked: u64,
+    heap: BinaryHeap<Reverse<(TimeBits, u64, E)>>,
+    now_s: f64,
+}
+
+impl<'a, E: Ord + Copy> Agenda<'a, E> {
+    /// The agenda of a plan, at time zero.
+    #[must_use]
+    pub fn new(plan: &'a Plan<'a>) -> Agenda<'a, E> {
+        let look = (plan.survey == Survey::EverySecond).then_some((0, 0));
+        Agenda { plan, arrived: 0, look, asked: 1, heap: BinaryHeap::new(), now_s: 0.0 }
+    }
+
+    /// The time of the event that happens.
+    #[must_use]
+    pub fn now_s(&self) -> f64 {
+        self.now_s
+    }
+
+    /// Asks for an event after so many seconds.
+    pub fn after(&mut self, seconds: f64, event: E) {
+        let at = (self.now_s + seconds).to_bits();
+        self.heap.push(Reverse((at, self.asked, event)));
+        self.asked += 1;
+    }
+}
+
+impl<E: Ord + Copy> Iterator for Agenda<'_, E> {
+    type Item = Next<E>;
+
+    /// Goes on to the next event; `None` when there is none, or the end is behind us.
+    fn next(&mut self) -> Option<Next<E>> {
+        if self.now_s > self.plan.end_s {
+            return None;
+        }
+        let mut at = (TimeBits::MAX, u64::MAX);
+        if let Some(&job) = self.plan.arrivals.get(self.arrived) {
+            at = (self.plan.jobs[job as usize].submit_s.to_bits(), 0);
+        }
+        let look = self.look.filter(|look| *look < at);
+        let asked = self.heap.peek().map(|Reverse((time, asked, _))| (*time, *asked));
+        if let Some(asked) =
+            asked.filter(|asked| *asked < at && look.is_none_or(|look| *asked < look))
+        {
+            self.now_s = f64::from_bits(asked.0);
+            return self.heap.pop().map(|Reverse((_, _, event))| Next::Event(event));
+        }
+        if let Some(look) = look {
+            self.now_s = f64::from_bits(look.0);
+            self.look = Some(((self.now_s + 1.0).to_bits(), self.asked));
+            self.asked += 1;
+            return Some(Next::Look);
+        }
+        let job = *self.plan.arrivals.get(self.arrived)?;
+        self.arrived += 1;
+        self.now_s = f64::from_bits(at.0);
+        Some(Next::Arrival(job))
+    }
+}

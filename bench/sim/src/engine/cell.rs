@@ -1,0 +1,82 @@
+//! What the loop asks of a cell. Its schedulers are numbered, and the cell keeps what each of them has in mind.
+
+/// How a claim is judged, and how much of a transaction is taken if one is refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Judgement {
+    /// What is compared.
+    pub check: omega_core::ConflictCheck,
+    /// What is taken of a transaction with a conflict.
+    pub granularity: Granularity,
+}
+
+/// What is taken of a transaction with a conflict.
+pub use omega_core::Granularity;
+
+/// How a scheduler sees the cell while it decides.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Access {
+    /// It decides on the cell as it is when the decision ends: nobody else is there to claim anything.
+    Live,
+    /// It decides on a copy taken when the decision began.
+    Copy,
+}
+
+/// What came of an attempt.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Attempt {
+    /// Tasks for which the scheduler found a machine.
+    pub claimed: u32,
+    /// Those of them that the cell gave it.
+    pub taken: u32,
+    /// The tasks that now run, to be ended together.
+    pub run: Option<Taken>,
+}
+
+/// Tasks of one commit, as the cell numbers them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Taken(pub u32);
+
+/// Tasks of a job that run when it comes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Running {
+    /// How many.
+    pub tasks: u32,
+    /// To be ended together.
+    pub run: Option<Taken>,
+}
+
+/// What came of ending tasks.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Ended {
+    /// How many have ended.
+    pub tasks: u32,
+    /// In how many seconds the next of them do, if some run on and will end.
+    pub again_s: Option<f64>,
+}
+
+/// A cell that can be simulated.
+pub trait Cell {
+    /// A job comes. The answer is which of its tasks run already.
+    fn arrive(&mut self, job: usize) -> Running;
+
+    /// How many tasks a job is to have, of which so many were asked for and none runs yet: asked when its first decision
+    /// begins. A job has what was asked for unless a cell says otherwise.
+    fn size(&mut self, _job: usize, tasks: u32) -> u32 {
+        tasks
+    }
+
+    /// A scheduler begins to decide: what it sees from now on is the cell as it is now.
+    fn copy(&mut self, scheduler: usize);
+
+    /// A scheduler has decided: it places so many tasks of the job on what it saw, and commits that.
+    fn attempt(&mut self, scheduler: usize, job: usize, tasks: u32, access: Access) -> Attempt;
+
+    /// How many seconds it is from the beginning of tasks until the first of them end; `None` if none does.
+    fn runs_for(&self, run: Taken) -> Option<f64>;
+
+    /// The tasks of a run that end now, end.
+    fn end(&mut self, run: Taken) -> Ended;
+
+    /// The share of its processors and of its memory that is taken.
+    fn used(&self) -> [f64; 2];
+}

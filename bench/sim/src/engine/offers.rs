@@ -1,0 +1,231 @@
+//! Two levels: an allocator offers all that is free to one scheduler after the other, which decides on it alone.
+//!
+//! What is offered is locked until the scheduler has answered, so no claim ever conflicts, and long decisions keep
+//! the others from what they need. An allocator gathers what becomes free for a while before it offers it.
+
+use super::agenda::Next;
+use super::{Agenda, Attempt, Books, Cell, Plan, RETRY_S, Taken};
+use std::collections::VecDeque;
+
+/// How an allocator offers.
+#[derive(Clone, Copy, Debug)]
+pub struct OfferSettings {
+    /// How long it gathers what becomes free, in seconds.
+    pub gather_s: f64,
+    /// How long it decides whom to offer it to.
+    pub decide_s: f64,
+    /// Of how many processors at least an offer is made.
+    pub processors_min: f64,
+}
+
+/// A cell that can lock what is free, and offer it.
+pub trait OfferCell: Cell {
+    /// What one offer holds.
+    type Offer;
+
+    /// Locks all that is free, and offers it.
+    fn offer(&mut self) -> Self::Offer;
+
+    /// Processors and memory of an offer that no claim has taken yet.
+    fn left(&self, offer: &Self::Offer) -> [f64; 2];
+
+    /// Places tasks of a job within an offer. They run once the offer is answered.
+    fn place_in(
+        &mut self,
+        offer: &mut Self::Offer,
+        scheduler: usize,
+        job: usize,
+        tasks: u32,
+    ) -> Attempt;
+
+    /// Unlocks what an offer held, and lets the tasks run that were placed in it.
+    fn answer(&mut self, offer: Self::Offer, scheduler: usize, runs: &[Taken]);
+
+    /// Processors that are free and not locked.
+    fn free_processors(&self) -> f64;
+
+    /// The largest share that a scheduler's running tasks have of any resource.
+    fn dominant_share(&self, scheduler: usize) -> f64;
+
+    /// The share of processors that is locked.
+    fn locked(&self) -> f64;
+}
+
+/// What was asked for.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Event {
+    /// Enough was gathered: an offer is made.
+    Offer,
+    /// A scheduler has an offer.
+    Offered(u32),
+    /// A scheduler has decided on an offer.
+    Answered(u32),
+    /// A job is to be put in its queue again.
+    Again(u32),
+    /// Tasks end.
+    Ended(Taken),
+}
+
+/// An offer that is out.
+struct Out<O> {
+    scheduler: u32,
+    held: O,
+    /// What was placed in it, and runs once it is answered.
+    placed: Vec<Taken>,
+}
+
+/// What a scheduler is at.
+#[derive(Default)]
+struct Desk {
+    queue: VecDeque<u32>,
+    /// Whether it has asked for an offer.
+    asks: bool,
+}
+
+struct Run<'a, C: OfferCell> {
+    plan: &'a Plan<'a>,
+    settings: OfferSettings,
+    cell: &'a mut C,
+    agenda: Agenda<'a, Event>,
+    desks: Vec<Desk>,
+    /// Offers by number; those that were answered are `None`, and their numbers are used again.
+    out: Vec<Option<Out<C::Offer>>>,
+    gathering: bool,
+    books: Books,
+}
+
+/// Runs a plan on a cell whose resources are offered.
+pub fn run_offers<C: OfferCell>(plan: &Plan<'_>, settings: OfferSettings, cell: &mut C) -> Books {
+    let mut run = Run {
+        plan,
+        settings,
+        cell,
+        agenda: Agenda::new(plan),
+        desks: plan.schedulers.iter().map(|_| Desk::default()).collect(),
+        out: Vec::new(),
+        gathering: false,
+        books: Books::new(plan.schedulers.len(), plan.jobs.iter().map(|job| job.tasks)),
+    };
+    while let Some(next) = run.agenda.next() {
+        run.books.events += 1;
+        match next {
+            Next::Arrival(job) => run.arrive(job),
+            Next::Event(Event::Again(job)) => run.enqueue(job),
+            Next::Look => run.books.look(run.cell.used(), run.cell.locked()),
+            Next::Event(Event::Offer) => run.offer(),
+            Next::Event(Event::Offered(number)) => run.decide(number),
+            Next::Event(Event::Answered(number)) => run.answer(number),
+            Next::Event(Event::Ended(taken)) => run.end(taken),
+        }
+    }
+    for (book, desk) in run.books.schedulers.iter_mut().zip(&run.desks) {
+        book.left_in_queue = desk.queue.len() as u64;
+    }
+    run.books.now_s = run.agenda.now_s();
+    run.books
+}
+
+impl<C: OfferCell> Run<'_, C> {
+    fn arrive(&mut self, job: u32) {
+        let running = self.cell.arrive(job as usize);
+        self.begin_run(running.run);
+        if self.books.arrive(job as usize, running.tasks) {
+            self.enqueue(job);
+        }
+    }
+
+    /// Sees to it that tasks end.
+    fn begin_run(&mut self, run: Option<Taken>) {
+        let ends = run.and_then(|run| Some((run, self.cell.runs_for(run)?)));
+        if let Some((run, seconds)) = ends {
+            self.agenda.after(seconds, Event::Ended(run));
+        }
+    }
+
+    fn end(&mut self, run: Taken) {
+        let ended = self.cell.end(run);
+        self.books.ended += u64::from(ended.tasks);
+        if let Some(seconds) = ended.again_s {
+            self.agenda.after(seconds, Event::Ended(run));
+        }
+        self.gather();
+    }
+
+    fn enqueue(&mut self, job: u32) {
+        let desk = &mut self.desks[self.plan.owners[job as usize] as usize];
+        desk.queue.push_back(job);
+        desk.asks = true;
+        self.gather();
+    }
+
+    /// Begins to gather what becomes free, unless the allocator is at it.
+    fn gather(&mut self) {
+        if !self.gathering {
+            self.gathering = true;
+            self.agenda.after(self.settings.gather_s, Event::Offer);
+        }
+    }
+
+    /// Offers what is free to the scheduler that has least, of those that ask.
+    fn offer(&mut self) {
+        self.gathering = false;
+        if self.cell.free_processors() < self.settings.processors_min {
+            return;
+        }
+        let asking = (0..self.desks.len()).filter(|scheduler| self.desks[*scheduler].asks);
+        let share = |scheduler: &usize| self.cell.dominant_share(*scheduler);
+        let Some(scheduler) = asking.min_by(|a, b| share(a).total_cmp(&share(b))) else { return };
+        let offer =
+            Out { scheduler: scheduler as u32, held: self.cell.offer(), placed: Vec::new() };
+        let number = self.out.iter().position(Option::is_none).unwrap_or(self.out.len());
+        if number == self.out.len() {
+            self.out.push(None);
+        }
+        self.out[number] = Some(offer);
+        self.agenda.after(self.settings.decide_s, Event::Offered(number as u32));
+    }
+
+    /// Lets a scheduler place what it has in its queue, as long as an offer lasts.
+    fn decide(&mut self, number: u32) {
+        let Some(mut offer) = self.out[number as usize].take() else { return };
+        let mut seconds = 0.0;
+        // What is less than this is dust of sums of floats.
+        while self.cell.left(&offer.held).iter().all(|left| *left > 1e-6) {
+            let Some(job) = self.desks[offer.scheduler as usize].queue.pop_front() else { break };
+            seconds += self.place(job, &mut offer);
+        }
+        let desk = &mut self.desks[offer.scheduler as usize];
+        desk.asks = !desk.queue.is_empty();
+        self.out[number as usize] = Some(offer);
+        self.agenda.after(seconds, Event::Answered(number));
+    }
+
+    /// Places a job within an offer. Returns how long that takes.
+    fn place(&mut self, job: u32, offer: &mut Out<C::Offer>) -> f64 {
+        let (at, scheduler) = (job as usize, offer.scheduler as usize);
+        let (book, about) = (&mut self.books.jobs[at], &self.plan.jobs[at]);
+        if book.attempts == 0 {
+            book.wait_s = self.agenda.now_s() - about.submit_s;
+        }
+        let tasks = book.unplaced;
+        let seconds = self.plan.schedulers[scheduler].decides(about.kind, tasks);
+        let attempt = self.cell.place_in(&mut offer.held, scheduler, at, tasks);
+        offer.placed.extend(attempt.run);
+        let more = self.books.attempt(scheduler, at, attempt, seconds);
+        if !more {
+            self.books.jobs[at].placed_s = self.agenda.now_s() - about.submit_s;
+        } else if !self.books.give_up(scheduler, at) {
+            self.agenda.after(RETRY_S, Event::Again(job));
+        }
+        seconds
+    }
+
+    fn answer(&mut self, number: u32) {
+        let Some(offer) = self.out[number as usize].take() else { return };
+        self.cell.answer(offer.held, offer.scheduler as usize, &offer.placed);
+        for run in offer.placed {
+            self.begin_run(Some(run));
+        }
+        self.gather();
+    }
+}

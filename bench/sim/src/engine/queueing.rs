@@ -1,0 +1,144 @@
+//! Schedulers with a queue each, which decide on one job at a time: the monolithic one, the schedulers that share
+//! the cell's state, and those that have a part of it each. They differ in how they see the cell alone.
+
+use super::agenda::Next;
+use super::{Access, Agenda, Books, Cell, JobBook, Plan, RETRY_S};
+use std::collections::VecDeque;
+
+/// What a scheduler is at.
+#[derive(Default)]
+struct Desk {
+    queue: VecDeque<u32>,
+    /// The job that it decides on, and for how many seconds it does.
+    deciding: Option<(u32, f64)>,
+}
+
+/// What was asked for.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Event {
+    /// A scheduler has decided.
+    Decided(u32),
+    /// A job is to be put in its queue again.
+    Again(u32),
+    /// Tasks end.
+    Ended(super::Taken),
+}
+
+struct Run<'a, C> {
+    plan: &'a Plan<'a>,
+    access: Access,
+    cell: &'a mut C,
+    agenda: Agenda<'a, Event>,
+    desks: Vec<Desk>,
+    books: Books,
+}
+
+/// Runs a plan on a cell: what each scheduler and each job came to.
+pub fn run_queues<C: Cell>(plan: &Plan<'_>, access: Access, cell: &mut C) -> Books {
+    let mut run = Run {
+        plan,
+        access,
+        cell,
+        agenda: Agenda::new(plan),
+        desks: plan.schedulers.iter().map(|_| Desk::default()).collect(),
+        books: Books::new(plan.schedulers.len(), plan.jobs.iter().map(|job| job.tasks)),
+    };
+    while let Some(next) = run.agenda.next() {
+        run.books.events += 1;
+        match next {
+            Next::Arrival(job) => run.arrive(job),
+            Next::Look => run.books.look(run.cell.used(), 0.0),
+            Next::Event(Event::Decided(scheduler)) => run.decided(scheduler),
+            Next::Event(Event::Again(job)) => run.enqueue(job),
+            Next::Event(Event::Ended(taken)) => run.end(taken),
+        }
+    }
+    run.close()
+}
+
+impl<C: Cell> Run<'_, C> {
+    fn arrive(&mut self, job: u32) {
+        let running = self.cell.arrive(job as usize);
+        self.begin_run(running.run);
+        if self.books.arrive(job as usize, running.tasks) {
+            self.enqueue(job);
+        }
+    }
+
+    /// Sees to it that tasks end.
+    fn begin_run(&mut self, run: Option<super::Taken>) {
+        let ends = run.and_then(|run| Some((run, self.cell.runs_for(run)?)));
+        if let Some((run, seconds)) = ends {
+            self.agenda.after(seconds, Event::Ended(run));
+        }
+    }
+
+    fn end(&mut self, run: super::Taken) {
+        let ended = self.cell.end(run);
+        self.books.ended += u64::from(ended.tasks);
+        if let Some(seconds) = ended.again_s {
+            self.agenda.after(seconds, Event::Ended(run));
+        }
+    }
+
+    fn enqueue(&mut self, job: u32) {
+        let scheduler = self.plan.owners[job as usize];
+        self.desks[scheduler as usize].queue.push_back(job);
+        self.begin(scheduler);
+    }
+
+    /// Lets a scheduler that is free begin with the next job of its queue.
+    fn begin(&mut self, scheduler: u32) {
+        let desk = &mut self.desks[scheduler as usize];
+        if desk.deciding.is_some() {
+            return;
+        }
+        let Some(job) = desk.queue.pop_front() else { return };
+        let (at, about) = (job as usize, &self.plan.jobs[job as usize]);
+        if self.books.jobs[at].attempts == 0 {
+            self.first(at);
+        }
+        let unplaced = self.books.jobs[at].unplaced;
+        let desk = &mut self.desks[scheduler as usize];
+        let seconds = self.plan.schedulers[scheduler as usize].decides(about.kind, unplaced);
+        desk.deciding = Some((job, seconds));
+        if self.access == Access::Copy {
+            self.cell.copy(scheduler as usize);
+        }
+        self.agenda.after(seconds, Event::Decided(scheduler));
+    }
+
+    /// What is settled when the first decision on a job begins: how long it waited, and how many tasks it has.
+    fn first(&mut self, job: usize) {
+        let waited = self.agenda.now_s() - self.plan.jobs[job].submit_s;
+        let JobBook { tasks, unplaced, .. } = self.books.jobs[job];
+        if unplaced == tasks {
+            self.books.size(job, self.cell.size(job, tasks));
+        }
+        self.books.jobs[job].wait_s = waited;
+    }
+
+    fn decided(&mut self, scheduler: u32) {
+        let desk = &mut self.desks[scheduler as usize];
+        let (job, seconds) = desk.deciding.take().expect("who has decided was deciding");
+        let (at, about) = (job as usize, &self.plan.jobs[job as usize]);
+        let unplaced = self.books.jobs[at].unplaced;
+        let attempt = self.cell.attempt(scheduler as usize, at, unplaced, self.access);
+        self.begin_run(attempt.run);
+        let more = self.books.attempt(scheduler as usize, at, attempt, seconds);
+        if !more {
+            self.books.jobs[at].placed_s = self.agenda.now_s() - about.submit_s;
+        } else if !self.books.give_up(scheduler as usize, at) {
+            self.agenda.after(RETRY_S, Event::Again(job));
+        }
+        self.begin(scheduler);
+    }
+
+    fn close(mut self) -> Books {
+        for (book, desk) in self.books.schedulers.iter_mut().zip(&self.desks) {
+            book.left_in_queue = desk.queue.len() as u64;
+        }
+        self.books.now_s = self.agenda.now_s();
+        self.books
+    }
+}

@@ -1,0 +1,210 @@
+//! Batch sampling with late binding, after Sparrow: no scheduler sees the cell.
+//!
+//! A scheduler asks a few machines, drawn at random, for each task of a job; each puts the job in its queue. A task is
+//! bound late: when a machine has room, it takes the next task of the first job in its queue that fits, and what is
+//! left of a job whose tasks all run is dropped. Messages take no time here.
+
+use super::agenda::Next;
+use super::{Agenda, Books, Cell, Plan, RETRY_S, Taken};
+use std::collections::VecDeque;
+
+/// How machines are sampled.
+#[derive(Clone, Copy, Debug)]
+pub struct SamplingSettings {
+    /// How many machines are asked for each task.
+    pub probes: u32,
+}
+
+/// A cell whose machines can be asked one by one.
+pub trait SampledCell: Cell {
+    /// How many machines there are.
+    fn machines(&self) -> u32;
+
+    /// A machine drawn at random.
+    fn draw(&mut self, scheduler: usize) -> u32;
+
+    /// Whether a machine may ever take tasks of this job.
+    fn may_take(&mut self, machine: u32, scheduler: usize, job: usize) -> bool;
+
+    /// Starts the next task of a job on a machine, if it has room now.
+    fn start(&mut self, machine: u32, scheduler: usize, job: usize) -> Option<Taken>;
+}
+
+/// What was asked for.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Event {
+    /// A scheduler has decided whom to ask.
+    Decided(u32),
+    /// A job that nobody could take is to be tried again.
+    Again(u32),
+    /// Tasks end.
+    Ended(Taken),
+}
+
+/// What a scheduler is at.
+#[derive(Default)]
+struct Desk {
+    queue: VecDeque<u32>,
+    /// The job that it decides on, and for how many seconds it does.
+    deciding: Option<(u32, f64)>,
+}
+
+/// Where a task runs that a machine took: tasks that ran before have none.
+const NOWHERE: u32 = u32::MAX;
+
+struct Run<'a, C> {
+    plan: &'a Plan<'a>,
+    settings: SamplingSettings,
+    cell: &'a mut C,
+    agenda: Agenda<'a, Event>,
+    desks: Vec<Desk>,
+    /// The jobs that each machine was asked for.
+    asked: Vec<VecDeque<u32>>,
+    /// The machine of each run, by its number.
+    places: Vec<u32>,
+    books: Books,
+}
+
+/// Runs a plan on a cell whose machines are sampled.
+pub fn run_sampling<C: SampledCell>(
+    plan: &Plan<'_>,
+    settings: SamplingSettings,
+    cell: &mut C,
+) -> Books {
+    let machines = cell.machines() as usize;
+    let mut run = Run {
+        plan,
+        settings,
+        cell,
+        agenda: Agenda::new(plan),
+        desks: plan.schedulers.iter().map(|_| Desk::default()).collect(),
+        asked: vec![VecDeque::new(); machines],
+        places: Vec::new(),
+        books: Books::new(plan.schedulers.len(), plan.jobs.iter().map(|job| job.tasks)),
+    };
+    while let Some(next) = run.agenda.next() {
+        run.books.events += 1;
+        match next {
+            Next::Arrival(job) => run.arrive(job),
+            Next::Event(Event::Again(job)) => run.enqueue(job),
+            Next::Look => run.books.look(run.cell.used(), 0.0),
+            Next::Event(Event::Decided(scheduler)) => run.decided(scheduler),
+            Next::Event(Event::Ended(taken)) => run.end(taken),
+        }
+    }
+    run.close()
+}
+
+impl<C: SampledCell> Run<'_, C> {
+    fn arrive(&mut self, job: u32) {
+        let running = self.cell.arrive(job as usize);
+        self.begin_run(running.run, NOWHERE);
+        if self.books.arrive(job as usize, running.tasks) {
+            self.enqueue(job);
+        }
+    }
+
+    fn begin_run(&mut self, run: Option<Taken>, machine: u32) {
+        let Some(run) = run else { return };
+        let number = run.0 as usize;
+        if self.places.len() <= number {
+            self.places.resize(number + 1, NOWHERE);
+        }
+        self.places[number] = machine;
+        if let Some(seconds) = self.cell.runs_for(run) {
+            self.agenda.after(seconds, Event::Ended(run));
+        }
+    }
+
+    fn end(&mut self, run: Taken) {
+        let ended = self.cell.end(run);
+        self.books.ended += u64::from(ended.tasks);
+        if let Some(seconds) = ended.again_s {
+            self.agenda.after(seconds, Event::Ended(run));
+        }
+        match self.places[run.0 as usize] {
+            NOWHERE => (0..self.asked.len() as u32).for_each(|machine| self.serve(machine)),
+            machine => self.serve(machine),
+        }
+    }
+
+    fn enqueue(&mut self, job: u32) {
+        let scheduler = self.plan.owners[job as usize];
+        self.desks[scheduler as usize].queue.push_back(job);
+        self.begin(scheduler);
+    }
+
+    /// Lets a scheduler that is free begin with the next job of its queue.
+    fn begin(&mut self, scheduler: u32) {
+        let desk = &mut self.desks[scheduler as usize];
+        if desk.deciding.is_some() {
+            return;
+        }
+        let Some(job) = desk.queue.pop_front() else { return };
+        let (book, about) = (&mut self.books.jobs[job as usize], &self.plan.jobs[job as usize]);
+        if book.attempts == 0 {
+            book.wait_s = self.agenda.now_s() - about.submit_s;
+        }
+        let seconds = self.plan.schedulers[scheduler as usize].decides(about.kind, book.unplaced);
+        desk.deciding = Some((job, seconds));
+        self.agenda.after(seconds, Event::Decided(scheduler));
+    }
+
+    /// Asks machines for the tasks of a job; those with room take them at once.
+    fn decided(&mut self, scheduler: u32) {
+        let desk = &mut self.desks[scheduler as usize];
+        let (job, seconds) = desk.deciding.take().expect("who has decided was deciding");
+        let (at, unplaced) = (job as usize, self.books.jobs[job as usize].unplaced);
+        let probes = unplaced.saturating_mul(self.settings.probes);
+        let mut asked = 0;
+        for _ in 0..probes {
+            let machine = self.cell.draw(scheduler as usize);
+            if self.cell.may_take(machine, scheduler as usize, at) {
+                self.asked[machine as usize].push_back(job);
+                asked += 1;
+                self.serve(machine);
+            }
+        }
+        self.books.sampled(scheduler as usize, at, asked, seconds);
+        if asked == 0 && !self.books.give_up(scheduler as usize, at) {
+            self.agenda.after(RETRY_S, Event::Again(job));
+        }
+        self.begin(scheduler);
+    }
+
+    /// Lets a machine take tasks of the jobs that it was asked for, in that order, as long as they fit.
+    fn serve(&mut self, machine: u32) {
+        let mut at = 0;
+        while let Some(&job) = self.asked[machine as usize].get(at) {
+            let scheduler = self.plan.owners[job as usize] as usize;
+            if self.books.jobs[job as usize].unplaced == 0 {
+                self.asked[machine as usize].remove(at);
+                continue;
+            }
+            let run = self.cell.start(machine, scheduler, job as usize);
+            if run.is_none() {
+                at += 1;
+                continue;
+            }
+            self.asked[machine as usize].remove(at);
+            let waited = self.agenda.now_s() - self.plan.jobs[job as usize].submit_s;
+            self.books.started(scheduler, job as usize, waited);
+            self.begin_run(run, machine);
+        }
+    }
+
+    fn close(mut self) -> Books {
+        for (number, book) in self.books.jobs.iter().enumerate() {
+            let waits = book.attempts > 0 && book.unplaced > 0 && !book.abandoned;
+            let scheduler = self.plan.owners[number] as usize;
+            self.books.schedulers[scheduler].left_in_queue += u64::from(waits);
+        }
+        for (book, desk) in self.books.schedulers.iter_mut().zip(&self.desks) {
+            let untried =
+                desk.queue.iter().filter(|job| self.books.jobs[**job as usize].attempts == 0);
+            book.left_in_queue += untried.count() as u64;
+        }
+        self.books.now_s = self.agenda.now_s();
+        self.books
+    }
+}

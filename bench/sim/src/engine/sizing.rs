@@ -1,0 +1,94 @@
+//! Jobs whose number of tasks is chosen when their first decision begins: as many as a rule says, by what the cell has idle
+//! then. The same work in more parts ends sooner, so the time of a task shrinks as its job grows.
+//!
+//! It is a cell around a cell. The loop asks it how many tasks a job has, and it scales how long they run; all else is
+//! the inner cell's matter.
+
+use super::{Access, Attempt, Cell, Ended, Running, Taken};
+use std::cell::RefCell;
+
+/// Chooses how many tasks a job has, of those that were asked for, and by the share of the cell's processors and memory
+/// that is taken.
+pub trait Sizing {
+    /// How many tasks this job has, if so many were asked for; at least one.
+    fn tasks(&mut self, job: usize, asked: u32, used: [f64; 2]) -> u32;
+}
+
+/// A cell whose jobs are sized.
+pub struct SizedCell<C, S> {
+    inner: C,
+    sizing: S,
+    /// By how much the tasks of each job run shorter; 1 where it is as asked.
+    speeds: Vec<f64>,
+    /// The speed of each run, by its number.
+    of_runs: Vec<f64>,
+    /// The share of the processors that was taken at each look.
+    looks: RefCell<Vec<f32>>,
+}
+
+/// What was chosen in a run, and how full the cell was.
+pub struct SizedRun {
+    /// By how much the tasks of each job ran shorter.
+    pub speeds: Vec<f64>,
+    /// The share of the processors that was taken, at each look.
+    pub looks: Vec<f32>,
+}
+
+impl<C: Cell, S: Sizing> SizedCell<C, S> {
+    /// A cell to which so many jobs come.
+    pub fn new(inner: C, sizing: S, jobs: usize) -> SizedCell<C, S> {
+        SizedCell {
+            inner,
+            sizing,
+            speeds: vec![1.0; jobs],
+            of_runs: Vec::new(),
+            looks: RefCell::default(),
+        }
+    }
+
+    /// What came of it.
+    pub fn finish(self) -> SizedRun {
+        SizedRun { speeds: self.speeds, looks: self.looks.into_inner() }
+    }
+}
+
+impl<C: Cell, S: Sizing> Cell for SizedCell<C, S> {
+    fn arrive(&mut self, job: usize) -> Running {
+        self.inner.arrive(job)
+    }
+
+    fn size(&mut self, job: usize, tasks: u32) -> u32 {
+        let sized = self.sizing.tasks(job, tasks, self.inner.used()).max(1);
+        self.speeds[job] = f64::from(sized) / f64::from(tasks);
+        sized
+    }
+
+    fn copy(&mut self, scheduler: usize) {
+        self.inner.copy(scheduler);
+    }
+
+    fn attempt(&mut self, scheduler: usize, job: usize, tasks: u32, access: Access) -> Attempt {
+        let attempt = self.inner.attempt(scheduler, job, tasks, access);
+        if let Some(Taken(run)) = attempt.run {
+            let run = run as usize;
+            self.of_runs.resize(self.of_runs.len().max(run + 1), 1.0);
+            self.of_runs[run] = self.speeds[job];
+        }
+        attempt
+    }
+
+    fn runs_for(&self, run: Taken) -> Option<f64> {
+        let speed = self.of_runs.get(run.0 as usize).copied().unwrap_or(1.0);
+        self.inner.runs_for(run).map(|seconds| seconds / speed)
+    }
+
+    fn end(&mut self, run: Taken) -> Ended {
+        self.inner.end(run)
+    }
+
+    fn used(&self) -> [f64; 2] {
+        let used = self.inner.used();
+        self.looks.borrow_mut().push(used[0] as f32);
+        used
+    }
+}

@@ -1,0 +1,60 @@
+//! The order in which tasks arrive, and that of machines, by seed.
+//!
+//! The list is shuffled; if it asks for more than wanted, tasks are struck out, else tasks of it are drawn
+//! again and appended. The machines' names get an order of their own, as in the published program: since
+//! scores are often equal, a policy would else prefer the models that come first in the list of machines.
+
+use super::machine::Shape;
+use rand::{Rng, SeedableRng};
+use rand_pcg::Pcg64;
+
+/// The cards that are asked for at the end, in percent of all.
+pub const LOAD_PERCENT_MAX: i64 = 130;
+
+/// Chance by seed.
+pub struct Dice(Pcg64);
+
+impl Dice {
+    /// The same for the same seed.
+    #[must_use]
+    pub fn new(seed: u64) -> Dice {
+        Dice(Pcg64::seed_from_u64(seed))
+    }
+
+    /// Uniform from 0 to `bound`, without it.
+    pub fn below(&mut self, bound: usize) -> usize {
+        ((u128::from(self.0.next_u64()) * bound as u128) >> 64) as usize
+    }
+
+    /// Each order is as likely.
+    pub fn shuffle<T>(&mut self, items: &mut [T]) {
+        for i in (1..items.len()).rev() {
+            items.swap(i, self.below(i + 1));
+        }
+    }
+}
+
+/// The tasks in the order in which they arrive, where there are so many thousandths of cards.
+#[must_use]
+pub fn arrivals(list: &[Shape], capacity_milli: i64, dice: &mut Dice) -> Vec<Shape> {
+    let most_milli = capacity_milli * LOAD_PERCENT_MAX / 100;
+    let mut tasks = list.to_vec();
+    dice.shuffle(&mut tasks);
+    let mut asked: i64 = tasks.iter().map(Shape::asked_milli).sum();
+    if asked == 0 {
+        // Nobody asks for cards: no number of tasks would come to the load.
+        return tasks;
+    }
+    while asked > most_milli {
+        asked -= tasks.remove(dice.below(tasks.len())).asked_milli();
+    }
+    loop {
+        let task = list[dice.below(list.len())];
+        // One card is what the published program looks at, also for tasks with several.
+        if asked + i64::from(task.card_milli) > most_milli {
+            return tasks;
+        }
+        asked += task.asked_milli();
+        tasks.push(task);
+    }
+}

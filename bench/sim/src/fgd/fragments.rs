@@ -1,0 +1,136 @@
+//! How much of a machine's cards the next task could not use, whatever it is.
+//!
+//! The tasks to come are taken to be like those of the list: the most frequent shapes that make up 95 % of it, each
+//! as likely as it is frequent. For a shape that does not fit, all that is left of the cards is a fragment; for one
+//! that does, it is what is left of the cards that are too small for it. For a shape without cards it is all, since
+//! such a task uses none. The expected fragment F is the mean over shapes.
+
+use super::ahead::Ahead;
+use super::machine::{CardMachine, Shape};
+use std::collections::BTreeMap;
+
+/// The share of the list that the shapes make up, in percent, as the publication chose it.
+const POPULAR_PERCENT: usize = 95;
+
+/// The shapes that are expected.
+#[derive(Clone, Debug)]
+pub struct Shapes {
+    /// The different parts of a card that are asked for, ascending.
+    parts: Vec<i16>,
+    shapes: Vec<Expected>,
+    /// How likely a task without cards is.
+    without: f64,
+    ahead: Ahead,
+}
+
+/// A shape with cards.
+#[derive(Clone, Copy, Debug)]
+struct Expected {
+    shape: Shape,
+    /// Its part of a card in [`Shapes::parts`].
+    part: usize,
+    likely: f64,
+}
+
+/// What is left on cards, for one part that may be asked for.
+#[derive(Clone, Copy, Default)]
+struct Fit {
+    /// The cards with so much left.
+    cards: usize,
+    /// What is left of the others.
+    too_small: i64,
+}
+
+impl Shapes {
+    /// The shapes of a list.
+    #[must_use]
+    pub fn of(tasks: &[Shape]) -> Shapes {
+        let mut all: BTreeMap<Shape, usize> = BTreeMap::new();
+        let mut counts: BTreeMap<Shape, usize> = BTreeMap::new();
+        for task in tasks {
+            *all.entry(*task).or_default() += 1;
+            *counts.entry(Shape { memory_mib: 0, ..*task }).or_default() += 1;
+        }
+        let ahead = Ahead::of(all, tasks.len());
+        let mut by_count: Vec<(usize, Shape)> =
+            counts.into_iter().map(|(shape, count)| (count, shape)).collect();
+        by_count.sort_unstable();
+        let mut popular = Vec::new();
+        let mut sum = 0;
+        while let Some((count, shape)) = by_count.pop()
+            && sum * 100 < tasks.len() * POPULAR_PERCENT
+        {
+            sum += count;
+            popular.push((count, shape));
+        }
+        let with_cards = popular.iter().filter(|(_, shape)| shape.cards > 0);
+        let mut parts: Vec<i16> = with_cards.clone().map(|(_, shape)| shape.card_milli).collect();
+        parts.sort_unstable();
+        parts.dedup();
+        let likely = |count: usize| count as f64 / sum.max(1) as f64;
+        let shapes: Vec<Expected> = with_cards
+            .map(|(count, shape)| Expected {
+                shape: *shape,
+                part: parts.partition_point(|part| *part < shape.card_milli),
+                likely: likely(*count),
+            })
+            .collect();
+        let without = popular.iter().filter(|(_, shape)| shape.cards == 0);
+        let without = without.map(|(count, _)| likely(*count)).sum();
+        Shapes { parts, shapes, without, ahead }
+    }
+
+    /// All shapes, to look more than one task ahead.
+    #[must_use]
+    pub fn ahead(&self) -> &Ahead {
+        &self.ahead
+    }
+
+    /// The expected fragment of a machine in thousandths of a card.
+    #[must_use]
+    pub fn fragment(&self, machine: &CardMachine) -> f64 {
+        self.fragment_of(machine.cpu_milli, machine.model, machine.left())
+    }
+
+    /// The same of a machine of which so much is left.
+    #[must_use]
+    pub fn fragment_of(&self, cpu_milli: i64, model: u8, left: &[i16]) -> f64 {
+        let all: i64 = left.iter().map(|left| i64::from(*left)).sum();
+        if all == 0 {
+            return 0.0;
+        }
+        // A part of a card is asked for by many shapes: each is looked up once.
+        let mut fits = [Fit::default(); PARTS_MAX];
+        for (fit, part) in fits.iter_mut().zip(&self.parts) {
+            for left in left {
+                if left >= part {
+                    fit.cards += 1;
+                } else {
+                    fit.too_small += i64::from(*left);
+                }
+            }
+        }
+        let mut fragment = self.without * all as f64;
+        for expected in &self.shapes {
+            let shape = &expected.shape;
+            let fit =
+                fits.get(expected.part).copied().unwrap_or_else(|| fit(left, shape.card_milli));
+            let usable = shape.cpu_milli <= cpu_milli
+                && shape.models >> model & 1 == 1
+                && fit.cards >= usize::from(shape.cards);
+            fragment += expected.likely * if usable { fit.too_small } else { all } as f64;
+        }
+        fragment
+    }
+}
+
+/// The parts of a card that are looked up once for all shapes; lists of shapes have some 20.
+const PARTS_MAX: usize = 64;
+
+fn fit(left: &[i16], part: i16) -> Fit {
+    let too_small = left.iter().filter(|left| **left < part);
+    Fit {
+        cards: left.len() - too_small.clone().count(),
+        too_small: too_small.map(|left| i64::from(*left)).sum(),
+    }
+}

@@ -1,0 +1,130 @@
+//! Machines with cards and a list of tasks, from tables of the form of Alibaba's "openb" trace.
+//!
+//! Machines: `cpu_milli, memory_mib, gpu, model`; those without cards are no matter here. Tasks: `cpu_milli,
+//! memory_mib, num_gpu, gpu_milli`, and if there is such a column `gpu_spec`, the models that are
+//! accepted, separated by `|`. Plain or compressed with gzip; other columns are not looked at.
+
+use super::machine::{CardMachine, Models, Shape};
+use omega_core::limits::{AMOUNT_MAX, CARD_MILLI, CARDS_MAX};
+use omega_workload::LoadError;
+use omega_workload::table::Table;
+use std::path::{Path, PathBuf};
+
+/// The models that a list of machines may have: as many as there are bits.
+const MODELS_MAX: usize = Models::BITS as usize;
+
+const LIST_PREFIX: &str = "openb_pod_list_";
+const LIST_SUFFIX: &str = ".csv.gz";
+
+/// What is simulated.
+#[derive(Clone, Debug)]
+pub struct Input {
+    /// The machines that have cards.
+    pub machines: Vec<CardMachine>,
+    /// The tasks.
+    pub tasks: Vec<Shape>,
+}
+
+impl Input {
+    /// Reads machines and tasks.
+    ///
+    /// # Errors
+    /// If a file is missing or at fault, no machine has cards, or there is no task.
+    pub fn read(machines: &Path, tasks: &Path) -> Result<Input, LoadError> {
+        let mut models = Vec::new();
+        let list = read_machines(machines, &mut models)?;
+        if list.is_empty() {
+            return Err(LoadError::new(machines, "no machine has cards"));
+        }
+        let shapes = read_tasks(tasks, &models)?;
+        if shapes.is_empty() {
+            return Err(LoadError::new(tasks, "there is no task"));
+        }
+        Ok(Input { machines: list, tasks: shapes })
+    }
+}
+
+/// The file of machines of a folder of the trace.
+#[must_use]
+pub fn machines_file(dir: &Path) -> PathBuf {
+    dir.join("openb_node_list_gpu_node.csv.gz")
+}
+
+/// The file of a list of tasks of a folder of the trace.
+#[must_use]
+pub fn tasks_file(dir: &Path, list: &str) -> PathBuf {
+    dir.join(format!("{LIST_PREFIX}{list}{LIST_SUFFIX}"))
+}
+
+/// The names of the lists of a folder, ascending.
+///
+/// # Errors
+/// If the folder cannot be read or has none.
+pub fn lists(dir: &Path) -> Result<Vec<String>, LoadError> {
+    let cannot = |error| LoadError::new(dir, format!("cannot be read: {error}"));
+    let mut lists = Vec::new();
+    for entry in std::fs::read_dir(dir).map_err(cannot)? {
+        let name = entry.map_err(cannot)?.file_name();
+        let name = name.to_string_lossy();
+        let list = name.strip_prefix(LIST_PREFIX).and_then(|rest| rest.strip_suffix(LIST_SUFFIX));
+        lists.extend(list.map(str::to_owned));
+    }
+    if lists.is_empty() {
+        let message = format!("there is no list of tasks, {LIST_PREFIX}NAME{LIST_SUFFIX}");
+        return Err(LoadError::new(dir, message));
+    }
+    lists.sort();
+    Ok(lists)
+}
+
+fn read_machines(file: &Path, models: &mut Vec<String>) -> Result<Vec<CardMachine>, LoadError> {
+    let mut table = Table::open(file)?;
+    let [cpu, memory, cards, model] = table.find(["cpu_milli", "memory_mib", "gpu", "model"])?;
+    let mut machines = Vec::new();
+    while let Some(row) = table.next_row()? {
+        let cpu_milli = row.integer(cpu, AMOUNT_MAX)? as i64;
+        let memory_mib = row.integer(memory, AMOUNT_MAX)? as i64;
+        let count = row.integer(cards, u64::from(CARDS_MAX))? as u8;
+        if count == 0 {
+            continue;
+        }
+        let name = row.text(model);
+        let number = models.iter().position(|other| other == name).unwrap_or(models.len());
+        if number == MODELS_MAX {
+            let message = format!("there are more than {MODELS_MAX} models");
+            return Err(row.error(model, message));
+        }
+        if number == models.len() {
+            models.push(name.to_owned());
+        }
+        machines.push(CardMachine::new(cpu_milli, memory_mib, count, number as u8));
+    }
+    Ok(machines)
+}
+
+fn read_tasks(file: &Path, models: &[String]) -> Result<Vec<Shape>, LoadError> {
+    let mut table = Table::open(file)?;
+    let [cpu, memory, count, milli] =
+        table.find(["cpu_milli", "memory_mib", "num_gpu", "gpu_milli"])?;
+    let accepted = table.optional_column("gpu_spec");
+    let mut tasks = Vec::new();
+    while let Some(row) = table.next_row()? {
+        let cards = row.integer(count, u64::from(CARDS_MAX))? as u8;
+        let part = row.optional_integer(milli, u64::from(CARD_MILLI))?;
+        let part = part.unwrap_or(u64::from(CARD_MILLI)) as i16;
+        if cards > 0 && part == 0 {
+            return Err(row.error(milli, "is 0 although the task asks for a GPU"));
+        }
+        let names = accepted.map_or("", |column| row.text(column));
+        let bit = |name: &str| models.iter().position(|other| other == name).map_or(0, |i| 1 << i);
+        let named: Models = names.split('|').map(bit).fold(0, |all, bit| all | bit);
+        tasks.push(Shape {
+            cpu_milli: row.integer(cpu, AMOUNT_MAX)? as i64,
+            card_milli: if cards == 0 { 0 } else { part },
+            cards,
+            models: if names.is_empty() { Models::MAX } else { named },
+            memory_mib: row.integer(memory, AMOUNT_MAX)? as i64,
+        });
+    }
+    Ok(tasks)
+}

@@ -1,0 +1,58 @@
+//! The published figures, and how far from them ours may be.
+
+use super::policy::Policy;
+use super::run::LOADS_PERCENT;
+use omega_workload::LoadError;
+use omega_workload::decimal::Rounding;
+use omega_workload::table::Table;
+use std::collections::HashMap;
+use std::path::Path;
+
+/// The mean of what is in use at each load, in percent, by list and policy.
+#[derive(Clone, Debug, Default)]
+pub struct Published(HashMap<(String, String), [f64; LOADS_PERCENT.len()]>);
+
+impl Published {
+    /// Reads the table of a folder of the trace; without one there is nothing to compare with.
+    ///
+    /// # Errors
+    /// If the table is at fault.
+    pub fn read(dir: &Path) -> Result<Published, LoadError> {
+        let file = dir.join("published_fgd_table.csv");
+        if !file.is_file() {
+            return Ok(Published::default());
+        }
+        let mut table = Table::open(&file)?;
+        let [list, policy] = table.find(["workload", "policy"])?;
+        let names = LOADS_PERCENT.map(|load| format!("alloc{load}_mean"));
+        let columns = names.each_ref().map(|name| table.column(name));
+        let mut rows = HashMap::new();
+        while let Some(row) = table.next_row()? {
+            let mut used = [0.0; LOADS_PERCENT.len()];
+            for (used, column) in used.iter_mut().zip(&columns) {
+                let column = column.clone()?;
+                *used = row.amount(column, 1000, Rounding::Nearest)? as f64 / 1000.0;
+            }
+            let list = row.required(list)?;
+            let list = list.strip_prefix("openb_pod_list_").unwrap_or(list);
+            rows.insert((list.to_owned(), row.required(policy)?.to_owned()), used);
+        }
+        Ok(Published(rows))
+    }
+
+    /// What was published of a policy on a list.
+    #[must_use]
+    pub fn used(&self, list: &str, policy: Policy) -> Option<&[f64; LOADS_PERCENT.len()]> {
+        self.0.get(&(list.to_owned(), policy.published_name()?.to_owned()))
+    }
+}
+
+/// How many points a mean may be off. Chance alone moves a mean of ten seeds by a tenth of a point or two; the
+/// policies that are defined to the last detail in the publication get half of what the others do.
+#[must_use]
+pub fn tolerance(policy: Policy) -> f64 {
+    match policy {
+        Policy::Random | Policy::BestFit => 0.5,
+        _ => 1.0,
+    }
+}

@@ -1,0 +1,104 @@
+//! One run: a policy, a list and a seed, and how full the cards are as tasks arrive.
+//!
+//! A task changes one machine only. So each score is kept beside the version of the machine that it was made
+//! for, for each shape, and made again when that shape comes and the machine has changed.
+
+use super::arrivals::{Dice, arrivals};
+use super::fragments::Shapes;
+use super::input::Input;
+use super::machine::{CardMachine, Shape};
+use super::policy::Policy;
+use std::collections::HashMap;
+
+/// The loads at which a run is looked at: what arrived asks for so many percent of the cards.
+pub const LOADS_PERCENT: [u32; 6] = [80, 90, 100, 110, 120, 130];
+
+/// What is simulated.
+#[derive(Clone, Copy, Debug)]
+pub struct Run {
+    /// Who decides.
+    pub policy: Policy,
+    /// What chance is drawn from.
+    pub seed: u64,
+    /// A task goes to any of so many best machines; with 1 to the best.
+    pub among: usize,
+}
+
+/// How things are at one load, in percent of all cards.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Point {
+    /// What is in use.
+    pub used: f64,
+    /// What the next task is expected not to be able to use.
+    pub fragment: f64,
+}
+
+/// The score of a shape on a machine, as of a version of it; `None` where it does not fit.
+type Kept = (u32, Option<i64>);
+
+/// Simulates a run: a point for each of [`LOADS_PERCENT`].
+#[must_use]
+pub fn run(input: &Input, shapes: &Shapes, run: Run) -> [Point; LOADS_PERCENT.len()] {
+    let mut dice = Dice::new(run.seed);
+    let capacity_milli: i64 = input.machines.iter().map(CardMachine::left_milli).sum();
+    let tasks = arrivals(&input.tasks, capacity_milli, &mut dice);
+    let mut machines = input.machines.clone();
+    dice.shuffle(&mut machines);
+    let mut versions = vec![1_u32; machines.len()];
+    let mut kept: HashMap<Shape, Vec<Kept>> = HashMap::new();
+    let (mut arrived, mut used) = (0, 0);
+    let mut points = [Point::default(); LOADS_PERCENT.len()];
+    let mut next = 0;
+    let mut best = Vec::new();
+    for shape in &tasks {
+        let scores = kept.entry(*shape).or_insert_with(|| vec![(0, None); machines.len()]);
+        for ((score, machine), version) in scores.iter_mut().zip(&machines).zip(&versions) {
+            if score.0 != *version {
+                let fits = machine.fits(shape);
+                *score = (*version, fits.then(|| run.policy.score(machine, shape, shapes)));
+            }
+        }
+        let among = if run.policy == Policy::Random { machines.len() } else { run.among };
+        find_best(scores, among, &mut best);
+        if !best.is_empty() {
+            let chosen = if best.len() > 1 { best[dice.below(best.len())] } else { best[0] };
+            let machine = &mut machines[chosen];
+            let cards = run.policy.cards(machine, shape, shapes, &mut |count| dice.below(count));
+            machine.take(shape, cards);
+            versions[chosen] += 1;
+            used += shape.asked_milli();
+        }
+        arrived += shape.asked_milli();
+        while next < points.len()
+            && arrived * 100 >= capacity_milli * i64::from(LOADS_PERCENT[next])
+        {
+            points[next] = point(&machines, shapes, used, capacity_milli);
+            next += 1;
+        }
+    }
+    // The last load is reached but for a part of a card, or not at all.
+    points[next..].fill(point(&machines, shapes, used, capacity_milli));
+    points
+}
+
+fn point(machines: &[CardMachine], shapes: &Shapes, used: i64, capacity_milli: i64) -> Point {
+    let percent = 100.0 / capacity_milli.max(1) as f64;
+    let fragment: f64 = machines.iter().map(|machine| shapes.fragment(machine)).sum();
+    Point { used: used as f64 * percent, fragment: fragment * percent }
+}
+
+/// The machines with the best scores, at most so many; of equal ones the first.
+fn find_best(scores: &[Kept], among: usize, best: &mut Vec<usize>) {
+    best.clear();
+    let fitting = scores.iter().enumerate().filter_map(|(i, (_, score))| Some((i, (*score)?)));
+    if among == 1 {
+        // `max_by_key` takes the last of equal ones.
+        best.extend(fitting.rev().max_by_key(|(_, score)| *score).map(|(i, _)| i));
+        return;
+    }
+    best.extend(fitting.map(|(i, _)| i));
+    if best.len() > among {
+        best.sort_by_key(|i| std::cmp::Reverse(scores[*i].1));
+        best.truncate(among);
+    }
+}

@@ -1,0 +1,276 @@
+//! Which workload a command is about: the arguments that all of them share, and the reader they name.
+
+use clap::{Args, ValueEnum};
+use omega_workload::alike::Alike;
+use omega_workload::azure::{self, AzureOptions};
+use omega_workload::stream::{Held, Stream, Window, whole};
+use omega_workload::{LoadError, Workload, csv, google2011, kube, omega_sim, openb, swf, synth};
+use serde::{Deserialize, Deserializer};
+use std::ops::RangeInclusive;
+use std::path::{Path, PathBuf};
+
+/// Where a workload comes from: on a command line, or in the table `[input]` of a file.
+#[derive(Debug, Args, Deserialize)]
+#[command(next_help_heading = "Input")]
+#[serde(default, deny_unknown_fields)]
+pub struct InputArgs {
+    /// Replay a published trace; --data names the folder of its files.
+    #[arg(long, value_enum, requires = "data", group = "source")]
+    trace: Option<Trace>,
+    /// The folder of the trace; for swf the log itself, or a folder in which --cell names it.
+    #[arg(long, value_name = "DIR", requires = "trace")]
+    data: Option<PathBuf>,
+    /// Which part of the trace: for openb a task list (default, cpu050, gpuspec33, ...), for
+    /// omega-sim a cell (M, L, L4), for google2011 `jobs`, the job arrivals of ten days. `omega explain`
+    /// without a trace takes the address of a cell that is served, and explains a job there.
+    #[arg(long, value_name = "NAME", alias = "list")]
+    #[serde(alias = "list")]
+    cell: Option<String>,
+    /// Only production tasks, without the overcommit that the others need (google2011).
+    #[arg(long, requires = "trace")]
+    production: bool,
+    /// The machines, where the trace has none (azure, swf): `200,cpu=64,memory=256Gi`, and disk=, gpu=.
+    #[arg(long, value_name = "N,cpu=CORES,...", requires = "trace")]
+    #[serde(deserialize_with = "alike")]
+    on: Option<Alike>,
+    /// Place what `kubectl get nodes,pods -A -o json` printed into this file.
+    #[arg(long, value_name = "FILE", group = "source")]
+    cluster: Option<PathBuf>,
+    /// Read machines from a table; docs/inputs.md has the columns.
+    #[arg(long = "machines", value_name = "FILE.csv", requires = "jobs_file", group = "source")]
+    #[serde(rename = "machines")]
+    machines_file: Option<PathBuf>,
+    /// Read jobs from a table; docs/inputs.md has the columns.
+    #[arg(long = "jobs", value_name = "FILE.csv", requires = "machines_file")]
+    #[serde(rename = "jobs")]
+    jobs_file: Option<PathBuf>,
+    /// How many machines the synthetic cell has.
+    #[arg(long, value_name = "N", allow_negative_numbers = true, default_value_t = SYNTHETIC, conflicts_with = "source",
+          value_parser = clap::value_parser!(u32).range(SYNTHETIC_RANGE))]
+    synthetic: u32,
+    /// How many hours of work the synthetic workload has.
+    #[arg(long, value_name = "N", allow_negative_numbers = true, default_value_t = HOURS, conflicts_with = "source",
+          value_parser = clap::value_parser!(u32).range(HOURS_RANGE))]
+    hours: u32,
+}
+
+/// Machines and hours of a synthetic workload where nobody says, and what may be said.
+const SYNTHETIC: u32 = 10_000;
+const SYNTHETIC_RANGE: RangeInclusive<i64> = 10..=1_000_000;
+const HOURS: u32 = 24;
+const HOURS_RANGE: RangeInclusive<i64> = 1..=8760;
+
+impl Default for InputArgs {
+    fn default() -> InputArgs {
+        InputArgs {
+            trace: None,
+            data: None,
+            cell: None,
+            production: false,
+            on: None,
+            cluster: None,
+            machines_file: None,
+            jobs_file: None,
+            synthetic: SYNTHETIC,
+            hours: HOURS,
+        }
+    }
+}
+
+/// Machines in a file, written as on the command line.
+fn alike<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Alike>, D::Error> {
+    String::deserialize(from)?.parse().map(Some).map_err(serde::de::Error::custom)
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+enum Trace {
+    /// The Google cell of May 2011: 12,477 machines, 190,926 tasks.
+    #[value(name = "google2011")]
+    Google2011,
+    /// Alibaba's GPU cluster of 2023: 1,523 machines, 8,152 tasks.
+    Openb,
+    /// Job lists made for the Omega paper's simulator.
+    OmegaSim,
+    /// Azure's virtual machines of 2017: 53,109 batches in 83 hours, without machines.
+    Azure,
+    /// A log of a batch queue in the Standard Workload Format.
+    Swf,
+}
+
+/// Why an input cannot be read. One line for the user.
+#[derive(Debug, thiserror::Error)]
+pub enum InputError {
+    /// Arguments that do not go together.
+    #[error("{0}; see omega --help")]
+    Arguments(&'static str),
+    /// A file is missing or at fault.
+    #[error(transparent)]
+    Load(#[from] LoadError),
+}
+
+/// What the machines are for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Machines {
+    /// To place on: there must be some.
+    Needed,
+    /// To look at, if there are any.
+    Optional,
+}
+
+impl InputArgs {
+    /// The files that are named, for whoever must not overwrite them.
+    #[must_use]
+    pub fn files(&self) -> Vec<&Path> {
+        let files = [&self.cluster, &self.machines_file, &self.jobs_file, &self.data];
+        files.into_iter().flatten().map(PathBuf::as_path).collect()
+    }
+
+    /// The replicas of a cell that is served, if it is one rather than a part of a trace.
+    #[must_use]
+    pub fn served(&self) -> Option<&str> {
+        self.cell.as_deref().filter(|_| self.trace.is_none())
+    }
+
+    /// What is missing in a file, or there beside what it excludes; clap holds a command line to the same.
+    #[must_use]
+    pub fn lacks(&self) -> Option<&'static str> {
+        let files = (self.machines_file.is_some(), self.jobs_file.is_some());
+        let sources = [self.trace.is_some(), self.cluster.is_some(), files.0];
+        let some = sources.iter().filter(|there| **there).count();
+        match (self.trace.is_some(), self.data.is_some(), files) {
+            (true, false, _) => Some("a trace needs data, the folder of its files"),
+            (false, true, _) => Some("data is the folder of a trace: which one?"),
+            (_, _, (true, false) | (false, true)) => Some("machines and jobs go together"),
+            _ if some > 1 => {
+                Some("of a trace, a cluster, and machines with jobs, there may be one")
+            }
+            _ if some > 0 && (self.synthetic, self.hours) != (SYNTHETIC, HOURS) => {
+                Some("synthetic and hours are of a synthetic workload: end says when a run ends")
+            }
+            _ if !SYNTHETIC_RANGE.contains(&i64::from(self.synthetic)) => {
+                Some("synthetic must be from 10 to 1000000 machines")
+            }
+            _ if !HOURS_RANGE.contains(&i64::from(self.hours)) => {
+                Some("hours must be from 1 to 8760")
+            }
+            _ => None,
+        }
+    }
+
+    /// The seed on which the workload depends: most traces are the same for all.
+    #[must_use]
+    pub fn seed_of_workload(&self, seed: u64) -> u64 {
+        let read = self.cluster.is_some() || self.machines_file.is_some();
+        match self.trace {
+            Some(Trace::Azure) => seed,
+            None if !read => seed,
+            _ => 0,
+        }
+    }
+
+    /// Finds what is wrong although each argument is right by itself, and nothing that clap can express.
+    ///
+    /// # Errors
+    /// If there is such a fault.
+    pub fn check(&self) -> Result<(), InputError> {
+        if self.production && self.trace != Some(Trace::Google2011) {
+            return Err(InputError::Arguments("--production is for --trace google2011 only"));
+        }
+        if self.served().is_some() {
+            return Err(InputError::Arguments("--cell is for --trace, or for omega explain JOB"));
+        }
+        if self.on.is_some() && !matches!(self.trace, Some(Trace::Azure | Trace::Swf)) {
+            return Err(InputError::Arguments("--on is for --trace azure and --trace swf"));
+        }
+        let part = self.cell.as_deref();
+        match (self.trace, part) {
+            (Some(Trace::Azure), Some(_)) => {
+                Err(InputError::Arguments("--cell is not for --trace azure: it has one list"))
+            }
+            (Some(Trace::Google2011), Some(part)) if part != "jobs" => Err(InputError::Arguments(
+                "--trace google2011 has one --cell besides the replay: jobs",
+            )),
+            (Some(Trace::Google2011), Some(_)) if self.production => Err(InputError::Arguments(
+                "--production is not for --cell jobs: it has no priorities",
+            )),
+            _ => Ok(()),
+        }
+    }
+
+    /// Reads the whole workload, to place it.
+    ///
+    /// # Errors
+    /// If arguments do not go together, or a file is missing or at fault, or there are no machines.
+    pub fn load(&self, seed: u64) -> Result<Workload, InputError> {
+        Ok(whole(&mut *self.reader(seed, Window::All, Machines::Needed)?)?)
+    }
+
+    /// Opens the workload to look at it piece by piece.
+    ///
+    /// # Errors
+    /// If arguments do not go together, or a file is missing or its beginning at fault.
+    pub fn open(&self, seed: u64) -> Result<Box<dyn Stream>, InputError> {
+        self.reader(seed, Window::Bounded, Machines::Optional)
+    }
+
+    fn reader(
+        &self,
+        seed: u64,
+        window: Window,
+        machines: Machines,
+    ) -> Result<Box<dyn Stream>, InputError> {
+        self.check()?;
+        if let Some(file) = &self.cluster {
+            return Ok(Box::new(Held::new(kube::load(file)?, file)));
+        }
+        if let (Some(machines), Some(jobs)) = (&self.machines_file, &self.jobs_file) {
+            return Ok(Box::new(csv::open(machines, jobs, window)?));
+        }
+        if let (Some(trace), Some(data)) = (self.trace, &self.data) {
+            return self.trace(trace, data, (seed, window, machines));
+        }
+        let made = synth::synthesize(&synth::SynthOptions {
+            machines: self.synthetic,
+            span_hours: self.hours,
+            seed,
+            ..synth::SynthOptions::default()
+        });
+        Ok(Box::new(Held::new(made, Path::new("synthetic"))))
+    }
+
+    fn trace(
+        &self,
+        trace: Trace,
+        data: &Path,
+        (seed, window, machines): (u64, Window, Machines),
+    ) -> Result<Box<dyn Stream>, InputError> {
+        let part = |default: &'static str| self.cell.as_deref().unwrap_or(default);
+        let on = self.on.as_ref().map(Alike::machines);
+        Ok(match trace {
+            Trace::Google2011 if self.cell.is_some() => Box::new(google2011::jobs::open(data)?),
+            Trace::Google2011 => {
+                let production = match self.production {
+                    true => google2011::Production::OnlyProduction,
+                    false => google2011::Production::All,
+                };
+                Box::new(google2011::open(data, &google2011::GoogleOptions { production })?)
+            }
+            Trace::Openb => Box::new(openb::open(data, part("default"))?),
+            Trace::OmegaSim => Box::new(omega_sim::open(data, part("M"), window)?),
+            Trace::Azure if on.is_none() && machines == Machines::Needed => {
+                return Err(InputError::Arguments(
+                    "--trace azure has no machines: say on what, such as --on 2000,cpu=64,memory=256Gi",
+                ));
+            }
+            Trace::Azure => {
+                let options = AzureOptions { machines: on.unwrap_or_default(), seed };
+                Box::new(azure::open(data, options)?)
+            }
+            Trace::Swf => {
+                let file = swf::stream::find(data, self.cell.as_deref())?;
+                Box::new(swf::stream::open(&file, on, window)?)
+            }
+        })
+    }
+}

@@ -1,0 +1,178 @@
+//! The figures of the Omega paper (Schwarzkopf et al., EuroSys 2013) as experiments that anyone can repeat: what the
+//! paper says, what comes out here, and whether the shape is the same.
+//!
+//! The paper has no tables and its traces are not public, so what can be compared is the shape of its curves. Job lists
+//! are generated ([`Lab::generated`]) or those of a folder.
+
+mod conflicts;
+mod decision_time;
+mod lab;
+mod lists;
+mod load;
+mod mapreduce;
+mod ours;
+mod two_level;
+mod workers;
+
+pub use lab::Lab;
+
+use crate::page::{Check, Page, Section, Table};
+use crate::plot::Line;
+
+/// A figure of the paper, or several that show the same runs.
+#[derive(Clone, Copy, Debug)]
+pub struct Experiment {
+    /// What the command line calls it.
+    pub name: &'static str,
+    /// What it is about.
+    pub title: &'static str,
+    run: fn(&Lab) -> Section,
+}
+
+/// All experiments, in the order of the paper.
+pub const ALL: [Experiment; 7] = [
+    Experiment {
+        name: "fig5",
+        title: "Figures 5 and 6: decision times of service jobs",
+        run: decision_time::of_jobs,
+    },
+    Experiment { name: "fig7", title: "Figure 7: two-level offers", run: two_level::run },
+    Experiment { name: "fig8", title: "Figure 8: more batch jobs", run: load::saturation },
+    Experiment { name: "fig9", title: "Figure 9: several batch schedulers", run: load::schedulers },
+    Experiment {
+        name: "fig10",
+        title: "Figure 10: decision times of jobs and of tasks",
+        run: decision_time::of_tasks,
+    },
+    Experiment { name: "fig14", title: "Figure 14: ways to find conflicts", run: conflicts::run },
+    Experiment {
+        name: "fig15",
+        title: "Figures 15 and 16: workers by what is idle",
+        run: mapreduce::run,
+    },
+];
+
+impl Experiment {
+    /// The experiment of this name.
+    #[must_use]
+    pub fn named(name: &str) -> Option<&'static Experiment> {
+        ALL.iter().find(|experiment| experiment.name == name)
+    }
+
+    /// Makes it.
+    #[must_use]
+    pub fn run(&self, lab: &Lab) -> Section {
+        Section { id: self.name.to_owned(), title: self.title.to_owned(), ..(self.run)(lab) }
+    }
+}
+
+/// The report of some experiments.
+#[must_use]
+pub fn report(lab: &Lab, sections: Vec<Section>) -> Page {
+    Page {
+        title: "The figures of the Omega paper".to_owned(),
+        lead: format!(
+            "The paper's experiments, repeated in simulation on {}: a cell of 2,000 machines for a day, one of \
+             10,000 for six hours. The paper's own traces are not public, so shapes are compared, not values. Decisions \
+             take 0.1 s a job and 5 ms a task where nothing else is said. `omega sim compat` shows that these runs are those of \
+             the simulator that the paper's authors published.",
+            lab.source()
+        ),
+        sections,
+    }
+}
+
+/// Decision times of a job that are swept, in seconds: 10 ms to 100 s.
+const DECISIONS_S: [f64; 9] = [0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0];
+
+/// A wait that the paper holds to be acceptable.
+const OBJECTIVE_S: f64 = 30.0;
+
+/// What should hold, and the figures that say so.
+fn check(claim: &str, holds: bool, found: String) -> Check {
+    Check { claim: claim.to_owned(), holds, found }
+}
+
+/// The same on one of two cells.
+fn check_on(cell: &str, claim: &str, holds: bool, found: String) -> Check {
+    check(&format!("{claim} ({cell} cell)"), holds, found)
+}
+
+/// What a section says that shows both cells.
+const TWO_CELLS: &str = "Each point was run twice: on the cell of the reference simulator (random first fit on an exact copy), and \
+     on the cell that ships (its judge, views kept up by deltas, and the placer with the ready-made profiles: best of \
+     64 machines that fit, looked for from a random place in the scheduler's home).";
+
+/// A line over what was swept.
+fn line(name: &str, xs: &[f64], ys: impl Iterator<Item = f64>) -> Line {
+    Line::new(name, xs.iter().copied().zip(ys).collect())
+}
+
+/// A table of figures over what was swept: one row for each value.
+fn table(title: &str, over: &str, xs: &[f64], columns: &[(&str, Vec<f64>)]) -> Table {
+    let head = std::iter::once(over).chain(columns.iter().map(|(name, _)| *name));
+    let row = |(index, x): (usize, &f64)| {
+        let cells = columns.iter().map(|(_, values)| figure(values[index]));
+        std::iter::once(x.to_string()).chain(cells).collect()
+    };
+    Table {
+        title: title.to_owned(),
+        head: head.map(str::to_owned).collect(),
+        rows: xs.iter().enumerate().map(row).collect(),
+    }
+}
+
+/// A table of figures on both cells, side by side.
+fn pairs(title: &str, over: &str, xs: &[f64], columns: &[(&str, [Vec<f64>; 2])]) -> Table {
+    let names: Vec<[String; 2]> = columns
+        .iter()
+        .map(|(name, _)| [format!("{name}: reference"), format!("{name}: shipped")])
+        .collect();
+    let both = names.iter().zip(columns);
+    let columns: Vec<(&str, Vec<f64>)> = both
+        .flat_map(|(names, (_, values))| {
+            [0, 1].map(|cell| (names[cell].as_str(), values[cell].clone()))
+        })
+        .collect();
+    table(title, over, xs, &columns)
+}
+
+/// A figure with three digits that matter.
+fn figure(value: f64) -> String {
+    match value.abs() {
+        size if size >= 100.0 || size == 0.0 => format!("{value:.0}"),
+        size if size >= 10.0 => format!("{value:.1}"),
+        size if size >= 1.0 => format!("{value:.2}"),
+        size if size >= 0.1 => format!("{value:.3}"),
+        size if size < 0.000_05 => "<0.0001".to_owned(),
+        _ => format!("{value:.4}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_found() {
+        for experiment in ALL {
+            assert_eq!(Experiment::named(experiment.name).unwrap().title, experiment.title);
+        }
+        assert!(Experiment::named("fig99").is_none());
+    }
+
+    #[test]
+    fn figures_have_three_digits() {
+        for (value, text) in [
+            (0.0, "0"),
+            (123.4, "123"),
+            (12.34, "12.3"),
+            (1.234, "1.23"),
+            (0.1234, "0.123"),
+            (0.012_34, "0.0123"),
+            (0.000_01, "<0.0001"),
+        ] {
+            assert_eq!(figure(value), text);
+        }
+    }
+}

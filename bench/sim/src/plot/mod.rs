@@ -1,0 +1,223 @@
+//! Plots of results: lines over an axis, as SVG for documents and pages and as PNG for everything else.
+//!
+//! ```text
+//!   Plot ──layout.rs──▶ shapes ──svg.rs──▶ SVG, its colours by the reader's light or dark
+//!     scale.rs: ticks           └─png.rs──▶ PNG, light
+//! ```
+//!
+//! A plot is plain data, laid out once; both outputs show the same shapes. Same data, same bytes: nothing
+//! here depends on the machine, as the letters of a PNG are those of a font that comes with the program.
+
+mod layout;
+mod png;
+mod scale;
+mod svg;
+
+pub(crate) use svg::escape;
+
+/// How many colours lines have before they begin again, with another dash.
+const COLOURS: usize = 8;
+
+/// Some lines over two axes.
+#[derive(Clone, Debug, Default)]
+pub struct Plot {
+    /// What it shows, as a heading.
+    pub title: String,
+    /// What goes from left to right.
+    pub x: Axis,
+    /// What goes from below to above.
+    pub y: Axis,
+    /// The lines, in the order of the legend.
+    pub lines: Vec<Line>,
+    /// Heights to compare the lines with, such as an objective.
+    pub guides: Vec<Guide>,
+}
+
+/// What an axis is of.
+#[derive(Clone, Debug, Default)]
+pub struct Axis {
+    /// The quantity and its unit: "decision time of a service job, seconds".
+    pub label: String,
+    /// How its values are spread.
+    pub scale: Scale,
+    /// What its numbers are.
+    pub unit: Unit,
+    /// The axis goes from here at least; what lies below is cut off on a logarithmic one.
+    pub least: Option<f64>,
+    /// The axis goes up to here at least.
+    pub most: Option<f64>,
+}
+
+/// How values are spread over an axis.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Scale {
+    /// Equal steps are equally long.
+    #[default]
+    Linear,
+    /// Equal factors are equally long. Values of zero and less have no place, and are left out.
+    Log,
+}
+
+/// What the numbers of an axis are.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Unit {
+    /// Numbers, shown as they are.
+    #[default]
+    Number,
+    /// Shares of one, shown as percentages.
+    Share,
+}
+
+/// One line.
+#[derive(Clone, Debug, Default)]
+pub struct Line {
+    /// What the legend calls it.
+    pub name: String,
+    /// Its points, ascending by x. One that is no number is left out, and breaks the line.
+    pub points: Vec<(f64, f64)>,
+    /// How it is drawn.
+    pub style: Style,
+    /// Lines of one group have one colour, so that a reader sees what belongs together; without it, every
+    /// line has its own.
+    pub colour: Option<usize>,
+}
+
+/// How a line is drawn.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Style {
+    /// From point to point, with a dot at each if they are few.
+    #[default]
+    Solid,
+    /// The same in dashes: a reference to compare with.
+    Dashed,
+    /// Level until the next point, as a distribution is.
+    Steps,
+    /// The points alone.
+    Dots,
+}
+
+/// A height to compare with.
+#[derive(Clone, Debug)]
+pub struct Guide {
+    /// Where, in the values of the upright axis.
+    pub at: f64,
+    /// What it is, written above it.
+    pub name: String,
+}
+
+impl Plot {
+    /// A plot without lines yet.
+    #[must_use]
+    pub fn new(title: impl Into<String>, x: Axis, y: Axis) -> Plot {
+        Plot { title: title.into(), x, y, ..Plot::default() }
+    }
+
+    /// With one more line.
+    #[must_use]
+    pub fn line(mut self, line: Line) -> Plot {
+        self.lines.push(line);
+        self
+    }
+
+    /// With one more height to compare with.
+    #[must_use]
+    pub fn guide(mut self, at: f64, name: impl Into<String>) -> Plot {
+        self.guides.push(Guide { at, name: name.into() });
+        self
+    }
+
+    /// As an SVG document, which also may stand in a page as it is.
+    #[must_use]
+    pub fn svg(&self) -> String {
+        svg::render(&layout::scene(self))
+    }
+
+    /// As a PNG of two pixels a unit, 1,440 wide.
+    #[must_use]
+    pub fn png(&self) -> Vec<u8> {
+        png::render(&layout::scene(self))
+    }
+}
+
+impl Axis {
+    /// An axis of equal steps.
+    #[must_use]
+    pub fn linear(label: impl Into<String>) -> Axis {
+        Axis { label: label.into(), ..Axis::default() }
+    }
+
+    /// An axis of equal factors.
+    #[must_use]
+    pub fn log(label: impl Into<String>) -> Axis {
+        Axis { scale: Scale::Log, ..Axis::linear(label) }
+    }
+
+    /// An axis of shares.
+    #[must_use]
+    pub fn share(label: impl Into<String>) -> Axis {
+        Axis { unit: Unit::Share, ..Axis::linear(label) }
+    }
+}
+
+impl Line {
+    /// A solid line of its own colour.
+    #[must_use]
+    pub fn new(name: impl Into<String>, points: Vec<(f64, f64)>) -> Line {
+        Line { name: name.into(), points, ..Line::default() }
+    }
+
+    /// The same line in another style.
+    #[must_use]
+    pub fn styled(self, style: Style) -> Line {
+        Line { style, ..self }
+    }
+
+    /// The same line in the colour of a group.
+    #[must_use]
+    pub fn coloured(self, colour: usize) -> Line {
+        Line { colour: Some(colour), ..self }
+    }
+}
+
+/// What is to be drawn, in units of a 720 x 420 sheet.
+#[derive(Clone, Debug, Default)]
+struct Scene {
+    width: f64,
+    height: f64,
+    /// What a reader who cannot see it is told.
+    description: String,
+    shapes: Vec<Shape>,
+}
+
+/// Which colour a shape has; what it is in numbers depends on light or dark.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Ink {
+    /// Text that matters.
+    Strong,
+    /// Labels.
+    Soft,
+    /// The grid.
+    Faint,
+    /// The line of this number.
+    Line(usize),
+}
+
+/// Where a text begins.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Align {
+    Start,
+    Middle,
+    End,
+}
+
+type Point = (f64, f64);
+
+#[derive(Clone, Debug)]
+enum Shape {
+    /// A line through these points.
+    Path { points: Vec<Point>, ink: Ink, width: f64, dashes: bool },
+    /// A dot.
+    Dot { at: Point, ink: Ink, radius: f64 },
+    /// A text on one line; turned, it goes from below to above.
+    Text { at: Point, text: String, ink: Ink, size: f64, align: Align, bold: bool, turned: bool },
+}

@@ -1,0 +1,373 @@
+//! The reference's cell: what is taken of each machine, and its sequence number.
+//!
+//! A scheduler's copy is not a copy. While somebody decides, every change is written down in a journal, with the row as
+//! it was; when he has decided, the rows that changed meanwhile are wound back to what he saw, he places on
+//! them, they are wound forward again, and his claims are judged. What he sees is the cell of his copy to the last
+//! bit, and it costs what changed while he decided, not the machines of the cell nor all that changed since he last looked.
+
+use super::pool::{Machines, Pool};
+use crate::engine::{Access, Attempt, Cell, Ended, Granularity, Judgement, Running, Taken};
+use omega_core::ConflictCheck;
+
+/// What a task asks for: processors, and memory in gigabytes.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Request {
+    /// Processors.
+    pub cpu: f64,
+    /// Gigabytes.
+    pub memory: f64,
+}
+
+/// A job of the reference: what each task asks for, and how many seconds it runs.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct ReferenceJob {
+    /// What it asks for.
+    pub request: Request,
+    /// How long it runs.
+    pub run_s: f64,
+}
+
+/// A scheduler's place at the cell.
+#[derive(Clone, Copy, Debug)]
+pub struct Seat {
+    /// What its generator begins with.
+    pub seed: i64,
+    /// How many machines it leaves out.
+    pub left_out: u32,
+}
+
+/// One machine.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(super) struct Row {
+    /// Processors that are taken.
+    cpu: f64,
+    /// Gigabytes that are taken.
+    memory: f64,
+    /// How many claims were ever taken.
+    sequence: u64,
+}
+
+impl Row {
+    pub(super) fn fits(&self, capacity: [f64; 2], request: Request) -> bool {
+        capacity[0] - self.cpu >= request.cpu && capacity[1] - self.memory >= request.memory
+    }
+
+    pub(super) fn take(&mut self, request: Request) {
+        self.cpu += request.cpu;
+        self.memory += request.memory;
+        self.sequence += 1;
+    }
+
+    /// Takes all that is free. Returns how much that was.
+    pub(super) fn lock(&mut self, capacity: [f64; 2]) -> [f64; 2] {
+        let free = [capacity[0] - self.cpu, capacity[1] - self.memory];
+        self.take(Request { cpu: free[0], memory: free[1] });
+        free
+    }
+
+    /// Gives back what was locked.
+    pub(super) fn unlock(&mut self, locked: [f64; 2]) {
+        self.give_back(Request { cpu: locked[0], memory: locked[1] });
+    }
+
+    /// The sequence number stays, here and where a transaction is undone: so it is in the reference.
+    fn give_back(&mut self, request: Request) {
+        self.cpu -= request.cpu;
+        self.memory -= request.memory;
+    }
+}
+
+/// A wish for a machine, and the machine as it was seen before it.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Claim {
+    pub(super) machine: u32,
+    pub(super) seen: Row,
+}
+
+/// Tasks that run since one commit, one machine for each.
+#[derive(Default)]
+pub(super) struct Group {
+    pub(super) job: u32,
+    scheduler: u32,
+    pub(super) machines: Vec<u32>,
+}
+
+/// How often a journal is cut while copies are out: when it has this many entries more than after the last cut.
+/// A cut looks at every scheduler, so it should be rare against entries.
+const JOURNAL_CUT: usize = 4096;
+
+/// The machines of a cell that are all alike, and what their schedulers have in mind.
+pub struct ReferenceCell<'a> {
+    pub(super) capacity: [f64; 2],
+    judgement: Judgement,
+    pub(super) jobs: &'a [ReferenceJob],
+    pub(super) rows: Vec<Row>,
+    pub(super) pools: Vec<Pool>,
+    /// From where in the journal each scheduler's copy is; `None` if it has none.
+    copies: Vec<Option<usize>>,
+    copies_out: usize,
+    /// Rows as they were before each change, oldest first.
+    journal: Vec<(u32, Row)>,
+    journal_cut: usize,
+    pub(super) claims: Vec<Claim>,
+    /// Machines that conflicted in the transaction that is judged.
+    conflicted: Vec<u32>,
+    pub(super) runs: Vec<Group>,
+    runs_free: Vec<u32>,
+    pub(super) used: [f64; 2],
+    /// What the running tasks of each scheduler take.
+    pub(super) owned: Vec<[f64; 2]>,
+    /// What is locked in offers.
+    pub(super) locked: [f64; 2],
+}
+
+impl<'a> ReferenceCell<'a> {
+    /// A cell of so many machines of this capacity, with these schedulers and these jobs.
+    #[must_use]
+    pub fn new(
+        machines: u32,
+        capacity: Request,
+        seats: &[Seat],
+        judgement: Judgement,
+        jobs: &'a [ReferenceJob],
+    ) -> ReferenceCell<'a> {
+        let pool = |seat: &Seat| Pool::new(machines, seat.left_out, seat.seed);
+        ReferenceCell {
+            capacity: [capacity.cpu, capacity.memory],
+            judgement,
+            jobs,
+            rows: vec![Row::default(); machines as usize],
+            pools: seats.iter().map(pool).collect(),
+            copies: vec![None; seats.len()],
+            copies_out: 0,
+            journal: Vec::new(),
+            journal_cut: JOURNAL_CUT,
+            claims: Vec::new(),
+            conflicted: Vec::new(),
+            runs: Vec::new(),
+            runs_free: Vec::new(),
+            used: [0.0; 2],
+            owned: vec![[0.0; 2]; seats.len()],
+            locked: [0.0; 2],
+        }
+    }
+
+    /// Places tasks that never end, of jobs one after the other, by one scheduler of this seed. Returns how many found room.
+    pub fn prefill(&mut self, jobs: &[(Request, u32)], seed: i64) -> u64 {
+        let mut pool = Pool::new(self.rows.len() as u32, 0, seed);
+        let mut placed = 0;
+        for (request, tasks) in jobs {
+            self.claims.clear();
+            let on = Machines { rows: &mut self.rows, capacity: self.capacity };
+            pool.place(on, *request, *tasks, &mut self.claims);
+            placed += self.claims.len() as u64;
+            let tasks = self.claims.len() as f64;
+            self.used = [self.used[0] + request.cpu * tasks, self.used[1] + request.memory * tasks];
+        }
+        placed
+    }
+
+    /// The most that is taken of any machine beyond what it has, by any resource; 0 or less in a sound cell.
+    #[must_use]
+    pub fn overcommitted(&self) -> f64 {
+        let over = |row: &Row| (row.cpu - self.capacity[0]).max(row.memory - self.capacity[1]);
+        self.rows.iter().map(over).fold(f64::NEG_INFINITY, f64::max)
+    }
+
+    /// Tasks that run, those at the start not counted.
+    #[must_use]
+    pub fn running(&self) -> u64 {
+        self.runs.iter().map(|run| run.machines.len() as u64).sum()
+    }
+
+    /// Counts what so many tasks of a scheduler take, or give back if there are less than none.
+    pub(super) fn count_used(&mut self, scheduler: usize, request: Request, tasks: f64) {
+        let amounts = [request.cpu * tasks, request.memory * tasks];
+        for (kind, amount) in amounts.into_iter().enumerate() {
+            self.used[kind] += amount;
+            self.owned[scheduler][kind] += amount;
+        }
+    }
+
+    fn write_down(&mut self, machine: u32) {
+        if self.copies_out > 0 {
+            self.journal.push((machine, self.rows[machine as usize]));
+        }
+    }
+
+    /// Exchanges rows and journal, from the end to `from`: the cell is as it was then.
+    fn wind_back(&mut self, from: usize) {
+        for (machine, row) in self.journal[from..].iter_mut().rev() {
+            std::mem::swap(row, &mut self.rows[*machine as usize]);
+        }
+    }
+
+    /// The reverse.
+    fn wind_forward(&mut self, from: usize) {
+        for (machine, row) in &mut self.journal[from..] {
+            std::mem::swap(row, &mut self.rows[*machine as usize]);
+        }
+    }
+
+    /// Forgets what no copy needs.
+    fn cut_journal(&mut self) {
+        if self.copies_out == 0 {
+            self.journal.clear();
+            self.journal_cut = JOURNAL_CUT;
+        } else if self.journal.len() > self.journal_cut {
+            let oldest = self.copies.iter().flatten().min().copied().unwrap_or(self.journal.len());
+            self.journal.drain(..oldest);
+            for copy in self.copies.iter_mut().flatten() {
+                *copy -= oldest;
+            }
+            self.journal_cut = self.journal.len() + JOURNAL_CUT;
+        }
+    }
+
+    /// Makes claims on the rows as they are.
+    fn claim(&mut self, scheduler: usize, request: Request, tasks: u32) {
+        let on = Machines { rows: &mut self.rows, capacity: self.capacity };
+        self.pools[scheduler].place(on, request, tasks, &mut self.claims);
+    }
+
+    /// Makes claims on the copy that was taken when the journal was so long, and commits them. Returns how many there were.
+    fn claim_on_copy(
+        &mut self,
+        scheduler: usize,
+        from: usize,
+        request: Request,
+        tasks: u32,
+    ) -> usize {
+        if from == self.journal.len() {
+            // Nothing happened since: the copy is the cell, and no claim can conflict.
+            self.claim(scheduler, request, tasks);
+            if self.copies_out > 0 {
+                self.journal.extend(self.claims.iter().map(|claim| (claim.machine, claim.seen)));
+            }
+            return self.claims.len();
+        }
+        self.wind_back(from);
+        self.claim(scheduler, request, tasks);
+        for claim in self.claims.iter().rev() {
+            self.rows[claim.machine as usize] = claim.seen;
+        }
+        self.wind_forward(from);
+        let claimed = self.claims.len();
+        self.commit(request);
+        claimed
+    }
+
+    /// Whether a claim conflicts with what others did since the copy was taken.
+    fn conflicts(&self, claim: Claim, request: Request) -> bool {
+        let row = &self.rows[claim.machine as usize];
+        match self.judgement.check {
+            ConflictCheck::ResourceFit => !row.fits(self.capacity, request),
+            // Once a machine conflicted, what else is claimed of it conflicts, too: else the second of two claims could
+            // have the number that a foreign claim left.
+            ConflictCheck::SequenceNumber => {
+                row.sequence != claim.seen.sequence || self.conflicted.contains(&claim.machine)
+            }
+        }
+    }
+
+    /// Judges the claims in their order. Keeps those that are taken.
+    fn commit(&mut self, request: Request) {
+        self.conflicted.clear();
+        let mut taken = 0;
+        for at in 0..self.claims.len() {
+            let claim = self.claims[at];
+            if self.conflicts(claim, request) {
+                if self.judgement.granularity == Granularity::AllOrNothing {
+                    self.give_back(taken, request);
+                    taken = 0;
+                    break;
+                }
+                self.conflicted.push(claim.machine);
+                continue;
+            }
+            self.write_down(claim.machine);
+            self.rows[claim.machine as usize].take(request);
+            self.claims[taken] = claim;
+            taken += 1;
+        }
+        self.claims.truncate(taken);
+    }
+
+    /// Undoes the first claims of the transaction.
+    fn give_back(&mut self, claims: usize, request: Request) {
+        for at in 0..claims {
+            let machine = self.claims[at].machine;
+            self.write_down(machine);
+            self.rows[machine as usize].give_back(request);
+        }
+    }
+
+    /// Notes the tasks that run, to end them together.
+    pub(super) fn run(&mut self, job: usize, scheduler: usize) -> Option<Taken> {
+        if self.claims.is_empty() {
+            return None;
+        }
+        let number = self.runs_free.pop().unwrap_or(self.runs.len() as u32);
+        if number as usize == self.runs.len() {
+            self.runs.push(Group::default());
+        }
+        let run = &mut self.runs[number as usize];
+        (run.job, run.scheduler) = (job as u32, scheduler as u32);
+        run.machines.extend(self.claims.iter().map(|claim| claim.machine));
+        Some(Taken(number))
+    }
+}
+
+impl Cell for ReferenceCell<'_> {
+    fn arrive(&mut self, _: usize) -> Running {
+        Running::default()
+    }
+
+    fn copy(&mut self, scheduler: usize) {
+        self.copies[scheduler] = Some(self.journal.len());
+        self.copies_out += 1;
+    }
+
+    fn attempt(&mut self, scheduler: usize, job: usize, tasks: u32, access: Access) -> Attempt {
+        let request = self.jobs[job].request;
+        self.claims.clear();
+        let copy = self.copies[scheduler].take();
+        self.copies_out -= usize::from(copy.is_some());
+        let claimed = match (access, copy) {
+            (Access::Copy, Some(from)) => self.claim_on_copy(scheduler, from, request, tasks),
+            _ => {
+                self.claim(scheduler, request, tasks);
+                self.claims.len()
+            }
+        };
+        self.cut_journal();
+        let taken = self.claims.len();
+        self.count_used(scheduler, request, taken as f64);
+        Attempt { claimed: claimed as u32, taken: taken as u32, run: self.run(job, scheduler) }
+    }
+
+    fn runs_for(&self, run: Taken) -> Option<f64> {
+        Some(self.jobs[self.runs[run.0 as usize].job as usize].run_s)
+    }
+
+    fn end(&mut self, run: Taken) -> Ended {
+        let mut ended = std::mem::take(&mut self.runs[run.0 as usize]);
+        let request = self.jobs[ended.job as usize].request;
+        for &machine in &ended.machines {
+            self.write_down(machine);
+            self.rows[machine as usize].give_back(request);
+        }
+        let tasks = ended.machines.len();
+        self.count_used(ended.scheduler as usize, request, -(tasks as f64));
+        ended.machines.clear();
+        // Its room is used again.
+        self.runs[run.0 as usize] = ended;
+        self.runs_free.push(run.0);
+        Ended { tasks: tasks as u32, again_s: None }
+    }
+
+    fn used(&self) -> [f64; 2] {
+        let machines = self.rows.len() as f64;
+        [self.used[0] / (self.capacity[0] * machines), self.used[1] / (self.capacity[1] * machines)]
+    }
+}

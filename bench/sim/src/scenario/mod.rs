@@ -1,0 +1,182 @@
+//! A workload on the shipped cell under an architecture: what is asked for, the run, and what came of it.
+
+mod fare;
+mod report;
+mod roll;
+mod settings;
+
+pub use fare::Fare;
+pub use report::{Report, SchedulerReport, Waits, notes};
+pub use settings::{ArchitectureKind, ScenarioSettings};
+
+use crate::engine::{
+    Books, Judgement, OfferSettings, Plan, SamplingSettings, Scheduler, Survey, run_offers,
+    run_queues, run_sampling,
+};
+use crate::shipped::{
+    Feed, HeldJobs, SeatSettings, ShippedCell, ShippedError, Start, StreamedJobs, Taste,
+};
+use omega_core::{Kinds, Machine, Policy};
+use omega_schedulers::Home;
+use omega_workload::stream::{Event, Names, Stream};
+use omega_workload::{LoadError, Workload};
+pub(crate) use roll::Roll;
+use std::collections::BTreeMap;
+
+/// How the allocator of two levels offers: as that of the reference does, but of any amount.
+const OFFERS: OfferSettings =
+    OfferSettings { gather_s: 1.0, decide_s: 0.001, processors_min: f64::MIN_POSITIVE };
+
+/// What came of a run, with the cell as it is at the end.
+pub struct Outcome {
+    /// What is told of it.
+    pub report: Report,
+    /// The hash of the cell's state at the end: equal runs have equal ones.
+    pub state_hash: u64,
+    /// How many tasks wait at the end, by the most frequent reason why machines do not take them; if that was asked.
+    pub pending: BTreeMap<String, u64>,
+    /// All that was written down.
+    pub(crate) books: Books,
+    /// The jobs, as the loop had them.
+    pub(crate) roll: Roll,
+    /// Those that were there at the start, and of which a task has no machine at the end; by number, ascending.
+    lacking: Vec<u32>,
+}
+
+/// A scheduler before the run: what it decides on, and where.
+struct Role {
+    name: String,
+    times: Scheduler,
+    seat: SeatSettings,
+}
+
+/// What a run has of a workload besides its jobs.
+struct About<'a> {
+    name: &'a str,
+    machines: &'a [Machine],
+    /// Changes of machines, which are left out.
+    machine_events: usize,
+    notes: Vec<String>,
+}
+
+/// Simulates a workload that is in memory.
+///
+/// # Panics
+/// If the audit of the cell finds a fault after the run.
+///
+/// # Errors
+/// If the cell refuses a part of the workload.
+pub fn simulate(workload: &Workload, settings: &ScenarioSettings) -> Result<Outcome, ShippedError> {
+    simulate_from(workload, settings, &Start::default())
+}
+
+/// Simulates a workload on a cell that is more than its machines at the start.
+///
+/// # Panics
+/// As [`simulate`].
+///
+/// # Errors
+/// If the cell refuses a part of the workload, or the profiles do not suit its kinds.
+pub fn simulate_from(
+    workload: &Workload,
+    settings: &ScenarioSettings,
+    start: &Start,
+) -> Result<Outcome, ShippedError> {
+    let mut roll = Roll::default();
+    workload.arrivals.iter().for_each(|arrival| roll.add(arrival, settings));
+    let about = About {
+        name: &workload.name,
+        machines: &workload.machines,
+        machine_events: workload.machine_events.len(),
+        notes: workload.notes.clone(),
+    };
+    let ground = (&workload.kinds, &workload.policy, start);
+    run(&about, ground, (roll, Box::new(HeldJobs::new(&workload.arrivals))), settings)
+}
+
+/// Simulates a workload that is read twice: first what the loop must know beforehand, so that a fault of the last line is
+/// told before anything runs, and then each job when its time has come.
+///
+/// # Panics
+/// If the audit of the cell finds a fault after the run.
+///
+/// # Errors
+/// If it cannot be read, two jobs have one name, or the cell refuses a part of it.
+pub fn simulate_stream<E: From<LoadError> + From<ShippedError>>(
+    open: impl Fn() -> Result<Box<dyn Stream>, E>,
+    settings: &ScenarioSettings,
+) -> Result<Outcome, E> {
+    let mut stream = open()?;
+    let (mut roll, mut names, mut machine_events) = (Roll::default(), Names::default(), 0);
+    while let Some(event) = stream.next_event()? {
+        match event {
+            Event::Machine(_) => machine_events += 1,
+            Event::Job(job) => {
+                names.admit(&job, &stream.head().jobs_at)?;
+                roll.add(&job.arrival, settings);
+            }
+        }
+    }
+    let (head, notes) = (stream.head().clone(), stream.notes());
+    drop((stream, names));
+    let about = About { name: &head.name, machines: &head.machines, machine_events, notes };
+    let jobs = Box::new(StreamedJobs::new(open()?));
+    Ok(run(&about, (&head.kinds, &head.policy, &Start::default()), (roll, jobs), settings)?)
+}
+
+fn run<'a>(
+    about: &About<'a>,
+    (kinds, policy, start): (&Kinds, &Policy, &Start),
+    (roll, jobs): (Roll, Box<dyn Feed + 'a>),
+    settings: &ScenarioSettings,
+) -> Result<Outcome, ShippedError> {
+    let judgement = Judgement { check: settings.check, granularity: settings.granularity };
+    settings.profiles.check(kinds).map_err(ShippedError::Profile)?;
+    let mut cell = ShippedCell::new((kinds, policy, about.machines), jobs, judgement)?;
+    cell.prepare(start)?;
+    let roles = settings.roles(cell.rows());
+    for role in &roles {
+        cell.add_scheduler(&role.seat);
+    }
+    // Who places what is there at the start; it decides in no time.
+    cell.add_scheduler(&SeatSettings {
+        taste: Taste::Service,
+        rows: cell.rows(),
+        home: Home::EVERYWHERE,
+        near_best: 1,
+        parts: 1,
+        seed: settings.seed,
+        profiles: settings.profiles.clone(),
+    });
+    cell.place_first(roles.len(), &roll.found);
+    let schedulers: Vec<Scheduler> = roles.iter().map(|role| role.times).collect();
+    let plan = Plan {
+        jobs: &roll.jobs,
+        arrivals: &roll.arrivals,
+        owners: &roll.owners,
+        schedulers: &schedulers,
+        end_s: settings.end_s(roll.last_ms),
+        survey: Survey::EverySecond,
+    };
+    let books = match settings.architecture {
+        ArchitectureKind::TwoLevel => run_offers(&plan, OFFERS, &mut cell),
+        ArchitectureKind::Sampling => {
+            run_sampling(&plan, SamplingSettings { probes: settings.probes }, &mut cell)
+        }
+        kind => run_queues(&plan, kind.access(), &mut cell),
+    };
+    cell.check()?;
+    let audit = cell.shared().read(omega_cellstate::Cell::audit);
+    assert!(audit.is_ok(), "the cell is not sound after the run: {audit:?}");
+    let names = roles.into_iter().map(|role| role.name).collect();
+    let mut report = Report::new((about, settings), (&plan, names), &books, roll.found.len());
+    let state_hash = cell.shared().read(omega_cellstate::Cell::state_hash);
+    report.state_hash = format!("{state_hash:016x}");
+    let lacks = |number: &&u32| cell.pending(**number as usize).is_some_and(|tasks| tasks > 0);
+    let lacking = roll.found.iter().filter(lacks).copied().collect();
+    let pending = match start.explain {
+        true => cell.why_pending(),
+        false => BTreeMap::new(),
+    };
+    Ok(Outcome { report, state_hash, pending, books, roll, lacking })
+}

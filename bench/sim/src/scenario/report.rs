@@ -1,0 +1,172 @@
+//! What is told of a run: how busy each scheduler was, what conflicted, how long jobs waited.
+
+use super::{About, ArchitectureKind, ScenarioSettings};
+use crate::engine::{Books, JobBook, Plan, SchedulerBook};
+use serde::{Deserialize, Serialize};
+
+/// How long jobs waited, in seconds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Waits {
+    /// On average.
+    pub mean_s: f64,
+    /// Half of them at most.
+    pub p50_s: f64,
+    /// Nine of ten at most.
+    pub p90_s: f64,
+    /// 99 of 100 at most.
+    pub p99_s: f64,
+}
+
+/// One scheduler.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct SchedulerReport {
+    /// Its name.
+    pub name: String,
+    /// The jobs that came to it.
+    pub jobs: u64,
+    /// Those of them all of whose tasks were placed.
+    pub jobs_placed: u64,
+    /// The share of the time in which it decided on what came to something.
+    pub busy: f64,
+    /// The part of it without conflicts.
+    pub useful: f64,
+    /// The part of it with conflicts.
+    pub wasted: f64,
+    /// Transactions without a conflict.
+    pub succeeded: u64,
+    /// Transactions with one.
+    pub failed: u64,
+    /// The second by the first.
+    pub conflict_fraction: f64,
+    /// Attempts that found no room at all.
+    pub no_room: u64,
+    /// Tasks that were placed.
+    pub tasks_placed: u64,
+    /// Jobs that were given up.
+    pub abandoned: u64,
+    /// Jobs in its queue at the end.
+    pub left_in_queue: u64,
+    /// From the submission of a job to its first attempt.
+    pub wait: Waits,
+    /// From the submission of a job to the machine of its last task.
+    pub placed: Waits,
+}
+
+/// A whole run.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Report {
+    /// What was run.
+    pub workload: String,
+    /// How the schedulers shared the cell.
+    pub architecture: ArchitectureKind,
+    /// The seed of all chance.
+    pub seed: u64,
+    /// The version of the program. With the seed and the settings it names the run: the same name, the same bytes.
+    pub version: String,
+    /// The hash of the cell's state at the end.
+    pub state_hash: String,
+    /// How many machines the cell has.
+    pub machines: usize,
+    /// How long the run was.
+    pub seconds: f64,
+    /// Jobs that were placed before the clock ran.
+    pub jobs_at_start: usize,
+    /// The mean share of the processors that was taken.
+    pub cpu_used: f64,
+    /// The mean share of the memory that was taken.
+    pub memory_used: f64,
+    /// The mean share of the processors that was locked in offers.
+    pub cpu_locked: f64,
+    /// Each scheduler.
+    pub schedulers: Vec<SchedulerReport>,
+    /// What of the input was not carried over.
+    pub notes: Vec<String>,
+}
+
+impl Waits {
+    /// Of these waits.
+    #[must_use]
+    pub fn of(mut waits: Vec<f64>) -> Waits {
+        if waits.is_empty() {
+            return Waits::default();
+        }
+        waits.sort_unstable_by(f64::total_cmp);
+        let at = |share: f64| waits[((waits.len() - 1) as f64 * share) as usize];
+        Waits {
+            mean_s: waits.iter().sum::<f64>() / waits.len() as f64,
+            p50_s: at(0.5),
+            p90_s: at(0.9),
+            p99_s: at(0.99),
+        }
+    }
+}
+
+/// What of a workload is not carried over into a run: what its reader noted, and changes of machines.
+#[must_use]
+pub fn notes(of_reader: &[String], machine_events: usize) -> Vec<String> {
+    let mut notes = of_reader.to_vec();
+    if machine_events > 0 {
+        notes.push(format!(
+            "{machine_events} changes of machines are left out: a simulated cell keeps its machines"
+        ));
+    }
+    notes
+}
+
+impl Report {
+    pub(super) fn new(
+        (about, settings): (&About<'_>, &ScenarioSettings),
+        (plan, names): (&Plan<'_>, Vec<String>),
+        books: &Books,
+        jobs_at_start: usize,
+    ) -> Report {
+        let looks = books.looks.max(1) as f64;
+        let mut jobs: Vec<Vec<&JobBook>> = vec![Vec::new(); books.schedulers.len()];
+        for job in plan.arrivals {
+            let job = *job as usize;
+            jobs[plan.owners[job] as usize].push(&books.jobs[job]);
+        }
+        let of = |(number, name): (usize, String)| {
+            SchedulerReport::new(name, &books.schedulers[number], &jobs[number], books.now_s)
+        };
+        Report {
+            workload: about.name.to_owned(),
+            architecture: settings.architecture,
+            seed: settings.seed,
+            version: env!("CARGO_PKG_VERSION").into(),
+            state_hash: String::new(),
+            machines: about.machines.len(),
+            seconds: books.now_s,
+            jobs_at_start,
+            cpu_used: books.used[0] / looks,
+            memory_used: books.used[1] / looks,
+            cpu_locked: books.locked / looks,
+            schedulers: names.into_iter().enumerate().map(of).collect(),
+            notes: notes(&about.notes, about.machine_events),
+        }
+    }
+}
+
+impl SchedulerReport {
+    fn new(name: String, book: &SchedulerBook, jobs: &[&JobBook], seconds: f64) -> SchedulerReport {
+        let tried = jobs.iter().filter(|job| job.attempts > 0);
+        let placed = jobs.iter().filter(|job| job.attempts > 0 && job.unplaced == 0);
+        SchedulerReport {
+            name,
+            jobs: jobs.len() as u64,
+            jobs_placed: jobs.iter().filter(|job| job.unplaced == 0).count() as u64,
+            busy: (book.useful_s + book.wasted_s) / seconds,
+            useful: book.useful_s / seconds,
+            wasted: book.wasted_s / seconds,
+            succeeded: book.succeeded,
+            failed: book.failed,
+            conflict_fraction: book.failed as f64 / (book.succeeded.max(1)) as f64,
+            no_room: book.no_room,
+            tasks_placed: book.claims_taken,
+            abandoned: book.abandoned,
+            left_in_queue: book.left_in_queue,
+            wait: Waits::of(tried.map(|job| job.wait_s).collect()),
+            placed: Waits::of(placed.map(|job| job.placed_s).collect()),
+        }
+    }
+}

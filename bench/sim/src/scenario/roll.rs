@@ -1,0 +1,58 @@
+//! What the loop must know of all jobs before the clock runs: when each comes, of how many tasks and of which kind, and
+//! which scheduler has it. That is 24 bytes for each; the jobs themselves come when their time has come.
+
+use super::ScenarioSettings;
+use crate::engine::{Job, Kind};
+use omega_core::JobKind;
+use omega_workload::{Arrival, RunTime};
+
+/// The jobs of a workload as the loop wants them.
+#[derive(Default)]
+pub(crate) struct Roll {
+    pub(crate) jobs: Vec<Job>,
+    /// The numbers of those that come while the clock runs, in the order in which they come.
+    pub(crate) arrivals: Vec<u32>,
+    pub(crate) owners: Vec<u32>,
+    /// The numbers of those that are there at the start and never end, ascending.
+    pub(crate) found: Vec<u32>,
+    /// When the last of them comes.
+    pub(crate) last_ms: u64,
+    next_batch: u32,
+    next_service: u32,
+}
+
+impl Roll {
+    /// Adds the next job. Jobs go to the schedulers of their kind in turn.
+    pub(super) fn add(&mut self, arrival: &Arrival, settings: &ScenarioSettings) {
+        let (batch, service) = settings.counts();
+        let number = self.jobs.len() as u32;
+        let kind = match arrival.job.kind {
+            JobKind::Batch => Kind::Batch,
+            JobKind::Service => Kind::Service,
+        };
+        let tasks = arrival.job.task_count() as u32;
+        self.jobs.push(Job { submit_s: arrival.at_ms as f64 / 1000.0, tasks, kind });
+        self.owners.push(match kind {
+            _ if settings.architecture.is_monolithic() => 0,
+            Kind::Batch => turn(&mut self.next_batch, batch),
+            Kind::Service => batch + turn(&mut self.next_service, service),
+        });
+        match is_found(arrival) {
+            true => self.found.push(number),
+            false => self.arrivals.push(number),
+        }
+        self.last_ms = arrival.at_ms;
+    }
+}
+
+/// Whether a job is there at the start and never ends: such jobs are placed before the clock runs.
+pub(super) fn is_found(arrival: &Arrival) -> bool {
+    arrival.at_ms == 0 && arrival.run == RunTime::Forever
+}
+
+/// Whose turn it is.
+fn turn(next: &mut u32, of: u32) -> u32 {
+    let turn = *next % of;
+    *next = turn + 1;
+    turn
+}

@@ -1,0 +1,156 @@
+//! What is asked for: the architecture, its schedulers and their decision times, and how claims are judged.
+
+use super::Role;
+use crate::engine::{Access, DecisionTime, Scheduler};
+use crate::shipped::{Rows, SeatSettings, Taste};
+use omega_core::{ConflictCheck, Granularity};
+use omega_schedulers::Home;
+use omega_schedulers::config::Profiles;
+use omega_workload::Workload;
+use serde::{Deserialize, Serialize};
+
+/// How schedulers share a cell.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, clap::ValueEnum)]
+#[serde(rename_all = "kebab-case")]
+pub enum ArchitectureKind {
+    /// One scheduler with one path: it decides on every job as long as on a service job.
+    Mono,
+    /// One scheduler that decides on batch jobs in their own time.
+    MonoMulti,
+    /// Every scheduler has a part of the machines for itself.
+    Partitions,
+    /// All that is free is offered to one scheduler after the other.
+    #[value(name = "mesos")]
+    #[serde(rename = "mesos")]
+    TwoLevel,
+    /// Every scheduler decides on a copy of the whole cell.
+    #[value(name = "omega")]
+    #[serde(rename = "omega")]
+    SharedState,
+    /// The same with a copy in parts, one of which is brought up to date before each decision.
+    #[value(name = "parsync")]
+    #[serde(rename = "parsync")]
+    PartitionedSync,
+    /// Nobody sees the cell: machines drawn at random are asked, and take tasks when they have room.
+    #[value(name = "sparrow")]
+    #[serde(rename = "sparrow")]
+    Sampling,
+}
+
+/// What a run is.
+#[derive(Clone, Debug)]
+pub struct ScenarioSettings {
+    /// How schedulers share the cell.
+    pub architecture: ArchitectureKind,
+    /// Schedulers of batch jobs.
+    pub batch_schedulers: u32,
+    /// Schedulers of service jobs.
+    pub service_schedulers: u32,
+    /// How long a decision on a batch job takes.
+    pub batch_decides: DecisionTime,
+    /// How long a decision on a service job takes.
+    pub service_decides: DecisionTime,
+    /// What a conflict is.
+    pub check: ConflictCheck,
+    /// What is taken of a transaction with a conflict.
+    pub granularity: Granularity,
+    /// The share of the machines that schedulers of service jobs leave out.
+    pub pickiness: f64,
+    /// Among how many of the best machines a scheduler chooses for a single task.
+    pub near_best: u32,
+    /// In how many parts a copy is brought up to date, where it is in parts.
+    pub parts: u32,
+    /// How many machines are asked for each task, where machines are sampled.
+    pub probes: u32,
+    /// How long the run is, in seconds; until the last job has come if it is not said.
+    pub end_s: Option<f64>,
+    /// What all generators begin with.
+    pub seed: u64,
+    /// By what the schedulers of the names `batch` and `service` place; the ready-made ones without.
+    pub profiles: Profiles,
+}
+
+impl ArchitectureKind {
+    /// Whether one scheduler has all jobs.
+    #[must_use]
+    pub fn is_monolithic(self) -> bool {
+        matches!(self, ArchitectureKind::Mono | ArchitectureKind::MonoMulti)
+    }
+
+    /// How a scheduler sees the cell. Alone on its machines, it sees them as they are.
+    #[must_use]
+    pub fn access(self) -> Access {
+        match self {
+            ArchitectureKind::SharedState | ArchitectureKind::PartitionedSync => Access::Copy,
+            _ => Access::Live,
+        }
+    }
+}
+
+impl ScenarioSettings {
+    /// When the run ends, if the last job comes at this time.
+    pub(super) fn end_s(&self, last_ms: u64) -> f64 {
+        self.end_s.unwrap_or((last_ms as f64 / 1000.0).max(1.0))
+    }
+
+    /// When the run of a workload ends.
+    pub(crate) fn end_of(&self, workload: &Workload) -> f64 {
+        self.end_s(workload.arrivals.last().map_or(0, |last| last.at_ms))
+    }
+
+    /// How many schedulers there are for batch and for service jobs; each kind has one at least.
+    pub(super) fn counts(&self) -> (u32, u32) {
+        (self.batch_schedulers.max(1), self.service_schedulers.max(1))
+    }
+
+    /// The schedulers in the order of their numbers, on these rows.
+    pub(super) fn roles(&self, rows: Rows) -> Vec<Role> {
+        let (batch, service) = self.counts();
+        if self.architecture.is_monolithic() {
+            let seat = self.seat(rows, Taste::Batch, (0, 1));
+            return vec![Role { name: "monolithic".into(), times: self.times(), seat }];
+        }
+        let all = batch + service;
+        let role = |number: u32| {
+            let (name, taste) = match number < batch {
+                true => (format!("batch-{}", number + 1), Taste::Batch),
+                false => (format!("service-{}", number - batch + 1), Taste::Service),
+            };
+            Role { name, times: self.times(), seat: self.seat(rows, taste, (number, all)) }
+        };
+        (0..all).map(role).collect()
+    }
+
+    /// The decision times of every scheduler; a single path has the longer of both kinds of jobs.
+    fn times(&self) -> Scheduler {
+        let batch = match self.architecture {
+            ArchitectureKind::Mono => self.service_decides,
+            _ => self.batch_decides,
+        };
+        Scheduler { batch, service: self.service_decides }
+    }
+
+    fn seat(&self, rows: Rows, taste: Taste, (index, of): (u32, u32)) -> SeatSettings {
+        let own = match self.architecture {
+            ArchitectureKind::Partitions => Rows::part(rows.to, index as usize, of as usize),
+            _ => rows,
+        };
+        let machines = own.to - own.from;
+        let left_out = match taste {
+            Taste::Service => (self.pickiness * machines as f64).floor() as usize,
+            Taste::Batch => 0,
+        };
+        SeatSettings {
+            taste,
+            rows: Rows { from: own.from, to: own.to - left_out.min(machines) },
+            home: Home { index, of },
+            near_best: self.near_best,
+            parts: match self.architecture {
+                ArchitectureKind::PartitionedSync => self.parts as usize,
+                _ => 1,
+            },
+            seed: self.seed.wrapping_add(u64::from(index)),
+            profiles: self.profiles.clone(),
+        }
+    }
+}

@@ -1,0 +1,467 @@
+//! The shipped cell behind the loop's trait: jobs come as commands, claims as transactions, tasks end by reports.
+//!
+//! A job is known from when it comes until its last task has ended; then the cell forgets it, too. So what a run holds
+//! grows with what is there at one time, and not with how long it lasts.
+
+use super::feed::Feed;
+use super::rows::Rows;
+use super::seat::{Seat, SeatSettings};
+use crate::engine::{Access, Attempt, Cell, Ended, Judgement, Running, Taken};
+use omega_cellstate::SharedCell;
+use omega_core::limits::TRANSACTION_ITEMS_MAX;
+use omega_core::{
+    Command, Job, JobId, KindId, Kinds, Machine, MachineId, Outcome, Policy, Rejection, TaskGroup,
+    TaskId, TaskReport,
+};
+use omega_schedulers::config::ConfigError;
+use omega_workload::{Arrival, LoadError, RunTime};
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+/// Why a workload cannot be simulated.
+#[derive(Debug, thiserror::Error)]
+pub enum ShippedError {
+    /// The cell refuses a machine; mend it in the input.
+    #[error("the machine {name:?}: {why}")]
+    Machine {
+        /// Its name.
+        name: String,
+        /// Why.
+        why: Rejection,
+    },
+    /// The cell refuses a job; mend it in the input.
+    #[error("the job {name:?}: {why}")]
+    Job {
+        /// Its name.
+        name: String,
+        /// Why.
+        why: Rejection,
+    },
+    /// The cell refuses the policy of the input.
+    #[error("the policy of the input: {0}")]
+    Policy(Rejection),
+    /// The cell refuses a quota of the input.
+    #[error("the quota of {tenant:?}: {why}")]
+    Quota {
+        /// Whose.
+        tenant: String,
+        /// Why.
+        why: Rejection,
+    },
+    /// A profile names what the cell does not have.
+    #[error("the profiles: {0}")]
+    Profile(ConfigError),
+    /// There is nothing to place on.
+    #[error(
+        "the input has no machines; say on what it runs, such as --on 2000,cpu=64,memory=256Gi"
+    )]
+    NoMachines,
+    /// A part of the input cannot be read.
+    #[error(transparent)]
+    Load(#[from] LoadError),
+    /// Leave the files alone while the run reads them.
+    #[error("the input was changed while it was read: it has fewer jobs than before")]
+    Changed,
+}
+
+/// A job in the cell.
+pub(super) struct Known {
+    pub(super) id: JobId,
+    pub(super) job: Arc<Job>,
+    /// How long its tasks run.
+    run: RunTime,
+    /// Tasks without a machine, by number.
+    pending: Vec<TaskId>,
+    /// How many tasks have one.
+    running: u32,
+}
+
+impl Known {
+    /// Tasks without a machine, by number.
+    pub(super) fn pending(&self) -> &[TaskId] {
+        &self.pending
+    }
+
+    /// The group of a task.
+    pub(super) fn group_of(&self, task: TaskId) -> usize {
+        let mut first = 0;
+        let of = |group: &TaskGroup| {
+            first += group.count;
+            task.index < first
+        };
+        self.job.groups.iter().position(of).expect("a task of the job is in a group of it")
+    }
+
+    /// What a task asks for, of the kinds whose use is told.
+    fn request(&self, task: TaskId) -> [u64; 2] {
+        let request = &self.job.groups[self.group_of(task)].request;
+        KINDS.map(|kind| request.get(kind))
+    }
+
+    /// How long a task runs; beyond all ends if it never does.
+    fn run_ms(&self, task: TaskId) -> u64 {
+        self.run.of(task.index).unwrap_or(u64::MAX)
+    }
+}
+
+/// Tasks that began together, the one that ends first at the front.
+#[derive(Default)]
+struct Group {
+    /// Task, machine, and how long it runs in milliseconds.
+    tasks: VecDeque<(TaskId, MachineId, u64)>,
+    elapsed_ms: u64,
+    job: usize,
+    scheduler: usize,
+}
+
+/// Machines, jobs and schedulers of a workload on a cell of this process.
+pub struct ShippedCell<'a> {
+    pub(super) cell: SharedCell,
+    /// The jobs that were not read yet, and the number of the first of them.
+    feed: (Box<dyn Feed + 'a>, usize),
+    /// Jobs that were read before their turn, by number.
+    ahead: VecDeque<(usize, Arrival)>,
+    /// By number; `None` before they come and after they are over.
+    pub(super) known: Vec<Option<Box<Known>>>,
+    /// Jobs that are over, and that the cell has yet to forget.
+    over: usize,
+    pub(super) machines: Vec<MachineId>,
+    /// The same, as they were described.
+    pub(super) described: &'a [Machine],
+    judgement: Judgement,
+    pub(super) seats: Vec<Seat>,
+    groups: Vec<Group>,
+    groups_free: Vec<u32>,
+    pub(super) capacity: [u64; 2],
+    /// Processors and memory that are taken, in all and by scheduler.
+    pub(super) used: [u64; 2],
+    pub(super) owned: Vec<[u64; 2]>,
+    /// Whether an offer is out.
+    pub(super) offered: bool,
+    /// The first job that the cell refused.
+    refused: Option<ShippedError>,
+}
+
+/// How many jobs that are over the cell forgets at once: one command for each would be one version more for each.
+const FORGET_AT_ONCE: usize = 256;
+
+/// The kinds whose use is told.
+const KINDS: [KindId; 2] = [KindId::CPU, KindId::MEMORY];
+
+impl<'a> ShippedCell<'a> {
+    /// A cell with the resource kinds, the policy and the machines of a workload, to which these jobs come. Schedulers are
+    /// added to it.
+    ///
+    /// # Errors
+    /// If the cell refuses any of it.
+    pub fn new(
+        (kinds, policy, described): (&Kinds, &Policy, &'a [Machine]),
+        jobs: Box<dyn Feed + 'a>,
+        judgement: Judgement,
+    ) -> Result<ShippedCell<'a>, ShippedError> {
+        if described.is_empty() {
+            return Err(ShippedError::NoMachines);
+        }
+        let cell = SharedCell::new(omega_cellstate::Cell::new(kinds.clone()));
+        // Nobody asks a simulated cell about jobs that are over.
+        let policy = Policy { keep_ended_ms: 0, ..policy.clone() };
+        cell.apply(Command::SetPolicy(policy)).map_err(ShippedError::Policy)?;
+        let register =
+            |machine: &Machine| match cell.apply(Command::RegisterMachine(machine.clone())) {
+                Ok(Outcome::Machine(id)) => Ok(id),
+                Ok(_) => unreachable!("registering a machine gives a machine"),
+                Err(why) => Err(ShippedError::Machine { name: machine.name.to_string(), why }),
+            };
+        let machines = described.iter().map(register).collect::<Result<Vec<_>, _>>()?;
+        let sum = |kind| described.iter().map(|machine| machine.capacity.get(kind)).sum();
+        Ok(ShippedCell {
+            cell,
+            feed: (jobs, 0),
+            ahead: VecDeque::new(),
+            known: Vec::new(),
+            over: 0,
+            machines,
+            described,
+            judgement,
+            seats: Vec::new(),
+            groups: Vec::new(),
+            groups_free: Vec::new(),
+            capacity: KINDS.map(sum),
+            used: [0; 2],
+            owned: Vec::new(),
+            offered: false,
+            refused: None,
+        })
+    }
+
+    /// Adds a scheduler; they are numbered as they come.
+    pub fn add_scheduler(&mut self, settings: &SeatSettings) {
+        let name = format!("simulated-{}", self.seats.len());
+        self.seats.push(Seat::new(&self.cell, &name, settings));
+        self.owned.push([0; 2]);
+    }
+
+    /// All rows of its machines.
+    #[must_use]
+    pub fn rows(&self) -> Rows {
+        Rows { from: 0, to: self.machines.len() }
+    }
+
+    /// Why the run is not worth anything: the first job that the cell refused.
+    ///
+    /// # Errors
+    /// If there is one.
+    pub fn check(&mut self) -> Result<(), ShippedError> {
+        self.refused.take().map_or(Ok(()), Err)
+    }
+
+    /// How many tasks of a job are without a machine; none if it did not come, or is over.
+    #[must_use]
+    pub fn pending(&self, number: usize) -> Option<usize> {
+        Some(self.known(number)?.pending.len())
+    }
+
+    /// Lets a scheduler place these jobs before the clock runs; their numbers ascend. Those between them keep their turn.
+    pub fn place_first(&mut self, scheduler: usize, jobs: &[u32]) {
+        for &job in jobs {
+            self.arrive(job as usize);
+            let tasks = self.known(job as usize).map_or(0, |known| known.pending.len() as u32);
+            self.attempt(scheduler, job as usize, tasks, Access::Live);
+        }
+    }
+
+    /// A job that has come and is not over.
+    pub(super) fn known(&self, number: usize) -> Option<&Known> {
+        self.known.get(number)?.as_deref()
+    }
+
+    /// Reads on until the job of this number.
+    fn read(&mut self, number: usize) -> Result<Arrival, ShippedError> {
+        if let Ok(at) = self.ahead.binary_search_by_key(&number, |(ahead, _)| *ahead) {
+            return self.ahead.remove(at).map(|(_, arrival)| arrival).ok_or(ShippedError::Changed);
+        }
+        loop {
+            let (jobs, next) = &mut self.feed;
+            let arrival = jobs.next_job()?.ok_or(ShippedError::Changed)?;
+            *next += 1;
+            if *next > number {
+                return Ok(arrival);
+            }
+            self.ahead.push_back((*next - 1, arrival));
+        }
+    }
+
+    /// Submits a job. Returns its tasks that run already, and on which machine each.
+    fn submit(&mut self, number: usize) -> Result<Vec<(u32, u32)>, ShippedError> {
+        let Arrival { job, run, placed, .. } = self.read(number)?;
+        let name = job.name.clone();
+        let id = match self.cell.apply(Command::SubmitJob(job)) {
+            Ok(Outcome::Job(id)) => id,
+            Ok(_) => unreachable!("submitting a job gives a job"),
+            Err(why) => return Err(ShippedError::Job { name: name.to_string(), why }),
+        };
+        let job = self.cell.read(|cell| cell.job(id).cloned()).expect("it was submitted just now");
+        let tasks = job.task_count() as u32;
+        let pending = (0..tasks).map(|index| TaskId { job: id, index }).collect();
+        if self.known.len() <= number {
+            self.known.resize_with(number + 1, || None);
+        }
+        self.known[number] = Some(Box::new(Known { id, job, run, pending, running: 0 }));
+        Ok(placed)
+    }
+
+    /// The cell itself.
+    #[must_use]
+    pub fn shared(&self) -> &SharedCell {
+        &self.cell
+    }
+
+    /// The first task of a job without a machine.
+    pub(super) fn next_task(&self, number: usize) -> Option<(TaskId, &Known)> {
+        let known = self.known(number)?;
+        Some((*known.pending.first()?, known))
+    }
+
+    /// Places pending tasks of a job on the view of a scheduler. Returns how many.
+    pub(super) fn claim(&mut self, scheduler: usize, number: usize) -> usize {
+        let Some(Some(known)) = self.known.get(number) else { return 0 };
+        let seat = &mut self.seats[scheduler];
+        let before = seat.open_claims();
+        let room = TRANSACTION_ITEMS_MAX.saturating_sub(before);
+        let mut first = 0;
+        let mut tasks = Vec::new();
+        for (index, group) in known.job.groups.iter().enumerate() {
+            let of_group = first..first + group.count;
+            first += group.count;
+            tasks.clear();
+            let open = room.saturating_sub(seat.open_claims() - before);
+            let mine = known.pending.iter().filter(|task| of_group.contains(&task.index));
+            tasks.extend(mine.take(open).copied());
+            seat.claim((known.id, &known.job), index, &tasks);
+        }
+        seat.open_claims() - before
+    }
+
+    /// Whether so many tasks more are too few for the job's gang.
+    pub(super) fn gang_lacks(&self, number: usize, tasks: usize) -> bool {
+        let Some(known) = self.known(number) else { return false };
+        let placed = known.job.task_count() as usize - known.pending.len();
+        known.job.gang_min.is_some_and(|min| placed + tasks < min as usize)
+    }
+
+    /// Notes that tasks run, to end each in its time.
+    pub(super) fn begin(
+        &mut self,
+        scheduler: usize,
+        number: usize,
+        taken: &[(TaskId, MachineId)],
+    ) -> Option<Taken> {
+        if taken.is_empty() {
+            return None;
+        }
+        let known = self.known[number].as_mut().expect("a job that runs was submitted");
+        let mut tasks: Vec<_> =
+            taken.iter().map(|(task, machine)| (*task, *machine, known.run_ms(*task))).collect();
+        tasks.sort_by_key(|(_, _, run_ms)| *run_ms);
+        known.running += taken.len() as u32;
+        for (task, _) in taken {
+            for (kind, amount) in known.request(*task).into_iter().enumerate() {
+                self.used[kind] += amount;
+                self.owned[scheduler][kind] += amount;
+            }
+        }
+        let mut gone: Vec<u32> = taken.iter().map(|(task, _)| task.index).collect();
+        gone.sort_unstable();
+        match taken.len() == known.pending.len() {
+            true => known.pending = Vec::new(),
+            false => known.pending.retain(|task| gone.binary_search(&task.index).is_err()),
+        }
+        let group = Group { tasks: tasks.into(), elapsed_ms: 0, job: number, scheduler };
+        let at = self.groups_free.pop().unwrap_or(self.groups.len() as u32);
+        if at as usize == self.groups.len() {
+            self.groups.push(Group::default());
+        }
+        self.groups[at as usize] = group;
+        Some(Taken(at))
+    }
+
+    /// Lets a scheduler forget a job all of whose tasks have a machine.
+    pub(super) fn forget_placed(&mut self, scheduler: usize, number: usize) {
+        let Some(Some(known)) = self.known.get(number) else { return };
+        if known.pending.is_empty() {
+            self.seats[scheduler].forget(known.id);
+        }
+    }
+
+    /// Forgets a job all of whose tasks have ended.
+    fn forget_over(&mut self, number: usize) {
+        self.known[number] = None;
+        self.over += 1;
+        if self.over >= FORGET_AT_ONCE {
+            self.over = 0;
+            let forgotten = self.cell.apply(Command::Expire { now_ms: 0 });
+            forgotten.expect("a cell can always be told what time it is");
+        }
+    }
+
+    /// Submits what a scheduler has claimed. Returns how many claims there were, and what was taken.
+    pub(super) fn commit(&mut self, scheduler: usize) -> (usize, Vec<(TaskId, MachineId)>) {
+        let Judgement { check, granularity } = self.judgement;
+        let committed = self.seats[scheduler].commit(&self.cell, |txn| {
+            (txn.check, txn.granularity) = (check, granularity);
+        });
+        let mut taken = Vec::new();
+        let mut claimed = 0;
+        for part in &committed {
+            claimed += part.txn.claims.len();
+            for (index, claim) in part.txn.claims.iter().enumerate() {
+                if part.commit.conflict_of_claim(index).is_none() {
+                    taken.push((claim.task, claim.machine));
+                }
+            }
+        }
+        (claimed, taken)
+    }
+}
+
+impl Cell for ShippedCell<'_> {
+    fn arrive(&mut self, job: usize) -> Running {
+        let placed = self.submit(job).unwrap_or_else(|why| {
+            // The loop knows no refusals; the run goes on, and is an error at its end.
+            self.refused.get_or_insert(why);
+            Vec::new()
+        });
+        let Some(known) = self.known(job) else { return Running::default() };
+        let (id, mut adopted) = (known.id, Vec::new());
+        for (index, machine) in placed {
+            let task = TaskId { job: id, index };
+            let machine = self.machines[machine as usize];
+            if self.cell.apply(Command::AdoptTask { task, machine }).is_ok() {
+                adopted.push((task, machine));
+            }
+        }
+        let scheduler = self.seats.len() - 1;
+        Running { tasks: adopted.len() as u32, run: self.begin(scheduler, job, &adopted) }
+    }
+
+    fn copy(&mut self, scheduler: usize) {
+        self.seats[scheduler].sync(&self.cell);
+    }
+
+    fn attempt(&mut self, scheduler: usize, job: usize, _: u32, access: Access) -> Attempt {
+        if access == Access::Live {
+            self.seats[scheduler].sync(&self.cell);
+        }
+        let claims = self.claim(scheduler, job);
+        if self.gang_lacks(job, claims) {
+            self.seats[scheduler].drop_claims();
+        }
+        let (claimed, taken) = self.commit(scheduler);
+        let run = self.begin(scheduler, job, &taken);
+        self.forget_placed(scheduler, job);
+        Attempt { claimed: claimed as u32, taken: taken.len() as u32, run }
+    }
+
+    fn end(&mut self, run: Taken) -> Ended {
+        let group = &mut self.groups[run.0 as usize];
+        let Some(known) = &mut self.known[group.job] else { return Ended::default() };
+        let mut ended = Ended::default();
+        if let Some((_, _, next_ms)) = group.tasks.front() {
+            group.elapsed_ms = group.elapsed_ms.max(*next_ms);
+        }
+        while let Some((task, machine, _)) =
+            group.tasks.pop_front_if(|(_, _, run_ms)| *run_ms <= group.elapsed_ms)
+        {
+            let report = Command::ReportTask { task, machine, report: TaskReport::Finished };
+            self.cell.apply(report).expect("a task that was placed there can end there");
+            for (kind, amount) in known.request(task).into_iter().enumerate() {
+                self.used[kind] -= amount;
+                self.owned[group.scheduler][kind] -= amount;
+            }
+            ended.tasks += 1;
+        }
+        known.running -= ended.tasks;
+        let over = known.running == 0 && known.pending.is_empty();
+        let job = group.job;
+        match group.tasks.front() {
+            Some((_, _, next_ms)) if *next_ms < u64::MAX => {
+                ended.again_s = Some((next_ms - group.elapsed_ms) as f64 / 1000.0);
+            }
+            Some(_) => {}
+            None => self.groups_free.push(run.0),
+        }
+        if over {
+            self.forget_over(job);
+        }
+        ended
+    }
+
+    fn runs_for(&self, run: Taken) -> Option<f64> {
+        let (_, _, run_ms) = self.groups[run.0 as usize].tasks.front()?;
+        (*run_ms < u64::MAX).then(|| *run_ms as f64 / 1000.0)
+    }
+
+    fn used(&self) -> [f64; 2] {
+        [0, 1].map(|kind| self.used[kind] as f64 / self.capacity[kind].max(1) as f64)
+    }
+}

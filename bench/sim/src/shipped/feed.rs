@@ -1,0 +1,52 @@
+//! Jobs as a simulated cell gets them: one after the other, so that a workload of any length need not be in memory.
+
+use omega_workload::stream::{Event, Stream};
+use omega_workload::{Arrival, LoadError};
+
+/// The jobs of a workload in the order of their numbers, each given once.
+pub trait Feed {
+    /// The next job; `None` at the end.
+    ///
+    /// # Errors
+    /// If the rest cannot be read: file, line and field are named.
+    fn next_job(&mut self) -> Result<Option<Arrival>, LoadError>;
+}
+
+/// Jobs that somebody else holds.
+pub struct HeldJobs<'a>(std::slice::Iter<'a, Arrival>);
+
+impl<'a> HeldJobs<'a> {
+    /// These, from the first.
+    #[must_use]
+    pub fn new(jobs: &'a [Arrival]) -> HeldJobs<'a> {
+        HeldJobs(jobs.iter())
+    }
+}
+
+impl Feed for HeldJobs<'_> {
+    fn next_job(&mut self) -> Result<Option<Arrival>, LoadError> {
+        Ok(self.0.next().cloned())
+    }
+}
+
+/// Jobs that are read when they are asked for. Changes of machines are passed over.
+pub struct StreamedJobs(Box<dyn Stream>);
+
+impl StreamedJobs {
+    /// The jobs of a stream that nobody has read from.
+    #[must_use]
+    pub fn new(stream: Box<dyn Stream>) -> StreamedJobs {
+        StreamedJobs(stream)
+    }
+}
+
+impl Feed for StreamedJobs {
+    fn next_job(&mut self) -> Result<Option<Arrival>, LoadError> {
+        while let Some(event) = self.0.next_event()? {
+            if let Event::Job(job) = event {
+                return Ok(Some(job.arrival));
+            }
+        }
+        Ok(None)
+    }
+}

@@ -1,0 +1,64 @@
+//! Offers of the shipped cell: an offer holds the whole cell, so one is out at a time.
+//!
+//! What is locked then needs no account: nobody else may place until it is answered. What tasks give back
+//! meanwhile is in the next offer.
+
+use super::cell::ShippedCell;
+use crate::engine::{Attempt, Cell, OfferCell, Taken};
+
+/// The whole cell, for one scheduler.
+pub struct WholeCell {
+    /// Processors and memory that are left, in the cell's units.
+    left: [f64; 2],
+}
+
+impl OfferCell for ShippedCell<'_> {
+    type Offer = WholeCell;
+
+    fn offer(&mut self) -> WholeCell {
+        self.offered = true;
+        let left = [0, 1].map(|kind| (self.capacity[kind].saturating_sub(self.used[kind])) as f64);
+        WholeCell { left }
+    }
+
+    fn left(&self, offer: &WholeCell) -> [f64; 2] {
+        offer.left
+    }
+
+    /// What is placed is committed at once: nobody can see it before the offer is answered, and nobody conflicts.
+    fn place_in(
+        &mut self,
+        offer: &mut WholeCell,
+        scheduler: usize,
+        job: usize,
+        tasks: u32,
+    ) -> Attempt {
+        let before = self.used;
+        let attempt = self.attempt(scheduler, job, tasks, crate::engine::Access::Live);
+        let taken = self.used.iter().zip(before).map(|(after, before)| (after - before) as f64);
+        offer.left.iter_mut().zip(taken).for_each(|(left, taken)| *left -= taken);
+        attempt
+    }
+
+    fn answer(&mut self, _: WholeCell, _: usize, _: &[Taken]) {
+        self.offered = false;
+    }
+
+    fn free_processors(&self) -> f64 {
+        if self.offered {
+            0.0
+        } else {
+            self.capacity[0].saturating_sub(self.used[0]) as f64 / 1000.0
+        }
+    }
+
+    fn dominant_share(&self, scheduler: usize) -> f64 {
+        let share =
+            |kind: usize| self.owned[scheduler][kind] as f64 / self.capacity[kind].max(1) as f64;
+        share(0).max(share(1))
+    }
+
+    fn locked(&self) -> f64 {
+        if self.offered { 1.0 - self.used()[0] } else { 0.0 }
+    }
+}

@@ -1,0 +1,73 @@
+//! A filter that leaves a scheduler a part of the machines: its partition, or what a picky one accepts.
+
+use omega_cellstate::{BLOCK, Block};
+use omega_schedulers::{Filter, Reads, Tasks};
+
+/// The machines in these rows of the cell.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Rows {
+    /// The first of them.
+    pub from: usize,
+    /// The first that is not.
+    pub to: usize,
+}
+
+impl Rows {
+    /// One of several parts of so many rows; they differ by one at most.
+    #[must_use]
+    pub fn part(rows: usize, index: usize, of: usize) -> Rows {
+        Rows { from: rows * index / of, to: rows * (index + 1) / of }
+    }
+
+    /// The bits of a block whose rows are among these.
+    fn bits(self, first: usize) -> u64 {
+        let below = |row: usize| match row.saturating_sub(first) {
+            0 => 0,
+            lanes if lanes >= BLOCK => u64::MAX,
+            lanes => (1 << lanes) - 1,
+        };
+        below(self.to) & !below(self.from)
+    }
+}
+
+impl Filter for Rows {
+    fn name(&self) -> &'static str {
+        "rows"
+    }
+
+    fn reads(&self) -> Reads {
+        Reads::DESCRIPTION
+    }
+
+    fn filter(&self, _: &Tasks<'_>, block: Block<'_>, among: u64) -> u64 {
+        among & self.bits(block.first_row())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parts_are_disjoint_and_together_all() {
+        for (rows, of) in [(1, 1), (10, 3), (64, 64), (200, 7)] {
+            let mut next = 0;
+            for index in 0..of {
+                let part = Rows::part(rows, index, of);
+                assert_eq!(part.from, next);
+                next = part.to;
+            }
+            assert_eq!(next, rows);
+        }
+    }
+
+    #[test]
+    fn bits_are_those_of_the_rows() {
+        let rows = Rows { from: 3, to: 130 };
+        assert_eq!(rows.bits(0), u64::MAX << 3);
+        assert_eq!(rows.bits(64), u64::MAX);
+        assert_eq!(rows.bits(128), 0b11);
+        assert_eq!(rows.bits(192), 0);
+        assert_eq!(Rows { from: 70, to: 70 }.bits(64), 0);
+    }
+}

@@ -1,0 +1,39 @@
+//! The machines of the shipped cell, asked one by one: what a machine can take is the judge's answer.
+
+use super::cell::ShippedCell;
+use crate::engine::{SampledCell, Taken};
+use rand::RngExt;
+
+impl SampledCell for ShippedCell<'_> {
+    fn machines(&self) -> u32 {
+        self.machines.len() as u32
+    }
+
+    fn draw(&mut self, scheduler: usize) -> u32 {
+        let machines = self.machines.len() as u32;
+        self.seats[scheduler].rng().random_range(0..machines)
+    }
+
+    /// Whether the next task fits on the machine when it is empty. Rules are the judge's matter.
+    fn may_take(&mut self, machine: u32, _: usize, job: usize) -> bool {
+        let Some((task, known)) = self.next_task(job) else { return false };
+        let group = known.group_of(task);
+        let capacity = &self.described[machine as usize].capacity;
+        known.job.groups[group].request.iter().all(|(kind, amount)| amount <= capacity.get(kind))
+    }
+
+    fn start(&mut self, machine: u32, scheduler: usize, job: usize) -> Option<Taken> {
+        let machine = self.machines[machine as usize];
+        let (task, known) = self.next_task(job)?;
+        let of = (known.id, known.job.clone(), known.group_of(task));
+        let seat = &mut self.seats[scheduler];
+        seat.sync(&self.cell);
+        if !seat.claim_on(of, task, machine) {
+            return None;
+        }
+        let (_, taken) = self.commit(scheduler);
+        let run = self.begin(scheduler, job, &taken);
+        self.forget_placed(scheduler, job);
+        run
+    }
+}

@@ -1,0 +1,58 @@
+//! The two ends of a run: what the shipped cell is before it, and why tasks wait after it.
+
+use super::cell::{ShippedCell, ShippedError};
+use omega_core::{Amounts, Command, TaskId, Text};
+use std::collections::BTreeMap;
+
+/// What a cell is at the start of a run, besides machines. By default there is nothing of it.
+#[derive(Clone, Debug, Default)]
+pub struct Start {
+    /// What the tasks of a tenant may claim together.
+    pub quotas: Vec<(Text, Amounts)>,
+    /// The machines that take no new tasks, by their positions in the workload.
+    pub draining: Vec<u32>,
+    /// Whether it is found out at the end why tasks wait.
+    pub explain: bool,
+}
+
+impl ShippedCell<'_> {
+    /// Sets quotas, and keeps new tasks off machines that are drained.
+    ///
+    /// # Errors
+    /// If the cell refuses a quota.
+    pub fn prepare(&mut self, start: &Start) -> Result<(), ShippedError> {
+        for (tenant, limit) in &start.quotas {
+            let quota = Command::SetQuota { tenant: tenant.clone(), limit: Some(limit.clone()) };
+            let refused = |why| ShippedError::Quota { tenant: tenant.to_string(), why };
+            self.cell.apply(quota).map_err(refused)?;
+        }
+        for position in &start.draining {
+            let id = self.machines[*position as usize];
+            let drained = self.cell.apply(Command::DrainMachine { id, draining: true });
+            drained.expect("a machine that was registered can be drained");
+        }
+        Ok(())
+    }
+
+    /// How many tasks wait, by the reason for which most machines do not take them. It looks at every machine for every
+    /// group that waits, so it is for the end of a run.
+    pub fn why_pending(&mut self) -> BTreeMap<String, u64> {
+        let mut reasons = BTreeMap::new();
+        let Some(seat) = self.seats.last_mut() else { return reasons };
+        seat.sync_all(&self.cell);
+        for known in self.known.iter().flatten() {
+            let mut first = 0;
+            for (index, group) in known.job.groups.iter().enumerate() {
+                let of_group = first..first + group.count;
+                first += group.count;
+                let mine = |task: &&TaskId| of_group.contains(&task.index);
+                let waiting = known.pending().iter().filter(mine).count() as u64;
+                if waiting > 0 {
+                    let reason = seat.why((known.id, &known.job), index);
+                    *reasons.entry(reason).or_insert(0) += waiting;
+                }
+            }
+        }
+        reasons
+    }
+}

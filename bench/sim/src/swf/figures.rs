@@ -1,0 +1,122 @@
+//! What is told of a schedule: waits, slowdowns, how much of the machine was used.
+
+use super::trace::{SimJob, Trace};
+
+/// A job that runs for less counts in its slowdown as if it ran for so long, as in the literature:
+/// else jobs of a second would make up the mean.
+const TAU_MS: u64 = 10_000;
+
+/// The figures of one schedule. Times are in seconds.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Figures {
+    /// How many jobs it is about.
+    pub jobs: usize,
+    /// The mean of how long they waited.
+    pub wait_mean_s: f64,
+    /// The wait that half of them did not exceed.
+    pub wait_p50_s: f64,
+    /// The same for nine of ten.
+    pub wait_p90_s: f64,
+    /// The same for 99 of a hundred.
+    pub wait_p99_s: f64,
+    /// The longest wait.
+    pub wait_max_s: f64,
+    /// The mean of (wait + run time) / max(run time, 10 s), at least 1 each.
+    pub slowdown_mean: f64,
+    /// Processor time that was used, as a share of all from the first submission to the last end.
+    pub utilisation: f64,
+    /// From the first submission to the last end.
+    pub makespan_s: f64,
+}
+
+impl Figures {
+    /// Of jobs that started then.
+    #[must_use]
+    pub fn of(trace: &Trace, starts_ms: &[u64]) -> Figures {
+        let jobs: Vec<(SimJob, u64)> =
+            trace.jobs.iter().copied().zip(starts_ms.iter().copied()).collect();
+        figures(trace.processors, &jobs)
+    }
+
+    /// Of what the log itself says; `None` if it says of no job how long it waited.
+    #[must_use]
+    pub fn logged(trace: &Trace) -> Option<Figures> {
+        let started = |job: &SimJob| Some((*job, job.submit_ms + job.waited_ms?));
+        let jobs: Vec<(SimJob, u64)> = trace.jobs.iter().filter_map(started).collect();
+        (!jobs.is_empty()).then(|| figures(trace.processors, &jobs))
+    }
+}
+
+fn figures(processors: u64, jobs: &[(SimJob, u64)]) -> Figures {
+    let mut waits_ms: Vec<u64> = jobs.iter().map(|(job, start)| start - job.submit_ms).collect();
+    let slowdown = |(job, start): &(SimJob, u64)| {
+        let response = (start - job.submit_ms + job.run_ms) as f64;
+        (response / job.run_ms.max(TAU_MS) as f64).max(1.0)
+    };
+    let slowdowns: f64 = jobs.iter().map(slowdown).sum();
+    let work: f64 = jobs.iter().map(|(job, _)| job.run_ms as f64 * job.processors as f64).sum();
+    let first_ms = jobs.iter().map(|(job, _)| job.submit_ms).min().unwrap_or(0);
+    let last_ms = jobs.iter().map(|(job, start)| start + job.run_ms).max().unwrap_or(0);
+    let makespan_s = seconds(last_ms - first_ms);
+    let count = jobs.len().max(1) as f64;
+    let sum: f64 = waits_ms.iter().map(|wait| seconds(*wait)).sum();
+    waits_ms.sort_unstable();
+    Figures {
+        jobs: jobs.len(),
+        wait_mean_s: sum / count,
+        wait_p50_s: quantile(&waits_ms, 50),
+        wait_p90_s: quantile(&waits_ms, 90),
+        wait_p99_s: quantile(&waits_ms, 99),
+        wait_max_s: quantile(&waits_ms, 100),
+        slowdown_mean: slowdowns / count,
+        utilisation: work / 1000.0 / (makespan_s * processors as f64).max(f64::MIN_POSITIVE),
+        makespan_s,
+    }
+}
+
+/// The smallest of ascending values that is not below so many percent of them.
+fn quantile(ascending_ms: &[u64], percent: usize) -> f64 {
+    let rank = (ascending_ms.len() * percent).div_ceil(100).max(1);
+    ascending_ms.get(rank - 1).map_or(0.0, |value| seconds(*value))
+}
+
+fn seconds(ms: u64) -> f64 {
+    ms as f64 / 1000.0
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn figures_are_those_of_the_definitions() {
+        let job = |submit_s: u64, run_s: u64, processors| SimJob {
+            submit_ms: submit_s * 1000,
+            run_ms: run_s * 1000,
+            requested_ms: run_s * 1000,
+            processors,
+            waited_ms: None,
+        };
+        let jobs = vec![job(100, 20, 2), job(100, 1, 4), job(110, 30, 1)];
+        let trace = Trace { processors: 4, jobs, ..Trace::default() };
+        // Waits of 0, 20 and 11 seconds; slowdowns 1, 21/10, 41/30.
+        let figures = Figures::of(&trace, &[100_000, 120_000, 121_000]);
+        assert_eq!(
+            (figures.wait_p50_s, figures.wait_p90_s, figures.wait_max_s),
+            (11.0, 20.0, 20.0)
+        );
+        assert!((figures.wait_mean_s - 31.0 / 3.0).abs() < 1e-9);
+        assert!((figures.slowdown_mean - (1.0 + 2.1 + 41.0 / 30.0) / 3.0).abs() < 1e-9);
+        assert!((figures.makespan_s - 51.0).abs() < 1e-9);
+        assert!((figures.utilisation - 74.0 / 204.0).abs() < 1e-9);
+        assert_eq!(Figures::logged(&trace), None);
+    }
+
+    #[test]
+    fn quantiles_are_values_that_occur() {
+        let values: Vec<u64> = (1..=10).map(|i| i * 1000).collect();
+        let quantiles = [50, 90, 99, 100].map(|percent| quantile(&values, percent));
+        assert_eq!(quantiles, [5.0, 9.0, 10.0, 10.0]);
+        assert_eq!(quantile(&[7000], 50), 7.0);
+    }
+}

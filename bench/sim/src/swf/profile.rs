@@ -1,0 +1,175 @@
+//! How many processors are free from when to when: the calendar of conservative backfilling.
+//!
+//! ```text
+//!  free
+//!   8 ─┐              ┌────────  steps: (0, 8) (10, 2) (25, 8)
+//!   2  └──────────────┘
+//!      0   10         25    ▶ ms
+//! ```
+//!
+//! The steps lie in one vector by time, neighbours differ, and the last one, for ever, has all
+//! processors. To look for a gap is a walk over neighbours in memory; what makes long queues cheap is
+//! that a walk is told where to stop.
+
+/// From when on so many are free.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Step {
+    at_ms: u64,
+    free: u64,
+}
+
+/// The free processors over time.
+///
+/// Invariant: the steps ascend by time, no two neighbours have as many free, and there is one at least.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Profile {
+    steps: Vec<Step>,
+}
+
+/// A stretch of time and so many processors.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Slot {
+    /// From when on.
+    pub start_ms: u64,
+    /// Until before this.
+    pub end_ms: u64,
+    /// So many.
+    pub processors: u64,
+}
+
+/// What is looked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Gap {
+    /// So many processors.
+    pub processors: u64,
+    /// For so long.
+    pub for_ms: u64,
+}
+
+/// Where it is looked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// The gap begins before this.
+    pub before_ms: u64,
+    /// From here on everything counts as free: there whoever looks has a slot already, at least as
+    /// long as the gap, which it would give back.
+    pub own_ms: u64,
+}
+
+impl Profile {
+    /// All processors are free for ever.
+    #[must_use]
+    pub fn new(processors: u64) -> Profile {
+        Profile { steps: vec![Step { at_ms: 0, free: processors }] }
+    }
+
+    /// The earliest moment from `from_ms` on at which there is a gap. The gap fits the machine.
+    #[must_use]
+    pub fn earliest(&self, from_ms: u64, gap: Gap) -> u64 {
+        self.search(from_ms, Limits { before_ms: u64::MAX, own_ms: u64::MAX }, gap)
+            .expect("at the end all processors are free for ever")
+    }
+
+    /// The same within limits.
+    #[must_use]
+    pub fn search(&self, from_ms: u64, limits: Limits, gap: Gap) -> Option<u64> {
+        let mut start_ms = from_ms;
+        let first = self.steps.partition_point(|step| step.at_ms <= from_ms).saturating_sub(1);
+        let mut steps = self.steps[first..].iter().peekable();
+        while start_ms < limits.before_ms {
+            let Some(step) = steps.next() else { return Some(start_ms) };
+            if step.at_ms >= start_ms.saturating_add(gap.for_ms).min(limits.own_ms) {
+                return Some(start_ms);
+            }
+            if step.free < gap.processors {
+                start_ms = steps.peek()?.at_ms;
+            }
+        }
+        None
+    }
+
+    /// Takes a slot, which is free.
+    pub fn take(&mut self, slot: Slot) {
+        self.change(slot, |free| free.checked_sub(slot.processors));
+    }
+
+    /// Gives a slot back.
+    pub fn give_back(&mut self, slot: Slot) {
+        self.change(slot, |free| free.checked_add(slot.processors));
+    }
+
+    /// Forgets what was before a moment.
+    pub fn forget_before(&mut self, now_ms: u64) {
+        let past = self.steps.partition_point(|step| step.at_ms <= now_ms).saturating_sub(1);
+        // A vector moves all its steps for each that leaves its front: many at once, then.
+        if past > 64 {
+            self.steps.drain(..past);
+        }
+    }
+
+    fn change(&mut self, slot: Slot, change: impl Fn(u64) -> Option<u64>) {
+        if slot.start_ms >= slot.end_ms {
+            return;
+        }
+        let first = self.split(slot.start_ms);
+        let last = self.split(slot.end_ms);
+        for step in &mut self.steps[first..last] {
+            step.free = change(step.free).expect("a slot is taken of what is free");
+        }
+        // Within the slot neighbours still differ; only its ends may have become like theirs.
+        for i in [last, first] {
+            if i > 0 && self.steps[i].free == self.steps[i - 1].free {
+                self.steps.remove(i);
+            }
+        }
+    }
+
+    /// The step that begins at a moment, made if need be.
+    fn split(&mut self, at_ms: u64) -> usize {
+        let i = self.steps.partition_point(|step| step.at_ms < at_ms);
+        if self.steps.get(i).is_none_or(|step| step.at_ms != at_ms) {
+            let free = self.steps[i.saturating_sub(1)].free;
+            self.steps.insert(i, Step { at_ms, free });
+        }
+        i
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn slot(start_ms: u64, end_ms: u64, processors: u64) -> Slot {
+        Slot { start_ms, end_ms, processors }
+    }
+
+    #[test]
+    fn the_earliest_gap_is_found() {
+        let mut profile = Profile::new(8);
+        profile.take(slot(10, 25, 6));
+        profile.take(slot(25, 30, 8));
+        let earliest =
+            |from, processors, for_ms| profile.earliest(from, Gap { processors, for_ms });
+        assert_eq!(earliest(0, 8, 10), 0);
+        assert_eq!(earliest(1, 8, 10), 30, "one too late");
+        assert_eq!(earliest(0, 2, 25), 0);
+        assert_eq!(earliest(0, 2, 26), 30);
+        assert_eq!(earliest(0, 3, 5), 0);
+        assert_eq!(earliest(6, 3, 5), 30);
+        let search = |before_ms, own_ms, processors, for_ms| {
+            profile.search(6, Limits { before_ms, own_ms }, Gap { processors, for_ms })
+        };
+        assert_eq!(search(30, 30, 3, 5), None);
+        assert_eq!(search(25, 25, 2, 50), Some(6), "what is in its own slot is free for it");
+        assert_eq!(search(25, 26, 2, 50), None);
+    }
+
+    #[test]
+    fn what_is_given_back_was_never_taken() {
+        let mut profile = Profile::new(8);
+        let slots = [slot(0, 10, 3), slot(5, 20, 2), slot(10, 12, 6), slot(20, 21, 8)];
+        slots.iter().for_each(|slot| profile.take(*slot));
+        slots.iter().for_each(|slot| profile.give_back(*slot));
+        assert_eq!(profile, Profile::new(8));
+    }
+}

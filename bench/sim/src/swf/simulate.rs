@@ -1,0 +1,69 @@
+//! The loop of events: jobs come and end, and a policy says who starts.
+//!
+//! Of one moment, first all ends are told, then all arrivals, then the policy is asked once. So a job
+//! that ends makes room for one that comes at the same time.
+
+use super::trace::SimJob;
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+
+/// A job, by its place in the list.
+pub type Place = usize;
+
+/// Who starts when. A policy knows of a job what its user said, and that it ended when it has.
+pub trait Policy {
+    /// A job was submitted.
+    fn submitted(&mut self, place: Place, now_ms: u64);
+
+    /// A job that was started has ended.
+    fn ended(&mut self, place: Place, now_ms: u64);
+
+    /// Adds those that start now. They fit in what is free.
+    fn start(&mut self, now_ms: u64, starting: &mut Vec<Place>);
+
+    /// When it wants to be asked again though nothing came or ended.
+    fn wakes_ms(&self) -> Option<u64> {
+        None
+    }
+}
+
+/// Runs all jobs, which are ascending by submission and fit the machine. Returns when each started.
+///
+/// # Panics
+/// If the policy starts a job for which there is no room, or leaves one waiting for ever.
+#[must_use]
+pub fn simulate(jobs: &[SimJob], processors: u64, policy: &mut dyn Policy) -> Vec<u64> {
+    let mut starts: Vec<Option<u64>> = vec![None; jobs.len()];
+    let mut running: BinaryHeap<Reverse<(u64, Place)>> = BinaryHeap::new();
+    let mut free = processors;
+    let mut coming = 0;
+    let mut starting = Vec::new();
+    loop {
+        let next = [
+            running.peek().map(|Reverse((end_ms, _))| *end_ms),
+            jobs.get(coming).map(|job| job.submit_ms),
+            policy.wakes_ms(),
+        ];
+        let Some(now_ms) = next.into_iter().flatten().min() else { break };
+        while let Some(Reverse((end_ms, place))) = running.peek().copied()
+            && end_ms == now_ms
+        {
+            running.pop();
+            free += jobs[place].processors;
+            policy.ended(place, now_ms);
+        }
+        while jobs.get(coming).is_some_and(|job| job.submit_ms == now_ms) {
+            policy.submitted(coming, now_ms);
+            coming += 1;
+        }
+        policy.start(now_ms, &mut starting);
+        for place in starting.drain(..) {
+            let job = &jobs[place];
+            assert!(job.processors <= free, "a policy started a job for which there is no room");
+            free -= job.processors;
+            assert!(starts[place].replace(now_ms).is_none(), "a policy started a job twice");
+            running.push(Reverse((now_ms + job.run_ms, place)));
+        }
+    }
+    starts.into_iter().map(|start| start.expect("every job that fits starts at last")).collect()
+}

@@ -1,0 +1,156 @@
+//! The jobs of a log as they are simulated, and what could not be.
+//!
+//! What the log says is taken as the published figures take it: a job needs the processors that it got, or
+//! if that is unknown, those that were requested; it runs as long as it ran, but no longer than was
+//! requested, because there the machine would have ended it. One that never ran is left out.
+
+use omega_workload::LoadError;
+use omega_workload::swf::{Header, Log, LoggedJob};
+use std::path::Path;
+
+/// A job that is simulated.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SimJob {
+    /// When it is submitted.
+    pub submit_ms: u64,
+    /// How long it runs: at most `requested_ms`, and not 0.
+    pub run_ms: u64,
+    /// How long its user said that it runs at most.
+    pub requested_ms: u64,
+    /// The processors it needs at once.
+    pub processors: u64,
+    /// How long it waited in the log.
+    pub waited_ms: Option<u64>,
+}
+
+/// What is simulated of a log.
+#[derive(Clone, Debug, Default)]
+pub struct Trace {
+    /// The processors of the machine.
+    pub processors: u64,
+    /// The jobs by time of submission; of equal times as in the log.
+    pub jobs: Vec<SimJob>,
+    /// The jobs that were left out.
+    pub left_out: LeftOut,
+    /// What was assumed, in sentences.
+    pub notes: Vec<String>,
+}
+
+/// How many jobs were left out, by reason.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct LeftOut {
+    /// They ask for more processors than the machine has.
+    pub too_large: u64,
+    /// How long they ran is unknown, or they never did.
+    pub run_unknown: u64,
+    /// How many processors they asked for or got is unknown, or none.
+    pub size_unknown: u64,
+}
+
+impl LeftOut {
+    /// All of them.
+    #[must_use]
+    pub fn sum(self) -> u64 {
+        self.too_large + self.run_unknown + self.size_unknown
+    }
+}
+
+impl Trace {
+    /// Reads a log for a machine of so many processors, or if that is `None`, of as many as its header
+    /// says.
+    ///
+    /// # Errors
+    /// If the log cannot be read, a line is at fault, or no job can be simulated.
+    pub fn read(file: &Path, processors: Option<u64>) -> Result<Trace, LoadError> {
+        let mut log = Log::open(file)?;
+        let mut trace = Trace::default();
+        let mut unrequested = 0_u64;
+        let mut earlier = 0_u64;
+        let mut previous = 0;
+        while let Some(job) = log.next_job()? {
+            earlier += u64::from(job.submit_ms < previous);
+            previous = job.submit_ms;
+            match sim_job(&job) {
+                Ok(sim) => {
+                    unrequested += u64::from(job.requested_ms.unwrap_or(0) == 0);
+                    trace.jobs.push(sim);
+                }
+                Err(Unknown::Run) => trace.left_out.run_unknown += 1,
+                Err(Unknown::Size) => trace.left_out.size_unknown += 1,
+            }
+        }
+        trace.notes = log.notes();
+        trace.find_processors(processors, log.header());
+        let jobs = trace.jobs.len();
+        let size = trace.processors;
+        trace.jobs.retain(|job| job.processors <= size);
+        trace.left_out.too_large = (jobs - trace.jobs.len()) as u64;
+        if trace.jobs.is_empty() {
+            return Err(LoadError::new(file, "no job of the log can be simulated"));
+        }
+        trace.jobs.sort_by_key(|job| job.submit_ms);
+        if unrequested > 0 {
+            trace.notes.push(format!(
+                "{unrequested} jobs have no requested time: their estimate is how long they ran"
+            ));
+        }
+        if earlier > 0 {
+            trace.notes.push(format!(
+                "{earlier} lines are out of order: jobs are taken by their time of submission"
+            ));
+        }
+        Ok(trace)
+    }
+
+    fn find_processors(&mut self, given: Option<u64>, header: Header) {
+        let largest = self.jobs.iter().map(|job| job.processors).max().unwrap_or(0);
+        self.processors = match (given, header.processors, header.nodes) {
+            (Some(given), ..) => given,
+            (None, Some(processors), _) => processors,
+            (None, None, Some(nodes)) => {
+                let note = format!("the header has no MaxProcs: MaxNodes, {nodes}, is taken");
+                self.notes.push(note);
+                nodes
+            }
+            (None, None, None) => {
+                self.notes.push(format!(
+                    "the header has neither MaxProcs nor MaxNodes: the size of the largest job, \
+                     {largest}, is taken; --processors says otherwise"
+                ));
+                largest
+            }
+        };
+    }
+
+    /// The same jobs, whose users knew how long they would run.
+    #[must_use]
+    pub fn with_perfect_estimates(&self) -> Trace {
+        let mut trace = self.clone();
+        for job in &mut trace.jobs {
+            job.requested_ms = job.run_ms;
+        }
+        trace
+    }
+}
+
+/// What must be known of a job, and is not.
+enum Unknown {
+    Run,
+    Size,
+}
+
+fn sim_job(job: &LoggedJob) -> Result<SimJob, Unknown> {
+    let known = |count: &u64| *count > 0;
+    let run_ms = job.run_ms.filter(known).ok_or(Unknown::Run)?;
+    let processors = job.allocated.filter(known).or(job.requested.filter(known));
+    let processors = processors.ok_or(Unknown::Size)?;
+    let requested_ms = job.requested_ms.filter(known).unwrap_or(run_ms);
+    let run_ms = run_ms.min(requested_ms);
+    Ok(SimJob {
+        submit_ms: job.submit_ms,
+        run_ms,
+        requested_ms,
+        processors,
+        waited_ms: job.wait_ms,
+    })
+}

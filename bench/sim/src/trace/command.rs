@@ -1,0 +1,180 @@
+//! `omega trace`: its verbs, their arguments, and what they print.
+
+use super::info::{self, Info};
+use super::plots;
+use super::show;
+use super::synth::{self, Form, Size, SynthError, SynthOptions};
+use crate::input::{InputArgs, InputError};
+use clap::{Args, Subcommand, ValueEnum};
+use omega_core::Kinds;
+use serde::Serialize;
+use std::io::{self, ErrorKind, Write};
+use std::path::PathBuf;
+
+/// Look at traces, and make others after their example.
+#[derive(Debug, Subcommand)]
+pub enum TraceCommand {
+    /// Tell what a trace is like: machines, jobs, percentiles, load against capacity.
+    Info(InfoArgs),
+    /// Make a longer or larger trace with the distributions of this one.
+    Synth(SynthArgs),
+}
+
+/// Which trace to look at, and how to show it.
+#[derive(Debug, Args)]
+pub struct InfoArgs {
+    #[command(flatten)]
+    input: InputArgs,
+    /// How to print.
+    #[arg(short, long, value_enum, default_value_t = Output::Table)]
+    output: Output,
+    /// Write plots into this folder, as SVG and PNG: the load over time, and each distribution.
+    #[arg(long, value_name = "DIR")]
+    plots: Option<PathBuf>,
+    /// The seed of what is drawn: life times within their bins (azure), the synthetic workload.
+    #[arg(long, value_name = "N", allow_negative_numbers = true, default_value_t = 1)]
+    seed: u64,
+}
+
+/// Which trace to take as the example, and what to make.
+#[derive(Debug, Args)]
+pub struct SynthArgs {
+    #[command(flatten)]
+    input: InputArgs,
+    /// The folder for machines.csv and jobs.csv; nothing there is overwritten.
+    #[arg(long, value_name = "DIR", help_heading = "Result")]
+    out: PathBuf,
+    /// Write machines.csv.gz and jobs.csv.gz.
+    #[arg(long, help_heading = "Result")]
+    gzip: bool,
+    /// How many machines: x4 for four times as many, 5000 for so many. Jobs come as much more often.
+    #[arg(long, value_name = "xN|N", default_value = "x1", value_parser = size, help_heading = "Result")]
+    out_machines: Size,
+    /// How many more jobs come for each machine.
+    #[arg(long, value_name = "xF", default_value = "x1", value_parser = factor, help_heading = "Result")]
+    out_load: u64,
+    /// How long; without it as long as the trace.
+    #[arg(long, value_name = "HOURS", value_parser = hours, help_heading = "Result")]
+    out_hours: Option<u64>,
+    /// The seed of all chance.
+    #[arg(long, value_name = "N", allow_negative_numbers = true, default_value_t = 1)]
+    seed: u64,
+    /// How to print the report.
+    #[arg(short, long, value_enum, default_value_t = Output::Table)]
+    output: Output,
+}
+
+/// How to print.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Output {
+    /// For people.
+    Table,
+    /// One value, for programs.
+    Json,
+}
+
+/// Why a verb could not do what it was asked. One line for the user.
+#[derive(Debug, thiserror::Error)]
+pub enum TraceError {
+    /// The trace cannot be read.
+    #[error(transparent)]
+    Input(#[from] InputError),
+    /// No trace was made.
+    #[error(transparent)]
+    Synth(#[from] SynthError),
+    /// Name another folder, or make room.
+    #[error("{}: cannot write: {why}", dir.display())]
+    Write {
+        /// The folder.
+        dir: PathBuf,
+        /// Why.
+        why: io::Error,
+    },
+    /// Make room, or close the output instead.
+    #[error("standard output: cannot write: {0}")]
+    Print(io::Error),
+}
+
+/// A number of thousandths from `x0.001` to `x1000`; the `x` may be left out.
+fn factor(text: &str) -> Result<u64, String> {
+    let number = text.strip_prefix('x').unwrap_or(text).parse::<f64>();
+    match number.map(|number| (number * 1000.0).round()) {
+        Ok(permille) if (1.0..=1_000_000.0).contains(&permille) => Ok(permille as u64),
+        _ => Err("a factor from x0.001 to x1000".to_owned()),
+    }
+}
+
+fn size(text: &str) -> Result<Size, String> {
+    if text.starts_with('x') {
+        return factor(text).map(Size::Times);
+    }
+    match text.parse() {
+        Ok(count) if count > 0 => Ok(Size::Count(count)),
+        _ => Err("a number of machines, or a factor such as x4".to_owned()),
+    }
+}
+
+/// Hours as milliseconds, up to ten years.
+fn hours(text: &str) -> Result<u64, String> {
+    match text.parse::<f64>() {
+        Ok(hours) if (0.001..=87_600.0).contains(&hours) => {
+            Ok((hours * 3_600_000.0).round() as u64)
+        }
+        _ => Err("hours, from 0.001 to 87600".to_owned()),
+    }
+}
+
+/// Does what the command line asks.
+///
+/// # Errors
+/// If a trace cannot be read, or the result not be written.
+pub fn run(command: &TraceCommand) -> Result<(), TraceError> {
+    match command {
+        TraceCommand::Info(args) => {
+            let (info, kinds) = look(&args.input, args.seed)?;
+            if let Some(dir) = &args.plots {
+                plots::write(dir, &info, &kinds)
+                    .map_err(|why| TraceError::Write { dir: dir.clone(), why })?;
+            }
+            print(args.output, &info, || show::info(&info, &kinds))
+        }
+        TraceCommand::Synth(args) => {
+            let options = SynthOptions {
+                out: args.out.clone(),
+                form: if args.gzip { Form::Gzip } else { Form::Plain },
+                size: args.out_machines,
+                load_permille: args.out_load,
+                span_ms: args.out_hours,
+                seed: args.seed,
+            };
+            let (report, kinds) = synth::make(&|| args.input.open(args.seed), &options)?;
+            print(args.output, &report, || synth::show(&report, &kinds))
+        }
+    }
+}
+
+/// What an input is like, and its resource kinds.
+fn look(input: &InputArgs, seed: u64) -> Result<(Info, Kinds), InputError> {
+    let mut stream = input.open(seed)?;
+    let kinds = stream.head().kinds.clone();
+    Ok((info::read(&mut *stream)?, kinds))
+}
+
+/// Prints a result. A reader that has seen enough, such as `head`, is no error.
+fn print(
+    output: Output,
+    value: &impl Serialize,
+    table: impl FnOnce() -> String,
+) -> Result<(), TraceError> {
+    let text = match output {
+        Output::Table => table(),
+        Output::Json => {
+            serde_json::to_string_pretty(value).expect("the result has string keys only") + "\n"
+        }
+    };
+    let mut stdout = io::stdout().lock();
+    match stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()) {
+        Err(why) if why.kind() != ErrorKind::BrokenPipe => Err(TraceError::Print(why)),
+        _ => Ok(()),
+    }
+}

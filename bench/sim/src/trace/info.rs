@@ -1,0 +1,560 @@
+//! What a trace is like: machines, jobs, tasks, percentiles, and the load against what the cell has.
+//!
+//! The stream is read once, and nothing of it is kept but counts. The load is what *would* run if every task
+//! began when its job came: what a trace asks of a cell, not what one gave it.
+
+use super::load::{Load, Mean};
+use super::values::Values;
+use omega_core::{Amounts, JobKind, KindId, Kinds, Machine, TaskGroup, TaskRule, Text};
+use omega_workload::stream::{Event, Head, Stream};
+use omega_workload::{Arrival, LoadError, MachineChange};
+use serde::Serialize;
+use std::collections::{BTreeMap, HashMap};
+
+/// Tenants that are counted by name; what later ones ask is counted together.
+const TENANTS_MAX: usize = 4096;
+
+/// Pairs of kind and precedence that are counted apart: traces have a dozen.
+const CLASSES_MAX: usize = 256;
+
+/// Sizes of machines that are counted apart: traces have a dozen.
+const SIZES_MAX: usize = 1024;
+
+/// Points of the load over time in the result: what a plot shows.
+const POINTS_MAX: usize = 128;
+
+/// What a trace is like.
+#[derive(Debug, Serialize)]
+pub struct Info {
+    /// Where it is from.
+    pub name: String,
+    /// Its machines.
+    pub machines: MachinesInfo,
+    /// Jobs, of which so many are there at the start.
+    pub jobs: Count,
+    /// Tasks, of which so many are there at the start.
+    pub tasks: Count,
+    /// Tasks that run on machines when their job comes.
+    pub tasks_placed: u64,
+    /// Tasks that run beyond the end.
+    pub tasks_endless: u64,
+    /// From the start to the last arrival, in milliseconds.
+    pub span_ms: u64,
+    /// Jobs that come after the start, for each hour.
+    pub jobs_per_hour: f64,
+    /// Percentiles of what was counted.
+    pub values: Vec<ValuesInfo>,
+    /// The load of each resource kind that is asked for.
+    pub load: Vec<LoadInfo>,
+    /// Jobs by kind and precedence.
+    pub classes: Vec<ClassInfo>,
+    /// Jobs by tenant.
+    pub tenants: TenantsInfo,
+    /// Jobs with rules about where they run.
+    pub rules: RulesInfo,
+    /// What was not carried over.
+    pub notes: Vec<String>,
+}
+
+/// A number, and how much of it is there at the start.
+#[derive(Clone, Copy, Debug, Default, Serialize)]
+pub struct Count {
+    /// All.
+    pub all: u64,
+    /// At the start.
+    pub at_start: u64,
+}
+
+/// What machines a trace has.
+#[derive(Debug, Default, Serialize)]
+pub struct MachinesInfo {
+    /// How many are there at the start.
+    pub count: u64,
+    /// What they have together, by the names of the kinds.
+    pub capacity: BTreeMap<String, u64>,
+    /// The sizes that most of them have.
+    pub sizes: Vec<SizeInfo>,
+    /// How many sizes there are; 1024 is that or more.
+    pub size_count: u64,
+    /// How many join or change later.
+    pub added: u64,
+    /// How many leave later.
+    pub removed: u64,
+}
+
+/// Machines of one size.
+#[derive(Debug, Serialize)]
+pub struct SizeInfo {
+    /// How many.
+    pub count: u64,
+    /// What each has, by the names of the kinds, written with its unit.
+    pub has: BTreeMap<String, String>,
+}
+
+/// Percentiles of one quantity.
+#[derive(Debug, Serialize)]
+pub struct ValuesInfo {
+    /// What it is of.
+    pub what: String,
+    /// How it is counted.
+    pub unit: ValueUnit,
+    /// How many values there are.
+    pub count: u64,
+    /// The least.
+    pub least: u64,
+    /// Half of them are no more.
+    pub p50: u64,
+    /// Nine tenths are no more.
+    pub p90: u64,
+    /// All but a hundredth are no more.
+    pub p99: u64,
+    /// The largest.
+    pub largest: u64,
+    /// The mean.
+    pub mean: f64,
+    /// The standard deviation in means.
+    pub variation: f64,
+    /// The value that 0, 1, 2, … 100 percent do not exceed, for a plot.
+    pub percentiles: Vec<u64>,
+}
+
+/// How a quantity is counted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ValueUnit {
+    /// Milliseconds.
+    Ms,
+    /// Things.
+    Count,
+    /// Units of this resource kind.
+    Kind(u8),
+}
+
+/// The load of one resource kind.
+#[derive(Debug, Serialize)]
+pub struct LoadInfo {
+    /// Its name.
+    pub kind: String,
+    /// The mean over the span, in its units.
+    pub mean: f64,
+    /// The largest mean of a bucket of time.
+    pub peak: f64,
+    /// The mean in shares of what the machines have, if there are any that have some.
+    pub mean_share: Option<f64>,
+    /// The peak in these shares: where the share is largest.
+    pub peak_share: Option<f64>,
+    /// How long a bucket is, in milliseconds.
+    pub bucket_ms: u64,
+    /// The load over time in shares of what the machines have then, or in units without machines.
+    pub over_time: Vec<f64>,
+}
+
+/// Jobs of one kind and precedence.
+#[derive(Clone, Debug, Serialize)]
+pub struct ClassInfo {
+    /// Service or batch; none for what was beyond the bound.
+    pub kind: Option<JobKind>,
+    /// The precedence.
+    pub precedence: i32,
+    /// How many jobs.
+    pub jobs: u64,
+    /// How many tasks.
+    pub tasks: u64,
+    /// How much of the first kind they ask together, in its units.
+    pub asked: u128,
+}
+
+/// Who the jobs are of.
+#[derive(Debug, Default, Serialize)]
+pub struct TenantsInfo {
+    /// How many tenants there are; 4096 is that or more.
+    pub count: u64,
+    /// Those with the most tasks.
+    pub largest: Vec<TenantInfo>,
+}
+
+/// The jobs of a tenant.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct TenantInfo {
+    /// Its name.
+    pub name: String,
+    /// How many jobs.
+    pub jobs: u64,
+    /// How many tasks.
+    pub tasks: u64,
+}
+
+/// How many jobs have rules.
+#[derive(Clone, Copy, Debug, Default, Serialize)]
+pub struct RulesInfo {
+    /// That are gangs.
+    pub gangs: u64,
+    /// That ask for machines by labels or names.
+    pub machines: u64,
+    /// That ask to be near to, or far from, other tasks.
+    pub tasks: u64,
+    /// That ask for cards.
+    pub cards: u64,
+}
+
+/// Reads a stream to its end.
+///
+/// # Errors
+/// If it cannot be read.
+pub fn read(stream: &mut dyn Stream) -> Result<Info, LoadError> {
+    let mut collector = Collector::new(stream.head());
+    while let Some(event) = stream.next_event()? {
+        collector.add(&event);
+    }
+    Ok(collector.finish(stream.notes()))
+}
+
+/// What was counted so far.
+pub struct Collector {
+    name: String,
+    kinds: Kinds,
+    machines: Machines,
+    jobs: Count,
+    tasks: Count,
+    placed: u64,
+    endless: u64,
+    /// When the last event was, and the last job after the start came.
+    now_ms: u64,
+    last_ms: Option<u64>,
+    gaps: Values,
+    sizes: Values,
+    runs: Values,
+    requests: Vec<Values>,
+    loads: Vec<Load>,
+    classes: BTreeMap<(JobKind, i32), ClassInfo>,
+    tenants: HashMap<Text, TenantInfo>,
+    others: [u64; 2],
+    rules: RulesInfo,
+}
+
+/// The machines that are there, and what they have together over time.
+struct Machines {
+    info: MachinesInfo,
+    sizes: HashMap<Amounts, u64>,
+    /// What each has, by name; only as long as some may leave.
+    there: HashMap<Text, Amounts>,
+    capacity: Vec<Load>,
+}
+
+impl Collector {
+    /// Begins with what is known of a cell.
+    #[must_use]
+    pub fn new(head: &Head) -> Collector {
+        let mut machines = Machines {
+            info: MachinesInfo::default(),
+            sizes: HashMap::new(),
+            there: HashMap::new(),
+            capacity: vec![Load::default(); head.kinds.count()],
+        };
+        for machine in &head.machines {
+            machines.start(machine, &head.kinds);
+        }
+        Collector {
+            name: head.name.clone(),
+            machines,
+            jobs: Count::default(),
+            tasks: Count::default(),
+            placed: 0,
+            endless: 0,
+            now_ms: 0,
+            last_ms: None,
+            gaps: Values::default(),
+            sizes: Values::default(),
+            runs: Values::default(),
+            requests: (0..head.kinds.count()).map(|_| Values::default()).collect(),
+            loads: vec![Load::default(); head.kinds.count()],
+            classes: BTreeMap::new(),
+            tenants: HashMap::new(),
+            others: [0; 2],
+            rules: RulesInfo::default(),
+            kinds: head.kinds.clone(),
+        }
+    }
+
+    /// Counts what happens.
+    pub fn add(&mut self, event: &Event) {
+        self.now_ms = self.now_ms.max(event.at_ms());
+        for load in self.loads.iter_mut().chain(&mut self.machines.capacity) {
+            load.advance(self.now_ms);
+        }
+        match event {
+            Event::Machine(event) => self.machines.change(event.at_ms, &event.change),
+            Event::Job(job) => self.job(&job.arrival),
+        }
+    }
+
+    fn job(&mut self, arrival: &Arrival) {
+        let (job, tasks) = (&arrival.job, arrival.job.task_count());
+        self.jobs.all += 1;
+        self.tasks.all += tasks;
+        if arrival.at_ms == 0 {
+            self.jobs.at_start += 1;
+            self.tasks.at_start += tasks;
+        } else {
+            if let Some(last_ms) = self.last_ms {
+                self.gaps.add(arrival.at_ms - last_ms, 1);
+            }
+            self.last_ms = Some(arrival.at_ms);
+        }
+        self.placed += arrival.placed.len() as u64;
+        self.sizes.add(tasks, 1);
+        self.rules.add(arrival);
+        let mut number = 0;
+        for group in &job.groups {
+            for (kind, values) in (0..).map(KindId).zip(&mut self.requests) {
+                values.add(group.request.get(kind), u64::from(group.count));
+            }
+            self.run(arrival, group, number);
+            number += group.count;
+        }
+        self.class(arrival, tasks);
+        self.tenant(&job.tenant, tasks);
+    }
+
+    /// Counts how long the tasks of a group run, and what they use in that time.
+    fn run(&mut self, arrival: &Arrival, group: &TaskGroup, first: u32) {
+        let mut task = first;
+        while task < first + group.count {
+            // As many as run equally long at a time: nearly always all.
+            let run_ms = arrival.run.of(task);
+            let alike = match &arrival.run {
+                omega_workload::RunTime::Each(_) => 1,
+                _ => group.count,
+            };
+            match run_ms {
+                Some(run_ms) => self.runs.add(run_ms, u64::from(alike)),
+                None => self.endless += u64::from(alike),
+            }
+            for (kind, load) in (0..).map(KindId).zip(&mut self.loads) {
+                let amount = i128::from(group.request.get(kind)) * i128::from(alike);
+                if amount > 0 {
+                    load.change(arrival.at_ms, amount);
+                    let end_ms = run_ms.map(|run_ms| arrival.at_ms.saturating_add(run_ms));
+                    end_ms.into_iter().for_each(|end_ms| load.change(end_ms, -amount));
+                }
+            }
+            task += alike;
+        }
+    }
+
+    fn class(&mut self, arrival: &Arrival, tasks: u64) {
+        let job = &arrival.job;
+        let key = (job.kind, job.precedence.0);
+        let asked = job
+            .groups
+            .iter()
+            .map(|group| u128::from(group.request.get(KindId::CPU)) * u128::from(group.count));
+        // What is beyond the bound is counted with the last of them, which no key of a job is.
+        let is_room = self.classes.len() < CLASSES_MAX || self.classes.contains_key(&key);
+        let key = if is_room { key } else { (JobKind::Batch, i32::MIN) };
+        let class = self.classes.entry(key).or_insert(ClassInfo {
+            kind: is_room.then_some(job.kind),
+            precedence: key.1,
+            jobs: 0,
+            tasks: 0,
+            asked: 0,
+        });
+        class.jobs += 1;
+        class.tasks += tasks;
+        class.asked += asked.sum::<u128>();
+    }
+
+    fn tenant(&mut self, name: &Text, tasks: u64) {
+        if self.tenants.len() >= TENANTS_MAX && !self.tenants.contains_key(name) {
+            self.others[0] += 1;
+            self.others[1] += tasks;
+            return;
+        }
+        let tenant = self.tenants.entry(name.clone()).or_default();
+        tenant.jobs += 1;
+        tenant.tasks += tasks;
+    }
+
+    /// What there is to tell, with what the reader did not carry over.
+    #[must_use]
+    pub fn finish(self, mut notes: Vec<String>) -> Info {
+        let arrived = self.jobs.all - self.jobs.at_start;
+        let hours = self.now_ms as f64 / 3_600_000.0;
+        let kinds = &self.kinds;
+        let kind_name = |kind: KindId| kinds.get(kind).map_or("", |kind| &*kind.name).to_owned();
+        let mut values = vec![
+            values_info("time between jobs", ValueUnit::Ms, &self.gaps),
+            values_info("tasks per job", ValueUnit::Count, &self.sizes),
+            values_info("run time", ValueUnit::Ms, &self.runs),
+        ];
+        let mut load = Vec::new();
+        for (kind, requests) in (0..).map(KindId).zip(&self.requests) {
+            let has_some = self.machines.info.capacity.contains_key(&kind_name(kind));
+            if requests.largest() > 0 || (has_some && kind == KindId::CPU) {
+                let what = format!("{} per task", kind_name(kind));
+                values.push(values_info(&what, ValueUnit::Kind(kind.0), requests));
+            }
+            if requests.largest() > 0 {
+                let asked = self.loads[kind.index()].means(self.now_ms);
+                let there = self.machines.capacity[kind.index()].means(self.now_ms);
+                load.push(load_info(kind_name(kind), &asked, &there));
+            }
+        }
+        if self.others[0] > 0 {
+            notes.push(format!(
+                "only the first {TENANTS_MAX} tenants are told apart: {} jobs are of others",
+                self.others[0]
+            ));
+        }
+        Info {
+            name: self.name,
+            machines: self.machines.finish(kinds),
+            jobs: self.jobs,
+            tasks: self.tasks,
+            tasks_placed: self.placed,
+            tasks_endless: self.endless,
+            span_ms: self.now_ms,
+            jobs_per_hour: if hours > 0.0 { arrived as f64 / hours } else { 0.0 },
+            values,
+            load,
+            classes: self.classes.into_values().collect(),
+            tenants: tenants(self.tenants),
+            rules: self.rules,
+            notes,
+        }
+    }
+}
+
+fn tenants(tenants: HashMap<Text, TenantInfo>) -> TenantsInfo {
+    let count = tenants.len() as u64;
+    let named =
+        tenants.into_iter().map(|(name, tenant)| TenantInfo { name: name.to_string(), ..tenant });
+    let mut largest: Vec<TenantInfo> = named.collect();
+    largest.sort_by(|a, b| b.tasks.cmp(&a.tasks).then_with(|| a.name.cmp(&b.name)));
+    largest.truncate(5);
+    TenantsInfo { count, largest }
+}
+
+impl RulesInfo {
+    fn add(&mut self, arrival: &Arrival) {
+        let groups = &arrival.job.groups;
+        let any = |has: &dyn Fn(&TaskGroup) -> bool| u64::from(groups.iter().any(has));
+        self.gangs += u64::from(arrival.job.gang_min.is_some());
+        self.machines += any(&|group| {
+            let rules = &group.rules;
+            rules.machine.is_some() || rules.affinity.required.is_some()
+        });
+        let is_about_tasks = |rule: &TaskRule| !matches!(rule, TaskRule::Prefer { .. });
+        self.tasks += any(&|group| group.rules.tasks.iter().any(is_about_tasks));
+        self.cards += any(&|group| group.cards.is_some());
+    }
+}
+
+impl Machines {
+    fn start(&mut self, machine: &Machine, kinds: &Kinds) {
+        self.info.count += 1;
+        for (kind, named) in kinds.iter() {
+            let amount = machine.capacity.get(kind);
+            if amount > 0 {
+                *self.info.capacity.entry(named.name.clone()).or_default() += amount;
+            }
+        }
+        if self.sizes.len() < SIZES_MAX || self.sizes.contains_key(&machine.capacity) {
+            *self.sizes.entry(machine.capacity.clone()).or_default() += 1;
+        }
+        self.set(0, machine);
+    }
+
+    fn change(&mut self, at_ms: u64, change: &MachineChange) {
+        match change {
+            MachineChange::Add(machine) => {
+                self.info.added += 1;
+                self.set(at_ms, machine);
+            }
+            MachineChange::Remove(name) => {
+                self.info.removed += 1;
+                self.unset(at_ms, name);
+            }
+        }
+    }
+
+    fn set(&mut self, at_ms: u64, machine: &Machine) {
+        self.unset(at_ms, &machine.name);
+        for (kind, amount) in machine.capacity.iter() {
+            if let Some(load) = self.capacity.get_mut(kind.index()) {
+                load.change(at_ms, i128::from(amount));
+            }
+        }
+        self.there.insert(machine.name.clone(), machine.capacity.clone());
+    }
+
+    fn unset(&mut self, at_ms: u64, name: &Text) {
+        let Some(had) = self.there.remove(name) else { return };
+        for (kind, amount) in had.iter() {
+            if let Some(load) = self.capacity.get_mut(kind.index()) {
+                load.change(at_ms, -i128::from(amount));
+            }
+        }
+    }
+
+    fn finish(mut self, kinds: &Kinds) -> MachinesInfo {
+        let mut sizes: Vec<(Amounts, u64)> = self.sizes.into_iter().collect();
+        sizes.sort_by(|a, b| b.1.cmp(&a.1).then_with(|| a.0.as_slice().cmp(b.0.as_slice())));
+        self.info.size_count = sizes.len() as u64;
+        sizes.truncate(5);
+        let size = |(amounts, count): (Amounts, u64)| SizeInfo {
+            count,
+            has: kinds
+                .iter()
+                .filter(|(kind, _)| amounts.get(*kind) > 0)
+                .map(|(kind, named)| (named.name.clone(), kinds.display(kind, amounts.get(kind))))
+                .collect(),
+        };
+        self.info.sizes = sizes.into_iter().map(size).collect();
+        self.info
+    }
+}
+
+/// What there is to tell of one quantity.
+#[must_use]
+pub fn values_info(what: &str, unit: ValueUnit, values: &Values) -> ValuesInfo {
+    ValuesInfo {
+        what: what.to_owned(),
+        unit,
+        count: values.count(),
+        least: values.least(),
+        p50: values.percentile(50.0),
+        p90: values.percentile(90.0),
+        p99: values.percentile(99.0),
+        largest: values.largest(),
+        mean: values.mean(),
+        variation: values.variation(),
+        percentiles: (0..=100).map(|percent| values.percentile(f64::from(percent))).collect(),
+    }
+}
+
+fn load_info(kind: String, asked: &[Mean], there: &[Mean]) -> LoadInfo {
+    let mean = |means: &[Mean]| means.iter().map(|m| m.mean).sum::<f64>() / means.len() as f64;
+    let peak = |of: &mut dyn Iterator<Item = f64>| of.fold(0.0, f64::max);
+    let has_machines = there.iter().any(|m| m.mean > 0.0);
+    let share = |(asked, there): (&Mean, &Mean)| {
+        if there.mean > 0.0 { asked.mean / there.mean } else { 0.0 }
+    };
+    let over_time: Vec<f64> = match has_machines {
+        true => asked.iter().zip(there).map(share).collect(),
+        false => asked.iter().map(|m| m.mean).collect(),
+    };
+    let together = over_time.len().div_ceil(POINTS_MAX);
+    LoadInfo {
+        kind,
+        mean: mean(asked),
+        peak: peak(&mut asked.iter().map(|m| m.mean)),
+        mean_share: has_machines.then(|| mean(asked) / mean(there)),
+        peak_share: has_machines.then(|| peak(&mut over_time.iter().copied())),
+        bucket_ms: asked.first().map_or(0, |m| m.width_ms) * together as u64,
+        over_time: over_time
+            .chunks(together)
+            .map(|c| c.iter().sum::<f64>() / c.len() as f64)
+            .collect(),
+    }
+}

@@ -1,0 +1,185 @@
+//! An amount over time, for a span that nobody knows beforehand, in room that does not grow with it.
+//!
+//! The past is kept in 1,024 equal buckets; when time runs beyond them, neighbours are put together and the
+//! buckets become twice as wide, so there are always between 512 and 1,024 for the span. The future, where
+//! tasks that run now will end, is kept in buckets that are wider the farther they are: for each doubling of
+//! the span 512, which become the later half of the past's buckets when they double. So nothing is lost but
+//! the moment within a bucket, and for the means of buckets not even that, because each bucket also
+//! knows how much of its changes fell into it.
+//!
+//! ```text
+//!   past: 1024 buckets of width w          | 512 of 2w       | 512 of 4w ...
+//!   |||||||||||||||||||||||||||||||||||||||||_|_|_|_|_|_|_|_|_|___|___|___|___|___
+//! ```
+
+use omega_core::limits::AMOUNT_MAX;
+
+/// Half of the buckets of the past, and the buckets for each doubling of the future: a plot of a thousand points
+/// shows more than anyone sees.
+const HALF: usize = 512;
+
+/// What changes within one bucket.
+#[derive(Clone, Copy, Debug, Default)]
+struct Bucket {
+    /// By how much the amount is higher at its end than at its beginning.
+    change: i128,
+    /// The changes, each times the time from it to the bucket's end.
+    area: i128,
+}
+
+/// An amount over time.
+///
+/// Invariant: `past` has 1,024 buckets, and `future` a multiple of 512.
+#[derive(Clone, Debug)]
+pub struct Load {
+    width_ms: u64,
+    past: Vec<Bucket>,
+    future: Vec<Bucket>,
+}
+
+/// The mean of an amount over a bucket of time.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Mean {
+    /// When the bucket begins.
+    pub from_ms: u64,
+    /// How long it is.
+    pub width_ms: u64,
+    /// The mean of the amount in it.
+    pub mean: f64,
+}
+
+impl Default for Load {
+    fn default() -> Load {
+        Load { width_ms: 1, past: vec![Bucket::default(); 2 * HALF], future: Vec::new() }
+    }
+}
+
+impl Load {
+    /// The amount changes by so much at this time, past or future. A time beyond [`AMOUNT_MAX`] counts as that.
+    pub fn change(&mut self, at_ms: u64, by: i128) {
+        let at_ms = at_ms.min(AMOUNT_MAX);
+        let (index, end_ms) = self.place(at_ms);
+        let bucket = match index.checked_sub(2 * HALF) {
+            None => &mut self.past[index],
+            Some(index) => {
+                if index >= self.future.len() {
+                    self.future.resize((index / HALF + 1) * HALF, Bucket::default());
+                }
+                &mut self.future[index]
+            }
+        };
+        // Only amounts that no cell has come to the end of 128 bits: they stay there.
+        bucket.change = bucket.change.saturating_add(by);
+        bucket.area = bucket.area.saturating_add(by.saturating_mul(i128::from(end_ms - at_ms)));
+    }
+
+    /// Time has come to here: what is before it is kept in equal buckets.
+    pub fn advance(&mut self, now_ms: u64) {
+        let now_ms = now_ms.min(AMOUNT_MAX);
+        while now_ms / self.width_ms >= 2 * HALF as u64 {
+            self.double();
+        }
+    }
+
+    /// The means from the start to here, which is the present: whole buckets, or one if there is none.
+    #[must_use]
+    pub fn means(&self, end_ms: u64) -> Vec<Mean> {
+        let whole = (end_ms / self.width_ms).clamp(1, 2 * HALF as u64) as usize;
+        let mut level = 0_i128;
+        let mean = |(i, bucket): (usize, &Bucket)| {
+            let mean = level as f64 + bucket.area as f64 / self.width_ms as f64;
+            level = bucket.change.saturating_add(level);
+            Mean { from_ms: i as u64 * self.width_ms, width_ms: self.width_ms, mean }
+        };
+        self.past[..whole].iter().enumerate().map(mean).collect()
+    }
+
+    /// The bucket of a time, counted through past and future, and when it ends.
+    fn place(&self, at_ms: u64) -> (usize, u64) {
+        let buckets = at_ms / self.width_ms;
+        if buckets < 2 * HALF as u64 {
+            return (buckets as usize, (buckets + 1) * self.width_ms);
+        }
+        // Twice as wide for each doubling: between 512 and 1,024 buckets of this width precede it.
+        let doubled = (buckets / HALF as u64).ilog2();
+        let width_ms = self.width_ms << doubled;
+        let within = at_ms / width_ms;
+        let index = HALF * (doubled as usize) + within as usize;
+        (index, (within + 1) * width_ms)
+    }
+
+    fn double(&mut self) {
+        let width = i128::from(self.width_ms);
+        let pair = |pair: &[Bucket]| Bucket {
+            change: pair[0].change.saturating_add(pair[1].change),
+            area: pair[0]
+                .change
+                .saturating_mul(width)
+                .saturating_add(pair[0].area)
+                .saturating_add(pair[1].area),
+        };
+        let mut past: Vec<Bucket> = self.past.chunks(2).map(pair).collect();
+        let next = self.future.len().min(HALF);
+        past.extend(self.future.drain(..next));
+        past.resize(2 * HALF, Bucket::default());
+        self.past = past;
+        self.width_ms *= 2;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The mean of an amount between two times, by its changes.
+    fn naive(changes: &[(u64, i128)], from_ms: u64, to_ms: u64) -> f64 {
+        let part = |(at, by): &(u64, i128)| {
+            let lasts = to_ms.saturating_sub((*at).max(from_ms));
+            *by as f64 * lasts as f64
+        };
+        changes.iter().map(part).sum::<f64>() / (to_ms - from_ms) as f64
+    }
+
+    #[test]
+    fn means_are_those_of_a_naive_sum() {
+        for seed in 1..30_u64 {
+            let mut state = seed;
+            let mut random = |bound: u64| {
+                state ^= state << 13;
+                state ^= state >> 7;
+                state ^= state << 17;
+                state % bound
+            };
+            let (mut load, mut changes, mut now) = (Load::default(), Vec::new(), 0);
+            for _ in 0..400 {
+                let (gap_bits, run_bits) = (random(14), random(24));
+                now += random(1 << gap_bits);
+                let (amount, runs) = (i128::from(random(1000)), random(1 << run_bits));
+                load.advance(now);
+                for (at, by) in [(now, amount), (now + runs, -amount)] {
+                    load.change(at, by);
+                    changes.push((at, by));
+                }
+            }
+            let means = load.means(now);
+            assert!(now < 1024 || means.len() >= HALF, "seed {seed}: {}", means.len());
+            for mean in means {
+                let exact = naive(&changes, mean.from_ms, mean.from_ms + mean.width_ms);
+                assert!(
+                    (mean.mean - exact).abs() < 1e-6 * exact.max(1.0),
+                    "seed {seed}: {mean:?} {exact}"
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn the_farthest_future_takes_little_room() {
+        let mut load = Load::default();
+        load.change(AMOUNT_MAX, 1);
+        assert!(load.future.len() <= 50 * HALF, "{}", load.future.len());
+        load.advance(AMOUNT_MAX);
+        assert_eq!(load.past.iter().map(|bucket| bucket.change).sum::<i128>(), 1);
+        assert_eq!(Load::default().means(0), [Mean { from_ms: 0, width_ms: 1, mean: 0.0 }]);
+    }
+}

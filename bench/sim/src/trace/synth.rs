@@ -1,0 +1,240 @@
+//! A longer or larger trace after the example of another, as the two tables that every command reads.
+//!
+//! What is fitted: how jobs come (the curve of the day, where the trace has a day; and the gaps that are
+//! left when it is taken out), and what comes (tasks, requests, run time, kind, precedence, tenant, rules),
+//! all of a job together, as it was. What is drawn are runs of jobs that came one after the other
+//! (`fit`), so that bursts stay bursts and large jobs stay with their users; no distribution of a
+//! textbook is forced on them. Runs are drawn without replacement, each once before any comes twice:
+//! the rare jobs that make half of the load come as often as they did.
+//!
+//! Larger means more jobs in the same time, not larger jobs: gaps are divided by the factor. A larger cell
+//! has so many more jobs, unless the load is set otherwise. The same options and the same trace give the
+//! same bytes.
+
+mod chance;
+mod clock;
+mod draft;
+mod fit;
+mod lives;
+pub mod marginals;
+mod write;
+
+use super::info::{self, Info};
+use crate::input::InputError;
+use chance::Chance;
+use fit::Fit;
+use omega_core::Kinds;
+use omega_core::limits::MACHINES_MAX;
+use omega_workload::stream::{Stream, Window};
+use omega_workload::{LoadError, csv};
+use std::io;
+use std::path::{Path, PathBuf};
+
+/// How many machines the new trace has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Size {
+    /// So many thousandths of what the trace has.
+    Times(u64),
+    /// So many.
+    Count(u32),
+}
+
+/// What to make.
+#[derive(Clone, Debug)]
+pub struct SynthOptions {
+    /// The folder of the tables.
+    pub out: PathBuf,
+    /// Whether the tables are compressed.
+    pub form: Form,
+    /// How many machines.
+    pub size: Size,
+    /// How many jobs for each machine, in thousandths of those of the trace.
+    pub load_permille: u64,
+    /// How long, in milliseconds; as long as the trace without it.
+    pub span_ms: Option<u64>,
+    /// The seed of all chance.
+    pub seed: u64,
+}
+
+/// How the tables are written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Form {
+    /// As text.
+    Plain,
+    /// Compressed with gzip.
+    Gzip,
+}
+
+/// What was made, beside what it was made of.
+#[derive(Debug, serde::Serialize)]
+pub struct Report {
+    /// The table of machines.
+    pub machines_file: PathBuf,
+    /// The table of jobs.
+    pub jobs_file: PathBuf,
+    /// The trace.
+    pub original: Info,
+    /// The new trace, as a reader of its tables sees it.
+    pub made: Info,
+    /// Each distribution that was fitted, in both, over the rows of the table of jobs.
+    pub fit: Vec<marginals::Pair>,
+    /// What the new trace lacks.
+    pub notes: Vec<String>,
+}
+
+/// Why no trace was made. One line for the user.
+#[derive(Debug, thiserror::Error)]
+pub enum SynthError {
+    /// The trace cannot be read.
+    #[error(transparent)]
+    Input(#[from] InputError),
+    /// The trace, or a table that was written, is at fault.
+    #[error(transparent)]
+    Load(#[from] LoadError),
+    /// Name another folder, or make room.
+    #[error("{}: cannot write: {why}", file.display())]
+    Write {
+        /// The file.
+        file: PathBuf,
+        /// Why.
+        why: io::Error,
+    },
+    /// Name another folder: nothing is overwritten.
+    #[error("{}: is there already; name another folder", .0.display())]
+    Exists(PathBuf),
+    /// Say what machines there are.
+    #[error("{0}: has no machines: say which, such as --on 2000,cpu=64,memory=256Gi")]
+    NoMachines(String),
+    /// Take another trace.
+    #[error("{0}: has no jobs to draw from")]
+    NoJobs(String),
+    /// Ask for fewer.
+    #[error("{0} machines are too many: at most {MACHINES_MAX}")]
+    TooLarge(u64),
+}
+
+/// Makes a trace after the one that `open` opens; it is read twice. Also returns the trace's resource kinds.
+///
+/// # Errors
+/// If it cannot be read, or the new one cannot be written. Files that were begun are removed.
+pub fn make(
+    open: &dyn Fn() -> Result<Box<dyn Stream>, InputError>,
+    options: &SynthOptions,
+) -> Result<(Report, Kinds), SynthError> {
+    let files = write::Files::new(&options.out, options.form)?;
+    let mut chance = Chance::new(options.seed);
+    let mut first = open()?;
+    let original_count = first.head().machines.len();
+    let size = size(options.size, original_count, &first.head().name)?;
+    let look = fit::look(&mut *first)?;
+    drop(first);
+    let mut second = open()?;
+    let fit = Fit::of(&mut *second, &look, &mut chance)?;
+    let original = look.info;
+    if fit.is_empty() {
+        return Err(SynthError::NoJobs(original.name));
+    }
+    let scale = write::Scale::new(options.load_permille, size, original_count);
+    let span_ms = options.span_ms.unwrap_or(original.span_ms);
+    let made = write::Made { machines: size, scale, span_ms };
+    let mut notes = fit.notes();
+    if second.head().machines.iter().any(|machine| machine.overcommit.iter().next().is_some()) {
+        let what = "machines have what could be claimed of them: the tables have no overcommit";
+        notes.push(what.to_owned());
+    }
+    if span_ms > original.span_ms && fit.has_endless_arrivals() {
+        notes.push(
+            "tasks that run for ever add up over a span that is longer than the trace's".to_owned(),
+        );
+    }
+    let written = write::write(
+        &files,
+        (&second.head().machines, &second.head().kinds),
+        &fit,
+        (&made, &mut chance),
+    );
+    let drawn = match written {
+        Ok(drawn) => drawn,
+        Err(error) => {
+            files.remove();
+            return Err(error);
+        }
+    };
+    let made = info::read(&mut csv::open(&files.machines, &files.jobs, Window::Bounded)?)?;
+    let kinds = second.head().kinds.clone();
+    let fit = fit.marginals().beside(&drawn, &kinds);
+    let (machines_file, jobs_file) = (files.machines, files.jobs);
+    Ok((Report { machines_file, jobs_file, original, made, fit, notes }, kinds))
+}
+
+/// How many machines there are to be.
+fn size(size: Size, original: usize, name: &str) -> Result<u64, SynthError> {
+    if original == 0 {
+        return Err(SynthError::NoMachines(name.to_owned()));
+    }
+    let count = match size {
+        Size::Times(permille) => (original as u64 * permille).div_ceil(1000),
+        Size::Count(count) => u64::from(count),
+    };
+    if count > MACHINES_MAX as u64 { Err(SynthError::TooLarge(count)) } else { Ok(count.max(1)) }
+}
+
+/// The report, as text for people.
+#[must_use]
+pub fn show(report: &Report, kinds: &Kinds) -> String {
+    use super::show::{amount, table};
+    let shown = |file: &Path| file.display().to_string();
+    let mut text = format!("{}\n{}\n\n", shown(&report.machines_file), shown(&report.jobs_file));
+    let mut rows = vec![["", "trace", "made"].map(str::to_owned).to_vec()];
+    let (a, b) = (&report.original, &report.made);
+    let mut row = |what: &str, of: &dyn Fn(&Info) -> String| {
+        rows.push(vec![what.to_owned(), of(a), of(b)]);
+    };
+    row("machines", &|info| info.machines.count.to_string());
+    row("jobs", &|info| info.jobs.all.to_string());
+    row("tasks", &|info| info.tasks.all.to_string());
+    row("hours", &|info| format!("{:.1}", info.span_ms as f64 / 3_600_000.0));
+    row("jobs per hour", &|info| format!("{:.1}", info.jobs_per_hour));
+    for load in &report.original.load {
+        let share = |info: &Info| {
+            let load = info.load.iter().find(|of| of.kind == load.kind);
+            let share = load.and_then(|load| load.mean_share);
+            share.map_or("-".to_owned(), |share| format!("{:.1} %", share * 100.0))
+        };
+        row(&format!("{} asked, mean", load.kind), &share);
+    }
+    text += &table(&rows);
+    let head = [
+        "by rows of the table of jobs",
+        "50 %",
+        "made",
+        "90 %",
+        "made",
+        "99 %",
+        "made",
+        "mean",
+        "made",
+        "KS",
+    ];
+    let mut rows = vec![head.map(str::to_owned).to_vec()];
+    for pair in report.fit.iter().filter(|pair| pair.original.count > 0) {
+        let (a, b) = (&pair.original, &pair.made);
+        let mut row = vec![a.what.clone()];
+        for (a, b) in [(a.p50, b.p50), (a.p90, b.p90), (a.p99, b.p99)] {
+            row.extend([a, b].map(|value| amount(value as f64, pair.original.unit, kinds)));
+        }
+        row.extend([a.mean, b.mean].map(|mean| amount(mean, pair.original.unit, kinds)));
+        row.push(format!("{:.4}", pair.distance));
+        rows.push(row);
+    }
+    text += "\n";
+    text += &table(&rows);
+    if !report.notes.is_empty() {
+        text += "\nnotes\n";
+        report.notes.iter().for_each(|note| text += &format!("  {note}\n"));
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,121 @@
+//! The curve of the day, and a clock that runs by it.
+//!
+//! Jobs come more often by day than by night. On a clock that runs fast when many come and slowly when few
+//! do, they come evenly but for bursts; gaps are measured, drawn and put together on it, and then read off
+//! on the real one. All in integers, so that it gives the same everywhere.
+
+const HOUR_MS: u64 = 3_600_000;
+
+/// The least span that has a curve: a day but for its last, quiet hour.
+const SPAN_MS_MIN: u64 = 23 * HOUR_MS;
+
+/// The least speed: an hour in which nothing came is not skipped for ever.
+const SPEED_MIN: u64 = 50;
+
+/// How often jobs come in each hour of the day.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Curve {
+    /// Thousandths of the mean.
+    speeds: [u64; 24],
+}
+
+/// Jobs counted by the hour of the day.
+#[derive(Default)]
+pub(super) struct Hours([u64; 24]);
+
+impl Hours {
+    pub(super) fn add(&mut self, at_ms: u64) {
+        self.0[(at_ms / HOUR_MS % 24) as usize] += 1;
+    }
+
+    /// The curve of a trace of this span; flat if it has no whole day.
+    pub(super) fn curve(&self, span_ms: u64) -> Curve {
+        let all: u64 = self.0.iter().sum();
+        if span_ms < SPAN_MS_MIN || all == 0 {
+            return Curve { speeds: [1000; 24] };
+        }
+        let mut speeds = [SPEED_MIN; 24];
+        for ((hour, speed), count) in (0..).zip(&mut speeds).zip(self.0) {
+            // How much of the span was in this hour of its days.
+            let (days, rest) = (span_ms / (24 * HOUR_MS), span_ms % (24 * HOUR_MS));
+            let seen_ms = days * HOUR_MS + rest.saturating_sub(hour * HOUR_MS).min(HOUR_MS);
+            if let Some(seen_ms) = std::num::NonZeroU64::new(seen_ms) {
+                let rate = u128::from(count) * u128::from(span_ms) * 1000;
+                let mean = u128::from(all) * u128::from(seen_ms.get());
+                *speed = u64::try_from(rate / mean).unwrap_or(u64::MAX).max(SPEED_MIN);
+            }
+        }
+        Curve { speeds }
+    }
+}
+
+impl Curve {
+    /// What the clock shows at a time, in thousandths of a millisecond.
+    pub(super) fn shows(&self, at_ms: u64) -> u128 {
+        let hours = at_ms / HOUR_MS;
+        let (days, hour) = (hours / 24, (hours % 24) as usize);
+        let whole: u64 = self.speeds[..hour].iter().sum();
+        u128::from(days) * self.day()
+            + u128::from(whole) * u128::from(HOUR_MS)
+            + u128::from(at_ms % HOUR_MS) * u128::from(self.speeds[hour])
+    }
+
+    /// By how much the clock goes forward in a time that begins here and is short beside an hour.
+    pub(super) fn goes(&self, from_ms: u64, for_ms: u64) -> u128 {
+        u128::from(for_ms) * u128::from(self.speeds[(from_ms / HOUR_MS % 24) as usize])
+    }
+
+    /// The time when the clock shows this.
+    pub(super) fn when(&self, shown: u128) -> u64 {
+        let days = shown / self.day();
+        let mut rest = shown % self.day();
+        let mut at_ms = u64::try_from(days).unwrap_or(u64::MAX).saturating_mul(24 * HOUR_MS);
+        for speed in self.speeds {
+            let hour = u128::from(speed) * u128::from(HOUR_MS);
+            if rest < hour {
+                return at_ms.saturating_add((rest / u128::from(speed)) as u64);
+            }
+            rest -= hour;
+            at_ms = at_ms.saturating_add(HOUR_MS);
+        }
+        at_ms
+    }
+
+    fn day(&self) -> u128 {
+        u128::from(self.speeds.iter().sum::<u64>()) * u128::from(HOUR_MS)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_clock_can_be_read_both_ways() {
+        let mut hours = Hours::default();
+        for day in 0..3 {
+            for hour in 0..24 {
+                (0..hour * hour).for_each(|i| hours.add(day * 24 * HOUR_MS + hour * HOUR_MS + i));
+            }
+        }
+        let curve = hours.curve(72 * HOUR_MS);
+        assert!(curve.speeds[23] > 2 * curve.speeds[12], "{curve:?}");
+        assert_eq!(curve.speeds[0], SPEED_MIN);
+        for at_ms in (0..80 * HOUR_MS).step_by(777_777) {
+            assert_eq!(curve.when(curve.shows(at_ms)), at_ms);
+            let hour_ms = at_ms / HOUR_MS * HOUR_MS;
+            assert_eq!(curve.shows(hour_ms + 9) - curve.shows(hour_ms), curve.goes(hour_ms, 9));
+        }
+        // Over a day the clock goes as far as a real one, but for the least speed and rounding.
+        let day = curve.shows(24 * HOUR_MS) as f64 / (24.0 * HOUR_MS as f64 * 1000.0);
+        assert!((0.99..1.01).contains(&day), "{day}");
+    }
+
+    #[test]
+    fn a_short_trace_has_no_curve() {
+        let mut hours = Hours::default();
+        hours.add(5);
+        assert_eq!(hours.curve(HOUR_MS).shows(123), 123_000);
+        assert_eq!(Hours::default().curve(99 * HOUR_MS).shows(123), 123_000);
+    }
+}

@@ -1,0 +1,119 @@
+//! A row of the table of jobs, without its name and its time.
+
+use super::chance::Chance;
+use super::lives::Lives;
+use omega_core::{Amounts, JobKind, Text};
+use omega_workload::csv::write::Rules;
+use omega_workload::{Arrival, RunTime};
+
+/// How long a row comes after the one before it.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Gap {
+    /// In milliseconds: what a program waited between two jobs is the same by day and by night.
+    Short(u64),
+    /// On the clock of the day's curve.
+    Long(u128),
+}
+
+/// One row: a group of a job of the trace.
+#[derive(Clone, Debug)]
+pub(super) struct Draft {
+    pub(super) gap: Gap,
+    pub(super) count: u32,
+    pub(super) request: Amounts,
+    /// How many cards, and how much of each in thousandths.
+    pub(super) cards: Option<(u8, u16)>,
+    pub(super) run_ms: Option<u64>,
+    pub(super) kind: JobKind,
+    pub(super) precedence: i32,
+    pub(super) tenant: Text,
+    pub(super) gang: Option<u32>,
+    pub(super) rules: Box<Rules>,
+}
+
+/// What rows cannot say of jobs.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Lost {
+    /// Jobs of several groups, which become several rows.
+    pub(super) split: u64,
+    /// Rows whose tasks run differently long.
+    pub(super) uneven: u64,
+    /// Rows of batch tasks whose end the trace does not tell.
+    pub(super) endless: u64,
+    /// Rules and preferences.
+    pub(super) rules: u64,
+    /// Tasks that run when their job comes.
+    pub(super) placed: u64,
+}
+
+/// What rows are made with: how long tasks without an end run, chance, and what rows cannot say.
+pub(super) struct Drafter<'a> {
+    pub(super) lives: &'a Lives,
+    pub(super) chance: &'a mut Chance,
+    pub(super) lost: &'a mut Lost,
+}
+
+/// The rows of a job, of which the first comes `gap` after the row before it.
+pub(super) fn rows(arrival: &Arrival, gap: Gap, drafter: Drafter<'_>) -> Vec<Draft> {
+    let Drafter { lives, chance, lost } = drafter;
+    let job = &arrival.job;
+    lost.placed += arrival.placed.len() as u64;
+    lost.split += u64::from(job.groups.len() > 1);
+    let (mut rows, mut first) = (Vec::with_capacity(job.groups.len()), 0);
+    for group in job.groups.iter().filter(|group| group.count > 0) {
+        let rules = Rules::of(&group.labels, &group.rules);
+        lost.rules += rules.left_out;
+        let run_ms = match &arrival.run {
+            RunTime::Each(_) => {
+                let alike = |task| arrival.run.of(task) == arrival.run.of(first);
+                lost.uneven += u64::from(!(first..first + group.count).all(alike));
+                arrival.run.of(first + chance.below(u64::from(group.count)) as u32)
+            }
+            run => run.of(first),
+        };
+        let run_ms = match run_ms {
+            None if job.kind == JobKind::Batch => {
+                let drawn = lives.beyond(arrival.at_ms, chance);
+                lost.endless += u64::from(drawn.is_some());
+                drawn
+            }
+            run_ms => run_ms,
+        };
+        rows.push(Draft {
+            gap: if rows.is_empty() { gap } else { Gap::Short(0) },
+            count: group.count,
+            request: group.request.clone(),
+            cards: group.cards.map(|cards| (cards.count, cards.milli_each)),
+            run_ms,
+            kind: job.kind,
+            precedence: job.precedence.0,
+            tenant: job.tenant.clone(),
+            gang: job.gang_min.map(|tasks| tasks.min(group.count)),
+            rules: Box::new(rules),
+        });
+        first += group.count;
+    }
+    rows
+}
+
+impl Lost {
+    /// In sentences.
+    pub(super) fn notes(&self) -> Vec<String> {
+        let said = [
+            (self.split, "jobs have several groups: each is a job of its own"),
+            (
+                self.uneven,
+                "rows have tasks that run differently long: all run as long as one of them",
+            ),
+            (
+                self.endless,
+                "rows are of batch tasks whose end the trace does not tell: they run as long as one that \
+                 ran longer",
+            ),
+            (self.rules, "rules and preferences cannot be said in the tables, and are left out"),
+            (self.placed, "tasks run already when their job comes: here they are pending"),
+        ];
+        let said = said.into_iter().filter(|(count, _)| *count > 0);
+        said.map(|(count, what)| format!("{count} {what}")).collect()
+    }
+}

@@ -1,0 +1,158 @@
+//! What is kept of a trace to draw another from: a curve of the day, and a sample of runs of its jobs.
+//!
+//! Two passes: the curve must be known before gaps can be freed of it. Jobs that are there at the start are
+//! kept apart, one by one, because they have no order. A run is [`RUN_ROWS`] rows that followed one
+//! another; what was in it together stays together, and what joins two runs is chance.
+
+use super::chance::{Chance, Sample};
+use super::clock::{Curve, Hours};
+use super::draft::{self, Draft, Drafter, Gap, Lost};
+use super::lives::Lives;
+use super::marginals::Marginals;
+use crate::trace::info::{Collector, Info};
+use crate::trace::values::Values;
+use omega_core::JobKind;
+use omega_workload::stream::{Event, Stream};
+use omega_workload::{Arrival, LoadError};
+
+/// Rows of a run: longer than nearly all bursts, and so short that a trace has hundreds of runs.
+const RUN_ROWS: usize = 64;
+
+/// Runs that are kept: 65,536 rows, some 20 MB, more than most traces have.
+const RUNS_MAX: usize = 1024;
+
+/// How many short gaps make a mean one. A tenth of the gaps of jobs that come by pure chance are as short, too few to
+/// blur the curve of the day; nearly all gaps of programs that submit one job after the other are.
+const SHORT: u64 = 8;
+
+/// Rows of the start that are kept.
+const START_ROWS_MAX: usize = 65_536;
+
+/// What is kept of a trace.
+pub(super) struct Fit {
+    pub(super) curve: Curve,
+    /// What is there at the start.
+    pub(super) start: Sample<Draft>,
+    /// What comes later.
+    pub(super) runs: Sample<Vec<Draft>>,
+    marginals: Marginals,
+    lost: Lost,
+    machine_events: u64,
+    endless: u64,
+}
+
+/// What the first pass finds.
+pub(super) struct Look {
+    pub(super) info: Info,
+    curve: Curve,
+    lives: Lives,
+    /// Up to this, gaps are short.
+    gap_ms_short: u64,
+}
+
+/// The first pass: what the trace is like.
+pub(super) fn look(stream: &mut dyn Stream) -> Result<Look, LoadError> {
+    let mut collector = Collector::new(stream.head());
+    let (mut hours, mut ended, mut end_ms) = (Hours::default(), Values::default(), 0);
+    while let Some(event) = stream.next_event()? {
+        end_ms = event.at_ms();
+        if let Event::Job(job) = &event {
+            if end_ms > 0 {
+                hours.add(end_ms);
+            }
+            count_ended(&job.arrival, &mut ended);
+        }
+        collector.add(&event);
+    }
+    let info = collector.finish(stream.notes());
+    let arrived = info.jobs.all - info.jobs.at_start;
+    let gap_ms_short = end_ms / arrived.max(1) / SHORT;
+    Ok(Look { info, curve: hours.curve(end_ms), lives: Lives::new(&ended, end_ms), gap_ms_short })
+}
+
+/// Counts the run times of a batch job's tasks.
+fn count_ended(arrival: &Arrival, ended: &mut Values) {
+    if arrival.job.kind == JobKind::Batch {
+        let tasks = u32::try_from(arrival.job.task_count()).unwrap_or(u32::MAX);
+        (0..tasks).filter_map(|task| arrival.run.of(task)).for_each(|run_ms| ended.add(run_ms, 1));
+    }
+}
+
+impl Fit {
+    /// The second pass.
+    pub(super) fn of(
+        stream: &mut dyn Stream,
+        look: &Look,
+        chance: &mut Chance,
+    ) -> Result<Fit, LoadError> {
+        let marginals = Marginals::new(&stream.head().kinds);
+        let mut fit = Fit {
+            curve: look.curve.clone(),
+            start: Sample::new(START_ROWS_MAX),
+            runs: Sample::new(RUNS_MAX),
+            marginals,
+            lost: Lost::default(),
+            machine_events: 0,
+            endless: 0,
+        };
+        let (mut run, mut last_ms) = (Vec::new(), 0);
+        while let Some(event) = stream.next_event()? {
+            let Event::Job(job) = event else {
+                fit.machine_events += 1;
+                continue;
+            };
+            let at_ms = job.arrival.at_ms;
+            let gap = match at_ms - last_ms {
+                gap_ms if gap_ms <= look.gap_ms_short => Gap::Short(gap_ms),
+                _ => Gap::Long(fit.curve.shows(at_ms) - fit.curve.shows(last_ms)),
+            };
+            last_ms = at_ms;
+            let drafter = Drafter { lives: &look.lives, chance, lost: &mut fit.lost };
+            for row in draft::rows(&job.arrival, gap, drafter) {
+                fit.marginals.add(at_ms, &row);
+                if at_ms == 0 {
+                    fit.start.offer(row, chance);
+                    continue;
+                }
+                fit.endless += u64::from(row.run_ms.is_none());
+                run.push(row);
+                if run.len() == RUN_ROWS {
+                    fit.runs.offer(std::mem::take(&mut run), chance);
+                }
+            }
+        }
+        if !run.is_empty() {
+            fit.runs.offer(run, chance);
+        }
+        Ok(fit)
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.start.kept.is_empty() && self.runs.kept.is_empty()
+    }
+
+    pub(super) fn has_endless_arrivals(&self) -> bool {
+        self.endless > 0
+    }
+
+    pub(super) fn marginals(&self) -> &Marginals {
+        &self.marginals
+    }
+
+    pub(super) fn notes(&self) -> Vec<String> {
+        let mut notes = self.lost.notes();
+        if self.machine_events > 0 {
+            let events = self.machine_events;
+            notes.push(format!("{events} changes of machines are left out: the tables have none"));
+        }
+        let (seen, kept) = (self.runs.seen(), self.runs.kept.len());
+        if seen > kept as u64 {
+            notes.push(format!("{kept} of {seen} runs of {RUN_ROWS} rows were drawn from"));
+        }
+        let (seen, kept) = (self.start.seen(), self.start.kept.len());
+        if seen > kept as u64 {
+            notes.push(format!("{kept} of {seen} rows of the start were drawn from"));
+        }
+        notes
+    }
+}

@@ -1,0 +1,59 @@
+//! How long tasks run whose end the trace does not tell.
+//!
+//! A batch task that had not ended when the trace did has run for the rest of it, and for nobody knows how
+//! long. Drawn at another time it must not run for ever, or a longer trace fills up; nor stop when the
+//! trace did, or long tasks vanish. So it runs as long as one of the batch tasks that were seen to run longer
+//! than it was, each as likely as any; where there is none, for ever. (Statisticians redistribute to the
+//! right.) Services that do not end are meant so.
+
+use super::chance::Chance;
+use crate::trace::values::Values;
+
+/// The run times of the batch tasks that ended, and when the trace does.
+pub(super) struct Lives {
+    /// Ascending, each with how many are no longer.
+    ended: Vec<(u64, u64)>,
+    end_ms: u64,
+}
+
+impl Lives {
+    pub(super) fn new(ended: &Values, end_ms: u64) -> Lives {
+        Lives { ended: ended.cumulative(), end_ms }
+    }
+
+    /// How long a task runs that came at this time and had not ended.
+    pub(super) fn beyond(&self, at_ms: u64, chance: &mut Chance) -> Option<u64> {
+        let seen_ms = self.end_ms.saturating_sub(at_ms);
+        let shorter = self.ended.partition_point(|(run_ms, _)| *run_ms <= seen_ms);
+        let below = shorter.checked_sub(1).map_or(0, |last| self.ended[last].1);
+        let all = self.ended.last().map_or(0, |(_, count)| *count);
+        if all == below {
+            return None;
+        }
+        let drawn = below + chance.below(all - below);
+        let position = self.ended.partition_point(|(_, count)| *count <= drawn);
+        Some(self.ended[position].0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_was_seen_longer_runs_longer() {
+        let mut ended = Values::default();
+        [(10, 5), (50, 1), (90, 3)]
+            .into_iter()
+            .for_each(|(run_ms, times)| ended.add(run_ms, times));
+        let (lives, mut chance) = (Lives::new(&ended, 100), Chance::new(3));
+        assert_eq!(lives.beyond(0, &mut chance), None, "nothing ran for 100 ms");
+        assert_eq!(lives.beyond(10, &mut chance), None);
+        assert_eq!(lives.beyond(20, &mut chance), Some(90));
+        let drawn: Vec<u64> = (0..4000).filter_map(|_| lives.beyond(60, &mut chance)).collect();
+        let long = drawn.iter().filter(|run_ms| **run_ms == 90).count();
+        assert_eq!(drawn.len(), 4000);
+        assert!((2850..3150).contains(&long), "three of four run 90 ms, not {long} of 4000");
+        assert_eq!(Lives::new(&Values::default(), 5).beyond(0, &mut chance), None);
+    }
+}

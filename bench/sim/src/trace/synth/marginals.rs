@@ -1,0 +1,74 @@
+//! The distributions of rows one by one, to compare what was drawn with what it was drawn from.
+
+use super::draft::Draft;
+use crate::trace::info::{ValueUnit, ValuesInfo, values_info};
+use crate::trace::values::Values;
+use omega_core::{KindId, Kinds};
+
+/// The distributions of rows.
+pub(super) struct Marginals {
+    gaps: Values,
+    counts: Values,
+    runs: Values,
+    requests: Vec<Values>,
+    last_ms: Option<u64>,
+}
+
+/// One distribution, in the trace and in what was made.
+#[derive(Debug, serde::Serialize)]
+pub struct Pair {
+    /// In the trace.
+    pub original: ValuesInfo,
+    /// In what was made.
+    pub made: ValuesInfo,
+    /// The distance of Kolmogorov and Smirnov between them.
+    pub distance: f64,
+}
+
+impl Marginals {
+    pub(super) fn new(kinds: &Kinds) -> Marginals {
+        let requests = (0..kinds.count()).map(|_| Values::default()).collect();
+        Marginals {
+            gaps: Values::default(),
+            counts: Values::default(),
+            runs: Values::default(),
+            requests,
+            last_ms: None,
+        }
+    }
+
+    /// Counts a row that comes at a time, on which rows come as often as in the trace.
+    pub(super) fn add(&mut self, at_ms: u64, row: &Draft) {
+        if at_ms > 0 {
+            if let Some(last_ms) = self.last_ms {
+                self.gaps.add(at_ms - last_ms, 1);
+            }
+            self.last_ms = Some(at_ms);
+        }
+        self.counts.add(u64::from(row.count), 1);
+        row.run_ms.into_iter().for_each(|run_ms| self.runs.add(run_ms, 1));
+        for (kind, values) in (0..).map(KindId).zip(&mut self.requests) {
+            values.add(row.request.get(kind), 1);
+        }
+    }
+
+    /// These of the trace beside those of what was made.
+    pub(super) fn beside(&self, made: &Marginals, kinds: &Kinds) -> Vec<Pair> {
+        let pair = |what: &str, unit, a: &Values, b: &Values| Pair {
+            original: values_info(what, unit, a),
+            made: values_info(what, unit, b),
+            distance: a.distance(b),
+        };
+        let mut pairs = vec![
+            pair("time between rows", ValueUnit::Ms, &self.gaps, &made.gaps),
+            pair("tasks", ValueUnit::Count, &self.counts, &made.counts),
+            pair("run time", ValueUnit::Ms, &self.runs, &made.runs),
+        ];
+        for ((kind, named), (a, b)) in kinds.iter().zip(self.requests.iter().zip(&made.requests)) {
+            if a.largest() > 0 {
+                pairs.push(pair(&named.name, ValueUnit::Kind(kind.0), a, b));
+            }
+        }
+        pairs
+    }
+}

@@ -1,0 +1,216 @@
+//! Draws the new trace, and writes it as it is drawn: nothing of it is held.
+
+use super::chance::{Chance, Draws};
+use super::draft::{Draft, Gap};
+use super::fit::Fit;
+use super::marginals::Marginals;
+use super::{Form, SynthError};
+use flate2::Compression;
+use flate2::write::GzEncoder;
+use omega_core::{JobKind, Kinds, Machine};
+use omega_workload::csv::write::{JobRow, job_row, jobs_header, machine_row, machines_header};
+use std::fs::{self, File};
+use std::io::{self, BufWriter, Write};
+use std::path::{Path, PathBuf};
+
+/// The files of the tables.
+pub(super) struct Files {
+    pub(super) machines: PathBuf,
+    pub(super) jobs: PathBuf,
+}
+
+/// By how much more jobs come than in the trace: `more` for every `of`.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Scale {
+    more: u128,
+    of: u128,
+}
+
+/// How large the new trace is.
+pub(super) struct Made {
+    pub(super) machines: u64,
+    pub(super) scale: Scale,
+    pub(super) span_ms: u64,
+}
+
+impl Files {
+    /// In this folder, which is made if need be; neither file may be there.
+    pub(super) fn new(dir: &Path, form: Form) -> Result<Files, SynthError> {
+        let ending = match form {
+            Form::Plain => "",
+            Form::Gzip => ".gz",
+        };
+        let [machines, jobs] =
+            ["machines", "jobs"].map(|name| dir.join(format!("{name}.csv{ending}")));
+        for file in [&machines, &jobs] {
+            if file.exists() {
+                return Err(SynthError::Exists(file.clone()));
+            }
+        }
+        Ok(Files { machines, jobs })
+    }
+
+    /// Removes what was begun.
+    pub(super) fn remove(&self) {
+        for file in [&self.machines, &self.jobs] {
+            // One that is not there need not be removed.
+            drop(fs::remove_file(file));
+        }
+    }
+}
+
+impl Scale {
+    /// So many thousandths of the jobs for each machine, and so many machines instead of others.
+    pub(super) fn new(permille: u64, machines: u64, instead_of: usize) -> Scale {
+        let more = u128::from(permille) * u128::from(machines);
+        Scale { more: more.max(1), of: 1000 * instead_of.max(1) as u128 }
+    }
+
+    /// So many times as much.
+    fn times(self, amount: u128) -> u128 {
+        amount * self.more / self.of
+    }
+
+    /// So many times less.
+    fn divides(self, amount: u128) -> u128 {
+        amount * self.of / self.more
+    }
+}
+
+/// Draws and writes both tables. Returns the distributions of the rows.
+pub(super) fn write(
+    files: &Files,
+    (machines, kinds): (&[Machine], &Kinds),
+    fit: &Fit,
+    (made, chance): (&Made, &mut Chance),
+) -> Result<Marginals, SynthError> {
+    let dir = files.jobs.parent().unwrap_or(Path::new("."));
+    fs::create_dir_all(dir).map_err(|why| SynthError::Write { file: dir.to_path_buf(), why })?;
+    let machines = write_machines(&files.machines, machines, kinds, made.machines);
+    machines.map_err(|why| SynthError::Write { file: files.machines.clone(), why })?;
+    let mut output = Output::create(&files.jobs)
+        .map_err(|why| SynthError::Write { file: files.jobs.clone(), why })?;
+    let mut rows = Rows { output: &mut output, kinds, count: 0, drawn: Marginals::new(kinds) };
+    let written = write_jobs(&mut rows, fit, (made, chance));
+    let drawn = rows.drawn;
+    written
+        .and_then(|()| output.finish())
+        .map_err(|why| SynthError::Write { file: files.jobs.clone(), why })?;
+    Ok(drawn)
+}
+
+/// Each machine of the trace as often as any other, but for one.
+fn write_machines(file: &Path, machines: &[Machine], kinds: &Kinds, count: u64) -> io::Result<()> {
+    let mut output = Output::create(file)?;
+    output.write_all(machines_header(kinds).as_bytes())?;
+    for i in 0..count {
+        let machine =
+            &machines[(u128::from(i) * machines.len() as u128 / u128::from(count)) as usize];
+        output.write_all(machine_row(&format!("m{i}"), machine, kinds).as_bytes())?;
+    }
+    output.finish()
+}
+
+/// The table of jobs, row by row.
+struct Rows<'a> {
+    output: &'a mut Output,
+    kinds: &'a Kinds,
+    count: u64,
+    drawn: Marginals,
+}
+
+fn write_jobs(
+    rows: &mut Rows<'_>,
+    fit: &Fit,
+    (made, chance): (&Made, &mut Chance),
+) -> io::Result<()> {
+    rows.output.write_all(jobs_header(rows.kinds).as_bytes())?;
+    let start = made.scale.times(u128::from(fit.start.seen()));
+    if !fit.start.kept.is_empty() {
+        let mut draws = Draws::new(&fit.start.kept);
+        for _ in 0..start {
+            rows.push(0, 0, draws.next(chance))?;
+        }
+    }
+    if fit.runs.kept.is_empty() {
+        return Ok(());
+    }
+    let mut draws = Draws::new(&fit.runs.kept);
+    // What the clock would show if no more came than in the trace, and the time when it does.
+    let (mut shown, mut at_ms) = (0_u128, 0);
+    loop {
+        for row in draws.next(chance) {
+            shown += match row.gap {
+                Gap::Short(gap_ms) => fit.curve.goes(at_ms, gap_ms),
+                Gap::Long(gap) => gap,
+            };
+            at_ms = fit.curve.when(made.scale.divides(shown));
+            if at_ms > made.span_ms {
+                return Ok(());
+            }
+            rows.push(at_ms, made.scale.times(u128::from(at_ms)) as u64, row)?;
+        }
+        if draws.is_over() && shown == 0 {
+            // All that the trace has comes at one moment, so time would never pass.
+            return Ok(());
+        }
+    }
+}
+
+impl Rows<'_> {
+    /// Writes a row that comes at `at_ms`, and would come at `scaled_ms` if no more came than in the trace.
+    fn push(&mut self, at_ms: u64, scaled_ms: u64, row: &Draft) -> io::Result<()> {
+        let name = format!("j{}", self.count);
+        self.count += 1;
+        self.drawn.add(scaled_ms, row);
+        let job = JobRow {
+            name: &name,
+            count: row.count,
+            request: &row.request,
+            cards: row.cards,
+            at_ms,
+            run_ms: row.run_ms,
+            kind: match row.kind {
+                JobKind::Service => "service",
+                JobKind::Batch => "batch",
+            },
+            precedence: row.precedence,
+            tenant: &row.tenant,
+            gang: row.gang,
+            rules: &row.rules,
+        };
+        self.output.write_all(job_row(&job, self.kinds).as_bytes())
+    }
+}
+
+/// A file that is being written, compressed if its name says so.
+enum Output {
+    Plain(BufWriter<File>),
+    Gzip(Box<GzEncoder<BufWriter<File>>>),
+}
+
+impl Output {
+    fn create(file: &Path) -> io::Result<Output> {
+        let buffer = BufWriter::new(File::create_new(file)?);
+        Ok(match file.extension() {
+            Some(ending) if ending == "gz" => {
+                Output::Gzip(Box::new(GzEncoder::new(buffer, Compression::default())))
+            }
+            _ => Output::Plain(buffer),
+        })
+    }
+
+    fn write_all(&mut self, bytes: &[u8]) -> io::Result<()> {
+        match self {
+            Output::Plain(file) => file.write_all(bytes),
+            Output::Gzip(file) => file.write_all(bytes),
+        }
+    }
+
+    fn finish(self) -> io::Result<()> {
+        match self {
+            Output::Plain(mut file) => file.flush(),
+            Output::Gzip(file) => file.finish()?.flush(),
+        }
+    }
+}

@@ -1,0 +1,59 @@
+//! What the tests of traces share: folders of small files, streams of them, and the real data.
+
+use crate::input::InputError;
+use omega_workload::azure::AzureOptions;
+use omega_workload::google2011::GoogleOptions;
+use omega_workload::stream::{Stream, Window};
+use omega_workload::{azure, csv, google2011, omega_sim, openb};
+use std::path::{Path, PathBuf};
+use tempfile::TempDir;
+
+type Opened = Result<Box<dyn Stream>, InputError>;
+
+/// A folder that holds these files.
+pub(super) fn folder(files: &[(&str, &str)]) -> TempDir {
+    let dir = tempfile::tempdir().unwrap();
+    for (name, content) in files {
+        std::fs::write(dir.path().join(name), content).unwrap();
+    }
+    dir
+}
+
+/// The tables `m.csv` and `j.csv` of a folder.
+pub(super) fn tables(dir: &TempDir) -> Opened {
+    let files = ["m.csv", "j.csv"].map(|name| dir.path().join(name));
+    Ok(Box::new(csv::open(&files[0], &files[1], Window::Bounded)?))
+}
+
+pub(super) fn google(dir: &Path) -> Opened {
+    Ok(Box::new(google2011::open(dir, &GoogleOptions::default())?))
+}
+
+pub(super) fn openb(dir: &Path) -> Opened {
+    Ok(Box::new(openb::open(dir, "default")?))
+}
+
+pub(super) fn omega_sim(dir: &Path) -> Opened {
+    Ok(Box::new(omega_sim::open(dir, "M", Window::Bounded)?))
+}
+
+pub(super) fn azure(dir: &Path) -> Opened {
+    let machines = "2000,cpu=64,memory=256Gi".parse::<omega_workload::alike::Alike>().unwrap();
+    let options = AzureOptions { machines: machines.machines(), seed: 1 };
+    Ok(Box::new(azure::open(dir, options)?))
+}
+
+/// A folder of the public data, or `None` (said aloud) where it is not at hand; `OMEGA_DATA` names the folder
+/// of all data.
+pub(super) fn data(name: &str) -> Option<PathBuf> {
+    let base = std::env::var_os("OMEGA_DATA").map_or_else(
+        || Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/data"),
+        PathBuf::from,
+    );
+    let dir = base.join(name);
+    if !dir.is_dir() {
+        println!("skipped: {} not found", dir.display());
+        return None;
+    }
+    Some(dir)
+}

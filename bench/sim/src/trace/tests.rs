@@ -1,0 +1,90 @@
+//! What is told of traces, at the public face.
+
+use super::testing::{azure, data, folder, google, omega_sim, openb, tables};
+use super::{info, plots, show};
+use omega_core::Kinds;
+
+const MACHINES: &str = "name,cpu,memory,count\nsmall,4,8Gi,2\nlarge,8,32Gi,1\n";
+const JOBS: &str = "name,count,cpu,memory,arrival_s,run_s,kind,precedence,gang\n\
+    web,2,1,1Gi,0,,service,5,\na,4,2,1Gi,10,30,,,all\nb,1,2,1Gi,20,40,,,\nc,1,1,1Gi,100,10,,,\n";
+
+#[test]
+fn a_small_trace_is_told_of_as_it_is() {
+    let dir = folder(&[("m.csv", MACHINES), ("j.csv", JOBS)]);
+    let told = info::read(&mut *tables(&dir).unwrap()).unwrap();
+    assert_eq!((told.jobs.all, told.jobs.at_start, told.tasks.all), (4, 1, 8));
+    assert_eq!((told.span_ms, told.tasks_endless, told.rules.gangs), (100_000, 2, 1));
+    let cpu = &told.load[0];
+    // 2 for ever, 8 for 30 s, 2 for 40 s of the 100 s: 5.2 of 16 cores, and 12 at most. The last bucket
+    // is left out, as it is not whole.
+    assert!((cpu.mean / 1000.0 - 5.2).abs() < 0.02, "{cpu:?}");
+    assert!((cpu.peak / 1000.0 - 12.0).abs() < 1e-9, "{cpu:?}");
+    assert!((cpu.mean_share.unwrap() - 5.2 / 16.0).abs() < 0.002, "{cpu:?}");
+    assert!((cpu.peak_share.unwrap() - 0.75).abs() < 1e-9, "{cpu:?}");
+    let gaps = &told.values[0];
+    assert_eq!((gaps.least, gaps.largest, gaps.mean), (10_000, 80_000, 45_000.0));
+    assert!((gaps.variation - 35.0 / 45.0).abs() < 1e-12, "{gaps:?}");
+
+    let text = show::info(&told, &Kinds::standard());
+    let expected = [
+        "machines    3: cpu 16, memory 48.0 GiB",
+        "                 2 x cpu 4, memory 8.0 GiB",
+        "jobs        4, 1 of them at the start",
+        "tasks       8, 1 of them at the start, 2 run beyond the end",
+        "service           5     1      2",
+        "jobs        1 are gangs",
+    ];
+    for line in expected {
+        let line = line.replace("8, 1 of", "8, 2 of");
+        assert!(text.contains(&line), "{line:?} is not in\n{text}");
+    }
+    let out = dir.path().join("plots");
+    plots::write(&out, &told, &Kinds::standard()).unwrap();
+    for name in ["load.svg", "load.png", "run-time.svg", "tasks-per-job.svg"] {
+        assert!(out.join(name).is_file(), "{name}");
+    }
+    assert!(!out.join("memory-per-task.svg").exists(), "all tasks ask for the same memory");
+}
+
+#[test]
+fn machines_that_come_and_go_count_while_they_are_there() {
+    let Some(dir) = data("google2011") else { return };
+    let mut jobs = omega_workload::google2011::jobs::open(&dir).unwrap();
+    let told = info::read(&mut jobs).unwrap();
+    assert_eq!((told.machines.count, told.jobs.all), (12_477, 223_766));
+    assert!(told.machines.added > 1000 && told.machines.removed > 1000, "{:?}", told.machines);
+    let gaps = &told.values[0];
+    assert!(
+        (3.5..4.5).contains(&(gaps.mean / 1000.0)),
+        "published: 3.75 s over the 29 days, {}",
+        gaps.mean
+    );
+    assert!((1.7..1.9).contains(&gaps.variation), "published: 1.84, {}", gaps.variation);
+}
+
+#[test]
+fn the_real_traces_have_the_published_loads() {
+    if let Some(dir) = data("google2011") {
+        let told = info::read(&mut *google(&dir).unwrap()).unwrap();
+        assert_eq!((told.tasks.all, told.tasks_placed), (190_926, 132_969));
+        // 113.5 % of the CPU runs at the start, and 93.3 % of the memory.
+        let share = |i: usize| told.load[i].mean_share.unwrap();
+        assert!((1.1..1.4).contains(&share(0)) && (0.9..1.3).contains(&share(1)));
+    }
+    if let Some(dir) = data("openb") {
+        let told = info::read(&mut *openb(&dir).unwrap()).unwrap();
+        let gpu = told.load.iter().find(|load| load.kind == "gpu").unwrap();
+        // The list asks 98 % of the cards once all of it is there.
+        assert!((0.97..0.99).contains(&gpu.peak_share.unwrap()), "{:?}", gpu.peak_share);
+    }
+    if let Some(dir) = data("omega-sim") {
+        let told = info::read(&mut *omega_sim(&dir).unwrap()).unwrap();
+        // The reference runs had a mean utilisation of 0.724.
+        let cpu = told.load[0].mean_share.unwrap();
+        assert!((0.70..0.75).contains(&cpu), "{cpu}");
+    }
+    if let Some(dir) = data("azure-vm-v1") {
+        let told = info::read(&mut *azure(&dir).unwrap()).unwrap();
+        assert_eq!((told.jobs.all, told.tasks.all), (53_109, 259_159));
+    }
+}

@@ -1,0 +1,119 @@
+//! What is otherwise: more machines or fewer, some drained or gone, more jobs or fewer.
+
+use super::Now;
+use crate::capacity::scale;
+use omega_core::{Machine, Text};
+use omega_workload::RunTime;
+use omega_workload::alike::Alike;
+
+/// What is otherwise with the cell. By default nothing is.
+#[derive(Clone, Debug, Default)]
+pub struct Change {
+    /// The cell has so many machines, of the same mix.
+    pub machines: Option<usize>,
+    /// Machines that it has besides.
+    pub add: Vec<Alike>,
+    /// Machines that take no new tasks; theirs stay.
+    pub drain: Vec<String>,
+    /// Machines that are gone; their tasks wait.
+    pub remove: Vec<String>,
+    /// So many thousandths of its jobs; `None` is as many as there are.
+    pub load: Option<u64>,
+}
+
+/// Why a change cannot be made.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ChangeError {
+    /// Name a machine that there is.
+    #[error("the cell has no machine {0:?}")]
+    NoMachine(String),
+    /// Leave some.
+    #[error("no machine would be left")]
+    NoneLeft,
+}
+
+impl Change {
+    /// The cell with it.
+    ///
+    /// # Errors
+    /// If a machine is named that there is not, or none is left.
+    pub fn made(&self, now: &Now) -> Result<Now, ChangeError> {
+        let mut then = now.clone();
+        let drained = self.positions(now, &self.drain)?;
+        let removed = self.positions(now, &self.remove)?;
+        then.start.draining.extend(drained);
+        if !removed.is_empty() {
+            then.remove(&removed);
+        }
+        if let Some(count) = self.machines {
+            let (scaled, place) = scale::machines_moved(&then.workload, count);
+            then.workload = scaled;
+            then.follow(&place);
+        }
+        let added = self.add.iter().flat_map(Alike::machines).enumerate();
+        let named =
+            added.map(|(i, machine)| Machine { name: Text::from(format!("added-{i}")), ..machine });
+        then.workload.machines.extend(named);
+        if then.workload.machines.is_empty() {
+            return Err(ChangeError::NoneLeft);
+        }
+        if let Some(thousandths) = self.load {
+            then.workload = scale::load(&then.workload, thousandths);
+        }
+        then.begin_again();
+        Ok(then)
+    }
+
+    fn positions(&self, now: &Now, names: &[String]) -> Result<Vec<u32>, ChangeError> {
+        let machines = &now.workload.machines;
+        let position = |name: &String| {
+            let at = machines.iter().position(|machine| *machine.name == **name);
+            at.map(|at| at as u32).ok_or_else(|| ChangeError::NoMachine(name.clone()))
+        };
+        names.iter().map(position).collect()
+    }
+}
+
+impl Now {
+    /// Takes machines away; what ran there waits.
+    fn remove(&mut self, removed: &[u32]) {
+        let (mut place, mut kept) = (Vec::new(), Vec::new());
+        for (position, machine) in (0..).zip(self.workload.machines.drain(..)) {
+            let stays = !removed.contains(&position);
+            place.push(stays.then_some(kept.len() as u32));
+            if stays {
+                kept.push(machine);
+            }
+        }
+        self.workload.machines = kept;
+        for arrival in &mut self.workload.arrivals {
+            scale::moved(&mut arrival.placed, &place);
+        }
+        self.follow(&place);
+    }
+
+    /// A task that does not run, because it lost its machine or repeats another, runs its whole time once it does.
+    fn begin_again(&mut self) {
+        for arrival in &mut self.workload.arrivals {
+            let whole_ms = self.assumed.whole_ms(&arrival.job);
+            let RunTime::Each(left) = &mut arrival.run else { continue };
+            for (task, left) in (0..).zip(left) {
+                if arrival.placed.binary_search_by_key(&task, |(placed, _)| *placed).is_err() {
+                    *left = whole_ms;
+                }
+            }
+        }
+    }
+
+    /// Follows machines that have other positions now. Jobs that lost a machine wait from the beginning.
+    fn follow(&mut self, place: &[Option<u32>]) {
+        let new = self.start.draining.iter().filter_map(|position| place[*position as usize]);
+        self.start.draining = new.collect();
+        for arrival in &mut self.workload.arrivals {
+            if (arrival.placed.len() as u64) < arrival.job.task_count() {
+                arrival.at_ms = super::WAITING_AT_MS;
+            }
+        }
+        self.workload.arrivals.sort_by_key(|arrival| arrival.at_ms);
+    }
+}

@@ -1,0 +1,183 @@
+//! What would become of a cell as it is, and of the same cell otherwise: its jobs go on in the simulator, twice.
+//!
+//! ```text
+//!                                  ┌──────────── simulate ──▶ the unchanged future ─┐
+//!   Cell ──now()──▶ machines, jobs ┤                                                ├──▶ side by side
+//!                                  └─ Change ── simulate ──▶ the changed future ────┘
+//! ```
+//!
+//! A cell does not know everything that a future depends on. How long tasks run is what their job says, or what is assumed for
+//! those that say nothing; how long the tasks that run have run already, nobody noted, so what is left of each is spread evenly
+//! between nothing and all of it. Jobs that are to come, nobody knows: the load is that of the jobs that are there.
+
+mod change;
+mod compare;
+
+pub use change::{Change, ChangeError};
+pub use compare::{Comparison, Side, Times};
+
+use crate::shipped::Start;
+use omega_cellstate::{Cell, MachineStatus};
+use omega_core::{Job, JobId, JobKind, TaskGroup, TaskState};
+use omega_workload::volumes::VolumesAtStart;
+use omega_workload::{Arrival, RunTime, Workload};
+use std::collections::HashMap;
+
+/// What nobody wrote down, and has to be assumed.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Assumed {
+    /// How long a task of a batch job runs whose job does not say, in milliseconds; `None` is for ever. Services run for ever
+    /// unless they say.
+    pub run_ms: Option<u64>,
+}
+
+impl Assumed {
+    /// How long a task of a job runs from its beginning; `None` is for ever.
+    fn whole_ms(self, job: &Job) -> Option<u64> {
+        job.run_ms_expected.or(self.run_ms.filter(|_| job.kind == JobKind::Batch))
+    }
+}
+
+/// A cell as a run begins with it.
+#[derive(Clone, Debug)]
+pub struct Now {
+    /// Its machines, and its jobs with the tasks that run.
+    pub workload: Workload,
+    /// Its quotas, and the machines that are drained.
+    pub start: Start,
+    /// What was assumed.
+    assumed: Assumed,
+}
+
+/// The jobs that wait come so late, in milliseconds, so that those which only run are there before.
+const WAITING_AT_MS: u64 = 1;
+
+/// The golden ratio's fraction, of 2^64: multiples of it spread evenly.
+const GOLDEN: u64 = 0x9E37_79B9_7F4A_7C15;
+
+impl Now {
+    /// A cell as it is. Nothing in it is changed.
+    #[must_use]
+    pub fn of(cell: &Cell, name: String, assumed: Assumed) -> Now {
+        let (mut machines, mut draining, mut place) = (Vec::new(), Vec::new(), HashMap::new());
+        for state in cell.machines() {
+            let position = machines.len() as u32;
+            place.insert(state.id, position);
+            if state.status == MachineStatus::Draining {
+                draining.push(position);
+            }
+            machines.push((**state.machine).clone());
+        }
+        let position = |state: TaskState| place.get(&state.machine()?).copied();
+        let mut left = Left { assumed, spread: 0, running: 0, guessed: 0 };
+        let jobs = cell.jobs();
+        let mut arrivals: Vec<Arrival> =
+            jobs.filter_map(|(id, job)| left.of_job(cell, (id, job), position)).collect();
+        arrivals.sort_by_key(|arrival| arrival.at_ms);
+        let quotas =
+            cell.tenants().filter_map(|(name, limit, _)| Some((name.clone(), limit?.clone())));
+        Now {
+            assumed,
+            start: Start { quotas: quotas.collect(), draining, explain: true },
+            workload: Workload {
+                name,
+                kinds: cell.kinds().clone(),
+                policy: cell.policy().clone(),
+                machines,
+                machine_events: Vec::new(),
+                notes: left.notes(),
+                arrivals,
+                volumes: VolumesAtStart::default(),
+                budgets: Vec::new(),
+            },
+        }
+    }
+}
+
+/// What is left of the jobs of a cell.
+struct Left {
+    assumed: Assumed,
+    /// Tasks so far, to spread what is left of each.
+    spread: u64,
+    /// Tasks of which a part is assumed to be over.
+    running: u64,
+    /// Tasks whose run time is assumed.
+    guessed: u64,
+}
+
+impl Left {
+    /// The tasks of a job that have not ended; `None` if all have.
+    fn of_job(
+        &mut self,
+        cell: &Cell,
+        (id, job): (JobId, &Job),
+        position: impl Fn(TaskState) -> Option<u32>,
+    ) -> Option<Arrival> {
+        let mut by_group: Vec<Vec<Option<u32>>> = vec![Vec::new(); job.groups.len()];
+        for (task, state) in cell.tasks(id).filter(|(_, state)| !state.ended()) {
+            by_group[cell.task_group(task)?].push(position(state));
+        }
+        let with_tasks = |(group, tasks): (&TaskGroup, &Vec<Option<u32>>)| {
+            (!tasks.is_empty()).then(|| TaskGroup { count: tasks.len() as u32, ..group.clone() })
+        };
+        let groups: Vec<TaskGroup> =
+            job.groups.iter().zip(&by_group).filter_map(with_tasks).collect();
+        let tasks: Vec<Option<u32>> = by_group.into_iter().flatten().collect();
+        if tasks.is_empty() {
+            return None;
+        }
+        let placed = (0..).zip(&tasks).filter_map(|(index, at): (u32, _)| Some((index, (*at)?)));
+        let waits = tasks.contains(&None);
+        Some(Arrival {
+            at_ms: if waits { WAITING_AT_MS } else { 0 },
+            placed: placed.collect(),
+            run: self.run_time(job, &tasks),
+            job: Job {
+                groups,
+                gang_min: job.gang_min.map(|min| min.min(tasks.len() as u32)),
+                ..job.clone()
+            },
+        })
+    }
+
+    fn run_time(&mut self, job: &Job, tasks: &[Option<u32>]) -> RunTime {
+        if job.run_ms_expected.is_none() && job.kind == JobKind::Batch {
+            self.guessed += tasks.len() as u64;
+        }
+        let Some(whole_ms) = self.assumed.whole_ms(job) else { return RunTime::Forever };
+        let mut left = |task: &Option<u32>| {
+            if task.is_none() {
+                return Some(whole_ms);
+            }
+            self.running += 1;
+            self.spread = self.spread.wrapping_add(GOLDEN);
+            let part = (u128::from(whole_ms) * u128::from(self.spread)) >> 64;
+            Some((part as u64).max(1))
+        };
+        RunTime::Each(tasks.iter().map(&mut left).collect())
+    }
+
+    fn notes(&self) -> Vec<String> {
+        let mut notes = Vec::new();
+        if self.running > 0 {
+            notes.push(format!(
+                "{} tasks run, nobody knows since when: what is left of each is spread evenly over its run time",
+                self.running
+            ));
+        }
+        if self.guessed > 0 {
+            let time = match self.assumed.run_ms {
+                Some(ms) => format!("{} s", ms as f64 / 1000.0),
+                None => "for ever".to_owned(),
+            };
+            notes.push(format!(
+                "{} tasks of batch jobs do not say how long they run: {time} is assumed",
+                self.guessed
+            ));
+        }
+        notes
+    }
+}
+
+#[cfg(test)]
+mod tests;

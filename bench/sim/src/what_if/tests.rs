@@ -1,0 +1,232 @@
+//! Cells of a few machines whose futures are known.
+
+use super::*;
+use crate::engine::DecisionTime;
+use crate::scenario::{ArchitectureKind, ScenarioSettings, simulate_from};
+use omega_core::{
+    Amounts, Command, ConflictCheck, Granularity, Kinds, Machine, MachineId, Outcome, TaskId,
+    TaskReport,
+};
+
+/// Machines of four cores called m0, m1, ….
+fn cell(machines: usize) -> Cell {
+    let mut cell = Cell::new(Kinds::standard());
+    for i in 0..machines {
+        let machine = Machine::new(format!("m{i}"), Amounts::new([4000, 8 << 30]));
+        cell.apply(Command::RegisterMachine(machine)).unwrap();
+    }
+    cell
+}
+
+fn machine(cell: &Cell, name: &str) -> MachineId {
+    cell.machine_by_name(name).expect("it was registered")
+}
+
+/// A job of tasks of two cores, which run on these machines, and wait where there is none.
+fn job(cell: &mut Cell, job: Job, on: &[Option<&str>]) -> JobId {
+    let Ok(Outcome::Job(id)) = cell.apply(Command::SubmitJob(job)) else { panic!("it is refused") };
+    for (index, name) in (0..).zip(on) {
+        if let Some(name) = name {
+            let (task, machine) = (TaskId { job: id, index }, machine(cell, name));
+            cell.apply(Command::AdoptTask { task, machine }).unwrap();
+        }
+    }
+    id
+}
+
+fn tasks(count: u32) -> TaskGroup {
+    TaskGroup::new(count, Amounts::new([2000, 1 << 30]))
+}
+
+fn service(name: &str, count: u32) -> Job {
+    Job { kind: JobKind::Service, ..Job::batch(name, tasks(count)) }
+}
+
+fn settings(end_s: f64) -> ScenarioSettings {
+    let decides = DecisionTime { job_s: 0.1, task_s: 0.005 };
+    ScenarioSettings {
+        architecture: ArchitectureKind::SharedState,
+        batch_schedulers: 1,
+        service_schedulers: 1,
+        batch_decides: decides,
+        service_decides: decides,
+        check: ConflictCheck::ResourceFit,
+        granularity: Granularity::Incremental,
+        pickiness: 0.0,
+        near_best: 1,
+        parts: 1,
+        probes: 2,
+        end_s: Some(end_s),
+        seed: 1,
+        profiles: omega_schedulers::config::Profiles::default(),
+    }
+}
+
+fn compared(cell: &Cell, change: &Change, run_ms: Option<u64>) -> Comparison {
+    let now = Now::of(cell, "small".into(), Assumed { run_ms });
+    let then = change.made(&now).unwrap();
+    Comparison::of((&now, &settings(60.0)), (&then, &settings(60.0))).unwrap()
+}
+
+fn pending(side: &Side) -> Vec<(&str, u64)> {
+    side.pending.iter().map(|(reason, tasks)| (reason.as_str(), *tasks)).collect()
+}
+
+/// Two full machines, and a task that waits.
+fn full() -> Cell {
+    let mut cell = cell(2);
+    job(&mut cell, service("web", 5), &[Some("m0"), Some("m0"), Some("m1"), Some("m1"), None]);
+    cell
+}
+
+#[test]
+fn what_waits_for_room_is_placed_on_a_machine_more() {
+    let change = Change { add: vec!["1,cpu=4,memory=8Gi".parse().unwrap()], ..Change::default() };
+    let both = compared(&full(), &change, None);
+    assert_eq!(pending(&both.unchanged), [("too little cpu left", 1)]);
+    assert_eq!(pending(&both.changed), []);
+    assert_eq!((both.unchanged.service.placed, both.changed.service.placed), (0, 1));
+    assert_eq!((both.unchanged.machines, both.changed.machines), (2, 3));
+    // Four tasks of two cores on eight; then five on twelve, but for the first moment.
+    assert!((both.unchanged.cpu_used - 1.0).abs() < 0.02, "{}", both.unchanged.cpu_used);
+    assert!((both.changed.cpu_used - 10.0 / 12.0).abs() < 0.02, "{}", both.changed.cpu_used);
+}
+
+#[test]
+fn what_ran_on_a_machine_that_is_gone_waits_and_on_a_drained_one_stays() {
+    let mut cell = cell(3);
+    job(&mut cell, service("web", 2), &[Some("m0"), Some("m0")]);
+    job(&mut cell, service("new", 5), &[]);
+    // Three machines of two tasks: six of seven.
+    let without = |drain: &[&str], remove: &[&str]| {
+        let names = |names: &[&str]| names.iter().map(ToString::to_string).collect();
+        let change = Change { drain: names(drain), remove: names(remove), ..Change::default() };
+        pending(&compared(&cell, &change, None).changed).iter().map(|(_, n)| n).sum::<u64>()
+    };
+    assert_eq!(without(&[], &[]), 1);
+    assert_eq!(without(&["m1"], &[]), 3, "m0 is full and m1 takes nothing");
+    assert_eq!(without(&["m0"], &[]), 1, "what runs there stays");
+    assert_eq!(without(&[], &["m0"]), 3, "what ran there waits, too");
+}
+
+#[test]
+fn a_machine_that_is_drained_already_takes_nothing_in_either_future() {
+    let mut cell = cell(2);
+    let id = machine(&cell, "m1");
+    cell.apply(Command::DrainMachine { id, draining: true }).unwrap();
+    job(&mut cell, service("web", 3), &[]);
+    let more = Change { load: Some(1000), ..Change::default() };
+    let both = compared(&cell, &more, None);
+    assert_eq!(both.unchanged, both.changed);
+    assert_eq!(both.unchanged.pending.values().sum::<u64>(), 1);
+}
+
+#[test]
+fn a_quota_holds_in_the_future_too() {
+    let mut cell = cell(2);
+    let limit = Some(Amounts::new([4000, 8 << 30]));
+    cell.apply(Command::SetQuota { tenant: "default".into(), limit }).unwrap();
+    job(&mut cell, service("web", 4), &[]);
+    let both = compared(&cell, &Change { load: Some(1000), ..Change::default() }, None);
+    assert_eq!(both.unchanged.pending.values().sum::<u64>(), 2);
+}
+
+#[test]
+fn tasks_that_have_ended_are_over_and_a_gang_needs_no_more_than_are_left() {
+    let mut cell = cell(2);
+    let gang = Job { gang_min: Some(4), ..Job::batch("gang", tasks(4)) };
+    let on = [Some("m0"), Some("m0"), Some("m1"), Some("m1")];
+    let id = job(&mut cell, gang, &on);
+    let m0 = machine(&cell, "m0");
+    let task = TaskId { job: id, index: 0 };
+    let report = TaskReport::Finished;
+    cell.apply(Command::ReportTask { task, machine: m0, report }).unwrap();
+    let now = Now::of(&cell, "small".into(), Assumed::default());
+    let [arrival] = &now.workload.arrivals[..] else { panic!("one job") };
+    assert_eq!((arrival.job.task_count(), arrival.job.gang_min), (3, Some(3)));
+    assert_eq!(arrival.placed, [(0, 0), (1, 1), (2, 1)]);
+}
+
+#[test]
+fn tasks_end_when_their_job_says_or_as_assumed() {
+    let mut cell = cell(1);
+    job(&mut cell, Job::batch("old", tasks(2)), &[Some("m0"), Some("m0")]);
+    job(&mut cell, Job::batch("new", tasks(1)), &[]);
+    let nothing = Change { load: Some(1000), ..Change::default() };
+    // For ever by default; within ten seconds if that is how long they run.
+    assert_eq!(compared(&cell, &nothing, None).unchanged.batch.placed, 1);
+    let ten = compared(&cell, &nothing, Some(10_000));
+    assert_eq!(ten.unchanged.batch.placed, 2);
+    assert!((0.1..12.0).contains(&ten.unchanged.batch.whole.p99_s), "{ten:?}");
+    assert_eq!(
+        ten.notes,
+        [
+            "2 tasks run, nobody knows since when: what is left of each is spread evenly over its run time",
+            "3 tasks of batch jobs do not say how long they run: 10 s is assumed",
+        ]
+    );
+    let known = Job { run_ms_expected: Some(5000), ..Job::batch("known", tasks(1)) };
+    job(&mut cell, known, &[]);
+    let now = Now::of(&cell, "small".into(), Assumed::default());
+    let run = &now.workload.arrivals.iter().find(|one| &*one.job.name == "known").unwrap().run;
+    assert_eq!(run.of(0), Some(5000));
+}
+
+#[test]
+fn a_task_that_loses_its_machine_or_repeats_another_runs_its_whole_time() {
+    let mut cell = cell(2);
+    let known = Job { run_ms_expected: Some(5000), ..Job::batch("known", tasks(2)) };
+    job(&mut cell, known, &[Some("m0"), Some("m1")]);
+    let now = Now::of(&cell, "small".into(), Assumed::default());
+    let runs = |now: &Now| -> Vec<Vec<Option<u64>>> {
+        let arrivals = now.workload.arrivals.iter();
+        arrivals.map(|one| vec![one.run.of(0), one.run.of(1)]).collect()
+    };
+    let before = runs(&now);
+    assert!(before[0].iter().all(|left| *left < Some(5000)), "{before:?}");
+    let change = Change { remove: vec!["m0".into()], load: Some(2000), ..Change::default() };
+    let after = runs(&change.made(&now).unwrap());
+    assert_eq!(after, [vec![Some(5000), before[0][1]], vec![Some(5000); 2]]);
+}
+
+#[test]
+fn a_future_that_has_not_begun_is_the_cell() {
+    let cell = full();
+    let now = Now::of(&cell, "small".into(), Assumed::default());
+    // Before any scheduler has decided, only what ran runs.
+    let outcome = simulate_from(&now.workload, &settings(0.01), &now.start).unwrap();
+    let placed: usize = now.workload.arrivals.iter().map(|one| one.placed.len()).sum();
+    assert_eq!((placed, now.workload.machines.len()), (4, 2));
+    assert_eq!(outcome.pending.values().sum::<u64>(), 1);
+}
+
+#[test]
+fn more_of_the_jobs_fill_the_cell_and_fewer_leave_room() {
+    let mut cell = cell(4);
+    for i in 0..6 {
+        job(&mut cell, service(&format!("web-{i}"), 1), &[]);
+    }
+    let of = |load| {
+        let change = Change { load: Some(load), ..Change::default() };
+        let now = Now::of(&cell, "small".into(), Assumed::default());
+        let then = change.made(&now).unwrap();
+        // Repeated jobs come within five minutes.
+        let side = Comparison::of((&now, &settings(400.0)), (&then, &settings(400.0))).unwrap();
+        (side.changed.service.jobs, side.changed.pending.values().sum::<u64>())
+    };
+    assert_eq!(of(1000), (6, 0));
+    assert_eq!(of(2000), (12, 4));
+    let (jobs, waiting) = of(500);
+    assert!(jobs < 6 && waiting == 0, "{jobs}");
+}
+
+#[test]
+fn a_change_that_cannot_be_made_is_told() {
+    let now = Now::of(&cell(1), "small".into(), Assumed::default());
+    let remove = |name: &str| Change { remove: vec![name.into()], ..Change::default() };
+    let fault = |change: Change| change.made(&now).unwrap_err().to_string();
+    assert_eq!(fault(remove("m7")), "the cell has no machine \"m7\"");
+    assert_eq!(fault(remove("m0")), "no machine would be left");
+    let drain = Change { drain: vec!["x".into()], ..Change::default() };
+    assert_eq!(fault(drain), "the cell has no machine \"x\"");
+}

@@ -1,0 +1,158 @@
+//! How large a cell must be: answers that can be counted by hand, the clear ones at both ends, and bad arguments.
+
+use crate::support::{omega_sim, text};
+use serde_json::Value;
+use std::fmt::Write;
+use std::path::Path;
+
+/// Two tables in a folder: so many machines of 4 cores, and these jobs.
+fn tables(dir: &Path, machines: usize, jobs: &str) -> [String; 4] {
+    let file = |name: &str, content: String| {
+        let file = dir.join(name);
+        std::fs::write(&file, content).expect("written");
+        file.to_str().expect("text").to_owned()
+    };
+    let machines = file("machines.csv", format!("name,cpu,memory,count\nm,4,8Gi,{machines}\n"));
+    let jobs = file("jobs.csv", format!("name,count,cpu,memory,arrival_s,run_s\n{jobs}"));
+    ["--machines".into(), machines, "--jobs".into(), jobs]
+}
+
+/// So many jobs of one task of two cores that are there at the start and never end: two fill a machine.
+fn standing(jobs: usize) -> String {
+    (0..jobs).fold(String::new(), |mut text, i| {
+        let _ = writeln!(text, "web-{i},1,2,1Gi,0,");
+        text
+    })
+}
+
+/// Runs the verb. Returns what is printed, what is complained of, and the exit code.
+fn capacity(tables: &[String], more: &[&str]) -> (String, String, Option<i32>) {
+    let own = tables.iter().map(String::as_str);
+    let args: Vec<&str> = ["capacity"].into_iter().chain(own).chain(more.iter().copied()).collect();
+    let output = omega_sim(&args);
+    (text(&output.stdout), text(&output.stderr), output.status.code())
+}
+
+/// What it finds: the answer, and the probe of a number.
+fn json(tables: &[String], more: &[&str]) -> Value {
+    let more: Vec<&str> = more.iter().copied().chain(["-o", "json", "--precision", "0"]).collect();
+    let (printed, complained, code) = capacity(tables, &more);
+    assert_eq!((complained.as_str(), code), ("", Some(0)));
+    serde_json::from_str(&printed).expect("it is JSON")
+}
+
+fn probe<'a>(finding: &'a Value, number: &Value) -> &'a Value {
+    let probes = finding["probes"].as_array().expect("a list");
+    probes.iter().find(|probe| probe["number"] == *number).expect("it was tried")
+}
+
+#[test]
+fn machines_and_load_are_counted_to_the_last() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let tables = tables(dir.path(), 8, &standing(10));
+    let report = json(&tables, &["--placed", "100%"]);
+    let [machines, load] = &report["findings"].as_array().expect("a list")[..] else {
+        panic!("two questions: {report}");
+    };
+    // Ten tasks, two to a machine.
+    assert_eq!(
+        (&machines["answer"]["holds"], &machines["answer"]["fails"]),
+        (&5.into(), &4.into())
+    );
+    // Eight machines have room for sixteen.
+    let (holds, fails) = (&load["answer"]["holds"], &load["answer"]["fails"]);
+    assert_eq!(holds.as_u64().map(|holds| holds + 1), fails.as_u64());
+    assert_eq!(probe(load, holds)["jobs"], 16);
+    assert_eq!(probe(load, fails)["jobs"], 17);
+}
+
+#[test]
+fn probes_and_answers_are_told_and_the_report_has_them() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let tables = tables(dir.path(), 8, &standing(10));
+    let out = dir.path().join("out");
+    let more = ["--placed", "1", "--find", "machines", "--out", out.to_str().expect("text")];
+    let (printed, complained, code) = capacity(&tables, &more);
+    assert_eq!((complained.as_str(), code), ("", Some(0)));
+    let lines: Vec<&str> = printed.lines().collect();
+    assert!(lines.contains(&"must hold: at least 100 % of all jobs are placed whole"), "{printed}");
+    assert!(lines.contains(&"        4   1.000        10            80.00 %  no"), "{printed}");
+    assert!(lines.contains(&"        5   1.000        10           100.00 %  yes"), "{printed}");
+    assert!(lines.contains(&"5 machines are enough, 4 are not; the workload has 8"), "{printed}");
+    let page = std::fs::read_to_string(out.join("report.html")).expect("a page");
+    assert!(page.contains("5 machines are enough, 4 are not") && page.contains("<svg"));
+    assert!(out.join("plots/machines-placed.png").exists());
+}
+
+#[test]
+fn both_ends_have_answers_of_their_own() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let last = |jobs: &str, more: &[&str]| {
+        let tables = tables(dir.path(), 2, jobs);
+        let (printed, complained, code) = capacity(&tables, more);
+        assert_eq!(complained, "");
+        (printed.lines().last().expect("an answer").to_owned(), code)
+    };
+    let placed = |find| ["--placed", "100%", "--find", find];
+    assert_eq!(
+        last(&standing(2), &placed("machines")),
+        ("even one machine is enough; the workload has 2".into(), Some(0))
+    );
+    // No machine has five cores.
+    let large = "large,1,5,1Gi,0,\n";
+    assert_eq!(
+        last(large, &placed("machines")),
+        ("no number of machines is enough, up to 20; the workload has 2".into(), Some(1))
+    );
+    assert_eq!(
+        last(large, &placed("load")),
+        ("2 machines do not carry even 0.010 times the load".into(), Some(1))
+    );
+    let little = "small,1,0.1,1Mi,0,\n";
+    assert_eq!(
+        last(little, &["--placed", "100%", "--find", "load", "--load-most", "7.5"]),
+        ("2 machines carry even 7.500 times the load; more was not tried".into(), Some(0))
+    );
+}
+
+#[test]
+fn a_scheduler_that_thinks_a_second_carries_what_it_has_time_for() {
+    let dir = tempfile::tempdir().expect("a folder");
+    // A job every two seconds for twenty minutes: the scheduler of batch jobs is busy half of the time.
+    let jobs = (0..600).fold(String::new(), |mut text, i| {
+        let _ = writeln!(text, "job-{i},1,0.1,1Mi,{},1", i * 2);
+        text
+    });
+    let tables = tables(dir.path(), 8, &jobs);
+    let thinks = ["--t-job-batch", "1", "--t-task-batch", "0"];
+    let find = |objective: &str, what| {
+        let asked = [&thinks[..], &["--wait-p90", objective, "--find", what]].concat();
+        json(&tables, &asked)["findings"][0]["answer"].clone()
+    };
+    let load = find("batch=20s", "load")["holds"].as_u64().expect("an answer");
+    assert!((1500..2400).contains(&load), "{load}");
+    // Machines do not help against it, and nobody waits for a scheduler of services.
+    assert_eq!(find("20s", "machines")["holds"], 1);
+    assert_eq!(find("service=0s", "load")["holds"], 10_000);
+}
+
+#[test]
+fn bad_arguments_are_told() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let tables = tables(dir.path(), 2, &standing(1));
+    let cases: [(&[&str], &str); 8] = [
+        (&[], "the following required arguments were not provided"),
+        (&["--placed", "many"], "it is no share: 99% and 0.99 are"),
+        (&["--placed", "101%"], "it is no share: 99% and 0.99 are"),
+        (&["--wait-p90", "30"], "it is no time: 500ms, 30s, 2m and 1h are"),
+        (&["--wait-p90", "cron=3s"], "\"cron\" is no kind of jobs: batch and service are"),
+        (&["--placed", "1", "--load-most", "0"], "it must be from 0.01 to 1000"),
+        (&["--placed", "1", "--machines-most", "0"], "0 is not in 1..=1048576"),
+        (&["--placed", "1", "--end", "0"], "it must be more than 0 hours, and at most 8760"),
+    ];
+    for (more, expected) in cases {
+        let (printed, complained, code) = capacity(&tables, more);
+        assert!(complained.contains(expected), "{more:?}: {complained}");
+        assert_eq!((printed.as_str(), code), ("", Some(2)));
+    }
+}

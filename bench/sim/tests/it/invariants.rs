@@ -1,0 +1,139 @@
+//! What holds in every run: no machine has more taken than it has, no task is lost, and the same input gives the same run.
+
+use crate::support::{Case, FINE, SLOW, judgements};
+use omega_sim::engine::{
+    Access, Attempt, Books, Cell, DecisionTime, Ended, Judgement, OfferSettings, Running, Survey,
+    Taken, run_offers, run_queues,
+};
+use omega_sim::reference::{JavaRandom, ReferenceCell, Request};
+
+/// A cell that is looked at after everything that happens to it.
+struct Watched<'a>(ReferenceCell<'a>);
+
+impl Watched<'_> {
+    fn check(&self) {
+        // What floats lose when amounts are added and taken off again is far below this.
+        assert!(self.0.overcommitted() < 1e-9, "overcommitted by {}", self.0.overcommitted());
+    }
+}
+
+impl Cell for Watched<'_> {
+    fn copy(&mut self, scheduler: usize) {
+        self.0.copy(scheduler);
+    }
+
+    fn attempt(&mut self, scheduler: usize, job: usize, tasks: u32, access: Access) -> Attempt {
+        let attempt = self.0.attempt(scheduler, job, tasks, access);
+        self.check();
+        attempt
+    }
+
+    fn arrive(&mut self, job: usize) -> Running {
+        self.0.arrive(job)
+    }
+
+    fn runs_for(&self, run: Taken) -> Option<f64> {
+        self.0.runs_for(run)
+    }
+
+    fn end(&mut self, run: Taken) -> Ended {
+        let ended = self.0.end(run);
+        self.check();
+        ended
+    }
+
+    fn used(&self) -> [f64; 2] {
+        self.0.used()
+    }
+}
+
+/// A crowded cell: jobs of many sizes, drawn by seed, for four schedulers that decide long.
+fn crowd(seed: i64) -> Case {
+    let mut random = JavaRandom::new(seed);
+    let mut draw = |below| f64::from(random.below(below));
+    let jobs: Vec<(f64, u32, f64)> =
+        (0..400).map(|_| (draw(500), 1 + draw(30) as u32, 1.0 + draw(90))).collect();
+    let mut case = Case::new(jobs);
+    for (at, task) in case.tasks.iter_mut().enumerate() {
+        task.request = Request { cpu: 0.1 + draw(60) / 10.0, memory: 0.1 + draw(120) / 10.0 };
+        case.owners[at] = at as u32 % 4;
+    }
+    case.arrivals.sort_by(|a, b| {
+        case.jobs[*a as usize].submit_s.total_cmp(&case.jobs[*b as usize].submit_s)
+    });
+    case.schedulers = vec![SLOW; 4];
+    for scheduler in &mut case.schedulers {
+        scheduler.batch = DecisionTime { job_s: 1.5, task_s: 0.25 };
+    }
+    (case.end_s, case.survey) = (900.0, Survey::EverySecond);
+    case
+}
+
+/// Every task is without a machine, runs, or has ended; whose job has some without, is in a queue or was given up.
+fn check_conserved(case: &Case, books: &Books, running: u64) {
+    let all: u64 = case.jobs.iter().map(|job| u64::from(job.tasks)).sum();
+    let unplaced: u64 = books.jobs.iter().map(|job| u64::from(job.unplaced)).sum();
+    let taken: u64 = books.schedulers.iter().map(|book| book.claims_taken).sum();
+    assert_eq!(all, unplaced + taken);
+    assert_eq!(taken, running + books.ended);
+    let abandoned = books.jobs.iter().filter(|job| job.abandoned).count() as u64;
+    assert_eq!(abandoned, books.schedulers.iter().map(|book| book.abandoned).sum::<u64>());
+    assert!(books.jobs.iter().all(|job| !job.abandoned || job.unplaced > 0));
+}
+
+fn run(case: &Case, judgement: Judgement, access: Access) -> Books {
+    let mut cell = Watched(case.cell(20, judgement));
+    let books = run_queues(&case.plan(), access, &mut cell);
+    check_conserved(case, &books, cell.0.running());
+    books
+}
+
+#[test]
+fn no_machine_is_ever_overcommitted_and_no_task_is_lost() {
+    for seed in 0..20 {
+        let case = crowd(seed);
+        println!("seed {seed}");
+        for judgement in judgements() {
+            let books = run(&case, judgement, Access::Copy);
+            let failed: u64 = books.schedulers.iter().map(|book| book.failed).sum();
+            assert!(failed > 10, "{judgement:?}: {failed} conflicts are too few to tell");
+        }
+    }
+}
+
+#[test]
+fn one_scheduler_alone_meets_no_conflict() {
+    let mut case = crowd(1);
+    case.schedulers.truncate(1);
+    case.owners.fill(0);
+    let live = run(&case, FINE, Access::Live);
+    for judgement in judgements() {
+        let books = run(&case, judgement, Access::Copy);
+        assert_eq!((books.schedulers[0].failed, books.schedulers[0].claims_refused), (0, 0));
+    }
+    assert!(live.schedulers[0].claims_taken > 1000, "{:?}", live.schedulers[0]);
+}
+
+#[test]
+fn the_same_input_gives_the_same_run() {
+    let case = crowd(7);
+    for judgement in judgements() {
+        let books = run(&case, judgement, Access::Copy);
+        assert_eq!(format!("{books:?}"), format!("{:?}", run(&case, judgement, Access::Copy)));
+        assert_ne!(books, run(&crowd(8), judgement, Access::Copy));
+    }
+}
+
+#[test]
+fn offers_meet_no_conflict_and_lose_no_task() {
+    let settings = OfferSettings { gather_s: 1.0, decide_s: 0.001, processors_min: 10.0 };
+    for seed in 0..20 {
+        let case = crowd(seed);
+        let mut cell = case.cell(20, FINE);
+        let books = run_offers(&case.plan(), settings, &mut cell);
+        check_conserved(&case, &books, cell.running());
+        assert!(books.schedulers.iter().all(|book| book.failed == 0));
+        assert!(books.ended > 100, "seed {seed}: {} ended", books.ended);
+        assert!(cell.overcommitted() < 1e-9, "seed {seed}");
+    }
+}

@@ -1,0 +1,11 @@
+//! What the simulator promises, at its public face.
+
+mod architectures;
+mod capacity;
+mod compat;
+mod faults;
+mod invariants;
+mod paper;
+mod support;
+mod sweep;
+mod vectors;

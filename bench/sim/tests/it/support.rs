@@ -1,0 +1,96 @@
+//! What the tests share: small cells, plans that own their parts, the command as a process, and the real data.
+
+use omega_core::{ConflictCheck, Granularity};
+use omega_sim::engine::{DecisionTime, Job, Judgement, Kind, Plan, Scheduler, Survey};
+use omega_sim::reference::{ReferenceCell, ReferenceJob, Request, Seat};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+/// A plan with what it refers to.
+pub(crate) struct Case {
+    pub(crate) jobs: Vec<Job>,
+    pub(crate) tasks: Vec<ReferenceJob>,
+    pub(crate) arrivals: Vec<u32>,
+    pub(crate) owners: Vec<u32>,
+    pub(crate) schedulers: Vec<Scheduler>,
+    pub(crate) end_s: f64,
+    pub(crate) survey: Survey,
+}
+
+/// Schedulers that need a second for a job, and one for each task.
+pub(crate) const SLOW: Scheduler = {
+    let time = DecisionTime { job_s: 1.0, task_s: 1.0 };
+    Scheduler { batch: time, service: time }
+};
+
+impl Case {
+    /// Batch jobs of one scheduler (submitted, tasks, duration), whose tasks ask for a processor and a gigabyte.
+    pub(crate) fn new(jobs: impl IntoIterator<Item = (f64, u32, f64)>) -> Case {
+        let request = Request { cpu: 1.0, memory: 1.0 };
+        let job = |(submit_s, tasks, run_s)| {
+            (Job { submit_s, tasks, kind: Kind::Batch }, ReferenceJob { request, run_s })
+        };
+        let (jobs, tasks): (Vec<Job>, Vec<ReferenceJob>) = jobs.into_iter().map(job).unzip();
+        Case {
+            tasks,
+            arrivals: (0..jobs.len() as u32).collect(),
+            owners: vec![0; jobs.len()],
+            jobs,
+            schedulers: vec![SLOW],
+            end_s: f64::MAX,
+            survey: Survey::Never,
+        }
+    }
+
+    pub(crate) fn plan(&self) -> Plan<'_> {
+        Plan {
+            jobs: &self.jobs,
+            arrivals: &self.arrivals,
+            owners: &self.owners,
+            schedulers: &self.schedulers,
+            end_s: self.end_s,
+            survey: self.survey,
+        }
+    }
+
+    /// A cell of so many machines with ten processors and twenty gigabytes.
+    pub(crate) fn cell(&self, machines: u32, judgement: Judgement) -> ReferenceCell<'_> {
+        let seats = vec![Seat { seed: 1, left_out: 0 }; self.schedulers.len()];
+        let capacity = Request { cpu: 10.0, memory: 20.0 };
+        ReferenceCell::new(machines, capacity, &seats, judgement, &self.tasks)
+    }
+}
+
+pub(crate) const FINE: Judgement =
+    Judgement { check: ConflictCheck::ResourceFit, granularity: Granularity::Incremental };
+pub(crate) const COARSE: Judgement = Judgement { check: ConflictCheck::SequenceNumber, ..FINE };
+
+/// Every way to judge.
+pub(crate) fn judgements() -> Vec<Judgement> {
+    let whole = |judgement| Judgement { granularity: Granularity::AllOrNothing, ..judgement };
+    vec![FINE, COARSE, whole(FINE), whole(COARSE)]
+}
+
+/// Runs the command with these arguments.
+pub(crate) fn omega_sim(args: &[&str]) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_omega-sim"));
+    command.args(args).output().expect("the command starts")
+}
+
+pub(crate) fn text(bytes: &[u8]) -> String {
+    String::from_utf8(bytes.to_vec()).expect("it prints text")
+}
+
+/// The folder of the public job lists, or `None` (said aloud) where it is not at hand.
+pub(crate) fn data() -> Option<PathBuf> {
+    let base = std::env::var_os("OMEGA_DATA").map_or_else(
+        || Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/data"),
+        PathBuf::from,
+    );
+    let dir = base.join("omega-sim");
+    if !dir.is_dir() {
+        println!("skipped: {} not found", dir.display());
+        return None;
+    }
+    Some(dir)
+}

@@ -1,0 +1,117 @@
+//! Sweeps: every combination once, the same table again, only what is missing run again, and bad files told in one line.
+
+use crate::support::{omega_sim, text};
+use std::path::Path;
+
+const FILE: &str = "[input]\nsynthetic = 40\nhours = 1\n\n[sweep]\narch = [\"mono-multi\", \"omega\"]\n\
+    t_job_service = [0.1, 10]\nbatch = 2\nseed = [1, 2]\n";
+
+/// Runs a sweep of this text in a folder. Returns what is printed, what is complained of, and the exit code.
+fn sweep(dir: &Path, content: &str) -> (String, String, Option<i32>) {
+    let file = dir.join("file.toml");
+    std::fs::write(&file, content).expect("written");
+    let path = |path: &Path| path.to_str().expect("text").to_owned();
+    let output = omega_sim(&["sweep", &path(&file), "--out", &path(&dir.join("out"))]);
+    let plain = |bytes: &[u8]| text(bytes).replace(&format!("{}/", dir.display()), "");
+    (plain(&output.stdout), plain(&output.stderr), output.status.code())
+}
+
+fn results(dir: &Path) -> String {
+    std::fs::read_to_string(dir.join("out/results.csv")).expect("it was written")
+}
+
+#[test]
+fn every_combination_is_run_once_and_only_what_is_missing_again() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let there = |kept| format!("out/results.csv: 8 points, of which {kept} were there already\n");
+    assert_eq!(sweep(dir.path(), FILE), (there(0), String::new(), Some(0)));
+    let first = results(dir.path());
+    // A monolithic scheduler has one row; two of batch and one of services have three.
+    assert_eq!(first.lines().count(), 1 + 4 + 4 * 3, "{first}");
+    let fields = |line: &str| line.split(',').count();
+    let columns = first.lines().next().map(fields);
+    assert!(first.lines().all(|line| Some(fields(line)) == columns), "{first}");
+    let begins = "omega,2,1,0.1,0.005,10,0.005,fit,incremental,0,1,8,2,2,service-1,";
+    assert!(first.lines().any(|line| line.starts_with(begins)), "{first}");
+    // One point is gone, and one was cut off while it was written.
+    std::fs::remove_file(dir.path().join("out/point-00003.json")).expect("it was there");
+    std::fs::write(dir.path().join("out/point-00005.json"), "{\"point\":").expect("written");
+    assert_eq!(sweep(dir.path(), FILE), (there(6), String::new(), Some(0)));
+    assert_eq!(results(dir.path()), first);
+}
+
+#[test]
+fn a_folder_takes_no_other_sweep() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let small = FILE.replace("[1, 2]", "1").replace("[0.1, 10]", "0.1");
+    assert_eq!(sweep(dir.path(), &small).2, Some(0));
+    let other = small.replace("hours = 1", "hours = 2");
+    let message = "omega-sim: out/sweep.toml: it belongs to another sweep, or the file was changed since: choose \
+        another folder\n";
+    assert_eq!(sweep(dir.path(), &other), (String::new(), message.into(), Some(2)));
+}
+
+#[test]
+fn a_bad_file_is_told_in_one_line() {
+    let cases = [
+        ("[sweep]\nspeed = 3\n", "file.toml:2: unknown field `speed`"),
+        ("[sweep]\nseed = []\n", "file.toml: [sweep]: a list is empty: there is no point"),
+        ("[sweep]\nbatch = 0\n", "file.toml: batch: must be 1 or more"),
+        ("[sweep]\nt_job_batch = [1, -1]\n", "file.toml: t_job_batch: must be a number of seconds"),
+        ("[sweep]\npickiness = nan\n", "file.toml: pickiness: must be a share from 0 to 1"),
+        ("[sweep]\n[input]\ntrace = \"openb\"\n", "file.toml: [input]: a trace needs data"),
+        (
+            "[sweep]\n[input]\njobs = \"j.csv\"\n",
+            "file.toml: [input]: machines and jobs go together",
+        ),
+        ("[sweep]\n[input]\nhours = 0\n", "file.toml: [input]: hours must be from 1 to 8760"),
+        ("end = 0\n[sweep]\n", "file.toml: end: must be more than 0 hours, and at most 8760"),
+        (
+            "[sweep]\n[input]\ncluster = \"c.json\"\nhours = 2\n",
+            "file.toml: [input]: synthetic and hours are of a synthetic workload: end says when a run ends",
+        ),
+        (
+            "[sweep]\n[input]\ntrace = \"azure\"\ndata = \"d\"\non = \"5\"\n",
+            "file.toml:5: \"\" is no size: cpu=64 or memory=256Gi is",
+        ),
+        (
+            "[sweep]\n[input]\ntrace = \"openb\"\ndata = \"d\"\non = \"5,cpu=1\"\n",
+            "file.toml: [input]: --on is for --trace azure and --trace swf",
+        ),
+        ("[input]\n", "missing field `sweep`"),
+        ("sweep\n", "file.toml:1: "),
+    ];
+    for (content, expected) in cases {
+        let dir = tempfile::tempdir().expect("a folder");
+        let (printed, complained, code) = sweep(dir.path(), content);
+        assert!(complained.contains(expected), "{content:?}: {complained}");
+        assert_eq!(
+            (printed.as_str(), code, complained.lines().count()),
+            ("", Some(2), 1),
+            "{complained}"
+        );
+        assert!(!dir.path().join("out").exists(), "nothing is made for a bad file");
+    }
+    let many = format!("[sweep]\nseed = {:?}\nprobes = {:?}\n", [1; 400], [1; 400]);
+    let dir = tempfile::tempdir().expect("a folder");
+    assert!(sweep(dir.path(), &many).1.contains("160000 points are too many: at most 100000"));
+}
+
+#[test]
+fn a_log_of_a_queue_is_swept_on_machines_that_the_file_names_and_ends_when_it_says() {
+    let dir = tempfile::tempdir().expect("a folder");
+    // number, submitted, waited, ran, processors, ... : three jobs of one processor, a minute apart.
+    let job = |n: u32| format!("{n} {} 0 30 1 -1 -1 1 -1 -1 1 1 1 -1 -1 -1 -1 -1\n", (n - 1) * 60);
+    let log: String = (1..=3).map(job).collect();
+    std::fs::write(dir.path().join("log.swf"), log).expect("written");
+    let data = dir.path().join("log.swf");
+    let content = format!(
+        "end = 0.025\n[input]\ntrace = \"swf\"\ndata = {data:?}\non = \"2,cpu=4\"\n[sweep]\n"
+    );
+    let (_, complained, code) = sweep(dir.path(), &content);
+    assert_eq!((complained.as_str(), code), ("", Some(0)));
+    let point = std::fs::read_to_string(dir.path().join("out/point-00000.json")).expect("written");
+    assert!(point.contains("\"machines\": 2,"), "{point}");
+    // The end is after a minute and a half: the third job has not come.
+    assert!(point.contains("\"tasks_placed\": 2,"), "{point}");
+}

@@ -1,0 +1,174 @@
+//! Bad input: each has one line that says where and what.
+
+use crate::{list, node, pod, read};
+
+#[track_caller]
+fn check(content: &str, message: &str) {
+    assert_eq!(read(content).map(|_| ()), Err(message.to_owned()));
+}
+
+/// A list of a node and this.
+fn with_node(item: &str) -> String {
+    list(&[&node("a"), item])
+}
+
+#[test]
+fn text_that_is_no_json() {
+    check("apiVersion: v1\nkind: List", ":1: column 1: is not JSON: expected value");
+    check(
+        "{\n  \"kind\": \"List\",\n  \"items\": [}\n",
+        ":3: column 13: is not JSON: expected value",
+    );
+    check(r#"{"kind":"List","items":["#, ":1: column 24: is not JSON: EOF while parsing a list");
+    assert_eq!(read(b"\xff\xfe{").map(|_| ()), Err(": is not UTF-8 text".to_owned()));
+    let broken = [0x1f, 0x8b, 8, 0, 0];
+    assert!(read(broken).unwrap_err().starts_with(": the gzip data "));
+}
+
+#[test]
+fn documents_that_are_no_list_of_nodes_and_pods() {
+    check("", ": has no Node; expected what `kubectl get nodes,pods -A -o json` prints");
+    check("3", ":1: invalid type: integer `3`, expected an object, the List of Nodes and Pods");
+    check("{}", ":1: kind: is missing, expected a List of Nodes and Pods");
+    check(
+        r#"{"kind":"DeploymentList","items":[]}"#,
+        ":1: kind: is \"DeploymentList\", expected a List of Nodes and Pods",
+    );
+    check(r#"{"kind":"List"}"#, ":1: items: is missing");
+    check(
+        "[\n{\"kind\":\"NodeList\",\"items\":[]},\n{\"kind\":\"PodList\",\"items\":{}}]",
+        ":3: [1].items: invalid type: map, expected a sequence",
+    );
+    check(&list(&[]), ": has no Node; expected what `kubectl get nodes,pods -A -o json` prints");
+    check(
+        &list(&[&pod("p", "")]),
+        ": has no Node; expected what `kubectl get nodes,pods -A -o json` prints",
+    );
+}
+
+#[test]
+fn items_that_are_no_objects_or_have_no_name() {
+    check(&with_node("7"), ":2: items[1]: invalid type: integer `7`, expected an object");
+    check(&with_node(r#"{"metadata":{"name":"x"}}"#), ":2: items[1].kind: is missing");
+    check(&with_node(r#"{"kind":"Pod"}"#), ":2: items[1].metadata.name: is missing");
+    check(
+        &with_node(r#"{"kind":"Node","metadata":{"labels":{}}}"#),
+        ":2: items[1].metadata.name: is missing",
+    );
+    check(
+        &with_node(r#"{"kind":"Pod","metadata":{"name":"p","labels":["a"]}}"#),
+        ":2: items[1].metadata.labels: invalid type: sequence, expected a map",
+    );
+}
+
+#[test]
+fn names_that_are_there_twice() {
+    check(&with_node(&node("a")), ":2: items[1].metadata.name: the node \"a\" is there twice");
+    check(
+        &list(&[&node("a"), &pod("p", ""), &pod("p", "")]),
+        ":2: items[2].metadata.name: the pod \"default/p\" is there twice",
+    );
+}
+
+#[test]
+fn objects_of_storage_that_are_there_twice() {
+    for kind in ["PersistentVolume", "StorageClass", "PersistentVolumeClaim"] {
+        let object = format!(r#"{{"kind":"{kind}","metadata":{{"name":"x"}}}}"#);
+        let name = if kind == "PersistentVolumeClaim" { "default/x" } else { "x" };
+        let message = format!(":2: items[2].metadata.name: the {kind} {name:?} is there twice");
+        check(&list(&[&node("a"), &object, &object]), &message);
+    }
+}
+
+#[test]
+fn words_of_classes_budgets_and_spreads_that_kubernetes_refuses() {
+    check(
+        &with_node(r#"{"kind":"StorageClass","metadata":{"name":"x"},"volumeBindingMode":"Late"}"#),
+        ":2: items[1].volumeBindingMode: unknown variant `Late`, expected `Immediate` or \
+         `WaitForFirstConsumer`",
+    );
+    let budget = |spec: &str| {
+        let head = r#"{"kind":"PodDisruptionBudget","metadata":{"name":"b"},"spec":{"#;
+        with_node(&format!("{head}{spec}}}}}"))
+    };
+    check(
+        &budget(r#""minAvailable":1,"maxUnavailable":1"#),
+        ":2: items[1].spec: has both minAvailable and maxUnavailable, expected one of them",
+    );
+    check(
+        &budget(r#""maxUnavailable":"150%""#),
+        ":2: items[1].spec.maxUnavailable: is \"150%\", more than all (100%)",
+    );
+    let spread = r#""topologySpreadConstraints":[{"maxSkew":1},{"maxSkew":0}]"#;
+    check(
+        &with_node(&pod("p", spread)),
+        ":2: items[1].spec.topologySpreadConstraints[1].maxSkew: is 0 or missing, expected a whole \
+         number from 1",
+    );
+}
+
+#[test]
+fn quantities_that_are_none() {
+    let asks = |quantity: &str| {
+        let requests = format!(r#"{{"resources":{{"requests":{{"memory":{quantity}}}}}}}"#);
+        with_node(&pod("p", &format!("\"containers\":[{{}},\n{requests}]")))
+    };
+    let path = "items[1].spec.containers[1].resources.requests.memory";
+    let expected = "expected a number such as 2, 0.5, 100m, 1e3 or 512Mi";
+    check(&asks(r#""12GB""#), &format!(":3: {path}: \"12GB\" is no quantity: {expected}"));
+    check(&asks(r#""""#), &format!(":3: {path}: \"\" is no quantity: it is empty"));
+    check(&asks(r#""-1Gi""#), &format!(":3: {path}: \"-1Gi\" is negative"));
+    check(&asks("-5"), &format!(":3: {path}: \"-5\" is negative"));
+    check(&asks("[]"), &format!(":3: {path}: invalid type: sequence, expected a quantity"));
+    check(
+        r#"{"kind":"Node","metadata":{"name":"a"},"status":{"capacity":{"nvidia.com/gpu":"two"}}}"#,
+        &format!(":1: status.capacity.nvidia.com/gpu: \"two\" is no quantity: {expected}"),
+    );
+}
+
+#[test]
+fn words_and_numbers_that_kubernetes_does_not_know() {
+    check(
+        &list(&[
+            r#"{"kind":"Node","metadata":{"name":"a"},"spec":{"taints":[{"key":"k","effect":"No"}]}}"#,
+        ]),
+        ":1: items[0].spec.taints[0].effect: unknown variant `No`, expected one of `NoSchedule`, \
+         `PreferNoSchedule`, `NoExecute`",
+    );
+    let affinity = r#""affinity":{"nodeAffinity":{"requiredDuringSchedulingIgnoredDuringExecution":
+        {"nodeSelectorTerms":[{"matchExpressions":[{"key":"k","operator":"Near"}]}]}}}"#;
+    check(
+        &with_node(&pod("p", affinity)),
+        ":3: items[1].spec.affinity.nodeAffinity.requiredDuringSchedulingIgnoredDuringExecution.\
+         nodeSelectorTerms[0].matchExpressions[0].operator: unknown variant `Near`, expected one \
+         of `In`, `NotIn`, `Exists`, `DoesNotExist`, `Gt`, `Lt`",
+    );
+    check(
+        &with_node(&pod("p", r#""containers":[{"ports":[{"hostPort":70000}]}]"#)),
+        ":2: items[1].spec.containers[0].ports[0].hostPort: invalid value: integer `70000`, \
+         expected u16",
+    );
+    check(
+        &with_node(&pod("p", r#""priority":"high""#)),
+        ":2: items[1].spec.priority: invalid type: string \"high\", expected i32",
+    );
+}
+
+#[test]
+fn more_resources_than_a_cell_has_kinds() {
+    let requests: Vec<String> = (0..13).map(|i| format!(r#""example.com/r{i}":1"#)).collect();
+    let requests = requests.join(",");
+    check(
+        &with_node(&pod(
+            "p",
+            &format!(r#""containers":[{{"resources":{{"requests":{{{requests}}}}}}}]"#),
+        )),
+        ": the pods ask for 13 extended resources, at most 10 are allowed",
+    );
+}
+
+#[test]
+fn a_file_that_is_not_there() {
+    let error = crate::load(std::path::Path::new("no/such/file.json")).unwrap_err().to_string();
+    assert!(error.starts_with("no/such/file.json: cannot be read: "), "{error}");
+}

@@ -1,0 +1,331 @@
+//! Small clusters, and the example that the documentation shows.
+
+use crate::{list, node, one, pod, read};
+use omega_bench::run::{RunOptions, run};
+use omega_core::limits::AMOUNT_MAX;
+use omega_core::{Amounts, JobKind, KindId, Precedence};
+use omega_schedulers::config::{Profiles, Registry};
+use omega_schedulers::disruption::{Keep, Share};
+use omega_workload::{Arrival, RunTime, Workload};
+use std::io::Write;
+use std::path::Path;
+
+/// A job in one line: its name, scheduler, precedence, and each group's machines, `-` if pending.
+fn describe(arrival: &Arrival) -> String {
+    let job = &arrival.job;
+    let mut line = format!("{} {} {}", job.name, job.scheduler, job.precedence);
+    let mut first = 0;
+    for group in &job.groups {
+        let machine = |task: u32| arrival.placed.iter().find(|(number, _)| *number == task);
+        let tasks = (first..first + group.count).map(|task| match machine(task) {
+            Some((_, machine)) => machine.to_string(),
+            None => "-".to_owned(),
+        });
+        line += &format!(" [{}]", tasks.collect::<Vec<_>>().join(" "));
+        first += group.count;
+    }
+    line
+}
+
+fn jobs(workload: &Workload) -> Vec<String> {
+    workload.arrivals.iter().map(describe).collect()
+}
+
+#[test]
+fn the_example_of_the_documentation() {
+    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("examples/cluster.json");
+    let workload = crate::load(&file).unwrap();
+    assert_eq!(workload.name, "Kubernetes cluster of cluster.json");
+    assert_eq!(workload.machines.len(), 6);
+    let kinds: Vec<&str> = workload.kinds.iter().map(|(_, kind)| kind.name.as_str()).collect();
+    assert_eq!(
+        kinds,
+        ["cpu", "memory", "disk", "pods", "nvidia.com/gpu", "cpu (nominal)", "memory (nominal)"]
+    );
+    assert_eq!(
+        jobs(&workload),
+        [
+            "kube-system/node-agent service p2000001000 [0] [1] [2] [3] [4] [5]",
+            "shop/web-6d4cf56db6 service p0 [0 1 2 4 -]",
+            "shop/cache service p1000 [3 0 -]",
+            "shop/gateway-5c8b7d9f4 service p1000 [1 4]",
+            "ml/train batch p0 [5 -]",
+            "ml/notebook service p0 [-]",
+            "shop/report-29384220 batch p0 [-]",
+        ]
+    );
+    assert_eq!(
+        workload.notes,
+        [
+            "a persistent volume claim is not understood without the claims (kubectl get nodes,pods,pvc,pv,sc,csinodes -A): 3 pods",
+            "has finished, left out: 1 pod",
+            "of a DaemonSet: no pod is added for a machine that joins later: 6 pods",
+        ]
+    );
+    // The init container needs more processor time than the container, which needs more memory.
+    let web = &workload.arrivals[1].job.groups[0];
+    assert_eq!(web.request, Amounts::new([2000, 2 << 30, 0, 1, 0, 2000, 2 << 30]));
+    let largest = workload.machines.iter().map(|m| m.capacity.get(KindId::CPU)).max();
+    assert!(largest < Some(workload.arrivals[5].job.groups[0].request.get(KindId::CPU)));
+}
+
+#[test]
+fn a_compressed_file_a_stream_and_an_array_say_the_same() {
+    let nodes = list(&[&node("a"), &node("b")]);
+    let pods = r#"{"kind":"PodList","items":[{"metadata":{"name":"p"}}]}"#;
+    let stream = format!("\u{feff}{nodes}\n{pods}\n");
+    let mut gzip = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+    gzip.write_all(stream.as_bytes()).unwrap();
+    let array = format!("[{nodes},{pods}]");
+    for content in [stream.into_bytes(), gzip.finish().unwrap(), array.into_bytes()] {
+        let workload = read(content).unwrap();
+        assert_eq!(workload.machines.len(), 2);
+        assert_eq!(jobs(&workload), ["default/p service p0 [-]"]);
+        assert_eq!(workload.notes, [""; 0]);
+    }
+}
+
+#[test]
+fn a_node_is_a_machine() {
+    let node = r#"{"kind":"Node","metadata":{"name":"a","labels":{"zone":"z"}},
+        "spec":{"unschedulable":true,"taints":[{"key":"k","value":"v","effect":"NoExecute"}]},
+        "status":{"capacity":{"cpu":"3500m","memory":"1.5Gi","ephemeral-storage":"1e9","pods":110,
+        "hugepages-2Mi":"4Mi","example.com/none":"0"},"images":[{"names":["x:1","x@sha"]}]}}"#;
+    let workload = read(list(&[node, super::node("b").as_str()])).unwrap();
+    let machine = &workload.machines[0];
+    assert_eq!(&*machine.name, "a");
+    assert_eq!(
+        machine.capacity,
+        Amounts::new([3500, 3 << 29, 1_000_000_000, 110, 4 << 20, AMOUNT_MAX, AMOUNT_MAX])
+    );
+    assert_eq!(workload.kinds.count(), 7);
+    assert_eq!(workload.kinds.display(KindId(4), 4 << 20), "4.0 MiB");
+    assert_eq!(machine.labels.get("zone").map(|zone| &**zone), Some("z"));
+    let taints: Vec<String> =
+        machine.taints.iter().map(|t| format!("{}={}:{:?}", t.key, t.value, t.effect)).collect();
+    assert_eq!(taints, ["k=v:NoExecute", "node.kubernetes.io/unschedulable=:NoSchedule"]);
+    assert_eq!(machine.images.len(), 2);
+    assert_eq!(workload.notes, ["the file has no pods (kubectl get nodes,pods -A)"]);
+}
+
+#[test]
+fn resources_that_nobody_asks_for_make_room_first() {
+    let kinds: Vec<String> = (0..13).map(|i| format!(r#""example.com/r{i:02}":"1""#)).collect();
+    let node = format!(
+        r#"{{"kind":"Node","metadata":{{"name":"a"}},"status":{{"allocatable":{{{}}}}}}}"#,
+        kinds.join(",")
+    );
+    let asks = r#""containers":[{"resources":{"limits":{"example.com/r12":"1"}}}]"#;
+    let workload = read(list(&[&node, &pod("p", asks)])).unwrap();
+    assert_eq!(workload.kinds.count(), 16);
+    assert_eq!(workload.kinds.by_name("example.com/r12"), Some(KindId(4)));
+    // Last come the nominal kinds: a container that says nothing counts as a little.
+    let request = [0, 0, 0, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 100, 200 << 20];
+    assert_eq!(workload.arrivals[0].job.groups[0].request, Amounts::new(request));
+    assert_eq!(
+        workload.notes,
+        ["3 resource kinds that no pod asks for left out, for want of room: \
+          example.com/r09, example.com/r10, example.com/r11"]
+    );
+}
+
+#[test]
+fn amounts_beyond_the_largest_are_capped() {
+    let workload = one(r#""overhead":{"memory":"2Pi"}"#);
+    let request = &workload.arrivals[0].job.groups[0].request;
+    assert_eq!(request.get(KindId::MEMORY), 1 << 50);
+    assert_eq!(workload.notes, ["an amount above 2^50 is taken as 2^50: 1 pod"]);
+}
+
+#[test]
+fn what_is_not_understood_is_noted_once_per_kind() {
+    let odd = r#""volumes":[{"name":"v","persistentVolumeClaim":{"claimName":"c"}},
+        {"name":"h","hostPath":{"path":"/"}},{"name":"d","rbd":{}}],"resourceClaims":[{"name":"r"}],
+        "runtimeClassName":"sandbox","schedulerName":"mine",
+        "schedulingGroup":{"podGroupName":"g"}"#;
+    let items = [node("a"), pod("p", odd), pod("q", odd)];
+    let service = r#"{"kind":"Service","metadata":{"name":"s"}}"#;
+    let items: Vec<&str> = items.iter().map(String::as_str).chain([service]).collect();
+    assert_eq!(
+        read(list(&items)).unwrap().notes,
+        [
+            "items of kind Service are not understood: 1",
+            "a group of pods that start together is not understood: 2 pods",
+            "a persistent volume claim is not understood without the claims (kubectl get nodes,pods,pvc,pv,sc,csinodes -A): 2 pods",
+            "a resource claim is not understood: 2 pods",
+            "a volume on a cloud's disk is not understood: 2 pods",
+            "names a scheduler of its own, which is not understood: 2 pods",
+            "of a runtime class only what stands in the pod itself is understood: 2 pods",
+        ]
+    );
+}
+
+/// A pod with this metadata and this spec.
+fn owned(metadata: &str, spec: &str) -> String {
+    format!(r#"{{"kind":"Pod","metadata":{{{metadata}}},"spec":{{{spec}}}}}"#)
+}
+
+#[test]
+fn a_cluster_of_three_nodes() {
+    let owner = |name: &str, kind: &str, labels: &str| {
+        format!(
+            r#""name":"{name}","namespace":"n","labels":{{{labels}}},"ownerReferences":
+            [{{"kind":"{kind}","name":"o","controller":true}}]"#
+        )
+    };
+    let hash = r#""app":"x","pod-template-hash":"1""#;
+    let seen = r#""affinity":{"podAntiAffinity":{"requiredDuringSchedulingIgnoredDuringExecution":
+        [{"topologyKey":"kubernetes.io/hostname","labelSelector":{"matchLabels":
+        {"apps.kubernetes.io/pod-index":"1"}}}]}}"#;
+    let items = [
+        node("a"),
+        node("b"),
+        node("c"),
+        owned(&owner("web-1", "ReplicaSet", hash), r#""nodeName":"b","priority":7"#),
+        owned(&owner("web-2", "ReplicaSet", hash), r#""priority":7"#),
+        owned(&owner("set-0", "StatefulSet", r#""apps.kubernetes.io/pod-index":"0""#), ""),
+        owned(&owner("set-1", "StatefulSet", r#""apps.kubernetes.io/pod-index":"1""#), ""),
+        owned(&owner("job-1", "Job", ""), r#""nodeName":"c""#),
+        owned(&owner("static", "Node", ""), r#""nodeName":"a""#),
+        owned(&owner("ray", "RayCluster", ""), r#""restartPolicy":"Never""#),
+        owned(r#""name":"gated""#, r#""schedulingGates":[{"name":"g"}]"#),
+        owned(r#""name":"far""#, r#""nodeName":"elsewhere""#),
+        owned(r#""name":"gone","deletionTimestamp":"2030-01-01T00:00:00Z""#, ""),
+        r#"{"kind":"Pod","metadata":{"name":"done"},"status":{"phase":"Failed"}}"#.to_owned(),
+        owned(r#""name":"alone""#, seen),
+    ];
+    let items: Vec<&str> = items.iter().map(String::as_str).collect();
+    let workload = read(list(&items)).unwrap();
+    assert_eq!(
+        jobs(&workload),
+        [
+            "n/o service p7 [1 -]",
+            "n/o#2 service p0 [-] [-]",
+            "n/o#3 batch p0 [2]",
+            "n/static service p0 [0]",
+            "n/o#4 batch p0 [-]",
+            "default/alone service p0 [-]",
+        ]
+    );
+    let web = &workload.arrivals[0];
+    assert_eq!(web.job.kind, JobKind::Service);
+    assert_eq!(web.job.precedence, Precedence(7));
+    assert_eq!(&*web.job.tenant, "n");
+    assert_eq!((web.at_ms, web.run.clone()), (0, RunTime::Forever));
+    assert_eq!(web.job.groups[0].labels, omega_core::Labels::new([("app", "x")]));
+    assert_eq!(
+        workload.notes,
+        [
+            "has finished, left out: 1 pod",
+            "is being deleted before it ran, left out: 1 pod",
+            "is held back by scheduling gates, left out: 1 pod",
+            "runs on a node that is not in the file, left out: 1 pod",
+        ]
+    );
+}
+
+#[test]
+fn a_job_of_too_many_groups_goes_on_in_another() {
+    let nodes = [node("a")];
+    let pods = (0..257).map(|i| {
+        owned(
+            &format!(
+                r#""name":"p{i}","ownerReferences":[{{"kind":"Job","name":"j","controller":true}}]"#
+            ),
+            &format!(r#""nodeSelector":{{"k":"{i}"}}"#),
+        )
+    });
+    let items: Vec<String> = nodes.into_iter().chain(pods).collect();
+    let items: Vec<&str> = items.iter().map(String::as_str).collect();
+    let workload = read(list(&items)).unwrap();
+    let counts: Vec<(&str, usize)> =
+        workload.arrivals.iter().map(|a| (&*a.job.name, a.job.groups.len())).collect();
+    assert_eq!(counts, [("default/j", 256), ("default/j#2", 1)]);
+}
+
+#[test]
+fn disruption_budgets_are_carried_over() {
+    let budget = |namespace: &str, spec: &str| {
+        format!(
+            r#"{{"kind":"PodDisruptionBudget","metadata":{{"name":"b","namespace":"{namespace}"}},
+            "spec":{{{spec}}}}}"#
+        )
+    };
+    let web = r#""selector":{"matchLabels":{"pod-template-hash":"7"}}"#;
+    let labels = r#""name":"p","labels":{"pod-template-hash":"7","controller-uid":"x"}"#;
+    let items = [
+        node("a"),
+        owned(labels, ""),
+        budget("", &format!(r#"{web},"minAvailable":2"#)),
+        budget("shop", &format!(r#"{web},"maxUnavailable":"30%""#)),
+        budget("shop", web),
+        budget("shop", r#""selector":{},"minAvailable":1"#),
+    ];
+    let items: Vec<&str> = items.iter().map(String::as_str).collect();
+    let workload = read(list(&items)).unwrap();
+    let found: Vec<_> = workload.budgets.iter().map(|b| (&*b.set.tenant, b.keep)).collect();
+    let expected = [
+        ("default", Keep::MinAvailable(Share::Tasks(2))),
+        ("shop", Keep::MaxUnavailable(Share::Percent(30))),
+    ];
+    assert_eq!(found, expected);
+    assert_eq!(
+        workload.notes,
+        ["disruption budgets without a selector or a bound protect nothing: 2"]
+    );
+    // What only tells pods apart is dropped, unless a budget looks at it.
+    let labels = &workload.arrivals[0].job.groups[0].labels;
+    assert!(labels.get("pod-template-hash").is_some() && labels.get("controller-uid").is_none());
+    for bound in ["-1", r#""many""#] {
+        let items = [node("a"), budget("", &format!(r#"{web},"minAvailable":{bound}"#))];
+        let items: Vec<&str> = items.iter().map(String::as_str).collect();
+        let why = read(list(&items)).unwrap_err();
+        assert!(why.contains("spec.minAvailable"), "{why}");
+    }
+}
+
+/// The jobs of pods that run, or wait, since these times.
+fn order(pods: &[(&str, &str, &str)]) -> Vec<String> {
+    let pods = pods.iter().map(|(name, on, started)| {
+        let status = format!(r#""status":{{"startTime":"{started}"}},"spec""#);
+        pod(name, &format!(r#""nodeName":"{on}""#)).replace(r#""spec""#, &status)
+    });
+    let items: Vec<String> = [node("a")].into_iter().chain(pods).collect();
+    let items: Vec<&str> = items.iter().map(String::as_str).collect();
+    let workload = read(list(&items)).unwrap();
+    workload.arrivals.iter().map(|arrival| arrival.job.name.to_string()).collect()
+}
+
+#[test]
+fn jobs_are_numbered_by_the_age_of_their_pods() {
+    let [old, new] = ["2020-01-01T00:00:00Z", "2024-01-01T00:00:00Z"];
+    let pods = [("waits", "", old), ("some", "a", ""), ("new", "a", new), ("old", "a", old)];
+    let expected = ["default/old", "default/new", "default/waits", "default/some"];
+    assert_eq!(order(&pods), expected);
+    assert_eq!(order(&pods[..2]), ["default/waits", "default/some"], "as they stand in the file");
+}
+
+#[test]
+fn of_equal_victims_the_younger_goes() {
+    let run_of = |pod: &str, on: &str, started: &str| {
+        let status = format!(r#""status":{{"phase":"Running","startTime":"{started}"}},"spec""#);
+        let spec = format!(
+            r#""nodeName":"{on}","containers":[{{"resources":{{"requests":{{"cpu":"3"}}}}}}]"#
+        );
+        crate::pod(pod, &spec).replace(r#""spec""#, &status)
+    };
+    let urgent = pod("x", r#""priority":10,"containers":[{"resources":{"requests":{"cpu":"4"}}}]"#);
+    let [old, new] = ["2020-01-01T00:00:00Z", "2024-01-01T00:00:00Z"];
+    for (a, b, evicted) in [(old, new, "default/rb"), (new, old, "default/ra")] {
+        let items =
+            [node("a"), node("b"), run_of("ra", "a", a), run_of("rb", "b", b), urgent.clone()];
+        let items: Vec<&str> = items.iter().map(String::as_str).collect();
+        let workload = read(list(&items)).unwrap();
+        let profile = "[[profile]]\nname = 'service'\nbase = 'kube'\n";
+        let profiles = Profiles::parse(profile, &Registry::built_in()).unwrap();
+        let options = RunOptions { profiles, ..RunOptions::default() };
+        let report = run(workload, &options, &mut |_| {}).unwrap();
+        let waits: Vec<&str> = report.unplaced.iter().map(|jobs| &*jobs.example).collect();
+        assert_eq!((report.evictions, &waits[..]), (1, &[evicted][..]));
+    }
+}

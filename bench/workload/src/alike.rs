@@ -1,0 +1,107 @@
+//! Machines that are all alike, for a trace that has none: `200,cpu=64,memory=256Gi`.
+
+use crate::csv::forms;
+use crate::decimal::{Decimal, Rounding};
+use omega_core::limits::{AMOUNT_MAX, CARDS_MAX, MACHINES_MAX};
+use omega_core::{Amounts, KindId, Machine};
+use std::str::FromStr;
+
+/// So many machines of one size, of the standard kinds.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Alike {
+    count: u32,
+    capacity: Amounts,
+    cards: u8,
+}
+
+impl Alike {
+    /// The machines, called `m0`, `m1`, ….
+    #[must_use]
+    pub fn machines(&self) -> Vec<Machine> {
+        let machine = |i| Machine::new(format!("m{i}"), self.capacity.clone());
+        (0..self.count).map(|i| machine(i).with_cards(KindId::GPU, self.cards)).collect()
+    }
+}
+
+impl FromStr for Alike {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Alike, String> {
+        let (count, sizes) = text.split_once(',').unwrap_or((text, ""));
+        let count = count.trim().parse::<u32>().ok();
+        let count = count.filter(|count| (1..=MACHINES_MAX as u32).contains(count));
+        let count = count.ok_or_else(|| {
+            format!(
+                "it begins with how many machines, 1 to {MACHINES_MAX}: 200,cpu=64,memory=256Gi"
+            )
+        })?;
+        let mut alike = Alike { count, capacity: Amounts::zero(), cards: 0 };
+        for size in sizes.split(',').map(str::trim) {
+            let Some((kind, amount)) = size.split_once('=') else {
+                return Err(format!("{size:?} is no size: cpu=64 or memory=256Gi is"));
+            };
+            alike.set(kind.trim(), amount.trim())?;
+        }
+        let has = |kind| alike.capacity.get(kind) > 0;
+        if !has(KindId::CPU) {
+            return Err("it lacks cpu=CORES".to_owned());
+        }
+        Ok(alike)
+    }
+}
+
+impl Alike {
+    fn set(&mut self, kind: &str, amount: &str) -> Result<(), String> {
+        let bytes = |text: &str| forms::bytes(text, Rounding::Nearest);
+        match kind {
+            "cpu" => self.capacity.set(KindId::CPU, millis(amount)?),
+            "memory" => self.capacity.set(KindId::MEMORY, bytes(amount)?),
+            "disk" => self.capacity.set(KindId::DISK, bytes(amount)?),
+            "gpu" => {
+                let cards = amount.parse().ok().filter(|cards| *cards <= CARDS_MAX);
+                self.cards = cards.ok_or_else(|| format!("{amount:?} is no number of cards"))?;
+            }
+            _ => return Err(format!("there is no {kind:?}; there are: cpu, memory, disk, gpu")),
+        }
+        Ok(())
+    }
+}
+
+/// Cores as thousandths.
+fn millis(text: &str) -> Result<u64, String> {
+    let cores = Decimal::parse(text).map_err(|error| format!("{text:?} {error}"))?;
+    let millis = cores.times(1000, Rounding::Nearest).filter(|millis| *millis <= AMOUNT_MAX);
+    millis.ok_or_else(|| format!("{text:?} is too large"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_says_how_many_and_how_large() {
+        let machines = "3,cpu=64,memory=256Gi,gpu=2".parse::<Alike>().unwrap().machines();
+        assert_eq!((machines.len(), &*machines[2].name, machines[2].cards), (3, "m2", 2));
+        assert_eq!(machines[0].capacity, Amounts::new([64_000, 256 << 30, 0, 2000]));
+    }
+
+    #[test]
+    fn what_is_wrong_is_told() {
+        let cases = [
+            ("many,cpu=1", "it begins with how many machines"),
+            ("0,cpu=1", "it begins with how many machines"),
+            ("1048577,cpu=1", "it begins with how many machines"),
+            ("5", "\"\" is no size"),
+            ("5,cpu", "\"cpu\" is no size"),
+            ("5,memory=1Gi", "it lacks cpu=CORES"),
+            ("5,cpu=-1", "\"-1\" is negative"),
+            ("5,cpu=1,memory=lots", "\"lots\" is not a number"),
+            ("5,cpu=1,gpu=33", "\"33\" is no number of cards"),
+            ("5,cpu=1,tape=1", "there is no \"tape\""),
+        ];
+        for (text, expected) in cases {
+            let error = text.parse::<Alike>().unwrap_err();
+            assert!(error.starts_with(expected), "{text}: {error}");
+        }
+    }
+}

@@ -1,0 +1,346 @@
+//! Azure's trace of virtual machines of 2017, as arrivals: batches of machines that tenants asked for.
+//!
+//! The folder holds `dev.csv.gz`. What the reader decides:
+//!
+//! - **Jobs.** What was asked for together (a batch) is a job; each virtual machine of it is a task, and
+//!   those of one size are a group. All are batch jobs: the trace does not tell which stay up.
+//! - **Time.** The list gives the end of the five minutes in which a batch came. Time is counted from the
+//!   beginning of the first such five minutes. Rows are sorted by it, and batches numbered by it; a stream
+//!   holds the batches of one moment, at most [`TASKS_PER_JOB_MAX`] tasks.
+//! - **Life time.** The trace gives a bin of five-minute steps, `[low, high]`, of which both ends were
+//!   counted: a life of `low` steps lasts from `low` to `low` and five minutes. So the life time is drawn
+//!   evenly between `low` and `high` and five minutes, by a generator seeded with the seed and the number
+//!   of the virtual machine: the order of rows does not matter. One that was alive at the end runs on.
+//! - **Machines.** The trace has none, so whoever places it says on what.
+
+use crate::decimal::Rounding;
+use crate::stream::{Event, Head, JobEvent, JobsAt, Stream, whole};
+use crate::table::{Column, Row, Table};
+use crate::{Arrival, LoadError, RunTime, Workload};
+use omega_core::limits::{AMOUNT_MAX, TASKS_PER_JOB_MAX};
+use omega_core::{Amounts, Job, JobKind, Kinds, Machine, Precedence, Preemption, TaskGroup};
+use rand::{Rng, SeedableRng};
+use rand_pcg::Pcg64;
+use std::collections::{HashMap, VecDeque};
+use std::path::Path;
+
+/// What a step of the trace's clock is.
+const STEP_MS: u64 = 300_000;
+
+/// What to place it on, and the seed of the life times.
+#[derive(Clone, Debug, Default)]
+pub struct AzureOptions {
+    /// The machines; none for whoever only looks.
+    pub machines: Vec<Machine>,
+    /// The seed.
+    pub seed: u64,
+}
+
+/// Reads the trace.
+///
+/// # Errors
+/// If the file is missing or at fault.
+pub fn load(dir: &Path, options: AzureOptions) -> Result<Workload, LoadError> {
+    whole(&mut open(dir, options)?)
+}
+
+/// Opens the trace as a stream.
+///
+/// # Errors
+/// If the file is missing or its header at fault.
+pub fn open(dir: &Path, options: AzureOptions) -> Result<AzureStream, LoadError> {
+    let file = dir.join("dev.csv.gz");
+    let table = Table::open(&file)?;
+    let [id, arrival, batch] = table.find(["vm", "arrival_s", "batch"])?;
+    let [cores, memory] = table.find(["cores", "mem_gb"])?;
+    let [low, high, censored] = table.find(["dur_bin_lo_s", "dur_bin_hi_s", "censored"])?;
+    let columns = Columns { id, arrival, batch, cores, memory, low, high, censored };
+    let name = "azure vm v1".to_owned();
+    let jobs_at = JobsAt { file, column: "batch" };
+    Ok(AzureStream {
+        head: Head::new(name, Kinds::standard(), options.machines, jobs_at),
+        table,
+        columns,
+        seed: options.seed,
+        clock: Clock::default(),
+        next: None,
+        ready: VecDeque::new(),
+    })
+}
+
+/// The columns that are read.
+struct Columns {
+    id: Column,
+    arrival: Column,
+    batch: Column,
+    cores: Column,
+    memory: Column,
+    low: Column,
+    high: Column,
+    censored: Column,
+}
+
+/// Where the trace is.
+#[derive(Default)]
+struct Clock {
+    /// Where its clock stood at the start.
+    start_ms: Option<u64>,
+    now_ms: u64,
+    /// The number that the next new batch has at least.
+    batch_min: u64,
+}
+
+/// The trace, as a stream.
+pub struct AzureStream {
+    head: Head,
+    table: Table,
+    columns: Columns,
+    seed: u64,
+    clock: Clock,
+    /// The first row of the next moment.
+    next: Option<Vm>,
+    ready: VecDeque<JobEvent>,
+}
+
+/// A virtual machine.
+struct Vm {
+    line: u64,
+    at_ms: u64,
+    batch: u64,
+    /// Cores in thousandths, and bytes of memory.
+    size: [u64; 2],
+    run_ms: Option<u64>,
+}
+
+impl Stream for AzureStream {
+    fn head(&self) -> &Head {
+        &self.head
+    }
+
+    fn next_event(&mut self) -> Result<Option<Event>, LoadError> {
+        if self.ready.is_empty() {
+            self.read_moment()?;
+        }
+        Ok(self.ready.pop_front().map(Event::Job))
+    }
+
+    fn notes(&self) -> Vec<String> {
+        let mut notes = vec![
+            "life times are drawn within their bins of five minutes to a day, by the seed"
+                .to_owned(),
+        ];
+        if self.head.machines.is_empty() {
+            notes.push("the trace has no machines".to_owned());
+        }
+        notes
+    }
+}
+
+impl AzureStream {
+    /// Reads the batches of the next moment.
+    fn read_moment(&mut self) -> Result<(), LoadError> {
+        let first = match self.next.take() {
+            Some(first) => Some(first),
+            None => self.read()?,
+        };
+        let Some(first) = first else { return Ok(()) };
+        let now_ms = first.at_ms;
+        let mut positions: HashMap<u64, usize> = HashMap::new();
+        let mut batches: Vec<Vec<Vm>> = Vec::new();
+        let (mut next, mut count) = (Some(first), 0);
+        while let Some(vm) = next.take_if(|vm| vm.at_ms == now_ms) {
+            count += 1;
+            if count > TASKS_PER_JOB_MAX {
+                let message = format!("more than {TASKS_PER_JOB_MAX} virtual machines at one time");
+                return Err(self.table.error_at(Some("arrival_s"), message));
+            }
+            let position = *positions.entry(vm.batch).or_insert(batches.len());
+            if position == batches.len() {
+                self.clock.check_new(vm.batch).map_err(|message| LoadError {
+                    line: Some(vm.line),
+                    ..self.table.error_at(Some("batch"), message)
+                })?;
+                batches.push(Vec::new());
+            }
+            batches[position].push(vm);
+            next = self.read()?;
+        }
+        self.next = next;
+        self.ready = batches.into_iter().map(job).collect();
+        Ok(())
+    }
+
+    fn read(&mut self) -> Result<Option<Vm>, LoadError> {
+        let Some(row) = self.table.next_row()? else { return Ok(None) };
+        read_vm(&row, &self.columns, (&mut self.clock, self.seed)).map(Some)
+    }
+}
+
+impl Clock {
+    /// The time since the start at this time of the trace.
+    fn advance(&mut self, trace_ms: u64) -> Result<u64, &'static str> {
+        let start_ms = *self.start_ms.get_or_insert(trace_ms.saturating_sub(STEP_MS));
+        let at_ms = trace_ms.checked_sub(start_ms).filter(|at_ms| *at_ms >= self.now_ms);
+        self.now_ms = at_ms.ok_or("is before the line above: rows are sorted by it")?;
+        Ok(self.now_ms)
+    }
+
+    /// Checks that a batch that begins is a new one.
+    fn check_new(&mut self, batch: u64) -> Result<(), String> {
+        if batch < self.batch_min {
+            return Err(format!(
+                "{batch} came at an earlier time: batches are numbered as they come"
+            ));
+        }
+        self.batch_min = batch + 1;
+        Ok(())
+    }
+}
+
+fn read_vm(
+    row: &Row<'_>,
+    columns: &Columns,
+    (clock, seed): (&mut Clock, u64),
+) -> Result<Vm, LoadError> {
+    let trace_ms = row.amount(columns.arrival, 1000, Rounding::Nearest)?;
+    let at_ms = clock.advance(trace_ms).map_err(|why| row.error(columns.arrival, why))?;
+    let id = row.integer(columns.id, u64::MAX)?;
+    let low_ms = row.amount(columns.low, 1000, Rounding::Nearest)?;
+    let high_ms = row.amount(columns.high, 1000, Rounding::Nearest)?;
+    if high_ms < low_ms {
+        return Err(row.error(columns.high, "is below dur_bin_lo_s"));
+    }
+    let is_alive = row.integer(columns.censored, 1)? == 1;
+    Ok(Vm {
+        line: row.line(),
+        at_ms,
+        batch: row.integer(columns.batch, AMOUNT_MAX)?,
+        size: [
+            row.amount(columns.cores, 1000, Rounding::Up)?,
+            row.amount(columns.memory, 1 << 30, Rounding::Up)?,
+        ],
+        run_ms: (!is_alive).then(|| low_ms + draw(seed, id, high_ms - low_ms + STEP_MS)),
+    })
+}
+
+/// A number from 1 to `bound`, the same for the same seed and virtual machine.
+fn draw(seed: u64, id: u64, bound: u64) -> u64 {
+    let mut chance = Pcg64::seed_from_u64(seed ^ id.wrapping_mul(0x9e37_79b9_7f4a_7c15));
+    1 + ((u128::from(chance.next_u64()) * u128::from(bound)) >> 64) as u64
+}
+
+/// The job of a batch; its groups stand in the order of their first rows.
+fn job(mut batch: Vec<Vm>) -> JobEvent {
+    let mut group_of: HashMap<[u64; 2], usize> = HashMap::new();
+    for vm in &batch {
+        let next = group_of.len();
+        group_of.entry(vm.size).or_insert(next);
+    }
+    let line = Some(batch[0].line);
+    batch.sort_by_key(|vm| group_of[&vm.size]);
+    let mut groups: Vec<TaskGroup> = Vec::with_capacity(group_of.len());
+    for same in batch.chunk_by(|a, b| a.size == b.size) {
+        let mut group = TaskGroup::new(same.len() as u32, Amounts::new(same[0].size));
+        group.name =
+            if group_of.len() == 1 { "main".into() } else { groups.len().to_string().into() };
+        groups.push(group);
+    }
+    let runs: Vec<Option<u64>> = batch.iter().map(|vm| vm.run_ms).collect();
+    let arrival = Arrival {
+        at_ms: batch[0].at_ms,
+        placed: Vec::new(),
+        run: match &runs[..] {
+            _ if runs.iter().all(Option::is_none) => RunTime::Forever,
+            [Some(run_ms)] => RunTime::Same(*run_ms),
+            _ => RunTime::Each(runs),
+        },
+        job: Job {
+            name: format!("batch-{}", batch[0].batch).into(),
+            tenant: "default".into(),
+            scheduler: "batch".into(),
+            precedence: Precedence(0),
+            preemption: Preemption::default(),
+            kind: JobKind::Batch,
+            groups,
+            gang_min: None,
+            run_ms_expected: None,
+        },
+    };
+    JobEvent { arrival, line }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{data, folder, message};
+
+    const HEADER: &str = "vm,arrival_s,batch,cores,mem_gb,dur_bin_lo_s,dur_bin_hi_s,censored\n";
+
+    fn read(rows: &str) -> (tempfile::TempDir, Result<Workload, LoadError>) {
+        let dir = folder(&[("dev.csv.gz", &format!("{HEADER}{rows}"))]);
+        let result = load(dir.path(), AzureOptions { machines: Vec::new(), seed: 7 });
+        (dir, result)
+    }
+
+    #[test]
+    fn batches_become_jobs_and_sizes_groups() {
+        let rows = "0,1800,0,8.0,14.0,300,300,0\n1,1800,1,1.0,0.75,0,0,1\n\
+            2,1800,0,2.0,3.5,3900,7200,0\n3,1800,0,8.0,14.0,0,0,0\n4,2100,2,1,2,0,0,1\n";
+        let workload = read(rows).1.unwrap();
+        let jobs: Vec<(u64, &str, u64)> =
+            workload.arrivals.iter().map(|a| (a.at_ms, &*a.job.name, a.job.task_count())).collect();
+        let expected = [(300_000, "batch-0", 3), (300_000, "batch-1", 1), (600_000, "batch-2", 1)];
+        assert_eq!(jobs, expected);
+        let first = &workload.arrivals[0];
+        let groups: Vec<(u32, Amounts)> =
+            first.job.groups.iter().map(|g| (g.count, g.request.clone())).collect();
+        let large = Amounts::new([8000, 14 << 30]);
+        assert_eq!(groups, [(2, large), (1, Amounts::new([2000, 7 << 29]))]);
+        let runs = [0, 1, 2].map(|task| first.run.of(task).unwrap());
+        assert!((300_001..=600_000).contains(&runs[0]), "{runs:?}");
+        assert!((1..=300_000).contains(&runs[1]), "{runs:?}");
+        assert!((3_900_001..=7_500_000).contains(&runs[2]), "{runs:?}");
+        assert_eq!(workload.arrivals[1].run, RunTime::Forever);
+    }
+
+    #[test]
+    fn faults_of_the_list_are_told_in_one_line() {
+        let cases = [
+            ("0,1800,0,8.0,14.0,600,300,0", "2: dur_bin_hi_s: is below dur_bin_lo_s"),
+            ("0,1800,0,8.0,14.0,0,0,2", "2: censored: \"2\" is too large: at most 1"),
+            ("0,1800,,8.0,14.0,0,0,0", "2: batch: is empty"),
+            ("0,1800,0,-8,14.0,0,0,0", "2: cores: \"-8\" is negative"),
+            ("0,1800,0,8,much,0,0,0", "2: mem_gb: \"much\" is not a number"),
+            ("0,1800,0,8,1e30,0,0,0", "2: mem_gb: \"1e30\" is too large: at most 1048576"),
+            (
+                "0,1800,0,8,1,0,0,0\n1,1500,1,8,1,0,0,0",
+                "3: arrival_s: is before the line above: rows are sorted by it",
+            ),
+            (
+                "0,1800,0,8,1,0,0,0\n1,2100,0,8,1,0,0,0",
+                "3: batch: 0 came at an earlier time: batches are numbered as they come",
+            ),
+            ("0,1800,0,8,1,0,0", "2: the row has 7 fields, the header 8"),
+        ];
+        for (row, expected) in cases {
+            let (dir, result) = read(&format!("{row}\n"));
+            assert_eq!(message(dir.path(), result), format!("dev.csv.gz:{expected}"));
+        }
+    }
+
+    #[test]
+    fn the_real_list_has_the_published_counts() {
+        let Some(dir) = data("azure-vm-v1") else { return };
+        let workload = load(&dir, AzureOptions::default()).unwrap();
+        let tasks: u64 = workload.arrivals.iter().map(|a| a.job.task_count()).sum();
+        assert_eq!((workload.arrivals.len(), tasks), (53_109, 259_159));
+        assert_eq!(workload.arrivals.iter().map(|a| a.job.task_count()).max(), Some(587));
+        let last = workload.arrivals.last().unwrap();
+        assert_eq!(last.at_ms / 3_600_000, 83);
+        let again = load(&dir, AzureOptions::default()).unwrap();
+        let runs = |workload: &Workload| {
+            workload.arrivals.iter().map(|a| a.run.clone()).collect::<Vec<_>>()
+        };
+        assert_eq!(runs(&workload), runs(&again));
+    }
+}

@@ -1,0 +1,208 @@
+//! A cell and its jobs as two tables of one's own: the way in for anything that can write CSV.
+//!
+//! Both tables have a header; the order of columns is free, and all but the first few may be left
+//! out, or left empty in a row. A column that is not listed here is an error, so that a mistyped
+//! name does not pass for a default.
+//!
+//! **Machines.**
+//!
+//! | column | holds | if left out |
+//! |---|---|---|
+//! | `name` | the machine's name | required |
+//! | `cpu` | cores: `32`, `0.5` | required |
+//! | `memory` | bytes: `1000000`, `64Gi`, `1.5Ti`, `16G` | required |
+//! | `disk` | bytes, as `memory` | none |
+//! | `gpu` | whole cards | none |
+//! | `count` | so many machines, called `NAME-0`, `NAME-1`, … | one, called `NAME` |
+//! | `zone`, `rack` | the labels of these keys | no such label |
+//! | `labels` | `KEY=VALUE;KEY=VALUE` | none |
+//! | `taints` | `KEY=VALUE:EFFECT;KEY:EFFECT`; an effect is `NoSchedule`, `PreferNoSchedule` or `NoExecute` | none |
+//!
+//! **Jobs**, each of `count` identical tasks.
+//!
+//! | column | holds | if left out |
+//! |---|---|---|
+//! | `name` | the job's name | required |
+//! | `count` | how many tasks | required |
+//! | `cpu`, `memory` | what each task asks, as above | required |
+//! | `disk`, `gpu` | the same | nothing |
+//! | `gpu_share` | how much of each card, in thousandths | 1000 |
+//! | `arrival_s` | when the job comes, in seconds | 0 |
+//! | `run_s` | how long each task runs, in seconds | for ever |
+//! | `kind` | `service` or `batch`; also the scheduler that places it | batch if it has a `run_s` |
+//! | `precedence` | an integer; a higher one may displace a lower one | 0 |
+//! | `tenant` | who pays | `default` |
+//! | `gang` | `all`, or how many tasks must be placed together | no gang |
+//! | `labels` | `KEY=VALUE;KEY=VALUE`, of the tasks | none |
+//! | `require` | what the machine's labels must be, all of: `KEY=VALUE`, `KEY!=VALUE`, `KEY in A\|B`, `KEY notin A\|B`, `KEY>N`, `KEY<N`, `KEY exists`, `KEY absent`, separated by `;` | any machine |
+//! | `tolerate` | taints it puts up with: `KEY`, `KEY=VALUE`, `KEY:EFFECT`, `KEY=VALUE:EFFECT`, or `*`, separated by `;` | none |
+//! | `spread` | `LEVEL:SKEW`: its tasks are spread evenly over racks, zones, …, no two apart by more than the skew; `LEVEL:SKEW:soft` is a wish | no spread |
+//! | `anti_affinity` | levels at which no two of its tasks share a domain | may share |
+//! | `ports` | ports each task has to itself: `8080;9090/udp` | none |
+//!
+//! A `LEVEL` is the key of a label, or `machine`. A column `resource:NAME` in either table registers
+//! one more resource kind, counted in whole units.
+
+pub(crate) mod forms;
+mod jobs;
+mod machines;
+pub mod write;
+
+use crate::decimal::Rounding;
+use crate::stream::order::Order;
+use crate::stream::{Event, Head, JobEvent, JobsAt, Stream, Window, whole};
+use crate::table::{Column, Row, Table};
+use crate::{LoadError, Workload};
+use omega_core::limits::{AMOUNT_MAX, CARDS_MAX};
+use omega_core::{Amounts, KindId, Kinds, ResourceKind, Unit};
+use std::path::Path;
+
+/// What the names of the columns of further resource kinds begin with.
+const RESOURCE: &str = "resource:";
+
+/// Reads a cell and its jobs from two tables, whose rows may have any order.
+///
+/// # Errors
+/// If a file is missing or at fault.
+pub fn load(machines: &Path, jobs: &Path) -> Result<Workload, LoadError> {
+    whole(&mut open(machines, jobs, Window::All)?)
+}
+
+/// Opens two tables as a stream: the machines are read, the jobs come as they are asked for.
+///
+/// # Errors
+/// If a file is missing, or the machines are at fault.
+pub fn open(machines: &Path, jobs: &Path, window: Window) -> Result<CsvStream, LoadError> {
+    let mut machine_table = Table::open(machines)?;
+    let job_table = Table::open(jobs)?;
+    check_columns(&machine_table, &machines::COLUMNS)?;
+    check_columns(&job_table, &jobs::COLUMNS)?;
+    let kinds = kinds(&[&machine_table, &job_table])?;
+    let machines = machines::read(&mut machine_table, &kinds)?;
+    let columns = jobs::Columns::of(&job_table, &kinds)?;
+    let name = jobs.file_stem().unwrap_or_default().to_string_lossy().into_owned();
+    let jobs_at = JobsAt { file: jobs.to_path_buf(), column: "name" };
+    let head = Head::new(name, kinds, machines, jobs_at);
+    Ok(CsvStream { head, table: job_table, columns, order: Order::new(window) })
+}
+
+/// Two tables, as a stream.
+pub struct CsvStream {
+    head: Head,
+    table: Table,
+    columns: jobs::Columns,
+    order: Order<JobEvent>,
+}
+
+impl Stream for CsvStream {
+    fn head(&self) -> &Head {
+        &self.head
+    }
+
+    fn next_event(&mut self) -> Result<Option<Event>, LoadError> {
+        while !self.order.is_full() {
+            let Some(row) = self.table.next_row()? else { break };
+            let arrival = jobs::read_arrival(&row, &self.columns)?;
+            let job = JobEvent { line: Some(row.line()), arrival };
+            let pushed = self.order.push(job.arrival.at_ms, job);
+            pushed.map_err(|message| row.error_in("arrival_s", message))?;
+        }
+        Ok(self.order.pop().map(Event::Job))
+    }
+
+    fn notes(&self) -> Vec<String> {
+        Vec::new()
+    }
+}
+
+/// Checks that a table has no column but these and those of further resource kinds.
+fn check_columns(table: &Table, known: &[&str]) -> Result<(), LoadError> {
+    for name in table.columns() {
+        if name.is_empty() {
+            return Err(table.error_at(None, "a column has no name"));
+        }
+        if !known.contains(&&**name) && !name.starts_with(RESOURCE) {
+            let message =
+                format!("there is no such column; there are: {}, {RESOURCE}NAME", known.join(", "));
+            return Err(table.error_at(Some(name), message));
+        }
+    }
+    Ok(())
+}
+
+/// The standard kinds, and those that the tables' headers name.
+fn kinds(tables: &[&Table]) -> Result<Kinds, LoadError> {
+    let standard = Kinds::standard();
+    let mut list: Vec<ResourceKind> = standard.iter().map(|(_, kind)| kind.clone()).collect();
+    for table in tables {
+        for column in table.columns() {
+            let Some(name) = column.strip_prefix(RESOURCE) else { continue };
+            let error = |message: String| table.error_at(Some(column), message);
+            forms::name(name).map_err(error)?;
+            if standard.by_name(name).is_some() {
+                return Err(error(format!("{name} has a column of its own")));
+            }
+            if list.iter().all(|kind| kind.name != name) {
+                let unit = Unit::Count;
+                list.push(ResourceKind { name: name.to_owned(), unit, compressible: false });
+                Kinds::new(list.clone()).map_err(|kinds| error(kinds.to_string()))?;
+            }
+        }
+    }
+    Ok(Kinds::new(list).expect("each kind was checked as it was added"))
+}
+
+/// The columns of amounts, which both tables have.
+struct AmountColumns {
+    cpu: Column,
+    memory: Column,
+    disk: Option<Column>,
+    gpu: Option<Column>,
+    more: Vec<(KindId, Column)>,
+}
+
+impl AmountColumns {
+    fn of(table: &Table, kinds: &Kinds) -> Result<AmountColumns, LoadError> {
+        let [cpu, memory] = table.find(["cpu", "memory"])?;
+        let (disk, gpu) = (table.optional_column("disk"), table.optional_column("gpu"));
+        let column =
+            |kind: &ResourceKind| table.optional_column(&format!("{RESOURCE}{}", kind.name));
+        let more = kinds.iter().filter_map(|(id, kind)| Some((id, column(kind)?))).collect();
+        Ok(AmountColumns { cpu, memory, disk, gpu, more })
+    }
+
+    /// The amounts of a row without cards, and the number of cards.
+    fn read(&self, row: &Row<'_>, rounding: Rounding) -> Result<(Amounts, u8), LoadError> {
+        let bytes = |text: &str| forms::bytes(text, rounding);
+        row.required(self.memory)?;
+        let mut amounts = Amounts::new([
+            row.amount(self.cpu, 1000, rounding)?,
+            optional(row, Some(self.memory), bytes)?.unwrap_or(0),
+            optional(row, self.disk, bytes)?.unwrap_or(0),
+        ]);
+        for (kind, column) in &self.more {
+            amounts.set(*kind, row.optional_integer(*column, AMOUNT_MAX)?.unwrap_or(0));
+        }
+        let cards = match self.gpu {
+            Some(column) => row.optional_integer(column, u64::from(CARDS_MAX))?.unwrap_or(0),
+            None => 0,
+        };
+        Ok((amounts, cards as u8))
+    }
+}
+
+/// A field of a column that may be left out, in the form that `read` knows.
+fn optional<T>(
+    row: &Row<'_>,
+    column: Option<Column>,
+    read: impl Fn(&str) -> Result<T, String>,
+) -> Result<Option<T>, LoadError> {
+    let Some(column) = column else { return Ok(None) };
+    match row.text(column) {
+        "" => Ok(None),
+        text => read(text).map(Some).map_err(|message| row.error(column, message)),
+    }
+}
+
+#[cfg(test)]
+mod tests;

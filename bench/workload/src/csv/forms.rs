@@ -1,0 +1,190 @@
+//! What may stand in a field of the two tables; their forms are described in the parent.
+//!
+//! Each function reads one form, and on failure says in half a sentence what the text is not.
+
+use crate::decimal::{Decimal, Rounding};
+use omega_core::limits::{AMOUNT_MAX, LABELS_MAX, RULES_PER_GROUP_MAX, TEXT_BYTES_MAX};
+use omega_core::{
+    Operator, Port, Protocol, Requirement, Spread, Taint, TaintEffect, TaskSelector, Text,
+    Toleration, TolerationOperator, TopologyLevel, WhenUnsatisfiable,
+};
+
+/// Endings of an amount of bytes, with what they stand for.
+const BYTE_UNITS: [(&str, u64); 8] = [
+    ("Ki", 1 << 10),
+    ("Mi", 1 << 20),
+    ("Gi", 1 << 30),
+    ("Ti", 1 << 40),
+    ("k", 1000),
+    ("M", 1_000_000),
+    ("G", 1_000_000_000),
+    ("T", 1_000_000_000_000),
+];
+
+/// A name: 1 to 512 bytes without control characters.
+pub(super) fn name(text: &str) -> Result<Text, String> {
+    if text.is_empty() || text.len() > TEXT_BYTES_MAX || text.chars().any(char::is_control) {
+        return Err(format!(
+            "is no name: 1 to {TEXT_BYTES_MAX} bytes without control characters are"
+        ));
+    }
+    Ok(text.into())
+}
+
+/// Bytes with an optional unit.
+pub(crate) fn bytes(text: &str, rounding: Rounding) -> Result<u64, String> {
+    let unit = BYTE_UNITS.iter().find(|(ending, _)| text.ends_with(ending));
+    let (number, unit) = match unit {
+        Some((ending, unit)) => (text[..text.len() - ending.len()].trim_end(), *unit),
+        None => (text, 1),
+    };
+    scaled(text, number, unit, rounding)
+}
+
+/// Seconds as milliseconds.
+pub(super) fn seconds(text: &str) -> Result<u64, String> {
+    scaled(text, text, 1000, Rounding::Nearest)
+}
+
+/// `number` times `unit`; `text` is what the user wrote.
+fn scaled(text: &str, number: &str, unit: u64, rounding: Rounding) -> Result<u64, String> {
+    let decimal = Decimal::parse(number).map_err(|error| format!("{text:?} {error}"))?;
+    match decimal.times(unit, rounding) {
+        Some(amount) if amount <= AMOUNT_MAX => Ok(amount),
+        _ => Err(format!("{text:?} is too large")),
+    }
+}
+
+/// A list of items between semicolons, each in the form that `read` knows.
+pub(super) fn list<T>(
+    text: &str,
+    read: impl Fn(&str) -> Result<T, String>,
+) -> Result<Vec<T>, String> {
+    let items: Vec<&str> = text.split(';').map(str::trim).collect();
+    if items.len() > RULES_PER_GROUP_MAX {
+        return Err(format!(
+            "has {} items, at most {RULES_PER_GROUP_MAX} are allowed",
+            items.len()
+        ));
+    }
+    if items.contains(&"") {
+        return Err(format!("{text:?} has an empty item"));
+    }
+    items.into_iter().map(read).collect()
+}
+
+/// `KEY=VALUE;KEY=VALUE` with different keys.
+pub(super) fn labels(text: &str) -> Result<Vec<(Text, Text)>, String> {
+    const { assert!(RULES_PER_GROUP_MAX <= LABELS_MAX) };
+    let labels = list(text, |item| match item.split_once('=') {
+        Some((key, value)) => Ok((name(key.trim())?, Text::from(value.trim()))),
+        None => Err(format!("{item:?} is no label: KEY=VALUE is")),
+    })?;
+    for (i, (key, _)) in labels.iter().enumerate() {
+        if labels[..i].iter().any(|(earlier, _)| earlier == key) {
+            return Err(format!("the label {key:?} is given twice"));
+        }
+    }
+    Ok(labels)
+}
+
+/// `KEY=VALUE:EFFECT` or `KEY:EFFECT`.
+pub(super) fn taint(text: &str) -> Result<Taint, String> {
+    let error = || format!("{text:?} is no taint: KEY=VALUE:NoSchedule is");
+    let (mark, word) = text.rsplit_once(':').ok_or_else(error)?;
+    let (key, value) = mark.split_once('=').unwrap_or((mark, ""));
+    Ok(Taint { key: name(key)?, value: value.into(), effect: effect(word).ok_or_else(error)? })
+}
+
+/// `KEY`, `KEY=VALUE`, either with `:EFFECT`, or `*`.
+pub(super) fn toleration(text: &str) -> Result<Toleration, String> {
+    let operator = TolerationOperator::Exists;
+    if text == "*" {
+        return Ok(Toleration { key: None, operator, value: "".into(), effect: None });
+    }
+    let (mark, effect) = match text.rsplit_once(':') {
+        None => (text, None),
+        Some((mark, word)) => match effect(word) {
+            Some(effect) => (mark, Some(effect)),
+            None => return Err(format!("{text:?} is no toleration: KEY=VALUE:NoSchedule is")),
+        },
+    };
+    let (key, value, operator) = match mark.split_once('=') {
+        Some((key, value)) => (key, value, TolerationOperator::Equal),
+        None => (mark, "", operator),
+    };
+    Ok(Toleration { key: Some(name(key)?), operator, value: value.into(), effect })
+}
+
+fn effect(word: &str) -> Option<TaintEffect> {
+    match word {
+        "NoSchedule" => Some(TaintEffect::NoSchedule),
+        "PreferNoSchedule" => Some(TaintEffect::PreferNoSchedule),
+        "NoExecute" => Some(TaintEffect::NoExecute),
+        _ => None,
+    }
+}
+
+/// One condition on a machine's labels.
+pub(super) fn requirement(text: &str) -> Result<Requirement, String> {
+    const FORMS: [(&str, Operator); 6] = [
+        (" notin ", Operator::NotIn),
+        (" in ", Operator::In),
+        ("!=", Operator::NotIn),
+        ("=", Operator::In),
+        (">", Operator::Gt),
+        ("<", Operator::Lt),
+    ];
+    let no_requirement = || format!("{text:?} is no requirement: KEY=VALUE or KEY in A|B is");
+    for (word, operator) in [(" exists", Operator::Exists), (" absent", Operator::DoesNotExist)] {
+        if let Some(key) = text.strip_suffix(word) {
+            return Ok(Requirement { key: name(key.trim())?, operator, values: Vec::new() });
+        }
+    }
+    let (sign, operator) =
+        *FORMS.iter().find(|(sign, _)| text.contains(sign)).ok_or_else(no_requirement)?;
+    let (key, rest) = text.split_once(sign).ok_or_else(no_requirement)?;
+    let values: Vec<Text> = match sign {
+        " in " | " notin " => rest.split('|').map(|value| value.trim().into()).collect(),
+        _ => vec![rest.trim().into()],
+    };
+    let compares = matches!(operator, Operator::Gt | Operator::Lt);
+    if compares && values.iter().any(|value| value.parse::<i64>().is_err()) {
+        return Err(format!("{text:?} compares with what is no integer"));
+    }
+    Ok(Requirement { key: name(key.trim())?, operator, values })
+}
+
+/// `machine`, or the key of a label.
+pub(super) fn level(text: &str) -> Result<TopologyLevel, String> {
+    match text {
+        "machine" => Ok(TopologyLevel::Machine),
+        key => Ok(TopologyLevel::Label(name(key)?)),
+    }
+}
+
+/// `LEVEL:SKEW` or `LEVEL:SKEW:soft`, over the job's tasks.
+pub(super) fn spread(text: &str) -> Result<Spread, String> {
+    let error = || format!("{text:?} is no spread: LEVEL:SKEW with a skew of at least 1 is");
+    let (rest, when) = match text.strip_suffix(":soft") {
+        Some(rest) => (rest, WhenUnsatisfiable::ScheduleAnyway),
+        None => (text, WhenUnsatisfiable::DoNotSchedule),
+    };
+    let (place, skew) = rest.rsplit_once(':').ok_or_else(error)?;
+    let skew_max = skew.parse().ok().filter(|skew| *skew > 0).ok_or_else(error)?;
+    Ok(Spread { when, ..Spread::new(TaskSelector::SameJob, level(place)?, skew_max) })
+}
+
+/// `8080`, `8080/tcp`, `8080/udp` or `8080/sctp`.
+pub(super) fn port(text: &str) -> Result<Port, String> {
+    let error = || format!("{text:?} is no port: 8080 or 9090/udp is");
+    let (number, protocol) = text.split_once('/').unwrap_or((text, "tcp"));
+    let protocol = match protocol {
+        "tcp" => Protocol::Tcp,
+        "udp" => Protocol::Udp,
+        "sctp" => Protocol::Sctp,
+        _ => return Err(error()),
+    };
+    let number = number.parse().ok().filter(|number| *number > 0).ok_or_else(error)?;
+    Ok(Port { address: None, protocol, number })
+}

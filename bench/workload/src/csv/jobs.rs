@@ -1,0 +1,173 @@
+//! The table of jobs.
+
+use super::{AmountColumns, forms, optional};
+use crate::decimal::Rounding;
+use crate::table::{Column, Row, Table};
+use crate::{Arrival, LoadError, RunTime};
+use omega_core::limits::{CARD_MILLI, TASKS_PER_JOB_MAX};
+use omega_core::{
+    CardRequest, Job, JobKind, KindId, Kinds, Labels, MachineSelector, PlacementRules, Precedence,
+    Preemption, TaskGroup, TaskRule, TaskSelector,
+};
+
+/// The columns that the table may have, besides those of further resource kinds.
+pub(super) const COLUMNS: [&str; 19] = [
+    "name",
+    "count",
+    "cpu",
+    "memory",
+    "disk",
+    "gpu",
+    "gpu_share",
+    "arrival_s",
+    "run_s",
+    "kind",
+    "precedence",
+    "tenant",
+    "gang",
+    "labels",
+    "require",
+    "tolerate",
+    "spread",
+    "anti_affinity",
+    "ports",
+];
+
+/// The columns that this table has.
+pub(super) struct Columns {
+    name: Column,
+    count: Column,
+    amounts: AmountColumns,
+    share: Option<Column>,
+    arrival: Option<Column>,
+    run: Option<Column>,
+    kind: Option<Column>,
+    precedence: Option<Column>,
+    tenant: Option<Column>,
+    gang: Option<Column>,
+    labels: Option<Column>,
+    require: Option<Column>,
+    tolerate: Option<Column>,
+    spread: Option<Column>,
+    anti_affinity: Option<Column>,
+    ports: Option<Column>,
+}
+
+impl Columns {
+    pub(super) fn of(table: &Table, kinds: &Kinds) -> Result<Columns, LoadError> {
+        let [name, count] = table.find(["name", "count"])?;
+        let column = |name| table.optional_column(name);
+        Ok(Columns {
+            name,
+            count,
+            amounts: AmountColumns::of(table, kinds)?,
+            share: column("gpu_share"),
+            arrival: column("arrival_s"),
+            run: column("run_s"),
+            kind: column("kind"),
+            precedence: column("precedence"),
+            tenant: column("tenant"),
+            gang: column("gang"),
+            labels: column("labels"),
+            require: column("require"),
+            tolerate: column("tolerate"),
+            spread: column("spread"),
+            anti_affinity: column("anti_affinity"),
+            ports: column("ports"),
+        })
+    }
+}
+
+/// The job of a row.
+pub(super) fn read_arrival(row: &Row<'_>, columns: &Columns) -> Result<Arrival, LoadError> {
+    let name =
+        forms::name(row.text(columns.name)).map_err(|message| row.error(columns.name, message))?;
+    let group = read_group(row, columns)?;
+    let run_ms = optional(row, columns.run, forms::seconds)?;
+    let kind = optional(row, columns.kind, |text| match text {
+        "service" => Ok(JobKind::Service),
+        "batch" => Ok(JobKind::Batch),
+        _ => Err(format!("{text:?} is no kind: service and batch are")),
+    })?
+    .unwrap_or(if run_ms.is_some() { JobKind::Batch } else { JobKind::Service });
+    let precedence = optional(row, columns.precedence, |text| {
+        text.parse().map_err(|_| format!("{text:?} is no integer of 32 bits"))
+    })?;
+    let gang_min = optional(row, columns.gang, |text| match (text, text.parse()) {
+        ("all", _) => Ok(group.count),
+        (_, Ok(tasks)) if (1..=group.count).contains(&tasks) => Ok(tasks),
+        _ => Err(format!("{text:?} is no gang: all, or 1 to {} is", group.count)),
+    })?;
+    let tenant = optional(row, columns.tenant, forms::name)?;
+    Ok(Arrival {
+        at_ms: optional(row, columns.arrival, forms::seconds)?.unwrap_or(0),
+        placed: Vec::new(),
+        run: run_ms.map_or(RunTime::Forever, RunTime::Same),
+        job: Job {
+            name,
+            tenant: tenant.unwrap_or_else(|| "default".into()),
+            scheduler: match kind {
+                JobKind::Service => "service".into(),
+                JobKind::Batch => "batch".into(),
+            },
+            precedence: Precedence(precedence.unwrap_or(0)),
+            preemption: Preemption::default(),
+            kind,
+            groups: vec![group],
+            gang_min,
+            run_ms_expected: run_ms,
+        },
+    })
+}
+
+fn read_group(row: &Row<'_>, columns: &Columns) -> Result<TaskGroup, LoadError> {
+    let count = row.integer(columns.count, u64::from(TASKS_PER_JOB_MAX))? as u32;
+    if count == 0 {
+        return Err(row.error(columns.count, "is 0: a job has at least one task"));
+    }
+    let (mut request, cards) = columns.amounts.read(row, Rounding::Up)?;
+    let cards = read_cards(row, columns, cards)?;
+    if let Some(cards) = cards {
+        request.set(KindId::GPU, u64::from(cards.count) * u64::from(cards.milli_each));
+    }
+    let mut group = TaskGroup::new(count, request);
+    group.cards = cards;
+    group.labels = Labels::new(optional(row, columns.labels, forms::labels)?.unwrap_or_default());
+    group.rules = read_rules(row, columns)?;
+    Ok(group)
+}
+
+fn read_cards(
+    row: &Row<'_>,
+    columns: &Columns,
+    count: u8,
+) -> Result<Option<CardRequest>, LoadError> {
+    let share = optional(row, columns.share, |text| match text.parse() {
+        _ if count == 0 => Err("needs a gpu of which it is a share".to_owned()),
+        Ok(share @ 1..=1000) => Ok(share),
+        _ => Err(format!("{text:?} is no share: 1 to {CARD_MILLI} thousandths of a card are")),
+    })?;
+    let milli_each = share.unwrap_or(CARD_MILLI as u16);
+    Ok((count > 0).then_some(CardRequest { count, milli_each }))
+}
+
+fn read_rules(row: &Row<'_>, columns: &Columns) -> Result<PlacementRules, LoadError> {
+    let mut rules = PlacementRules::default();
+    let required = optional(row, columns.require, |text| forms::list(text, forms::requirement))?;
+    rules.affinity.required =
+        required.map(|labels| vec![MachineSelector { labels, names: Vec::new() }]);
+    let tolerations = optional(row, columns.tolerate, |text| forms::list(text, forms::toleration))?;
+    rules.tolerations = tolerations.unwrap_or_default();
+    let spreads = optional(row, columns.spread, |text| forms::list(text, forms::spread))?;
+    rules.tasks.extend(spreads.into_iter().flatten().map(TaskRule::Spread));
+    let levels = optional(row, columns.anti_affinity, |text| forms::list(text, forms::level))?;
+    let apart = |level| TaskRule::AntiAffinity { from: TaskSelector::SameJob, level };
+    rules.tasks.extend(levels.into_iter().flatten().map(apart));
+    let ports = optional(row, columns.ports, |text| {
+        let ports = forms::list(text, forms::port)?;
+        let twice = (1..ports.len()).any(|i| ports[..i].contains(&ports[i]));
+        if twice { Err(format!("{text:?} has a port twice")) } else { Ok(ports) }
+    })?;
+    rules.ports = ports.unwrap_or_default();
+    Ok(rules)
+}

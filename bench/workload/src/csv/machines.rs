@@ -1,0 +1,62 @@
+//! The table of machines.
+
+use super::{AmountColumns, forms, optional};
+use crate::LoadError;
+use crate::decimal::Rounding;
+use crate::table::Table;
+use omega_core::limits::MACHINES_MAX;
+use omega_core::{KindId, Kinds, Labels, Machine, Text};
+use std::collections::HashMap;
+
+/// The columns that the table may have, besides those of further resource kinds.
+pub(super) const COLUMNS: [&str; 10] =
+    ["name", "cpu", "memory", "disk", "gpu", "count", "zone", "rack", "labels", "taints"];
+
+/// Reads all machines.
+pub(super) fn read(table: &mut Table, kinds: &Kinds) -> Result<Vec<Machine>, LoadError> {
+    let [name] = table.find(["name"])?;
+    let amounts = AmountColumns::of(table, kinds)?;
+    let [count, zone, rack, labels, taints] =
+        ["count", "zone", "rack", "labels", "taints"].map(|name| table.optional_column(name));
+    let mut machines: Vec<Machine> = Vec::new();
+    let mut lines: HashMap<Text, u64> = HashMap::new();
+    while let Some(row) = table.next_row()? {
+        let base = forms::name(row.text(name)).map_err(|message| row.error(name, message))?;
+        let (capacity, cards) = amounts.read(&row, Rounding::Nearest)?;
+        let mut machine = Machine::new(base.clone(), capacity).with_cards(KindId::GPU, cards);
+        let mut pairs = optional(&row, labels, forms::labels)?.unwrap_or_default();
+        for (key, column) in [("zone", zone), ("rack", rack)] {
+            let Some(value) = optional(&row, column, forms::name)? else { continue };
+            if let (Some(labels), true) = (labels, pairs.iter().any(|(other, _)| &**other == key)) {
+                return Err(row.error(labels, format!("{key:?} is given in its own column too")));
+            }
+            pairs.push((key.into(), value));
+        }
+        machine.labels = Labels::new(pairs);
+        let taints = optional(&row, taints, |text| forms::list(text, forms::taint))?;
+        machine.taints = taints.unwrap_or_default().into();
+
+        let alike = match count {
+            Some(column) => row.optional_integer(column, MACHINES_MAX as u64)?,
+            None => None,
+        };
+        for i in 0..alike.unwrap_or(1) {
+            if alike.is_some() {
+                let numbered = forms::name(&format!("{base}-{i}"));
+                machine.name = numbered.map_err(|message| row.error(name, message))?;
+            }
+            if machines.len() == MACHINES_MAX {
+                return Err(row.error(name, format!("more than {MACHINES_MAX} machines")));
+            }
+            if let Some(line) = lines.insert(machine.name.clone(), row.line()) {
+                let message = format!("{:?} is the name of a machine in line {line}", machine.name);
+                return Err(row.error(name, message));
+            }
+            machines.push(machine.clone());
+        }
+    }
+    if machines.is_empty() {
+        return Err(table.error("the table has no machines"));
+    }
+    Ok(machines)
+}

@@ -1,0 +1,181 @@
+//! Tests of the CSV reader at its public face.
+
+use super::load;
+use crate::testing::{folder, message};
+use crate::{LoadError, RunTime, Workload};
+use omega_core::{
+    Amounts, CardRequest, JobKind, KindId, Operator, Precedence, Protocol, TaskRule, TopologyLevel,
+    WhenUnsatisfiable,
+};
+
+const MACHINES: &str = "name,cpu,memory\nm,4,16Gi\n";
+const JOBS: &str = "name,count,cpu,memory\nj,1,1,1Gi\n";
+
+fn read(machines: &str, jobs: &str) -> (tempfile::TempDir, Result<Workload, LoadError>) {
+    let dir = folder(&[("machines.csv", machines), ("jobs.csv", jobs)]);
+    let result = load(&dir.path().join("machines.csv"), &dir.path().join("jobs.csv"));
+    (dir, result)
+}
+
+#[test]
+fn the_required_columns_are_enough() {
+    let workload = read(MACHINES, JOBS).1.unwrap();
+    assert_eq!(workload.name, "jobs");
+    assert_eq!(&*workload.machines[0].name, "m");
+    assert_eq!(workload.machines[0].capacity, Amounts::new([4000, 16 << 30]));
+    let arrival = &workload.arrivals[0];
+    assert_eq!((arrival.at_ms, &arrival.run), (0, &RunTime::Forever));
+    assert_eq!((arrival.job.kind, &*arrival.job.scheduler), (JobKind::Service, "service"));
+    assert_eq!(arrival.job.groups[0].request, Amounts::new([1000, 1 << 30]));
+}
+
+#[test]
+fn every_column_of_machines_arrives() {
+    let machines = "count,name,cpu,memory,disk,gpu,zone,rack,labels,taints,resource:fpga\n\
+        2,a,0.5,1.5k,2T,8,z1,r1,os=linux;tier=,gpu=yes:NoSchedule;old:NoExecute,3\n\
+        ,b,1,100,,,,,,,\n";
+    let workload = read(machines, JOBS).1.unwrap();
+    let names: Vec<&str> = workload.machines.iter().map(|m| &*m.name).collect();
+    assert_eq!(names, ["a-0", "a-1", "b"]);
+    let machine = &workload.machines[1];
+    let amounts = Amounts::new([500, 1500, 2_000_000_000_000, 8000, 3]);
+    assert_eq!((&machine.capacity, machine.cards), (&amounts, 8));
+    let labels: Vec<String> = machine.labels.iter().map(|(k, v)| format!("{k}={v}")).collect();
+    assert_eq!(labels, ["os=linux", "rack=r1", "tier=", "zone=z1"]);
+    assert_eq!((machine.taints.len(), &*machine.taints[0].value), (2, "yes"));
+    assert_eq!(workload.kinds.by_name("fpga"), Some(KindId(4)));
+    assert_eq!(workload.machines[2].capacity, Amounts::new([1000, 100]));
+}
+
+#[test]
+fn every_column_of_jobs_arrives() {
+    let jobs = "name,count,cpu,memory,disk,gpu,gpu_share,arrival_s,run_s,kind,precedence,tenant,\
+        gang,labels,require,tolerate,spread,anti_affinity,ports,resource:fpga\n\
+        late,9,0.0001,0.1Ki,1,2,250,1.5,60,service,-3,ann,4,app=web,\
+        os=linux;zone in a|b;n>5;old absent,gpu=yes:NoSchedule;old;*,rack:2;zone:1:soft,machine,\
+        8080;9090/udp,1\n\
+        early,3,1,1,,,,,0.25,,,,all,,,,,,,\n";
+    let workload = read(MACHINES, jobs).1.unwrap();
+    let [early, late] = &workload.arrivals[..] else { panic!("{:?}", workload.arrivals) };
+    assert_eq!((early.job.kind, early.job.gang_min), (JobKind::Batch, Some(3)));
+    assert_eq!(early.run, RunTime::Same(250));
+
+    assert_eq!((late.at_ms, late.run.of(8)), (1500, Some(60_000)));
+    let job = &late.job;
+    assert_eq!(
+        (job.kind, job.precedence, job.gang_min),
+        (JobKind::Service, Precedence(-3), Some(4))
+    );
+    let group = &job.groups[0];
+    assert_eq!(group.request, Amounts::new([1, 103, 1, 500, 1]));
+    assert_eq!(group.cards, Some(CardRequest { count: 2, milli_each: 250 }));
+    assert_eq!(group.labels.get("app").map(|value| &**value), Some("web"));
+    let required = &group.rules.affinity.required.as_ref().unwrap()[0].labels;
+    let operators: Vec<Operator> = required.iter().map(|r| r.operator).collect();
+    assert_eq!(operators, [Operator::In, Operator::In, Operator::Gt, Operator::DoesNotExist]);
+    assert_eq!(required[1].values.len(), 2);
+    assert_eq!(group.rules.tolerations.len(), 3);
+    let [TaskRule::Spread(rack), TaskRule::Spread(zone), TaskRule::AntiAffinity { level, .. }] =
+        &group.rules.tasks[..]
+    else {
+        panic!("{:?}", group.rules.tasks)
+    };
+    assert_eq!((rack.skew_max, rack.when), (2, WhenUnsatisfiable::DoNotSchedule));
+    assert_eq!(zone.when, WhenUnsatisfiable::ScheduleAnyway);
+    assert_eq!(*level, TopologyLevel::Machine);
+    assert_eq!(group.rules.ports[1].protocol, Protocol::Udp);
+}
+
+#[test]
+fn faults_of_machines_are_told_in_one_line() {
+    let cases = [
+        ("", ": the file is empty: a header is expected"),
+        ("name,cpu\na,1\n", ":1: memory: the column is missing"),
+        (
+            "name,cpu,memory,cpus\n",
+            ":1: cpus: there is no such column; there are: name, cpu, memory, disk, gpu, count, \
+             zone, rack, labels, taints, resource:NAME",
+        ),
+        ("name,cpu,memory,\n", ":1: a column has no name"),
+        ("name,cpu,memory,resource:gpu\n", ":1: resource:gpu: gpu has a column of its own"),
+        ("name,cpu,memory\n", ": the table has no machines"),
+        ("name,cpu,memory\na,1,1\na,1,1\n", ":3: name: \"a\" is the name of a machine in line 2"),
+        (
+            "name,cpu,memory,count\na-1,1,1,\na,1,1,2\n",
+            ":3: name: \"a-1\" is the name of a machine in line 2",
+        ),
+        ("name,cpu,memory\na,x,1\n", ":2: cpu: \"x\" is not a number"),
+        ("name,cpu,memory\na,1,\n", ":2: memory: is empty"),
+        ("name,cpu,memory\na,1,5Q\n", ":2: memory: \"5Q\" is not a number"),
+        ("name,cpu,memory\na,1,-5Gi\n", ":2: memory: \"-5Gi\" is negative"),
+        ("name,cpu,memory\na,1,2000Ti\n", ":2: memory: \"2000Ti\" is too large"),
+        ("name,cpu,memory,gpu\na,1,1,64\n", ":2: gpu: \"64\" is too large: at most 32"),
+        ("name,cpu,memory,labels\na,1,1,x\n", ":2: labels: \"x\" is no label: KEY=VALUE is"),
+        ("name,cpu,memory,labels\na,1,1,x=1;x=2\n", ":2: labels: the label \"x\" is given twice"),
+        (
+            "name,cpu,memory,zone,labels\na,1,1,z,zone=y\n",
+            ":2: labels: \"zone\" is given in its own column too",
+        ),
+        (
+            "name,cpu,memory,taints\na,1,1,k=v:Never\n",
+            ":2: taints: \"k=v:Never\" is no taint: KEY=VALUE:NoSchedule is",
+        ),
+        (
+            "name,cpu,memory\n,1,1\n",
+            ":2: name: is no name: 1 to 512 bytes without control characters are",
+        ),
+    ];
+    for (machines, expected) in cases {
+        let (dir, result) = read(machines, JOBS);
+        assert_eq!(message(dir.path(), result), format!("machines.csv{expected}"));
+    }
+}
+
+#[test]
+fn faults_of_jobs_are_told_in_one_line() {
+    let cases = [
+        ("count", "0", "is 0: a job has at least one task"),
+        ("count", "2000000", "\"2000000\" is too large: at most 1048576"),
+        ("gpu_share", "500", "needs a gpu of which it is a share"),
+        ("run_s", "soon", "\"soon\" is not a number"),
+        ("arrival_s", "-1", "\"-1\" is negative"),
+        ("arrival_s", "1e18", "\"1e18\" is too large"),
+        ("kind", "cron", "\"cron\" is no kind: service and batch are"),
+        ("precedence", "high", "\"high\" is no integer of 32 bits"),
+        ("gang", "2", "\"2\" is no gang: all, or 1 to 1 is"),
+        ("require", "ssd", "\"ssd\" is no requirement: KEY=VALUE or KEY in A|B is"),
+        ("require", "a=1;;b=2", "\"a=1;;b=2\" has an empty item"),
+        ("require", "n>many", "\"n>many\" compares with what is no integer"),
+        ("tolerate", "k:Never", "\"k:Never\" is no toleration: KEY=VALUE:NoSchedule is"),
+        ("spread", "rack", "\"rack\" is no spread: LEVEL:SKEW with a skew of at least 1 is"),
+        ("spread", "rack:0", "\"rack:0\" is no spread: LEVEL:SKEW with a skew of at least 1 is"),
+        ("ports", "0", "\"0\" is no port: 8080 or 9090/udp is"),
+        ("ports", "80/http", "\"80/http\" is no port: 8080 or 9090/udp is"),
+        ("ports", "80;80/tcp", "\"80;80/tcp\" has a port twice"),
+        ("resource:fpga", "0.5", "\"0.5\" is not a whole number"),
+    ];
+    for (column, field, expected) in cases {
+        let jobs = match column {
+            "count" => format!("name,cpu,memory,count\nj,1,1,{field}\n"),
+            _ => format!("name,count,cpu,memory,{column}\nj,1,1,1,{field}\n"),
+        };
+        let (dir, result) = read(MACHINES, &jobs);
+        assert_eq!(message(dir.path(), result), format!("jobs.csv:2: {column}: {expected}"));
+    }
+    let (dir, result) = read(MACHINES, &format!("{JOBS}j,1,1,1\n"));
+    let expected = "jobs.csv:3: name: \"j\" is the name of a job in line 2";
+    assert_eq!(message(dir.path(), result), expected);
+    let (dir, result) = read(MACHINES, "name,count,cpu,memory,gpu,gpu_share\nj,1,1,1,1,1001\n");
+    let expected =
+        "jobs.csv:2: gpu_share: \"1001\" is no share: 1 to 1000 thousandths of a card are";
+    assert_eq!(message(dir.path(), result), expected);
+}
+
+#[test]
+fn there_are_at_most_sixteen_kinds() {
+    let names: Vec<String> = (0..13).map(|i| format!("resource:r{i}")).collect();
+    let header = format!("name,cpu,memory,{}\n", names.join(","));
+    let (dir, result) = read(&header, JOBS);
+    let expected = "machines.csv:1: resource:r12: 17 resource kinds, at most 16 are allowed";
+    assert_eq!(message(dir.path(), result), expected);
+}

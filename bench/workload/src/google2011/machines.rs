@@ -1,0 +1,145 @@
+//! The machines of the trace: those of the start, and what happens to them in 29 days.
+
+use super::{CPU_MILLIS, DISK_BYTES, MEMORY_BYTES, since_start};
+use crate::decimal::Rounding;
+use crate::stream::Window;
+use crate::stream::order::Order;
+use crate::table::{Column, Row, Table};
+use crate::{LoadError, MachineChange, MachineEvent};
+use omega_core::limits::MACHINES_MAX;
+use omega_core::{Amounts, Labels, Machine, Overcommit};
+use std::collections::HashMap;
+use std::path::Path;
+
+/// The columns that are read.
+struct Columns {
+    time: Column,
+    id: Column,
+    event: Column,
+    platform: Column,
+    cpu: Column,
+    memory: Column,
+}
+
+/// The table of machine events, of which the start is read at once and the rest as time goes by.
+pub(super) struct Machines {
+    table: Table,
+    columns: Columns,
+    shared: Shared,
+    later: Order<MachineEvent>,
+}
+
+/// What machines have in common.
+struct Shared {
+    overcommit: Overcommit,
+    labels: HashMap<String, Labels>,
+}
+
+/// The machines of the start.
+#[derive(Default)]
+pub(super) struct Start {
+    pub(super) machines: Vec<Machine>,
+    /// The position of each by its id in the trace.
+    pub(super) rows: HashMap<u64, u32>,
+}
+
+/// What a row says.
+enum Said {
+    /// This machine is there at the start.
+    There(u64, Machine),
+    Later(MachineEvent),
+}
+
+impl Machines {
+    pub(super) fn open(dir: &Path, overcommit: Overcommit) -> Result<Machines, LoadError> {
+        let table = Table::open(&dir.join("machine_events_compact.csv.gz"))?;
+        let [time, id, event] = table.find(["time", "machine", "event"])?;
+        let [platform, cpu, memory] = table.find(["platform", "cpu", "mem"])?;
+        let columns = Columns { time, id, event, platform, cpu, memory };
+        let shared = Shared { overcommit, labels: HashMap::new() };
+        Ok(Machines { table, columns, shared, later: Order::new(Window::Bounded) })
+    }
+
+    /// The machines of the start, which stand before all else.
+    pub(super) fn read_start(&mut self) -> Result<Start, LoadError> {
+        let mut start = Start::default();
+        while let Some(row) = self.table.next_row()? {
+            let (id, machine) = match self.shared.read(&row, &self.columns)? {
+                Said::There(id, machine) => (id, machine),
+                Said::Later(event) => {
+                    let pushed = self.later.push(event.at_ms, event);
+                    pushed.map_err(|message| row.error(self.columns.time, message))?;
+                    break;
+                }
+            };
+            if start.rows.insert(id, start.machines.len() as u32).is_some() {
+                return Err(row.error(self.columns.id, format!("{id} is there already")));
+            }
+            if start.machines.len() == MACHINES_MAX {
+                return Err(
+                    row.error(self.columns.id, format!("more than {MACHINES_MAX} machines"))
+                );
+            }
+            start.machines.push(machine);
+        }
+        Ok(start)
+    }
+
+    /// The next event up to a time.
+    pub(super) fn next_until(&mut self, until_ms: u64) -> Result<Option<MachineEvent>, LoadError> {
+        while !self.later.is_full() {
+            let Some(row) = self.table.next_row()? else { break };
+            let Said::Later(event) = self.shared.read(&row, &self.columns)? else {
+                let message =
+                    "is 0, but the machines of the start stand before all that happens later";
+                return Err(row.error(self.columns.time, message));
+            };
+            let pushed = self.later.push(event.at_ms, event);
+            pushed.map_err(|message| row.error(self.columns.time, message))?;
+        }
+        let is_due = self.later.earliest_ms().is_some_and(|at_ms| at_ms <= until_ms);
+        Ok(if is_due { self.later.pop() } else { None })
+    }
+}
+
+impl Shared {
+    fn read(&mut self, row: &Row<'_>, columns: &Columns) -> Result<Said, LoadError> {
+        let time_us = row.integer(columns.time, u64::MAX)?;
+        let id = row.integer(columns.id, u64::MAX)?;
+        let at_ms = since_start(time_us);
+        if row.integer(columns.event, 2)? == 1 {
+            let change = MachineChange::Remove(id.to_string().into());
+            return Ok(Said::Later(MachineEvent { at_ms, change }));
+        }
+        // A few machines are listed without a size: they have no room for anything.
+        let amount = |column, unit| match row.text(column) {
+            "" => Ok(0),
+            _ => row.amount(column, unit, Rounding::Nearest),
+        };
+        let cpu = amount(columns.cpu, CPU_MILLIS)?;
+        let memory = amount(columns.memory, MEMORY_BYTES)?;
+        let capacity = Amounts::new([cpu, memory, DISK_BYTES]);
+        let mut machine = Machine::new(id.to_string(), capacity);
+        machine.overcommit = self.overcommit.clone();
+        machine.labels = self.platform(row.text(columns.platform));
+        Ok(match time_us {
+            0 => Said::There(id, machine),
+            _ => Said::Later(MachineEvent { at_ms, change: MachineChange::Add(machine) }),
+        })
+    }
+
+    fn platform(&mut self, name: &str) -> Labels {
+        if let Some(labels) = self.labels.get(name) {
+            return labels.clone();
+        }
+        let labels = Labels::new([("platform", name)]);
+        // There are three platforms. In a file with more, those beyond the bound are not shared.
+        if self.labels.len() < PLATFORMS_SHARED {
+            self.labels.insert(name.to_owned(), labels.clone());
+        }
+        labels
+    }
+}
+
+/// Platforms whose labels are shared by their machines.
+const PLATFORMS_SHARED: usize = 1024;

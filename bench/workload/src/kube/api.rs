@@ -1,0 +1,409 @@
+//! The part of Kubernetes' objects that placement depends on, under their own names.
+//!
+//! Every other field is skipped. What is absent or `null` is empty, as the API server takes it.
+#![expect(
+    missing_docs,
+    reason = "objects and fields are Kubernetes' own, and its API reference describes them"
+)]
+
+use super::quantity::Quantity;
+use serde::{Deserialize, Deserializer};
+use std::collections::BTreeMap;
+
+/// Amounts by resource name.
+pub type Resources = BTreeMap<String, Quantity>;
+
+/// `null` as the default.
+pub fn or_default<'de, D, T>(deserializer: D) -> Result<T, D::Error>
+where
+    D: Deserializer<'de>,
+    T: Deserialize<'de> + Default,
+{
+    Ok(Option::deserialize(deserializer)?.unwrap_or_default())
+}
+
+/// Declares objects whose fields may all be absent or `null`.
+macro_rules! objects {
+    ($($(#[$doc:meta])* $object:ident { $($name:literal $field:ident: $type:ty,)* })*) => {$(
+        $(#[$doc])*
+        #[derive(Clone, Debug, Default, Deserialize)]
+        #[serde(default, expecting = "an object")]
+        pub struct $object {
+            $(
+                #[serde(rename = $name, deserialize_with = "or_default")]
+                pub $field: $type,
+            )*
+        }
+    )*};
+}
+
+objects! {
+    /// What every object has.
+    Metadata {
+        "name" name: String,
+        "namespace" namespace: String,
+        "labels" labels: BTreeMap<String, String>,
+        "annotations" annotations: BTreeMap<String, String>,
+        "ownerReferences" owners: Vec<Owner>,
+        "creationTimestamp" created: String,
+        "deletionTimestamp" deleted: Option<String>,
+    }
+    /// Who made an object.
+    Owner {
+        "kind" kind: String,
+        "name" name: String,
+        "uid" uid: String,
+        "controller" controller: bool,
+    }
+    Namespace {
+        "metadata" metadata: Metadata,
+    }
+    Node {
+        "metadata" metadata: Metadata,
+        "spec" spec: NodeSpec,
+        "status" status: NodeStatus,
+    }
+    NodeSpec {
+        "unschedulable" unschedulable: bool,
+        "taints" taints: Vec<Taint>,
+    }
+    Taint {
+        "key" key: String,
+        "value" value: String,
+        "effect" effect: Effect,
+    }
+    NodeStatus {
+        "allocatable" allocatable: Resources,
+        "capacity" capacity: Resources,
+        "images" images: Vec<Image>,
+    }
+    Image {
+        "names" names: Vec<String>,
+        "sizeBytes" bytes: u64,
+    }
+    Pod {
+        "metadata" metadata: Metadata,
+        "spec" spec: PodSpec,
+        "status" status: PodStatus,
+    }
+    PodStatus {
+        "phase" phase: String,
+        "startTime" started: String,
+        "nominatedNodeName" nominated_node: String,
+    }
+    PodSpec {
+        "nodeName" node_name: String,
+        "priority" priority: i32,
+        "preemptionPolicy" preemption_policy: String,
+        "schedulerName" scheduler_name: String,
+        "restartPolicy" restart_policy: String,
+        "runtimeClassName" runtime_class: String,
+        "hostNetwork" host_network: bool,
+        "containers" containers: Vec<Container>,
+        "initContainers" init_containers: Vec<Container>,
+        "resources" resources: Requirements,
+        "overhead" overhead: Resources,
+        "nodeSelector" node_selector: BTreeMap<String, String>,
+        "affinity" affinity: Affinity,
+        "tolerations" tolerations: Vec<Toleration>,
+        "topologySpreadConstraints" spreads: Vec<SpreadConstraint>,
+        "volumes" volumes: Vec<PodVolume>,
+        "schedulingGates" gates: Vec<serde::de::IgnoredAny>,
+        "resourceClaims" claims: Vec<serde::de::IgnoredAny>,
+        "schedulingGroup" scheduling_group: Option<serde::de::IgnoredAny>,
+        "workloadRef" workload: Option<serde::de::IgnoredAny>,
+    }
+    /// A volume of a pod, by where it comes from.
+    PodVolume {
+        "name" name: String,
+        "persistentVolumeClaim" claim: Option<PodClaim>,
+        "ephemeral" ephemeral: Option<serde::de::IgnoredAny>,
+        "csi" csi: Option<serde::de::IgnoredAny>,
+        "awsElasticBlockStore" aws: Option<serde::de::IgnoredAny>,
+        "azureDisk" azure: Option<serde::de::IgnoredAny>,
+        "cinder" cinder: Option<serde::de::IgnoredAny>,
+        "gcePersistentDisk" gce: Option<serde::de::IgnoredAny>,
+        "iscsi" iscsi: Option<serde::de::IgnoredAny>,
+        "rbd" rbd: Option<serde::de::IgnoredAny>,
+    }
+    PodClaim {
+        "claimName" name: String,
+    }
+    PersistentVolume {
+        "metadata" metadata: Metadata,
+        "spec" spec: PersistentVolumeSpec,
+        "status" status: PersistentVolumeStatus,
+    }
+    PersistentVolumeSpec {
+        "capacity" capacity: Resources,
+        "accessModes" modes: Vec<AccessMode>,
+        "volumeMode" mode: VolumeMode,
+        "storageClassName" class: String,
+        "claimRef" claim: Option<ObjectReference>,
+        "nodeAffinity" affinity: VolumeNodeAffinity,
+        "csi" csi: Option<CsiSource>,
+        "awsElasticBlockStore" aws: Option<serde::de::IgnoredAny>,
+        "azureDisk" azure: Option<serde::de::IgnoredAny>,
+        "cinder" cinder: Option<serde::de::IgnoredAny>,
+        "gcePersistentDisk" gce: Option<serde::de::IgnoredAny>,
+        "portworxVolume" portworx: Option<serde::de::IgnoredAny>,
+        "vsphereVolume" vsphere: Option<serde::de::IgnoredAny>,
+    }
+    PersistentVolumeStatus {
+        "phase" phase: String,
+    }
+    ObjectReference {
+        "namespace" namespace: String,
+        "name" name: String,
+    }
+    VolumeNodeAffinity {
+        "required" required: Option<NodeSelector>,
+    }
+    CsiSource {
+        "driver" driver: String,
+    }
+    PersistentVolumeClaim {
+        "metadata" metadata: Metadata,
+        "spec" spec: PersistentVolumeClaimSpec,
+    }
+    PersistentVolumeClaimSpec {
+        "storageClassName" class: Option<String>,
+        "accessModes" modes: Vec<AccessMode>,
+        "volumeMode" mode: VolumeMode,
+        "selector" selector: Option<LabelSelector>,
+        "resources" resources: Requirements,
+        "volumeName" volume: String,
+    }
+    StorageClass {
+        "metadata" metadata: Metadata,
+        "provisioner" provisioner: String,
+        "volumeBindingMode" binding_mode: BindingMode,
+        "allowedTopologies" allowed_topologies: Vec<TopologyTerm>,
+    }
+    TopologyTerm {
+        "matchLabelExpressions" labels: Vec<TopologyLabel>,
+    }
+    TopologyLabel {
+        "key" key: String,
+        "values" values: Vec<String>,
+    }
+    /// What the drivers of volumes can do on a node.
+    CsiNode {
+        "metadata" metadata: Metadata,
+        "spec" spec: CsiNodeSpec,
+    }
+    CsiNodeSpec {
+        "drivers" drivers: Vec<CsiDriver>,
+    }
+    CsiDriver {
+        "name" name: String,
+        "topologyKeys" topology_keys: Vec<String>,
+        "allocatable" allocatable: Option<CsiAllocatable>,
+    }
+    CsiAllocatable {
+        "count" count: Option<u32>,
+    }
+    /// The value of an annotation of old, by which a node asks controllers to keep their pods away.
+    AvoidPods {
+        "preferAvoidPods" avoid: Vec<AvoidPod>,
+    }
+    AvoidPod {
+        "podSignature" signature: PodSignature,
+    }
+    PodSignature {
+        "podController" controller: Owner,
+    }
+    Container {
+        "image" image: String,
+        "resources" resources: Requirements,
+        "restartPolicy" restart_policy: String,
+        "ports" ports: Vec<ContainerPort>,
+    }
+    Requirements {
+        "requests" requests: Resources,
+        "limits" limits: Resources,
+    }
+    ContainerPort {
+        "containerPort" container_port: u16,
+        "hostPort" host_port: u16,
+        "hostIP" host_ip: String,
+        "protocol" protocol: Protocol,
+    }
+    Toleration {
+        "key" key: String,
+        "operator" operator: TolerationOperator,
+        "value" value: String,
+        "effect" effect: ToleratedEffect,
+    }
+    SpreadConstraint {
+        "maxSkew" skew_max: u32,
+        "minDomains" domains_min: u32,
+        "topologyKey" topology_key: String,
+        "whenUnsatisfiable" when: WhenUnsatisfiable,
+        "labelSelector" selector: Option<LabelSelector>,
+        "matchLabelKeys" match_label_keys: Vec<String>,
+        "nodeAffinityPolicy" node_affinity_policy: Option<InclusionPolicy>,
+        "nodeTaintsPolicy" node_taints_policy: Option<InclusionPolicy>,
+    }
+    Affinity {
+        "nodeAffinity" node: NodeAffinity,
+        "podAffinity" pod: PodAffinity,
+        "podAntiAffinity" anti: PodAffinity,
+    }
+    NodeAffinity {
+        "requiredDuringSchedulingIgnoredDuringExecution" required: Option<NodeSelector>,
+        "preferredDuringSchedulingIgnoredDuringExecution" preferred: Vec<PreferredTerm>,
+    }
+    NodeSelector {
+        "nodeSelectorTerms" terms: Vec<NodeSelectorTerm>,
+    }
+    PreferredTerm {
+        "weight" weight: u32,
+        "preference" preference: NodeSelectorTerm,
+    }
+    NodeSelectorTerm {
+        "matchExpressions" expressions: Vec<Expression>,
+        "matchFields" fields: Vec<Expression>,
+    }
+    /// Of a node selector, or of a label selector; in those the API server refuses `Gt` and `Lt`.
+    Expression {
+        "key" key: String,
+        "operator" operator: Operator,
+        "values" values: Vec<String>,
+    }
+    PodAffinity {
+        "requiredDuringSchedulingIgnoredDuringExecution" required: Vec<PodAffinityTerm>,
+        "preferredDuringSchedulingIgnoredDuringExecution" preferred: Vec<WeightedTerm>,
+    }
+    WeightedTerm {
+        "weight" weight: i32,
+        "podAffinityTerm" term: PodAffinityTerm,
+    }
+    PodAffinityTerm {
+        "labelSelector" selector: Option<LabelSelector>,
+        "namespaces" namespaces: Vec<String>,
+        "namespaceSelector" namespace_selector: Option<LabelSelector>,
+        "topologyKey" topology_key: String,
+        "matchLabelKeys" match_label_keys: Vec<String>,
+        "mismatchLabelKeys" mismatch_label_keys: Vec<String>,
+    }
+    DisruptionBudget {
+        "metadata" metadata: Metadata,
+        "spec" spec: DisruptionBudgetSpec,
+    }
+    DisruptionBudgetSpec {
+        "selector" selector: Option<LabelSelector>,
+        "minAvailable" min_available: Option<NumberOrShare>,
+        "maxUnavailable" max_unavailable: Option<NumberOrShare>,
+    }
+    LabelSelector {
+        "matchLabels" labels: BTreeMap<String, String>,
+        "matchExpressions" expressions: Vec<Expression>,
+    }
+}
+
+/// The effect of a taint.
+#[derive(Clone, Copy, Debug, Default, Deserialize)]
+pub enum Effect {
+    #[default]
+    NoSchedule,
+    PreferNoSchedule,
+    NoExecute,
+}
+
+/// The effect that a toleration is for.
+#[derive(Clone, Copy, Debug, Default, Deserialize)]
+pub enum ToleratedEffect {
+    #[default]
+    #[serde(rename = "")]
+    Any,
+    NoSchedule,
+    PreferNoSchedule,
+    NoExecute,
+}
+
+/// A number, or a share of what there is.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(untagged, expecting = "a number or a percentage")]
+pub enum NumberOrShare {
+    Number(i64),
+    Share(String),
+}
+
+/// How an expression compares.
+#[derive(Clone, Copy, Debug, Default, Deserialize)]
+pub enum Operator {
+    #[default]
+    In,
+    NotIn,
+    Exists,
+    DoesNotExist,
+    Gt,
+    Lt,
+}
+
+/// How a toleration compares; `Gt` and `Lt` compare numbers.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+pub enum TolerationOperator {
+    #[default]
+    #[serde(alias = "")]
+    Equal,
+    Exists,
+    Gt,
+    Lt,
+}
+
+/// How a volume is used.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+pub enum AccessMode {
+    #[serde(rename = "ReadWriteOnce")]
+    OneMachine,
+    #[serde(rename = "ReadOnlyMany")]
+    ManyReaders,
+    #[serde(rename = "ReadWriteMany")]
+    ManyWriters,
+    #[serde(rename = "ReadWriteOncePod")]
+    OneTask,
+}
+
+/// When a claim gets its volume.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+pub enum BindingMode {
+    #[default]
+    Immediate,
+    WaitForFirstConsumer,
+}
+
+/// What pods find in a volume.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+pub enum VolumeMode {
+    #[default]
+    Filesystem,
+    Block,
+}
+
+/// The protocol of a port.
+#[derive(Clone, Copy, Debug, Default, Deserialize)]
+#[serde(rename_all = "UPPERCASE")]
+pub enum Protocol {
+    #[default]
+    #[serde(alias = "")]
+    Tcp,
+    Udp,
+    Sctp,
+}
+
+/// Whether the pods of a node count that the pod itself may not use.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+pub enum InclusionPolicy {
+    Honor,
+    Ignore,
+}
+
+/// What to do with a pod that cannot be spread.
+#[derive(Clone, Copy, Debug, Default, Deserialize)]
+pub enum WhenUnsatisfiable {
+    #[default]
+    DoNotSchedule,
+    ScheduleAnyway,
+}

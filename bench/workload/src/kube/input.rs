@@ -1,0 +1,337 @@
+//! From the bytes of a cluster file to its nodes, pods, namespaces and disruption budgets.
+//!
+//! A file holds one document or several, in a row or in an array; each is a `List` of items or one
+//! object. An item is parsed once its kind is known, from its place in the text, so that an error
+//! can name the line and the path, and no second copy of a large file is ever made.
+
+use super::api::{
+    CsiNode, DisruptionBudget, Namespace, Node, PersistentVolume, PersistentVolumeClaim, Pod,
+    StorageClass,
+};
+use crate::LoadError;
+use crate::table::describe;
+use flate2::read::MultiGzDecoder;
+use serde::Deserialize;
+use serde_json::value::RawValue;
+use std::collections::{BTreeMap, BTreeSet};
+use std::io::Read;
+use std::path::Path;
+
+/// The objects of a cluster file, in the order of the file.
+#[derive(Debug, Default)]
+pub struct Input {
+    pub(super) nodes: Vec<(Place, Node)>,
+    pub(super) pods: Vec<(Place, Pod)>,
+    pub(super) namespaces: Vec<Namespace>,
+    pub(super) volumes: Vec<PersistentVolume>,
+    pub(super) claims: Vec<PersistentVolumeClaim>,
+    pub(super) classes: Vec<StorageClass>,
+    pub(super) csi_nodes: Vec<CsiNode>,
+    pub(super) budgets: Vec<(Place, DisruptionBudget)>,
+    /// The kinds and names of objects of storage.
+    stored: BTreeSet<(&'static str, String)>,
+    /// How many objects there are of kinds that we do not know.
+    pub(super) others: BTreeMap<String, u64>,
+}
+
+impl Input {
+    /// Notes the name of an object of storage.
+    ///
+    /// # Errors
+    /// If there is one of this kind and name already.
+    fn store(&mut self, kind: &'static str, name: String, place: &Place) -> Result<(), Fault> {
+        let message = format!("the {kind} {name:?} is there twice");
+        match self.stored.insert((kind, name)) {
+            true => Ok(()),
+            false => Err(place.fault("metadata.name", message)),
+        }
+    }
+
+    /// Objects that are there already, the first node and the first pod as `nodes[0]`, `pods[0]`.
+    pub fn of(nodes: Vec<Node>, pods: Vec<Pod>, namespaces: Vec<Namespace>) -> Input {
+        let place = |list: &str, i: usize| Place { line: 1, path: format!("{list}[{i}]") };
+        let nodes = nodes.into_iter().enumerate().map(|(i, node)| (place("nodes", i), node));
+        let pods = pods.into_iter().enumerate().map(|(i, pod)| (place("pods", i), pod));
+        let (nodes, pods) = (nodes.collect(), pods.collect());
+        Input { nodes, pods, namespaces, ..Input::default() }
+    }
+}
+
+/// Where an object stands in the file.
+#[derive(Clone, Debug)]
+pub(super) struct Place {
+    /// The first line of the object, from 1.
+    line: u64,
+    /// The path of the object, such as `items[3]`; empty for a document's own object.
+    path: String,
+}
+
+/// What is wrong, and where; it becomes a [`LoadError`] where the file's name is known.
+#[derive(Debug)]
+pub struct Fault {
+    line: Option<u64>,
+    field: Option<String>,
+    message: String,
+}
+
+impl Fault {
+    /// A fault of the file as a whole.
+    pub(super) fn file(message: impl Into<String>) -> Fault {
+        Fault { line: None, field: None, message: message.into() }
+    }
+
+    /// The fault of this file.
+    pub fn of(self, file: &Path) -> LoadError {
+        LoadError {
+            file: file.to_owned(),
+            line: self.line,
+            field: self.field,
+            message: self.message,
+        }
+    }
+}
+
+impl Place {
+    /// A fault of a field of the object; of the object itself if the field is empty.
+    pub(super) fn fault(&self, field: &str, message: impl Into<String>) -> Fault {
+        let path = join(&self.path, field);
+        Fault {
+            line: Some(self.line),
+            field: (!path.is_empty()).then_some(path),
+            message: message.into(),
+        }
+    }
+}
+
+/// The text of a file that may be compressed.
+pub fn read_text(file: &Path) -> Result<String, Fault> {
+    let cannot = |error: std::io::Error| Fault::file(format!("cannot be read: {error}"));
+    let mut bytes = std::fs::read(file).map_err(cannot)?;
+    if bytes.starts_with(&[0x1f, 0x8b]) {
+        let mut plain = Vec::new();
+        let read = MultiGzDecoder::new(bytes.as_slice()).read_to_end(&mut plain);
+        read.map_err(|error| Fault::file(describe(&error)))?;
+        bytes = plain;
+    }
+    let text = String::from_utf8(bytes).map_err(|_| Fault::file("is not UTF-8 text"))?;
+    Ok(match text.strip_prefix('\u{feff}') {
+        Some(rest) => rest.to_owned(),
+        None => text,
+    })
+}
+
+/// The objects in a text.
+pub(super) fn parse(text: &str) -> Result<Input, Fault> {
+    let mut source = Source { text, offset: 0, line: 1 };
+    let mut input = Input::default();
+    for document in serde_json::Deserializer::from_str(text).into_iter::<&RawValue>() {
+        let document = document.map_err(|error| not_json(&error))?;
+        if document.get().starts_with('[') {
+            let documents: Vec<&RawValue> = source.parse(document, "")?;
+            for (i, document) in documents.into_iter().enumerate() {
+                read_document(&mut source, &mut input, document, &format!("[{i}]"))?;
+            }
+        } else {
+            read_document(&mut source, &mut input, document, "")?;
+        }
+    }
+    Ok(input)
+}
+
+/// A list of items, or an object with its kind.
+#[derive(Deserialize)]
+#[serde(expecting = "an object, the List of Nodes and Pods")]
+struct Document<'a> {
+    kind: Option<String>,
+    #[serde(borrow)]
+    items: Option<Vec<&'a RawValue>>,
+}
+
+/// An item's kind.
+#[derive(Deserialize)]
+#[serde(expecting = "an object")]
+struct Head {
+    kind: Option<String>,
+}
+
+/// The kinds of objects that are read.
+const KINDS: [&str; 8] = [
+    "Node",
+    "Pod",
+    "Namespace",
+    "PersistentVolume",
+    "PersistentVolumeClaim",
+    "StorageClass",
+    "CSINode",
+    "PodDisruptionBudget",
+];
+
+/// Whether a document of this kind is a list of objects that are read, or of any.
+fn is_list(kind: &str) -> bool {
+    kind.strip_suffix("List").is_some_and(|of| of.is_empty() || KINDS.contains(&of))
+}
+
+/// Adds the objects of one document to the input.
+fn read_document<'a>(
+    source: &mut Source<'a>,
+    input: &mut Input,
+    document: &'a RawValue,
+    path: &str,
+) -> Result<(), Fault> {
+    let head: Document<'a> = source.parse(document, path)?;
+    let wrong = |found: &str, place: Place| {
+        let message = format!("{found}, expected a List of Nodes and Pods");
+        Err(place.fault("kind", message))
+    };
+    match (head.kind.as_deref(), head.items) {
+        (None, _) => wrong("is missing", source.place(document, path)),
+        (Some(kind), _) if KINDS.contains(&kind) => {
+            read_object(source, input, document, kind, path)
+        }
+        (Some(kind), None) if is_list(kind) => {
+            Err(source.place(document, path).fault("items", "is missing"))
+        }
+        (Some(kind), Some(items)) if is_list(kind) => {
+            let implied = kind.strip_suffix("List").filter(|kind| !kind.is_empty());
+            for (i, item) in items.into_iter().enumerate() {
+                let path = join(path, &format!("items[{i}]"));
+                let head: Head = source.parse(item, &path)?;
+                match head.kind.as_deref().or(implied) {
+                    Some(kind) => read_object(source, input, item, kind, &path)?,
+                    None => return Err(source.place(item, &path).fault("kind", "is missing")),
+                }
+            }
+            Ok(())
+        }
+        (Some(kind), _) => wrong(&format!("is {kind:?}"), source.place(document, path)),
+    }
+}
+
+/// Adds one object to the input.
+fn read_object<'a>(
+    source: &mut Source<'a>,
+    input: &mut Input,
+    object: &'a RawValue,
+    kind: &str,
+    path: &str,
+) -> Result<(), Fault> {
+    let place = source.place(object, path);
+    let named = |name: &str| match name {
+        "" => Err(place.fault("metadata.name", "is missing")),
+        _ => Ok(()),
+    };
+    match kind {
+        "Node" => {
+            let node: Node = source.parse(object, path)?;
+            named(&node.metadata.name)?;
+            input.nodes.push((place, node));
+        }
+        "Pod" => {
+            let pod: Pod = source.parse(object, path)?;
+            named(&pod.metadata.name)?;
+            input.pods.push((place, pod));
+        }
+        "Namespace" => {
+            let namespace: Namespace = source.parse(object, path)?;
+            named(&namespace.metadata.name)?;
+            input.namespaces.push(namespace);
+        }
+        "PersistentVolume" => {
+            let volume: PersistentVolume = source.parse(object, path)?;
+            named(&volume.metadata.name)?;
+            input.store("PersistentVolume", volume.metadata.name.clone(), &place)?;
+            input.volumes.push(volume);
+        }
+        "PersistentVolumeClaim" => {
+            let claim: PersistentVolumeClaim = source.parse(object, path)?;
+            named(&claim.metadata.name)?;
+            let namespace = match claim.metadata.namespace.as_str() {
+                "" => "default",
+                namespace => namespace,
+            };
+            let name = format!("{namespace}/{}", claim.metadata.name);
+            input.store("PersistentVolumeClaim", name, &place)?;
+            input.claims.push(claim);
+        }
+        "StorageClass" => {
+            let class: StorageClass = source.parse(object, path)?;
+            named(&class.metadata.name)?;
+            input.store("StorageClass", class.metadata.name.clone(), &place)?;
+            input.classes.push(class);
+        }
+        "CSINode" => {
+            let node: CsiNode = source.parse(object, path)?;
+            named(&node.metadata.name)?;
+            input.csi_nodes.push(node);
+        }
+        "PodDisruptionBudget" => {
+            let budget: DisruptionBudget = source.parse(object, path)?;
+            named(&budget.metadata.name)?;
+            input.budgets.push((place, budget));
+        }
+        _ => *input.others.entry(kind.to_owned()).or_default() += 1,
+    }
+    Ok(())
+}
+
+/// The text, and how far its lines are counted.
+///
+/// Invariant: `line` is the line of the byte at `offset`.
+struct Source<'a> {
+    text: &'a str,
+    offset: usize,
+    line: u64,
+}
+
+impl<'a> Source<'a> {
+    /// Parses a part of the text.
+    fn parse<T: Deserialize<'a>>(&mut self, part: &'a RawValue, path: &str) -> Result<T, Fault> {
+        let mut json = serde_json::Deserializer::from_str(part.get());
+        serde_path_to_error::deserialize(&mut json).map_err(|error| {
+            let mut place = self.place(part, path);
+            let field = match error.path().to_string() {
+                root if root == "." => String::new(),
+                field => field,
+            };
+            place.line += error.inner().line().saturating_sub(1) as u64;
+            place.fault(&field, without_position(error.inner()))
+        })
+    }
+
+    /// Where a part of the text stands. Parts are asked for roughly in order, so the lines are
+    /// counted once; a part before the last one is counted from the start.
+    fn place(&mut self, part: &RawValue, path: &str) -> Place {
+        let offset = (part.get().as_ptr() as usize).saturating_sub(self.text.as_ptr() as usize);
+        let bytes = self.text.as_bytes();
+        let (from, line) = if offset >= self.offset { (self.offset, self.line) } else { (0, 1) };
+        let passed = bytes.get(from..offset).unwrap_or_default();
+        self.offset = offset;
+        self.line = line + passed.iter().filter(|byte| **byte == b'\n').count() as u64;
+        Place { line: self.line, path: path.to_owned() }
+    }
+}
+
+/// The fault of a text that is no JSON.
+fn not_json(error: &serde_json::Error) -> Fault {
+    Fault {
+        line: Some(error.line() as u64),
+        field: Some(format!("column {}", error.column())),
+        message: format!("is not JSON: {}", without_position(error)),
+    }
+}
+
+/// The error's words without its ` at line 1 column 2`, which is relative to a part of the text.
+fn without_position(error: &serde_json::Error) -> String {
+    let text = error.to_string();
+    let position = format!(" at line {} column {}", error.line(), error.column());
+    text.strip_suffix(&position).map(str::to_owned).unwrap_or(text)
+}
+
+/// Two parts of a path.
+fn join(path: &str, field: &str) -> String {
+    match (path, field) {
+        ("", field) => field.to_owned(),
+        (path, "") => path.to_owned(),
+        (path, field) => format!("{path}.{field}"),
+    }
+}

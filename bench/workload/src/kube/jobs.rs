@@ -1,0 +1,232 @@
+//! Pods become the tasks of jobs: what controls them is the job, and alike pods are its groups.
+//!
+//! A controller's pods are alike but for labels that only tell them apart. Those are dropped,
+//! unless a selector in the file looks at them; what still differs becomes a group of its own.
+
+use super::api::{Owner, Pod};
+use super::pod::{TERMINATING, namespace};
+use crate::{Arrival, RunTime};
+use omega_core::limits::GROUPS_PER_JOB_MAX;
+use omega_core::{
+    Job, JobKind, Labels, PlacementRules, Precedence, Preemption, Requirement, TaskGroup, TaskRule,
+    TaskSelector, Text,
+};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Labels by which controllers tell their pods, or their own versions, apart.
+const TELLING_APART: [&str; 7] = [
+    "apps.kubernetes.io/pod-index",
+    "batch.kubernetes.io/controller-uid",
+    "batch.kubernetes.io/job-completion-index",
+    "controller-revision-hash",
+    "controller-uid",
+    "pod-template-hash",
+    "statefulset.kubernetes.io/pod-name",
+];
+
+/// A pod that becomes a task.
+pub(super) struct PodTask<'a> {
+    pub(super) pod: &'a Pod,
+    pub(super) request: omega_core::Amounts,
+    /// The image of each of its containers.
+    pub(super) images: Vec<Text>,
+    pub(super) rules: PlacementRules,
+    /// The claims to volumes that it uses.
+    pub(super) volumes: Vec<Text>,
+    /// The position of its machine, if it runs.
+    pub(super) machine: Option<u32>,
+}
+
+/// What the pods of one job have in common.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
+struct JobKey<'a> {
+    namespace: &'a str,
+    /// What controls the pods: the kind and the name. A pod that nothing controls is of kind "".
+    owner: (&'a str, &'a str),
+    precedence: Precedence,
+    preemption: Preemption,
+    kind: JobKind,
+}
+
+/// A job that gathers its tasks.
+struct Draft<'a> {
+    key: JobKey<'a>,
+    groups: Vec<TaskGroup>,
+    /// The machine, if any, of each task of each group.
+    machines: Vec<Vec<Option<u32>>>,
+    /// The uids of what controls the pods.
+    controllers: BTreeSet<&'a str>,
+}
+
+/// The jobs of a cluster.
+pub(super) struct Jobs<'a> {
+    pub(super) arrivals: Vec<Arrival>,
+    /// The names of the jobs that the pods of a controller became, by its uid.
+    pub(super) of_controllers: BTreeMap<&'a str, Vec<Text>>,
+}
+
+/// The jobs of these pods, in the order of their first pods. `keys` are those of labels that
+/// something else than a pod looks at.
+pub(super) fn jobs<'a>(tasks: Vec<PodTask<'a>>, keys: impl Iterator<Item = Text>) -> Jobs<'a> {
+    let looked_at: BTreeSet<Text> =
+        tasks.iter().flat_map(|task| selector_keys(&task.rules)).chain(keys).collect();
+    let mut drafts: Vec<Draft<'_>> = Vec::new();
+    // The latest draft of each key.
+    let mut latest: BTreeMap<JobKey<'_>, usize> = BTreeMap::new();
+    for task in tasks {
+        let key = key(task.pod);
+        let controller = controller(task.pod).map(|owner| owner.uid.as_str());
+        let machine = task.machine;
+        let group = group(task, &looked_at);
+        let draft = *latest.entry(key.clone()).or_insert(drafts.len());
+        let (draft, group) = match drafts.get(draft).map(|draft| draft.place_of(&group)) {
+            Some(Some(place)) => (draft, place.unwrap_or_else(|| drafts[draft].add(group))),
+            // No draft yet, or one without room for another group.
+            _ => {
+                latest.insert(key.clone(), drafts.len());
+                drafts.push(Draft::new(key));
+                let draft = drafts.len() - 1;
+                (draft, drafts[draft].add(group))
+            }
+        };
+        drafts[draft].groups[group].count += 1;
+        drafts[draft].machines[group].push(machine);
+        drafts[draft].controllers.extend(controller);
+    }
+    let (mut names, mut of_controllers) = (BTreeMap::new(), BTreeMap::new());
+    let mut arrivals = Vec::with_capacity(drafts.len());
+    for draft in drafts {
+        let controllers = draft.controllers.clone();
+        let arrival = draft.arrival(&mut names);
+        for uid in controllers {
+            let jobs: &mut Vec<Text> = of_controllers.entry(uid).or_default();
+            jobs.push(arrival.job.name.clone());
+        }
+        arrivals.push(arrival);
+    }
+    Jobs { arrivals, of_controllers }
+}
+
+impl<'a> Draft<'a> {
+    fn new(key: JobKey<'a>) -> Draft<'a> {
+        let (groups, machines, controllers) = (Vec::new(), Vec::new(), BTreeSet::new());
+        Draft { key, groups, machines, controllers }
+    }
+
+    /// Where tasks like this belong: `Some(None)` is a group that is yet to be added, and `None`
+    /// is no place, because the job has as many groups as it may.
+    fn place_of(&self, like: &TaskGroup) -> Option<Option<usize>> {
+        let alike = |group: &TaskGroup| {
+            group.request == like.request
+                && group.labels == like.labels
+                && group.images == like.images
+                && group.rules == like.rules
+                && group.volumes == like.volumes
+        };
+        match self.groups.iter().position(alike) {
+            None if self.groups.len() == GROUPS_PER_JOB_MAX => None,
+            place => Some(place),
+        }
+    }
+
+    /// Adds a group, and tells its position.
+    fn add(&mut self, mut group: TaskGroup) -> usize {
+        let position = self.groups.len();
+        if position > 0 {
+            group.name = format!("main-{}", position + 1).into();
+        }
+        self.groups.push(group);
+        self.machines.push(Vec::new());
+        position
+    }
+
+    /// The job. Of jobs that would share a name the second gets `#2`, which no object's name has.
+    fn arrival(self, names: &mut BTreeMap<String, u32>) -> Arrival {
+        let key = self.key;
+        let name = format!("{}/{}", key.namespace, key.owner.1);
+        let seen = names.entry(name.clone()).or_insert(0);
+        *seen += 1;
+        let name = if *seen == 1 { name } else { format!("{name}#{seen}") };
+        let job = Job {
+            name: name.into(),
+            tenant: key.namespace.into(),
+            scheduler: match key.kind {
+                JobKind::Service => "service".into(),
+                JobKind::Batch => "batch".into(),
+            },
+            precedence: key.precedence,
+            preemption: key.preemption,
+            kind: key.kind,
+            groups: self.groups,
+            gang_min: None,
+            run_ms_expected: None,
+        };
+        let tasks = (0..).zip(self.machines.into_iter().flatten());
+        let placed = tasks.filter_map(|(task, machine)| Some((task, machine?))).collect();
+        Arrival { at_ms: 0, job, placed, run: RunTime::Forever }
+    }
+}
+
+/// What controls a pod.
+fn controller(pod: &Pod) -> Option<&Owner> {
+    pod.metadata.owners.iter().find(|owner| owner.controller)
+}
+
+/// The job that a pod belongs to.
+fn key(pod: &Pod) -> JobKey<'_> {
+    let owner = controller(pod);
+    JobKey {
+        namespace: namespace(pod),
+        owner: match owner {
+            // A node controls its static pods, but they have nothing else in common.
+            Some(owner) if owner.kind != "Node" => (&owner.kind, &owner.name),
+            _ => ("", &pod.metadata.name),
+        },
+        precedence: Precedence(pod.spec.priority),
+        preemption: match pod.spec.preemption_policy.as_str() {
+            "Never" => Preemption::Never,
+            _ => Preemption::LowerPrecedence,
+        },
+        kind: kind(pod, owner),
+    }
+}
+
+/// Whether a pod is to stay up or to come to an end. Of controllers that we do not know, the pod's
+/// own restarts tell.
+fn kind(pod: &Pod, owner: Option<&Owner>) -> JobKind {
+    match owner.map(|owner| owner.kind.as_str()) {
+        None | Some("ReplicaSet" | "StatefulSet" | "DaemonSet" | "Node") => JobKind::Service,
+        Some("Job" | "CronJob") => JobKind::Batch,
+        Some(_) if matches!(pod.spec.restart_policy.as_str(), "Never" | "OnFailure") => {
+            JobKind::Batch
+        }
+        Some(_) => JobKind::Service,
+    }
+}
+
+/// The group of tasks like this, with no task in it yet.
+fn group(task: PodTask<'_>, looked_at: &BTreeSet<Text>) -> TaskGroup {
+    let kept = |key: &str| !TELLING_APART.contains(&key) || looked_at.contains(key);
+    let labels = task.pod.metadata.labels.iter().filter(|(key, _)| kept(key));
+    let labels = labels.map(|(key, value)| (key.as_str(), value.as_str()));
+    let terminating = task.pod.metadata.deleted.is_some().then_some((TERMINATING, ""));
+    let labels: Labels = labels.chain(terminating).collect();
+    let PodTask { request, images, rules, volumes, .. } = task;
+    TaskGroup { labels, images, rules, volumes, ..TaskGroup::new(0, request) }
+}
+
+/// The keys of labels that the rules look at in other tasks.
+fn selector_keys(rules: &PlacementRules) -> impl Iterator<Item = Text> {
+    let selectors = rules.tasks.iter().flat_map(|rule| match rule {
+        TaskRule::AntiAffinity { from: of, .. } | TaskRule::MaxPerDomain { of, .. } => vec![of],
+        TaskRule::Affinity(terms) => terms.iter().map(|term| &term.tasks).collect(),
+        TaskRule::Prefer { near, .. } => vec![&near.tasks],
+        TaskRule::Spread(spread) => vec![&spread.of],
+        _ => Vec::new(),
+    });
+    let requirements = selectors.flat_map(|selector| match selector {
+        TaskSelector::Labels { labels, .. } => labels.requirements.as_slice(),
+        TaskSelector::SameGroup | TaskSelector::SameJob => &[],
+    });
+    requirements.map(|requirement: &Requirement| requirement.key.clone())
+}

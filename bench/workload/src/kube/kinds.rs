@@ -1,0 +1,174 @@
+//! The cell's resource kinds, and Kubernetes' resources in them.
+//!
+//! `cpu`, `memory`, `disk` and `pods` come first, in this order; extended resources, such as
+//! accelerators, follow by name, those that pods ask for before those that machines only have.
+//!
+//! Last come `cpu (nominal)` and `memory (nominal)`: what scores count, where a container that asks
+//! for nothing counts as a little (see `request`). They are kinds of their own because every sum
+//! of a machine is kept by kind; no machine runs out of them.
+
+use super::api::Resources;
+use super::input::Fault;
+use super::quantity::Quantity;
+use omega_core::limits::{AMOUNT_MAX, KINDS_MAX};
+use omega_core::{Amounts, KindId, Kinds, ResourceKind, Unit};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Our names for resources that every Kubernetes node has, in the order of their kinds.
+const COMMON: [(&str, &str, Unit); 4] = [
+    ("cpu", "cpu", Unit::Milli),
+    ("memory", "memory", Unit::Bytes),
+    ("ephemeral-storage", "disk", Unit::Bytes),
+    ("pods", "pods", Unit::Count),
+];
+
+/// What is counted besides, for scores: the kind's name, and whose it is. No resource of
+/// Kubernetes' has a space in its name.
+const NOMINAL: [(&str, &str, Unit); 2] =
+    [("cpu", "cpu (nominal)", Unit::Milli), ("memory", "memory (nominal)", Unit::Bytes)];
+
+/// The remark for an amount beyond [`AMOUNT_MAX`].
+const TOO_MUCH: &str = "an amount above 2^50 is taken as 2^50";
+
+/// Our name for a resource of Kubernetes'.
+pub fn kind_name(resource: &str) -> &str {
+    let common = COMMON.iter().find(|(name, _, _)| *name == resource);
+    common.map_or(resource, |(_, kind, _)| kind)
+}
+
+/// The kinds of a cell, with Kubernetes' names for them.
+#[derive(Debug)]
+pub(super) struct KindTable {
+    kinds: Kinds,
+    /// Kinds by Kubernetes' name.
+    ids: BTreeMap<String, KindId>,
+}
+
+/// The kinds, and the resources for which there was no room among them.
+pub(super) struct Chosen {
+    pub(super) table: KindTable,
+    /// Resources that machines have, but no pod asks for.
+    pub(super) left_out: Vec<String>,
+}
+
+impl KindTable {
+    /// Chooses the kinds of a cell whose machines have the first, and whose pods ask for the
+    /// second.
+    pub(super) fn choose<'a>(
+        capacities: impl IntoIterator<Item = &'a Resources>,
+        requests: impl IntoIterator<Item = &'a Resources>,
+    ) -> Result<Chosen, Fault> {
+        let wanted = extended(requests);
+        let had = extended(capacities);
+        let most = KINDS_MAX - COMMON.len() - NOMINAL.len();
+        if wanted.len() > most {
+            return Err(Fault::file(format!(
+                "the pods ask for {} extended resources, at most {most} are allowed",
+                wanted.len()
+            )));
+        }
+        let mut names: Vec<&str> = wanted.iter().copied().collect();
+        names.extend(had.difference(&wanted));
+        let left_out = names.split_off(names.len().min(most));
+        Ok(Chosen {
+            table: KindTable::new(&names)?,
+            left_out: left_out.into_iter().map(str::to_owned).collect(),
+        })
+    }
+
+    /// The common kinds, these, and the nominal ones.
+    fn new(extended: &[&str]) -> Result<KindTable, Fault> {
+        let common = COMMON.iter().copied();
+        let others = extended.iter().map(|name| (*name, *name, unit(name)));
+        let mut all: Vec<(&str, &str, Unit)> = common.chain(others).collect();
+        all.extend(NOMINAL.map(|(_, name, unit)| (name, name, unit)));
+        let kinds = all.iter().map(|(_, name, unit)| ResourceKind {
+            name: (*name).to_owned(),
+            unit: *unit,
+            compressible: *name == "cpu",
+        });
+        // `disk` is a name that an extended resource of a hand-written file could have.
+        let kinds = Kinds::new(kinds.collect()).map_err(|error| Fault::file(error.to_string()))?;
+        let ids = all.iter().map(|(name, _, _)| (*name).to_owned()).zip((0..).map(KindId));
+        Ok(KindTable { kinds, ids: ids.collect() })
+    }
+
+    /// The kinds themselves.
+    pub(super) fn into_kinds(self) -> Kinds {
+        self.kinds
+    }
+
+    /// Resources as amounts, and a remark if one had to be capped.
+    pub(super) fn amounts(&self, resources: &Resources) -> (Amounts, Option<&'static str>) {
+        let mut amounts = Amounts::zero();
+        let mut remark = None;
+        for (name, quantity) in resources {
+            let Some(kind) = self.ids.get(name) else { continue };
+            let amount = self.amount(*kind, *quantity);
+            if amount > AMOUNT_MAX {
+                remark = Some(TOO_MUCH);
+            }
+            amounts.set(*kind, amount.min(AMOUNT_MAX));
+        }
+        (amounts, remark)
+    }
+
+    /// What a machine has: its resources, and of the nominal kinds more than can be asked for.
+    pub(super) fn capacity(&self, resources: &Resources) -> (Amounts, Option<&'static str>) {
+        let (mut amounts, remark) = self.amounts(resources);
+        for (_, name, _) in NOMINAL {
+            self.set(&mut amounts, name, AMOUNT_MAX);
+        }
+        (amounts, remark)
+    }
+
+    /// What a pod claims: its resources, one of the pods that a machine may hold, and what scores
+    /// count for it.
+    pub(super) fn request(
+        &self,
+        resources: &Resources,
+        nominal: &Resources,
+    ) -> (Amounts, Option<&'static str>) {
+        let (mut amounts, remark) = self.amounts(resources);
+        self.set(&mut amounts, "pods", 1);
+        for (resource, name, _) in NOMINAL {
+            let (Some(kind), Some(quantity)) = (self.ids.get(name), nominal.get(resource)) else {
+                continue;
+            };
+            amounts.set(*kind, self.amount(*kind, *quantity).min(AMOUNT_MAX));
+        }
+        (amounts, remark)
+    }
+
+    /// Sets the amount of the kind of this name.
+    fn set(&self, amounts: &mut Amounts, name: &str, amount: u64) {
+        if let Some(kind) = self.ids.get(name) {
+            amounts.set(*kind, amount);
+        }
+    }
+
+    /// A quantity in the unit of a kind.
+    fn amount(&self, kind: KindId, quantity: Quantity) -> u64 {
+        let amount = match self.kinds.get(kind).map(|kind| kind.unit) {
+            Some(Unit::Milli) => quantity.milli_value(),
+            _ => quantity.value(),
+        };
+        // Quantities of resources are never negative.
+        u64::try_from(amount.max(0)).unwrap_or(u64::MAX)
+    }
+}
+
+/// The extended resources of which there is anything.
+fn extended<'a>(all: impl IntoIterator<Item = &'a Resources>) -> BTreeSet<&'a str> {
+    let some = all.into_iter().flatten().filter(|(_, amount)| **amount > Quantity::default());
+    let names = some.map(|(name, _)| name.as_str());
+    let own = |name: &&str| {
+        COMMON.iter().chain(&NOMINAL).any(|(common, ours, _)| common == name || ours == name)
+    };
+    names.filter(|name| !own(name)).collect()
+}
+
+/// What an extended resource counts.
+fn unit(name: &str) -> Unit {
+    if name.starts_with("hugepages-") { Unit::Bytes } else { Unit::Count }
+}

@@ -1,0 +1,227 @@
+//! A Kubernetes cluster as a workload: what `kubectl get nodes,pods -A -o json` prints.
+//!
+//! ```text
+//!  file ──input──▶ nodes ──node──────────────▶ machines
+//!                  pods ──pod──▶ fate ─┐
+//!                       ──request──────┼─jobs─▶ jobs, with the tasks that run already
+//!                       ──rules────────┘
+//! ```
+//!
+//! Everything is there at the start. What a pod asks for and we do not understand is a note with a
+//! count, so that a user can judge how far the answer holds for this cluster.
+//!
+//! In reading order: `input`, `api`, `quantity`, `kinds`, `node`, `avoid`, `pod`, `request`,
+//! `selector`, `rules`, `volumes`, `jobs`, `budget`, `notes`.
+
+pub mod api;
+mod avoid;
+mod budget;
+pub mod input;
+mod jobs;
+pub mod kinds;
+pub mod node;
+mod notes;
+mod pod;
+pub mod quantity;
+pub mod request;
+pub mod rules;
+pub mod selector;
+mod volumes;
+
+use self::api::{Namespace, Node, Pod, Resources};
+use self::input::{Fault, Input, Place};
+use self::jobs::{Jobs, PodTask};
+use self::kinds::{Chosen, KindTable};
+use self::node::Topology;
+use self::notes::{Notes, plural};
+use self::pod::{Claims, Fate};
+use self::request::{nominal_request, pod_request};
+use self::rules::Surroundings;
+use self::selector::Namespaces;
+use crate::{LoadError, Workload};
+use omega_core::{Machine, Policy};
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+
+/// Reads a cluster file: a `List` of Nodes and Pods, or several; gzip is accepted.
+///
+/// With the claims to volumes in it, tasks have their volumes (see [`Workload::volumes`]).
+/// Namespaces in it are used where a rule selects them by their labels, PodDisruptionBudgets where
+/// a scheduler evicts.
+///
+/// # Errors
+/// If the file cannot be read, is no such list, or says what the API server would refuse.
+pub fn load(file: &Path) -> Result<Workload, LoadError> {
+    let read = || workload(input::parse(&input::read_text(file)?)?);
+    let workload = read().map_err(|fault| fault.of(file))?;
+    let name = file.file_name().unwrap_or(file.as_os_str()).to_string_lossy();
+    Ok(Workload { name: format!("Kubernetes cluster of {name}"), ..workload })
+}
+
+/// A pod that becomes a task, with what it asks for.
+struct LivePod<'a> {
+    pod: &'a Pod,
+    machine: Option<u32>,
+    request: Resources,
+    /// What scores count for it.
+    nominal: Resources,
+}
+
+/// The workload of what a file holds.
+pub fn workload(input: Input) -> Result<Workload, Fault> {
+    let mut notes = Notes::default();
+    for (kind, count) in &input.others {
+        notes.sentence(format!("items of kind {kind} are not understood: {count}"));
+    }
+    let positions = positions(&input.nodes)?;
+    let pods = live_pods(&input.pods, &positions, &mut notes)?;
+    let kinds = kinds(&input.nodes, &pods, &mut notes)?;
+    let mut machines: Vec<Machine> = Vec::new();
+    for (_, node) in &input.nodes {
+        let (machine, remarks) = node::machine(node, &kinds);
+        notes.node(remarks);
+        machines.push(machine);
+    }
+    let around = Surroundings {
+        topology: Topology::of(&machines),
+        namespaces: namespaces(&input.namespaces, &pods),
+    };
+    let claims = if volumes::has_any(&input) { Claims::Known } else { Claims::Unknown };
+    let tasks = pods.into_iter().map(|pod| task(pod, &kinds, (&around, claims), &mut notes));
+    let tasks = tasks.collect();
+    let budgets = budget::budgets(&input.budgets, &mut notes)?;
+    let Jobs { arrivals, of_controllers } = jobs::jobs(tasks, budget::keys(&budgets));
+    for (machine, (_, node)) in machines.iter_mut().zip(&input.nodes) {
+        notes.node(avoid::mark(machine, &node.metadata, &of_controllers));
+    }
+    let volumes = volumes::volumes(&input);
+    volumes.list().1.iter().for_each(|fault| notes.sentence(format!("volumes: {fault}")));
+    let built_in = volumes::of_built_in_drivers(&input);
+    if built_in > 0 {
+        notes.sentence(format!(
+            "volumes of drivers that are built into Kubernetes are not counted against the limits \
+             of nodes: {built_in}"
+        ));
+    }
+    Ok(Workload {
+        name: String::new(),
+        kinds: kinds.into_kinds(),
+        policy: Policy::default(),
+        machines,
+        machine_events: Vec::new(),
+        arrivals,
+        volumes,
+        budgets,
+        notes: notes.into_sentences(),
+    })
+}
+
+/// The nodes' positions by name.
+fn positions(nodes: &[(Place, Node)]) -> Result<BTreeMap<&str, u32>, Fault> {
+    if nodes.is_empty() {
+        let message = "has no Node; expected what `kubectl get nodes,pods -A -o json` prints";
+        return Err(Fault::file(message));
+    }
+    let mut positions = BTreeMap::new();
+    for ((place, node), position) in nodes.iter().zip(0..) {
+        let name = node.metadata.name.as_str();
+        if positions.insert(name, position).is_some() {
+            return Err(place.fault("metadata.name", format!("the node {name:?} is there twice")));
+        }
+    }
+    Ok(positions)
+}
+
+/// The pods that become tasks: those that run, the oldest first, and then the others as they stand
+/// in the file. Jobs and tasks are numbered in this order, and of equal victims the younger goes.
+fn live_pods<'a>(
+    pods: &'a [(Place, Pod)],
+    positions: &BTreeMap<&str, u32>,
+    notes: &mut Notes,
+) -> Result<Vec<LivePod<'a>>, Fault> {
+    let mut names = BTreeSet::new();
+    let mut live = Vec::new();
+    for (place, pod) in pods {
+        let name = (pod::namespace(pod), pod.metadata.name.as_str());
+        if !names.insert(name) {
+            let message = format!("the pod \"{}/{}\" is there twice", name.0, name.1);
+            return Err(place.fault("metadata.name", message));
+        }
+        check_spreads(place, pod)?;
+        let machine = match pod::fate(pod, positions) {
+            Fate::Runs(machine) => Some(machine),
+            Fate::Waits => None,
+            Fate::LeftOut(remark) => {
+                notes.pod([remark]);
+                continue;
+            }
+        };
+        let (request, nominal) = (pod_request(&pod.spec), nominal_request(&pod.spec));
+        live.push(LivePod { pod, machine, request, nominal });
+    }
+    if pods.is_empty() {
+        notes.sentence("the file has no pods (kubectl get nodes,pods -A)");
+    }
+    live.sort_by_key(|live| {
+        // Kubernetes writes all times in one form, whose order is that of the times.
+        let started = Some(live.pod.status.started.as_str());
+        let started = started.filter(|started| live.machine.is_some() && !started.is_empty());
+        (started.is_none(), started)
+    });
+    Ok(live)
+}
+
+/// Refuses a spread without a skew, as the API server does.
+fn check_spreads(place: &Place, pod: &Pod) -> Result<(), Fault> {
+    match pod.spec.spreads.iter().position(|spread| spread.skew_max == 0) {
+        Some(i) => Err(place.fault(
+            &format!("spec.topologySpreadConstraints[{i}].maxSkew"),
+            "is 0 or missing, expected a whole number from 1",
+        )),
+        None => Ok(()),
+    }
+}
+
+/// The cell's kinds.
+fn kinds(
+    nodes: &[(Place, Node)],
+    pods: &[LivePod<'_>],
+    notes: &mut Notes,
+) -> Result<KindTable, Fault> {
+    let capacities = nodes.iter().map(|(_, node)| node::capacity(node));
+    let Chosen { table, left_out } =
+        KindTable::choose(capacities, pods.iter().map(|pod| &pod.request))?;
+    if !left_out.is_empty() {
+        notes.sentence(format!(
+            "{} that no pod asks for left out, for want of room: {}",
+            plural(left_out.len() as u64, "resource kind"),
+            left_out.join(", ")
+        ));
+    }
+    Ok(table)
+}
+
+/// The namespaces of the file and of its pods.
+fn namespaces(objects: &[Namespace], pods: &[LivePod<'_>]) -> Namespaces {
+    Namespaces::new(objects, pods.iter().map(|pod| pod::namespace(pod.pod)))
+}
+
+/// The task that a pod is.
+fn task<'a>(
+    live: LivePod<'a>,
+    kinds: &KindTable,
+    (around, claims): (&Surroundings, Claims),
+    notes: &mut Notes,
+) -> PodTask<'a> {
+    let LivePod { pod, machine, request, nominal } = live;
+    let (request, capped) = kinds.request(&request, &nominal);
+    let (rules, mut remarks) = rules::rules(pod, around);
+    remarks.extend(pod::remarks(pod, claims));
+    remarks.extend(capped);
+    notes.pod(remarks);
+    let volumes = match claims {
+        Claims::Known => volumes::claims(pod::namespace(pod), &pod.metadata.name, &pod.spec),
+        Claims::Unknown => Vec::new(),
+    };
+    PodTask { pod, request, images: pod::images(&pod.spec), rules, volumes, machine }
+}

@@ -1,0 +1,86 @@
+//! A node as a machine.
+
+use super::api::{Effect, Node, Resources};
+use super::kinds::KindTable;
+use super::notes::Remarks;
+use super::quantity::Quantity;
+use omega_core::{Image, Machine, Taint, TaintEffect, TopologyLevel};
+use std::collections::BTreeSet;
+
+/// The label by which Kubernetes tells nodes apart.
+const HOSTNAME: &str = "kubernetes.io/hostname";
+
+/// The key of the taint of a node that was cordoned.
+const UNSCHEDULABLE: &str = "node.kubernetes.io/unschedulable";
+
+/// What pods may claim of a node.
+pub(super) fn capacity(node: &Node) -> &Resources {
+    let status = &node.status;
+    if status.allocatable.is_empty() { &status.capacity } else { &status.allocatable }
+}
+
+/// The machine that a node is.
+pub(super) fn machine(node: &Node, kinds: &KindTable) -> (Machine, Remarks) {
+    let resources = capacity(node);
+    let (capacity, remark) = kinds.capacity(resources);
+    let mut remarks: Remarks = remark.into_iter().collect();
+    if resources.values().all(|amount| *amount == Quantity::default()) {
+        remarks.insert("has no allocatable resources, so nothing fits");
+    }
+    let mut machine = Machine::new(node.metadata.name.as_str(), capacity);
+    machine.labels = node.metadata.labels.iter().map(|(k, v)| (k.as_str(), v.as_str())).collect();
+    machine.taints = taints(node).into();
+    let images = node.status.images.iter().flat_map(|image| {
+        image.names.iter().map(|name| Image { name: name.as_str().into(), bytes: image.bytes })
+    });
+    machine.images = images.collect();
+    (machine, remarks)
+}
+
+/// The taint of a node that was cordoned.
+pub fn cordon() -> Taint {
+    Taint { key: UNSCHEDULABLE.into(), value: "".into(), effect: TaintEffect::NoSchedule }
+}
+
+/// The node's taints; a cordoned node has the one that Kubernetes gives it in any case.
+fn taints(node: &Node) -> Vec<Taint> {
+    let own = node.spec.taints.iter().map(|taint| Taint {
+        key: taint.key.as_str().into(),
+        value: taint.value.as_str().into(),
+        effect: match taint.effect {
+            Effect::NoSchedule => TaintEffect::NoSchedule,
+            Effect::PreferNoSchedule => TaintEffect::PreferNoSchedule,
+            Effect::NoExecute => TaintEffect::NoExecute,
+        },
+    });
+    let mut taints: Vec<Taint> = own.collect();
+    let cordoned =
+        |taint: &Taint| &*taint.key == UNSCHEDULABLE && taint.effect == TaintEffect::NoSchedule;
+    if node.spec.unschedulable && !taints.iter().any(cordoned) {
+        taints.push(cordon());
+    }
+    taints
+}
+
+/// What topology keys mean in this cell.
+pub(super) struct Topology {
+    /// Whether the hostname label tells every machine from the others.
+    hostname_is_machine: bool,
+}
+
+impl Topology {
+    /// The topology of these machines.
+    pub(super) fn of(machines: &[Machine]) -> Topology {
+        let names: BTreeSet<_> = machines.iter().filter_map(|m| m.labels.get(HOSTNAME)).collect();
+        Topology { hostname_is_machine: names.len() == machines.len() }
+    }
+
+    /// The level that a topology key names.
+    pub(super) fn level(&self, key: &str) -> TopologyLevel {
+        if key == HOSTNAME && self.hostname_is_machine {
+            TopologyLevel::Machine
+        } else {
+            TopologyLevel::Label(key.into())
+        }
+    }
+}

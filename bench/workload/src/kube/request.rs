@@ -1,0 +1,98 @@
+//! What a pod claims: the rule by which Kubernetes adds up its containers.
+
+use super::api::{Container, PodSpec, Requirements, Resources};
+use super::quantity::Quantity;
+
+/// What a pod claims of its machine.
+///
+/// Containers run together, so they add up. Init containers run before them, one after another,
+/// so only the largest counts; but a sidecar (an init container that restarts always) stays, and
+/// adds to all that come after it. Amounts for the whole pod replace that sum, and overhead is on
+/// top.
+pub fn pod_request(spec: &PodSpec) -> Resources {
+    sum(spec, requests)
+}
+
+/// What scores count for a pod: the same, where a container that does not say how much cpu or
+/// memory it needs is taken to need a little. (Else such pods would all gather on one machine.)
+/// Who writes 0 means it.
+///
+/// With amounts for the whole pod only what nothing in the pod mentions is guessed.
+pub fn nominal_request(spec: &PodSpec) -> Resources {
+    let for_pod = spec.resources.requests.keys().any(|name| counts_for_whole_pod(name));
+    let known = if for_pod { pod_request(spec) } else { Resources::new() };
+    let guessed = GUESSES.iter().filter(|(name, _)| !known.contains_key(*name));
+    let guessed: Vec<_> = guessed.collect();
+    let mut nominal = sum(spec, |container| {
+        let mut requests = requests(container);
+        for (name, amount) in &guessed {
+            requests.entry((*name).to_owned()).or_insert(*amount);
+        }
+        requests
+    });
+    nominal.retain(|name, _| GUESSES.iter().any(|(guessed, _)| guessed == name));
+    nominal
+}
+
+/// The resources whose need is guessed, and what a container is taken to need: what Kubernetes
+/// takes.
+const GUESSES: [(&str, Quantity); 2] =
+    [("cpu", Quantity::from_milli(100)), ("memory", Quantity::from_value(200 << 20))];
+
+/// The sum over the containers, by how much each asks for.
+fn sum(spec: &PodSpec, requests: impl Fn(&Requirements) -> Resources) -> Resources {
+    let mut sum = Resources::new();
+    for container in &spec.containers {
+        add(&mut sum, &requests(&container.resources));
+    }
+    let mut sidecars = Resources::new();
+    let mut start = Resources::new();
+    for container in &spec.init_containers {
+        let own = requests(&container.resources);
+        let mut together = sidecars.clone();
+        add(&mut together, &own);
+        raise(&mut start, &together);
+        if is_sidecar(container) {
+            add(&mut sum, &own);
+            sidecars = together;
+        }
+    }
+    raise(&mut sum, &start);
+    let for_pod = spec.resources.requests.iter().filter(|(name, _)| counts_for_whole_pod(name));
+    sum.extend(for_pod.map(|(name, amount)| (name.clone(), *amount)));
+    add(&mut sum, &spec.overhead);
+    sum
+}
+
+/// Whether an init container keeps running beside the others.
+pub(super) fn is_sidecar(container: &Container) -> bool {
+    container.restart_policy == "Always"
+}
+
+/// The resources that a pod may claim as a whole.
+fn counts_for_whole_pod(resource: &str) -> bool {
+    resource == "cpu" || resource == "memory" || resource.starts_with("hugepages-")
+}
+
+/// Requests; where there is only a limit it is the request, as the API server sets it.
+fn requests(requirements: &Requirements) -> Resources {
+    let mut requests = requirements.limits.clone();
+    requests.extend(requirements.requests.iter().map(|(name, amount)| (name.clone(), *amount)));
+    requests
+}
+
+/// Adds each amount.
+fn add(sum: &mut Resources, more: &Resources) {
+    for (name, amount) in more {
+        let entry = sum.entry(name.clone()).or_default();
+        *entry = entry.plus(*amount);
+    }
+}
+
+/// Raises each amount to the other's.
+fn raise(sum: &mut Resources, least: &Resources) {
+    for (name, amount) in least {
+        let entry = sum.entry(name.clone()).or_default();
+        *entry = (*entry).max(*amount);
+    }
+}

@@ -1,0 +1,158 @@
+//! Selectors of labels, nodes and namespaces.
+
+use super::api::{
+    Expression, LabelSelector as Labels, Namespace, NodeSelector, NodeSelectorTerm, Operator as Op,
+    PodAffinityTerm,
+};
+use super::notes::Remarks;
+use omega_core::{LabelSelector, MachineSelector, Operator, Requirement, Tenants};
+use std::collections::BTreeMap;
+
+/// The label that the API server gives every namespace.
+const NAMESPACE_NAME: &str = "kubernetes.io/metadata.name";
+
+/// An expression as a requirement.
+fn requirement(expression: &Expression) -> Requirement {
+    Requirement {
+        key: expression.key.as_str().into(),
+        operator: match expression.operator {
+            Op::In => Operator::In,
+            Op::NotIn => Operator::NotIn,
+            Op::Exists => Operator::Exists,
+            Op::DoesNotExist => Operator::DoesNotExist,
+            Op::Gt => Operator::Gt,
+            Op::Lt => Operator::Lt,
+        },
+        values: expression.values.iter().map(|value| value.as_str().into()).collect(),
+    }
+}
+
+/// Labels that must have these values.
+fn equal(labels: &BTreeMap<String, String>) -> impl Iterator<Item = Requirement> {
+    labels.iter().map(|(key, value)| Requirement::equals(key.as_str(), value.as_str()))
+}
+
+/// A label selector that is there; one that is empty matches everything.
+pub(super) fn labels(selector: &Labels) -> LabelSelector {
+    let expressions = selector.expressions.iter().map(requirement);
+    LabelSelector { requirements: equal(&selector.labels).chain(expressions).collect() }
+}
+
+/// A label selector that may be absent, and then matches nothing.
+pub fn labels_or_nothing(selector: Option<&Labels>) -> LabelSelector {
+    match selector {
+        Some(selector) => labels(selector),
+        None => LabelSelector {
+            requirements: vec![Requirement {
+                key: "".into(),
+                operator: Operator::In,
+                values: Vec::new(),
+            }],
+        },
+    }
+}
+
+/// Narrows a selector to pods with the same value (`In`), or another one (`NotIn`), under these
+/// keys as the pod itself. Keys that the pod lacks do not count. The API server writes this into
+/// the selector itself, so it may be there already.
+pub(super) fn narrow(
+    selector: &mut LabelSelector,
+    keys: &[String],
+    operator: Operator,
+    own: &BTreeMap<String, String>,
+) {
+    for key in keys {
+        let Some(value) = own.get(key) else { continue };
+        let requirement =
+            Requirement { operator, ..Requirement::equals(key.as_str(), value.as_str()) };
+        if !selector.requirements.contains(&requirement) {
+            selector.requirements.push(requirement);
+        }
+    }
+}
+
+/// The machines that a term matches; of its fields only the name is known to anyone.
+pub(super) fn machines(term: &NodeSelectorTerm) -> MachineSelector {
+    MachineSelector {
+        labels: term.expressions.iter().map(requirement).collect(),
+        names: term.fields.iter().map(requirement).collect(),
+    }
+}
+
+/// The machines that match a plain node selector and one of the required terms: the selector is
+/// distributed over the terms. `None` requires nothing.
+pub(super) fn required_machines(
+    plain: &BTreeMap<String, String>,
+    required: Option<&NodeSelector>,
+) -> Option<Vec<MachineSelector>> {
+    let Some(required) = required else {
+        let all = MachineSelector { labels: equal(plain).collect(), names: Vec::new() };
+        return (!plain.is_empty()).then(|| vec![all]);
+    };
+    // A term without requirements matches nothing, whatever the plain selector would add to it.
+    let terms = required.terms.iter().map(machines).filter(|term| *term != Default::default());
+    let both = |mut term: MachineSelector| {
+        term.labels.extend(equal(plain));
+        term
+    };
+    Some(terms.map(both).collect())
+}
+
+/// The namespaces that are known, with their labels.
+#[derive(Debug, Default)]
+pub(super) struct Namespaces {
+    labels: BTreeMap<String, omega_core::Labels>,
+    /// Whether the file has their objects, and so all their labels.
+    described: bool,
+}
+
+impl Namespaces {
+    /// Namespaces of a file, and others that pods are in.
+    pub(super) fn new<'a>(
+        objects: &'a [Namespace],
+        others: impl IntoIterator<Item = &'a str>,
+    ) -> Namespaces {
+        let with_name = |name: &str, labels: &BTreeMap<String, String>| {
+            let own = labels.iter().map(|(key, value)| (key.as_str(), value.as_str()));
+            own.chain([(NAMESPACE_NAME, name)]).collect()
+        };
+        let mut labels = BTreeMap::new();
+        for name in others {
+            labels.entry(name.to_owned()).or_insert_with(|| with_name(name, &BTreeMap::new()));
+        }
+        for object in objects {
+            let name = &object.metadata.name;
+            labels.insert(name.clone(), with_name(name, &object.metadata.labels));
+        }
+        Namespaces { labels, described: !objects.is_empty() }
+    }
+
+    /// Whose pods a term looks at.
+    pub(super) fn tenants(&self, term: &PodAffinityTerm, remarks: &mut Remarks) -> Tenants {
+        let selector = match &term.namespace_selector {
+            None if term.namespaces.is_empty() => return Tenants::Own,
+            None => None,
+            Some(selector) => match labels(selector) {
+                all if all.requirements.is_empty() => return Tenants::Any,
+                some => Some(some),
+            },
+        };
+        let by_name = |selector: &LabelSelector| {
+            selector.requirements.iter().all(|r| &*r.key == NAMESPACE_NAME)
+        };
+        let mut names: Vec<_> = term.namespaces.iter().map(|name| name.as_str().into()).collect();
+        if let Some(selector) = selector {
+            if !self.described && !by_name(&selector) {
+                remarks.insert(
+                    "a namespaceSelector is not understood without the Namespaces in the file \
+                     (kubectl get nodes,pods,namespaces)",
+                );
+            }
+            let selected = self.labels.iter().filter(|(_, labels)| selector.matches(labels));
+            names.extend(selected.map(|(name, _)| name.as_str().into()));
+        }
+        names.sort();
+        names.dedup();
+        Tenants::Named(names)
+    }
+}

@@ -1,0 +1,140 @@
+//! What a run is about: a cell of machines, and the jobs that come to it over time.
+//!
+//! Every source of input (a trace, a cluster's own description, two tables, a generator) is a
+//! reader that makes a [`Workload`]; nothing after it knows where the input came from. A reader
+//! either returns all of its input or one [`LoadError`] that names file, line and field; what it
+//! read but could not carry over stands in [`Workload::notes`], never dropped in silence. Traces, which may
+//! be longer than the memory, come as a [`stream`]; a whole workload is such a stream read to its end.
+
+pub mod alike;
+pub mod azure;
+pub mod csv;
+pub mod decimal;
+pub mod google2011;
+pub mod kube;
+pub mod omega_sim;
+pub mod openb;
+pub mod stream;
+pub mod swf;
+pub mod synth;
+pub mod table;
+#[cfg(test)]
+mod testing;
+pub mod volumes;
+
+use omega_core::{Job, Kinds, Machine, Policy};
+use omega_schedulers::disruption::DisruptionBudget;
+use std::path::{Path, PathBuf};
+use volumes::VolumesAtStart;
+
+/// A cell and what comes to it.
+#[derive(Clone, Debug)]
+pub struct Workload {
+    /// Where it is from, in a few words for a heading.
+    pub name: String,
+    /// The cell's resource kinds.
+    pub kinds: Kinds,
+    /// The cell's policy.
+    pub policy: Policy,
+    /// The machines at the start. Positions in this list stand for them below.
+    pub machines: Vec<Machine>,
+    /// What happens to the machines later, ascending by time.
+    pub machine_events: Vec<MachineEvent>,
+    /// The jobs, ascending by time of arrival; those of time 0 are there at the start.
+    pub arrivals: Vec<Arrival>,
+    /// The volumes that tasks claim.
+    pub volumes: VolumesAtStart,
+    /// How many of some tasks are to stay up, where a scheduler evicts.
+    pub budgets: Vec<DisruptionBudget>,
+    /// What was not carried over, in sentences that a user understands.
+    pub notes: Vec<String>,
+}
+
+/// A job that comes to the cell.
+#[derive(Clone, Debug)]
+pub struct Arrival {
+    /// When, in milliseconds since the start.
+    pub at_ms: u64,
+    /// The job. Its `scheduler` is `service` or `batch`.
+    pub job: Job,
+    /// Tasks that run at the moment of arrival: number in the job (counted over all groups, in
+    /// order), and position in [`Workload::machines`]. The cell adopts them before any
+    /// scheduler decides; one for which the machine has no cards stays pending, and is reported.
+    pub placed: Vec<(u32, u32)>,
+    /// How long its tasks run once they are placed.
+    pub run: RunTime,
+}
+
+/// How long the tasks of a job run.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum RunTime {
+    /// Beyond the end of the workload.
+    Forever,
+    /// All equally long, in milliseconds.
+    Same(u64),
+    /// Each its own time in milliseconds, by number in the job; `None` runs for ever.
+    Each(Vec<Option<u64>>),
+}
+
+impl RunTime {
+    /// How long this task runs; `None` is for ever.
+    #[must_use]
+    pub fn of(&self, task: u32) -> Option<u64> {
+        match self {
+            RunTime::Forever => None,
+            RunTime::Same(ms) => Some(*ms),
+            RunTime::Each(each) => each.get(task as usize).copied().flatten(),
+        }
+    }
+}
+
+/// Something that happens to a machine after the start.
+#[derive(Clone, Debug)]
+pub struct MachineEvent {
+    /// When, in milliseconds since the start.
+    pub at_ms: u64,
+    /// What.
+    pub change: MachineChange,
+}
+
+/// What happens to a machine.
+#[derive(Clone, Debug)]
+pub enum MachineChange {
+    /// It joins the cell; a machine of the same name that is there is updated.
+    Add(Machine),
+    /// The machine of this name leaves the cell.
+    Remove(omega_core::Text),
+}
+
+/// Why an input could not be read. One line for the user: `FILE:LINE: FIELD: what is wrong`.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub struct LoadError {
+    /// The file.
+    pub file: PathBuf,
+    /// The line, from 1; `None` if the fault is not in one line.
+    pub line: Option<u64>,
+    /// The column or path of the field; `None` if the fault is not in one field.
+    pub field: Option<String>,
+    /// What is wrong, and where it helps, what was expected.
+    pub message: String,
+}
+
+impl LoadError {
+    /// An error of a file as a whole.
+    pub fn new(file: &Path, message: impl Into<String>) -> LoadError {
+        LoadError { file: file.to_path_buf(), line: None, field: None, message: message.into() }
+    }
+}
+
+impl std::fmt::Display for LoadError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}", self.file.display())?;
+        if let Some(line) = self.line {
+            write!(f, ":{line}")?;
+        }
+        if let Some(field) = &self.field {
+            write!(f, ": {field}")?;
+        }
+        write!(f, ": {}", self.message)
+    }
+}

@@ -1,0 +1,235 @@
+//! Workloads that come piece by piece, so that a trace of any length takes the same memory.
+//!
+//! A reader of a format is a [`Stream`]: what is known of the cell before anything happens, then machine
+//! events and jobs in the order of time, each given once and forgotten. Whoever wants all of it at once
+//! (`omega run` does, because its report looks back) calls [`whole`]; so there is one parser for each
+//! format, and it is this one.
+//!
+//! Files need not be sorted to the last row. Rows pass through a window that puts them in order
+//! (`stream/order.rs`), and a row that comes too late for the window is an error that says so: the alternative,
+//! sorting on disk, would hide that a command of seconds became one of hours. What a window of a given
+//! reader holds stands at the head of that reader.
+
+pub(crate) mod order;
+
+pub use order::Window;
+
+use crate::volumes::VolumesAtStart;
+use crate::{Arrival, LoadError, MachineEvent, Workload};
+use omega_core::{Kinds, Machine, Policy, Text};
+use omega_schedulers::disruption::DisruptionBudget;
+use std::collections::HashMap;
+use std::hash::BuildHasher;
+use std::path::{Path, PathBuf};
+
+/// What is known of a workload before anything happens.
+#[derive(Clone, Debug)]
+pub struct Head {
+    /// Where it is from, in a few words for a heading.
+    pub name: String,
+    /// The cell's resource kinds.
+    pub kinds: Kinds,
+    /// The cell's policy.
+    pub policy: Policy,
+    /// The machines at the start; none where the trace tells of none and nobody said.
+    pub machines: Vec<Machine>,
+    /// The volumes that tasks claim.
+    pub volumes: VolumesAtStart,
+    /// How many of some tasks are to stay up, where a scheduler evicts.
+    pub budgets: Vec<DisruptionBudget>,
+    /// Where jobs are named.
+    pub jobs_at: JobsAt,
+}
+
+/// Where a trace names its jobs: the file and the column, for the error of a name that comes twice.
+#[derive(Clone, Debug)]
+pub struct JobsAt {
+    /// The file.
+    pub file: PathBuf,
+    /// The column.
+    pub column: &'static str,
+}
+
+impl Head {
+    /// A cell of these kinds with machines, and nothing else.
+    #[must_use]
+    pub fn new(name: String, kinds: Kinds, machines: Vec<Machine>, jobs_at: JobsAt) -> Head {
+        Head {
+            name,
+            kinds,
+            policy: Policy::default(),
+            machines,
+            volumes: VolumesAtStart::default(),
+            budgets: Vec::new(),
+            jobs_at,
+        }
+    }
+}
+
+/// One piece of a workload.
+#[derive(Clone, Debug)]
+pub enum Event {
+    /// Something happens to a machine.
+    Machine(MachineEvent),
+    /// A job comes.
+    Job(JobEvent),
+}
+
+/// A job that comes.
+#[derive(Clone, Debug)]
+pub struct JobEvent {
+    /// The job, and when it comes.
+    pub arrival: Arrival,
+    /// The line that names it, where it stands in one.
+    pub line: Option<u64>,
+}
+
+impl Event {
+    /// When it happens, in milliseconds since the start.
+    #[must_use]
+    pub fn at_ms(&self) -> u64 {
+        match self {
+            Event::Machine(event) => event.at_ms,
+            Event::Job(job) => job.arrival.at_ms,
+        }
+    }
+}
+
+/// A workload, piece by piece.
+///
+/// An implementor gives events ascending by time, machine events before the jobs of the same
+/// moment, holds no more than a window of them, and after an error is not asked again.
+pub trait Stream {
+    /// What is known beforehand.
+    fn head(&self) -> &Head;
+
+    /// The next piece; `None` at the end.
+    ///
+    /// # Errors
+    /// If the rest cannot be read: file, line and field are named.
+    fn next_event(&mut self) -> Result<Option<Event>, LoadError>;
+
+    /// What was not carried over, in sentences; whole once the end was reached.
+    fn notes(&self) -> Vec<String>;
+}
+
+/// Reads a stream to its end.
+///
+/// # Errors
+/// If it cannot be read, or two jobs have one name.
+pub fn whole(stream: &mut dyn Stream) -> Result<Workload, LoadError> {
+    let mut names: HashMap<Text, Option<u64>> = HashMap::new();
+    let (mut arrivals, mut machine_events) = (Vec::new(), Vec::new());
+    while let Some(event) = stream.next_event()? {
+        match event {
+            Event::Machine(event) => machine_events.push(event),
+            Event::Job(JobEvent { arrival, line }) => {
+                if let Some(other) = names.insert(arrival.job.name.clone(), line) {
+                    return Err(twice(&stream.head().jobs_at, &arrival.job.name, line, other));
+                }
+                arrivals.push(arrival);
+            }
+        }
+    }
+    let notes = stream.notes();
+    let head = stream.head().clone();
+    Ok(Workload {
+        name: head.name,
+        kinds: head.kinds,
+        policy: head.policy,
+        machines: head.machines,
+        machine_events,
+        arrivals,
+        volumes: head.volumes,
+        budgets: head.budgets,
+        notes,
+    })
+}
+
+/// The names of jobs that came, for whoever does not keep the jobs: a number of 64 bits stands for each, in a set of a
+/// hundred million of which two names share one with a probability of one in four thousand.
+#[derive(Debug, Default)]
+pub struct Names {
+    /// The line of each name by its number.
+    seen: HashMap<u64, Option<u64>>,
+    hasher: std::hash::BuildHasherDefault<std::hash::DefaultHasher>,
+}
+
+impl Names {
+    /// Notes the name of the next job.
+    ///
+    /// # Errors
+    /// If another had it.
+    pub fn admit(&mut self, job: &JobEvent, at: &JobsAt) -> Result<(), LoadError> {
+        let name = &job.arrival.job.name;
+        let number = self.hasher.hash_one(&**name);
+        match self.seen.insert(number, job.line) {
+            Some(other) => Err(twice(at, name, job.line, other)),
+            None => Ok(()),
+        }
+    }
+}
+
+/// The error of a name that two jobs have. The later line is at fault, whichever came first in time.
+fn twice(at: &JobsAt, name: &str, line: Option<u64>, other: Option<u64>) -> LoadError {
+    let message = match line.min(other) {
+        Some(first) => format!("{name:?} is the name of a job in line {first}"),
+        None => format!("{name:?} is the name of two jobs"),
+    };
+    LoadError {
+        line: line.max(other),
+        field: Some(at.column.to_owned()),
+        ..LoadError::new(&at.file, message)
+    }
+}
+
+/// A workload that is in memory already, as a stream: a cluster's description is one document, and a
+/// made-up workload is drawn as a whole.
+pub struct Held {
+    head: Head,
+    events: std::iter::Peekable<std::vec::IntoIter<MachineEvent>>,
+    arrivals: std::iter::Peekable<std::vec::IntoIter<Arrival>>,
+    notes: Vec<String>,
+}
+
+impl Held {
+    /// The stream of a workload; `file` is where it was read, if it was.
+    #[must_use]
+    pub fn new(workload: Workload, file: &Path) -> Held {
+        let jobs_at = JobsAt { file: file.to_path_buf(), column: "metadata.name" };
+        let head = Head {
+            policy: workload.policy,
+            volumes: workload.volumes,
+            budgets: workload.budgets,
+            ..Head::new(workload.name, workload.kinds, workload.machines, jobs_at)
+        };
+        Held {
+            head,
+            events: workload.machine_events.into_iter().peekable(),
+            arrivals: workload.arrivals.into_iter().peekable(),
+            notes: workload.notes,
+        }
+    }
+}
+
+impl Stream for Held {
+    fn head(&self) -> &Head {
+        &self.head
+    }
+
+    fn next_event(&mut self) -> Result<Option<Event>, LoadError> {
+        let job_ms = self.arrivals.peek().map_or(u64::MAX, |arrival| arrival.at_ms);
+        if let Some(event) = self.events.next_if(|event| event.at_ms <= job_ms) {
+            return Ok(Some(Event::Machine(event)));
+        }
+        let job = |arrival| Event::Job(JobEvent { arrival, line: None });
+        Ok(self.arrivals.next().map(job))
+    }
+
+    fn notes(&self) -> Vec<String> {
+        self.notes.clone()
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,137 @@
+//! A window that puts rows in the order of time.
+//!
+//! Traces are written by machines whose clocks differ, or merged of several lists, so that rows are out
+//! of place by a few. A window holds so many rows and gives the earliest; rows of one time come out as
+//! they went in. One that is earlier than what was given already cannot be put right any more.
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+
+/// Rows that a window of a streamed file holds: with a thousand bytes for each, some megabytes. The most that a
+/// row of the traces we read is out of place is a few hundred.
+pub(crate) const WINDOW_ROWS: usize = 8192;
+
+/// How many rows a window may hold.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Window {
+    /// A bounded number, for a file of any length.
+    Bounded,
+    /// All, for whoever keeps all of them anyway.
+    All,
+}
+
+impl Window {
+    fn rows(self) -> usize {
+        match self {
+            Window::Bounded => WINDOW_ROWS,
+            Window::All => usize::MAX,
+        }
+    }
+}
+
+/// Rows that wait for their turn.
+pub(crate) struct Order<T> {
+    held: BinaryHeap<Reverse<Row<T>>>,
+    rows_max: usize,
+    /// How many rows came.
+    count: u64,
+    /// The time of the row given last.
+    given_ms: u64,
+}
+
+/// A row with its time and its number among all.
+struct Row<T> {
+    key: (u64, u64),
+    value: T,
+}
+
+impl<T> PartialEq for Row<T> {
+    fn eq(&self, other: &Row<T>) -> bool {
+        self.key == other.key
+    }
+}
+
+impl<T> Eq for Row<T> {}
+
+impl<T> PartialOrd for Row<T> {
+    fn partial_cmp(&self, other: &Row<T>) -> Option<std::cmp::Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl<T> Ord for Row<T> {
+    fn cmp(&self, other: &Row<T>) -> std::cmp::Ordering {
+        self.key.cmp(&other.key)
+    }
+}
+
+impl<T> Order<T> {
+    pub(crate) fn new(window: Window) -> Order<T> {
+        let rows_max = window.rows();
+        Order { held: BinaryHeap::new(), rows_max, count: 0, given_ms: 0 }
+    }
+
+    /// Whether a row must be given before another one comes.
+    pub(crate) fn is_full(&self) -> bool {
+        self.held.len() >= self.rows_max
+    }
+
+    /// Takes a row.
+    ///
+    /// # Errors
+    /// If a later one was given already; the text says what is wrong.
+    pub(crate) fn push(&mut self, at_ms: u64, value: T) -> Result<(), String> {
+        if at_ms < self.given_ms {
+            return Err(format!(
+                "is out of order by more than {WINDOW_ROWS} rows: sort the file by this column"
+            ));
+        }
+        self.count += 1;
+        self.held.push(Reverse(Row { key: (at_ms, self.count), value }));
+        Ok(())
+    }
+
+    /// The time of the earliest row that is held.
+    pub(crate) fn earliest_ms(&self) -> Option<u64> {
+        self.held.peek().map(|row| row.0.key.0)
+    }
+
+    /// Gives the earliest row.
+    pub(crate) fn pop(&mut self) -> Option<T> {
+        let Reverse(row) = self.held.pop()?;
+        self.given_ms = row.key.0;
+        Some(row.value)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Passes rows of these times through a window of so many.
+    fn sorted(rows_max: usize, times: &[u64]) -> Result<Vec<(u64, usize)>, String> {
+        let mut order = Order { rows_max, ..Order::new(Window::All) };
+        let mut given = Vec::new();
+        for (i, at_ms) in times.iter().enumerate() {
+            if order.is_full() {
+                given.extend(order.pop());
+            }
+            order.push(*at_ms, (*at_ms, i))?;
+        }
+        given.extend(std::iter::from_fn(|| order.pop()));
+        Ok(given)
+    }
+
+    #[test]
+    fn rows_come_out_by_time_and_then_as_they_went_in() {
+        let given = sorted(3, &[5, 1, 5, 2, 9, 5]).unwrap();
+        assert_eq!(given, [(1, 1), (2, 3), (5, 0), (5, 2), (5, 5), (9, 4)]);
+    }
+
+    #[test]
+    fn a_row_that_is_too_late_for_the_window_is_told() {
+        assert_eq!(sorted(2, &[5, 7, 5, 6]).unwrap().len(), 4);
+        assert!(sorted(2, &[5, 6, 7, 5]).unwrap_err().contains("out of order"));
+        assert_eq!(sorted(usize::MAX, &[5, 6, 7, 8, 5]).unwrap().len(), 5);
+    }
+}

@@ -1,0 +1,242 @@
+//! Logs of batch queues in the Standard Workload Format, job by job.
+//!
+//! A line is a job of 18 numbers, of which -1 means unknown; a line that begins with `;` is a
+//! comment, or `; Key: value` of the header. The format is that of the Parallel Workloads Archive.
+//! A log may have millions of lines, so that nothing of it is kept here but the line that was read.
+//!
+//! Logs of the archive are converted from what sites had, and some bend the format. What cannot
+//! change a result is let pass and counted in [`Log::notes`]: a negative number other than -1 is
+//! unknown too, a header line without a number is no header line. What could is an error of the line.
+
+pub mod stream;
+
+use crate::LoadError;
+use crate::decimal::{Decimal, Rounding};
+use crate::table::{LINE_BYTES_MAX, describe, open_input};
+use std::io::{BufRead, Read};
+use std::path::{Path, PathBuf};
+
+/// The fields of a line, by the names of the format.
+const FIELDS: [&str; 18] = [
+    "job number",
+    "submit time",
+    "wait time",
+    "run time",
+    "allocated processors",
+    "average CPU time",
+    "used memory",
+    "requested processors",
+    "requested time",
+    "requested memory",
+    "status",
+    "user",
+    "group",
+    "executable",
+    "queue",
+    "partition",
+    "preceding job",
+    "think time",
+];
+
+/// The largest number that is taken for a time or a count: 10^15, in seconds 30 million years. With
+/// it no sum over a log leaves 64 bits where times are in milliseconds.
+const NUMBER_MAX: u64 = 1_000_000_000_000_000;
+
+/// A job of a log, with what schedulers of batch queues look at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LoggedJob {
+    /// The line it is in, from 1.
+    pub line: u64,
+    /// When it was submitted, in milliseconds.
+    pub submit_ms: u64,
+    /// How long it waited.
+    pub wait_ms: Option<u64>,
+    /// How long it ran, as the wall clock saw it.
+    pub run_ms: Option<u64>,
+    /// The processors it got.
+    pub allocated: Option<u64>,
+    /// The processors it asked for.
+    pub requested: Option<u64>,
+    /// How long it asked to run at most.
+    pub requested_ms: Option<u64>,
+}
+
+/// A log that is being read.
+pub struct Log {
+    file: PathBuf,
+    input: Box<dyn BufRead>,
+    line: Vec<u8>,
+    number: u64,
+    header: Header,
+    /// Lines with a negative number other than -1.
+    negative: u64,
+    notes: Vec<String>,
+}
+
+/// What the header says of the machine, as far as it was read.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Header {
+    /// Its processors (`MaxProcs`).
+    pub processors: Option<u64>,
+    /// Its nodes (`MaxNodes`).
+    pub nodes: Option<u64>,
+}
+
+impl Log {
+    /// Opens a log, plain or compressed with gzip.
+    ///
+    /// # Errors
+    /// If it cannot be read.
+    pub fn open(file: &Path) -> Result<Log, LoadError> {
+        let input = open_input(file)
+            .map_err(|error| LoadError::new(file, format!("cannot be read: {error}")))?;
+        Ok(Log {
+            file: file.to_path_buf(),
+            input,
+            line: Vec::new(),
+            number: 0,
+            header: Header::default(),
+            negative: 0,
+            notes: Vec::new(),
+        })
+    }
+
+    /// What the header lines so far say; they may stand between jobs.
+    #[must_use]
+    pub fn header(&self) -> Header {
+        self.header
+    }
+
+    /// What was let pass in the lines so far, in sentences.
+    #[must_use]
+    pub fn notes(&self) -> Vec<String> {
+        let mut notes = self.notes.clone();
+        if self.negative > 0 {
+            notes.push(format!(
+                "{} lines have negative numbers other than -1: taken as unknown",
+                self.negative
+            ));
+        }
+        notes
+    }
+
+    /// The next job; `None` at the end.
+    ///
+    /// # Errors
+    /// If the file cannot be read further, or the line is neither a job nor a comment.
+    pub fn next_job(&mut self) -> Result<Option<LoggedJob>, LoadError> {
+        while self.read_line()? {
+            let bytes = std::mem::take(&mut self.line);
+            let text = bytes.trim_ascii();
+            let job = match text.first() {
+                None => None,
+                Some(b';') => {
+                    // Comments hold the names of people and places, in whatever encoding.
+                    self.read_header(&String::from_utf8_lossy(&text[1..]));
+                    None
+                }
+                Some(_) => Some(self.read_job(text)?),
+            };
+            self.line = bytes;
+            if job.is_some() {
+                return Ok(job);
+            }
+        }
+        Ok(None)
+    }
+
+    /// Reads a line with its end. Returns whether there was one.
+    fn read_line(&mut self) -> Result<bool, LoadError> {
+        self.line.clear();
+        let mut bounded = self.input.as_mut().take(LINE_BYTES_MAX as u64 + 1);
+        let read = bounded.read_until(b'\n', &mut self.line);
+        self.number += 1;
+        let read = read.map_err(|error| self.error(None, describe(&error)))?;
+        if self.line.len() > LINE_BYTES_MAX {
+            let message = format!("the line is longer than {LINE_BYTES_MAX} bytes");
+            return Err(self.error(None, message));
+        }
+        Ok(read > 0)
+    }
+
+    fn read_header(&mut self, text: &str) {
+        let Some((key, value)) = text.split_once(':') else { return };
+        let (key, value) = (key.trim(), value.trim());
+        let known = match key {
+            "MaxProcs" => &mut self.header.processors,
+            "MaxNodes" => &mut self.header.nodes,
+            _ => return,
+        };
+        let first = value.split_ascii_whitespace().next().unwrap_or_default();
+        match first.replace(',', "").parse::<u64>() {
+            Ok(count) if (1..=NUMBER_MAX).contains(&count) => *known = (*known).max(Some(count)),
+            _ => {
+                let line = self.number;
+                self.notes.push(format!("line {line}: {key} is not a count: {value:?}"));
+            }
+        }
+    }
+
+    fn read_job(&mut self, text: &[u8]) -> Result<LoggedJob, LoadError> {
+        let text = std::str::from_utf8(text)
+            .map_err(|_| self.error(None, "the line is not UTF-8 text"))?;
+        let count = text.split_ascii_whitespace().count();
+        if count != FIELDS.len() {
+            let message = format!("the line has {count} fields, a job has {}", FIELDS.len());
+            return Err(self.error(None, message));
+        }
+        let mut numbers = [None; FIELDS.len()];
+        let mut negative = false;
+        for (i, field) in text.split_ascii_whitespace().enumerate() {
+            // A thousandth is exact for times, and more than enough for what is not looked at.
+            let number = read_number(field).map_err(|what| self.error(Some(FIELDS[i]), what))?;
+            negative |= number.is_none() && field.trim_end_matches(['0', '.']) != "-1";
+            numbers[i] = number;
+        }
+        self.negative += u64::from(negative);
+        let whole = |i: usize| match numbers[i] {
+            Some(milli) if milli % 1000 != 0 => {
+                Err(self.error(Some(FIELDS[i]), "is not a whole number"))
+            }
+            number => Ok(number.map(|milli: u64| milli / 1000)),
+        };
+        let (allocated, requested) = (whole(4)?, whole(7)?);
+        let submit_ms = numbers[1]
+            .ok_or_else(|| self.error(Some(FIELDS[1]), "is unknown: when did it come?"))?;
+        Ok(LoggedJob {
+            line: self.number,
+            submit_ms,
+            wait_ms: numbers[2],
+            run_ms: numbers[3],
+            allocated,
+            requested,
+            requested_ms: numbers[8],
+        })
+    }
+
+    fn error(&self, field: Option<&str>, message: impl Into<String>) -> LoadError {
+        LoadError {
+            line: Some(self.number),
+            field: field.map(str::to_owned),
+            ..LoadError::new(&self.file, message)
+        }
+    }
+}
+
+/// A number in thousandths; `None` if it is negative, hence unknown.
+fn read_number(field: &str) -> Result<Option<u64>, String> {
+    let (digits, negative) = match field.strip_prefix('-') {
+        Some(digits) => (digits, true),
+        None => (field, false),
+    };
+    if digits.starts_with('-') {
+        return Err(format!("{field:?} is not a number"));
+    }
+    let number = Decimal::parse(digits).map_err(|error| format!("{field:?} {error}"))?;
+    let milli = number.times(1000, Rounding::Nearest).filter(|milli| *milli <= NUMBER_MAX * 1000);
+    let milli = milli.ok_or_else(|| format!("{field:?} is too large: at most {NUMBER_MAX}"))?;
+    Ok((!negative || milli == 0).then_some(milli))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,280 @@
+//! A log as a workload: what was asked of a batch queue, for schedulers that place on machines.
+//!
+//! - **Jobs.** Each job is a gang of processors: so many tasks of a core, which start together or not at
+//!   all. It asks for the processors that it requested, or where that is unknown got, and runs as long as the
+//!   log says; what it requested as its longest run time is what a scheduler may expect. Memory is not
+//!   asked for: few logs have it. Jobs without processors or without a run time are left out and counted.
+//! - **Machines.** The processors of the header, spread over its nodes as evenly as they go; or what the
+//!   user says.
+//! - **Time** is counted from a second before the first job. The format asks for lines in the order of
+//!   submission; a stream holds a window of them ([`crate::stream`]).
+
+use super::{Header, Log, LoggedJob};
+use crate::stream::order::Order;
+use crate::stream::{Event, Head, JobEvent, JobsAt, Stream, Window};
+use crate::{Arrival, LoadError, RunTime};
+use omega_core::limits::{MACHINES_MAX, TASKS_PER_JOB_MAX};
+use omega_core::{Amounts, Job, JobKind, Kinds, Machine, Precedence, Preemption, TaskGroup};
+use std::path::{Path, PathBuf};
+
+/// How long before the first job the time begins.
+const BEFORE_MS: u64 = 1000;
+
+/// The endings of logs.
+const ENDINGS: [&str; 3] = [".swf.gz", ".swf", ""];
+
+/// A log, as a stream.
+pub struct SwfStream {
+    head: Head,
+    log: Log,
+    file: PathBuf,
+    /// What the log's clock showed when the first job came.
+    first_ms: u64,
+    order: Order<LoggedJob>,
+    left_out: u64,
+}
+
+/// The log that is meant: the file itself, or the one of this name in a folder.
+///
+/// # Errors
+/// If it is a folder and there is no such log in it.
+pub fn find(data: &Path, name: Option<&str>) -> Result<PathBuf, LoadError> {
+    if !data.is_dir() {
+        return Ok(data.to_path_buf());
+    }
+    let name = name.ok_or_else(|| {
+        LoadError::new(data, "is a folder: name a log in it by --cell, or the file itself")
+    })?;
+    let files = ENDINGS.map(|ending| data.join(format!("{name}{ending}")));
+    let found = files.into_iter().find(|file| file.is_file());
+    found.ok_or_else(|| LoadError::new(data, format!("there is no log {name:?}")))
+}
+
+/// Opens a log. Without machines they are those of its header.
+///
+/// # Errors
+/// If the file is missing, its first lines are at fault, or it does not tell its machines.
+pub fn open(
+    file: &Path,
+    machines: Option<Vec<Machine>>,
+    window: Window,
+) -> Result<SwfStream, LoadError> {
+    let log = Log::open(file)?;
+    let name = file.file_name().unwrap_or_default().to_string_lossy();
+    let name = name.trim_end_matches(".gz").trim_end_matches(".swf").to_owned();
+    let jobs_at = JobsAt { file: file.to_path_buf(), column: "job number" };
+    let mut stream = SwfStream {
+        head: Head::new(name, Kinds::standard(), Vec::new(), jobs_at),
+        log,
+        file: file.to_path_buf(),
+        first_ms: 0,
+        order: Order::new(window),
+        left_out: 0,
+    };
+    stream.fill()?;
+    stream.head.machines = match machines {
+        Some(machines) => machines,
+        None => of_header(stream.log.header()).map_err(|why| LoadError::new(file, why))?,
+    };
+    stream.first_ms = stream.order.earliest_ms().unwrap_or(0);
+    Ok(stream)
+}
+
+impl Stream for SwfStream {
+    fn head(&self) -> &Head {
+        &self.head
+    }
+
+    fn next_event(&mut self) -> Result<Option<Event>, LoadError> {
+        self.fill()?;
+        Ok(self.order.pop().map(|job| Event::Job(event(&job, self.first_ms))))
+    }
+
+    fn notes(&self) -> Vec<String> {
+        let mut notes = self.log.notes();
+        if self.left_out > 0 {
+            notes.push(format!(
+                "{} jobs are left out: the log does not tell their processors or their run time",
+                self.left_out
+            ));
+        }
+        notes
+    }
+}
+
+impl SwfStream {
+    /// Reads on until the window is full or the log ends.
+    fn fill(&mut self) -> Result<(), LoadError> {
+        while !self.order.is_full() {
+            let Some(job) = self.log.next_job()? else { break };
+            let fault = |field: &str, message: String| LoadError {
+                line: Some(job.line),
+                field: Some(field.to_owned()),
+                ..LoadError::new(&self.file, message)
+            };
+            let processors = processors(&job);
+            if processors > u64::from(TASKS_PER_JOB_MAX) {
+                let message = format!("{processors} is too large: at most {TASKS_PER_JOB_MAX}");
+                return Err(fault("requested processors", message));
+            }
+            if processors == 0 || job.run_ms.is_none() {
+                self.left_out += 1;
+                continue;
+            }
+            let pushed = self.order.push(job.submit_ms, job);
+            pushed.map_err(|message| fault("submit time", message))?;
+        }
+        Ok(())
+    }
+}
+
+/// How many processors a job asks for; 0 if nobody knows.
+fn processors(job: &LoggedJob) -> u64 {
+    let known = [job.requested, job.allocated].into_iter().flatten();
+    known.into_iter().find(|processors| *processors > 0).unwrap_or(0)
+}
+
+/// The machines that a header tells of.
+fn of_header(header: Header) -> Result<Vec<Machine>, String> {
+    let processors = header.processors.or(header.nodes);
+    let Some(processors) = processors else {
+        return Err(
+            "the header has no MaxProcs and no MaxNodes: say the machines by --on".to_owned()
+        );
+    };
+    let nodes = header.nodes.unwrap_or(processors).min(processors);
+    if nodes > MACHINES_MAX as u64 {
+        return Err(format!("{nodes} nodes are too many: at most {MACHINES_MAX}"));
+    }
+    let machine = |i: u64| {
+        let cores = (i + 1) * processors / nodes - i * processors / nodes;
+        Machine::new(format!("m{i}"), Amounts::new([cores * 1000]))
+    };
+    Ok((0..nodes).map(machine).collect())
+}
+
+fn event(job: &LoggedJob, first_ms: u64) -> JobEvent {
+    let count = processors(job) as u32;
+    let arrival = Arrival {
+        at_ms: job.submit_ms.saturating_sub(first_ms).saturating_add(BEFORE_MS),
+        placed: Vec::new(),
+        run: job.run_ms.map_or(RunTime::Forever, RunTime::Same),
+        job: Job {
+            name: format!("line-{}", job.line).into(),
+            tenant: "default".into(),
+            scheduler: "batch".into(),
+            precedence: Precedence(0),
+            preemption: Preemption::default(),
+            kind: JobKind::Batch,
+            groups: vec![TaskGroup::new(count, Amounts::new([1000]))],
+            gang_min: Some(count),
+            run_ms_expected: job.requested_ms,
+        },
+    };
+    JobEvent { arrival, line: Some(job.line) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Workload;
+    use crate::stream::whole;
+    use crate::testing::{data, folder, message};
+
+    const HEADER: &str = "; MaxNodes: 3\n; MaxProcs: 8\n";
+
+    fn read(log: &str) -> (tempfile::TempDir, Result<Workload, LoadError>) {
+        let dir = folder(&[("a.swf", log)]);
+        let result = find(dir.path(), Some("a"))
+            .and_then(|file| open(&file, None, Window::Bounded))
+            .and_then(|mut stream| whole(&mut stream));
+        (dir, result)
+    }
+
+    /// A line: number, submission, run time, processors got and asked, and the time asked.
+    fn line(of: [i64; 6]) -> String {
+        let [number, submit, run, got, asked, limit] = of;
+        format!("{number} {submit} -1 {run} {got} -1 -1 {asked} {limit} -1 1 7 -1 -1 -1 -1 -1 -1\n")
+    }
+
+    #[test]
+    fn a_job_is_a_gang_of_processors() {
+        let jobs = [
+            [9, 500, 60, 4, -1, -1],
+            [8, 480, 5, 2, 3, 10],
+            [7, 600, -1, 1, 1, 5],
+            [6, 700, 5, 0, -1, 5],
+        ];
+        let log = format!("{HEADER}{}", jobs.map(line).concat());
+        let workload = read(&log).1.unwrap();
+        let cores: Vec<u64> = workload.machines.iter().map(|m| m.capacity.as_slice()[0]).collect();
+        assert_eq!(cores, [2000, 3000, 3000]);
+        let [first, second] = &workload.arrivals[..] else { panic!("{:?}", workload.arrivals) };
+        assert_eq!((first.at_ms, &*first.job.name, first.job.gang_min), (1000, "line-4", Some(3)));
+        assert_eq!(
+            (first.run.clone(), first.job.run_ms_expected),
+            (RunTime::Same(5000), Some(10_000))
+        );
+        assert_eq!((second.at_ms, second.job.task_count()), (21_000, 4));
+        let note = "2 jobs are left out: the log does not tell their processors or their run time";
+        assert_eq!(workload.notes, [note]);
+    }
+
+    #[test]
+    fn faults_of_a_log_are_told_in_one_line() {
+        let good = line([1, 5, 60, 4, -1, -1]);
+        let cases = [
+            (
+                good.clone(),
+                "a.swf: the header has no MaxProcs and no MaxNodes: say the machines by --on",
+            ),
+            (
+                format!("{HEADER}{}", line([1, 5, 60, 4, 1 << 21, -1])),
+                "a.swf:3: requested processors: 2097152 is too large: at most 1048576",
+            ),
+            (
+                format!("{HEADER}{}", good.replace("60", "soon")),
+                "a.swf:3: run time: \"soon\" is not a number",
+            ),
+            (
+                format!("{HEADER}{}", good.replace("1 5", "1 -1")),
+                "a.swf:3: submit time: is unknown: when did it come?",
+            ),
+            (format!("{HEADER}1 2 3\n"), "a.swf:3: the line has 3 fields, a job has 18"),
+            (
+                "; MaxNodes: 2000000\n".to_owned(),
+                "a.swf: 2000000 nodes are too many: at most 1048576",
+            ),
+        ];
+        for (log, expected) in cases {
+            let (dir, result) = read(&log);
+            assert_eq!(message(dir.path(), result), expected);
+        }
+        let dir = folder(&[]);
+        let error = message(dir.path().parent().unwrap(), find(dir.path(), Some("b")));
+        assert!(error.ends_with(": there is no log \"b\""), "{error}");
+        let error = message(dir.path().parent().unwrap(), find(dir.path(), None));
+        assert!(
+            error.ends_with(": is a folder: name a log in it by --cell, or the file itself"),
+            "{error}"
+        );
+    }
+
+    #[test]
+    fn the_real_logs_have_the_published_counts() {
+        // Where others count fewer jobs, they leave out those that ran for no second.
+        let Some(dir) = data("swf") else { return };
+        let logs = [
+            ("KTH-SP2-1996-2.1-cln", 28_475, 100),
+            ("theta_2022", 23_911, 4360),
+            ("UniLu-Gaia-2014-1", 51_860, 2004),
+            ("lublin_256", 10_000, 256),
+        ];
+        for (name, jobs, processors) in logs {
+            let file = find(&dir, Some(name)).unwrap();
+            let workload = whole(&mut open(&file, None, Window::Bounded).unwrap()).unwrap();
+            let cores: u64 = workload.machines.iter().map(|m| m.capacity.as_slice()[0]).sum();
+            assert_eq!((workload.arrivals.len(), cores), (jobs, processors * 1000), "{name}");
+        }
+    }
+}

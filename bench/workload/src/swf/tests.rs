@@ -1,0 +1,112 @@
+//! What the reader takes, what it lets pass, and what it says of lines that are no jobs.
+
+use super::*;
+use crate::testing::{folder, gzip, message};
+
+/// A job that asks for 4 processors for 100 seconds, and runs for 60.
+const JOB: &str = "1 10 5 60 4 -1 -1 4 100 -1 1 1 1 -1 1 -1 -1 -1\n";
+
+fn read(log: &[u8]) -> (tempfile::TempDir, Result<(Vec<LoggedJob>, Log), LoadError>) {
+    let dir = folder(&[]);
+    let file = dir.path().join("a.swf");
+    std::fs::write(&file, log).unwrap();
+    let result = (|| {
+        let mut log = Log::open(&file)?;
+        let mut jobs = Vec::new();
+        while let Some(job) = log.next_job()? {
+            jobs.push(job);
+        }
+        Ok((jobs, log))
+    })();
+    (dir, result)
+}
+
+#[test]
+fn a_line_is_a_job_and_minus_one_is_unknown() {
+    let log = format!(
+        "; MaxNodes: 8\n;MaxProcs: 1,024 (cores)\n\n{JOB}  2 11.5 -1 0 -1 1.25 -1 -1 -1.00 -1 -1 -1 -1 -1 -1 -1 -1 -1  \r\n"
+    );
+    for bytes in [log.as_bytes().to_vec(), gzip(&log)] {
+        let (jobs, log) = read(&bytes).1.unwrap();
+        assert_eq!(log.header(), Header { processors: Some(1024), nodes: Some(8) });
+        assert_eq!(log.notes(), [""; 0]);
+        let first = LoggedJob {
+            line: 4,
+            submit_ms: 10_000,
+            wait_ms: Some(5_000),
+            run_ms: Some(60_000),
+            allocated: Some(4),
+            requested: Some(4),
+            requested_ms: Some(100_000),
+        };
+        let second = LoggedJob {
+            line: 5,
+            submit_ms: 11_500,
+            wait_ms: None,
+            run_ms: Some(0),
+            allocated: None,
+            requested: None,
+            requested_ms: None,
+        };
+        assert_eq!(jobs, [first, second]);
+    }
+}
+
+#[test]
+fn what_changes_nothing_is_let_pass_and_told() {
+    let odd = JOB.replacen(" 5 ", " -17 ", 1);
+    let log = format!("; Sch\u{e4}del\n; MaxProcs: many\n; MaxNodes: 0\n{odd}");
+    let (jobs, log) = read(log.as_bytes()).1.unwrap();
+    assert_eq!(jobs[0].wait_ms, None);
+    assert_eq!(log.header(), Header::default());
+    assert_eq!(
+        log.notes(),
+        [
+            "line 2: MaxProcs is not a count: \"many\"",
+            "line 3: MaxNodes is not a count: \"0\"",
+            "1 lines have negative numbers other than -1: taken as unknown",
+        ]
+    );
+    assert!(read(b"; caf\xe9\n").1.unwrap().0.is_empty());
+}
+
+#[test]
+fn a_line_that_is_no_job_is_named() {
+    let job = |from: &str, to: &str| JOB.replacen(from, to, 1).into_bytes();
+    let large = "\"99999999999999999\" is too large: at most 1000000000000000";
+    let cases: Vec<(Vec<u8>, String)> = vec![
+        (b"1 2 3\n".to_vec(), "1: the line has 3 fields, a job has 18".into()),
+        (job(" 1 1 1 ", " 1 1 1 1 "), "1: the line has 19 fields, a job has 18".into()),
+        (job("10", "ten"), "1: submit time: \"ten\" is not a number".into()),
+        (job("10", "-1"), "1: submit time: is unknown: when did it come?".into()),
+        (job("60", "1:00"), "1: run time: \"1:00\" is not a number".into()),
+        (job("60", "NaN"), "1: run time: \"NaN\" is not a finite number".into()),
+        (job("60", "--1"), "1: run time: \"--1\" is not a number".into()),
+        (job("60", "99999999999999999"), format!("1: run time: {large}")),
+        (job(" 4 ", " 4.5 "), "1: allocated processors: is not a whole number".into()),
+        (job(" 4 100", " 0x4 100"), "1: requested processors: \"0x4\" is not a number".into()),
+        (job("100", "1e"), "1: requested time: \"1e\" is not a number".into()),
+        (job(" -1\n", " ?\n"), "1: think time: \"?\" is not a number".into()),
+        (
+            [JOB.as_bytes(), b"\n; note\n\xff\xfe\n"].concat(),
+            "4: the line is not UTF-8 text".into(),
+        ),
+        (vec![b'1'; LINE_BYTES_MAX + 1], "1: the line is longer than 65536 bytes".into()),
+        (b"<html>not found</html>\n".to_vec(), "1: the line has 2 fields, a job has 18".into()),
+    ];
+    for (log, expected) in cases {
+        let (dir, result) = read(&log);
+        assert_eq!(message(dir.path(), result), format!("a.swf:{expected}"));
+    }
+}
+
+#[test]
+fn a_file_that_is_cut_off_is_no_shorter_log() {
+    let whole = gzip(&JOB.repeat(1000));
+    let (dir, result) = read(&whole[..whole.len() - 9]);
+    let message = message(dir.path(), result);
+    assert!(message.ends_with("the gzip data ends too early: the file is cut off"), "{message}");
+    let (dir, _) = read(b"");
+    let error = Log::open(&dir.path().join("none.swf")).err().unwrap().to_string();
+    assert!(error.contains("none.swf: cannot be read: "), "{error}");
+}

@@ -1,0 +1,195 @@
+//! A made-up day of a large cell, after the published statistics of Google's trace of 2011.
+//!
+//! For whoever has no trace at hand, and for cells of any size. The machines have the trace's
+//! shapes in the trace's shares (Reiss et al., SoCC 2012), the jobs its distributions of sizes,
+//! requests and rules; see `drafts` for the numbers.
+//!
+//! The load is set, not left to chance: jobs are drawn until the work that falls into the span is
+//! the wanted share of what the cell could do in it. Service jobs that never end take about three
+//! quarters of that and are there at the start; the rest comes as a Poisson process (that is, given
+//! their number, the arrivals are independent and uniform over the span). Nothing of the latter
+//! runs yet at the start, so the first half hour is quieter than the rest.
+//!
+//! The same options give the same workload, on every platform: chance comes from a seeded
+//! generator, and floating-point numbers are only added, multiplied and rounded, which all
+//! processors do alike.
+
+mod dice;
+mod drafts;
+mod jobs;
+
+use crate::stream::{Event, Head, JobEvent, JobsAt, Stream};
+use crate::{LoadError, Workload};
+use dice::Dice;
+use omega_core::limits::MACHINES_MAX;
+use omega_core::{Amounts, KindId, Kinds, Labels, Machine, Text};
+use std::collections::HashMap;
+
+/// Thousandths of a core in the largest machine.
+const CPU_MILLIS: u64 = 64_000;
+/// Bytes of memory in the largest machine.
+const MEMORY_BYTES: u64 = 256 << 30;
+/// Bytes of disk in every machine.
+const DISK_BYTES: u64 = 16 << 40;
+/// Machines in a rack.
+const RACK: usize = 40;
+/// Racks stand in these zones in turn.
+const ZONES: usize = 4;
+
+/// A shape of machines: how many of them the trace's cell has, the platform, and CPU and memory in
+/// ten-thousandths of the largest machine.
+struct Shape {
+    share: u64,
+    platform: &'static str,
+    cpu: u64,
+    memory: u64,
+}
+
+impl Shape {
+    const fn new(share: u64, platform: &'static str, cpu: u64, memory: u64) -> Shape {
+        Shape { share, platform, cpu, memory }
+    }
+
+    /// How much of `unit` so many ten-thousandths are.
+    fn part(unit: u64, share: u64) -> u64 {
+        unit * share / 10_000
+    }
+}
+
+const SHAPES: [Shape; 10] = [
+    Shape::new(6672, "P2", 5000, 4995),
+    Shape::new(3835, "P2", 5000, 2493),
+    Shape::new(992, "P2", 5000, 7490),
+    Shape::new(788, "P1", 10_000, 10_000),
+    Shape::new(123, "P0", 2500, 2498),
+    Shape::new(54, "P2", 5000, 1241),
+    Shape::new(5, "P2", 5000, 308),
+    Shape::new(4, "P2", 5000, 9678),
+    Shape::new(3, "P1", 10_000, 5000),
+    Shape::new(1, "P2", 5000, 616),
+];
+
+/// What to make up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SynthOptions {
+    /// How many machines the cell has: 1 to [`MACHINES_MAX`].
+    pub machines: u32,
+    /// The seed of all chance.
+    pub seed: u64,
+    /// How long the workload lasts, in hours: 1 to 8,760.
+    pub span_hours: u32,
+    /// How much of the cell's CPU is asked for on average, in percent: 1 to 100.
+    pub utilisation_percent: u32,
+}
+
+impl Default for SynthOptions {
+    /// A day of 10,000 machines at 78 %: at the upper end of what the paper's cells reach.
+    fn default() -> SynthOptions {
+        SynthOptions { machines: 10_000, seed: 1, span_hours: 24, utilisation_percent: 78 }
+    }
+}
+
+/// Makes up a workload.
+#[must_use]
+pub fn synthesize(options: &SynthOptions) -> Workload {
+    let SynthStream { head, mut writer, drafts } = open(options);
+    Workload {
+        arrivals: drafts.map(|draft| writer.arrival(&draft)).collect(),
+        name: head.name,
+        kinds: head.kinds,
+        policy: head.policy,
+        machines: head.machines,
+        budgets: head.budgets,
+        machine_events: Vec::new(),
+        volumes: head.volumes,
+        notes: Vec::new(),
+    }
+}
+
+/// Makes up a workload whose jobs are written out when they are asked for; until then each is 64 bytes of a draft.
+#[must_use]
+pub fn open(options: &SynthOptions) -> SynthStream {
+    let options = SynthOptions {
+        machines: options.machines.clamp(1, MACHINES_MAX as u32),
+        seed: options.seed,
+        span_hours: options.span_hours.clamp(1, 8760),
+        utilisation_percent: options.utilisation_percent.clamp(1, 100),
+    };
+    let mut dice = Dice::new(options.seed);
+    let machines = machines(options.machines as usize, &mut dice);
+    let drafts = drafts::draw(&machines, &options, &mut dice).into_iter();
+    let writer = jobs::Writer::new(machines.len() as u64, dice);
+    let name = format!("synthetic, {} h", options.span_hours);
+    let jobs_at = JobsAt { file: "synthetic".into(), column: "name" };
+    SynthStream { head: Head::new(name, Kinds::standard(), machines, jobs_at), writer, drafts }
+}
+
+/// A made-up workload, job by job.
+pub struct SynthStream {
+    head: Head,
+    writer: jobs::Writer,
+    drafts: std::vec::IntoIter<drafts::Draft>,
+}
+
+impl Stream for SynthStream {
+    fn head(&self) -> &Head {
+        &self.head
+    }
+
+    fn next_event(&mut self) -> Result<Option<Event>, LoadError> {
+        let arrival = self.drafts.next().map(|draft| self.writer.arrival(&draft));
+        Ok(arrival.map(|arrival| Event::Job(JobEvent { arrival, line: None })))
+    }
+
+    fn notes(&self) -> Vec<String> {
+        Vec::new()
+    }
+}
+
+/// So many machines in the trace's shares, mixed over the racks.
+fn machines(count: usize, dice: &mut Dice) -> Vec<Machine> {
+    let total: u64 = SHAPES.iter().map(|shape| shape.share).sum();
+    let mut shapes: Vec<&Shape> = Vec::with_capacity(count);
+    let mut share = 0;
+    for shape in &SHAPES {
+        share += shape.share;
+        // Rounding the running sum makes the parts add up to the whole.
+        shapes.resize((count as u64 * share).div_ceil(total) as usize, shape);
+    }
+    dice.shuffle(&mut shapes);
+
+    let mut labels: HashMap<(usize, &str), Labels> = HashMap::new();
+    let machine = |(i, shape): (usize, &Shape)| {
+        let capacity = Amounts::new([
+            Shape::part(CPU_MILLIS, shape.cpu),
+            Shape::part(MEMORY_BYTES, shape.memory),
+            DISK_BYTES,
+        ]);
+        let mut machine = Machine::new(format!("m{i:05}"), capacity);
+        let rack = i / RACK;
+        let shared = labels.entry((rack, shape.platform)).or_insert_with(|| {
+            let text = |text: String| Text::from(text);
+            Labels::new([
+                ("platform", shape.platform.into()),
+                ("rack", text(format!("r{rack:03}"))),
+                ("zone", zone(rack % ZONES)),
+            ])
+        });
+        machine.labels = shared.clone();
+        machine
+    };
+    shapes.into_iter().enumerate().map(machine).collect()
+}
+
+/// The name of a zone.
+fn zone(number: usize) -> Text {
+    format!("z{number}").into()
+}
+
+/// How many thousandths of a core the machines have together.
+fn cpu_of(machines: &[Machine]) -> u64 {
+    machines.iter().map(|machine| machine.capacity.get(KindId::CPU)).sum()
+}
+
+#[cfg(test)]
+mod tests;

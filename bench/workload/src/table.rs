@@ -1,0 +1,440 @@
+//! Tables: CSV files with a header, plain or compressed with gzip, read row by row.
+//!
+//! Columns are found by their names, so their order is free, and a column that no reader asks for
+//! is not looked at. Each line is a row: a quoted field ends on the line where it began. That keeps
+//! the memory bounded and the line numbers true whatever the file holds; the quotes themselves are
+//! `csv-core`'s. Every fault is a [`LoadError`] that names file, line and column.
+
+use crate::LoadError;
+use crate::decimal::{Decimal, Rounding};
+use csv_core::{ReadRecordResult, Reader};
+use flate2::bufread::MultiGzDecoder;
+use omega_core::limits::AMOUNT_MAX;
+use std::fs::File;
+use std::io::{self, BufRead, BufReader, Read};
+use std::path::{Path, PathBuf};
+
+/// Bytes in a line, its end included: a hundred times the longest line of any trace we read.
+pub const LINE_BYTES_MAX: usize = 64 << 10;
+
+/// The two bytes that a gzip file begins with.
+const GZIP_MAGIC: [u8; 2] = [0x1f, 0x8b];
+
+/// A column of one [`Table`].
+#[derive(Clone, Copy, Debug)]
+pub struct Column(usize);
+
+/// A table that is being read.
+pub struct Table {
+    file: PathBuf,
+    input: Box<dyn BufRead>,
+    /// The names of the columns.
+    header: Vec<String>,
+    record: Record,
+}
+
+/// One row of a table.
+#[derive(Clone, Copy)]
+pub struct Row<'a> {
+    table: &'a Table,
+}
+
+/// The line that was read last, and its fields. Reused from line to line.
+struct Record {
+    syntax: Reader,
+    number: u64,
+    line: Vec<u8>,
+    /// The fields, one after the other.
+    text: String,
+    /// Where each field ends in `text`.
+    ends: Vec<usize>,
+}
+
+impl Table {
+    /// Opens a file and reads its header.
+    ///
+    /// # Errors
+    /// If it cannot be read, is empty, or its header is at fault.
+    pub fn open(file: &Path) -> Result<Table, LoadError> {
+        let input = open_input(file)
+            .map_err(|error| LoadError::new(file, format!("cannot be read: {error}")))?;
+        let record = Record::new();
+        let mut table = Table { file: file.to_path_buf(), input, header: Vec::new(), record };
+        if !table.next_record()? {
+            return Err(table.error("the file is empty: a header is expected"));
+        }
+        let record = &table.record;
+        table.header = (0..record.ends.len()).map(|i| record.field(i).trim().to_owned()).collect();
+        for (i, name) in table.header.iter().enumerate() {
+            if table.header[..i].contains(name) {
+                return Err(table.error_at(Some(name), "the column is named twice"));
+            }
+        }
+        Ok(table)
+    }
+
+    /// The file.
+    #[must_use]
+    pub fn file(&self) -> &Path {
+        &self.file
+    }
+
+    /// The names of all columns, in the order of the file.
+    #[must_use]
+    pub fn columns(&self) -> &[String] {
+        &self.header
+    }
+
+    /// The column of this name.
+    ///
+    /// # Errors
+    /// If there is none.
+    pub fn column(&self, name: &str) -> Result<Column, LoadError> {
+        self.optional_column(name).ok_or_else(|| LoadError {
+            line: Some(1),
+            field: Some(name.to_owned()),
+            ..LoadError::new(&self.file, "the column is missing")
+        })
+    }
+
+    /// The columns of these names.
+    ///
+    /// # Errors
+    /// If one is missing.
+    pub fn find<const N: usize>(&self, names: [&str; N]) -> Result<[Column; N], LoadError> {
+        let mut columns = [Column(0); N];
+        for (column, name) in columns.iter_mut().zip(names) {
+            *column = self.column(name)?;
+        }
+        Ok(columns)
+    }
+
+    /// The column of this name, if there is one.
+    #[must_use]
+    pub fn optional_column(&self, name: &str) -> Option<Column> {
+        self.header.iter().position(|column| column == name).map(Column)
+    }
+
+    /// The next row that is not blank; `None` at the end.
+    ///
+    /// # Errors
+    /// If the file cannot be read further, or the line is no row of this table.
+    pub fn next_row(&mut self) -> Result<Option<Row<'_>>, LoadError> {
+        if !self.next_record()? {
+            return Ok(None);
+        }
+        let (fields, columns) = (self.record.ends.len(), self.header.len());
+        if fields != columns {
+            let message = format!("the row has {fields} fields, the header {columns}");
+            return Err(self.error_at(None, message));
+        }
+        Ok(Some(Row { table: self }))
+    }
+
+    /// An error of the file as a whole.
+    #[must_use]
+    pub fn error(&self, message: impl Into<String>) -> LoadError {
+        LoadError::new(&self.file, message)
+    }
+
+    /// An error in the line that was read last.
+    #[must_use]
+    pub fn error_at(&self, field: Option<&str>, message: impl Into<String>) -> LoadError {
+        LoadError {
+            line: Some(self.record.number),
+            field: field.map(str::to_owned),
+            ..self.error(message)
+        }
+    }
+
+    /// Reads and splits the next line that is not blank. Returns whether there was one.
+    fn next_record(&mut self) -> Result<bool, LoadError> {
+        loop {
+            let read = self.record.read_line(&mut *self.input);
+            match read {
+                Ok(0) => return Ok(false),
+                Ok(_) => {}
+                Err(error) => {
+                    // The line that was not read: reading fails before it is counted.
+                    self.record.number += 1;
+                    return Err(self.error_at(None, describe(&error)));
+                }
+            }
+            if self.record.line.len() > LINE_BYTES_MAX {
+                let message = format!("the line is longer than {LINE_BYTES_MAX} bytes");
+                return Err(self.error_at(None, message));
+            }
+            if !self.record.line.iter().all(u8::is_ascii_whitespace) {
+                self.record.split().map_err(|message| self.error_at(None, message))?;
+                return Ok(true);
+            }
+        }
+    }
+}
+
+impl Record {
+    fn new() -> Record {
+        // Not its `default()`, which lacks the tables that `new()` builds.
+        let syntax = Reader::new();
+        Record { syntax, number: 0, line: Vec::new(), text: String::new(), ends: Vec::new() }
+    }
+
+    /// Reads a line without its end and without a byte order mark. Returns how many bytes that
+    /// took, 0 at the end of the input.
+    fn read_line(&mut self, input: &mut dyn BufRead) -> io::Result<usize> {
+        self.line.clear();
+        let read = input.take(LINE_BYTES_MAX as u64 + 1).read_until(b'\n', &mut self.line)?;
+        if read == 0 {
+            return Ok(0);
+        }
+        self.number += 1;
+        if self.number == 1 && self.line.starts_with(b"\xef\xbb\xbf") {
+            self.line.drain(..3);
+        }
+        for end in [b'\n', b'\r'] {
+            if self.line.last() == Some(&end) {
+                self.line.pop();
+            }
+        }
+        Ok(read)
+    }
+
+    /// Splits the line into fields.
+    fn split(&mut self) -> Result<(), &'static str> {
+        self.line.push(b'\n');
+        // Unquoting only shortens; a line has at most one field more than bytes.
+        let mut text = std::mem::take(&mut self.text).into_bytes();
+        text.resize(self.line.len(), 0);
+        self.ends.resize(self.line.len() + 1, 0);
+        self.syntax.reset();
+        let (result, read, written, ends) =
+            self.syntax.read_record(&self.line, &mut text, &mut self.ends);
+        if result != ReadRecordResult::Record {
+            return Err("a quoted field must end on the line where it begins");
+        }
+        if read < self.line.len() {
+            return Err("the line has a carriage return before its end");
+        }
+        text.truncate(written);
+        self.ends.truncate(ends);
+        self.text = String::from_utf8(text).map_err(|_| "the line is not UTF-8 text")?;
+        Ok(())
+    }
+
+    fn field(&self, i: usize) -> &str {
+        let start = if i == 0 { 0 } else { self.ends[i - 1] };
+        &self.text[start..self.ends[i]]
+    }
+}
+
+impl<'a> Row<'a> {
+    /// The field without the spaces around it; may be empty.
+    #[must_use]
+    pub fn text(&self, column: Column) -> &'a str {
+        self.table.record.field(column.0).trim()
+    }
+
+    /// The field, which must not be empty.
+    ///
+    /// # Errors
+    /// If it is.
+    pub fn required(&self, column: Column) -> Result<&'a str, LoadError> {
+        match self.text(column) {
+            "" => Err(self.error(column, "is empty")),
+            text => Ok(text),
+        }
+    }
+
+    /// A whole number from zero to `max`.
+    ///
+    /// # Errors
+    /// If the field is anything else.
+    pub fn integer(&self, column: Column, max: u64) -> Result<u64, LoadError> {
+        let text = self.required(column)?;
+        match text.parse::<u64>() {
+            Ok(number) if number <= max => Ok(number),
+            Ok(_) => Err(self.too_large(column, max)),
+            Err(_) => Err(match Decimal::parse(text) {
+                Err(error) => self.error(column, format!("{text:?} {error}")),
+                Ok(number) if number.times(1, Rounding::Up).is_none_or(|n| n > max) => {
+                    self.too_large(column, max)
+                }
+                Ok(_) => self.error(column, format!("{text:?} is not a whole number")),
+            }),
+        }
+    }
+
+    /// A whole number from zero to `max`, or nothing.
+    ///
+    /// # Errors
+    /// If the field is anything else.
+    pub fn optional_integer(&self, column: Column, max: u64) -> Result<Option<u64>, LoadError> {
+        if self.text(column).is_empty() { Ok(None) } else { self.integer(column, max).map(Some) }
+    }
+
+    /// A number times `unit` as a whole amount, at most [`AMOUNT_MAX`].
+    ///
+    /// # Errors
+    /// If the field is no number, negative, or too large.
+    pub fn amount(&self, column: Column, unit: u64, rounding: Rounding) -> Result<u64, LoadError> {
+        let text = self.required(column)?;
+        let number = Decimal::parse(text)
+            .map_err(|error| self.error(column, format!("{text:?} {error}")))?;
+        match number.times(unit, rounding) {
+            Some(amount) if amount <= AMOUNT_MAX => Ok(amount),
+            _ => Err(self.too_large(column, AMOUNT_MAX / unit)),
+        }
+    }
+
+    /// An error in this field.
+    #[must_use]
+    pub fn error(&self, column: Column, message: impl Into<String>) -> LoadError {
+        self.table.error_at(Some(&self.table.header[column.0]), message)
+    }
+
+    /// An error in the field of this name.
+    pub(crate) fn error_in(&self, column: &str, message: impl Into<String>) -> LoadError {
+        self.table.error_at(Some(column), message)
+    }
+
+    /// The number of this line, from 1.
+    #[must_use]
+    pub fn line(&self) -> u64 {
+        self.table.record.number
+    }
+
+    fn too_large(&self, column: Column, max: u64) -> LoadError {
+        self.error(column, format!("{:?} is too large: at most {max}", self.text(column)))
+    }
+}
+
+/// Opens a file, unpacking it if it begins as a gzip file does.
+pub(crate) fn open_input(file: &Path) -> io::Result<Box<dyn BufRead>> {
+    let mut input = BufReader::new(File::open(file)?);
+    if input.fill_buf()?.starts_with(&GZIP_MAGIC) {
+        return Ok(Box::new(BufReader::new(MultiGzDecoder::new(input))));
+    }
+    Ok(Box::new(input))
+}
+
+/// A failed read, in words for a user.
+pub(crate) fn describe(error: &io::Error) -> String {
+    match error.kind() {
+        io::ErrorKind::UnexpectedEof => "the gzip data ends too early: the file is cut off".into(),
+        io::ErrorKind::InvalidInput | io::ErrorKind::InvalidData => {
+            format!("the gzip data is damaged: {error}")
+        }
+        _ => format!("cannot be read: {error}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{folder, gzip, message};
+
+    /// Reads a table of the columns `name` and `n` whose file holds these bytes.
+    fn read(bytes: &[u8]) -> (tempfile::TempDir, Result<Vec<(String, u64)>, LoadError>) {
+        let dir = folder(&[]);
+        let file = dir.path().join("t.csv");
+        std::fs::write(&file, bytes).unwrap();
+        let result = (|| {
+            let mut table = Table::open(&file)?;
+            let [name, number] = table.find(["name", "n"])?;
+            let mut rows = Vec::new();
+            while let Some(row) = table.next_row()? {
+                rows.push((row.text(name).to_owned(), row.integer(number, 1000)?));
+            }
+            Ok(rows)
+        })();
+        (dir, result)
+    }
+
+    fn check(bytes: &[u8], rows: &[(&str, u64)]) {
+        let read = read(bytes).1.unwrap();
+        let read: Vec<(&str, u64)> = read.iter().map(|(name, n)| (&**name, *n)).collect();
+        assert_eq!(read, rows, "{:?}", String::from_utf8_lossy(bytes));
+    }
+
+    fn check_error(bytes: &[u8], expected: &str) {
+        let (dir, result) = read(bytes);
+        assert_eq!(message(dir.path(), result), expected, "{:?}", String::from_utf8_lossy(bytes));
+    }
+
+    #[test]
+    fn tables_are_read_whatever_their_dress() {
+        check(b"name,n\na,1\nb,2\n", &[("a", 1), ("b", 2)]);
+        check(b"n,other,name\n1,?,a", &[("a", 1)]);
+        check(b"\xef\xbb\xbfname,n\r\na,1\r\n\r\nb,2\r\n", &[("a", 1), ("b", 2)]);
+        check(b" name , n\n a b , 7 \n", &[("a b", 7)]);
+        check(b"name,n\n\"a,\"\"b\"\"\",1\n", &[("a,\"b\"", 1)]);
+        check(b"name,n\n,0\n", &[("", 0)]);
+        check(b"name,n\n", &[]);
+        check(&gzip("name,n\na,1\n"), &[("a", 1)]);
+    }
+
+    #[test]
+    fn a_gzip_file_may_have_several_members() {
+        let bytes = [gzip("name,n\na,1\nb"), gzip(",2\n")].concat();
+        check(&bytes, &[("a", 1), ("b", 2)]);
+    }
+
+    #[test]
+    fn faults_of_a_table_are_told_in_one_line() {
+        check_error(b"", "t.csv: the file is empty: a header is expected");
+        check_error(b"\n\r\n", "t.csv: the file is empty: a header is expected");
+        check_error(b"name,m\n", "t.csv:1: n: the column is missing");
+        check_error(b"name,n,name\n", "t.csv:1: name: the column is named twice");
+        check_error(b"name,n\na\n", "t.csv:2: the row has 1 fields, the header 2");
+        check_error(b"name,n\na,1,2\n", "t.csv:2: the row has 3 fields, the header 2");
+        check_error(b"name,n\na,1\n\nb,\n", "t.csv:4: n: is empty");
+        check_error(b"name,n\na,one\n", "t.csv:2: n: \"one\" is not a number");
+        check_error(b"name,n\na,NaN\n", "t.csv:2: n: \"NaN\" is not a finite number");
+        check_error(b"name,n\na,inf\n", "t.csv:2: n: \"inf\" is not a finite number");
+        check_error(b"name,n\na,-1\n", "t.csv:2: n: \"-1\" is negative");
+        check_error(b"name,n\na,1.5\n", "t.csv:2: n: \"1.5\" is not a whole number");
+        check_error(b"name,n\na,1001\n", "t.csv:2: n: \"1001\" is too large: at most 1000");
+        check_error(b"name,n\na,1e99\n", "t.csv:2: n: \"1e99\" is too large: at most 1000");
+        let quoted = "a quoted field must end on the line where it begins";
+        check_error(b"name,n\n\"a,1\nb,2\n", &format!("t.csv:2: {quoted}"));
+        check_error(b"name,n\na\r,1\n", "t.csv:2: the line has a carriage return before its end");
+        check_error(b"name,n\n\xff,1\n", "t.csv:2: the line is not UTF-8 text");
+    }
+
+    #[test]
+    fn a_line_has_a_bound() {
+        let line = |bytes: usize| format!("name,n\n{},1\n", "x".repeat(bytes - 2));
+        assert_eq!(read(line(LINE_BYTES_MAX).as_bytes()).1.unwrap().len(), 1);
+        let error = "t.csv:2: the line is longer than 65536 bytes";
+        check_error(line(LINE_BYTES_MAX + 1).as_bytes(), error);
+        // Nor does a line that never ends fill the memory.
+        check_error(line(64 * LINE_BYTES_MAX).as_bytes(), error);
+    }
+
+    #[test]
+    fn gzip_that_is_cut_off_or_damaged_is_an_error_and_not_the_end() {
+        let rows: String = (0..5000).map(|i| format!("row-{},{}\n", i * 7919, i % 1000)).collect();
+        let whole = gzip(&format!("name,n\n{rows}"));
+        for cut in [3, 12, whole.len() / 2, whole.len() - 1] {
+            let (dir, result) = read(&whole[..cut]);
+            let error = message(dir.path(), result);
+            assert!(
+                error.ends_with(": the gzip data ends too early: the file is cut off"),
+                "{error}"
+            );
+        }
+        let mut damaged = whole.clone();
+        let end = damaged.len();
+        damaged[end - 6] ^= 1;
+        let (dir, result) = read(&damaged);
+        let error = message(dir.path(), result);
+        assert!(error.contains(": the gzip data is damaged: "), "{error}");
+    }
+
+    #[test]
+    fn a_file_that_is_not_there_is_named() {
+        let dir = folder(&[]);
+        let error = message(dir.path(), Table::open(&dir.path().join("none.csv")));
+        assert!(error.starts_with("none.csv: cannot be read: "), "{error}");
+    }
+}

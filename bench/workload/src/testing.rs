@@ -1,0 +1,56 @@
+//! What the readers' tests share: folders of small files, one-line errors, and the real data.
+
+use crate::LoadError;
+use flate2::Compression;
+use flate2::write::GzEncoder;
+use omega_core::{Amounts, Machine};
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use tempfile::TempDir;
+
+/// A folder that holds these files; those named `.gz` are compressed.
+pub(crate) fn folder(files: &[(&str, &str)]) -> TempDir {
+    let dir = tempfile::tempdir().unwrap();
+    for (name, content) in files {
+        let bytes = if name.ends_with(".gz") { gzip(content) } else { content.as_bytes().into() };
+        std::fs::write(dir.path().join(name), bytes).unwrap();
+    }
+    dir
+}
+
+pub(crate) fn gzip(content: &str) -> Vec<u8> {
+    let mut encoder = GzEncoder::new(Vec::new(), Compression::fast());
+    encoder.write_all(content.as_bytes()).unwrap();
+    encoder.finish().unwrap()
+}
+
+/// The error as its user sees it, without the path of the folder.
+pub(crate) fn message<T>(dir: &Path, result: Result<T, LoadError>) -> String {
+    let error = result.err().expect("an error").to_string();
+    assert!(!error.contains('\n'), "{error:?} is more than a line");
+    error.replace(&format!("{}/", dir.display()), "")
+}
+
+/// A folder of the public data, or `None` (said aloud) where it is not at hand.
+///
+/// The environment variable `OMEGA_DATA` names the folder of all data; without it, it is
+/// `shared/data` next to the workspace.
+pub(crate) fn data(name: &str) -> Option<PathBuf> {
+    let base = std::env::var_os("OMEGA_DATA").map_or_else(
+        || Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/data"),
+        PathBuf::from,
+    );
+    let dir = base.join(name);
+    if !dir.is_dir() {
+        println!("skipped: {} not found", dir.display());
+        return None;
+    }
+    Some(dir)
+}
+
+/// The sum of what the machines have.
+pub(crate) fn capacity(machines: &[Machine]) -> Amounts {
+    machines.iter().fold(Amounts::zero(), |sum, machine| {
+        sum.checked_add(&machine.capacity).expect("a cell's capacity fits in 64 bits")
+    })
+}

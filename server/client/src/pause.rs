@@ -1,0 +1,57 @@
+//! How long a client waits before it asks again.
+//!
+//! A server that takes no more says when to come again. Many clients are refused at once, so each comes up to half
+//! as much later, by chance: else all would come again at once, and be refused again. Whoever is not told
+//! waits longer each time, so that a cell in trouble is asked less and less.
+
+use crate::ApiError;
+use std::hash::{BuildHasher, RandomState};
+use std::time::Duration;
+
+/// The first wait of somebody who was not told: a tenth of what an election takes.
+const PAUSE: Duration = Duration::from_millis(50);
+
+/// How often it is doubled: then it is as long as an election takes at most.
+const DOUBLINGS_MAX: u32 = 4;
+
+/// How long to wait after a call that failed so, for the `tries`-th time in a row; the first is 0.
+#[must_use]
+pub fn before_another_try(error: &ApiError, tries: u32) -> Duration {
+    with_chance(error, tries, chance())
+}
+
+/// `chance` is from 0 to 1.
+fn with_chance(error: &ApiError, tries: u32, chance: f64) -> Duration {
+    let usual = || PAUSE * (1 << tries.min(DOUBLINGS_MAX));
+    let least = error.retry_after.unwrap_or_else(usual);
+    least + least.mul_f64(chance / 2.0)
+}
+
+/// From 0 to 1. The keys of hash maps are drawn by chance, which is enough here.
+fn chance() -> f64 {
+    f64::from(RandomState::new().hash_one(()) as u32) / f64::from(u32::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ErrorCode;
+
+    #[test]
+    fn nobody_comes_before_he_was_told_to_or_much_later() {
+        let told = Duration::from_millis(300);
+        let error = ApiError::new(ErrorCode::Limit, "come again").retry_after(told);
+        assert_eq!(with_chance(&error, 7, 0.0), told);
+        assert_eq!(with_chance(&error, 0, 1.0), told * 3 / 2);
+        let drawn: Vec<Duration> = (0..100).map(|_| before_another_try(&error, 0)).collect();
+        assert!(drawn.iter().all(|pause| (told..=told * 3 / 2).contains(pause)), "{drawn:?}");
+        assert!(drawn.iter().any(|pause| *pause != drawn[0]), "all come at once");
+    }
+
+    #[test]
+    fn whoever_is_not_told_waits_longer_each_time() {
+        let error = ApiError::new(ErrorCode::NoLeader, "nobody leads");
+        let waits: Vec<u128> = (0..7).map(|n| with_chance(&error, n, 0.0).as_millis()).collect();
+        assert_eq!(waits, [50, 100, 200, 400, 800, 800, 800]);
+    }
+}

@@ -1,0 +1,85 @@
+//! Whether a connection is read now, or its caller is held back: because few places are left, or because
+//! the caller calls more often than it may for long.
+//!
+//! See `turns.rs` for why, and for whose turn it is. A rate is kept in the same way: below a quarter of
+//! its burst, a caller is read as slowly as the burst fills, so that one who goes on asking for more is
+//! seldom refused.
+
+use crate::identity::Caller;
+use crate::limits::Places;
+use crate::turns::HELD_MAX;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Instant;
+use tokio::time::{Sleep, sleep_until};
+
+/// What holds back one connection.
+#[derive(Debug)]
+pub(crate) struct Patience {
+    places: Places,
+    caller: Arc<Caller>,
+    ticket: Option<u64>,
+    /// Since when it is not read.
+    since: Option<Instant>,
+    alarm: Option<Pin<Box<Sleep>>>,
+    /// Whether its turn is to be passed on if nothing is there to be read.
+    passes_on: bool,
+}
+
+impl Drop for Patience {
+    fn drop(&mut self) {
+        if let Some(lane) = self.places.lane(&self.caller) {
+            lane.leave(&self.caller.name, &mut self.ticket);
+        }
+    }
+}
+
+impl Patience {
+    pub(crate) fn new(places: Places, caller: Arc<Caller>) -> Patience {
+        Patience { places, caller, ticket: None, since: None, alarm: None, passes_on: false }
+    }
+
+    /// Whether the connection may be read now. If not, it is woken when it may.
+    pub(crate) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        let now = Instant::now();
+        let until = *self.since.get_or_insert(now) + HELD_MAX;
+        let lane = self.places.lane(&self.caller);
+        let may = match self.places.pace(&self.caller, now) {
+            _ if now >= until => {
+                lane.into_iter().for_each(|lane| lane.leave(&self.caller.name, &mut self.ticket));
+                Poll::Ready(false)
+            }
+            Some(enough) => return self.sleep(enough.min(until), cx),
+            None => lane.map_or(Poll::Ready(false), |lane| {
+                lane.turn(&self.caller.name, &mut self.ticket, cx)
+            }),
+        };
+        let Poll::Ready(passes_on) = may else { return self.sleep(until, cx) };
+        self.since = None;
+        self.passes_on = passes_on;
+        Poll::Ready(())
+    }
+
+    /// There was nothing to be read.
+    pub(crate) fn idle(&mut self) {
+        if std::mem::take(&mut self.passes_on)
+            && let Some(lane) = self.places.lane(&self.caller)
+        {
+            lane.pass_on();
+        }
+    }
+
+    fn sleep(&mut self, until: Instant, cx: &mut Context<'_>) -> Poll<()> {
+        let until = until.into();
+        let alarm = self.alarm.get_or_insert_with(|| Box::pin(sleep_until(until)));
+        if alarm.deadline() != until {
+            alarm.as_mut().reset(until);
+        }
+        if alarm.as_mut().poll(cx).is_ready() {
+            // It is looked at again.
+            cx.waker().wake_by_ref();
+        }
+        Poll::Pending
+    }
+}

@@ -1,0 +1,260 @@
+//! Traces of commits for those who collect them: one transaction of many, and where its time went.
+//!
+//! ```text
+//!   commit ─┬─ received    until it was read, allowed, and given to the cell
+//!           ├─ queued      until the leader looked at it
+//!           ├─ judged      early, and put into an entry
+//!           ├─ logged      until the entry was safe on the leader's disk
+//!           ├─ replicated  from the same moment, until a majority had it
+//!           ├─ applied     to the leader's cell
+//!           └─ answered    until the answer left
+//! ```
+//!
+//! Nothing is a span while it happens. The store tells when the entry of a transaction that is followed was in
+//! each stage, and the spans are made of that when the answer is there: so the way of a commit has no more on it
+//! than what `/metrics` is made of, and a transaction that nobody follows pays for one look at an `Option`.
+//!
+//! Only the leader knows the stages. At another replica, and of what was refused without an entry, there are the
+//! first span and the last one.
+
+use crate::host::Host;
+use omega_client::ApiError;
+use omega_core::{Commit, TransactionId};
+use omega_store::replica::{Followed, Running};
+use opentelemetry::propagation::{Extractor, TextMapPropagator};
+use opentelemetry::trace::{Span, SpanKind, Status, TraceContextExt, Tracer, TracerProvider};
+use opentelemetry::{Context, KeyValue};
+use opentelemetry_otlp::{SpanExporter, WithTonicConfig};
+use opentelemetry_sdk::Resource;
+use opentelemetry_sdk::propagation::TraceContextPropagator;
+use opentelemetry_sdk::trace::{IdGenerator, RandomIdGenerator, SdkTracer, SdkTracerProvider};
+use std::sync::Arc;
+use std::time::{Duration, Instant, SystemTime};
+use tonic::metadata::MetadataMap;
+use tonic::transport::{Endpoint, Error};
+
+/// How long the collector may take for some spans. What it does not take is lost, and told of by nobody: traces
+/// are a sample.
+const EXPORT_MAX: Duration = Duration::from_secs(5);
+
+/// How long the end of a server waits for the last spans.
+const END_MAX: Duration = Duration::from_secs(2);
+
+/// What is traced, and who is told.
+#[derive(Clone, Debug, PartialEq)]
+pub struct TraceSettings {
+    /// Where the collector listens: `http://host:4317`.
+    pub endpoint: String,
+    /// Which part of all transactions is traced, from 0 to 1: of those whose sender says nothing of it.
+    pub fraction: f64,
+}
+
+/// Makes traces. Clones share what sends them.
+#[derive(Clone, Debug)]
+pub struct Traces {
+    shared: Arc<Shared>,
+}
+
+#[derive(Debug)]
+struct Shared {
+    provider: SdkTracerProvider,
+    tracer: SdkTracer,
+    fraction: f64,
+}
+
+/// Who decides whether a transaction is traced.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Choice {
+    /// Its sender, if the call belongs to a trace; chance, if not.
+    Sender,
+    /// Chance alone: the call is a stream, and has too many of them.
+    Chance,
+}
+
+/// Reads `traceparent` out of the metadata of a call.
+struct Metadata<'a>(&'a MetadataMap);
+
+impl Extractor for Metadata<'_> {
+    fn get(&self, key: &str) -> Option<&str> {
+        self.0.get(key).and_then(|value| value.to_str().ok())
+    }
+
+    fn keys(&self) -> Vec<&str> {
+        // Whoever reads `traceparent` asks for it by name.
+        Vec::new()
+    }
+}
+
+impl Traces {
+    /// Begins to send spans to a collector; that it is not there is no error. Needs a tokio runtime.
+    ///
+    /// # Errors
+    /// If the address is none.
+    pub fn start(settings: &TraceSettings, process: String) -> Result<Traces, Error> {
+        let endpoint = Endpoint::from_shared(settings.endpoint.clone())?;
+        let channel = endpoint.timeout(EXPORT_MAX).connect_timeout(EXPORT_MAX).connect_lazy();
+        let exporter = SpanExporter::builder().with_tonic().with_channel(channel).build();
+        let exporter = exporter.expect("with a channel there is nothing else that could be wrong");
+        let resource = Resource::builder().with_service_name("omega");
+        let resource = resource.with_attribute(KeyValue::new("service.instance.id", process));
+        let provider = SdkTracerProvider::builder()
+            .with_batch_exporter(exporter)
+            .with_resource(resource.build())
+            .build();
+        let tracer = provider.tracer("omega");
+        let shared = Shared { provider, tracer, fraction: settings.fraction };
+        Ok(Traces { shared: Arc::new(shared) })
+    }
+
+    /// Sends what is left, for a moment. Blocks.
+    pub fn end(&self) {
+        if let Err(error) = self.shared.provider.shutdown_with_timeout(END_MAX) {
+            tracing::debug!(%error, "the last traces were not sent");
+        }
+    }
+
+    /// Which trace a call belongs to.
+    pub(crate) fn parent(&self, metadata: &MetadataMap) -> Context {
+        TraceContextPropagator::new().extract_with_context(&Context::new(), &Metadata(metadata))
+    }
+
+    /// Begins to follow a transaction whose request came at `began`, if it is one of the sample.
+    pub(crate) fn begin(
+        &self,
+        host: &Host,
+        (parent, choice): (&Context, Choice),
+        id: TransactionId,
+        began: Instant,
+    ) -> Option<Trace> {
+        let sender = parent.span().span_context().clone();
+        let chosen = match choice {
+            Choice::Sender if sender.is_valid() => sender.is_sampled(),
+            _ => self.is_drawn(),
+        };
+        if !chosen {
+            return None;
+        }
+        let running = host.running().cloned();
+        if let Some(running) = &running {
+            running.stages().follow(id);
+        }
+        let parent = parent.clone();
+        let wall = SystemTime::now() - began.elapsed();
+        Some(Trace { traces: self.clone(), running, parent, id, began, wall, given: None })
+    }
+
+    /// Draws as samplers of OpenTelemetry do: by the lower half of the id of a trace.
+    fn is_drawn(&self) -> bool {
+        let bytes = RandomIdGenerator::default().new_trace_id().to_bytes();
+        let lower = bytes.last_chunk().expect("an id of a trace has 16 bytes");
+        // 53 bits, which a float has exactly.
+        let drawn = (u64::from_be_bytes(*lower) >> 11) as f64 / (1_u64 << 53) as f64;
+        drawn < self.shared.fraction
+    }
+}
+
+/// A transaction that is followed.
+#[derive(Debug)]
+pub(crate) struct Trace {
+    traces: Traces,
+    running: Option<Arc<Running>>,
+    parent: Context,
+    id: TransactionId,
+    began: Instant,
+    /// The same moment, by the clock on the wall.
+    wall: SystemTime,
+    given: Option<Instant>,
+}
+
+impl Drop for Trace {
+    fn drop(&mut self) {
+        let _ = self.followed();
+    }
+}
+
+impl Trace {
+    /// It is given to the cell now.
+    pub(crate) fn given(&mut self) {
+        self.given = Some(Instant::now());
+    }
+
+    fn followed(&self) -> Option<Followed> {
+        self.running.as_ref().and_then(|running| running.stages().followed(self.id))
+    }
+
+    /// It is answered now: tells of it.
+    pub(crate) fn end(self, claims: usize, answer: Result<&Commit, &ApiError>) {
+        let now = Instant::now();
+        let followed = self.followed();
+        let tracer = &self.traces.shared.tracer;
+        let mut root = tracer
+            .span_builder("commit")
+            .with_kind(SpanKind::Server)
+            .with_start_time(self.wall)
+            .with_attributes(self.attributes(claims, answer, followed.as_ref()))
+            .start_with_context(tracer, &self.parent);
+        if let Err(error) = answer {
+            root.set_status(Status::error(error.code.name()));
+        }
+        let below = Context::new().with_remote_span_context(root.span_context().clone());
+        for (name, from, to) in self.stages(followed.as_ref(), now) {
+            let span = tracer.span_builder(name).with_start_time(self.at(from));
+            span.start_with_context(tracer, &below).end_with_timestamp(self.at(to));
+        }
+        root.end_with_timestamp(self.at(now));
+    }
+
+    fn attributes(
+        &self,
+        claims: usize,
+        answer: Result<&Commit, &ApiError>,
+        followed: Option<&Followed>,
+    ) -> Vec<KeyValue> {
+        let number =
+            |name, value: u64| KeyValue::new(name, i64::try_from(value).unwrap_or(i64::MAX));
+        let mut all = vec![
+            number("omega.scheduler", self.id.scheduler.0.into()),
+            number("omega.transaction", self.id.number),
+            number("omega.claims", claims as u64),
+        ];
+        match answer {
+            Ok(commit) => {
+                all.push(number("omega.version", commit.version.0));
+                all.push(number("omega.conflicts", commit.conflicts.len() as u64));
+            }
+            Err(error) => all.push(KeyValue::new("omega.error", error.code.name())),
+        }
+        if let Some(Followed { entry, commands, .. }) = followed {
+            all.push(number("omega.entry", entry.0));
+            all.push(number("omega.entry.commands", *commands as u64));
+        }
+        all
+    }
+
+    fn stages(
+        &self,
+        followed: Option<&Followed>,
+        now: Instant,
+    ) -> Vec<(&'static str, Instant, Instant)> {
+        let Some(given) = self.given else { return Vec::new() };
+        let mut all = vec![("received", self.began, given)];
+        if let Some(Followed { gathered, proposed, logged, committed, applied, .. }) = followed {
+            // One that came while others were gathered was gathered with them.
+            let looked_at = (*gathered).max(given);
+            all.push(("queued", given, looked_at));
+            all.push(("judged", looked_at, (*proposed).max(looked_at)));
+            all.extend(logged.map(|logged| ("logged", *proposed, logged)));
+            all.push(("replicated", *proposed, *committed));
+            all.push(("applied", *committed, *applied));
+            all.push(("answered", *applied, now));
+        } else {
+            all.push(("answered", given, now));
+        }
+        all
+    }
+
+    /// A moment by the clock on the wall.
+    fn at(&self, moment: Instant) -> SystemTime {
+        self.wall + moment.saturating_duration_since(self.began)
+    }
+}

@@ -1,0 +1,179 @@
+//! What transactions were answered, as far as the cell remembers it: for people who ask what became of one.
+//!
+//! The cell keeps its answers so that a retry does nothing twice, and they are all that is told here: which
+//! items were refused and why, by their places, at which version. What was in a transaction is nowhere.
+
+use crate::host::Host;
+use omega_cellstate::{Answer, Cell, SchedulerState};
+use omega_client::{ApiError, ErrorCode, proto};
+use omega_core::{Commit, SchedulerId, Version};
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+
+/// By which answers are listed, and where a page ends: the version, the scheduler's number, and the
+/// transaction's. It never changes, and what is answered later is not below what was answered before.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Place {
+    version: u64,
+    scheduler: u32,
+    number: u64,
+}
+
+/// The answer to one transaction.
+///
+/// # Errors
+/// If there is no such scheduler, it sent no such transaction, or the answer is forgotten.
+pub(crate) fn get(
+    cell: &Cell,
+    scheduler: &str,
+    number: u64,
+) -> Result<proto::AnsweredTransaction, ApiError> {
+    let state = named(cell, scheduler)?;
+    match cell.answer(state.id, number) {
+        Some(answer) => Ok(told(&state, answer)),
+        None => Err(not_there(&state, number)),
+    }
+}
+
+fn not_there(state: &SchedulerState<'_>, number: u64) -> ApiError {
+    let name = &**state.name;
+    // What was skipped below `next` cannot be told from what is forgotten.
+    let (code, say) = match number >= state.next_transaction {
+        true => (
+            ErrorCode::UnknownTransaction,
+            format!(
+                "the scheduler {name:?} has sent no transaction {number}: its next one is {}",
+                state.next_transaction
+            ),
+        ),
+        false => (
+            ErrorCode::AnswerExpired,
+            format!(
+                "the answer to transaction {number} of the scheduler {name:?} is no longer known, or there \
+                 never was one: `omega txn list` shows those that are"
+            ),
+        ),
+    };
+    ApiError::new(code, say)
+}
+
+/// The answers of one scheduler, or of all, those of the newest version first: at most `size` after the page
+/// that ended with this token.
+///
+/// The cell is looked at scheduler by scheduler, so that no commit waits for those who look.
+///
+/// # Errors
+/// If there is no such scheduler, or no page has ended so.
+pub(crate) fn list(
+    host: &Host,
+    scheduler: &str,
+    (size, token): (usize, &str),
+) -> Result<proto::ListTransactionsResponse, ApiError> {
+    let after = place(token)?;
+    let all: Vec<SchedulerId> = match scheduler {
+        "" => host.read(|cell| cell.schedulers().map(|state| state.id).collect()),
+        name => vec![host.read(|cell| named(cell, name).map(|state| state.id))?],
+    };
+    // The smallest of those that are kept is on top; one more than the page tells whether there is more.
+    let mut kept: BinaryHeap<Reverse<Place>> = BinaryHeap::new();
+    for id in &all {
+        host.read(|cell| {
+            let places = cell.answers(*id).map(|answer| place_of(*id, answer));
+            for place in places.filter(|place| after.is_none_or(|after| *place < after)) {
+                kept.push(Reverse(place));
+                if kept.len() > size + 1 {
+                    kept.pop();
+                }
+            }
+        });
+    }
+    let mut places: Vec<Place> = kept.into_iter().map(|Reverse(place)| place).collect();
+    places.sort_unstable_by_key(|place| Reverse(*place));
+    let more = places.len() > size;
+    places.truncate(size);
+    let next_page_token = match places.last() {
+        Some(last) if more => text(*last),
+        _ => String::new(),
+    };
+    let (transactions, version) = host.read(|cell| (tell(cell, &places), cell.version()));
+    Ok(proto::ListTransactionsResponse { transactions, next_page_token, version: version.0 })
+}
+
+/// The answers at these places; what was forgotten since they were found is left out.
+fn tell(cell: &Cell, places: &[Place]) -> Vec<proto::AnsweredTransaction> {
+    let states: Vec<SchedulerState<'_>> = cell.schedulers().collect();
+    let one = |place: &Place| {
+        let state = states.get(place.scheduler as usize)?;
+        let answer = cell.answer(state.id, place.number)?;
+        Some(told(state, answer))
+    };
+    places.iter().filter_map(one).collect()
+}
+
+fn named<'c>(cell: &'c Cell, name: &str) -> Result<SchedulerState<'c>, ApiError> {
+    cell.schedulers().find(|state| **state.name == *name).ok_or_else(|| {
+        let say = format!("no scheduler is called {name:?}: `omega lease list` shows them");
+        ApiError::new(ErrorCode::UnknownScheduler, say)
+    })
+}
+
+fn told(state: &SchedulerState<'_>, answer: &Answer) -> proto::AnsweredTransaction {
+    let conflicts = answer.conflicts.to_vec();
+    let commit = Commit { version: Version(answer.version), conflicts };
+    proto::AnsweredTransaction {
+        scheduler: state.name.to_string(),
+        number: answer.number,
+        answer: Some((&commit).into()),
+    }
+}
+
+fn place_of(id: SchedulerId, answer: &Answer) -> Place {
+    Place { version: answer.version, scheduler: id.0, number: answer.number }
+}
+
+fn text(Place { version, scheduler, number }: Place) -> String {
+    format!("{version:x}.{scheduler:x}.{number:x}")
+}
+
+/// Where the page before ended; none before the first one.
+fn place(token: &str) -> Result<Option<Place>, ApiError> {
+    if token.is_empty() {
+        return Ok(None);
+    }
+    let parts: Vec<&str> = token.split('.').collect();
+    let number = |part: &str| u64::from_str_radix(part, 16).ok();
+    let read = match parts.as_slice() {
+        [version, scheduler, number_] => {
+            let scheduler = number(scheduler).and_then(|id| u32::try_from(id).ok());
+            number(version).zip(scheduler).zip(number(number_))
+        }
+        _ => None,
+    };
+    match read {
+        Some(((version, scheduler), number)) => Ok(Some(Place { version, scheduler, number })),
+        None => {
+            let say =
+                format!("{token:?} is no page token: take the one of the page before, or none");
+            Err(ApiError::new(ErrorCode::BadPageToken, say))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        /// A page goes on where the one before it ended, and no other text is a token.
+        #[test]
+        fn a_token_is_a_place(version in any::<u64>(), scheduler in any::<u32>(), number in any::<u64>()) {
+            let at = Place { version, scheduler, number };
+            prop_assert_eq!(place(&text(at)).unwrap(), Some(at));
+            let cut = text(at).rsplit_once('.').unwrap().0.to_owned();
+            prop_assert_eq!(place(&cut).unwrap_err().code, ErrorCode::BadPageToken);
+            let long = text(at) + ".1";
+            prop_assert!(place(&long).is_err());
+        }
+    }
+}

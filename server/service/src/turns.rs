@@ -1,0 +1,322 @@
+//! Places among the calls, and whose connection is read next when few are left.
+//!
+//! To refuse a call costs a server almost as much as to answer it, so one that refuses most of what it is
+//! asked has little time left for the rest. From three quarters of the places on, connections are
+//! therefore not read: what callers want stays with them, held back by the windows of HTTP/2 and of TCP, and
+//! costs nothing here. When there is room again, one connection is read, of the caller whose turn it is.
+//! Callers take turns, and so do the connections of each: with many of them nobody gets more.
+//!
+//! ```text
+//!   connections of a ── a2 a1 ──┐
+//!   connections of b ────── b1 ─┼─▶ read a1, b1, c1, a2, c2 ...   one whenever a place is free below the mark
+//!   connections of c ── c2 c1 ──┘
+//! ```
+//!
+//! A connection waits for [`HELD_MAX`] at most: beside calls there are windows, pings and ends of calls on
+//! it, without which an answer might wait for ever for its way out. So calls may still come when all
+//! places are taken, and those are refused.
+//!
+//! Invariant: a ticket that waits has a waker, and is among those of its caller, who is among the turns once.
+
+use parking_lot::Mutex;
+use std::collections::{HashMap, VecDeque};
+use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
+use std::time::{Duration, Instant};
+
+/// The longest that a connection is not read: half of what our clients wait for the answer to a ping, and
+/// several times what it takes until all have had a turn, unless there are very many.
+pub(crate) const HELD_MAX: Duration = Duration::from_secs(1);
+
+/// So many calls may come with what is read of a connection at once: it holds some hundred small ones, and a
+/// connection may have no more (`connection_streams`).
+const PIECE_CALLS: usize = 128;
+
+/// The places of some calls. Clones share them.
+#[derive(Clone, Debug)]
+pub(crate) struct Lane(Arc<Mutex<State>>);
+
+/// See the head of the file. Held for a look-up.
+#[derive(Debug)]
+struct State {
+    max: usize,
+    taken: usize,
+    /// The connections that wait, each by its ticket.
+    wakers: HashMap<u64, Waker>,
+    /// Their tickets by caller, in the order in which they came; nobody has none.
+    tickets: HashMap<Arc<str>, VecDeque<u64>>,
+    /// The callers with tickets, whose turn it is first.
+    turns: VecDeque<Arc<str>>,
+    /// Who was called and has not come yet, and when.
+    called: HashMap<u64, Instant>,
+    next_ticket: u64,
+}
+
+/// Whether a call may have one of the last places.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Need {
+    /// A place like any other.
+    Usual,
+    /// Machines would be lost, or schedulers fenced, without it: a quarter more than all places is for these.
+    Vital,
+}
+
+/// A place. It is free again when this is dropped.
+#[derive(Debug)]
+pub(crate) struct Taken(Lane);
+
+impl Drop for Taken {
+    fn drop(&mut self) {
+        let mut state = self.0.0.lock();
+        state.taken -= 1;
+        state.call_next();
+    }
+}
+
+impl Lane {
+    /// So many places.
+    pub(crate) fn new(max: u32) -> Lane {
+        Lane(Arc::new(Mutex::new(State {
+            max: max as usize,
+            taken: 0,
+            wakers: HashMap::new(),
+            tickets: HashMap::new(),
+            turns: VecDeque::new(),
+            called: HashMap::new(),
+            next_ticket: 0,
+        })))
+    }
+
+    /// Takes a place, if there is one.
+    pub(crate) fn enter(&self, need: Need) -> Option<Taken> {
+        let mut state = self.0.lock();
+        let max = match need {
+            Need::Usual => state.max,
+            Need::Vital => state.max + state.max.div_ceil(4),
+        };
+        if state.taken >= max {
+            return None;
+        }
+        state.taken += 1;
+        drop(state);
+        Some(Taken(self.clone()))
+    }
+
+    /// Whether a connection may be read now, and then, whether to [`pass_on`](Lane::pass_on) the turn if there
+    /// is nothing to be read. If not, it is woken when it may; to be asked with the same ticket then, which
+    /// is `None` at first.
+    pub(crate) fn turn(
+        &self,
+        caller: &Arc<str>,
+        ticket: &mut Option<u64>,
+        cx: &mut Context<'_>,
+    ) -> Poll<bool> {
+        let mut state = self.0.lock();
+        if let Some(own) = *ticket {
+            if let Some(waker) = state.wakers.get_mut(&own) {
+                waker.clone_from(cx.waker());
+                return Poll::Pending;
+            }
+            state.called.remove(&own);
+            *ticket = None;
+            return Poll::Ready(true);
+        }
+        if state.turns.is_empty() && state.has_room() {
+            return Poll::Ready(false);
+        }
+        let own = state.queue(caller, cx.waker().clone());
+        state.call_next();
+        if state.called.remove(&own).is_some() {
+            return Poll::Ready(true);
+        }
+        *ticket = Some(own);
+        Poll::Pending
+    }
+
+    /// Lets somebody else have the turn, if there is room: this connection has nothing to be read.
+    pub(crate) fn pass_on(&self) {
+        self.0.lock().call_next();
+    }
+
+    /// The connection does not wait any more.
+    pub(crate) fn leave(&self, caller: &Arc<str>, ticket: &mut Option<u64>) {
+        let Some(own) = ticket.take() else { return };
+        let mut state = self.0.lock();
+        if state.wakers.remove(&own).is_some() {
+            state.forget(caller, own);
+        }
+        state.called.remove(&own);
+        state.call_next();
+    }
+}
+
+impl State {
+    /// From here on connections wait: the rest is for what comes with those that are read.
+    fn has_room(&self) -> bool {
+        self.taken < self.max.div_ceil(4) * 3
+    }
+
+    fn queue(&mut self, caller: &Arc<str>, waker: Waker) -> u64 {
+        let own = self.next_ticket;
+        self.next_ticket += 1;
+        let of_caller = self.tickets.entry(caller.clone()).or_default();
+        if of_caller.is_empty() {
+            self.turns.push_back(caller.clone());
+        }
+        of_caller.push_back(own);
+        self.wakers.insert(own, waker);
+        own
+    }
+
+    fn forget(&mut self, caller: &Arc<str>, own: u64) {
+        let Some(of_caller) = self.tickets.get_mut(caller) else { return };
+        of_caller.retain(|ticket| *ticket != own);
+        if of_caller.is_empty() {
+            self.tickets.remove(caller);
+            self.turns.retain(|waiting| waiting != caller);
+        }
+    }
+
+    /// Calls the next connection, if there is room for what may come with it.
+    fn call_next(&mut self) {
+        if self.turns.is_empty() || !self.has_room() {
+            return;
+        }
+        let now = Instant::now();
+        self.called.retain(|_, since| now.duration_since(*since) < HELD_MAX);
+        let expected = self.taken + self.called.len() * PIECE_CALLS;
+        if !self.called.is_empty() && expected >= self.max {
+            return;
+        }
+        let Some(caller) = self.turns.pop_front() else { return };
+        let Some(of_caller) = self.tickets.get_mut(&caller) else { return };
+        let next = of_caller.pop_front();
+        match of_caller.is_empty() {
+            true => drop(self.tickets.remove(&caller)),
+            false => self.turns.push_back(caller),
+        }
+        if let Some(own) = next
+            && let Some(waker) = self.wakers.remove(&own)
+        {
+            self.called.insert(own, now);
+            waker.wake();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use std::collections::BTreeMap;
+
+    /// A connection that is ready to be read whenever it may be.
+    struct Reader {
+        caller: Arc<str>,
+        ticket: Option<u64>,
+    }
+
+    impl Reader {
+        fn of(caller: &str) -> Reader {
+            Reader { caller: caller.into(), ticket: None }
+        }
+
+        fn may_read(&mut self, lane: &Lane) -> bool {
+            let mut cx = Context::from_waker(Waker::noop());
+            lane.turn(&self.caller, &mut self.ticket, &mut cx).is_ready()
+        }
+    }
+
+    fn fill(lane: &Lane, count: usize) -> Vec<Taken> {
+        (0..count).map(|_| lane.enter(Need::Usual).unwrap()).collect()
+    }
+
+    #[test]
+    fn connections_wait_when_three_quarters_are_taken() {
+        let lane = Lane::new(8);
+        let mut reader = Reader::of("a");
+        let mut held = fill(&lane, 5);
+        assert!(reader.may_read(&lane));
+        held.extend(fill(&lane, 1));
+        assert!(!reader.may_read(&lane));
+        assert!(!reader.may_read(&lane), "it is asked again, and waits on");
+        held.pop();
+        assert!(reader.may_read(&lane));
+        assert!(reader.may_read(&lane), "nobody waits");
+    }
+
+    #[test]
+    fn the_last_places_are_for_what_is_vital() {
+        let lane = Lane::new(8);
+        let _held = fill(&lane, 8);
+        assert!(lane.enter(Need::Usual).is_none());
+        let vital: Vec<Option<Taken>> = (0..3).map(|_| lane.enter(Need::Vital)).collect();
+        assert_eq!(vital.iter().flatten().count(), 2);
+    }
+
+    #[test]
+    fn callers_take_turns_however_many_connections_each_has() {
+        let lane = Lane::new(4);
+        let mut held = fill(&lane, 3);
+        let greedy = (0..6).map(|_| Reader::of("greedy"));
+        let modest = (0..2).map(|_| Reader::of("modest"));
+        let mut readers: Vec<Reader> = greedy.chain(modest).collect();
+        assert!(readers.iter_mut().all(|reader| !reader.may_read(&lane)));
+        let mut turns: BTreeMap<Arc<str>, usize> = BTreeMap::new();
+        for _ in 0..4 {
+            held.pop();
+            let mut called = Vec::new();
+            for reader in &mut readers {
+                if reader.may_read(&lane) {
+                    called.push(reader.caller.clone());
+                    // A call came with it.
+                    held.extend(fill(&lane, 1));
+                }
+            }
+            assert_eq!(called.len(), 1, "one for each place");
+            *turns.entry(called.remove(0)).or_default() += 1;
+        }
+        assert_eq!(turns.into_values().collect::<Vec<_>>(), [2, 2]);
+    }
+
+    #[test]
+    fn a_turn_that_is_not_taken_is_passed_on() {
+        let lane = Lane::new(4);
+        let mut held = fill(&lane, 3);
+        let (mut gone, mut next) = (Reader::of("a"), Reader::of("b"));
+        assert!(!gone.may_read(&lane) && !next.may_read(&lane));
+        held.pop();
+        lane.leave(&gone.caller, &mut gone.ticket);
+        assert!(next.may_read(&lane));
+    }
+
+    proptest! {
+        /// Whatever connections and calls do, nobody waits while there is room and nobody was called.
+        #[test]
+        fn nobody_waits_in_vain(steps in proptest::collection::vec((0..4_u8, 0..6_usize), 1..200)) {
+            let lane = Lane::new(8);
+            let names = ["a", "a", "a", "b", "b", "c"];
+            let mut readers: Vec<Reader> = names.into_iter().map(Reader::of).collect();
+            let mut held = Vec::new();
+            for (step, of) in steps {
+                match step {
+                    0 => held.extend(lane.enter(Need::Usual)),
+                    1 => drop(held.pop()),
+                    // There is nothing to be read.
+                    2 if readers[of].may_read(&lane) => lane.pass_on(),
+                    2 => {}
+                    _ => {
+                        let Reader { caller, ticket } = &mut readers[of];
+                        lane.leave(caller, ticket);
+                    }
+                }
+                let state = lane.0.lock();
+                let tickets: usize = state.tickets.values().map(VecDeque::len).sum();
+                prop_assert_eq!(tickets, state.wakers.len());
+                prop_assert_eq!(state.turns.len(), state.tickets.len());
+                let idle = state.called.is_empty() && state.has_room();
+                prop_assert!(!idle || state.wakers.is_empty(), "somebody waits in vain");
+            }
+        }
+    }
+}

@@ -1,0 +1,446 @@
+//! `omega txn`: what transactions were answered, and transactions by hand.
+//!
+//! A transaction by hand is sent under the name of a scheduler that no process holds, so nobody's lease is
+//! touched: where a scheduler takes the name meanwhile, its numbers jump, and this one is fenced like any other
+//! that comes too late. Which bytes are sent depends on the file, on `--id` and on the ids that the names have, so
+//! that the same file under the same number is the same transaction. It is sent as one that was sent before:
+//! such a one is never refused early, so its answer is remembered even where nothing of it was taken.
+
+use super::call::{Caller, Page};
+use super::shape::ListShape;
+use super::show::{self, Align, and_more, columns, facts};
+use super::txn_file::{ClaimName, TaskName, TransactionFile};
+use super::{AskArgs, AskError, file, job, machine};
+use clap::{Args, Subcommand};
+use omega_client::convert::{self, Malformed};
+use omega_client::proto::job_service_client::JobServiceClient;
+use omega_client::proto::machine_service_client::MachineServiceClient;
+use omega_client::proto::scheduling_service_client::SchedulingServiceClient;
+use omega_client::{ErrorCode, proto};
+use omega_core::limits::ANSWERS_PER_SCHEDULER;
+use omega_core::{
+    Claim, Commit, Item, JobId, Kinds, MachineId, Reason, SchedulerId, SequenceNumber, TaskId,
+    Transaction, TransactionId, Version,
+};
+use serde::Serialize;
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+/// What to do with transactions.
+#[derive(Debug, Subcommand)]
+pub(crate) enum TxnCommand {
+    /// List what the cell remembers of transactions, the newest first.
+    #[command(after_help = "Example:\n  omega txn list --scheduler default-0 --limit 20")]
+    List(ListArgs),
+    /// Show what one transaction was answered.
+    #[command(after_help = "Example:\n  omega txn get default-0:17")]
+    Get(GetArgs),
+    /// Commit a transaction by hand.
+    #[command(
+        after_help = "Examples:\n  omega txn commit -f move.toml\n  omega txn commit -f move.toml --as ann --id 7"
+    )]
+    Commit(CommitArgs),
+}
+
+/// Which transactions.
+#[derive(Debug, Args)]
+pub(crate) struct ListArgs {
+    /// Only those of this scheduler.
+    #[arg(long, value_name = "NAME", default_value = "", hide_default_value = true)]
+    scheduler: String,
+    /// At most so many.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    limit: Option<u32>,
+    #[command(flatten)]
+    ask: AskArgs,
+}
+
+/// Which transaction.
+#[derive(Debug, Args)]
+pub(crate) struct GetArgs {
+    /// The scheduler's name and the transaction's number: `default-0:17`.
+    #[arg(value_name = "SCHEDULER:NUMBER", value_parser = id)]
+    id: (String, u64),
+    #[command(flatten)]
+    ask: AskArgs,
+}
+
+/// What to commit, and as whom.
+#[derive(Debug, Args)]
+pub(crate) struct CommitArgs {
+    /// The transaction, TOML or JSON; docs/cli.md has the fields. `-` is standard input.
+    #[arg(long, short, value_name = "FILE")]
+    file: PathBuf,
+    /// The scheduler's name under which it is sent; no process may hold it.
+    #[arg(long = "as", value_name = "NAME", default_value = "by-hand")]
+    name: String,
+    /// Its number; the same file under the same number again gets the same answer. Without it, the next.
+    #[arg(long, value_name = "NUMBER")]
+    id: Option<u64>,
+    #[command(flatten)]
+    ask: AskArgs,
+}
+
+fn id(text: &str) -> Result<(String, u64), String> {
+    let parts = text.rsplit_once(':').filter(|(name, _)| !name.is_empty());
+    let read = parts.and_then(|(name, number)| Some((name.to_owned(), number.parse().ok()?)));
+    read.ok_or_else(|| {
+        "is not like default-0:17, a scheduler's name and a transaction's number".to_owned()
+    })
+}
+
+/// What the cell remembers of a transaction.
+#[derive(Debug, Serialize)]
+struct AnswerShape {
+    transaction: String,
+    scheduler: String,
+    number: u64,
+    version: u64,
+    /// Every item that is not here was taken.
+    refused: Vec<RefusedShape>,
+}
+
+/// An item that was refused, by its place in its list.
+#[derive(Debug, Serialize)]
+struct RefusedShape {
+    /// `release`, `eviction` or `claim`.
+    item: &'static str,
+    index: u32,
+    #[serde(flatten)]
+    why: WhyShape,
+}
+
+/// Why an item was refused.
+#[derive(Debug, Serialize)]
+struct WhyShape {
+    /// As the API has it: `NO_ROOM`. `null`: it was taken.
+    reason: Option<&'static str>,
+    /// Which resource kind, where the reason is about one.
+    kind: Option<String>,
+}
+
+/// A transaction by hand, and its answer.
+#[derive(Debug, Serialize)]
+struct CommittedShape {
+    transaction: String,
+    scheduler: String,
+    number: u64,
+    version: u64,
+    taken: usize,
+    refused: usize,
+    items: Vec<ItemShape>,
+}
+
+/// An item of a transaction by hand.
+#[derive(Debug, Serialize)]
+struct ItemShape {
+    item: &'static str,
+    index: u32,
+    task: String,
+    machine: Option<String>,
+    taken: bool,
+    #[serde(flatten)]
+    why: WhyShape,
+}
+
+/// Does what was asked.
+pub(crate) fn run(command: &TxnCommand) -> Result<(), AskError> {
+    match command {
+        TxnCommand::List(args) => list(args),
+        TxnCommand::Get(args) => get(args),
+        TxnCommand::Commit(args) => commit(args),
+    }
+}
+
+fn list(args: &ListArgs) -> Result<(), AskError> {
+    let caller = args.ask.caller()?;
+    let kinds = caller.kinds()?;
+    let listed = caller.pages(args.limit, |caller, page_size, page_token| {
+        let scheduler = args.scheduler.clone();
+        let request = proto::ListTransactionsRequest { scheduler, page_size, page_token };
+        let page = caller.call(&request, |channel, request| async move {
+            let client = SchedulingServiceClient::new(channel);
+            // A transaction may have ten thousand items, and all of them refused.
+            client.max_decoding_message_size(PAGE_BYTES_MAX).list_transactions(request).await
+        })?;
+        let shapes = page.transactions.into_iter().map(|told| AnswerShape::new(&kinds, told));
+        let shapes = shapes.collect::<Result<_, AskError>>()?;
+        Ok::<Page<AnswerShape>, _>((shapes, page.next_page_token, page.version))
+    })?;
+    let shape = ListShape { version: listed.version, more: listed.more, items: listed.items };
+    show::print(args.ask.output, &shape, || table(&shape.items) + and_more(shape.more))
+}
+
+/// The most bytes of a page: sixteen times what other messages have.
+const PAGE_BYTES_MAX: usize = 16 * omega_client::connect::MESSAGE_BYTES_MAX;
+
+fn table(all: &[AnswerShape]) -> String {
+    let (left, right) = (|name| (name, Align::Left), |name| (name, Align::Right));
+    let heading = [left("transaction"), right("version"), right("refused"), left("why")];
+    let row = |one: &AnswerShape| {
+        let mut reasons: BTreeMap<String, usize> = BTreeMap::new();
+        for refused in &one.refused {
+            *reasons.entry(refused.why.words()).or_default() += 1;
+        }
+        let why: Vec<String> = reasons.iter().map(|(why, n)| format!("{why} ({n})")).collect();
+        let refused = one.refused.len().to_string();
+        vec![one.transaction.clone(), one.version.to_string(), refused, why.join(", ")]
+    };
+    columns(&heading, &all.iter().map(row).collect::<Vec<_>>())
+}
+
+fn get(args: &GetArgs) -> Result<(), AskError> {
+    let caller = args.ask.caller()?;
+    let kinds = caller.kinds()?;
+    let (scheduler, number) = args.id.clone();
+    let request = proto::GetTransactionRequest { scheduler, number };
+    let told = caller.call(&request, |channel, request| async move {
+        SchedulingServiceClient::new(channel).get_transaction(request).await
+    })?;
+    let told = told.transaction.ok_or(Malformed::Missing("transaction"))?;
+    let shape = AnswerShape::new(&kinds, told)?;
+    show::print(args.ask.output, &shape, || {
+        let head = facts(&[
+            ("transaction", shape.transaction.clone()),
+            ("version", shape.version.to_string()),
+            (
+                "answer",
+                match shape.refused.len() {
+                    0 => "all of it was taken".to_owned(),
+                    n => format!("{n} of its items were refused, and every other one was taken"),
+                },
+            ),
+        ]);
+        if shape.refused.is_empty() {
+            return head;
+        }
+        let heading = [("item", Align::Left), ("why", Align::Left)];
+        let row = |one: &RefusedShape| vec![format!("{} {}", one.item, one.index), one.why.words()];
+        let rows: Vec<Vec<String>> = shape.refused.iter().map(row).collect();
+        format!("{head}\n{}", columns(&heading, &rows))
+    })
+}
+
+fn commit(args: &CommitArgs) -> Result<(), AskError> {
+    let path = args.file.as_path();
+    let described: TransactionFile = file::read(path)?;
+    let named = Named::of(&described, path)?;
+    let caller = args.ask.caller()?;
+    let kinds = caller.kinds()?;
+    let mut txn = named.found(&caller, &described)?;
+    txn.id = transaction_id(&caller, &args.name, args.id)?;
+    let request = proto::CommitRequest { retry: true, ..(&txn).into() };
+    let answer = caller.call(&request, |channel, request| async move {
+        SchedulingServiceClient::new(channel).commit(request).await
+    })?;
+    let commit = Commit::try_from(answer)?;
+    let shape = committed(args, &kinds, &txn, (&described, &commit));
+    show::print(args.ask.output, &shape, || commit_table(&shape))?;
+    match (shape.refused, shape.items.len()) {
+        (0, _) => Ok(()),
+        (refused, items) => Err(AskError::Conflicts { refused, items }),
+    }
+}
+
+/// A number of a scheduler that nobody holds.
+fn transaction_id(
+    caller: &Caller,
+    name: &str,
+    given: Option<u64>,
+) -> Result<TransactionId, AskError> {
+    // Without a holder: that is refused where a process has the name.
+    let request = proto::RegisterRequest { name: name.to_owned(), ..Default::default() };
+    let registered = caller.call(&request, |channel, request| async move {
+        SchedulingServiceClient::new(channel).register(request).await
+    })?;
+    let next = registered.next_transaction;
+    let number = given.unwrap_or(next);
+    let most = next.saturating_add(ANSWERS_PER_SCHEDULER as u64 - 1);
+    match number > most {
+        true => Err(AskError::NumberAhead { number, next, most }),
+        false => Ok(TransactionId { scheduler: SchedulerId(registered.scheduler), number }),
+    }
+}
+
+/// A transaction whose tasks and machines have names.
+struct Named<'t> {
+    releases: Vec<TaskName<'t>>,
+    evictions: Vec<TaskName<'t>>,
+    claims: Vec<ClaimName<'t>>,
+}
+
+impl<'t> Named<'t> {
+    fn of(described: &'t TransactionFile, path: &Path) -> Result<Named<'t>, AskError> {
+        let TransactionFile { releases, evictions, .. } = described;
+        Ok(Named {
+            releases: TransactionFile::tasks(("releases", releases), path)?,
+            evictions: TransactionFile::tasks(("evictions", evictions), path)?,
+            claims: described.claims(path)?,
+        })
+    }
+
+    /// The same by the ids that the cell has now, under no number yet. Each name is asked for once.
+    fn found(&self, caller: &Caller, described: &TransactionFile) -> Result<Transaction, AskError> {
+        let claimed = self.claims.iter().map(|claim| &claim.task);
+        let mut jobs = BTreeMap::new();
+        for task in self.releases.iter().chain(&self.evictions).chain(claimed) {
+            if !jobs.contains_key(task.job) {
+                jobs.insert(task.job, find_job(caller, task.job)?);
+            }
+        }
+        let mut machines = BTreeMap::new();
+        for claim in &self.claims {
+            if !machines.contains_key(claim.machine) {
+                machines.insert(claim.machine, find_machine(caller, claim.machine)?);
+            }
+        }
+        let task = |task: &TaskName<'_>| TaskId { job: jobs[task.job], index: task.index };
+        let claim = |claim: &ClaimName<'_>| Claim {
+            task: task(&claim.task),
+            machine: machines[claim.machine],
+            seen: SequenceNumber(claim.seen),
+            cards: claim.cards,
+        };
+        let claims = self.claims.iter().map(claim).collect();
+        Ok(Transaction {
+            granularity: described.granularity.into(),
+            check: described.check.into(),
+            releases: self.releases.iter().map(task).collect(),
+            evictions: self.evictions.iter().map(task).collect(),
+            ..Transaction::new(TransactionId::default(), Version(described.base), claims)
+        })
+    }
+}
+
+/// The job of this name; or of this id, as `omega task list` prints it, if none has the name.
+fn find_job(caller: &Caller, name: &str) -> Result<JobId, AskError> {
+    let ask = |job: Option<proto::JobRef>| {
+        let request = proto::GetJobRequest { job };
+        caller.call(&request, |channel, request| async move {
+            JobServiceClient::new(channel).get_job(request).await
+        })
+    };
+    let unknown = |error: &AskError| matches!(error, AskError::Refused(error) if error.code == ErrorCode::UnknownJob);
+    let mut told = ask(job::by_name(name));
+    let id = name.strip_prefix('j').and_then(|id| id.parse().ok());
+    if let (Err(error), Some(id)) = (&told, id)
+        && unknown(error)
+    {
+        let by_id = ask(Some(proto::JobRef { job: Some(proto::job_ref::Job::Id(id)) }));
+        // The name is what was said, so that it is unknown is what is told.
+        told = if by_id.as_ref().is_err_and(unknown) { told } else { by_id };
+    }
+    let status = told?.job.ok_or(Malformed::Missing("job"))?;
+    Ok(JobId(status.id))
+}
+
+fn find_machine(caller: &Caller, name: &str) -> Result<MachineId, AskError> {
+    let request = proto::GetMachineRequest { machine: machine::by_name(name) };
+    let told = caller.call(&request, |channel, request| async move {
+        MachineServiceClient::new(channel).get_machine(request).await
+    })?;
+    let id = told.machine.and_then(|status| status.id).ok_or(Malformed::Missing("machine.id"))?;
+    Ok(MachineId::from(id))
+}
+
+fn committed(
+    args: &CommitArgs,
+    kinds: &Kinds,
+    txn: &Transaction,
+    (described, commit): (&TransactionFile, &Commit),
+) -> CommittedShape {
+    let item = |item: Item, task: &str, machine: Option<&str>| {
+        let conflict = commit.conflict_of(item);
+        let (name, index) = place(item);
+        let machine = machine.map(str::to_owned);
+        let why = WhyShape::new(kinds, conflict);
+        ItemShape {
+            item: name,
+            index,
+            task: task.to_owned(),
+            machine,
+            taken: conflict.is_none(),
+            why,
+        }
+    };
+    let releases =
+        (0..).zip(&described.releases).map(|(i, task)| item(Item::Release(i), task, None));
+    let evictions =
+        (0..).zip(&described.evictions).map(|(i, task)| item(Item::Eviction(i), task, None));
+    let claims = (0..).zip(&described.claim);
+    let claims = claims.map(|(i, of)| item(Item::Claim(i), &of.task, Some(&of.machine)));
+    let items: Vec<ItemShape> = releases.chain(evictions).chain(claims).collect();
+    let refused = commit.conflicts.len();
+    CommittedShape {
+        transaction: format!("{}:{}", args.name, txn.id.number),
+        scheduler: args.name.clone(),
+        number: txn.id.number,
+        version: commit.version.0,
+        taken: items.len().saturating_sub(refused),
+        refused,
+        items,
+    }
+}
+
+fn commit_table(shape: &CommittedShape) -> String {
+    let heading = ["item", "task", "machine", "answer"].map(|name| (name, Align::Left));
+    let row = |one: &ItemShape| {
+        let machine = one.machine.clone().unwrap_or_default();
+        vec![one.item.to_owned(), one.task.clone(), machine, one.why.words()]
+    };
+    let rows: Vec<Vec<String>> = shape.items.iter().map(row).collect();
+    let head = facts(&[
+        ("transaction", shape.transaction.clone()),
+        ("version", shape.version.to_string()),
+        ("taken", format!("{} of {}", shape.taken, shape.items.len())),
+    ]);
+    format!("{head}\n{}", columns(&heading, &rows))
+}
+
+fn place(item: Item) -> (&'static str, u32) {
+    match item {
+        Item::Release(index) => ("release", index),
+        Item::Eviction(index) => ("eviction", index),
+        Item::Claim(index) => ("claim", index),
+    }
+}
+
+impl AnswerShape {
+    fn new(kinds: &Kinds, told: proto::AnsweredTransaction) -> Result<AnswerShape, AskError> {
+        let proto::AnsweredTransaction { scheduler, number, answer } = told;
+        let commit = Commit::try_from(answer.ok_or(Malformed::Missing("answer"))?)?;
+        let refused = commit.conflicts.iter().map(|conflict| {
+            let (item, index) = place(conflict.item);
+            RefusedShape { item, index, why: WhyShape::new(kinds, Some(conflict.reason)) }
+        });
+        Ok(AnswerShape {
+            transaction: format!("{scheduler}:{number}"),
+            refused: refused.collect(),
+            version: commit.version.0,
+            scheduler,
+            number,
+        })
+    }
+}
+
+impl WhyShape {
+    fn new(kinds: &Kinds, reason: Option<Reason>) -> WhyShape {
+        let kind = match reason {
+            Some(Reason::NoRoom(kind) | Reason::QuotaExceeded(kind)) => Some(kind),
+            _ => None,
+        };
+        let name =
+            |kind| kinds.iter().find(|(id, _)| *id == kind).map(|(_, kind)| kind.name.clone());
+        WhyShape { reason: reason.map(convert::reason_name), kind: kind.and_then(name) }
+    }
+
+    /// For people: `no room: cpu`.
+    fn words(&self) -> String {
+        let Some(reason) = self.reason else { return "taken".to_owned() };
+        let reason = reason.to_lowercase().replace('_', " ");
+        match &self.kind {
+            Some(kind) => format!("{reason}: {kind}"),
+            None => reason,
+        }
+    }
+}

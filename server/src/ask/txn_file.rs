@@ -1,0 +1,209 @@
+//! A transaction as a file describes it: claims, releases and evictions, by the names of jobs and machines.
+//!
+//! What is read here depends on the file alone. Names become ids in `txn.rs`, which asks the cell.
+
+use super::file::FileError;
+use omega_core::{CardSet, ConflictCheck, Granularity};
+use schemars::JsonSchema;
+use serde::Deserialize;
+use std::path::Path;
+
+/// A transaction.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct TransactionFile {
+    /// What happens to the rest if a part conflicts.
+    #[serde(default)]
+    pub(super) granularity: GranularityFile,
+    /// When a claim conflicts.
+    #[serde(default)]
+    pub(super) check: CheckFile,
+    /// The version of the cell that it was decided on; 0: on none.
+    #[serde(default)]
+    pub(super) base: u64,
+    /// Placed tasks that give up their machines: `job/index`.
+    #[serde(default)]
+    pub(super) releases: Vec<String>,
+    /// Tasks of lower precedence that make room for the claims: `job/index`.
+    #[serde(default)]
+    pub(super) evictions: Vec<String>,
+    /// What is to be placed, in order.
+    #[serde(default)]
+    pub(super) claim: Vec<ClaimFile>,
+}
+
+/// A claim.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct ClaimFile {
+    /// Which task: `job/index`.
+    pub(super) task: String,
+    /// The name of the machine.
+    pub(super) machine: String,
+    /// The sequence number of the machine that it was decided on, for the check by sequence numbers.
+    pub(super) seen: Option<u64>,
+    /// The accelerator cards to use, from 0; none: the cell chooses.
+    #[serde(default)]
+    pub(super) cards: Vec<u8>,
+}
+
+/// What happens to the rest of a transaction if a part of it conflicts.
+#[derive(Clone, Copy, Debug, Default, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum GranularityFile {
+    /// The rest is taken.
+    #[default]
+    Incremental,
+    /// Nothing is taken.
+    AllOrNothing,
+}
+
+/// When a claim conflicts.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum CheckFile {
+    /// If it does not fit.
+    #[default]
+    Fit,
+    /// If its machine has changed since `seen`.
+    Sequence,
+}
+
+impl From<GranularityFile> for Granularity {
+    fn from(granularity: GranularityFile) -> Granularity {
+        match granularity {
+            GranularityFile::Incremental => Granularity::Incremental,
+            GranularityFile::AllOrNothing => Granularity::AllOrNothing,
+        }
+    }
+}
+
+impl From<CheckFile> for ConflictCheck {
+    fn from(check: CheckFile) -> ConflictCheck {
+        match check {
+            CheckFile::Fit => ConflictCheck::ResourceFit,
+            CheckFile::Sequence => ConflictCheck::SequenceNumber,
+        }
+    }
+}
+
+/// A task as people name it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct TaskName<'t> {
+    /// Its job's name; or its id, as `omega task list` prints it, if no job is called so.
+    pub(super) job: &'t str,
+    /// Its number in the job.
+    pub(super) index: u32,
+}
+
+/// The task that a text names. A job's name may have slashes of its own.
+fn task_name(text: &str) -> Option<TaskName<'_>> {
+    let (job, index) = text.rsplit_once('/')?;
+    let index = index.parse().ok()?;
+    (!job.is_empty()).then_some(TaskName { job, index })
+}
+
+/// A claim whose form is right.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct ClaimName<'t> {
+    pub(super) task: TaskName<'t>,
+    pub(super) machine: &'t str,
+    pub(super) seen: u64,
+    pub(super) cards: CardSet,
+}
+
+impl TransactionFile {
+    /// The tasks to be released, or evicted.
+    ///
+    /// # Errors
+    /// If one is not named as a task is.
+    pub(super) fn tasks<'t>(
+        (field, names): (&str, &'t [String]),
+        file: &Path,
+    ) -> Result<Vec<TaskName<'t>>, FileError> {
+        let one =
+            |(index, text): (usize, &'t String)| named(file, text, || format!("{field}[{index}]"));
+        names.iter().enumerate().map(one).collect()
+    }
+
+    /// The claims.
+    ///
+    /// # Errors
+    /// If one says what cannot be, or too little for the check.
+    pub(super) fn claims(&self, file: &Path) -> Result<Vec<ClaimName<'_>>, FileError> {
+        let all = self.claim.iter().enumerate();
+        all.map(|(index, claim)| claim.named(index, self.check, file)).collect()
+    }
+}
+
+impl ClaimFile {
+    fn named(
+        &self,
+        index: usize,
+        check: CheckFile,
+        file: &Path,
+    ) -> Result<ClaimName<'_>, FileError> {
+        let at = |field: &str| format!("claim[{index}].{field}");
+        let task = named(file, &self.task, || at("task"))?;
+        let seen = match (self.seen, check) {
+            (Some(seen), _) => seen,
+            (None, CheckFile::Fit) => 0,
+            (None, CheckFile::Sequence) => {
+                let why = "is missing: the check by sequence numbers compares the machine with it; \
+                           `omega machine get NAME -o json` has it as `sequence`";
+                return Err(value(file, at("seen"), why.to_owned()));
+            }
+        };
+        let mut cards = CardSet(0);
+        for card in &self.cards {
+            match 1_u32.checked_shl(u32::from(*card)) {
+                Some(bit) => cards.0 |= bit,
+                None => return Err(value(file, at("cards"), format!("{card} is above 31"))),
+            }
+        }
+        Ok(ClaimName { task, machine: &self.machine, seen, cards })
+    }
+}
+
+fn named<'t>(
+    file: &Path,
+    text: &'t str,
+    at: impl Fn() -> String,
+) -> Result<TaskName<'t>, FileError> {
+    let why = || format!("{text:?} is not like web/0: the name of a job, and the number of a task");
+    task_name(text).ok_or_else(|| value(file, at(), why()))
+}
+
+fn value(file: &Path, field: String, why: String) -> FileError {
+    FileError::Value { file: file.to_owned(), field, why }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_task_is_a_job_and_a_number() {
+        let task = |job, index| Some(TaskName { job, index });
+        assert_eq!(task_name("web/3"), task("web", 3));
+        assert_eq!(task_name("team/web/0"), task("team/web", 0));
+        for no in ["web", "web/", "/1", "web/-1", "web/x", "web/4294967296", ""] {
+            assert_eq!(task_name(no), None, "{no}");
+        }
+    }
+
+    #[test]
+    fn what_is_wrong_is_told_with_its_place() {
+        let said = |text: &str| {
+            let file: TransactionFile = toml::from_str(text).unwrap();
+            file.claims(Path::new("t.toml")).unwrap_err().to_string()
+        };
+        let claim = "[[claim]]\ntask = \"a/0\"\nmachine = \"m\"\n";
+        let missing = said(&format!("check = \"sequence\"\n{claim}"));
+        assert!(missing.starts_with("t.toml: claim[0].seen: is missing"), "{missing}");
+        let cards = said(&format!("{claim}cards = [0, 32]"));
+        assert_eq!(cards, "t.toml: claim[0].cards: 32 is above 31");
+        let task = said("[[claim]]\ntask = \"a\"\nmachine = \"m\"\n");
+        assert!(task.starts_with("t.toml: claim[0].task: \"a\" is not like"), "{task}");
+    }
+}

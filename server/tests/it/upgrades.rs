@@ -1,0 +1,237 @@
+//! Versions that meet: directories and files of a newer one are refused, in words that say what to do, and stay
+//! as they are; replicas that do not understand each other say so; those of an older one are served.
+
+use crate::durable::content;
+use crate::events::{start, wait_for};
+use crate::process::{folder, listing, say, workspace_file};
+use crate::served::{insist, ports, serve, unavailable};
+use omega_client::proto::peer_service_client::PeerServiceClient;
+use omega_client::proto::peer_service_server::{PeerService, PeerServiceServer};
+use omega_client::{ApiError, ErrorCode, proto};
+use omega_store::directory::{Directory, Expected};
+use omega_store::log::{Batch, Entry, EntryKind, HardState, Position};
+use omega_store::{RealDisk, codec, wire};
+use serde_json::Value;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::mpsc;
+use tokio::net::TcpListener;
+use tokio::runtime::Runtime;
+use tokio_stream::wrappers::TcpListenerStream;
+use tonic::{Request, Response, Status, Streaming};
+
+/// Where magic and format are in each of our files: the format is a number of 32 bits after 8 of magic.
+const FORMAT_AT: usize = 8;
+
+/// Makes a file one of the next format.
+fn newer(file: &Path) {
+    let mut bytes = std::fs::read(file).unwrap();
+    bytes[FORMAT_AT] += 1;
+    std::fs::write(file, bytes).unwrap();
+}
+
+/// The only file of a folder that is in use.
+fn only(dir: &Path) -> String {
+    let mut names = listing(dir);
+    names.retain(|name| !name.ends_with(".tmp"));
+    assert_eq!(names.len(), 1, "{names:?}");
+    names[0].clone()
+}
+
+/// Appends an entry that a newer version wrote, and that is committed.
+fn newer_entry(dir: &Path) -> u64 {
+    let directory = Directory::open(Arc::new(RealDisk), dir, Expected::default()).unwrap();
+    let mut log = directory.open_log().unwrap();
+    let last = log.bounds().last;
+    let position = Position { index: last.index.next(), term: last.term };
+    let data = vec![codec::VERSION + 1; 40].into();
+    let entries = vec![Entry { position, kind: EntryKind::Commands, data }];
+    let hard_state = Some(HardState { commit: position.index, ..log.hard_state() });
+    log.append(&Batch { entries, hard_state }).unwrap();
+    log.sync().unwrap();
+    position.index.0
+}
+
+/// A cell of one replica in `cell`, which has ended, and a backup of it.
+fn kept() -> tempfile::TempDir {
+    let dir = folder(&[]);
+    let address = format!("127.0.0.1:{}", ports(1)[0]);
+    let server = serve(dir.path(), &["--dir=cell".to_owned(), format!("--listen={address}")]);
+    for line in ["machine add m --cpu 4", "job submit web --count 2 --cpu 1", "backup saved"] {
+        let mut arguments: Vec<&str> = line.split(' ').collect();
+        arguments.extend(["--cell", &address]);
+        let said = say(dir.path(), &arguments);
+        assert_eq!(said.code, Some(0), "{line}: {}", said.stderr);
+    }
+    drop(server);
+    dir
+}
+
+/// What each verb says that opens a directory: it is refused in one line, and not a byte of it is changed.
+fn refused(dir: &Path, verbs: &[&str], expected: &str) {
+    let before = content(dir);
+    for verb in verbs {
+        let said = say(dir, &verb.split(' ').collect::<Vec<_>>());
+        assert_eq!((said.code, said.stdout.as_str()), (Some(2), ""), "{verb}: {}", said.stderr);
+        assert_eq!(said.stderr, format!("omega: {expected}\n"), "{verb}");
+    }
+    assert!(content(dir) == before, "something was changed by one of {verbs:?}");
+}
+
+const SERVE: &str = "serve --dir=cell --listen=127.0.0.1:0";
+
+#[test]
+fn a_directory_of_a_newer_version_is_refused_and_stays_as_it_is() {
+    let all = [SERVE, "log show cell", "log replay cell", "log at cell 1"];
+    let dir = kept();
+    newer(&dir.path().join("cell/IDENTITY"));
+    let knows = "has format 2, this program knows 1: use one that knows 2";
+    refused(dir.path(), &all, &format!("cell/IDENTITY {knows}"));
+    // A run never takes a folder that has anything, of whichever version.
+    let exists = "cell: holds the directory of a replica already; a run founds a cell of its own: name a \
+                  folder that is empty or not there";
+    refused(dir.path(), &["run --synthetic 10 --hours 1 --quiet --dir cell"], exists);
+
+    let dir = kept();
+    let segment = format!("cell/log/{}", only(&dir.path().join("cell/log")));
+    newer(&dir.path().join(&segment));
+    refused(dir.path(), &all, &format!("{segment} {knows}"));
+}
+
+#[test]
+fn snapshots_and_backups_of_a_newer_version_are_refused() {
+    let reads = "has format 2, this program reads 1 to 1: use one that reads 2";
+    let dir = kept();
+    let snapshot = format!("cell/snapshots/{}", only(&dir.path().join("cell/snapshots")));
+    newer(&dir.path().join(&snapshot));
+    let expected = format!("{snapshot} {reads}");
+    refused(dir.path(), &[SERVE, "log replay cell", "log at cell 1"], &expected);
+    // The log can still be shown, and what is wrong with the snapshot is said beside it.
+    let before = content(dir.path());
+    let said = say(dir.path(), &["log", "show", "cell"]);
+    assert!(said.code == Some(0) && said.stdout.contains(&expected), "{}", said.stdout);
+    assert!(content(dir.path()) == before);
+
+    newer(&dir.path().join("saved"));
+    let verbs = ["backup --verify saved", "restore saved --dir again"];
+    let expected = "saved: has format 2, which this version of omega does not read: use the one that wrote \
+                    it, or a newer one";
+    refused(dir.path(), &verbs, expected);
+    assert!(!dir.path().join("again").exists());
+}
+
+#[test]
+fn entries_of_a_newer_version_are_refused_before_anything_is_written() {
+    let dir = kept();
+    let at = newer_entry(&dir.path().join("cell"));
+    let cannot = format!(
+        "entry {at} cannot be read: the bytes have version 2, this program reads version 1: use one that \
+         reads version 2"
+    );
+    refused(dir.path(), &[SERVE], &format!("cell: {cannot}"));
+    refused(dir.path(), &["log show cell", "log replay cell"], &cannot);
+}
+
+#[test]
+fn what_an_older_version_wrote_is_served() {
+    for format in listing(&workspace_file("tests/golden/data")) {
+        let golden = workspace_file(&format!("tests/golden/data/{format}"));
+        let state = std::fs::read_to_string(golden.join("state.txt")).unwrap();
+        let version = state.lines().next().unwrap().strip_prefix("version ").unwrap();
+        let dir = folder(&[]);
+        copy(&golden.join("replica"), &dir.path().join("cell"));
+        let address = format!("127.0.0.1:{}", ports(1)[0]);
+        let _server = serve(dir.path(), &["--dir=cell".to_owned(), format!("--listen={address}")]);
+        let said = say(dir.path(), &["cell", "--cell", &address, "-o", "json"]);
+        let told: Value = serde_json::from_str(&said.stdout).unwrap();
+        assert!(told["version"].as_u64() >= version.parse().ok(), "{format}: {told}");
+        let backup = golden.join("backup");
+        let said = say(dir.path(), &["backup", "--verify", backup.to_str().unwrap()]);
+        assert!(said.stdout.contains(version), "{format}: {} {}", said.stdout, said.stderr);
+    }
+}
+
+fn copy(from: &Path, to: &Path) {
+    for (name, bytes) in content(from) {
+        let file = to.join(name);
+        std::fs::create_dir_all(file.parent().unwrap()).unwrap();
+        std::fs::write(file, bytes).unwrap();
+    }
+}
+
+/// A peer of the next version: it tells what it gets, and refuses it as this version refuses the next one.
+struct Newer {
+    heard: mpsc::Sender<proto::PeerFrame>,
+}
+
+#[tonic::async_trait]
+impl PeerService for Newer {
+    async fn deliver(
+        &self,
+        request: Request<Streaming<proto::PeerFrame>>,
+    ) -> Result<Response<proto::DeliverResponse>, Status> {
+        let frame = request.into_inner().message().await?;
+        let frame = frame.ok_or_else(|| Status::cancelled("nothing came"))?;
+        assert_eq!(frame.messages[0][0], wire::VERSION, "each message begins with its version");
+        // Whoever looks may have seen enough.
+        drop(self.heard.send(frame));
+        Err(ApiError::new(ErrorCode::Malformed, refusal(wire::VERSION, wire::VERSION + 1)).into())
+    }
+}
+
+fn refusal(found: u8, known: u8) -> String {
+    format!(
+        "a peer's message: the bytes have version {found}, this program reads version {known}: use one that \
+         reads version {found}"
+    )
+}
+
+#[test]
+fn replicas_of_two_versions_say_why_they_do_not_hear_each_other() {
+    let dir = folder(&[]);
+    let all = ports(3);
+    let runtime = Runtime::new().unwrap();
+    let (heard, frames) = mpsc::channel();
+    let listener = runtime.block_on(TcpListener::bind(("127.0.0.1", all[2]))).unwrap();
+    let server =
+        tonic::transport::Server::builder().add_service(PeerServiceServer::new(Newer { heard }));
+    runtime.spawn(server.serve_with_incoming(TcpListenerStream::new(listener)));
+    let peers = format!("1=127.0.0.1:{},2=127.0.0.1:{}", all[1], all[2]);
+    let line = format!(
+        "serve --dir=r1 --listen=127.0.0.1:{} --cell-name=two --replica=1 --peers={peers} --start=found \
+         --log-format=json",
+        all[0]
+    );
+    let _replica = start(dir.path(), &line, "errors");
+    let errors = dir.path().join("errors");
+    let is = |event: &Value, message: &str| event["message"] == message;
+    let refuses = "a peer refuses what this replica says";
+    let told = wait_for(&errors, |event| is(event, refuses));
+    let words = refusal(wire::VERSION, wire::VERSION + 1);
+    assert_eq!((&told["to"], &told["why"]), (&"r2".into(), &words.into()), "{told}");
+    // It tries on, and says it once.
+    let frame = frames.iter().take(4).last().unwrap();
+    // The other way round: what a newer one says is refused, and both hear why.
+    let message = vec![wire::VERSION + 1, 0];
+    let newer = proto::PeerFrame { from: 2, to: 1, messages: vec![message], ..frame };
+    let url = format!("http://127.0.0.1:{}", all[1]);
+    let say_newer = || {
+        runtime.block_on(async {
+            let mut client = PeerServiceClient::connect(url.clone()).await.map_err(unavailable)?;
+            let frames = tokio_stream::iter([newer.clone()]);
+            Ok(ApiError::from(client.deliver(frames).await.unwrap_err()))
+        })
+    };
+    let words = refusal(wire::VERSION + 1, wire::VERSION);
+    for _ in 0..3 {
+        let error = insist(say_newer);
+        assert_eq!((error.code, &error.message), (ErrorCode::Malformed, &words));
+    }
+    let cannot = "what a peer says cannot be read";
+    let told = wait_for(&errors, |event| is(event, cannot));
+    assert_eq!((&told["from"], &told["why"]), (&"r2".into(), &words.into()), "{told}");
+    let text = std::fs::read_to_string(&errors).unwrap();
+    for message in [refuses, cannot] {
+        assert_eq!(text.matches(message).count(), 1, "{text}");
+    }
+}

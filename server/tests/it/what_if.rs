@@ -1,0 +1,107 @@
+//! `omega sim what-if`: a cell that was kept in a directory or a backup, and what would become of it.
+
+use crate::process::{Said, folder, listing, say};
+use serde_json::Value;
+use std::path::Path;
+use tempfile::TempDir;
+
+const MACHINES: &str = "name,cpu,memory,count\nm,4,8Gi,2\n";
+/// Tasks of two cores: four fill both machines, and the fifth waits.
+const JOBS: &str = "name,count,cpu,memory\nweb,5,2,1Gi\n";
+const MORE: [&str; 2] = ["--add-machines", "1,cpu=4,memory=8Gi"];
+
+/// A cell that was kept in the folder `cell`.
+fn kept() -> TempDir {
+    let dir = folder(&[("m.csv", MACHINES), ("j.csv", JOBS)]);
+    let run = ["run", "--machines", "m.csv", "--jobs", "j.csv", "--dir", "cell", "--quiet"];
+    let said = say(dir.path(), &run);
+    assert_eq!((said.code, said.stderr.as_str()), (Some(0), ""));
+    dir
+}
+
+fn what_if(dir: &Path, more: &[&str]) -> Said {
+    say(dir, &[&["sim", "what-if"], more].concat())
+}
+
+fn json(dir: &Path, more: &[&str]) -> Value {
+    let said = what_if(dir, &[more, &["-o", "json"]].concat());
+    assert_eq!((said.code, said.stderr.as_str()), (Some(0), ""), "{more:?}");
+    serde_json::from_str(&said.stdout).unwrap()
+}
+
+#[test]
+fn a_machine_more_takes_what_waits_in_a_kept_cell() {
+    let dir = kept();
+    let before = listing(&dir.path().join("cell"));
+    let from = ["--from", "cell", "--all"];
+    let both = json(dir.path(), &[&from[..], &MORE].concat());
+    let pending = |side: &str| both[side]["pending"].clone();
+    assert_eq!(pending("unchanged"), serde_json::json!({"too little cpu left": 1}));
+    assert_eq!(pending("changed"), serde_json::json!({}));
+    let placed = |side: &str| both[side]["service"]["placed"].as_u64();
+    assert_eq!((placed("unchanged"), placed("changed")), (Some(0), Some(1)));
+    assert!(both["unchanged"]["service"]["whole"]["p50_s"].is_null(), "{both}");
+    assert_eq!(listing(&dir.path().join("cell")), before, "nothing is changed there");
+
+    let said = what_if(dir.path(), &[&from[..], &MORE].concat());
+    let words = |line: &str| line.split_whitespace().map(str::to_owned).collect::<Vec<_>>();
+    let has = |line: &str| said.stdout.lines().any(|other| words(other) == words(line));
+    assert!(has("tasks pending at the end 1 0"), "{}", said.stdout);
+    assert!(has("too little cpu left 1 0"), "{}", said.stdout);
+}
+
+#[test]
+fn an_older_version_is_where_it_begins_and_profiles_may_be_others() {
+    let dir = kept();
+    std::fs::write(
+        dir.path().join("p.toml"),
+        "[[profile]]\nname = \"service\"\nbase = \"batch\"\n",
+    )
+    .unwrap();
+    // After the machines and the job, before anything was placed; the policy was set first.
+    let early = ["--from", "cell", "--at", "4", "--profile", "p.toml"];
+    let both = json(dir.path(), &early);
+    assert_eq!(both["cell"], "cell at version v4");
+    assert_eq!(both["unchanged"]["service"]["jobs"], 1, "{both}");
+    assert_eq!(both["unchanged"]["pending"], both["changed"]["pending"]);
+    assert!(both["changed"]["transactions"].as_u64() > Some(0), "{both}");
+}
+
+#[test]
+fn what_cannot_be_asked_is_told_in_one_line() {
+    let dir = kept();
+    std::fs::write(dir.path().join("foreign"), "not a backup at all, whatever its name says")
+        .unwrap();
+    std::fs::write(dir.path().join("p.toml"), "[[profile]]\nname = \"cron\"\nbase = \"batch\"\n")
+        .unwrap();
+    let cases: [(&[&str], &str); 8] = [
+        (
+            &["--from", "cell"],
+            "nothing is otherwise: give --profile, --add-machines, --machines, --drain, --remove, --load or a --new- flag",
+        ),
+        (&["--from", "cell", "--drain", "m-7"], "the cell has no machine \"m-7\""),
+        (&["--from", "cell", "--remove", "m-0", "--remove", "m-1"], "no machine would be left"),
+        (
+            &["--from", "foreign", "--at", "3", "--load", "2"],
+            "--at and --all are for the directory of a replica: a backup has one version",
+        ),
+        (&["--from", "foreign", "--load", "2"], "foreign: is no backup of a cell"),
+        (&["--from", "nowhere", "--load", "2"], "nowhere: cannot be read: entity not found"),
+        (
+            &["--from", "cell", "--profile", "p.toml"],
+            "p.toml:2:8: profile[0].name: the run has no scheduler \"cron\"; it has: service, batch",
+        ),
+        (
+            &["--from", "cell", "--load", "0"],
+            "invalid value '0' for '--load <TIMES>': it must be from 0.01 to 1000; see omega --help",
+        ),
+    ];
+    for (arguments, expected) in cases {
+        let said = what_if(dir.path(), arguments);
+        assert_eq!(
+            (said.code, said.stdout.as_str(), said.stderr),
+            (Some(2), "", format!("omega: {expected}\n")),
+            "{arguments:?}"
+        );
+    }
+}

@@ -1,0 +1,284 @@
+//! Question: what does a server do when it is asked for ten times as much as it can do?
+//!
+//! Schedulers with certificates of their own move tasks, each call by itself. First each waits for its answers:
+//! that is the peak. Then there are ten times as many, who come again when they are told to; then calls come at ten
+//! times the peak's rate whether or not there are answers, and nobody heeds a refusal. All the while an operator
+//! asks what the cell is, and agents say that a thousand machines are alive.
+//!
+//! Those who ask have processors of their own where the system lets them be chosen (`taskset`), so that what they
+//! burn is not taken from the server. Where other programs run beside it, what the server did for each second
+//! that its processors worked tells more than rates.
+
+mod flood;
+mod server;
+
+use super::standing::{cpu, resident_mib};
+use flood::{Caller, closed, open, prepare};
+use omega_client::proto;
+use omega_client::proto::cell_service_client::CellServiceClient;
+use server::{AgentProcess, MACHINES, Server, channel, pin};
+use std::fmt;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+use tokio::runtime::{Builder, Runtime};
+use tonic::transport::Channel;
+
+/// Schedulers, and how many calls each has on the way at the peak: a few connections with many calls.
+const SCHEDULERS: usize = 8;
+const IN_FLIGHT: usize = 32;
+
+/// How many times the peak is asked for.
+const TIMES: usize = 10;
+
+/// Which part of the peak is as before, and how long that is waited for.
+const RECOVERED: f64 = 0.8;
+const PATIENCE: Duration = Duration::from_secs(120);
+
+/// How often the operator asks.
+const OPERATOR: Duration = Duration::from_millis(50);
+
+/// What a server did for schedulers during a span of time.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Done {
+    /// Calls a second that were made.
+    pub offered: f64,
+    /// Answers a second.
+    pub answered: f64,
+    /// The same of each second that the server's processors worked.
+    pub per_core: f64,
+    /// Calls a second that were refused.
+    pub refused: f64,
+    /// How many processors the server kept busy.
+    pub cores: f64,
+}
+
+impl Done {
+    /// Which part of another span's answers this one has, and the same for what the server worked.
+    #[must_use]
+    pub fn of(&self, peak: &Done) -> (f64, f64) {
+        (self.answered / peak.answered, self.per_core / peak.per_core)
+    }
+}
+
+impl fmt::Display for Done {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Done { offered, answered, per_core, refused, cores } = self;
+        write!(
+            f,
+            "offered {offered:.0}/s, answered {answered:.0}/s ({per_core:.0} per core-second, {cores:.2} cores), \
+             refused {refused:.0}/s"
+        )
+    }
+}
+
+/// What others saw meanwhile.
+#[derive(Clone, Debug, Default)]
+pub struct Seen {
+    /// The operator's answers: half of them, and 99 of 100, came within, in milliseconds.
+    pub operator_ms: (f64, f64),
+    /// Operator's calls that failed.
+    pub operator_failed: usize,
+    /// The most memory of the server, in mebibytes.
+    pub resident_mib: f64,
+}
+
+/// What was measured.
+#[derive(Clone, Debug, Default)]
+pub struct Told {
+    /// When each waits for its answers.
+    pub peak: Done,
+    /// When ten times as many do, and come again when they are told to.
+    pub patient: Done,
+    /// When calls come at ten times the peak, and nobody heeds a refusal.
+    pub hostile: Done,
+    /// What an operator saw at the peak, and of both overloads.
+    pub seen: (Seen, Seen),
+    /// Machines whose agents beat all the while, and were lost nevertheless.
+    pub machines_lost: u32,
+    /// From the end of the overload until a second had four fifths of the peak, for what the server worked.
+    pub recovery: Duration,
+    /// Whether those who asked had other processors than the server.
+    pub apart: bool,
+}
+
+impl fmt::Display for Told {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Told { peak, patient, hostile, seen: (before, under), .. } = self;
+        let apart = if self.apart { "other" } else { "the same" };
+        writeln!(f, "those who ask have {apart} processors")?;
+        writeln!(f, "peak:    {peak}")?;
+        for (name, done) in [("patient", patient), ("hostile", hostile)] {
+            let (goodput, per_core) = done.of(peak);
+            writeln!(f, "{name}: {done}: {goodput:.2} of the peak, {per_core:.2} per core-second")?;
+        }
+        for (name, seen) in [("at the peak", before), ("overloaded", under)] {
+            let Seen { operator_ms: (half, most), operator_failed, resident_mib } = seen;
+            writeln!(
+                f,
+                "{name}: operator p50 {half:.1} ms, p99 {most:.1} ms, {operator_failed} failed; memory at \
+                 most {resident_mib:.0} MiB"
+            )?;
+        }
+        let (lost, recovery) = (self.machines_lost, self.recovery.as_secs_f64());
+        write!(f, "{lost} of {MACHINES} machines lost; recovered in {recovery:.1} s")
+    }
+}
+
+/// Starts a server, and asks far too much of it for a span of time, twice.
+///
+/// # Errors
+/// If it does not start, is not there any more, or does not recover for long.
+pub fn measure(program: &Path, place: &Path, span: Duration) -> Result<Told, String> {
+    let text = |error: std::io::Error| error.to_string();
+    let dir = tempfile::tempdir_in(place).map_err(text)?;
+    let server = Server::start(program, dir.path())?;
+    let apart = Apart::begin(server.child.id());
+    // Threads that are made from here on run where this one does.
+    let runtime = Runtime::new().map_err(text)?;
+    let callers = runtime.block_on(prepare(dir.path(), server.listen))?;
+    let _agents = AgentProcess::start(program, dir.path(), server.listen)?;
+    let measured = Measured { runtime, callers, server, span };
+    let mut told = Told { apart: apart.is_some(), ..Told::default() };
+    let at_peak = Operator::start(dir.path(), &measured.server)?;
+    told.peak = measured.closed(IN_FLIGHT, span)?;
+    told.seen.0 = at_peak.end();
+    let overloaded = Operator::start(dir.path(), &measured.server)?;
+    told.patient = measured.closed(IN_FLIGHT * TIMES, span)?;
+    told.hostile = measured.open(told.peak.answered as u64 * TIMES as u64)?;
+    told.seen.1 = overloaded.end();
+    let ended = Instant::now();
+    while measured.closed(IN_FLIGHT, Duration::from_secs(1))?.of(&told.peak).1 < RECOVERED {
+        if ended.elapsed() > PATIENCE {
+            return Err(format!("it does not recover: {told}"));
+        }
+    }
+    told.recovery = ended.elapsed();
+    let channel =
+        measured.entered(|| channel(dir.path(), measured.server.listen, "operator-ann"))?;
+    let cell = measured.runtime.block_on(describe(&channel))?;
+    // One machine more is that of the schedulers.
+    told.machines_lost = (MACHINES + 1).saturating_sub(cell.machines);
+    Ok(told)
+}
+
+/// What is counted of calls.
+#[derive(Debug, Default)]
+struct Counts {
+    begun: AtomicU64,
+    offered: AtomicU64,
+    answered: AtomicU64,
+    refused: AtomicU64,
+    ended: AtomicBool,
+}
+
+/// A server, and those who ask.
+struct Measured {
+    runtime: Runtime,
+    callers: Vec<Caller>,
+    server: Server,
+    span: Duration,
+}
+
+impl Measured {
+    fn entered<T>(&self, make: impl FnOnce() -> T) -> T {
+        let _entered = self.runtime.enter();
+        make()
+    }
+
+    fn closed(&self, in_flight: usize, span: Duration) -> Result<Done, String> {
+        let (counts, before) = (Arc::new(Counts::default()), cpu(self.server.child.id())?);
+        let took = self.runtime.block_on(closed(&self.callers, (in_flight, span), &counts));
+        self.done(&counts, before, took)
+    }
+
+    fn open(&self, rate: u64) -> Result<Done, String> {
+        let (counts, before) = (Arc::new(Counts::default()), cpu(self.server.child.id())?);
+        self.runtime.block_on(open(&self.callers, (rate, self.span), &counts));
+        self.done(&counts, before, self.span)
+    }
+
+    fn done(&self, counts: &Counts, before: Duration, took: Duration) -> Result<Done, String> {
+        let worked = (cpu(self.server.child.id())? - before).as_secs_f64();
+        let took = took.as_secs_f64();
+        let count = |of: &AtomicU64| of.load(Ordering::Relaxed) as f64;
+        Ok(Done {
+            offered: count(&counts.offered) / took,
+            answered: count(&counts.answered) / took,
+            per_core: count(&counts.answered) / worked,
+            refused: count(&counts.refused) / took,
+            cores: worked / took,
+        })
+    }
+}
+
+/// The server has the first half of the processors, and this process and what it starts the others.
+struct Apart {
+    all: String,
+}
+
+impl Apart {
+    fn begin(server: u32) -> Option<Apart> {
+        let count = std::thread::available_parallelism().ok()?.get();
+        let half = count / 2;
+        let (first, second) =
+            (format!("0-{}", half.checked_sub(1)?), format!("{half}-{}", count - 1));
+        let apart = Apart { all: format!("0-{}", count - 1) };
+        (pin(server, &first) && pin(std::process::id(), &second)).then_some(apart)
+    }
+}
+
+impl Drop for Apart {
+    fn drop(&mut self) {
+        // It could be done before.
+        let _ = pin(std::process::id(), &self.all);
+    }
+}
+
+/// An operator who asks what the cell is, on a thread of his own, and looks at the server's memory.
+struct Operator {
+    ended: Arc<AtomicBool>,
+    thread: JoinHandle<Seen>,
+}
+
+impl Operator {
+    fn start(dir: &Path, server: &Server) -> Result<Operator, String> {
+        let runtime = Builder::new_current_thread().enable_all().build();
+        let runtime = runtime.map_err(|error| error.to_string())?;
+        let channel = runtime.block_on(async { channel(dir, server.listen, "operator-ann") })?;
+        let (ended, process) = (Arc::new(AtomicBool::new(false)), server.child.id());
+        let until = ended.clone();
+        let thread = std::thread::spawn(move || runtime.block_on(watch(channel, process, &until)));
+        Ok(Operator { ended, thread })
+    }
+
+    fn end(self) -> Seen {
+        self.ended.store(true, Ordering::Relaxed);
+        self.thread.join().unwrap_or_default()
+    }
+}
+
+async fn watch(channel: Channel, process: u32, ended: &AtomicBool) -> Seen {
+    let (mut took_ms, mut seen) = (Vec::new(), Seen::default());
+    while !ended.load(Ordering::Relaxed) {
+        let began = Instant::now();
+        match describe(&channel).await {
+            Ok(_) => took_ms.push(began.elapsed().as_secs_f64() * 1000.0),
+            Err(_) => seen.operator_failed += 1,
+        }
+        seen.resident_mib = seen.resident_mib.max(resident_mib(process).unwrap_or(0.0));
+        tokio::time::sleep(OPERATOR).await;
+    }
+    took_ms.sort_by(f64::total_cmp);
+    let at = |percent: usize| took_ms.get(took_ms.len() * percent / 100).copied();
+    seen.operator_ms = (at(50).unwrap_or(f64::NAN), at(99).unwrap_or(f64::NAN));
+    seen
+}
+
+async fn describe(channel: &Channel) -> Result<proto::DescribeCellResponse, String> {
+    let mut client = CellServiceClient::new(channel.clone());
+    let told = client.describe_cell(proto::DescribeCellRequest {}).await;
+    told.map(tonic::Response::into_inner).map_err(|error| error.to_string())
+}
