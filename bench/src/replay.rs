@@ -1,13 +1,13 @@
-//! The command `oracle`: replays files and prints what came of them.
+//! `omega bench oracle`: replays files and prints what came of them.
 
+use crate::oracle::{self, FileReport};
 use clap::Args;
-use omega_bench::oracle::{self, FileReport};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
 /// What to replay.
-#[derive(Args)]
-pub(crate) struct Options {
+#[derive(Args, Debug)]
+pub struct Options {
     /// Files of recorded cases, one JSON object a line; gzip is accepted.
     #[arg(required = true)]
     files: Vec<PathBuf>,

@@ -3,7 +3,7 @@
 //! `omega run`, which is also what `omega` alone does, places a workload on a cell in this
 //! process and tells how it went. Bad input ends with one line on standard error and exit code 2,
 //! before anything has started. `omega explain` does the same, and tells why a job waits. `omega trace` looks at
-//! what `omega run` would place, and makes more of it.
+//! what `omega run` would place, and makes more of it; `omega bench` measures this very program.
 //! `omega log` looks at what a replica has kept. `omega machine`, `job`, `task`, `quota`, `member`, `lease`,
 //! `txn`, `cell` and `top` ask a cell that is served; where it refuses or does not answer, the exit code is 1.
 
@@ -69,6 +69,9 @@ enum Command {
     /// Look at traces, and make others after their example.
     #[command(subcommand)]
     Trace(omega_sim::trace::command::TraceCommand),
+    /// Measure how fast this build is on this machine.
+    #[command(subcommand)]
+    Bench(omega_bench::command::BenchCommand),
     /// Serve a cell to schedulers, agents and people on other machines.
     Serve(Box<serve::ServeArgs>),
     /// Make an authority and certificates, to try a cell out with.
@@ -140,6 +143,7 @@ fn main() -> ExitCode {
             return what_if::run(&command)
                 .unwrap_or_else(|error| fail(&error.to_string(), BAD_INPUT));
         }
+        Some(Command::Bench(command)) => return omega_bench::command::run(&command),
         Some(Command::Trace(command)) => {
             omega_sim::trace::command::run(&command).map_err(Into::into)
         }

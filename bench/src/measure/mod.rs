@@ -38,7 +38,7 @@ const SEED: u64 = 20_130_415;
 
 /// What to measure, and how to print it.
 #[derive(Args, Clone, Debug)]
-pub(crate) struct Options {
+pub struct Options {
     /// Only groups whose name contains this: scan, sync, commit, whole, decide, preempt, kube, levers,
     /// workers, memory, log, snapshot, replicate, api, matrix.
     #[arg(long, value_name = "PATTERN")]

@@ -11,7 +11,7 @@ use super::scan;
 use super::show::{Reach, Row, Unit};
 use super::whole::{self, Load, Submit};
 use super::{Options, SEED};
-use omega_bench::run::{TimedCell, Took};
+use crate::run::{TimedCell, Took};
 use omega_cellstate::{Cell, SharedCell};
 use omega_core::{
     CardSet, Claim, Command, Job, MachineId, Outcome, TaskId, Transaction, TransactionId,
@@ -103,7 +103,7 @@ impl Submit for TimedCell {
 pub(crate) fn rows(options: &Options) -> Vec<Row> {
     let made = cells::in_use(MACHINES);
     let folder = options.folder();
-    let fsync = omega_bench::run::fdatasync_us(&folder).expect("the disk works");
+    let fsync = crate::run::fdatasync_us(&folder).expect("the disk works");
     let mut rows = vec![Row::value("fdatasync of 4 KiB, preallocated", Unit::Micros, fsync)];
     for (count, rate_goal, latency_goal) in [(1, 0.4, 2.0), (3, 0.15, 4.0)] {
         let each = Each { options, made: &made, folder: &folder, replicas: count };
