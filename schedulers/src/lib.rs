@@ -69,6 +69,7 @@ pub mod relative;
 mod reuse;
 pub mod scheduler;
 pub mod search;
+mod shares;
 mod sleepers;
 mod turns;
 pub mod volumes;

@@ -42,7 +42,7 @@ pub(super) type Put<'p> = dyn FnMut(u64, &[u8]) -> io::Result<()> + 'p;
 /// Writes a whole snapshot. The answer is how long it is.
 pub(super) fn write(meta: &Meta, image: &Image, put: &mut Put<'_>) -> Result<u64, WriteError> {
     let (counts, state_hash) = (Counts::of(image), image.state_hash());
-    let mut header = Header { meta: meta.clone(), state_hash, length: 0, counts };
+    let mut header = Header { format: FORMAT, meta: meta.clone(), state_hash, length: 0, counts };
     let mut body = BodyWriter {
         put,
         offset: header.bytes(),
