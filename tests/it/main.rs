@@ -103,6 +103,7 @@ mod snapshot_files;
 mod snapshot_kit;
 mod snapshot_transfer;
 mod threads;
+mod tenants;
 mod tidy;
 mod traps;
 mod upgrades;
