@@ -103,4 +103,5 @@ pub use waiting::{Waiting, WaitingTask};
 #[doc = include_str!("../../README.md")]
 #[doc = include_str!("../../docs/plugins.md")]
 #[doc = include_str!("../../docs/profiles.md")]
+#[doc = include_str!("../../docs/quotas.md")]
 mod documents {}

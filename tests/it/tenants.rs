@@ -2,13 +2,9 @@
 
 use crate::small::{LONG, amounts, cell, job, placed, run, submit};
 use omega_cellstate::SharedCell;
-use omega_core::{
-    Amounts, Command, Job, JobId, Precedence, Standing, TaskReport, Text,
-};
+use omega_core::{Amounts, Command, Job, JobId, Precedence, Standing, TaskReport, Text};
 use omega_schedulers::plugins::{FairShare, Reclaim};
-use omega_schedulers::{
-    Nanos, Observer, Profile, Scheduler, Search, Settings, Unobserved,
-};
+use omega_schedulers::{Nanos, Observer, Profile, Scheduler, Search, Settings, Unobserved};
 use omega_tests::random::Dice;
 use std::collections::BTreeMap;
 
@@ -119,7 +115,8 @@ fn each_turn_goes_to_the_least_dominant_share() {
         let cell = cell(&[200]);
         let names = ["a", "b", "c"].map(Text::from);
         names.iter().for_each(|name| stands(&cell, name, weighs(1)));
-        let mut used: BTreeMap<Text, [u128; 2]> = names.iter().map(|n| (n.clone(), [0; 2])).collect();
+        let mut used: BTreeMap<Text, [u128; 2]> =
+            names.iter().map(|n| (n.clone(), [0; 2])).collect();
         let mut requests = BTreeMap::new();
         let mut waiting: BTreeMap<Text, usize> = BTreeMap::new();
         for name in &names {
@@ -139,8 +136,11 @@ fn each_turn_goes_to_the_least_dominant_share() {
         while !scheduler.step(&cell, 0, &mut turns).unwrap().idle {}
         let whole = [200_000, 64 << 30];
         for (turn, tenant) in turns.1.iter().enumerate() {
-            let left: Vec<Text> =
-                waiting.iter().filter(|(_, jobs)| **jobs > 0).map(|(name, _)| name.clone()).collect();
+            let left: Vec<Text> = waiting
+                .iter()
+                .filter(|(_, jobs)| **jobs > 0)
+                .map(|(name, _)| name.clone())
+                .collect();
             assert_eq!(*tenant, naive_turn(&used, whole, &left), "seed {seed}, turn {turn}");
             *waiting.get_mut(tenant).unwrap() -= 1;
             let request = requests[tenant];

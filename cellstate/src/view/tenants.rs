@@ -14,9 +14,6 @@ use std::collections::BTreeMap;
 #[derive(Debug, Default)]
 pub(super) struct KnownTenants(BTreeMap<Text, TenantDelta>);
 
-/// A tenant and those above it, from the top down.
-pub type Line<'a> = SmallVec<[&'a TenantDelta; 4]>;
-
 impl KnownTenants {
     /// Takes in what a delta tells.
     pub(super) fn apply(&mut self, delta: &Delta) {
@@ -40,12 +37,12 @@ impl View {
 
     /// A tenant and those above it, from the top down; empty if the view does not know it.
     #[must_use]
-    pub fn tenant_line(&self, name: &str) -> Line<'_> {
+    pub fn tenant_line(&self, name: &str) -> SmallVec<[&TenantDelta; 4]> {
         let above = |tenant: &&TenantDelta| {
             tenant.standing.parent.as_ref().and_then(|parent| self.tenants.0.get(parent))
         };
         let up = std::iter::successors(self.tenants.0.get(name), above);
-        let mut line: Line<'_> = up.take(TENANT_DEPTH_MAX).collect();
+        let mut line: SmallVec<[&TenantDelta; 4]> = up.take(TENANT_DEPTH_MAX).collect();
         line.reverse();
         line
     }

@@ -162,7 +162,7 @@ impl Judge {
         for request in requests {
             let proto::CommitRequest { number, base, .. } = request;
             let (scheduler, base) = (SchedulerId(request.scheduler), Version(base));
-            let claims = request.claim_jobs.len();
+            let (claims, evictions) = (request.claim_jobs.len(), request.evictions.len());
             let of = self.audited.as_ref().map(|_| transaction(&request)).unwrap_or_default();
             let mut trace = None;
             let refused = match self.allowed(request, since + self.deadline).await {

@@ -2,7 +2,7 @@
 
 use super::error::is_full;
 use super::header::{CHUNK, Counts, FRAME, Header, TRAILER, chunk_checksum, salt};
-use super::{Meta, parts};
+use super::{FORMAT, Meta, parts};
 use crate::codec;
 use omega_cellstate::Image;
 use omega_core::limits::COMMAND_BYTES_MAX;

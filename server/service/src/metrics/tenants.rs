@@ -52,7 +52,8 @@ impl TenantFigures {
         pen.gauges(Figure::new("tenant_used", help), self.series(|told| &told.used))?;
         let help = "The most that they may claim, of tenants and kinds that are limited";
         let limits = self.series(|told| told.limit.as_deref().unwrap_or_default());
-        let limits = limits.into_iter().filter(|(_, most)| *most < omega_core::limits::AMOUNT_MAX as f64);
+        let limits =
+            limits.into_iter().filter(|(_, most)| *most < omega_core::limits::AMOUNT_MAX as f64);
         pen.gauges(Figure::new("tenant_limit", help), limits)?;
         let help = "What they may count on; what a tenant uses beyond it is borrowed";
         let sure = self.series(|told| &told.guaranteed).into_iter().filter(|(_, sure)| *sure > 0.0);
