@@ -114,7 +114,7 @@ fn each_turn_goes_to_the_least_dominant_share() {
         let mut dice = Dice::new(seed);
         let cell = cell(&[200]);
         let names = ["a", "b", "c"].map(Text::from);
-        names.iter().for_each(|name| stands(&cell, name, weighs(1)));
+        names.iter().for_each(|name| stands(&cell, name, weighs(2)));
         let mut used: BTreeMap<Text, [u128; 2]> =
             names.iter().map(|n| (n.clone(), [0; 2])).collect();
         let mut requests = BTreeMap::new();
@@ -204,7 +204,9 @@ fn a_branch_that_is_within_its_guarantee_keeps_what_one_of_it_borrowed() {
     run(&mut scheduler, &cell, LONG);
     assert_eq!((used(&cell, "crawl"), used(&cell, "blue")), (3, 1));
     submit(&cell, of("index", "i", 3));
-    (2..6).for_each(|round| drop(run(&mut scheduler, &cell, round * LONG)));
+    (2..6).for_each(|round| {
+        run(&mut scheduler, &cell, round * LONG);
+    });
     assert_eq!(["crawl", "index", "blue"].map(|tenant| used(&cell, tenant)), [1, 2, 1]);
 }
 
@@ -220,15 +222,16 @@ fn schedulers_that_race_break_no_limit() {
             let parent = (tenant != "green").then(|| "all".into());
             stands(&cell, tenant, Standing { parent, ..guaranteed(cores) });
         }
+        let cell = &cell;
         let step = |scheduler: &mut Scheduler, now: Nanos| {
-            scheduler.step(&cell, now, &mut Unobserved).unwrap();
+            scheduler.step(cell, now, &mut Unobserved).unwrap();
             cell.read(|cell| assert!(cell.tenant_used("all").unwrap()[0] <= 20_000));
         };
         std::thread::scope(|scope| {
             for (index, tenant) in ["red", "blue", "green"].into_iter().enumerate() {
                 scope.spawn(move || {
                     let mut dice = Dice::new(seed * 10 + index as u64);
-                    let mut scheduler = reclaiming(&cell, tenant);
+                    let mut scheduler = reclaiming(cell, tenant);
                     for round in 0..60 {
                         if round < 30 {
                             let tasks = 1 + dice.below(3) as u32;
@@ -237,10 +240,10 @@ fn schedulers_that_race_break_no_limit() {
                             if dice.chance(30) {
                                 job.gang_min = Some(tasks);
                             }
-                            submit(&cell, job);
+                            submit(cell, job);
                         }
                         step(&mut scheduler, round * LONG);
-                        end_some(&cell, tenant, &mut dice);
+                        end_some(cell, tenant, &mut dice);
                     }
                 });
             }
