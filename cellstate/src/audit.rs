@@ -128,7 +128,9 @@ impl Cell {
         recount.tasks[row].push(id);
         for (kind, request) in need.request.iter().enumerate() {
             recount.free[row][kind] -= request;
-            recount.tenants[job.tenant as usize][kind] += request;
+            for tenant in self.tenants.line(job.tenant) {
+                recount.tenants[tenant as usize][kind] += request;
+            }
         }
         if let Some(request) = need.cards {
             match &mut recount.cards[row] {

@@ -37,7 +37,7 @@ use crate::validate;
 use omega_core::limits::CHANGES_MAX;
 use omega_core::{
     CardSet, Command, Hold, Job, JobId, Kinds, Machine, MachineId, Outcome, Policy, Rejection,
-    SchedulerId, SequenceNumber, TaskId, TaskState, Text, Version,
+    SchedulerId, SequenceNumber, Standing, TaskId, TaskState, Text, Version,
 };
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -152,6 +152,7 @@ impl Cell {
                 self.hold_scheduler(name, Hold { holder, lease_ms })
             }
             Command::EndHolder { holder } => Ok(self.end_holder(holder)),
+            Command::SetStanding { tenant, standing } => self.set_standing(&tenant, standing),
             _ => unreachable!("every command of this version is handled above"),
         }
     }
@@ -171,11 +172,21 @@ impl Cell {
         Ok(Outcome::Done(version))
     }
 
+    fn set_standing(&mut self, tenant: &Text, standing: Standing) -> Result<Outcome, Rejection> {
+        validate::standing(tenant, &standing, &self.kinds)?;
+        self.tenants.set_standing(tenant, standing)?;
+        let version = self.begin();
+        // A limit above it may be another one now.
+        self.log.push(Change::Quota);
+        Ok(Outcome::Done(version))
+    }
+
     // --- What the families of commands share ---------------------------------------------------
 
     /// Opens the next version.
     pub(crate) fn begin(&mut self) -> Version {
         self.version = self.version.next();
+        self.tenants.begin(self.version);
         self.row_log.open_version();
         self.log.open_version();
         self.version
@@ -399,14 +410,20 @@ impl Cell {
     }
 
     /// Every tenant that ever had a job or a quota, in the order in which they came: its name, its quota,
-    /// and what its tasks claim together, by kind.
+    /// and what its tasks and those of all tenants below it claim together, by kind.
     pub fn tenants(&self) -> impl Iterator<Item = (&Text, Option<&omega_core::Amounts>, &[i64])> {
         self.tenants
             .iter()
             .map(|tenant| (&tenant.name, tenant.limit.as_ref(), tenant.used.as_slice()))
     }
 
-    /// What a tenant's tasks claim together, by kind.
+    /// How a tenant stands among the others, if it was ever named.
+    #[must_use]
+    pub fn standing(&self, name: &str) -> Option<&Standing> {
+        self.tenants.get(name).map(|tenant| &tenant.standing)
+    }
+
+    /// What a tenant's tasks claim together with those of all tenants below it, by kind.
     #[must_use]
     pub fn tenant_used(&self, name: &str) -> Option<&[i64]> {
         self.tenants.get(name).map(|tenant| tenant.used.as_slice())

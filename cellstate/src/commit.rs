@@ -19,16 +19,21 @@ use crate::cell::{Cell, Parts};
 use crate::jobs::{OwnerId, TaskRecord};
 use crate::judge::judge;
 use crate::map::FastMap;
+use crate::tenants::{Borrower, Claimant};
 use omega_core::limits::TRANSACTION_ITEMS_MAX;
 use omega_core::transaction::Item;
 use omega_core::{
     Claim, Commit, Conflict, ConflictCheck, Granularity, Precedence, Reason, TaskId, TaskState,
     Transaction, TransactionError,
 };
+use smallvec::SmallVec;
 
 /// After so many rounds of refusing gangs and evictions, what is left of them is refused together:
 /// each round takes as long as the transaction has items, and one more could always follow.
 const ROUNDS_MAX: usize = 4;
+
+/// By row, the tenants that claim something there.
+type Claimants = FastMap<u32, SmallVec<[Claimant; 2]>>;
 
 /// A change that was made for a transaction, and can be undone.
 #[derive(Clone, Copy, Debug)]
@@ -231,18 +236,59 @@ impl Cell {
             }
         }
         let machine_before = scratch.machines_before();
+        let mut claimants = None;
+        let mut reclaims = |task: TaskId, slot: u32| {
+            if !self.tenants.may_guarantee() {
+                return false;
+            }
+            let claimants = claimants.get_or_insert_with(|| self.claimants(txn, conflicts));
+            claimants.get(&slot).is_some_and(|here| self.may_reclaim(here, task))
+        };
         for (task, i) in txn.evictions.iter().zip(0..).filter(|(_, i)| taken(Item::Eviction(*i))) {
             let slot = machine_before.get(task).copied().unwrap_or(u32::MAX);
             let victim = self.jobs.get(task.job).map(|job| job.spec.precedence);
             let reason = match (strongest.get(&slot), victim) {
                 (None, _) => Reason::EvictionUnused,
-                (Some(strongest), Some(victim)) if victim >= *strongest => Reason::PrecedenceTooLow,
+                (Some(strongest), Some(victim))
+                    if victim >= *strongest && !reclaims(*task, slot) =>
+                {
+                    Reason::PrecedenceTooLow
+                }
                 _ if all => Reason::EvictionUnused,
                 _ => continue,
             };
             late.push(Conflict { item: Item::Eviction(i), reason });
         }
         late
+    }
+
+    /// Who claims what of each machine, of claims that were taken: looked up only where precedence does not
+    /// allow an eviction.
+    #[inline(never)]
+    fn claimants(&self, txn: &Transaction, conflicts: &[Conflict]) -> Claimants {
+        let mut claimants = Claimants::default();
+        for (claim, i) in txn.claims.iter().zip(0..) {
+            let taken = conflicts.binary_search_by(|c| c.item.cmp(&Item::Claim(i))).is_err();
+            let Some((job, task)) = self.jobs.task(claim.task).filter(|_| taken) else { continue };
+            let request = job.need(task).request.iter().zip(0..);
+            let kinds = request.filter(|(amount, _)| **amount > 0);
+            let kinds = kinds.fold(0, |kinds, (_, kind)| kinds | 1 << kind);
+            let here = claimants.entry(claim.machine.slot).or_default();
+            match here.iter_mut().find(|known| known.tenant == job.tenant) {
+                Some(known) => known.kinds |= kinds,
+                None => here.push(Claimant { tenant: job.tenant, kinds }),
+            }
+        }
+        claimants
+    }
+
+    /// Whether one of these has a guarantee that an evicted task stands in the way of.
+    fn may_reclaim(&self, claimants: &[Claimant], victim: TaskId) -> bool {
+        let Some((job, task)) = self.jobs.task(victim) else { return false };
+        // One that was placed elsewhere in the same transaction is counted already.
+        let counted = task.state.machine().is_some();
+        let victim = Borrower { tenant: job.tenant, request: &job.need(task).request, counted };
+        claimants.iter().any(|claimant| self.tenants.may_reclaim(*claimant, &victim))
     }
 
     /// Takes every step back, the last one first.

@@ -13,10 +13,12 @@ use crate::cell::{Cell, Change};
 use crate::jobs::{JobRecord, OwnerId, TaskRecord};
 use crate::judge::MachineStatus;
 use crate::rules::{Count, DomainName, TrackerId, TrackerKey};
+use crate::tenants::Tenant;
 use omega_core::{
-    Amounts, CardSet, Job, JobId, Kinds, Machine, Overcommit, SequenceNumber, TaskId, TaskState,
-    Text, Version,
+    Amounts, CardSet, Job, JobId, Kinds, Machine, Overcommit, SequenceNumber, Standing, TaskId,
+    TaskState, Text, Version,
 };
+use smallvec::SmallVec;
 use std::sync::Arc;
 
 /// Which jobs a reader wants to hear of. Machines and rules it always hears of.
@@ -87,6 +89,17 @@ pub struct TaskDelta {
     pub cards: CardSet,
 }
 
+/// A tenant: how it stands, and what it uses.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TenantDelta {
+    /// Its name.
+    pub name: Text,
+    /// How it stands among the others.
+    pub standing: Standing,
+    /// What its tasks and those of all tenants below it claim together, by kind.
+    pub used: SmallVec<[i64; 4]>,
+}
+
 /// What changed between two versions. See the head of the file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Delta {
@@ -124,6 +137,9 @@ pub struct Delta {
     pub counts: Vec<(TrackerId, DomainName, Count)>,
     /// Whether some tenant's quota changed, or a tenant that has one claims less than before.
     pub quotas: bool,
+    /// Tenants that came or stand otherwise, or that use more or less than before; none as long as no tenant
+    /// of the cell has a standing. One may be there without having changed.
+    pub tenants: Vec<TenantDelta>,
     /// Jobs that came, changed or ended.
     pub jobs: Vec<JobDelta>,
     /// Tasks whose state changed, and all of a job that was ever resized. A task of a new job that
@@ -154,8 +170,17 @@ impl Delta {
         self.trackers.clear();
         self.counts.clear();
         self.quotas = false;
+        self.tenants.clear();
         self.jobs.clear();
         self.tasks.clear();
+    }
+
+    fn push_tenant(&mut self, tenant: &Tenant) {
+        self.tenants.push(TenantDelta {
+            name: tenant.name.clone(),
+            standing: tenant.standing.clone(),
+            used: SmallVec::from_slice(&tenant.used),
+        });
     }
 
     fn push_task(&mut self, id: TaskId, task: &TaskRecord) {
@@ -200,6 +225,7 @@ impl Cell {
 
     /// Writes what changed, but for the rows.
     fn write_changes(&self, since: Version, interest: &Interest, delta: &mut Delta) {
+        self.tenants.changed_since(since).for_each(|tenant| delta.push_tenant(tenant));
         let wants = self.wanted(interest);
         for change in self.log.since(since) {
             match *change {
@@ -233,6 +259,7 @@ impl Cell {
         for id in self.facts.rules.ids() {
             self.write_tracker(id, delta);
         }
+        self.tenants.all_if_told().iter().for_each(|tenant| delta.push_tenant(tenant));
         let wants = self.wanted(interest);
         for (id, job) in self.jobs.iter() {
             if job.alive == 0 || !wants.includes(job.owner, id) {

@@ -9,7 +9,7 @@ use crate::answers::Answer;
 use crate::cell::Cell;
 use crate::image::{Image, MachineImage};
 use crate::jobs::TaskRecord;
-use omega_core::{Amounts, Hold, Job, JobId, Kinds, Policy, Text, Version};
+use omega_core::{Amounts, Hold, Job, JobId, Kinds, Policy, Standing, Text, Version};
 use std::hash::{Hash, Hasher};
 use xxhash_rust::xxh3::Xxh3;
 
@@ -38,6 +38,7 @@ impl Cell {
                 scheduler.answers.iter(),
             );
         }
+        self.tenants.iter().for_each(|tenant| hash.standing(&tenant.name, &tenant.standing));
         hash.finish()
     }
 }
@@ -67,6 +68,7 @@ impl Image {
                 scheduler.answers.iter(),
             );
         }
+        self.tenants.iter().for_each(|tenant| hash.standing(&tenant.name, &tenant.standing));
         hash.finish()
     }
 }
@@ -126,6 +128,13 @@ impl StateHasher {
 
     fn tenant(&mut self, name: &Text, limit: Option<&Amounts>) {
         (name, limit).hash(self);
+    }
+
+    /// Tenants that stand alone leave no trace: cells that know of no standings keep their hashes.
+    fn standing(&mut self, name: &Text, standing: &Standing) {
+        if *standing != Standing::default() {
+            (name, standing).hash(self);
+        }
     }
 
     fn scheduler<'a>(

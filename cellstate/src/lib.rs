@@ -73,7 +73,7 @@ pub use audit::AuditError;
 pub use cards::Cards;
 pub use cell::{Cell, MachineState};
 pub use changed::Changed;
-pub use delta::{Delta, Interest, JobDelta, MachineDelta, Share, TaskDelta};
+pub use delta::{Delta, Interest, JobDelta, MachineDelta, Share, TaskDelta, TenantDelta};
 pub use facts::Need;
 pub use handle::{CellHandle, HandleError};
 pub use holders::SchedulerState;

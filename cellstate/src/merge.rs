@@ -23,6 +23,7 @@ impl Delta {
         self.rows = later.rows;
         self.overcommit_max = later.overcommit_max;
         self.quotas |= later.quotas;
+        self.tenants.extend(later.tenants);
         self.machines.extend(later.machines);
         self.slots.extend(later.slots);
         self.sequences.extend(later.sequences);

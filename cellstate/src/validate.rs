@@ -2,9 +2,11 @@
 
 use omega_core::limits::{
     CARD_MILLI, CARDS_MAX, GROUPS_PER_JOB_MAX, LABELS_MAX, OVERCOMMIT_PERCENT_MAX,
-    RULES_PER_GROUP_MAX, TASKS_PER_JOB_MAX, TEXT_BYTES_MAX, WEIGHT_MAX,
+    RULES_PER_GROUP_MAX, TASKS_PER_JOB_MAX, TENANT_WEIGHT_MAX, TEXT_BYTES_MAX, WEIGHT_MAX,
 };
-use omega_core::{Amounts, Job, Kinds, Labels, Machine, Rejection, TaskGroup, TaskRule, Text};
+use omega_core::{
+    Amounts, Job, Kinds, Labels, Machine, Rejection, Standing, TaskGroup, TaskRule, Text,
+};
 
 pub(crate) fn too_many(what: &str, given: usize, max: usize) -> Rejection {
     Rejection::TooMany { what: what.into(), given: given as u64, max: max as u64 }
@@ -51,6 +53,21 @@ pub(crate) fn quota(tenant: &Text, limit: &Amounts, kinds: &Kinds) -> Result<(),
         Some(kind) => Err(Rejection::BadAmount { what: tenant.clone(), kind }),
         None => Ok(()),
     }
+}
+
+/// How a tenant stands; whether its parent may be above it is seen in the tree.
+pub(crate) fn standing(tenant: &Text, standing: &Standing, kinds: &Kinds) -> Result<(), Rejection> {
+    name(tenant)?;
+    standing.parent.iter().try_for_each(name)?;
+    quota(tenant, &standing.guaranteed, kinds)?;
+    if !(1..=TENANT_WEIGHT_MAX).contains(&standing.weight) {
+        let what = format!(
+            "{tenant:?} has weight {}, from 1 to {TENANT_WEIGHT_MAX} are allowed",
+            standing.weight
+        );
+        return Err(Rejection::BadStanding(what.into()));
+    }
+    Ok(())
 }
 
 /// What a machine reports as used.

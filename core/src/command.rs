@@ -8,6 +8,7 @@ use crate::ids::{HolderId, JobId, MachineId, SchedulerId, TaskId, Version};
 use crate::job::Job;
 use crate::limits::{LEASE_MS_MAX, LEASE_MS_MIN};
 use crate::machine::{Machine, Overcommit};
+use crate::tenant::Standing;
 use crate::text::Text;
 use crate::transaction::{Commit, Transaction, TransactionError};
 use serde::{Deserialize, Serialize};
@@ -120,6 +121,14 @@ pub enum Command {
     EndHolder {
         /// Who held them.
         holder: HolderId,
+    },
+    /// Says how a tenant stands among the others. What it claims stays, even beyond a limit that is new to
+    /// it; tenants below it go with it.
+    SetStanding {
+        /// Which tenant.
+        tenant: Text,
+        /// How it stands from now on.
+        standing: Standing,
     },
 }
 
@@ -262,4 +271,7 @@ pub enum Rejection {
         /// How long it was to be.
         given: u32,
     },
+    /// Choose another parent, guarantee or weight.
+    #[error("{0}")]
+    BadStanding(Text),
 }

@@ -21,8 +21,8 @@
 //! assert_eq!(request.get(KindId::CPU), 500);
 //! ```
 //!
-//! In reading order: [`ids`], [`amounts`], [`machine`], [`selector`], [`job`], [`transaction`],
-//! [`command`], [`limits`].
+//! In reading order: [`ids`], [`amounts`], [`machine`], [`selector`], [`job`], [`tenant`],
+//! [`transaction`], [`command`], [`limits`].
 
 pub mod amounts;
 pub mod command;
@@ -31,6 +31,7 @@ pub mod job;
 pub mod limits;
 pub mod machine;
 pub mod selector;
+pub mod tenant;
 pub mod text;
 pub mod transaction;
 
@@ -49,6 +50,7 @@ pub use machine::{
     TolerationOperator, TopologyLevel,
 };
 pub use selector::{LabelSelector, MachineSelector, Operator, Requirement, TaskSelector, Tenants};
+pub use tenant::Standing;
 pub use text::Text;
 pub use transaction::{
     Claim, Commit, Conflict, ConflictCheck, Granularity, Item, Reason, Transaction,

@@ -55,7 +55,7 @@ pub struct Transaction {
     /// Placed tasks that give up their machines, and become pending. They come first, so that one
     /// transaction can move a task.
     pub releases: Vec<TaskId>,
-    /// Tasks of lower precedence that make room, and become pending. They leave only if a claim
+    /// Tasks of lower precedence, or of tenants that have borrowed, that make room, and become pending. They leave only if a claim
     /// of this transaction takes the machine that they were on.
     pub evictions: Vec<TaskId>,
     /// What is to be placed, in order: each is judged after those before it.
@@ -127,7 +127,8 @@ pub enum Reason {
     TaskEnded,
     /// The task to be released or evicted has no machine.
     TaskNotPlaced,
-    /// The task to be evicted is not of lower precedence than a claim on its machine.
+    /// The task to be evicted is not of lower precedence than a claim on its machine, and its tenant has not
+    /// borrowed what the claim's tenant is guaranteed (see [`Standing`](crate::Standing)).
     PrecedenceTooLow,
     /// No claim took the machine that this task was to be evicted from.
     EvictionUnused,

@@ -69,6 +69,7 @@ pub mod relative;
 mod reuse;
 pub mod scheduler;
 pub mod search;
+mod shares;
 mod sleepers;
 mod turns;
 pub mod volumes;
@@ -102,4 +103,5 @@ pub use waiting::{Waiting, WaitingTask};
 #[doc = include_str!("../../README.md")]
 #[doc = include_str!("../../docs/plugins.md")]
 #[doc = include_str!("../../docs/profiles.md")]
+#[doc = include_str!("../../docs/quotas.md")]
 mod documents {}

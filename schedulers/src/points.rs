@@ -91,6 +91,13 @@ pub trait Order: Send + Sync {
 
     /// Less if `a` goes first.
     fn compare(&self, a: Queued<'_>, b: Queued<'_>) -> Ordering;
+
+    /// Whether tenants take turns: then the one that has least of the cell for its weight goes first, and
+    /// only jobs of one tenant are compared. Tenants of a cell in which none has a
+    /// [standing](omega_core::Standing) are not told apart. By default not.
+    fn between_tenants(&self) -> bool {
+        false
+    }
 }
 
 /// Is told of every claim, to set aside what goes with it: a volume, a licence, an address.

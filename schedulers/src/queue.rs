@@ -24,6 +24,7 @@ mod patience;
 use crate::events::{Events, Heard};
 use crate::points::Order;
 use crate::refusals::Refusers;
+use crate::shares::Shares;
 use crate::sleepers::Sleepers;
 use crate::turns::Turns;
 use entry::{Entry, Refused, TaskMark, TaskNote, Totals, Turn};
@@ -176,6 +177,11 @@ impl Queue {
     /// Every job that it knows, in no order.
     pub fn ids(&self) -> impl Iterator<Item = JobId> {
         self.jobs.keys().copied()
+    }
+
+    /// What tenants have, where they take turns.
+    pub(crate) fn shares(&mut self) -> Option<&mut Shares> {
+        self.active.shares()
     }
 
     /// Forgets everything, before a full delta.

@@ -401,6 +401,9 @@ impl Scheduler {
                 decided.by = decided.by.and(self.refusers((id, job), group));
             }
             self.queue.put_back(tasks[placed..].iter().copied());
+            if let Some(shares) = self.queue.shares() {
+                shares.claim(&job.tenant, &job.groups[index].request, placed);
+            }
             decided.asked += tasks.len();
             decided.placed += placed;
             if job.gang_min.is_some() {

@@ -5,7 +5,8 @@
 //! that comes back late is put where it belongs. A profile with an order of its own pays for a tree.
 
 use crate::points::{Order, Queued};
-use omega_core::{Job, JobId, Precedence};
+use crate::shares::Shares;
+use omega_core::{Job, JobId, Precedence, Text};
 use std::cmp::{Ordering, Reverse};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::fmt;
@@ -18,6 +19,8 @@ pub(crate) enum Turns {
     Lines(Lines),
     /// As a plugin has it, then by age.
     Tree(Tree),
+    /// By what their tenants have, then as a plugin has it, then by age.
+    Fair(Fair),
 }
 
 impl Turns {
@@ -25,7 +28,21 @@ impl Turns {
     pub(crate) fn new(order: Option<Arc<dyn Order>>) -> Turns {
         match order {
             None => Turns::Lines(Lines::default()),
+            Some(order) if order.between_tenants() => Turns::Fair(Fair {
+                order,
+                tenants: BTreeMap::new(),
+                shares: Shares::default(),
+                jobs: 0,
+            }),
             Some(order) => Turns::Tree(Tree { order, places: BTreeSet::new() }),
+        }
+    }
+
+    /// What tenants have, if they take turns.
+    pub(crate) fn shares(&mut self) -> Option<&mut Shares> {
+        match self {
+            Turns::Lines(_) | Turns::Tree(_) => None,
+            Turns::Fair(fair) => Some(&mut fair.shares),
         }
     }
 
@@ -35,6 +52,7 @@ impl Turns {
         match self {
             Turns::Lines(lines) => lines.jobs,
             Turns::Tree(tree) => tree.places.len(),
+            Turns::Fair(fair) => fair.jobs,
         }
     }
 
@@ -50,6 +68,7 @@ impl Turns {
         match self {
             Turns::Lines(lines) => lines.first(),
             Turns::Tree(tree) => tree.places.first().map(|place| place.id),
+            Turns::Fair(fair) => fair.first(),
         }
     }
 
@@ -58,7 +77,8 @@ impl Turns {
     pub(crate) fn insert(&mut self, job: &Arc<Job>, id: JobId) {
         match self {
             Turns::Lines(lines) => lines.insert(job.precedence, id),
-            Turns::Tree(tree) => drop(tree.places.insert(tree.place(job, id))),
+            Turns::Tree(tree) => drop(tree.places.insert(Place::new(&tree.order, job, id))),
+            Turns::Fair(fair) => fair.insert(job, id),
         }
     }
 
@@ -67,7 +87,8 @@ impl Turns {
     pub(crate) fn remove(&mut self, job: &Arc<Job>, id: JobId) {
         match self {
             Turns::Lines(lines) => lines.remove(job.precedence, id),
-            Turns::Tree(tree) => drop(tree.places.remove(&tree.place(job, id))),
+            Turns::Tree(tree) => drop(tree.places.remove(&Place::new(&tree.order, job, id))),
+            Turns::Fair(fair) => fair.remove(job, id),
         }
     }
 }
@@ -79,9 +100,44 @@ pub(crate) struct Tree {
     places: BTreeSet<Place>,
 }
 
-impl Tree {
-    fn place(&self, job: &Arc<Job>, id: JobId) -> Place {
-        Place { order: self.order.clone(), id, job: job.clone() }
+/// Jobs by tenant: the turn is that of the tenant that is served worst.
+///
+/// Invariant: no tenant is there without a job.
+#[derive(Debug)]
+pub(crate) struct Fair {
+    order: Arc<dyn Order>,
+    tenants: BTreeMap<Text, BTreeSet<Place>>,
+    shares: Shares,
+    jobs: usize,
+}
+
+impl Fair {
+    fn first(&self) -> Option<JobId> {
+        let mut firsts = self.tenants.iter().filter_map(|(name, jobs)| Some((name, jobs.first()?)));
+        if self.shares.is_empty() {
+            return firsts.map(|(_, job)| job).min().map(|job| job.id);
+        }
+        let mut best = None;
+        for (name, job) in &mut firsts {
+            let place = self.shares.place(name);
+            if best.as_ref().is_none_or(|(least, _)| place < *least) {
+                best = Some((place, job.id));
+            }
+        }
+        best.map(|(_, id)| id)
+    }
+
+    fn insert(&mut self, job: &Arc<Job>, id: JobId) {
+        let jobs = self.tenants.entry(job.tenant.clone()).or_default();
+        self.jobs += usize::from(jobs.insert(Place::new(&self.order, job, id)));
+    }
+
+    fn remove(&mut self, job: &Arc<Job>, id: JobId) {
+        let Some(jobs) = self.tenants.get_mut(&job.tenant) else { return };
+        self.jobs -= usize::from(jobs.remove(&Place::new(&self.order, job, id)));
+        if jobs.is_empty() {
+            self.tenants.remove(&job.tenant);
+        }
     }
 }
 
@@ -100,6 +156,10 @@ struct Place {
 }
 
 impl Place {
+    fn new(order: &Arc<dyn Order>, job: &Arc<Job>, id: JobId) -> Place {
+        Place { order: order.clone(), id, job: job.clone() }
+    }
+
     fn queued(&self) -> Queued<'_> {
         Queued { id: self.id, job: &self.job }
     }

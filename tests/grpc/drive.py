@@ -204,6 +204,13 @@ def tenants(at):
     at.call(f"{service}/SetQuota", tenant="t", quota={"limit": [10_000, 1 << 40]})
     listed = {one.name: one for one in at.call(f"{service}/ListTenants").tenants}
     assert list(listed["t"].quota.limit)[:2] == [10_000, 1 << 40]
+    at.call(f"{service}/SetStanding", tenant="t", standing={"parent": "all", "guaranteed": [5_000], "weight": 3})
+    listed = {one.name: one for one in at.call(f"{service}/ListTenants").tenants}
+    assert (listed["t"].standing.parent, listed["t"].standing.weight) == ("all", 3)
+    ring = {"tenant": "all", "standing": {"parent": "t"}}
+    refused(grpc.StatusCode.INVALID_ARGUMENT, lambda: at.call(f"{service}/SetStanding", **ring))
+    at.call(f"{service}/SetStanding", tenant="t")
+    assert not {one.name: one for one in at.call(f"{service}/ListTenants").tenants}["t"].HasField("standing")
     at.call(f"{service}/SetQuota", tenant="t")
     assert not {one.name: one for one in at.call(f"{service}/ListTenants").tenants}["t"].HasField("quota")
 

@@ -102,6 +102,7 @@ mod small;
 mod snapshot_files;
 mod snapshot_kit;
 mod snapshot_transfer;
+mod tenants;
 mod threads;
 mod tidy;
 mod traps;

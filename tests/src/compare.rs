@@ -123,6 +123,8 @@ pub fn compare(cell: &Cell, twin: &Twin) -> Result<(), String> {
         let used = cell.tenant_used(tenant).unwrap_or(&[]);
         let used: Vec<i128> = used.iter().copied().map(i128::from).collect();
         equal("use of a tenant", &used, &twin.tenant_used(tenant))?;
+        let standing = cell.standing(tenant).cloned().unwrap_or_default();
+        equal("standing of a tenant", &standing, &twin.standing(tenant))?;
     }
     Ok(())
 }
@@ -142,6 +144,7 @@ fn without_words(rejection: Rejection) -> Rejection {
     let none = Text::from("");
     match rejection {
         Rejection::BadJob(_) => Rejection::BadJob(none),
+        Rejection::BadStanding(_) => Rejection::BadStanding(none),
         Rejection::TooMany { given, max, .. } => Rejection::TooMany { what: none, given, max },
         Rejection::BadAmount { kind, .. } => Rejection::BadAmount { what: none, kind },
         other => other,

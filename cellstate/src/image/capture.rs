@@ -221,6 +221,7 @@ impl Cell {
         let tenant = |tenant: &crate::tenants::Tenant| TenantImage {
             name: tenant.name.clone(),
             limit: tenant.limit.clone(),
+            standing: tenant.standing.clone(),
         };
         let scheduler = |scheduler: &Registered| SchedulerImage {
             name: scheduler.name.clone(),

@@ -31,7 +31,7 @@ use crate::jobs::{JobRecord, TaskRecord};
 use crate::judge::MachineStatus;
 use crate::machines::Row;
 use omega_core::{
-    Amounts, Hold, Job, JobId, Kinds, Machine, Policy, SequenceNumber, Text, Version,
+    Amounts, Hold, Job, JobId, Kinds, Machine, Policy, SequenceNumber, Standing, Text, Version,
 };
 use smallvec::SmallVec;
 use std::sync::Arc;
@@ -112,6 +112,8 @@ pub struct TenantImage {
     pub name: Text,
     /// What its tasks may claim together; `None` is anything.
     pub limit: Option<Amounts>,
+    /// How it stands among the others.
+    pub standing: Standing,
 }
 
 /// A scheduler that has registered.

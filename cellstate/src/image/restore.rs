@@ -18,7 +18,9 @@ use omega_core::limits::{
     ANSWERS_PER_SCHEDULER, CHANGES_MAX, JOBS_MAX, LEASE_MS_MAX, LEASE_MS_MIN, MACHINES_MAX,
     SCHEDULERS_MAX, TRANSACTION_ITEMS_MAX,
 };
-use omega_core::{Conflict, Job, JobId, Kinds, MachineId, SchedulerId, TaskId, Text, Version};
+use omega_core::{
+    Conflict, Job, JobId, Kinds, MachineId, SchedulerId, Standing, TaskId, Text, Version,
+};
 
 /// No cell reaches it, and no count of changes overflows from here: 2^62.
 const VERSION_MAX: u64 = 1 << 62;
@@ -43,6 +45,7 @@ impl Cell {
             return Err(ImageError::Version(image.version));
         }
         cell.version = image.version;
+        cell.tenants.begin(image.version);
         cell.lineage = image.version;
         cell.now_ms = image.now_ms;
         cell.policy = image.policy.clone();
@@ -58,6 +61,15 @@ impl Cell {
                 validate::quota(&tenant.name, limit, &cell.kinds)?;
             }
             cell.tenants.set_limit(&tenant.name, tenant.limit.clone());
+        }
+        for tenant in image.tenants.iter().filter(|t| t.standing != Standing::default()) {
+            validate::standing(&tenant.name, &tenant.standing, &cell.kinds)?;
+            if let Some(parent) = &tenant.standing.parent
+                && cell.tenants.id(parent).is_none()
+            {
+                return Err(ImageError::NoParent(tenant.name.clone()));
+            }
+            cell.tenants.set_standing(&tenant.name, tenant.standing.clone())?;
         }
         cell.restore_schedulers(image.schedulers)?;
         cell.jobs = Jobs::starting_at(image.next_job);

@@ -31,6 +31,7 @@ mod kept;
 mod placements;
 mod rules;
 mod tally;
+mod tenants;
 
 pub use block::{Block, FEW, LeftShare};
 pub use columns::BLOCK;
@@ -98,6 +99,7 @@ pub struct View {
     cards: FastMap<u32, Cards>,
     loads: FastMap<u32, Amounts>,
     images: Images,
+    tenants: tenants::KnownTenants,
     placements: Option<Box<Placements>>,
     job_places: Option<Box<job_places::Places>>,
     groups: Vec<Option<Compiled>>,
@@ -139,6 +141,7 @@ impl View {
             cards: FastMap::default(),
             loads: FastMap::default(),
             images: Images::default(),
+            tenants: tenants::KnownTenants::default(),
             placements: None,
             job_places: None,
             groups: Vec::new(),
@@ -226,6 +229,7 @@ impl View {
             self.tally.loads += u64::from(before.as_ref() != Some(load));
         }
         self.apply_rules(delta);
+        self.tenants.apply(delta);
         if let Some(placements) = &mut self.placements {
             placements.apply(delta, kinds);
         }

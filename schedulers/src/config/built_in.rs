@@ -1,12 +1,13 @@
 //! The table of the plugins that come with the library: one entry each, in the order of the docs.
 
 use super::arguments::{ArgumentError, NoArguments, Resources};
-use super::registry::Plugin;
+use super::registry::{Plugin, Point};
 use crate::plugin::{Filter, Score};
 use crate::plugins::{
-    AvoidMarked, Balanced, LeastAllocated, MostAllocated, PackedCards, PreferredAffinity,
-    SpreadWishes,
+    AvoidMarked, Balanced, FairShare, LeastAllocated, MostAllocated, PackedCards,
+    PreferredAffinity, Reclaim, SpreadWishes,
 };
+use crate::profile::Profile;
 use crate::relative::RelativeScore;
 use omega_core::Kinds;
 use schemars::JsonSchema;
@@ -17,7 +18,7 @@ pub(super) fn plugins() -> Vec<Plugin> {
     let kube = super::kube::filters().into_iter().chain(super::kube::volumes());
     let kube = kube.chain(super::kube::scores()).chain(super::preemption::post_filters());
     let old = super::kube_old::filters().into_iter().chain(super::kube_old::scores());
-    own.chain(kube).chain(old).collect()
+    own.chain(tenants()).chain(kube).chain(old).collect()
 }
 
 /// The filters that the cell judges by, in the order in which they are asked.
@@ -58,6 +59,25 @@ fn scores() -> [Plugin; 7] {
             .about("Few tasks of the wished spread are in the machine's domains."),
         score("avoid_marked", |_: &NoArguments, _| Ok(AvoidMarked))
             .about("The machine has no `PreferNoSchedule` taint that the task does not tolerate."),
+    ]
+}
+
+/// What tenants that share a cell have of each other.
+fn tenants() -> [Plugin; 2] {
+    [
+        Plugin::around(
+            Point::Order,
+            "fair_share",
+            |_: &NoArguments, _| Ok(FairShare),
+            Profile::with_order,
+        )
+        .describe::<NoArguments>()
+        .about("The tenant that has least of the cell for its weight goes first."),
+        Plugin::post_filter("reclaim", |_: &NoArguments, _| Ok(Reclaim::default()))
+            .describe::<NoArguments>()
+            .about(
+                "Evicts what other tenants have beyond their guarantee, for a task within its own.",
+            ),
     ]
 }
 
@@ -124,6 +144,7 @@ mod tests {
                     Point::Filter => profile.filters().any(|made| made.name() == plugin.name()),
                     Point::Score => profile.weights().any(|made| made == (plugin.name(), 1)),
                     Point::PostFilter => profile.post_filters().any(|made| made == plugin.name()),
+                    Point::Order => format!("{profile:?}").contains(plugin.name()),
                     other => panic!("none of ours is asked at {other}"),
                 };
                 assert!(made, "{name}: {profile:?}");

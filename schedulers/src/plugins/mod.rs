@@ -6,6 +6,7 @@
 mod affinity;
 mod balanced_allocation;
 mod default_preemption;
+mod fair_share;
 mod image_locality;
 mod inter_pod_affinity;
 mod node_affinity;
@@ -17,6 +18,7 @@ mod node_resources_fit;
 mod node_unschedulable;
 mod normalize;
 mod pod_topology_spread;
+mod reclaim;
 mod resources;
 mod rules;
 mod selector_spread;
@@ -29,6 +31,7 @@ mod volumes;
 pub use affinity::{MachineAffinity, PreferredAffinity};
 pub use balanced_allocation::BalancedAllocation;
 pub use default_preemption::{CandidateMachines, DefaultPreemption};
+pub use fair_share::FairShare;
 pub use image_locality::ImageLocality;
 pub use inter_pod_affinity::{InterPodAffinity, Preferences};
 pub use node_affinity::NodeAffinity;
@@ -39,6 +42,7 @@ pub use node_prefer_avoid::{NodePreferAvoid, PREFER_AVOID};
 pub use node_resources_fit::{FitArgs, NodeResourcesFit, ShapePoint, Strategy};
 pub use node_unschedulable::NodeUnschedulable;
 pub use pod_topology_spread::PodTopologySpread;
+pub use reclaim::Reclaim;
 pub use resources::{
     Balanced, LeastAllocated, MostAllocated, PackedCards, ResourcesFit, SCORED_KINDS_MAX,
     Schedulable,

@@ -19,6 +19,9 @@ impl Scheduler {
         let before = self.view.tally();
         self.view.sync(cell)?;
         self.update_queue();
+        if let Some(shares) = self.queue.shares() {
+            shares.hear(&self.view);
+        }
         if self.view.delta().full {
             self.profile.prepare(&mut self.view);
         }

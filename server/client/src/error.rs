@@ -101,6 +101,8 @@ define_codes! {
     LeaseLost = "LEASE_LOST", FailedPrecondition;
     /// A lease has from one second to one minute.
     BadLease = "BAD_LEASE", InvalidArgument;
+    /// Choose another parent, guarantee or weight for the tenant.
+    BadStanding = "BAD_STANDING", InvalidArgument;
     /// A page token was not made by this call, or with other filters.
     BadPageToken = "BAD_PAGE_TOKEN", InvalidArgument;
     /// No leader is known: wait, or ask another replica.
@@ -280,6 +282,7 @@ impl From<&Rejection> for ApiError {
             Rejection::Transaction(error) => return error.into(),
             Rejection::NameHeld { .. } => ErrorCode::LeaseHeld,
             Rejection::BadLease { .. } => ErrorCode::BadLease,
+            Rejection::BadStanding(_) => ErrorCode::BadStanding,
             _ => ErrorCode::Internal,
         };
         ApiError::new(code, rejection.to_string())

@@ -76,6 +76,7 @@ struct Begun {
     scheduler: SchedulerId,
     /// How many claims it has.
     claims: usize,
+    evictions: usize,
     /// What it was decided on.
     base: Version,
     /// How the audit log calls it, where there is one.
@@ -161,7 +162,7 @@ impl Judge {
         for request in requests {
             let proto::CommitRequest { number, base, .. } = request;
             let (scheduler, base) = (SchedulerId(request.scheduler), Version(base));
-            let claims = request.claim_jobs.len();
+            let (claims, evictions) = (request.claim_jobs.len(), request.evictions.len());
             let of = self.audited.as_ref().map(|_| transaction(&request)).unwrap_or_default();
             let mut trace = None;
             let refused = match self.allowed(request, since + self.deadline).await {
@@ -175,7 +176,7 @@ impl Judge {
                 }
                 Err(error) => Some(error),
             };
-            begun.push(Begun { number, scheduler, claims, base, of, refused, trace });
+            begun.push(Begun { number, scheduler, claims, evictions, base, of, refused, trace });
         }
         begun.iter_mut().filter_map(|one| one.trace.as_mut()).for_each(|one| one.given());
         let pending = self.host.begin_all(commands);
@@ -208,9 +209,9 @@ impl Judge {
     /// Counts what became of transactions that were answered together, and tells of it.
     fn count(&self, answered: &[Answered], took: Duration) {
         fn judged((begun, answer): &Answered) -> Result<Judged<'_>, (SchedulerId, &ApiError)> {
-            let Begun { scheduler, claims, base, .. } = *begun;
+            let Begun { scheduler, claims, evictions, base, .. } = *begun;
             let answer = answer.as_ref().map_err(|error| (scheduler, error));
-            answer.map(|commit| Judged { scheduler, claims, base, commit })
+            answer.map(|commit| Judged { scheduler, claims, evictions, base, commit })
         }
         self.host.metrics().judged(answered.iter().filter_map(|one| judged(one).ok()), took);
         if tracing::enabled!(tracing::Level::DEBUG) {

@@ -165,7 +165,8 @@ impl SchedulingService for Scheduling {
         let parent = self.traces.as_ref().map(|traces| (traces, traces.parent(request.metadata())));
         let (txn, try_) = read(request.into_inner())?;
         grants::may_commit(&caller, &self.host, &txn, until).await?;
-        let (id, claims, base) = (txn.id, txn.claims.len(), txn.base);
+        let (id, claims, evictions, base) =
+            (txn.id, txn.claims.len(), txn.evictions.len(), txn.base);
         let mut trace = parent.and_then(|(traces, parent)| {
             traces.begin(&self.host, (&parent, Choice::Sender), id, began.into_std())
         });
@@ -177,7 +178,13 @@ impl SchedulingService for Scheduling {
         if let Some(trace) = trace {
             trace.end(claims, judged);
         }
-        let judged = judged.map(|commit| Judged { scheduler: id.scheduler, claims, base, commit });
+        let judged = judged.map(|commit| Judged {
+            scheduler: id.scheduler,
+            claims,
+            evictions,
+            base,
+            commit,
+        });
         match judged {
             Ok(judged) => self.host.metrics().judged([judged].into_iter(), took),
             Err(_) => self.host.metrics().failed(1),

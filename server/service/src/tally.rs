@@ -26,6 +26,8 @@ pub(crate) struct Tally {
     pub(crate) claims: u64,
     /// Those of them that were taken.
     pub(crate) placements: u64,
+    /// Tasks that were evicted.
+    pub(crate) evictions: u64,
     /// How many versions were between what they were decided on and their answers.
     pub(crate) behind: u64,
     /// Items that were refused, by the reason.
@@ -38,13 +40,15 @@ pub(crate) struct Judged<'a> {
     pub(crate) scheduler: SchedulerId,
     /// How many claims it has.
     pub(crate) claims: usize,
+    /// How many tasks it would evict.
+    pub(crate) evictions: usize,
     /// What it was decided on.
     pub(crate) base: Version,
     pub(crate) commit: &'a Commit,
 }
 
 impl Tally {
-    fn judged(&mut self, Judged { claims, base, commit, .. }: Judged<'_>) {
+    fn judged(&mut self, Judged { claims, evictions, base, commit, .. }: Judged<'_>) {
         let is_claim = |item: Item| matches!(item, Item::Claim(_));
         let refused = commit.conflicts.iter().filter(|conflict| is_claim(conflict.item)).count();
         match commit.is_complete() {
@@ -53,6 +57,9 @@ impl Tally {
         }
         self.claims += claims as u64;
         self.placements += claims.saturating_sub(refused) as u64;
+        let is_eviction = |item: Item| matches!(item, Item::Eviction(_));
+        let stayed = commit.conflicts.iter().filter(|conflict| is_eviction(conflict.item)).count();
+        self.evictions += evictions.saturating_sub(stayed) as u64;
         // What was put together by hand was decided on no view that could be stale.
         if base > Version(0) {
             self.behind += commit.version.0.saturating_sub(base.0);
@@ -69,6 +76,7 @@ impl Tally {
         self.conflicted += other.conflicted;
         self.claims += other.claims;
         self.placements += other.placements;
+        self.evictions += other.evictions;
         self.behind += other.behind;
         for (reason, items) in &other.conflicts {
             *self.conflicts.entry(reason).or_default() += items;
@@ -109,7 +117,7 @@ mod tests {
         let conflicted = commit(vec![refused(Item::Eviction(0)), refused(Item::Claim(1))]);
         let judged = |scheduler, commit| {
             let (scheduler, base) = (SchedulerId(scheduler), Version(7));
-            Judged { scheduler, claims: 3, base, commit }
+            Judged { scheduler, claims: 3, evictions: 2, base, commit }
         };
         let group =
             [judged(1, &taken), judged(2, &taken), judged(1, &conflicted), judged(1, &taken)];

@@ -6,7 +6,7 @@ use crate::jobs::done;
 use crate::service::{Answered, deadline, page_size, page_start, page_token};
 use omega_client::proto::tenant_service_server::TenantService;
 use omega_client::{convert, proto};
-use omega_core::Command;
+use omega_core::{Command, Standing};
 use tonic::{Request, Response};
 
 /// The service.
@@ -38,6 +38,19 @@ impl TenantService for Tenants {
         Ok(Response::new(proto::SetQuotaResponse { version: version.0 }))
     }
 
+    async fn set_standing(
+        &self,
+        request: Request<proto::SetStandingRequest>,
+    ) -> Answered<proto::SetStandingResponse> {
+        crate::audit::about(&request, |request| request.tenant.clone());
+        let until = deadline(&request);
+        let request = request.into_inner();
+        let standing = convert::standing(request.standing);
+        let command = Command::SetStanding { tenant: request.tenant.into(), standing };
+        let version = done(self.host.apply(command, until).await?)?;
+        Ok(Response::new(proto::SetStandingResponse { version: version.0 }))
+    }
+
     async fn list_tenants(
         &self,
         request: Request<proto::ListTenantsRequest>,
@@ -53,6 +66,10 @@ impl TenantService for Tenants {
                 name: name.to_string(),
                 quota: quota.map(|limit| proto::Quota { limit: convert::values(limit) }),
                 used: used.iter().map(|used| (*used).max(0) as u64).collect(),
+                standing: cell
+                    .standing(name)
+                    .filter(|s| **s != Standing::default())
+                    .map(Into::into),
             });
             let tenants = told.collect();
             let more = rest.next().is_some();

@@ -18,10 +18,11 @@ pub(crate) fn answered(
 ) {
     let took_us = took.as_micros() as u64;
     match answer {
-        Ok(Judged { scheduler, claims, base, commit }) => tracing::debug!(
+        Ok(Judged { scheduler, claims, evictions, base, commit }) => tracing::debug!(
             scheduler = scheduler.0,
             transaction = number,
             claims,
+            evictions,
             conflicts = commit.conflicts.len(),
             base = base.0,
             version = commit.version.0,

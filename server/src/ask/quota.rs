@@ -9,7 +9,7 @@ use clap::{Args, Subcommand};
 use omega_client::proto::tenant_service_client::TenantServiceClient;
 use omega_client::{convert, proto};
 use omega_core::Kinds;
-use omega_core::limits::AMOUNT_MAX;
+use omega_core::limits::{AMOUNT_MAX, TENANT_WEIGHT_MAX};
 
 /// What to do with quotas.
 #[derive(Debug, Subcommand)]
@@ -21,6 +21,12 @@ pub(crate) enum QuotaCommand {
     /// What it has already stays.
     #[command(after_help = "Example:\n  omega quota set team-a --cpu 100 --memory 1TiB")]
     Set(Box<SetArgs>),
+    /// Say how a tenant stands among the others: below which, what it may count on, and its weight.
+    ///
+    /// What is not named is as if the tenant were new: no tenant above it, no guarantee, weight 1.
+    #[command(after_help = "Example:\n  omega quota guarantee team-a --parent research --cpu 60 \
+        --memory 500GiB --weight 3")]
+    Guarantee(Box<GuaranteeArgs>),
     /// Lift the limits of a tenant.
     #[command(after_help = "Example:\n  omega quota clear team-a")]
     Clear(ClearArgs),
@@ -48,6 +54,25 @@ pub(crate) struct SetArgs {
     ask: AskArgs,
 }
 
+/// How a tenant stands.
+#[derive(Debug, Args)]
+pub(crate) struct GuaranteeArgs {
+    /// The tenant.
+    #[arg(value_name = "TENANT")]
+    tenant: String,
+    /// The tenant above it: the limits of that one hold for all below it together.
+    #[arg(long, value_name = "TENANT")]
+    parent: Option<String>,
+    /// Its part of what is shared, against those with the same parent.
+    #[arg(long, value_name = "N", default_value_t = 1,
+        value_parser = clap::value_parser!(u32).range(1..=i64::from(TENANT_WEIGHT_MAX)))]
+    weight: u32,
+    #[command(flatten)]
+    amounts: AmountArgs,
+    #[command(flatten)]
+    ask: AskArgs,
+}
+
 /// Whose.
 #[derive(Debug, Args)]
 pub(crate) struct ClearArgs {
@@ -63,6 +88,7 @@ pub(crate) fn run(command: &QuotaCommand) -> Result<(), AskError> {
     match command {
         QuotaCommand::List(args) => list(args),
         QuotaCommand::Set(args) => set_some(args),
+        QuotaCommand::Guarantee(args) => guarantee(args),
         QuotaCommand::Clear(args) => set(&args.ask, &args.tenant, None),
     }
 }
@@ -84,15 +110,25 @@ fn list(args: &ListArgs) -> Result<(), AskError> {
 
 fn table(kinds: &Kinds, tenants: &[TenantShape]) -> String {
     let names: Vec<&str> = kinds.iter().map(|(_, kind)| kind.name.as_str()).collect();
+    // Columns that say nothing for anybody are left out.
+    let any_above = tenants.iter().any(|tenant| tenant.parent.is_some());
+    let any_weight = tenants.iter().any(|tenant| tenant.weight != 1);
     let mut heading = vec![("tenant", Align::Left)];
+    heading.extend(any_above.then_some(("below", Align::Left)));
+    heading.extend(any_weight.then_some(("weight", Align::Right)));
     heading.extend(names.iter().map(|name| (*name, Align::Right)));
     let row = |tenant: &TenantShape| {
         let mut row = vec![tenant.name.clone()];
+        row.extend(any_above.then(|| tenant.parent.clone().unwrap_or_default()));
+        row.extend(any_weight.then(|| tenant.weight.to_string()));
         row.extend(kinds.iter().map(|(id, kind)| {
-            let used = kinds.display(id, tenant.used[&kind.name]);
-            match tenant.limit.as_ref().and_then(|limit| limit[&kind.name]) {
-                Some(limit) => format!("{used} of {}", kinds.display(id, limit)),
-                None => used,
+            let mut told = kinds.display(id, tenant.used[&kind.name]);
+            if let Some(limit) = tenant.limit.as_ref().and_then(|limit| limit[&kind.name]) {
+                told += &format!(" of {}", kinds.display(id, limit));
+            }
+            match tenant.guaranteed[&kind.name] {
+                0 => told,
+                guaranteed => format!("{told} ({} sure)", kinds.display(id, guaranteed)),
             }
         }));
         row
@@ -110,6 +146,24 @@ fn set_some(args: &SetArgs) -> Result<(), AskError> {
     let limit = amount::amounts(&kinds, named, AMOUNT_MAX)?;
     let quota = proto::Quota { limit: convert::values(&limit) };
     set(&args.ask, &args.tenant, Some(quota))
+}
+
+fn guarantee(args: &GuaranteeArgs) -> Result<(), AskError> {
+    let caller = args.ask.caller()?;
+    let guaranteed = amount::amounts(&caller.kinds()?, args.amounts.named(), 0)?;
+    let standing = proto::Standing {
+        parent: args.parent.clone().unwrap_or_default(),
+        guaranteed: convert::values(&guaranteed),
+        weight: args.weight,
+    };
+    let request =
+        proto::SetStandingRequest { tenant: args.tenant.clone(), standing: Some(standing) };
+    let told = caller.call(&request, |channel, request| async move {
+        TenantServiceClient::new(channel).set_standing(request).await
+    })?;
+    let done = "has its standing";
+    let shape = DoneShape { name: args.tenant.clone(), done, version: told.version };
+    show::print(args.ask.output, &shape, || show::done("tenant", &shape))
 }
 
 fn set(ask: &AskArgs, tenant: &str, quota: Option<proto::Quota>) -> Result<(), AskError> {

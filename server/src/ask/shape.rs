@@ -7,7 +7,9 @@ use super::pairs::taint_text;
 use omega_client::convert::{self, Malformed};
 use omega_client::proto;
 use omega_core::limits::AMOUNT_MAX;
-use omega_core::{Amounts, Job, JobKind, KindId, Kinds, Labels, Machine, MachineId, Preemption};
+use omega_core::{
+    Amounts, Job, JobKind, KindId, Kinds, Labels, Machine, MachineId, Preemption, Standing,
+};
 use serde::Serialize;
 use std::collections::BTreeMap;
 
@@ -119,7 +121,12 @@ pub(super) struct TenantShape {
     pub(super) name: String,
     /// `null`: nothing is limited. A kind that is `null` is not.
     pub(super) limit: Option<ByKind<Option<u64>>>,
+    /// Its own, and that of all tenants below it.
     pub(super) used: ByKind<u64>,
+    /// The tenant above it; `null` at the top.
+    pub(super) parent: Option<String>,
+    pub(super) guaranteed: ByKind<u64>,
+    pub(super) weight: u32,
 }
 
 /// A replica of the cell.
@@ -251,7 +258,10 @@ impl TenantShape {
             limit.into_iter().map(told).collect()
         });
         let used = by_kind(kinds, &convert::amounts(told.used));
-        TenantShape { name: told.name, limit, used }
+        let Standing { parent, guaranteed, weight } = convert::standing(told.standing);
+        let parent = parent.map(|parent| parent.to_string());
+        let guaranteed = by_kind(kinds, &guaranteed);
+        TenantShape { name: told.name, limit, used, parent, guaranteed, weight }
     }
 }
 

@@ -32,6 +32,10 @@ pub(super) fn command(command: &Command) -> String {
         Command::AdoptTask { task, machine } => format!("adopt task {task} on machine {machine}"),
         Command::SetQuota { tenant, limit: Some(_) } => format!("set quota of {}", clean(tenant)),
         Command::SetQuota { tenant, limit: None } => format!("lift quota of {}", clean(tenant)),
+        Command::SetStanding { tenant, standing } => match &standing.parent {
+            Some(parent) => format!("standing of {} below {}", clean(tenant), clean(parent)),
+            None => format!("standing of {}", clean(tenant)),
+        },
         Command::SetPolicy(_) => "set policy".to_owned(),
         Command::Commit(txn) => format!(
             "commit {} of scheduler {}: {} claims, {} evictions, {} releases",

@@ -238,6 +238,27 @@ team    0 of 10  0 B of 1.0 TiB   0 B    0
 }
 
 #[test]
+fn a_tenant_is_put_below_another_with_a_guarantee() {
+    let cell = Served::new(&[]);
+    let said = cell.ok("quota guarantee search --parent company --cpu 600 --weight 3");
+    assert_eq!(said, "tenant search has its standing\n");
+    let listed = cell.ok("quota list");
+    let row = listed.lines().find(|line| line.starts_with("search")).unwrap();
+    let words: Vec<&str> = row.split_whitespace().collect();
+    assert_eq!(words[..6], ["search", "company", "3", "0", "(600", "sure)"], "{listed}");
+    let listed = cell.json("quota list");
+    let of = |name: &str| {
+        listed["items"].as_array().unwrap().iter().find(|of| of["name"] == name).unwrap().clone()
+    };
+    let search = of("search");
+    assert_eq!((&search["parent"], &search["weight"]), (&"company".into(), &3.into()));
+    assert_eq!(search["guaranteed"]["cpu"], 600_000);
+    assert_eq!((&of("company")["parent"], &of("company")["weight"]), (&Value::Null, &1.into()));
+    let why = cell.fails(1, "quota guarantee company --parent search");
+    assert!(why.contains("cannot be above") && why.contains("BAD_STANDING"), "{why}");
+}
+
+#[test]
 fn a_cell_is_described_and_its_members_are_told() {
     let cell = Served::new(&[("machines.toml", MACHINES)]);
     cell.ok("machine add -f machines.toml");
@@ -406,6 +427,7 @@ fn the_help_of_each_verb_has_an_example() {
         "task list",
         "quota list",
         "quota set",
+        "quota guarantee",
         "quota clear",
         "member list",
         "member add",

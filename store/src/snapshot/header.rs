@@ -64,6 +64,8 @@ impl Counts {
 /// The header, and what follows from it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Header {
+    /// The layout of what follows.
+    pub(super) format: u32,
     pub(super) meta: Meta,
     pub(super) state_hash: u64,
     /// Bytes of the whole file.
@@ -115,7 +117,7 @@ impl Header {
         let Meta { cell, position, membership } = &self.meta;
         let mut out = Vec::with_capacity(FIXED + membership.len());
         out.extend(MAGIC);
-        out.extend(FORMAT.to_le_bytes());
+        out.extend(self.format.to_le_bytes());
         out.extend((membership.len() as u32).to_le_bytes());
         out.extend(cell.0.to_le_bytes());
         let words = [position.index.0, position.term.0, self.state_hash, self.length];
@@ -158,6 +160,7 @@ impl Header {
             *count = word(4 + i)?;
         }
         let header = Header {
+            format: u32::from_le_bytes(part(bytes, 8)?),
             meta: Meta {
                 cell: CellId(u128::from_le_bytes(part(bytes, 16)?)),
                 position: Position { index: LogIndex(word(0)?), term: Term(word(1)?) },

@@ -13,7 +13,8 @@ use omega_cellstate::{
     TenantImage,
 };
 use omega_core::{
-    Amounts, Hold, Job, JobId, Kinds, Machine, Policy, ResourceKind, SequenceNumber, Text, Version,
+    Amounts, Hold, Job, JobId, Kinds, Machine, Policy, ResourceKind, SequenceNumber, Standing,
+    Text, Version,
 };
 use std::sync::Arc;
 
@@ -23,6 +24,9 @@ type Row = (Option<Arc<Machine>>, SequenceNumber, u32, MachineStatus);
 /// The bytes that a part has at least where many are expected: so much memory is taken at once for
 /// them at most as the file is long.
 const PART_BYTES_MIN: u64 = 16;
+
+/// The first format in which tenants have a standing.
+const STANDINGS: u32 = 2;
 
 /// Writes an image.
 pub(super) fn write(image: &Image, body: &mut BodyWriter<'_, '_>) -> Result<(), WriteError> {
@@ -38,8 +42,8 @@ pub(super) fn write(image: &Image, body: &mut BodyWriter<'_, '_>) -> Result<(), 
         tasks.iter().try_for_each(|task| body.part(task))?;
     }
     image.ended.iter().try_for_each(|job| body.part(job))?;
-    for TenantImage { name, limit } in &image.tenants {
-        body.part(&(name, limit))?;
+    for TenantImage { name, limit, standing } in &image.tenants {
+        body.part(&(name, limit, standing))?;
     }
     for SchedulerImage { name, hold, floor, answers } in &image.schedulers {
         body.part(&(name, hold, floor, answers.len() as u32))?;
@@ -49,7 +53,7 @@ pub(super) fn write(image: &Image, body: &mut BodyWriter<'_, '_>) -> Result<(), 
 }
 
 /// Reads an image of so many parts.
-pub(super) fn read(counts: Counts, body: &mut Body<'_>) -> Result<Image, LoadError> {
+pub(super) fn read(format: u32, counts: Counts, body: &mut Body<'_>) -> Result<Image, LoadError> {
     let kinds: Vec<ResourceKind> = body.part()?;
     let kinds = Kinds::new(kinds).map_err(|error| body.damage(ImageError::from(error).into()))?;
     let (version, now_ms, policy, next_job): (Version, u64, Policy, JobId) = body.part()?;
@@ -62,8 +66,12 @@ pub(super) fn read(counts: Counts, body: &mut Body<'_>) -> Result<Image, LoadErr
     let jobs = list(counts.jobs, body, read_job)?;
     let ended = list(counts.ended, body, Body::part)?;
     let tenants = list(counts.tenants, body, |body| {
-        let (name, limit): (Text, Option<Amounts>) = body.part()?;
-        Ok(TenantImage { name, limit })
+        if format < STANDINGS {
+            let (name, limit): (Text, Option<Amounts>) = body.part()?;
+            return Ok(TenantImage { name, limit, standing: Standing::default() });
+        }
+        let (name, limit, standing): (Text, Option<Amounts>, Standing) = body.part()?;
+        Ok(TenantImage { name, limit, standing })
     })?;
     let schedulers = list(counts.schedulers, body, |body| {
         let (name, hold, floor, answers): (Text, Option<Hold>, u64, u32) = body.part()?;

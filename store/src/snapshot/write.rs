@@ -2,7 +2,7 @@
 
 use super::error::is_full;
 use super::header::{CHUNK, Counts, FRAME, Header, TRAILER, chunk_checksum, salt};
-use super::{Meta, parts};
+use super::{FORMAT, Meta, parts};
 use crate::codec;
 use omega_cellstate::Image;
 use omega_core::limits::COMMAND_BYTES_MAX;
@@ -42,7 +42,7 @@ pub(super) type Put<'p> = dyn FnMut(u64, &[u8]) -> io::Result<()> + 'p;
 /// Writes a whole snapshot. The answer is how long it is.
 pub(super) fn write(meta: &Meta, image: &Image, put: &mut Put<'_>) -> Result<u64, WriteError> {
     let (counts, state_hash) = (Counts::of(image), image.state_hash());
-    let mut header = Header { meta: meta.clone(), state_hash, length: 0, counts };
+    let mut header = Header { format: FORMAT, meta: meta.clone(), state_hash, length: 0, counts };
     let mut body = BodyWriter {
         put,
         offset: header.bytes(),

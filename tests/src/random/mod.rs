@@ -15,7 +15,7 @@ pub use dice::Dice;
 use crate::twin::Twin;
 use omega_core::{
     Amounts, Command, JobId, KindId, Kinds, MachineId, Overcommit, Policy, ResourceKind,
-    SchedulerId, TaskId, TaskReport, Text, Transaction, Unit,
+    SchedulerId, Standing, TaskId, TaskReport, Text, Transaction, Unit,
 };
 use std::collections::BTreeMap;
 
@@ -93,7 +93,8 @@ impl Generator {
             38..41 => self.resize_group(twin),
             41..42 => Command::KillJob { job: self.some_job(twin) },
             42..55 => self.report_task(twin),
-            55..58 => self.set_quota(),
+            55..57 => self.set_quota(),
+            57..58 => self.set_standing(),
             58..60 => self.set_policy(),
             60..63 => Command::Expire { now_ms: self.dice.below(60) as u64 },
             63..65 => Command::RegisterScheduler { name: self.scheduler_name() },
@@ -183,6 +184,18 @@ impl Generator {
         let tenant = self.tenant();
         let limit = (!self.dice.chance(30)).then(|| self.amounts(12));
         Command::SetQuota { tenant, limit }
+    }
+
+    fn set_standing(&mut self) -> Command {
+        let mut names = ["red", "blue", "all", "half", ""].map(Text::from).to_vec();
+        if !self.dice.chance(5) {
+            names.pop();
+        }
+        let tenant = self.dice.pick(&names).clone();
+        let parent = self.dice.chance(60).then(|| self.dice.pick(&names).clone());
+        let guaranteed = if self.dice.chance(30) { Amounts::zero() } else { self.amounts(12) };
+        let weight = self.dice.below(5) as u32;
+        Command::SetStanding { tenant, standing: Standing { parent, guaranteed, weight } }
     }
 
     fn tenant(&mut self) -> Text {

@@ -24,6 +24,7 @@
 //! | `machine M cpu=4 mem=8 zone=z1 taint=old cards=2 over=cpu:150` | other keys are labels |
 //! | `update M ...`, `drain M`, `resume M`, `remove M` | |
 //! | `policy over=cpu:200`, `quota T cpu=4`, `quota T none` | |
+//! | `standing T parent=all cpu=4 weight=2` | amounts are guaranteed |
 //! | `job J tasks=2 cpu=1 ...` | see `parse.rs` for its keys |
 //! | `resize J 3`, `kill J`, `report J/0 finished`, `expire 100` | |
 //! | `a: sync` | scheduler `a` looks at the cell |
@@ -133,6 +134,9 @@ impl World {
                 let mut limit = Amounts::zero();
                 keys.iter().for_each(|key| parse::amount(key, &mut limit));
                 Command::SetQuota { tenant: (*tenant).into(), limit: Some(limit) }
+            }
+            ["standing", tenant, keys @ ..] => {
+                Command::SetStanding { tenant: (*tenant).into(), standing: parse::standing(keys) }
             }
             ["job", name, keys @ ..] => Command::SubmitJob(parse::job(name, keys)),
             ["resize", job, count] => Command::ResizeGroup {

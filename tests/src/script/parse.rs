@@ -15,8 +15,8 @@
 
 use omega_core::{
     Amounts, CardRequest, Job, KindId, LabelSelector, Labels, Machine, MachineSelector, Near,
-    Overcommit, Port, Precedence, Requirement, Spread, Taint, TaintEffect, TaskGroup, TaskRule,
-    TaskSelector, Tenants, Toleration, TolerationOperator, TopologyLevel,
+    Overcommit, Port, Precedence, Requirement, Spread, Standing, Taint, TaintEffect, TaskGroup,
+    TaskRule, TaskSelector, Tenants, Toleration, TolerationOperator, TopologyLevel,
 };
 
 /// A number, or a panic that shows what was written instead.
@@ -66,6 +66,19 @@ pub(super) fn machine(name: &str, keys: &[&str]) -> Machine {
     }
     machine.labels = Labels::new(labels);
     machine
+}
+
+/// How a tenant stands, from its keys.
+pub(super) fn standing(keys: &[&str]) -> Standing {
+    let mut standing = Standing::default();
+    for text in keys {
+        match pair(text, "=") {
+            ("parent", value) => standing.parent = Some(value.into()),
+            ("weight", value) => standing.weight = number(value),
+            _ => amount(text, &mut standing.guaranteed),
+        }
+    }
+    standing
 }
 
 /// A job from its keys, with one group.

@@ -202,12 +202,14 @@ impl Twin {
         let claims = txn.claims.iter().zip(0..).filter(|(claim, i)| {
             !refused.contains_key(&Item::Claim(*i)) && Some(claim.machine) == machine
         });
+        let claims: Vec<&Claim> = claims.map(|(claim, _)| claim).collect();
         let strongest: Option<Precedence> =
-            claims.map(|(claim, _)| self.jobs[&claim.task.job].spec.precedence).max();
+            claims.iter().map(|claim| self.jobs[&claim.task.job].spec.precedence).max();
         match strongest {
             None => Some(Reason::EvictionUnused),
-            Some(strongest) if job.spec.precedence >= strongest => Some(Reason::PrecedenceTooLow),
-            Some(_) => None,
+            Some(strongest) if job.spec.precedence < strongest => None,
+            Some(_) if self.may_reclaim(&claims, victim, before) => None,
+            Some(_) => Some(Reason::PrecedenceTooLow),
         }
     }
 

@@ -181,16 +181,4 @@ impl Twin {
         self.jobs.retain(|id, _| !forgotten.contains(id));
         if forgotten.is_empty() { Outcome::Done(self.version) } else { self.done() }
     }
-
-    /// What the tasks of a tenant claim together, by kind.
-    #[must_use]
-    pub fn tenant_used(&self, tenant: &Text) -> Vec<i128> {
-        let mut used = vec![0; self.kinds.count()];
-        for (_, job, task, _) in self.placed().filter(|(_, job, ..)| job.spec.tenant == *tenant) {
-            for (kind, amount) in job.spec.groups[task.group].request.iter() {
-                used[kind.index()] += i128::from(amount);
-            }
-        }
-        used
-    }
 }

@@ -252,11 +252,13 @@ impl Twin {
 
     /// Whether the tenant may claim one more task of a group.
     pub(super) fn judge_quota(&self, of: Member<'_>) -> Result<(), Reason> {
-        let Some(limit) = self.quotas.get(&of.job.spec.tenant) else { return Ok(()) };
-        let used = self.tenant_used(&of.job.spec.tenant);
-        for (kind, amount) in of.job.spec.groups[of.group].request.iter() {
-            let over = used[kind.index()] + i128::from(amount) > i128::from(limit.get(kind));
-            refuse(over, Reason::QuotaExceeded(KindId(kind.index() as u8)))?;
+        for tenant in self.line(&of.job.spec.tenant) {
+            let Some(limit) = self.quotas.get(&tenant) else { continue };
+            let used = self.tenant_used(&tenant);
+            for (kind, amount) in of.job.spec.groups[of.group].request.iter() {
+                let over = used[kind.index()] + i128::from(amount) > i128::from(limit.get(kind));
+                refuse(over, Reason::QuotaExceeded(KindId(kind.index() as u8)))?;
+            }
         }
         Ok(())
     }

@@ -18,12 +18,14 @@ mod holders;
 mod jobs;
 mod judge;
 mod machines;
+mod tenants;
 mod validate;
 mod wishes;
 
 use omega_core::{
     Amounts, CardSet, Command, Commit, HolderId, Job, JobId, Kinds, Machine, MachineId, Outcome,
-    Policy, Rejection, SchedulerId, SequenceNumber, TaskId, TaskState, Text, Transaction, Version,
+    Policy, Rejection, SchedulerId, SequenceNumber, Standing, TaskId, TaskState, Text, Transaction,
+    Version,
 };
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -97,6 +99,7 @@ pub struct Twin {
     next_job: u64,
     tenants: BTreeSet<Text>,
     quotas: BTreeMap<Text, Amounts>,
+    standings: BTreeMap<Text, Standing>,
     schedulers: Vec<Scheduler>,
     /// Jobs that are over, and when that was noticed.
     over: Vec<(JobId, Option<u64>)>,
@@ -117,6 +120,7 @@ impl Twin {
             next_job: 0,
             tenants: BTreeSet::new(),
             quotas: BTreeMap::new(),
+            standings: BTreeMap::new(),
             schedulers: Vec::new(),
             over: Vec::new(),
         }
@@ -149,6 +153,7 @@ impl Twin {
                 self.hold_scheduler(name, holder, lease_ms)
             }
             Command::EndHolder { holder } => Ok(self.end_holder(holder)),
+            Command::SetStanding { tenant, standing } => self.set_standing(tenant, standing),
             other => unimplemented_command(&other),
         }
     }

@@ -3,12 +3,13 @@
 use super::job::{phase, strings, task_state, texts};
 use super::rules::{level, selector_list};
 use super::{
-    Malformed, all, amounts, given, kind_list, kinds, narrow, overcommit, overcommit_list, values,
+    Malformed, all, amounts, given, kind_list, kinds, narrow, overcommit, overcommit_list,
+    standing, values,
 };
 use crate::proto;
 use omega_cellstate::{
     Cards, Count, CountingMachines, Delta, DomainName, Interest, JobDelta, MachineDelta,
-    MachineStatus, Share, TaskDelta, Tracked, TrackerId, TrackerKey,
+    MachineStatus, Share, TaskDelta, TenantDelta, Tracked, TrackerId, TrackerKey,
 };
 use omega_core::limits::CARDS_MAX;
 use omega_core::{
@@ -76,6 +77,12 @@ impl From<&Delta> for proto::Delta {
             job: job.job.as_deref().map(Into::into),
         };
         message.jobs = delta.jobs.iter().map(job).collect();
+        let tenant = |tenant: &TenantDelta| proto::TenantDelta {
+            name: tenant.name.to_string(),
+            standing: Some((&tenant.standing).into()),
+            used: tenant.used.to_vec(),
+        };
+        message.tenants = delta.tenants.iter().map(tenant).collect();
         for task in &delta.tasks {
             push_task(task, &mut message);
         }
@@ -163,6 +170,13 @@ pub fn delta(message: proto::Delta) -> Result<Delta, Malformed> {
     for job in message.jobs {
         let spec = job.job.map(TryFrom::try_from).transpose()?.map(Arc::new);
         read.jobs.push(JobDelta { id: JobId(job.id), job: spec });
+    }
+    for tenant in message.tenants {
+        read.tenants.push(TenantDelta {
+            name: tenant.name.into(),
+            standing: standing(tenant.standing),
+            used: tenant.used.into_iter().collect(),
+        });
     }
     Ok(read)
 }

@@ -17,7 +17,7 @@ pub use pieces::{PIECE_BYTES, join, split};
 pub use transaction::reason_name;
 
 use crate::proto;
-use omega_core::{Amounts, KindId, Kinds, Overcommit, ResourceKind, TaskId, Unit};
+use omega_core::{Amounts, KindId, Kinds, Overcommit, ResourceKind, Standing, TaskId, Unit};
 
 /// A message that cannot mean anything: correct the field that it names.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -87,6 +87,27 @@ fn all<T, U: TryFrom<T, Error = Malformed>>(list: Vec<T>) -> Result<Vec<U>, Malf
 #[must_use]
 pub fn amounts(values: Vec<u64>) -> Amounts {
     Amounts::new(values)
+}
+
+/// How a tenant stands by a message; nothing said is alone, with no guarantee.
+#[must_use]
+pub fn standing(given: Option<proto::Standing>) -> Standing {
+    let Some(given) = given else { return Standing::default() };
+    Standing {
+        parent: (!given.parent.is_empty()).then(|| given.parent.into()),
+        guaranteed: amounts(given.guaranteed),
+        weight: given.weight.max(1),
+    }
+}
+
+impl From<&Standing> for proto::Standing {
+    fn from(standing: &Standing) -> Self {
+        proto::Standing {
+            parent: standing.parent.as_ref().map(ToString::to_string).unwrap_or_default(),
+            guaranteed: values(&standing.guaranteed),
+            weight: standing.weight,
+        }
+    }
 }
 
 /// Amounts as a message has them.

@@ -39,6 +39,7 @@ fn cut(delta: &mut proto::Delta, parts: usize) -> proto::Delta {
         free: delta.free.split_off(delta.free.len().saturating_sub(rows * kinds)),
         cards: tail(&mut delta.cards, parts),
         loads: tail(&mut delta.loads, parts),
+        tenants: tail(&mut delta.tenants, parts),
         jobs: tail(&mut delta.jobs, parts),
         task_jobs: tail(&mut delta.task_jobs, parts),
         task_indices: tail(&mut delta.task_indices, parts),
@@ -81,6 +82,7 @@ pub fn join(delta: &mut proto::Delta, piece: proto::Delta) {
     delta.free.extend(piece.free);
     delta.cards.extend(piece.cards);
     delta.loads.extend(piece.loads);
+    delta.tenants.extend(piece.tenants);
     delta.jobs.extend(piece.jobs);
     delta.task_jobs.extend(piece.task_jobs);
     delta.task_indices.extend(piece.task_indices);

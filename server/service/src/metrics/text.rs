@@ -4,6 +4,7 @@
 //! docs/metrics.md has all of them.
 
 use super::Metrics;
+use super::tenants::TenantFigures;
 use crate::cell::{Sizes, sizes};
 use crate::exposition::{self, Figure, Figures, Pen};
 use crate::host::Host;
@@ -22,9 +23,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 /// If a metric cannot be written as text.
 pub(crate) async fn text(host: &Host, me: Whoami) -> Result<String, fmt::Error> {
     let statistics = statistics(host, me).await;
-    let (sizes, kinds) = host.read(|cell| (sizes(cell), cell.kinds().clone()));
+    let (sizes, kinds, tenants) =
+        host.read(|cell| (sizes(cell), cell.kinds().clone(), TenantFigures::of(cell)));
     let status = host.running().map(|running| running.status());
-    exposition::text(Now { host: host.clone(), me, statistics, sizes, kinds, status })
+    exposition::text(Now { host: host.clone(), me, statistics, sizes, kinds, tenants, status })
 }
 
 /// All that is told.
@@ -35,6 +37,7 @@ struct Now {
     statistics: GetStatisticsResponse,
     sizes: Sizes,
     kinds: Kinds,
+    tenants: TenantFigures,
     /// Of the replica, if the cell has replicas.
     status: Option<Status>,
 }
@@ -48,6 +51,7 @@ impl Figures for Now {
         self.write_network(pen)?;
         self.write_certificate(pen)?;
         self.write_cell(pen)?;
+        self.tenants.write(pen)?;
         match &self.status {
             Some(status) => self.write_replica(status, pen),
             None => Ok(()),
@@ -88,6 +92,9 @@ impl Now {
         let help = "Items of transactions that were refused, by the reason";
         pen.counters(Figure::new("conflicts", help), reasons)?;
         let (tallies, _) = self.metrics().tallies();
+        let evictions: u64 = tallies.values().map(|tally| tally.evictions).sum();
+        let help = "Tasks that were evicted to make room for others";
+        pen.counter(Figure::new("evictions", help), evictions as f64)?;
         let behind: u64 = tallies.values().map(|tally| tally.behind).sum();
         let help = "Versions of the cell between what judged transactions were decided on and their answers";
         pen.counter(Figure::new("transactions_behind_versions", help), behind as f64)?;

@@ -1,0 +1,83 @@
+//! Question: what do tenants in a tree cost, and what does it cost to let them take turns?
+
+use super::cells::{self, Made};
+use super::clock::{Figure, by_turns, timed};
+use super::show::{Reach, Row, Unit};
+use super::{Options, SEED};
+use omega_cellstate::SharedCell;
+use omega_core::{Amounts, Command, Job, Standing, Text};
+use omega_schedulers::plugins::FairShare;
+use omega_schedulers::{Profile, Scheduler, Settings, Unobserved};
+
+pub(crate) const WORKLOAD: &str = "10,000 machines in use; single-task jobs of 100 tenants in 10 branches; a scheduler's time per job";
+
+const MACHINES: usize = 10_000;
+
+const TENANTS: usize = 100;
+
+/// What is switched on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum On {
+    Nothing,
+    /// A tree with a limit on each level that nobody reaches.
+    Tree,
+    /// And turns.
+    Turns,
+}
+
+pub(crate) fn rows(options: &Options) -> Vec<Row> {
+    let made = cells::in_use(MACHINES);
+    let jobs: Vec<Job> =
+        (0..).zip(cells::small_jobs(0, options.work(20_000), 1)).map(of_tenant).collect();
+    let run = |on| move || cost(&made, &jobs, on);
+    let (tree, off) = by_turns(options.runs(), run(On::Tree), run(On::Nothing));
+    let (turns, _) = by_turns(options.runs(), run(On::Turns), run(On::Nothing));
+    let ratio = |what: &str, figure: Figure| {
+        Row::value(what.to_owned(), Unit::Times, figure.cpu / off.cpu).reach(Reach::AtMost(1.1))
+    };
+    vec![
+        Row::time("tenants alone, order by age".to_owned(), Unit::Micros, off),
+        Row::time("a tree of limits and guarantees".to_owned(), Unit::Micros, tree),
+        ratio("  to tenants alone, time", tree),
+        Row::time("the same, and fair_share".to_owned(), Unit::Micros, turns),
+        Row::value("  to tenants alone, time".to_owned(), Unit::Times, turns.cpu / off.cpu),
+    ]
+}
+
+fn of_tenant((number, job): (usize, Job)) -> Job {
+    Job { tenant: tenant(number % TENANTS), ..job }
+}
+
+fn tenant(number: usize) -> Text {
+    format!("tenant-{number}").into()
+}
+
+/// What a scheduler takes for each of the jobs.
+fn cost(made: &Made, jobs: &[Job], on: On) -> Figure {
+    let cell = SharedCell::new(made.copy());
+    let much = Amounts::new([1 << 49, 1 << 49]);
+    if on != On::Nothing {
+        for number in 0..TENANTS {
+            let branch: Text = format!("branch-{}", number % 10).into();
+            for (name, parent) in [(branch.clone(), "all".into()), (tenant(number), branch)] {
+                let standing =
+                    Standing { parent: Some(parent), guaranteed: much.clone(), weight: 1 };
+                cell.apply(Command::SetStanding { tenant: name.clone(), standing })
+                    .expect("a tree");
+                let limit = Some(much.clone());
+                cell.apply(Command::SetQuota { tenant: name, limit }).expect("a limit");
+            }
+        }
+    }
+    let profile = match on {
+        On::Nothing | On::Tree => Profile::service(),
+        On::Turns => Profile::service().with_order(FairShare),
+    };
+    let settings = Settings::new("default").with_seed(SEED);
+    let mut scheduler = Scheduler::new(&cell, profile, settings).expect("a scheduler registers");
+    let mut run = || while !scheduler.step(&cell, 0, &mut Unobserved).expect("it answers").idle {};
+    run();
+    cell.apply_all(jobs.iter().cloned().map(Command::SubmitJob));
+    let ((), span) = timed(run);
+    span.each(jobs.len())
+}

@@ -1,0 +1,43 @@
+//! A tenant: who pays, and how it stands among the others.
+//!
+//! Tenants form a tree, as the departments of a company do. A tenant's *limit* (its quota) bounds what its
+//! own tasks and those of all tenants below it claim together. Its *guarantee* is what it may count on:
+//! within it, it gets back what tenants beside it have borrowed. Between the guarantee and the limit it
+//! borrows what nobody else uses.
+//!
+//! ```text
+//!              company  limit 1,000 cores
+//!             /       \
+//!      search          ads                 guaranteed 600 and 400: each may use up to 1,000 while
+//!     /      \                             the other leaves it idle, and the other can have it back
+//!  crawl    index
+//! ```
+//!
+//! What may be reclaimed from whom is the rule of YARN's capacity scheduler: between two tenants it is
+//! decided where their lines part, by what the whole branches use.
+
+use crate::amounts::Amounts;
+use crate::text::Text;
+use serde::{Deserialize, Serialize};
+
+/// How a tenant stands among the others. A tenant of which nothing was said stands alone, with no
+/// guarantee and weight 1.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Standing {
+    /// The tenant above it, if there is one.
+    pub parent: Option<Text>,
+    /// What it may count on, together with all below it: a claim that stays within this may evict tasks of
+    /// a tenant that uses more than its own guarantee, whatever their precedence. A kind that is not named
+    /// has 0.
+    pub guaranteed: Amounts,
+    /// Its part of what is shared, against those with the same parent: of two that wait, the one with less
+    /// of its dominant resource for its weight goes first. From 1 to
+    /// [`TENANT_WEIGHT_MAX`](crate::limits::TENANT_WEIGHT_MAX).
+    pub weight: u32,
+}
+
+impl Default for Standing {
+    fn default() -> Standing {
+        Standing { parent: None, guaranteed: Amounts::zero(), weight: 1 }
+    }
+}

@@ -1,0 +1,23 @@
+//! Tenants take turns: see [`shares`](crate::shares) for whose it is. Within a tenant higher precedence goes
+//! first, then the older job.
+
+use crate::points::{Order, Queued};
+use std::cmp::Ordering;
+
+/// See the head of the file.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct FairShare;
+
+impl Order for FairShare {
+    fn name(&self) -> &'static str {
+        "fair_share"
+    }
+
+    fn compare(&self, a: Queued<'_>, b: Queued<'_>) -> Ordering {
+        b.job.precedence.cmp(&a.job.precedence)
+    }
+
+    fn between_tenants(&self) -> bool {
+        true
+    }
+}

@@ -1,0 +1,175 @@
+//! Makes room by having what was lent given back: evicts tasks of tenants that use more than they are
+//! guaranteed, for a task whose tenant uses less.
+//!
+//! The cell judges by the same rule, at commit (see [`Standing`](omega_core::Standing)): what two
+//! tenants may take from each other is decided where their lines part. Here it is only found out which
+//! machine would cost least: the fewest tasks, the least important of those. What other claims of the same
+//! transaction use is not counted; where that was the last of a guarantee, the cell refuses, and the task is
+//! tried again.
+
+use crate::events::Events;
+use crate::plugin::Tasks;
+use crate::points::{Lack, MadeRoom, PostFilter};
+use crate::preemption::Preemptor;
+use omega_cellstate::{PlacedTask, View};
+use omega_core::{Amounts, KindId, Precedence, Text};
+use rand::{RngExt, SeedableRng};
+use rand_pcg::Pcg64;
+use std::collections::BTreeMap;
+
+/// On how many machines with tasks that may be reclaimed it is tried.
+const MACHINES_TRIED: usize = 64;
+
+/// See the head of the file.
+#[derive(Clone, Debug, Default)]
+pub struct Reclaim {
+    /// Drawn from the number of the scheduler: workers begin at different machines.
+    rng: Option<Pcg64>,
+}
+
+/// How much of each kind the branches of other tenants use beyond what they are guaranteed.
+type Borrowed = BTreeMap<Text, Vec<i64>>;
+
+impl Reclaim {
+    fn draw(&mut self, view: &View) -> usize {
+        let seed = u64::from(view.scheduler().0);
+        let rows = view.rows().max(1);
+        self.rng.get_or_insert_with(|| Pcg64::seed_from_u64(seed)).random_range(0..rows)
+    }
+}
+
+impl PostFilter for Reclaim {
+    fn name(&self) -> &'static str {
+        "reclaim"
+    }
+
+    fn wakes_on(&self, _: &Tasks<'_>, all: Events) -> Events {
+        all | Events::ROOM_FREED | Events::ROOM_TAKEN | Events::QUOTA_CHANGED
+    }
+
+    fn make_room(&mut self, view: &mut View, lack: &Lack<'_>) -> Option<MadeRoom> {
+        let request = &view.job(lack.group).0.groups[view.job(lack.group).1].request.clone();
+        let borrowed = lent_out(view, &lack.job.tenant, request);
+        if borrowed.is_empty() {
+            return None;
+        }
+        let (start, rows) = (self.draw(view), view.rows());
+        let order = (0..rows).map(|step| (start + step) % rows);
+        let mut best: Option<(Cost, usize, Vec<PlacedTask>)> = None;
+        let mut tried = 0;
+        for row in order {
+            if tried == MACHINES_TRIED {
+                break;
+            }
+            let Some(victims) = victims(view, lack, row, &borrowed) else { continue };
+            tried += 1;
+            let Some(victims) = victims else { continue };
+            let cost = Cost::of(&victims);
+            if best.as_ref().is_none_or(|(least, ..)| cost < *least) {
+                best = Some((cost, row, victims));
+            }
+        }
+        let (_, row, evictions) = best?;
+        Some(MadeRoom { machine: view.machine_id(row), evictions })
+    }
+}
+
+/// What evictions cost: how important the most important task is, then how many there are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Cost(Option<Precedence>, usize);
+
+impl Cost {
+    fn of(victims: &[PlacedTask]) -> Cost {
+        Cost(victims.iter().map(|task| task.precedence).max(), victims.len())
+    }
+}
+
+/// The branches that have borrowed what a tenant is guaranteed and asks for, and how much of each kind.
+fn lent_out(view: &View, tenant: &Text, request: &Amounts) -> Borrowed {
+    let mut borrowed = Borrowed::new();
+    for other in view.tenants() {
+        let Some((ours, theirs)) = view.parting(tenant, &other.name) else { continue };
+        let guaranteed = |kind: KindId| ours.standing.guaranteed.get(kind) as i64;
+        let used = |kind: KindId| ours.used.get(kind.index()).copied().unwrap_or(0);
+        let within = |(kind, amount): (KindId, u64)| used(kind) + amount as i64 <= guaranteed(kind);
+        if !request.iter().all(within) || borrowed.contains_key(&theirs.name) {
+            continue;
+        }
+        let kinds = (0..).map(KindId).zip(&theirs.used);
+        let beyond = kinds.map(|(kind, used)| match request.get(kind) {
+            0 => 0,
+            _ => used - theirs.standing.guaranteed.get(kind) as i64,
+        });
+        borrowed.insert(theirs.name.clone(), beyond.collect());
+    }
+    // What this scheduler evicts already is as good as given back.
+    let gone: Vec<PlacedTask> = view.evicted().copied().collect();
+    for task in gone {
+        give_back(view, tenant, task, &mut borrowed);
+    }
+    borrowed.retain(|_, kinds| kinds.iter().any(|beyond| *beyond > 0));
+    borrowed
+}
+
+/// Takes what a task has off what its branch has borrowed. The answer is whether it had borrowed any of it.
+fn give_back(view: &View, tenant: &Text, task: PlacedTask, borrowed: &mut Borrowed) -> bool {
+    let Some(job) = view.job_of(task.id) else { return false };
+    let Some((_, branch)) = view.parting(tenant, &job.tenant) else { return false };
+    let Some(beyond) = borrowed.get_mut(&branch.name) else { return false };
+    let request = &job.groups[usize::from(task.group)].request;
+    let had = request.iter().any(|(kind, _)| beyond.get(kind.index()).is_some_and(|b| *b > 0));
+    if had {
+        for (kind, amount) in request.iter() {
+            beyond[kind.index()] -= amount as i64;
+        }
+    }
+    had
+}
+
+/// Which tasks on a machine would have to go: `None` if none there may be reclaimed, `Some(None)` if
+/// those that may are not enough.
+fn victims(
+    view: &mut View,
+    lack: &Lack<'_>,
+    row: usize,
+    borrowed: &Borrowed,
+) -> Option<Option<Vec<PlacedTask>>> {
+    let tenant = &lack.job.tenant;
+    let mut borrowed = borrowed.clone();
+    let here: Vec<PlacedTask> = view.tasks_on(row).to_vec();
+    let may_go = |task: &PlacedTask| {
+        !view.is_evicted(task.id) && give_back(view, tenant, *task, &mut borrowed)
+    };
+    // The least important first.
+    let candidates: Vec<PlacedTask> = here.into_iter().rev().filter(may_go).collect();
+    if candidates.is_empty() {
+        return None;
+    }
+    let Lack { profile, group, .. } = *lack;
+    let preemptor = Preemptor { profile, group, budgets: &[], expected: &[] };
+    let mut gone = Vec::new();
+    let mut fits = false;
+    for task in candidates {
+        view.lift(row, task);
+        gone.push(task);
+        fits = preemptor.fits(view, row);
+        if fits {
+            break;
+        }
+    }
+    // The most important of them may stay if it fits even so.
+    let mut kept = Vec::new();
+    for task in gone.iter().rev().copied().collect::<Vec<_>>() {
+        view.put_back(row, task);
+        if fits && preemptor.fits(view, row) {
+            kept.push(task.id);
+        } else if fits {
+            view.lift(row, task);
+        }
+    }
+    gone.retain(|task| !kept.contains(&task.id));
+    if fits {
+        gone.iter().for_each(|task| view.put_back(row, *task));
+    }
+    Some((fits && !gone.is_empty()).then_some(gone))
+}

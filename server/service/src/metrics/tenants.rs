@@ -1,0 +1,75 @@
+//! What Prometheus is told of tenants: what each has, may have, and can count on.
+//!
+//! A label for each tenant is a series for each: so many are told, those that came first, and how many there
+//! are in all says whether some are left out.
+
+use crate::exposition::{Figure, Pen};
+use omega_cellstate::Cell;
+use omega_core::{Kinds, Text};
+use std::fmt;
+
+/// Tenants with series of their own.
+const TOLD_MAX: usize = 200;
+
+/// A tenant, by kind.
+#[derive(Debug)]
+struct Told {
+    name: Text,
+    used: Vec<u64>,
+    limit: Option<Vec<u64>>,
+    guaranteed: Vec<u64>,
+}
+
+/// What is told of all of them.
+#[derive(Debug)]
+pub(super) struct TenantFigures {
+    kinds: Kinds,
+    count: usize,
+    told: Vec<Told>,
+}
+
+impl TenantFigures {
+    /// Those of a cell.
+    pub(super) fn of(cell: &Cell) -> TenantFigures {
+        let kinds = cell.kinds().clone();
+        let amounts = |amounts: &omega_core::Amounts| {
+            kinds.iter().map(|(kind, _)| amounts.get(kind)).collect::<Vec<u64>>()
+        };
+        let told = cell.tenants().take(TOLD_MAX).map(|(name, limit, used)| Told {
+            name: name.clone(),
+            used: used.iter().map(|used| (*used).max(0).cast_unsigned()).collect(),
+            limit: limit.map(amounts),
+            guaranteed: cell.standing(name).map(|s| amounts(&s.guaranteed)).unwrap_or_default(),
+        });
+        let told = told.collect();
+        TenantFigures { count: cell.tenants().count(), told, kinds }
+    }
+
+    pub(super) fn write(&self, pen: &mut Pen<'_>) -> fmt::Result {
+        let help = "Tenants that ever had a job, a quota or a standing; the first 200 have figures of their own";
+        pen.gauge(Figure::new("tenants", help), self.count as f64)?;
+        let help = "What the tasks of a tenant and of all below it claim, in each kind's unit";
+        pen.gauges(Figure::new("tenant_used", help), self.series(|told| &told.used))?;
+        let help = "The most that they may claim, of tenants and kinds that are limited";
+        let limits = self.series(|told| told.limit.as_deref().unwrap_or_default());
+        let limits =
+            limits.into_iter().filter(|(_, most)| *most < omega_core::limits::AMOUNT_MAX as f64);
+        pen.gauges(Figure::new("tenant_limit", help), limits)?;
+        let help = "What they may count on; what a tenant uses beyond it is borrowed";
+        let sure = self.series(|told| &told.guaranteed).into_iter().filter(|(_, sure)| *sure > 0.0);
+        pen.gauges(Figure::new("tenant_guaranteed", help), sure)
+    }
+
+    fn series<'a>(
+        &'a self,
+        of: impl Fn(&'a Told) -> &'a [u64],
+    ) -> Vec<([(&'static str, &'a str); 2], f64)> {
+        let mut series = Vec::new();
+        for told in &self.told {
+            for ((_, kind), value) in self.kinds.iter().zip(of(told)) {
+                series.push(([("tenant", &*told.name), ("kind", &*kind.name)], *value as f64));
+            }
+        }
+        series
+    }
+}

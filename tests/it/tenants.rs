@@ -1,0 +1,270 @@
+//! Tenants that share a cell: whose turn it is, what is given back, and that no scheduler gets past a limit.
+
+use crate::small::{LONG, amounts, cell, job, placed, run, submit};
+use omega_cellstate::SharedCell;
+use omega_core::{Amounts, Command, Job, JobId, Precedence, Standing, TaskReport, Text};
+use omega_schedulers::plugins::{FairShare, Reclaim};
+use omega_schedulers::{Nanos, Observer, Profile, Scheduler, Search, Settings, Unobserved};
+use omega_tests::random::Dice;
+use std::collections::BTreeMap;
+
+fn stands(cell: &SharedCell, tenant: &str, standing: Standing) {
+    cell.apply(Command::SetStanding { tenant: tenant.into(), standing }).unwrap();
+}
+
+fn weighs(weight: u32) -> Standing {
+    Standing { weight, ..Standing::default() }
+}
+
+fn guaranteed(cores: u64) -> Standing {
+    Standing { guaranteed: amounts(cores), ..Standing::default() }
+}
+
+fn of(tenant: &str, name: &str, tasks: u32) -> Job {
+    Job { tenant: tenant.into(), ..job(name, tasks, 1) }
+}
+
+fn used(cell: &SharedCell, tenant: &str) -> i64 {
+    cell.read(|cell| cell.tenant_used(tenant).unwrap()[0] / 1000)
+}
+
+fn fair(cell: &SharedCell) -> Scheduler {
+    let profile = Profile::first_fit().with_order(FairShare);
+    let settings = Settings::new("default").with_search(Search::Full);
+    Scheduler::new(cell, profile, settings).unwrap()
+}
+
+fn reclaiming(cell: &SharedCell, name: &str) -> Scheduler {
+    let profile = Profile::first_fit().with_order(FairShare).with_post_filter(Reclaim::default());
+    Scheduler::new(cell, profile, Settings::new(name).with_search(Search::Full)).unwrap()
+}
+
+/// Notes the tenants in the order of their turns.
+struct Turns<'a>(&'a SharedCell, Vec<Text>);
+
+impl Observer for Turns<'_> {
+    fn decided(&mut self, job: JobId, _: usize, placed: usize) {
+        if placed > 0 {
+            let tenant = self.0.read(|cell| cell.job(job).unwrap().tenant.clone());
+            self.1.push(tenant);
+        }
+    }
+}
+
+#[test]
+fn tenants_have_of_a_full_cell_what_they_weigh() {
+    let cell = cell(&[20, 20]);
+    stands(&cell, "light", weighs(1));
+    stands(&cell, "heavy", weighs(3));
+    for i in 0..40 {
+        submit(&cell, of("light", &format!("l{i}"), 1));
+    }
+    for i in 0..40 {
+        submit(&cell, of("heavy", &format!("h{i}"), 1));
+    }
+    run(&mut fair(&cell), &cell, 0);
+    assert_eq!((used(&cell, "light"), used(&cell, "heavy")), (10, 30));
+}
+
+#[test]
+fn branches_share_first_and_then_those_in_them() {
+    let cell = cell(&[40]);
+    let below = |parent: &str, weight| Standing { parent: Some(parent.into()), ..weighs(weight) };
+    stands(&cell, "research", weighs(1));
+    stands(&cell, "shop", weighs(1));
+    for (tenant, standing) in
+        [("a", below("research", 1)), ("b", below("research", 3)), ("c", below("shop", 1))]
+    {
+        stands(&cell, tenant, standing);
+        for i in 0..40 {
+            submit(&cell, of(tenant, &format!("{tenant}{i}"), 1));
+        }
+    }
+    run(&mut fair(&cell), &cell, 0);
+    let each = ["a", "b", "c"].map(|tenant| used(&cell, tenant));
+    assert_eq!(each, [5, 15, 20]);
+    assert_eq!((used(&cell, "research"), used(&cell, "shop")), (20, 20));
+}
+
+#[test]
+fn without_standings_the_older_job_goes_first() {
+    let cell = cell(&[2]);
+    let zoo = submit(&cell, of("zoo", "first", 1));
+    let urgent = Job { precedence: Precedence(1), ..of("b", "urgent", 1) };
+    let urgent = submit(&cell, urgent);
+    let late = submit(&cell, of("a", "late", 1));
+    run(&mut fair(&cell), &cell, 0);
+    assert_eq!([zoo, urgent, late].map(|job| placed(&cell, job)), [1, 1, 0]);
+}
+
+/// The dominant share of every tenant by the book, from what runs.
+fn naive_turn(used: &BTreeMap<Text, [u128; 2]>, whole: [u128; 2], waiting: &[Text]) -> Text {
+    let share = |name: &Text| {
+        let used = used[name];
+        // Compared as fractions of the same denominator.
+        (used[0] * whole[1]).max(used[1] * whole[0])
+    };
+    let least = waiting.iter().min_by_key(|name| (share(name), (*name).clone()));
+    least.unwrap().clone()
+}
+
+#[test]
+fn each_turn_goes_to_the_least_dominant_share() {
+    for seed in 0..50 {
+        let mut dice = Dice::new(seed);
+        let cell = cell(&[200]);
+        let names = ["a", "b", "c"].map(Text::from);
+        names.iter().for_each(|name| stands(&cell, name, weighs(2)));
+        let mut used: BTreeMap<Text, [u128; 2]> =
+            names.iter().map(|n| (n.clone(), [0; 2])).collect();
+        let mut requests = BTreeMap::new();
+        let mut waiting: BTreeMap<Text, usize> = BTreeMap::new();
+        for name in &names {
+            // Tasks of one tenant are alike, so that its order within does not matter.
+            let request = [1000 * (1 + dice.below(3) as u64), (1 + dice.below(2) as u64) << 30];
+            requests.insert(name.clone(), request);
+            let jobs = 1 + dice.below(8);
+            waiting.insert(name.clone(), jobs);
+            for i in 0..jobs {
+                let mut one = of(name, &format!("{name}{i}"), 1);
+                one.groups[0].request = Amounts::new(request);
+                submit(&cell, one);
+            }
+        }
+        let mut scheduler = fair(&cell);
+        let mut turns = Turns(&cell, Vec::new());
+        while !scheduler.step(&cell, 0, &mut turns).unwrap().idle {}
+        let whole = [200_000, 64 << 30];
+        for (turn, tenant) in turns.1.iter().enumerate() {
+            let left: Vec<Text> = waiting
+                .iter()
+                .filter(|(_, jobs)| **jobs > 0)
+                .map(|(name, _)| name.clone())
+                .collect();
+            assert_eq!(*tenant, naive_turn(&used, whole, &left), "seed {seed}, turn {turn}");
+            *waiting.get_mut(tenant).unwrap() -= 1;
+            let request = requests[tenant];
+            let used = used.get_mut(tenant).unwrap();
+            (0..2).for_each(|kind| used[kind] += u128::from(request[kind]));
+        }
+    }
+}
+
+#[test]
+fn what_was_lent_comes_back_and_no_more() {
+    let cell = cell(&[4, 4]);
+    stands(&cell, "red", guaranteed(3));
+    stands(&cell, "blue", guaranteed(5));
+    submit(&cell, of("red", "borrower", 8));
+    let mut scheduler = reclaiming(&cell, "default");
+    run(&mut scheduler, &cell, 0);
+    assert_eq!(used(&cell, "red"), 8, "nobody else wants it");
+    let owner = submit(&cell, of("blue", "owner", 6));
+    for round in 1..6 {
+        run(&mut scheduler, &cell, round * LONG);
+    }
+    assert_eq!((used(&cell, "red"), used(&cell, "blue")), (3, 5));
+    assert_eq!(placed(&cell, owner), 5, "the sixth is beyond the guarantee");
+    cell.read(|cell| cell.audit().unwrap());
+}
+
+/// Whoever is evicted does not evict in turn: what stands within a guarantee stays.
+#[test]
+fn nobody_takes_turns_at_evicting() {
+    let cell = cell(&[4]);
+    stands(&cell, "red", guaranteed(2));
+    stands(&cell, "blue", guaranteed(2));
+    submit(&cell, of("red", "r", 6));
+    let mut scheduler = reclaiming(&cell, "default");
+    run(&mut scheduler, &cell, 0);
+    submit(&cell, of("blue", "b", 6));
+    for round in 1..4 {
+        run(&mut scheduler, &cell, round * LONG);
+    }
+    assert_eq!((used(&cell, "red"), used(&cell, "blue")), (2, 2));
+    let version = cell.read(|cell| cell.version());
+    for round in 4..10 {
+        run(&mut scheduler, &cell, round * LONG);
+    }
+    assert_eq!(cell.read(|cell| cell.version()), version, "it has come to rest");
+}
+
+#[test]
+fn a_branch_that_is_within_its_guarantee_keeps_what_one_of_it_borrowed() {
+    let cell = cell(&[4]);
+    let below = |cores| Standing { parent: Some("red".into()), ..guaranteed(cores) };
+    stands(&cell, "red", guaranteed(3));
+    stands(&cell, "blue", guaranteed(1));
+    stands(&cell, "crawl", below(1));
+    stands(&cell, "index", below(2));
+    submit(&cell, of("crawl", "c", 3));
+    let mut scheduler = reclaiming(&cell, "default");
+    run(&mut scheduler, &cell, 0);
+    submit(&cell, of("blue", "b", 2));
+    run(&mut scheduler, &cell, LONG);
+    assert_eq!((used(&cell, "crawl"), used(&cell, "blue")), (3, 1));
+    submit(&cell, of("index", "i", 3));
+    (2..6).for_each(|round| {
+        run(&mut scheduler, &cell, round * LONG);
+    });
+    assert_eq!(["crawl", "index", "blue"].map(|tenant| used(&cell, tenant)), [1, 2, 1]);
+}
+
+/// Several schedulers of all sorts on one cell, each in its own thread: limits hold at every version, and at
+/// the end everybody has at least what is guaranteed, as far as it was asked for.
+#[test]
+fn schedulers_that_race_break_no_limit() {
+    for seed in 0..4 {
+        let cell = cell(&[6; 8]);
+        let limit = Some(amounts(20));
+        cell.apply(Command::SetQuota { tenant: "all".into(), limit }).unwrap();
+        for (tenant, cores) in [("red", 12), ("blue", 8), ("green", 6)] {
+            let parent = (tenant != "green").then(|| "all".into());
+            stands(&cell, tenant, Standing { parent, ..guaranteed(cores) });
+        }
+        let cell = &cell;
+        let step = |scheduler: &mut Scheduler, now: Nanos| {
+            scheduler.step(cell, now, &mut Unobserved).unwrap();
+            cell.read(|cell| assert!(cell.tenant_used("all").unwrap()[0] <= 20_000));
+        };
+        std::thread::scope(|scope| {
+            for (index, tenant) in ["red", "blue", "green"].into_iter().enumerate() {
+                scope.spawn(move || {
+                    let mut dice = Dice::new(seed * 10 + index as u64);
+                    let mut scheduler = reclaiming(cell, tenant);
+                    for round in 0..60 {
+                        if round < 30 {
+                            let tasks = 1 + dice.below(3) as u32;
+                            let mut job = of(tenant, &format!("{tenant}{round}"), tasks);
+                            job.scheduler = tenant.into();
+                            if dice.chance(30) {
+                                job.gang_min = Some(tasks);
+                            }
+                            submit(cell, job);
+                        }
+                        step(&mut scheduler, round * LONG);
+                        end_some(cell, tenant, &mut dice);
+                    }
+                });
+            }
+        });
+        cell.read(|cell| cell.audit().unwrap());
+    }
+}
+
+/// Ends a task of a tenant now and then.
+fn end_some(cell: &SharedCell, tenant: &str, dice: &mut Dice) {
+    if !dice.chance(20) {
+        return;
+    }
+    let running = cell.read(|cell| {
+        let jobs = cell.jobs().filter(|(_, job)| &*job.tenant == tenant).map(|(id, _)| id);
+        let mut tasks = jobs.flat_map(|id| cell.tasks(id));
+        tasks.find_map(|(task, state)| Some((task, state.machine()?)))
+    });
+    if let Some((task, machine)) = running {
+        let report = TaskReport::Finished;
+        // It may have been evicted meanwhile: then the report is late.
+        drop(cell.apply(Command::ReportTask { task, machine, report }));
+    }
+}

@@ -1,0 +1,103 @@
+//! Tenants: who is above whom, what all below one use, and what may be reclaimed.
+
+use super::{Twin, validate};
+use omega_core::limits::{TENANT_DEPTH_MAX, TENANT_WEIGHT_MAX};
+use omega_core::{Claim, KindId, Outcome, Rejection, Standing, TaskId, Text};
+
+impl Twin {
+    /// Says how a tenant stands.
+    pub(super) fn set_standing(
+        &mut self,
+        tenant: Text,
+        standing: Standing,
+    ) -> Result<Outcome, Rejection> {
+        validate::name(&tenant)?;
+        standing.parent.iter().try_for_each(validate::name)?;
+        validate::quota(&tenant, &standing.guaranteed, &self.kinds)?;
+        if standing.weight == 0 || standing.weight > TENANT_WEIGHT_MAX {
+            return Err(Rejection::BadStanding(tenant));
+        }
+        let mut after = self.standings.clone();
+        after.insert(tenant.clone(), standing.clone());
+        let above = |name: &Text| after.get(name).and_then(|standing| standing.parent.clone());
+        let depth = |name: &Text| {
+            let line = std::iter::successors(Some(name.clone()), above);
+            line.take(TENANT_DEPTH_MAX + 1).count()
+        };
+        // In a ring nobody is at the top.
+        if after.keys().any(|name| depth(name) > TENANT_DEPTH_MAX) {
+            return Err(Rejection::BadStanding(tenant));
+        }
+        self.tenants.insert(tenant.clone());
+        self.tenants.extend(standing.parent);
+        self.standings = after;
+        Ok(self.done())
+    }
+
+    /// How a tenant stands.
+    #[must_use]
+    pub fn standing(&self, name: &Text) -> Standing {
+        self.standings.get(name).cloned().unwrap_or_default()
+    }
+
+    /// A tenant and those above it, from it up.
+    pub(super) fn line(&self, name: &Text) -> Vec<Text> {
+        let above = |name: &Text| self.standing(name).parent;
+        std::iter::successors(Some(name.clone()), above).collect()
+    }
+
+    /// What the tasks of a tenant and of all below it claim together, by kind.
+    #[must_use]
+    pub fn tenant_used(&self, tenant: &Text) -> Vec<i128> {
+        let mut used = vec![0; self.kinds.count()];
+        for (_, job, task, _) in self.placed() {
+            if self.line(&job.spec.tenant).contains(tenant) {
+                for (kind, amount) in job.spec.groups[task.group].request.iter() {
+                    used[kind.index()] += i128::from(amount);
+                }
+            }
+        }
+        used
+    }
+
+    /// Whether claims on one machine may have a task leave that is of no lower precedence: some tenant's,
+    /// together, by its guarantee. The twin has done all of the transaction.
+    pub(super) fn may_reclaim(&self, claims: &[&Claim], victim: TaskId, before: &Twin) -> bool {
+        let Some((job, task)) = before.task(victim) else { return false };
+        let request = &job.spec.groups[task.group].request;
+        let stays = self.task(victim).is_some_and(|(_, task)| task.state.machine().is_some());
+        claims.iter().any(|claim| {
+            let ours = &self.jobs[&claim.task.job].spec.tenant;
+            let asked: Vec<KindId> = claims
+                .iter()
+                .map(|claim| (&self.jobs[&claim.task.job], claim.task.index as usize))
+                .filter(|(job, _)| job.spec.tenant == *ours)
+                .flat_map(|(job, index)| job.spec.groups[job.tasks[index].group].request.iter())
+                .map(|(kind, _)| kind)
+                .collect();
+            let Some((ours, theirs)) = self.parting(ours, &job.spec.tenant) else { return false };
+            let has = |name: &Text, kind: KindId| {
+                let guaranteed = i128::from(self.standing(name).guaranteed.get(kind));
+                (self.tenant_used(name)[kind.index()], guaranteed)
+            };
+            let within = asked.iter().all(|kind| {
+                let (used, guaranteed) = has(&ours, *kind);
+                used <= guaranteed
+            });
+            let borrowed = |kind: &KindId| {
+                let (used, guaranteed) = has(&theirs, *kind);
+                let amount = i128::from(request.get(*kind));
+                amount > 0 && used + if stays { 0 } else { amount } > guaranteed
+            };
+            within && asked.iter().any(borrowed)
+        })
+    }
+
+    /// The highest of each line that is not in the other.
+    fn parting(&self, one: &Text, other: &Text) -> Option<(Text, Text)> {
+        let (one, other) = (self.line(one), self.line(other));
+        let ours = one.iter().rfind(|name| !other.contains(name))?;
+        let theirs = other.iter().rfind(|name| !one.contains(name))?;
+        Some((ours.clone(), theirs.clone()))
+    }
+}
