@@ -43,18 +43,23 @@
 //! [`Settings`]. In reading order: [`plugin`], [`relative`], [`plugins`], [`profile`], [`search`],
 //! [`place`], [`preemption`], [`disruption`], [`events`], [`refusals`], [`queue`], [`points`], [`meter`],
 //! [`waiting`], [`volumes`], [`scheduler`], [`pool`], [`appraise`](mod@appraise),
-//! [`explain`](mod@explain), [`config`].
+//! [`explain`](mod@explain), [`config`]; for schedulers that want to be offered or to ask, [`dominant`],
+//! [`offers`], [`asks`].
 
 pub mod appraise;
+pub mod asks;
 mod chain;
 mod class;
 pub mod config;
 mod crowding;
 pub mod disruption;
+pub mod dominant;
 pub mod events;
 pub mod explain;
 mod failures;
+mod fronts;
 pub mod meter;
+pub mod offers;
 pub mod place;
 pub mod plugin;
 pub mod plugins;
