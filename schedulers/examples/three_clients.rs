@@ -84,7 +84,8 @@ fn finish(cell: &SharedCell, round: u64) -> Result<(), Box<dyn Error>> {
         let on = |(id, state): (TaskId, TaskState)| state.machine().map(|machine| (id, machine));
         tasks.filter_map(on).collect()
     });
-    for (task, machine) in running.into_iter().filter(|(task, _)| u64::from(task.index) * 2 < round) {
+    for (task, machine) in running.into_iter().filter(|(task, _)| u64::from(task.index) * 2 < round)
+    {
         let report = TaskReport::Finished;
         cell.apply(Command::ReportTask { task, machine, report })?;
     }
@@ -131,7 +132,9 @@ pub(crate) fn run() -> Result<String, Box<dyn Error>> {
     };
     row("services", (placed as u64, refused as u64), "looks at the whole cell".into());
     let offers::Counters { offered, accepted, declined, withdrawn, .. } = o;
-    let told = format!("{offered} offers: {accepted} accepted, {declined} declined, {withdrawn} withdrawn");
+    let told = format!(
+        "{offered} offers: {accepted} accepted, {declined} declined, {withdrawn} withdrawn"
+    );
     row("offers: 2", (o.launched, o.conflicts), told);
     let told = format!(
         "{} on the machine, {} in the rack, {} elsewhere; {} rounds let pass, {:.1} s waited",

@@ -98,7 +98,9 @@ impl Totals {
         }
         let of = |(used, total): (&u64, &u64)| match total {
             0 => 0,
-            total => (u128::from(*used) << PARTS_LOG2) / (u128::from(*total) * u128::from(weight.0)),
+            total => {
+                (u128::from(*used) << PARTS_LOG2) / (u128::from(*total) * u128::from(weight.0))
+            }
         };
         let parts = sums.iter().zip(&self.0).map(of).max().unwrap_or(0);
         Share(u64::try_from(parts).unwrap_or(u64::MAX))

@@ -22,7 +22,9 @@ impl Front {
         let application = self.applications.get_mut(&id).ok_or_else(unknown)?;
         self.counters.beats += 1;
         application.last_beat = now;
-        application.tables = tables;
+        if let Some(tables) = tables {
+            application.tables = tables;
+        }
         application.releasing.extend(beat.releases);
         application.refused.extend(beat.refuse);
         application.refused.retain(|name| !beat.readmit.contains(name));
@@ -31,7 +33,11 @@ impl Front {
             allocated: untold.into_iter().map(|given| given.container).collect(),
             completed: std::mem::take(&mut application.completed),
             headroom,
-            missing: self.desk.roster.job(id).map_or_else(Vec::new, |entry| missing(entry, application)),
+            missing: self
+                .desk
+                .roster
+                .job(id)
+                .map_or_else(Vec::new, |entry| missing(entry, application)),
             is_over: application.is_over,
         };
         if answer.is_over {
@@ -40,19 +46,24 @@ impl Front {
         Ok(answer)
     }
 
-    /// Checks a heartbeat. The answer is the tables as they then are.
+    /// Checks a heartbeat. The answer is the tables as they then are, unless nothing is asked for: most
+    /// heartbeats only listen.
     fn check(
         &self,
         id: JobId,
         beat: &Beat,
         now: Nanos,
-    ) -> Result<BTreeMap<Key, Table>, BeatError> {
+    ) -> Result<Option<BTreeMap<Key, Table>>, BeatError> {
         let application = self.applications.get(&id).ok_or(BeatError::UnknownApplication(id))?;
         let Some(entry) = self.desk.roster.job(id) else {
             // It is over, and is to hear so: what it wants does not matter any more.
-            return Ok(BTreeMap::new());
+            return Ok(None);
         };
         self.check_releases(application, entry, (id, &beat.releases))?;
+        let refused = application.refused.len() + beat.refuse.len();
+        if beat.asks.is_empty() && refused <= LINES_MAX {
+            return Ok(None);
+        }
         let mut tables = application.tables.clone();
         let mut seen = BTreeSet::new();
         for ask in &beat.asks {
@@ -71,12 +82,11 @@ impl Front {
         }
         let is_awaited = |key: &Key| self.given_to(id, application).any(|given| given.key == *key);
         tables.retain(|key, table| !table.is_empty() || is_awaited(key));
-        let lines = tables.values().map(Table::lines).sum::<usize>();
-        let lines = lines + application.refused.len() + beat.refuse.len();
-        if lines > LINES_MAX {
-            return Err(BeatError::TooMany { lines });
+        let lines = refused + tables.values().map(Table::lines).sum::<usize>();
+        match lines > LINES_MAX {
+            true => Err(BeatError::TooMany { lines }),
+            false => Ok(Some(tables)),
         }
-        Ok(tables)
     }
 
     fn check_releases(

@@ -18,7 +18,11 @@ pub(super) struct Turns {
 
 impl Turns {
     /// Adds an application of a queue, or puts both at their new places.
-    pub(super) fn put(&mut self, (queue, queue_share): (&Text, Share), (id, share): (JobId, Share)) {
+    pub(super) fn put(
+        &mut self,
+        (queue, queue_share): (&Text, Share),
+        (id, share): (JobId, Share),
+    ) {
         let (known, applications) =
             self.of.entry(queue.clone()).or_insert_with(|| (queue_share, BTreeSet::new()));
         self.queues.remove(&(*known, queue.clone()));

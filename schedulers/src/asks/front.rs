@@ -7,9 +7,7 @@
 use super::APPLICATIONS_MAX;
 use super::places::Places;
 use super::table::{Lines, Spot, Table};
-use super::words::{
-    Completed, Container, Counters, How, JoinError, Locality, Priority, Settings,
-};
+use super::words::{Completed, Container, Counters, How, JoinError, Locality, Priority, Settings};
 use crate::dominant::{Share, Weight};
 use crate::fronts::{Desk, Left, Mark, Reply};
 use crate::place::Placer;
@@ -233,7 +231,9 @@ impl Front {
         self.counters.waited = self.counters.waited.saturating_add(waited);
         self.counters.waited_max = self.counters.waited_max.max(waited);
         // It may have left meanwhile; then nobody is to be told.
-        let Some(application) = self.applications.get_mut(&given.container.task.job) else { return };
+        let Some(application) = self.applications.get_mut(&given.container.task.job) else {
+            return;
+        };
         if let Some(table) = application.tables.get_mut(&given.key) {
             table.served(locality);
         }
@@ -242,7 +242,9 @@ impl Front {
 
     /// What the cell refused is wanted as before.
     fn refused(&mut self, given: &Given) {
-        let Some(application) = self.applications.get_mut(&given.container.task.job) else { return };
+        let Some(application) = self.applications.get_mut(&given.container.task.job) else {
+            return;
+        };
         application.tables.entry(given.key).or_default().give_back(given.spot(), given.lines);
     }
 

@@ -44,9 +44,9 @@ mod fair;
 mod front;
 mod place;
 mod places;
-mod table;
 #[cfg(test)]
 mod random;
+mod table;
 #[cfg(test)]
 mod tests;
 mod words;

@@ -60,7 +60,8 @@ impl Run {
         let wants = self.rng.random_bool(0.6).then(|| self.rng.random_range(0..5));
         if let Some(count) = wants {
             let slot = self.rng.random_range(0..7);
-            beat.asks = Ask::near("main", &format!("m{slot}"), &format!("r{}", slot / 2), count).into();
+            beat.asks =
+                Ask::near("main", &format!("m{slot}"), &format!("r{}", slot / 2), count).into();
             if self.rng.random_bool(0.2) {
                 beat.asks.drain(..2);
             }
@@ -173,7 +174,8 @@ fn one_by_one(applications: &mut [Naive], weights: [u64; 2], totals: [u64; 2], t
                 [sum[0] + one.has * one.size[0], sum[1] + one.has * one.size[1]]
             }))
         };
-        let wants = |queue: usize| applications.iter().any(|one| one.queue == queue && one.has < one.wants);
+        let wants =
+            |queue: usize| applications.iter().any(|one| one.queue == queue && one.has < one.wants);
         let queue = match (wants(0), wants(1)) {
             // Shares over weights, compared by products; the first queue if they are equal.
             (true, true) if queue_share(0) * weights[1] <= queue_share(1) * weights[0] => 0,
@@ -181,8 +183,9 @@ fn one_by_one(applications: &mut [Naive], weights: [u64; 2], totals: [u64; 2], t
             (true, false) => 0,
             (false, false) => return,
         };
-        let hungry = (0..applications.len())
-            .filter(|i| applications[*i].queue == queue && applications[*i].has < applications[*i].wants);
+        let hungry = (0..applications.len()).filter(|i| {
+            applications[*i].queue == queue && applications[*i].has < applications[*i].wants
+        });
         let share = |i: &usize| {
             let one = &applications[*i];
             (larger([one.has * one.size[0], one.has * one.size[1]]), *i)

@@ -84,9 +84,8 @@ impl Table {
 
     /// The racks in which something is wanted that need not be on a machine that was asked for.
     pub(super) fn racks(&self) -> impl Iterator<Item = &Text> {
-        let may = |(_, (count, relax)): &(&Text, &(u32, Relax))| {
-            *count > 0 && *relax == Relax::Allowed
-        };
+        let may =
+            |(_, (count, relax)): &(&Text, &(u32, Relax))| *count > 0 && *relax == Relax::Allowed;
         self.racks.iter().filter(may).map(|(name, _)| name)
     }
 

@@ -165,7 +165,9 @@ pub struct Answer {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum JoinError {
     /// Submit it with the front's name as its scheduler, and let the front step.
-    #[error("the front knows no job {0:?}; submit it with the front's name as its scheduler, and step")]
+    #[error(
+        "the front knows no job {0:?}; submit it with the front's name as its scheduler, and step"
+    )]
     UnknownJob(Text),
     /// It has joined: go on with heartbeats.
     #[error("job {0} has joined before; go on with heartbeats")]

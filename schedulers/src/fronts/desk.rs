@@ -32,10 +32,7 @@ pub(crate) struct Desk {
 
 impl Desk {
     /// Registers under a name; jobs that name it as their scheduler are the front's.
-    pub(crate) fn new(
-        cell: &(impl CellHandle + ?Sized),
-        name: Text,
-    ) -> Result<Desk, HandleError> {
+    pub(crate) fn new(cell: &(impl CellHandle + ?Sized), name: Text) -> Result<Desk, HandleError> {
         let (id, next) = cell.register(name.clone())?;
         Ok(Desk {
             view: View::new(id, next).with_interest(Interest::JobsOf(name, Share::ALL)),
@@ -82,9 +79,7 @@ impl Desk {
         let Some(txn) = self.unknown.take() else { return Ok(None) };
         match cell.commit(&txn) {
             // If nothing was done this time, what became of the first time is as unknown as ever.
-            Err(
-                error @ (HandleError::Unavailable | HandleError::Full | HandleError::Unknown),
-            ) => {
+            Err(error @ (HandleError::Unavailable | HandleError::Full | HandleError::Unknown)) => {
                 self.unknown = Some(txn);
                 Err(error)
             }

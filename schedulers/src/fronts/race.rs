@@ -42,7 +42,8 @@ fn answer(front: &mut offers::Front, framework: FrameworkId) {
     let mut waiting: Vec<TaskId> = jobs.iter().flat_map(|job| front.waiting(*job, 0)).collect();
     let offers: Vec<Offer> = front.offers_of(framework).cloned().collect();
     for offer in offers {
-        let fits = |kind: usize| offer.amounts.as_slice().get(kind).map_or(0, |has| has / REQUEST[kind]);
+        let fits =
+            |kind: usize| offer.amounts.as_slice().get(kind).map_or(0, |has| has / REQUEST[kind]);
         let count = fits(0).min(fits(1)).min(5).min(waiting.len() as u64) as usize;
         let tasks = waiting.split_off(waiting.len() - count);
         let launch = |task: TaskId| Launch { task, machine: offer.machine };
@@ -52,7 +53,8 @@ fn answer(front: &mut offers::Front, framework: FrameworkId) {
 }
 
 fn offers(cell: &SharedCell) -> offers::Counters {
-    let settings = offers::Settings { machines_at_once: 4, offers_max: 8, ..offers::Settings::new("offers") };
+    let settings =
+        offers::Settings { machines_at_once: 4, offers_max: 8, ..offers::Settings::new("offers") };
     let mut front = offers::Front::new(cell, settings).unwrap();
     let frameworks =
         ["a", "b"].map(|tenant| front.register(Framework::new(tenant, tenant)).unwrap());
@@ -73,7 +75,12 @@ fn offers(cell: &SharedCell) -> offers::Counters {
 }
 
 fn asks(cell: &SharedCell, id: JobId) -> asks::Counters {
-    let settings = asks::Settings { machine_delay: 3, rack_delay: 3, claims_max: 11, ..asks::Settings::new("asks") };
+    let settings = asks::Settings {
+        machine_delay: 3,
+        rack_delay: 3,
+        claims_max: 11,
+        ..asks::Settings::new("asks")
+    };
     let mut front = asks::Front::new(cell, Profile::batch(), settings).unwrap();
     front.step(cell, 0).unwrap();
     assert_eq!(front.join("c-job", 0), Ok(id));
@@ -102,7 +109,8 @@ fn three_kinds_of_client_place_all_their_work_on_one_cell_at_once() {
     }
     let asked = job(&cell, "asks", "c");
     let (placed, offered, asked) = std::thread::scope(|scope| {
-        let (one, two) = (scope.spawn(|| scheduler(&cell, "one")), scope.spawn(|| scheduler(&cell, "two")));
+        let (one, two) =
+            (scope.spawn(|| scheduler(&cell, "one")), scope.spawn(|| scheduler(&cell, "two")));
         let (offers, asks) = (scope.spawn(|| offers(&cell)), scope.spawn(|| asks(&cell, asked)));
         let audits = scope.spawn(|| {
             for _ in 0..50 {

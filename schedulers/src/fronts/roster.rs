@@ -80,8 +80,13 @@ fn amounts(request: &Amounts) -> Vec<i64> {
 
 impl Entry {
     fn new(job: Arc<Job>) -> Entry {
-        let mut entry =
-            Entry { needs: Vec::new(), tasks: Vec::new(), waiting: Vec::new(), used: Sums::new(), job };
+        let mut entry = Entry {
+            needs: Vec::new(),
+            tasks: Vec::new(),
+            waiting: Vec::new(),
+            used: Sums::new(),
+            job,
+        };
         entry.keep_needs();
         let groups = entry.job.clone();
         for (group, index) in groups.groups.iter().zip(0..) {
@@ -218,7 +223,8 @@ impl Roster {
         }
         if delta.full {
             let ended = delta.tasks.iter().filter(|task| task.state.ended());
-            let ended: BTreeMap<TaskId, TaskState> = ended.map(|task| (task.id, task.state)).collect();
+            let ended: BTreeMap<TaskId, TaskState> =
+                ended.map(|task| (task.id, task.state)).collect();
             for (task, machine, tenant) in before {
                 let ended = ended.get(&task).copied();
                 if let Some(state) = self.compare((task, machine), ended) {

@@ -145,7 +145,8 @@ impl Front {
         pools: &'p mut BTreeMap<MachineId, Pool>,
     ) -> Result<&'p Pool, AcceptError> {
         let tenant = self.members.get(&framework).map(|member| &member.framework.tenant);
-        let entry = self.desk.roster.job(task.job).filter(|entry| Some(&entry.job.tenant) == tenant);
+        let entry =
+            self.desk.roster.job(task.job).filter(|entry| Some(&entry.job.tenant) == tenant);
         let known = entry.and_then(|entry| Some((entry, entry.task(task.index)?)));
         let Some((entry, (group, mark))) = known else {
             return Err(AcceptError::UnknownTask(task));
@@ -173,7 +174,8 @@ impl Front {
     fn claim(&mut self, launches: &[Launch]) -> Result<(), AcceptError> {
         let (view, roster) = (&mut self.desk.view, &self.desk.roster);
         for (done, Launch { task, machine }) in launches.iter().enumerate() {
-            let known = roster.job(task.job).and_then(|entry| Some((entry, entry.task(task.index)?)));
+            let known =
+                roster.job(task.job).and_then(|entry| Some((entry, entry.task(task.index)?)));
             let Some((entry, (group, _))) = known else {
                 view.drop_claims(done);
                 return Err(AcceptError::UnknownTask(*task));

@@ -84,7 +84,10 @@ fn what_others_take_is_withdrawn_the_newest_first() {
     let mut front = Front::new(&cell, settings).unwrap();
     let (a, b) = (join(&mut front, "a"), join(&mut front, "b"));
     front.step(&cell, 0).unwrap();
-    assert_eq!((out(&front, a), out(&front, b)), (vec![(0, 2000), (1, 2000)], vec![(0, 2000), (1, 2000)]));
+    assert_eq!(
+        (out(&front, a), out(&front, b)),
+        (vec![(0, 2000), (1, 2000)], vec![(0, 2000), (1, 2000)])
+    );
     place(&cell, 0, [1000, 10]).unwrap();
     let events = front.step(&cell, 1).unwrap();
     let gone = Happened::Withdrawn(OfferId(1), Withdrawn::Taken);
@@ -220,8 +223,12 @@ fn a_wrong_answer_changes_nothing_and_says_what_to_do() {
     front.step(&cell, 0).unwrap();
     let (mine, others) = (ids(&front, a)[0], ids(&front, b)[0]);
     let at = |job, index, slot| Launch { task: task(job, index), machine: machine(slot) };
-    let too_much =
-        AcceptError::TooMuch { machine: machine(0), kind: KindId::CPU, needed: 3000, offered: 2000 };
+    let too_much = AcceptError::TooMuch {
+        machine: machine(0),
+        kind: KindId::CPU,
+        needed: 3000,
+        offered: 2000,
+    };
     let judged = AcceptError::Judged { task: task(picky, 0), reason: Reason::AffinityUnmet };
     let not_offered = AcceptError::NotOffered { task: task(job, 0), machine: machine(1) };
     let nobody = FrameworkId(7);
@@ -290,7 +297,10 @@ fn a_front_that_is_started_again_finds_jobs_and_shares() {
     let mut second = front(&cell);
     let framework = join(&mut second, "a");
     second.step(&cell, 2).unwrap();
-    assert_eq!((second.used_share("a"), out(&second, framework)), (share, vec![(0, 2000), (1, 1000)]));
+    assert_eq!(
+        (second.used_share("a"), out(&second, framework)),
+        (share, vec![(0, 2000), (1, 1000)])
+    );
     assert!((share.fraction() - 0.25).abs() < 1e-9);
     assert_eq!(second.waiting(job, 0).count(), 3);
     assert_eq!(second.jobs_of(framework).map(|(id, _)| id).collect::<Vec<_>>(), [job]);

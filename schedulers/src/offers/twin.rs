@@ -65,7 +65,9 @@ fn pair(amounts: &Amounts) -> [u64; 2] {
 /// What the tasks of a front's tenant use, counted task by task.
 fn used(cell: &Cell, tenant: &str) -> [u64; 2] {
     let mut sum = [0, 0];
-    for (id, job) in cell.jobs().filter(|(_, job)| *job.tenant == *tenant && *job.scheduler == *"front") {
+    for (id, job) in
+        cell.jobs().filter(|(_, job)| *job.tenant == *tenant && *job.scheduler == *"front")
+    {
         let running = cell.tasks(id).filter(|(_, state)| state.machine().is_some()).count() as u64;
         let each = pair(&job.groups[0].request);
         (0..2).for_each(|kind| sum[kind] += running * each[kind]);
@@ -210,8 +212,7 @@ impl Run {
         let within = 40;
         let answer_within = Some(within);
         let name = "front".into();
-        let settings =
-            Settings { name, machines_at_once, portion, offers_max: 6, answer_within };
+        let settings = Settings { name, machines_at_once, portion, offers_max: 6, answer_within };
         let mut front = Front::new(&cell, settings.clone()).unwrap();
         let (frameworks, out) = (Vec::new(), Vec::new());
         let mut twin = Twin { frameworks, out, turns: 0, settings, at_most, within };
@@ -225,7 +226,16 @@ impl Run {
             };
             let id = front.register(framework).unwrap();
             let (suppressed, filters) = (false, Vec::new());
-            let new = TwinFramework { id, tenant, weight, least, suppressed, filters, from: 0, served: 0 };
+            let new = TwinFramework {
+                id,
+                tenant,
+                weight,
+                least,
+                suppressed,
+                filters,
+                from: 0,
+                served: 0,
+            };
             twin.frameworks.push(new);
         }
         Run { cell, front, twin, rng, now: 0 }
@@ -236,9 +246,10 @@ impl Run {
         self.front.step(&self.cell, self.now).unwrap();
         let now = self.now;
         self.cell.read(|cell| self.twin.step(cell, now));
-        let offers = self.front.offers().map(|offer| {
-            (offer.framework, offer.machine.slot, pair(&offer.amounts))
-        });
+        let offers = self
+            .front
+            .offers()
+            .map(|offer| (offer.framework, offer.machine.slot, pair(&offer.amounts)));
         let twins = self.twin.out.iter().map(|twin| (twin.framework, twin.slot, twin.amounts));
         assert_eq!(offers.collect::<Vec<_>>(), twins.collect::<Vec<_>>());
         for (twin, offer) in self.twin.out.iter_mut().zip(self.front.offers()) {
@@ -261,7 +272,10 @@ impl Run {
             });
             let view = &self.front.desk.view;
             for kind in [KindId::CPU, KindId::MEMORY] {
-                assert!(held[kind.index()] as i64 <= view.free(slot as usize, kind), "in two offers");
+                assert!(
+                    held[kind.index()] as i64 <= view.free(slot as usize, kind),
+                    "in two offers"
+                );
             }
         }
         self.cell.read(|cell| cell.audit_no_overcommit()).expect("the cell is right");
@@ -278,8 +292,7 @@ impl Run {
         let index = self.rng.random_range(0..self.twin.frameworks.len());
         let framework = self.twin.frameworks[index].id;
         let offers: Vec<Offer> = self.front.offers_of(framework).cloned().collect();
-        let offers: Vec<Offer> =
-            offers.into_iter().filter(|_| self.rng.random_bool(0.5)).collect();
+        let offers: Vec<Offer> = offers.into_iter().filter(|_| self.rng.random_bool(0.5)).collect();
         let ids: Vec<OfferId> = offers.iter().map(|offer| offer.id).collect();
         let refuse = self.refuse();
         if self.rng.random_bool(0.3) {
@@ -384,7 +397,7 @@ impl Run {
 #[test]
 fn offers_are_those_of_a_naive_twin() {
     let mut all = Counters::default();
-    for seed in 0..150 {
+    for seed in 0..300 {
         let mut run = Run::new(seed);
         // A history that fails says its seed.
         let named = Seed(seed);
