@@ -21,12 +21,12 @@ const SECOND: u64 = 1_000_000_000;
 fn cell() -> Result<SharedCell, Box<dyn Error>> {
     let cell = SharedCell::new(Cell::new(Kinds::standard()));
     for i in 0..MACHINES {
-        let mut machine = Machine::new(format!("m{i}"), Amounts::new([8000, 32 << 30]));
+        let mut machine = Machine::new(format!("m{i}"), Amounts::new([6000, 24 << 30]));
         machine.labels = Labels::new([("rack", format!("r{}", i / 2))]);
         cell.apply(Command::RegisterMachine(machine))?;
     }
     let jobs = [
-        ("web", "services", "services", 4, [2000, 4 << 30]),
+        ("web", "services", "services", 6, [2000, 4 << 30]),
         ("etl", "offers", "etl", 14, [1000, 6 << 30]),
         ("train", "offers", "train", 6, [3000, 2 << 30]),
         ("count", "asks", "count", 10, [1000, 4 << 30]),
@@ -67,8 +67,8 @@ fn answer(front: &mut offers::Front, me: FrameworkId, now: u64) -> Result<(), Bo
 
 /// The application reads blocks of a file, each of which is on one machine: it asks for a container beside each.
 fn asks_near_blocks() -> Beat {
-    let mut asks = vec![Ask::new("main", asks::Place::Anywhere, 8)];
-    for (machine, blocks) in [(0, 5), (3, 3)] {
+    let mut asks = vec![Ask::new("main", asks::Place::Anywhere, 10)];
+    for (machine, blocks) in [(0, 9), (3, 1)] {
         let [there, rack, _] =
             Ask::near("main", &format!("m{machine}"), &format!("r{}", machine / 2), blocks);
         asks.extend([there, rack]);
@@ -84,7 +84,8 @@ fn finish(cell: &SharedCell, round: u64) -> Result<(), Box<dyn Error>> {
         let on = |(id, state): (TaskId, TaskState)| state.machine().map(|machine| (id, machine));
         tasks.filter_map(on).collect()
     });
-    for (task, machine) in running.into_iter().filter(|(task, _)| u64::from(task.index) * 2 < round)
+    for (task, machine) in
+        running.into_iter().filter(|(task, _)| u64::from(task.index) * 2 + 4 < round)
     {
         let report = TaskReport::Finished;
         cell.apply(Command::ReportTask { task, machine, report })?;
@@ -98,22 +99,25 @@ pub(crate) fn run() -> Result<String, Box<dyn Error>> {
     let mut services = Scheduler::new(&cell, Profile::service(), Settings::new("services"))?;
     let mut offers = offers::Front::new(&cell, offers::Settings::new("offers"))?;
     let frameworks = ["etl", "train"].map(|name| offers.register(Framework::new(name, name)));
-    let delays = asks::Settings { machine_delay: 2, rack_delay: 2, ..asks::Settings::new("asks") };
+    let delays = asks::Settings { machine_delay: 1, rack_delay: 1, ..asks::Settings::new("asks") };
     let mut asks = asks::Front::new(&cell, Profile::batch(), delays)?;
+    let (mut placed, mut refused) = (services.step(&cell, 0, &mut Unobserved)?.placed, 0);
     asks.step(&cell, 0)?;
     let count = asks.join("count", 0)?;
     asks.heartbeat(count, asks_near_blocks(), 0)?;
 
-    let (mut placed, mut refused) = (0, 0);
     for round in 1..=ROUNDS {
         let now = round * SECOND;
         // What the frameworks accepted in the round before is committed now: others may have been quicker.
         offers.step(&cell, now)?;
-        for framework in &frameworks {
-            answer(&mut offers, framework.clone()?, now)?;
+        for (framework, thinks) in frameworks.iter().zip([1, 3]) {
+            // The second one thinks for three rounds: what others take meanwhile is withdrawn from it.
+            if round % thinks == 0 {
+                answer(&mut offers, framework.clone()?, now)?;
+            }
         }
         if round % 3 == 0 {
-            let (job, tasks) = (cell.read(|cell| cell.job_by_name("web")), 4 + round as u32);
+            let (job, tasks) = (cell.read(|cell| cell.job_by_name("web")), 6 + round as u32 / 3);
             let job = job.ok_or("the service is there")?;
             cell.apply(Command::ResizeGroup { job, group: "main".into(), count: tasks })?;
         }

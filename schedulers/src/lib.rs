@@ -102,9 +102,11 @@ pub use search::{Home, Search};
 pub use volumes::Volumes;
 pub use waiting::{Waiting, WaitingTask};
 
-/// The examples of the README and of the page about plugins, compiled and run.
+/// The examples of the README and of the pages about what is here, compiled and run.
 #[cfg(doctest)]
 #[doc = include_str!("../../README.md")]
 #[doc = include_str!("../../docs/plugins.md")]
 #[doc = include_str!("../../docs/profiles.md")]
+#[doc = include_str!("../../docs/offers.md")]
+#[doc = include_str!("../../docs/asks.md")]
 mod documents {}
