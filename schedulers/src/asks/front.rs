@@ -151,6 +151,7 @@ impl Front {
             self.profile.prepare(&mut self.desk.view);
         }
         self.hear_left();
+        self.forget_silent(now);
         self.decide(now);
         let releases = self.releases();
         if let Some((txn, reply)) = self.desk.submit(cell, releases)? {
@@ -181,6 +182,14 @@ impl Front {
         for (id, application) in &mut self.applications {
             application.is_over |= roster.job(*id).is_none();
         }
+    }
+
+    /// Forgets applications that are over, and have not come to hear so for as long as one may be silent.
+    fn forget_silent(&mut self, now: Nanos) {
+        let Some(silence) = self.settings.silence_max else { return };
+        self.applications.retain(|_, application| {
+            !application.is_over || now.saturating_sub(application.last_beat) < silence
+        });
     }
 
     /// What applications give back, as far as it goes into one transaction beside the claims.

@@ -232,6 +232,11 @@ fn whoever_is_silent_is_not_served_until_it_speaks() {
     assert_eq!(front.step(&cell, 100).unwrap(), 0);
     front.heartbeat(job, Beat::default(), 101).unwrap();
     assert_eq!(front.step(&cell, 102).unwrap(), 1);
+    cell.apply(Command::KillJob { job }).unwrap();
+    front.step(&cell, 200).unwrap();
+    assert_eq!(front.applications.len(), 1, "it may come yet to hear what became of it");
+    front.step(&cell, 201).unwrap();
+    assert_eq!(front.applications.len(), 0);
 }
 
 #[test]

@@ -220,7 +220,8 @@ pub struct Settings {
     pub machine_delay: u32,
     /// For how many more it lets machines of other racks pass. (YARN's `rack-locality-additional-delay`.)
     pub rack_delay: u32,
-    /// After how long without a heartbeat an application is served no more, until the next one. `None`: never.
+    /// After how long without a heartbeat an application is served no more, until the next one; one whose job
+    /// is over is forgotten. `None`: never.
     pub silence_max: Option<Nanos>,
     /// How machines are looked for, where any will do.
     pub placement: Placement,

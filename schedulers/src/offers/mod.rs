@@ -11,7 +11,7 @@
 //! ```
 //!
 //! **Who is served.** Whoever has the lowest weighted dominant share ([`crate::dominant`]) of those that want
-//! offers; what a tenant is offered counts as its own until it is answered. Equal shares go by who was served
+//! offers; of a tenant count its tasks of this front, and what it is offered until it is answered. Equal shares go by who was served
 //! longer ago, then by id. It is offered up to [`Settings::machines_at_once`] machines, each whole or in
 //! part, and then the shares are compared again.
 //!
