@@ -159,7 +159,8 @@ impl Table {
         self.total == 0 && self.machines.is_empty() && self.racks.is_empty()
     }
 
-    /// Notes that a container was allocated: who got one near waits again for the next.
+    /// Notes that a container was allocated: who got one near waits again for the next. What was claimed in
+    /// the same round was decided on the same wait.
     pub(super) fn served(&mut self, locality: Locality) {
         // Whoever took what is far away has little that is near: it does not wait for each anew.
         if locality != Locality::Elsewhere {

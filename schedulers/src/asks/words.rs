@@ -271,7 +271,8 @@ pub struct Counters {
     pub completed: u64,
     /// Rounds in which an ask let room pass that was not where it wanted it.
     pub passed_up: u64,
-    /// How long containers were waited for, all together, in nanoseconds of the caller's clock.
+    /// How long containers were waited for, all together, in nanoseconds of the caller's clock: each since
+    /// its application began to want any of its size and priority.
     pub waited: Nanos,
     /// The longest of these waits.
     pub waited_max: Nanos,
