@@ -43,18 +43,23 @@
 //! [`Settings`]. In reading order: [`plugin`], [`relative`], [`plugins`], [`profile`], [`search`],
 //! [`place`], [`preemption`], [`disruption`], [`events`], [`refusals`], [`queue`], [`points`], [`meter`],
 //! [`waiting`], [`volumes`], [`scheduler`], [`pool`], [`appraise`](mod@appraise),
-//! [`explain`](mod@explain), [`config`].
+//! [`explain`](mod@explain), [`config`]; for schedulers that want to be offered or to ask, [`dominant`],
+//! [`offers`], [`asks`].
 
 pub mod appraise;
+pub mod asks;
 mod chain;
 mod class;
 pub mod config;
 mod crowding;
 pub mod disruption;
+pub mod dominant;
 pub mod events;
 pub mod explain;
 mod failures;
+mod fronts;
 pub mod meter;
+pub mod offers;
 pub mod place;
 pub mod plugin;
 pub mod plugins;
@@ -98,10 +103,12 @@ pub use search::{Home, Search};
 pub use volumes::Volumes;
 pub use waiting::{Waiting, WaitingTask};
 
-/// The examples of the README and of the page about plugins, compiled and run.
+/// The examples of the README and of the pages about what is here, compiled and run.
 #[cfg(doctest)]
 #[doc = include_str!("../../README.md")]
 #[doc = include_str!("../../docs/plugins.md")]
 #[doc = include_str!("../../docs/profiles.md")]
 #[doc = include_str!("../../docs/quotas.md")]
+#[doc = include_str!("../../docs/offers.md")]
+#[doc = include_str!("../../docs/asks.md")]
 mod documents {}

@@ -6,6 +6,8 @@ mod custom_scheduler;
 mod custom_score;
 #[path = "../../schedulers/examples/image_pull.rs"]
 mod image_pull;
+#[path = "../../schedulers/examples/three_clients.rs"]
+mod three_clients;
 
 #[test]
 fn a_custom_score_decides_where_tasks_go() {
@@ -22,4 +24,15 @@ fn a_custom_scheduler_needs_a_view_and_a_handle() {
 fn a_task_waits_until_its_image_is_there() {
     let report = "step 0: 0 placed, 2 wait\nstep 1: 2 placed, 0 wait\nstep 2: 0 placed, 0 wait\n";
     assert_eq!(image_pull::run().unwrap(), report);
+}
+
+#[test]
+fn three_kinds_of_client_share_a_cell() {
+    let report = "\
+client              placed  refused  what happened
+services                 8        0  looks at the whole cell
+offers: 2                9        5  43 offers: 9 accepted, 33 declined, 1 withdrawn
+asks: 1                 10        0  6 on the machine, 2 in the rack, 2 elsewhere; 5 rounds let pass, 2.9 s waited
+";
+    assert_eq!(three_clients::run().unwrap(), report);
 }

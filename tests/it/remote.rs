@@ -8,6 +8,9 @@ use omega_core::{
     Amounts, CardSet, Claim, Command, Job, JobId, Kinds, Machine, MachineId, SchedulerId,
     SequenceNumber, TaskGroup, TaskId, Transaction, TransactionError, TransactionId, Version,
 };
+use omega_schedulers::Profile;
+use omega_schedulers::asks::{self, Ask, Beat, Place};
+use omega_schedulers::offers::{self, Framework, Launch, Offer, Refuse};
 use omega_service::{Entrance, Extras, Host, Whoami, serve_clients};
 use omega_store::CellId;
 use omega_store::log::ReplicaId;
@@ -100,6 +103,49 @@ fn a_scheduler_places_over_a_socket() {
     let fifth = TaskId { job: JobId(0), index: 4 };
     assert!(view.claim(fifth, machine, group).is_err(), "the machine is full");
     served.cell.read(Cell::audit).unwrap();
+}
+
+#[test]
+fn offers_and_asks_work_over_a_socket() {
+    let served = Served::start();
+    served.cell.apply(machine("a")).unwrap();
+    for scheduler in ["offers", "asks"] {
+        let mut job = Job::batch(scheduler, TaskGroup::new(2, Amounts::new([1000])));
+        job.scheduler = scheduler.into();
+        served.cell.apply(Command::SubmitJob(job)).unwrap();
+    }
+    let remote = served.remote();
+    let mut asking =
+        asks::Front::new(&remote, Profile::batch(), asks::Settings::new("asks")).unwrap();
+    let asked = loop {
+        asking.step(&remote, 0).unwrap();
+        if let Ok(id) = asking.join("asks", 0) {
+            break id;
+        }
+        std::thread::yield_now();
+    };
+    let ask = Ask::new("main", Place::Anywhere, 2);
+    asking.heartbeat(asked, Beat::asking([ask]), 0).unwrap();
+    while asking.counters().allocated() < 2 {
+        asking.step(&remote, 1).unwrap();
+        std::thread::yield_now();
+    }
+    let mut front = offers::Front::new(&remote, offers::Settings::new("offers")).unwrap();
+    let framework = front.register(Framework::new("f", "default")).unwrap();
+    while front.counters().launched < 2 {
+        front.step(&remote, 0).unwrap();
+        let jobs: Vec<JobId> = front.jobs_of(framework).map(|(id, _)| id).collect();
+        let task = jobs.into_iter().find_map(|job| front.waiting(job, 0).next());
+        let offer: Option<Offer> = front.offers_of(framework).next().cloned();
+        if let (Some(task), Some(offer)) = (task, offer) {
+            let launch = Launch { task, machine: offer.machine };
+            front.accept(framework, &[offer.id], &[launch], Refuse::Nothing).unwrap();
+        }
+        std::thread::yield_now();
+    }
+    served.cell.read(Cell::audit_no_overcommit).unwrap();
+    let running = served.cell.read(|cell| cell.machine(MachineId::first(0)).unwrap().tasks.len());
+    assert_eq!(running, 4);
 }
 
 #[test]

@@ -15,6 +15,7 @@ mod clock;
 mod commit;
 mod decide;
 mod forms;
+mod fronts;
 mod kube;
 mod levers;
 mod log;
@@ -41,7 +42,7 @@ const SEED: u64 = 20_130_415;
 #[derive(Args, Clone, Debug)]
 pub struct Options {
     /// Only groups whose name contains this: scan, sync, commit, whole, decide, preempt, kube, levers,
-    /// tenants, workers, memory, log, snapshot, replicate, api, matrix.
+    /// tenants, fronts, workers, memory, log, snapshot, replicate, api, matrix.
     #[arg(long, value_name = "PATTERN")]
     only: Option<String>,
     /// Fewer and shorter runs: for a look, not for a record.
@@ -82,7 +83,7 @@ struct Group {
     measure: fn(&Options) -> Vec<Row>,
 }
 
-const GROUPS: [Group; 16] = [
+const GROUPS: [Group; 17] = [
     Group { name: "scan", workload: scan::WORKLOAD, measure: scan::rows },
     Group { name: "sync", workload: sync::WORKLOAD, measure: sync::rows },
     Group { name: "commit", workload: commit::WORKLOAD, measure: commit::rows },
@@ -92,6 +93,7 @@ const GROUPS: [Group; 16] = [
     Group { name: "kube", workload: kube::WORKLOAD, measure: kube::rows },
     Group { name: "levers", workload: levers::WORKLOAD, measure: levers::rows },
     Group { name: "tenants", workload: tenants::WORKLOAD, measure: tenants::rows },
+    Group { name: "fronts", workload: fronts::WORKLOAD, measure: fronts::rows },
     Group { name: "workers", workload: workers::WORKLOAD, measure: workers::rows },
     Group { name: "memory", workload: memory::WORKLOAD, measure: memory::rows },
     Group { name: "snapshot", workload: snapshot::WORKLOAD, measure: snapshot::rows },

@@ -19,7 +19,7 @@ pub(crate) const WORKLOAD: &str =
     "cells from 60 to 70 % use; small tasks; a window of 64 feasible machines, 1 score; SharedCell";
 
 /// Feasible machines to choose among: what the bare loop looks at.
-const FEASIBLE: u32 = 64;
+pub(crate) const FEASIBLE: u32 = 64;
 
 /// Tasks of one wave: several thousand decisions, and small beside what the cell remembers.
 const WAVE: usize = 10_000;

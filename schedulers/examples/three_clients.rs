@@ -1,0 +1,159 @@
+//! Three kinds of client on one cell at once: a scheduler that looks for itself, frameworks that are offered
+//! resources, and an application that asks for containers near its data. None knows of the others; the cell
+//! judges all of them alike.
+//!
+//! `cargo run -p omega-schedulers --example three_clients`
+
+use omega_cellstate::{Cell, SharedCell};
+use omega_core::{
+    Amounts, Command, Job, KindId, Kinds, Labels, Machine, TaskGroup, TaskId, TaskReport, TaskState,
+};
+use omega_schedulers::asks::{self, Ask, Beat};
+use omega_schedulers::offers::{self, Framework, FrameworkId, Launch, Offer, OfferId, Refuse};
+use omega_schedulers::{Profile, Scheduler, Settings, Unobserved};
+use std::error::Error;
+
+const MACHINES: u32 = 6;
+const ROUNDS: u64 = 12;
+const SECOND: u64 = 1_000_000_000;
+
+/// A cell of six machines, two in each rack, and four jobs: each names the client that is to place it.
+fn cell() -> Result<SharedCell, Box<dyn Error>> {
+    let cell = SharedCell::new(Cell::new(Kinds::standard()));
+    for i in 0..MACHINES {
+        let mut machine = Machine::new(format!("m{i}"), Amounts::new([6000, 24 << 30]));
+        machine.labels = Labels::new([("rack", format!("r{}", i / 2))]);
+        cell.apply(Command::RegisterMachine(machine))?;
+    }
+    let jobs = [
+        ("web", "services", "services", 6, [2000, 4 << 30]),
+        ("etl", "offers", "etl", 14, [1000, 6 << 30]),
+        ("train", "offers", "train", 6, [3000, 2 << 30]),
+        ("count", "asks", "count", 10, [1000, 4 << 30]),
+    ];
+    for (name, scheduler, tenant, tasks, request) in jobs {
+        let mut job = Job::batch(name, TaskGroup::new(tasks, Amounts::new(request)));
+        (job.scheduler, job.tenant) = (scheduler.into(), tenant.into());
+        cell.apply(Command::SubmitJob(job))?;
+    }
+    Ok(cell)
+}
+
+/// What a framework makes of its offers: two tasks on each machine that takes them; of one that does not, it
+/// wants nothing for two seconds.
+fn answer(front: &mut offers::Front, me: FrameworkId, now: u64) -> Result<(), Box<dyn Error>> {
+    let jobs: Vec<_> = front.jobs_of(me).map(|(id, job)| (id, job.clone())).collect();
+    let Some((id, job)) = jobs.first() else { return Ok(()) };
+    let each = &job.groups[0].request;
+    let mut waiting: Vec<TaskId> = front.waiting(*id, 0).collect();
+    let fits = |offer: &Offer| {
+        let times = |(kind, amount): (KindId, u64)| offer.amounts.get(kind) / amount;
+        each.iter().map(times).min().unwrap_or(0).min(2) as usize
+    };
+    let offers: Vec<Offer> = front.offers_of(me).cloned().collect();
+    for offer in offers {
+        let here = waiting.split_off(waiting.len() - fits(&offer).min(waiting.len()));
+        let (ids, until): ([OfferId; 1], u64) = ([offer.id], now + 2 * SECOND);
+        if here.is_empty() {
+            front.decline(me, &ids, Refuse::Machine { until })?;
+            continue;
+        }
+        let launch = |task: &TaskId| Launch { task: *task, machine: offer.machine };
+        let launches: Vec<Launch> = here.iter().map(launch).collect();
+        front.accept(me, &ids, &launches, Refuse::Nothing)?;
+    }
+    Ok(())
+}
+
+/// The application reads blocks of a file, each of which is on one machine: it asks for a container beside each.
+fn asks_near_blocks() -> Beat {
+    let mut asks = vec![Ask::new("main", asks::Place::Anywhere, 10)];
+    for (machine, blocks) in [(0, 9), (3, 1)] {
+        let [there, rack, _] =
+            Ask::near("main", &format!("m{machine}"), &format!("r{}", machine / 2), blocks);
+        asks.extend([there, rack]);
+    }
+    Beat::asking(asks)
+}
+
+/// Machines report that what has run for long enough has finished; services run on.
+fn finish(cell: &SharedCell, round: u64) -> Result<(), Box<dyn Error>> {
+    let running: Vec<_> = cell.read(|cell| {
+        let batch = cell.jobs().filter(|(_, job)| &*job.name != "web").map(|(id, _)| id);
+        let tasks = batch.flat_map(|id| cell.tasks(id).collect::<Vec<_>>());
+        let on = |(id, state): (TaskId, TaskState)| state.machine().map(|machine| (id, machine));
+        tasks.filter_map(on).collect()
+    });
+    for (task, machine) in
+        running.into_iter().filter(|(task, _)| u64::from(task.index) * 2 + 4 < round)
+    {
+        let report = TaskReport::Finished;
+        cell.apply(Command::ReportTask { task, machine, report })?;
+    }
+    Ok(())
+}
+
+/// What each client did, as a table.
+pub(crate) fn run() -> Result<String, Box<dyn Error>> {
+    let cell = cell()?;
+    let mut services = Scheduler::new(&cell, Profile::service(), Settings::new("services"))?;
+    let mut offers = offers::Front::new(&cell, offers::Settings::new("offers"))?;
+    let frameworks = ["etl", "train"].map(|name| offers.register(Framework::new(name, name)));
+    let delays = asks::Settings { machine_delay: 1, rack_delay: 1, ..asks::Settings::new("asks") };
+    let mut asks = asks::Front::new(&cell, Profile::batch(), delays)?;
+    let (mut placed, mut refused) = (services.step(&cell, 0, &mut Unobserved)?.placed, 0);
+    asks.step(&cell, 0)?;
+    let count = asks.join("count", 0)?;
+    asks.heartbeat(count, asks_near_blocks(), 0)?;
+
+    for round in 1..=ROUNDS {
+        let now = round * SECOND;
+        // What the frameworks accepted in the round before is committed now: others may have been quicker.
+        offers.step(&cell, now)?;
+        for (framework, thinks) in frameworks.iter().zip([1, 3]) {
+            // The second one thinks for three rounds: what others take meanwhile is withdrawn from it.
+            if round % thinks == 0 {
+                answer(&mut offers, framework.clone()?, now)?;
+            }
+        }
+        if round % 3 == 0 {
+            let (job, tasks) = (cell.read(|cell| cell.job_by_name("web")), 6 + round as u32 / 3);
+            let job = job.ok_or("the service is there")?;
+            cell.apply(Command::ResizeGroup { job, group: "main".into(), count: tasks })?;
+        }
+        let step = services.step(&cell, now, &mut Unobserved)?;
+        (placed, refused) = (placed + step.placed, refused + step.conflicts);
+        asks.step(&cell, now)?;
+        asks.heartbeat(count, Beat::default(), now)?;
+        finish(&cell, round)?;
+    }
+    cell.read(|cell| cell.audit_no_overcommit())?;
+    let (o, a) = (offers.counters(), asks.counters());
+    let mut table = format!("{:<18}{:>8}{:>9}  what happened\n", "client", "placed", "refused");
+    let mut row = |name: &str, counts: (u64, u64), text: String| {
+        table += format!("{name:<18}{:>8}{:>9}  {text}", counts.0, counts.1).trim_end();
+        table += "\n";
+    };
+    row("services", (placed as u64, refused as u64), "looks at the whole cell".into());
+    let offers::Counters { offered, accepted, declined, withdrawn, .. } = o;
+    let told = format!(
+        "{offered} offers: {accepted} accepted, {declined} declined, {withdrawn} withdrawn"
+    );
+    row("offers: 2", (o.launched, o.conflicts), told);
+    let told = format!(
+        "{} on the machine, {} in the rack, {} elsewhere; {} rounds let pass, {:.1} s waited",
+        a.on_machine,
+        a.in_rack,
+        a.elsewhere,
+        a.passed_up,
+        a.waited as f64 / a.allocated().max(1) as f64 / SECOND as f64
+    );
+    row("asks: 1", (a.allocated(), a.conflicts), told);
+    Ok(table)
+}
+
+#[allow(dead_code, reason = "a test includes this file, and calls `run` itself")]
+fn main() -> Result<(), Box<dyn Error>> {
+    print!("{}", run()?);
+    Ok(())
+}

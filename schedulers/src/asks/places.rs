@@ -1,0 +1,80 @@
+//! Which machine has a name, and which stand in a rack.
+//!
+//! A view finds machines by row; asks name them. The names follow the machines that a sync brings.
+
+use foldhash::fast::FixedState;
+use omega_cellstate::Delta;
+use omega_core::Text;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+
+/// A machine's name and its rack.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Stand {
+    pub(super) machine: Text,
+    pub(super) rack: Option<Text>,
+}
+
+/// See the head of the file.
+#[derive(Debug, Default)]
+pub(super) struct Places {
+    rows: Vec<Option<Stand>>,
+    names: HashMap<Text, u32, FixedState>,
+    racks: BTreeMap<Text, BTreeSet<u32>>,
+}
+
+impl Places {
+    /// Takes what a sync brought. `label` is the key of the label that names the rack.
+    pub(super) fn hear(&mut self, delta: &Delta, label: &str) {
+        if delta.full {
+            *self = Places::default();
+        }
+        for change in &delta.machines {
+            self.clear(change.slot);
+            if let Some(machine) = &change.machine {
+                let rack = machine.labels.get(label).cloned();
+                self.set(change.slot, Stand { machine: machine.name.clone(), rack });
+            }
+        }
+    }
+
+    fn clear(&mut self, slot: u32) {
+        let Some(stand) = self.rows.get_mut(slot as usize).and_then(Option::take) else { return };
+        // Its name may be another row's by now.
+        if self.names.get(&stand.machine) == Some(&slot) {
+            self.names.remove(&stand.machine);
+        }
+        let Some(rack) = stand.rack else { return };
+        if let Some(rows) = self.racks.get_mut(&rack) {
+            rows.remove(&slot);
+            if rows.is_empty() {
+                self.racks.remove(&rack);
+            }
+        }
+    }
+
+    fn set(&mut self, slot: u32, stand: Stand) {
+        if self.rows.len() <= slot as usize {
+            self.rows.resize(slot as usize + 1, None);
+        }
+        self.names.insert(stand.machine.clone(), slot);
+        if let Some(rack) = &stand.rack {
+            self.racks.entry(rack.clone()).or_default().insert(slot);
+        }
+        self.rows[slot as usize] = Some(stand);
+    }
+
+    /// The row of the machine of this name.
+    pub(super) fn row(&self, name: &str) -> Option<usize> {
+        self.names.get(name).map(|slot| *slot as usize)
+    }
+
+    /// The rows of a rack, ascending.
+    pub(super) fn rack(&self, name: &str) -> impl Iterator<Item = usize> + '_ {
+        self.racks.get(name).into_iter().flatten().map(|slot| *slot as usize)
+    }
+
+    /// The name and the rack of the machine in a row.
+    pub(super) fn stand(&self, row: usize) -> Option<&Stand> {
+        self.rows.get(row)?.as_ref()
+    }
+}

@@ -1,0 +1,287 @@
+//! What a front and its applications say to each other.
+
+use crate::place::Placement;
+use crate::queue::Nanos;
+use omega_core::{Amounts, JobId, MachineId, TaskId, Text};
+
+/// The order in which an application wants its containers: the lowest number first, as in YARN.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Priority(pub u32);
+
+/// Where a container had better be.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Place {
+    /// On the machine of this name. A name that no machine has is waited for.
+    Machine(Text),
+    /// On a machine in this rack: [`Settings::rack`] is the label that tells.
+    Rack(Text),
+    /// On any machine. This line has the total: without it, the others ask for nothing.
+    Anywhere,
+}
+
+/// Whether a container may be farther away than was asked for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Relax {
+    /// After a wait.
+    #[default]
+    Allowed,
+    /// Never. Of a rack: only on the machines of it that were asked for. Of anywhere: only on machines and in
+    /// racks that were asked for. Of a machine it says nothing.
+    Forbidden,
+}
+
+/// How many containers are wanted at one place. It replaces what was asked before for the same priority, size
+/// and place.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Ask {
+    /// Which are wanted first.
+    pub priority: Priority,
+    /// The size: a group of the application's job, by name.
+    pub group: Text,
+    /// Where.
+    pub at: Place,
+    /// How many; 0 takes the ask back.
+    pub containers: u32,
+    /// Whether they may be farther away.
+    pub relax: Relax,
+}
+
+impl Ask {
+    /// So many containers of a group at a place, of priority 0, which may be farther away.
+    pub fn new(group: impl Into<Text>, at: Place, containers: u32) -> Ask {
+        let (priority, relax) = (Priority::default(), Relax::Allowed);
+        Ask { priority, group: group.into(), at, containers, relax }
+    }
+
+    /// The lines that ask for containers on one machine: there, in its rack, and the total.
+    pub fn near(group: &str, machine: &str, rack: &str, containers: u32) -> [Ask; 3] {
+        let places = [Place::Machine(machine.into()), Place::Rack(rack.into()), Place::Anywhere];
+        places.map(|at| Ask::new(group, at, containers))
+    }
+}
+
+/// What an application says with a heartbeat. All of it may be empty.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Beat {
+    /// What it wants.
+    pub asks: Vec<Ask>,
+    /// Containers that it gives back: their tasks wait again.
+    pub releases: Vec<TaskId>,
+    /// Machines, by name, on which it wants no containers from now on.
+    pub refuse: Vec<Text>,
+    /// Machines that it takes again.
+    pub readmit: Vec<Text>,
+}
+
+impl Beat {
+    /// A heartbeat that asks, and says nothing else.
+    pub fn asking(asks: impl IntoIterator<Item = Ask>) -> Beat {
+        Beat { asks: asks.into_iter().collect(), ..Beat::default() }
+    }
+}
+
+/// How near a container is to where it was asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Locality {
+    /// On a machine that was asked for.
+    Machine,
+    /// In a rack that was asked for.
+    Rack,
+    /// Anywhere: nothing nearer was asked for, or the wait was over.
+    Elsewhere,
+}
+
+/// A container that an application got.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Container {
+    /// The task that it is.
+    pub task: TaskId,
+    /// The priority at which it was asked for.
+    pub priority: Priority,
+    /// Its size.
+    pub group: Text,
+    /// Its machine.
+    pub machine: MachineId,
+    /// The machine's name.
+    pub machine_name: Text,
+    /// How near that is.
+    pub locality: Locality,
+}
+
+/// How a container came to its end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum How {
+    /// Its task came to its end.
+    Finished,
+    /// Its task failed for good.
+    Failed,
+    /// Its task was killed, because the group was made smaller.
+    Killed,
+    /// The application gave it back.
+    Released,
+    /// It lost its machine: that was removed, or the task was evicted, or failed and may be tried again. The
+    /// task waits; it is placed again only if it is asked for.
+    Displaced,
+    /// The job is over.
+    JobOver,
+}
+
+/// A container that has ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Completed {
+    /// The task that it was.
+    pub task: TaskId,
+    /// The machine that it had.
+    pub machine: MachineId,
+    /// How it ended.
+    pub how: How,
+}
+
+/// Tasks that are asked for, and that the job does not have.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Missing {
+    /// Of which group.
+    pub group: Text,
+    /// By how many it is too small: add them to its count.
+    pub tasks: u64,
+}
+
+/// What an application is told with a heartbeat.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Answer {
+    /// Containers that it got since the last heartbeat.
+    pub allocated: Vec<Container>,
+    /// Containers that have ended since.
+    pub completed: Vec<Completed>,
+    /// What was free on all machines that take tasks, with the last step.
+    pub headroom: Amounts,
+    /// Groups that have fewer tasks that wait than are asked for.
+    pub missing: Vec<Missing>,
+    /// Whether the job is over: this is the last answer.
+    pub is_over: bool,
+}
+
+/// Why an application cannot join.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum JoinError {
+    /// Submit it with the front's name as its scheduler, and let the front step.
+    #[error(
+        "the front knows no job {0:?}; submit it with the front's name as its scheduler, and step"
+    )]
+    UnknownJob(Text),
+    /// It has joined: go on with heartbeats.
+    #[error("job {0} has joined before; go on with heartbeats")]
+    Joined(JobId),
+    /// Start another front: it may be on the same cell.
+    #[error("{max} applications have joined; start another front on the same cell", max = super::APPLICATIONS_MAX)]
+    TooMany,
+}
+
+/// Why a heartbeat was turned down. Nothing of it was done.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum BeatError {
+    /// Join first; if it had joined, its job is over.
+    #[error("job {0} has not joined, or is over")]
+    UnknownApplication(JobId),
+    /// Name a group of the job.
+    #[error("the job has no group {0:?}")]
+    NoGroup(Text),
+    /// Say how many are wanted in all: an ask for anywhere, which may forbid to be relaxed.
+    #[error("containers of group {group:?} are asked for at places, without a total: ask for them anywhere, too", group = .group)]
+    NoTotal {
+        /// At which priority.
+        priority: Priority,
+        /// Of which group.
+        group: Text,
+    },
+    /// Name each priority, size and place once.
+    #[error("the same is asked for twice in one heartbeat: {0:?}")]
+    Twice(Box<Ask>),
+    /// Leave it out: it is not, or not any more, a container of this application.
+    #[error("task {0} is no container of this application, or has been given back; leave it out")]
+    NotAContainer(TaskId),
+    /// Ask for fewer places.
+    #[error("{lines} places are asked for or refused, at most {max} may be", max = super::LINES_MAX)]
+    TooMany {
+        /// How many there would be.
+        lines: usize,
+    },
+}
+
+/// How a front serves.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// Its name: jobs that name it as their scheduler may join.
+    pub name: Text,
+    /// The label of machines that says in which rack they are.
+    pub rack: Text,
+    /// For how many rounds an application lets other machines pass while none that it asked for has room.
+    /// (YARN's `node-locality-delay`, which counts heartbeats of machines.)
+    pub machine_delay: u32,
+    /// For how many more it lets machines of other racks pass. (YARN's `rack-locality-additional-delay`.)
+    pub rack_delay: u32,
+    /// After how long without a heartbeat an application is served no more, until the next one; one whose job
+    /// is over is forgotten. `None`: never.
+    pub silence_max: Option<Nanos>,
+    /// How machines are looked for, where any will do.
+    pub placement: Placement,
+    /// At most so many containers a step.
+    pub claims_max: usize,
+    /// Where searches begin.
+    pub seed: u64,
+}
+
+impl Settings {
+    /// Racks by the label `rack`; 40 rounds of wait for a machine, as many as YARN's heartbeats by default, and
+    /// as many again for a rack; ten minutes of silence, as YARN grants.
+    pub fn new(name: impl Into<Text>) -> Settings {
+        Settings {
+            name: name.into(),
+            rack: "rack".into(),
+            machine_delay: 40,
+            rack_delay: 40,
+            silence_max: Some(600_000_000_000),
+            placement: Placement { reuse: true, ..Placement::default() },
+            claims_max: 1000,
+            seed: 0,
+        }
+    }
+}
+
+/// What has happened since the front began.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counters {
+    /// Steps that ended without an error.
+    pub rounds: u64,
+    /// Heartbeats that were answered.
+    pub beats: u64,
+    /// Heartbeats that were turned down.
+    pub errors: u64,
+    /// Containers on machines that were asked for.
+    pub on_machine: u64,
+    /// Containers in racks that were asked for.
+    pub in_rack: u64,
+    /// Containers elsewhere, of asks that named no place or had waited for long enough.
+    pub elsewhere: u64,
+    /// Claims that the cell refused; they are tried again.
+    pub conflicts: u64,
+    /// Containers that applications gave back.
+    pub released: u64,
+    /// Containers that have ended in any way.
+    pub completed: u64,
+    /// Rounds in which an ask let room pass that was not where it wanted it.
+    pub passed_up: u64,
+    /// How long containers were waited for, all together, in nanoseconds of the caller's clock: each since
+    /// its application began to want any of its size and priority.
+    pub waited: Nanos,
+    /// The longest of these waits.
+    pub waited_max: Nanos,
+}
+
+impl Counters {
+    /// Containers that were allocated.
+    #[must_use]
+    pub fn allocated(&self) -> u64 {
+        self.on_machine + self.in_rack + self.elsewhere
+    }
+}

@@ -1,0 +1,170 @@
+//! Dominant-resource fairness: who has least of what it needs most.
+//!
+//! A user of a cell needs several kinds of resources. Its *dominant share* is the largest share that it
+//! has of any kind; whoever has the lowest, divided by its weight, is served next (Ghodsi et al., NSDI
+//! 2011). Nobody gains by asking for more than it needs, and nobody envies another's part.
+//!
+//! A share is an integer, so that an order never depends on the order of sums: parts of 2^40, rounded
+//! down. A milli of processor in the largest cell is a part, and what is closer than that is equal. Two
+//! that are equal go by id, as everywhere.
+
+use omega_cellstate::View;
+use omega_core::KindId;
+
+/// How many parts the whole of a kind has.
+const PARTS_LOG2: u32 = 40;
+
+/// How much of a share is worth as much as another's: 1 is usual, 3 is entitled to three times as much.
+///
+/// Invariant: 1 to [`Weight::MAX`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Weight(u32);
+
+impl Weight {
+    /// What whoever says nothing has.
+    pub const ONE: Weight = Weight(1);
+
+    /// The largest: a thousand to one is the widest that operators give, and with more the parts of a
+    /// share would be too coarse to order small tasks in a large cell.
+    pub const MAX: u32 = 1000;
+
+    /// A weight; `None` unless it is from 1 to [`Weight::MAX`].
+    #[must_use]
+    pub fn new(weight: u32) -> Option<Weight> {
+        (1..=Weight::MAX).contains(&weight).then_some(Weight(weight))
+    }
+}
+
+/// A weighted dominant share: the lower, the sooner its owner is served.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Share(u64);
+
+impl Share {
+    /// The share as a fraction of the cell, for reports.
+    #[must_use]
+    pub fn fraction(self) -> f64 {
+        self.0 as f64 / (1u64 << PARTS_LOG2) as f64
+    }
+}
+
+/// Sums of amounts of every kind. Machines and claims of a large cell exceed no 64 bits in sum unless
+/// their amounts are absurd, and then the sum stays at its largest value.
+pub type Sums = Vec<u64>;
+
+/// Adds to sums, or with `sign` -1 takes from them.
+pub fn count(sums: &mut Sums, amounts: &[i64], sign: i64) {
+    if sums.len() < amounts.len() {
+        sums.resize(amounts.len(), 0);
+    }
+    for (sum, amount) in sums.iter_mut().zip(amounts) {
+        *sum = sum.saturating_add_signed(amount.saturating_mul(sign));
+    }
+}
+
+/// What all machines of a cell have together: what shares are shares of.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Totals(Sums);
+
+impl Totals {
+    /// What the machines of a view have. Looks at every one.
+    #[must_use]
+    pub fn of(view: &View) -> Totals {
+        let mut sums = vec![0u64; view.kinds().count()];
+        for machine in (0..view.rows()).filter_map(|row| view.machine(row)) {
+            for (kind, amount) in machine.capacity.iter() {
+                if let Some(sum) = sums.get_mut(kind.index()) {
+                    *sum = sum.saturating_add(amount);
+                }
+            }
+        }
+        Totals(sums)
+    }
+
+    /// The total of one kind.
+    #[must_use]
+    pub fn get(&self, kind: KindId) -> u64 {
+        self.0.get(kind.index()).copied().unwrap_or(0)
+    }
+
+    /// The weighted dominant share of what somebody has. A kind of which no machine has anything
+    /// counts for nothing.
+    #[must_use]
+    pub fn share<'a>(&self, used: impl IntoIterator<Item = &'a Sums>, weight: Weight) -> Share {
+        let mut sums: smallvec::SmallVec<[u64; 8]> = smallvec::smallvec![0; self.0.len()];
+        for used in used {
+            for (sum, used) in sums.iter_mut().zip(used) {
+                *sum = sum.saturating_add(*used);
+            }
+        }
+        let of = |(used, total): (&u64, &u64)| match total {
+            0 => 0,
+            total => {
+                (u128::from(*used) << PARTS_LOG2) / (u128::from(*total) * u128::from(weight.0))
+            }
+        };
+        let parts = sums.iter().zip(&self.0).map(of).max().unwrap_or(0);
+        Share(u64::try_from(parts).unwrap_or(u64::MAX))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    /// The example of the paper: 9 processors and 18 of memory; tasks of <1, 4> and <3, 1>.
+    #[test]
+    fn the_example_of_the_paper_comes_out() {
+        let totals = Totals(vec![9, 18]);
+        let needs = [[1, 4], [3, 1]];
+        let mut used = [vec![0, 0], vec![0, 0]];
+        let mut free = vec![9, 18];
+        let mut given = [0, 0];
+        loop {
+            let share = |user: &usize| (totals.share([&used[*user]], Weight::ONE), *user);
+            let Some(next) = [0, 1].into_iter().min_by_key(share) else { break };
+            if free.iter().zip(needs[next]).any(|(free, need)| *free < need as u64) {
+                break;
+            }
+            count(&mut used[next], &needs[next], 1);
+            count(&mut free, &needs[next], -1);
+            given[next] += 1;
+        }
+        assert_eq!(given, [3, 2], "12 of 18 memory and 6 of 9 processors: two thirds each");
+        let [a, b] = [0, 1].map(|user| totals.share([&used[user]], Weight::ONE));
+        assert_eq!(a, b);
+    }
+
+    #[test]
+    fn a_weight_divides_the_share() {
+        let totals = Totals(vec![100, 0]);
+        let used = vec![30, 7];
+        let heavy = totals.share([&used], Weight::new(3).unwrap());
+        assert_eq!(heavy, totals.share([&vec![10]], Weight::ONE), "no machine has the second kind");
+        assert!((heavy.fraction() - 0.1).abs() < 1e-9);
+        assert_eq!((Weight::new(0), Weight::new(1001)), (None, None));
+    }
+
+    proptest! {
+        /// Fractions with small terms are compared as mathematicians do it: by products.
+        #[test]
+        fn shares_are_ordered_like_fractions(
+            totals in prop::collection::vec(1u64..5000, 3),
+            one in prop::collection::vec(0u64..5000, 3),
+            other in prop::collection::vec(0u64..5000, 3),
+            weights in (1u32..50, 1u32..50),
+        ) {
+            let dominant = |used: &[u64], weight: u32| {
+                let parts = used.iter().zip(&totals).map(|(used, total)| {
+                    (u128::from(*used), u128::from(*total) * u128::from(weight))
+                });
+                parts.reduce(|a, b| if b.0 * a.1 > a.0 * b.1 { b } else { a }).unwrap()
+            };
+            let (a, b) = (dominant(&one, weights.0), dominant(&other, weights.1));
+            let exact = (a.0 * b.1).cmp(&(b.0 * a.1));
+            let of = Totals(totals.clone());
+            let share = |used: &Vec<u64>, weight| of.share([used], Weight::new(weight).unwrap());
+            prop_assert_eq!(share(&one, weights.0).cmp(&share(&other, weights.1)), exact);
+        }
+    }
+}

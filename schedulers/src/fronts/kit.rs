@@ -1,0 +1,128 @@
+//! What the tests of both fronts need: cells in words, somebody else who places, and a cell that loses answers.
+
+use omega_cellstate::{Cell, CellHandle, Delta, HandleError, Interest, SharedCell, View};
+use omega_core::{
+    Amounts, Command, Commit, Job, JobId, Kinds, Labels, Machine, MachineId, Outcome, SchedulerId,
+    TaskGroup, TaskId, TaskReport, TaskState, Text, Transaction, Version,
+};
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// Machines `m0`, `m1`, ... with this much processor and memory, two to a rack.
+pub(crate) fn cell(machines: &[[u64; 2]]) -> SharedCell {
+    let cell = SharedCell::new(Cell::new(Kinds::standard()));
+    for (i, amounts) in machines.iter().enumerate() {
+        let mut machine = Machine::new(format!("m{i}"), Amounts::new(*amounts));
+        machine.labels = Labels::new([("rack", format!("r{}", i / 2))]);
+        cell.apply(Command::RegisterMachine(machine)).unwrap();
+    }
+    cell
+}
+
+/// Submits a job of one group `main` for the scheduler `front`.
+pub(crate) fn submit(cell: &SharedCell, tenant: &str, tasks: u32, request: [u64; 2]) -> JobId {
+    let group = TaskGroup::new(tasks, Amounts::new(request));
+    let name = format!("{tenant}-{}", cell.read(Cell::next_job).0);
+    let mut job = Job::batch(name, group);
+    (job.tenant, job.scheduler) = (tenant.into(), "front".into());
+    submit_job(cell, job)
+}
+
+pub(crate) fn submit_job(cell: &SharedCell, job: Job) -> JobId {
+    match cell.apply(Command::SubmitJob(job)) {
+        Ok(Outcome::Job(id)) => id,
+        other => panic!("a job is submitted: {other:?}"),
+    }
+}
+
+pub(crate) fn task(job: JobId, index: u32) -> TaskId {
+    TaskId { job, index }
+}
+
+pub(crate) fn machine(slot: u32) -> MachineId {
+    MachineId::first(slot)
+}
+
+/// Another scheduler puts a task of this size on a machine.
+pub(crate) fn place(cell: &SharedCell, slot: u32, request: [u64; 2]) -> Option<TaskId> {
+    let mut job = Job::batch(
+        format!("other-{}", cell.read(Cell::next_job).0),
+        TaskGroup::new(1, Amounts::new(request)),
+    );
+    job.scheduler = "other".into();
+    let id = submit_job(cell, job.clone());
+    let (me, number) = cell.register("other".into()).unwrap();
+    let mut view = View::new(me, number);
+    view.sync(cell).unwrap();
+    let group = view.compile(id, &std::sync::Arc::new(job), 0);
+    view.claim(task(id, 0), view.machine_id(slot as usize), group).ok()?;
+    let txn = view.take_transaction();
+    cell.commit(&txn).unwrap().is_complete().then_some(task(id, 0))
+}
+
+/// A machine reports what became of a task.
+pub(crate) fn report(cell: &SharedCell, task: TaskId, report: TaskReport) {
+    let machine = cell.read(|cell| cell.task(task)).and_then(TaskState::machine);
+    let machine = machine.expect("the task has a machine");
+    cell.apply(Command::ReportTask { task, machine, report }).unwrap();
+}
+
+/// A cell whose answer to the next commit is lost on the way.
+pub(crate) struct Lossy {
+    pub(crate) cell: SharedCell,
+    loses: AtomicBool,
+}
+
+impl Lossy {
+    pub(crate) fn new(cell: &SharedCell) -> Lossy {
+        Lossy { cell: cell.clone(), loses: AtomicBool::new(true) }
+    }
+}
+
+impl CellHandle for Lossy {
+    fn register(&self, name: Text) -> Result<(SchedulerId, u64), HandleError> {
+        self.cell.register(name)
+    }
+
+    fn sync(&self, since: Version, of: &Interest, delta: &mut Delta) -> Result<(), HandleError> {
+        self.cell.sync(since, of, delta)
+    }
+
+    fn commit(&self, txn: &Transaction) -> Result<Commit, HandleError> {
+        let answer = self.cell.commit(txn);
+        match self.loses.swap(false, Ordering::Relaxed) {
+            true => Err(HandleError::Unknown),
+            false => answer,
+        }
+    }
+}
+
+/// A cell in which somebody else is quicker than the next commit.
+pub(crate) struct Rival {
+    cell: SharedCell,
+    slot: u32,
+    request: [u64; 2],
+    waits: AtomicBool,
+}
+
+impl Rival {
+    pub(crate) fn new(cell: &SharedCell, slot: u32, request: [u64; 2]) -> Rival {
+        Rival { cell: cell.clone(), slot, request, waits: AtomicBool::new(true) }
+    }
+}
+
+impl CellHandle for Rival {
+    fn register(&self, name: Text) -> Result<(SchedulerId, u64), HandleError> {
+        self.cell.register(name)
+    }
+
+    fn sync(&self, since: Version, of: &Interest, delta: &mut Delta) -> Result<(), HandleError> {
+        self.cell.sync(since, of, delta)
+    }
+
+    fn commit(&self, txn: &Transaction) -> Result<Commit, HandleError> {
+        if self.waits.swap(false, Ordering::Relaxed) {
+            place(&self.cell, self.slot, self.request).expect("there is room");
+        }
+        self.cell.commit(txn)
+    }
+}
