@@ -13,7 +13,8 @@ use std::process::ExitCode;
 #[derive(Debug, Args)]
 #[command(after_help = "Example:\n  omega sim paper all --out paper")]
 pub struct PaperArgs {
-    /// Figures of the paper: all, or some of fig5, fig7, fig8, fig9, fig10, fig14, fig15.
+    /// Figures of the paper: all, or some of fig5, fig6, fig7, fig8, fig9, fig10, fig14, fig15, fig16. Two that show the same
+    /// runs are shown together.
     #[arg(required = true, value_parser = experiment)]
     figures: Vec<Which>,
     /// The folder for the report: report.html, report.md, and each plot as SVG and PNG. It is made if it is not there.
@@ -38,10 +39,7 @@ fn experiment(name: &str) -> Result<Which, String> {
     if name == "all" {
         return Ok(Which::All);
     }
-    Experiment::named(name).map(Which::One).ok_or_else(|| {
-        let names: Vec<&str> = paper::ALL.iter().map(|experiment| experiment.name).collect();
-        format!("there is no such experiment; there are: all, {}", names.join(", "))
-    })
+    Experiment::named(name).map(Which::One).map_err(|why| why.to_string())
 }
 
 pub(super) fn run(args: &PaperArgs) -> Result<ExitCode, SimError> {
@@ -49,15 +47,9 @@ pub(super) fn run(args: &PaperArgs) -> Result<ExitCode, SimError> {
         Some(dir) => Lab::of_files(dir, args.seed)?,
         None => Lab::generated(args.seed),
     };
-    let chosen = |experiment: &&Experiment| {
-        args.figures.iter().any(|which| match which {
-            Which::All => true,
-            Which::One(one) => one.name == experiment.name,
-        })
-    };
     let mut out = std::io::stdout().lock();
     let mut sections: Vec<Section> = Vec::new();
-    for experiment in paper::ALL.iter().filter(chosen) {
+    for experiment in chosen(&args.figures) {
         writeln!(out, "{}", experiment.title)?;
         let section = experiment.run(&lab);
         for check in &section.checks {
@@ -70,4 +62,31 @@ pub(super) fn run(args: &PaperArgs) -> Result<ExitCode, SimError> {
     let file = write_report(&args.out, &page)?;
     writeln!(out, "report: {}", file.display())?;
     Ok(if page.holds() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// The experiments that are asked for, each once, in the order of the paper.
+fn chosen(asked: &[Which]) -> impl Iterator<Item = &'static Experiment> {
+    let is_asked = |experiment: &&Experiment| {
+        asked.iter().any(|which| match which {
+            Which::All => true,
+            Which::One(one) => one.name == experiment.name,
+        })
+    };
+    paper::ALL.iter().filter(is_asked)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn two_figures_of_the_same_runs_are_run_once() {
+        let named = |names: &[&str]| -> Vec<&str> {
+            let asked: Vec<Which> = names.iter().map(|name| experiment(name).unwrap()).collect();
+            chosen(&asked).map(|experiment| experiment.name).collect()
+        };
+        assert_eq!(named(&["fig16", "fig6", "fig5"]), ["fig5", "fig15"]);
+        assert_eq!(named(&["fig6"]), ["fig5"]);
+        assert_eq!(named(&["fig9", "all"]).len(), paper::ALL.len());
+    }
 }

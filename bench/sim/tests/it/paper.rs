@@ -26,7 +26,14 @@ fn a_figure_leaves_a_report_and_its_plots() {
 fn bad_arguments_are_told() {
     let said = omega_sim(&["paper", "fig99"]);
     let why = text(&said.stderr);
-    assert!(why.contains("there are: all, fig5, fig7, fig8, fig9, fig10, fig14, fig15"), "{why}");
+    assert!(
+        why.contains("there are: all, fig5, fig6, fig7, fig8, fig9, fig10, fig14, fig15, fig16"),
+        "{why}"
+    );
+    let said = omega_sim(&["paper", "fig12"]);
+    assert_eq!(said.status.code(), Some(2));
+    let why = text(&said.stderr);
+    assert!(why.contains("this figure is not repeated: it shows runs on a trace"), "{why}");
     let dir = tempfile::tempdir().unwrap();
     let missing = dir.path().join("none");
     let said = omega_sim(&["paper", "fig8", "--data", missing.to_str().unwrap()]);
