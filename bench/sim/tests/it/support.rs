@@ -71,10 +71,16 @@ pub(crate) fn judgements() -> Vec<Judgement> {
     vec![FINE, COARSE, whole(FINE), whole(COARSE)]
 }
 
+/// The command with these arguments.
+pub(crate) fn command(args: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_omega-sim"));
+    command.args(args);
+    command
+}
+
 /// Runs the command with these arguments.
 pub(crate) fn omega_sim(args: &[&str]) -> Output {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_omega-sim"));
-    command.args(args).output().expect("the command starts")
+    command(args).output().expect("the command starts")
 }
 
 pub(crate) fn text(bytes: &[u8]) -> String {
