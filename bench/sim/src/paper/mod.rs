@@ -11,6 +11,7 @@ mod lists;
 mod load;
 mod mapreduce;
 mod ours;
+mod trace;
 mod two_level;
 mod workers;
 
@@ -28,51 +29,76 @@ pub struct Experiment {
     pub figures: &'static [&'static str],
     /// What it is about.
     pub title: &'static str,
+    /// What it is run on.
+    pub ground: Ground,
     run: fn(&Lab) -> Section,
 }
 
+/// What an experiment is run on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ground {
+    /// The job lists that every lab has.
+    Lists,
+    /// Google's trace of May 2011, which a lab may have.
+    Trace,
+}
+
 /// All experiments, in the order of the paper.
-pub const ALL: [Experiment; 7] = [
+pub const ALL: [Experiment; 8] = [
     Experiment {
         name: "fig5",
         figures: &["fig5", "fig6"],
         title: "Figures 5 and 6: decision times of service jobs",
+        ground: Ground::Lists,
         run: decision_time::of_jobs,
     },
     Experiment {
         name: "fig7",
         figures: &["fig7"],
         title: "Figure 7: two-level offers",
+        ground: Ground::Lists,
         run: two_level::run,
     },
     Experiment {
         name: "fig8",
         figures: &["fig8"],
         title: "Figure 8: more batch jobs",
+        ground: Ground::Lists,
         run: load::saturation,
     },
     Experiment {
         name: "fig9",
         figures: &["fig9"],
         title: "Figure 9: several batch schedulers",
+        ground: Ground::Lists,
         run: load::schedulers,
     },
     Experiment {
         name: "fig10",
         figures: &["fig10"],
         title: "Figure 10: decision times of jobs and of tasks",
+        ground: Ground::Lists,
         run: decision_time::of_tasks,
+    },
+    Experiment {
+        name: "fig13",
+        figures: &["fig13"],
+        title: "Figure 13: three batch schedulers on a real trace",
+        ground: Ground::Trace,
+        run: trace::run,
     },
     Experiment {
         name: "fig14",
         figures: &["fig14"],
         title: "Figure 14: ways to find conflicts",
+        ground: Ground::Lists,
         run: conflicts::run,
     },
     Experiment {
         name: "fig15",
         figures: &["fig15", "fig16"],
         title: "Figures 15 and 16: workers by what is idle",
+        ground: Ground::Lists,
         run: mapreduce::run,
     },
 ];
@@ -86,8 +112,9 @@ const ELSEWHERE: [(&[&str], &str); 3] = [
          traces that are",
     ),
     (
-        &["fig11", "fig12", "fig13"],
-        "it shows runs on a trace of a month that is not public: `omega sim sweep` makes such runs on traces that are",
+        &["fig11", "fig12"],
+        "it shows conflicts and the time for each task on a trace whose tasks are not public for so long: \
+         `omega sim sweep` makes such runs on traces that have them",
     ),
 ];
 
@@ -121,7 +148,13 @@ impl Experiment {
         ALL.iter().find(|experiment| shows(experiment.figures)).ok_or(missing)
     }
 
-    /// Makes it.
+    /// Whether a lab has what it is run on.
+    #[must_use]
+    pub fn has_ground(&self, lab: &Lab) -> bool {
+        self.ground == Ground::Lists || lab.trace().is_some()
+    }
+
+    /// Makes it. Without its ground, there is nothing in it.
     #[must_use]
     pub fn run(&self, lab: &Lab) -> Section {
         Section { id: self.name.to_owned(), title: self.title.to_owned(), ..(self.run)(lab) }

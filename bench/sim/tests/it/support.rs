@@ -87,13 +87,13 @@ pub(crate) fn text(bytes: &[u8]) -> String {
     String::from_utf8(bytes.to_vec()).expect("it prints text")
 }
 
-/// The folder of the public job lists, or `None` (said aloud) where it is not at hand.
-pub(crate) fn data() -> Option<PathBuf> {
+/// A folder of public data, such as `omega-sim`, or `None` (said aloud) where it is not at hand.
+pub(crate) fn data(name: &str) -> Option<PathBuf> {
     let base = std::env::var_os("OMEGA_DATA").map_or_else(
         || Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/data"),
         PathBuf::from,
     );
-    let dir = base.join("omega-sim");
+    let dir = base.join(name);
     if !dir.is_dir() {
         println!("skipped: {} not found", dir.display());
         return None;

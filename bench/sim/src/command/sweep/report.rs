@@ -58,7 +58,7 @@ fn lead(done: &[Done], combinations: usize) -> String {
     // Hundredths of an hour at most: a run of a trace ends when its last job has come.
     let hours = |it: &Done| ((it.report.seconds / 36.0).round() / 100.0).to_string();
     format!(
-        "{points} {}, simulated by omega-sim {}. The workload: {}, on {} machines; a run ends after {} hours.",
+        "{points} {}, simulated by omega-sim {}. The workload: {}, on {} machines; a run ends after {} h.",
         of(&|it| it.point.seed().to_string()),
         of(&|it| it.report.version.clone()),
         of(&|it| it.report.workload.clone()),
