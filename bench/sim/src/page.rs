@@ -54,6 +54,18 @@ pub struct Table {
     pub rows: Vec<Vec<String>>,
 }
 
+/// A figure with three digits that matter.
+pub(crate) fn figure(value: f64) -> String {
+    match value.abs() {
+        size if size >= 100.0 || size == 0.0 => format!("{value:.0}"),
+        size if size >= 10.0 => format!("{value:.1}"),
+        size if size >= 1.0 => format!("{value:.2}"),
+        size if size >= 0.1 => format!("{value:.3}"),
+        size if size < 0.000_05 => "<0.0001".to_owned(),
+        _ => format!("{value:.4}"),
+    }
+}
+
 const STYLE: &str = "\
 :root{color-scheme:light dark;--back:#f5f6f8;--card:#fff;--ink:#18202c;--soft:#5a6473;--line:#e2e6eb;\
 --good:#0b8068;--bad:#b3261e}\
@@ -280,5 +292,20 @@ mod tests {
         assert!(!page.holds());
         page.sections.pop();
         assert!(page.holds());
+    }
+
+    #[test]
+    fn figures_have_three_digits() {
+        for (value, text) in [
+            (0.0, "0"),
+            (123.4, "123"),
+            (12.34, "12.3"),
+            (1.234, "1.23"),
+            (0.1234, "0.123"),
+            (0.012_34, "0.0123"),
+            (0.000_01, "<0.0001"),
+        ] {
+            assert_eq!(figure(value), text);
+        }
     }
 }

@@ -45,6 +45,9 @@ pub enum SimError {
     /// An input could not be read.
     #[error(transparent)]
     Input(#[from] crate::input::InputError),
+    /// What is asked for needs more than it was given.
+    #[error("{0}")]
+    Lacks(String),
     /// The same.
     #[error(transparent)]
     Load(#[from] omega_workload::LoadError),

@@ -13,7 +13,8 @@ use std::process::ExitCode;
 #[derive(Debug, Args)]
 #[command(after_help = "Example:\n  omega sim paper all --out paper")]
 pub struct PaperArgs {
-    /// Figures of the paper: all, or some of fig5, fig7, fig8, fig9, fig10, fig14, fig15.
+    /// Figures of the paper: all, or some of fig5, fig6, fig7, fig8, fig9, fig10, fig13, fig14, fig15, fig16. Two that show
+    /// the same runs are shown together.
     #[arg(required = true, value_parser = experiment)]
     figures: Vec<Which>,
     /// The folder for the report: report.html, report.md, and each plot as SVG and PNG. It is made if it is not there.
@@ -22,6 +23,9 @@ pub struct PaperArgs {
     /// A folder with the job lists that the reference was run on; without it, lists are generated.
     #[arg(long, value_name = "DIR")]
     data: Option<PathBuf>,
+    /// The folder of Google's trace of May 2011, on which fig13 is run.
+    #[arg(long, value_name = "DIR")]
+    trace: Option<PathBuf>,
     /// The seed of generated lists.
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
@@ -38,10 +42,7 @@ fn experiment(name: &str) -> Result<Which, String> {
     if name == "all" {
         return Ok(Which::All);
     }
-    Experiment::named(name).map(Which::One).ok_or_else(|| {
-        let names: Vec<&str> = paper::ALL.iter().map(|experiment| experiment.name).collect();
-        format!("there is no such experiment; there are: all, {}", names.join(", "))
-    })
+    Experiment::named(name).map(Which::One).map_err(|why| why.to_string())
 }
 
 pub(super) fn run(args: &PaperArgs) -> Result<ExitCode, SimError> {
@@ -49,15 +50,22 @@ pub(super) fn run(args: &PaperArgs) -> Result<ExitCode, SimError> {
         Some(dir) => Lab::of_files(dir, args.seed)?,
         None => Lab::generated(args.seed),
     };
-    let chosen = |experiment: &&Experiment| {
-        args.figures.iter().any(|which| match which {
-            Which::All => true,
-            Which::One(one) => one.name == experiment.name,
-        })
+    let lab = match &args.trace {
+        Some(dir) => lab.with_trace(dir)?,
+        None => lab,
     };
+    if let Some(one) = named(&args.figures).find(|experiment| !experiment.has_ground(&lab)) {
+        let why =
+            format!("{} needs --trace DIR, the folder of Google's trace of May 2011", one.name);
+        return Err(SimError::Lacks(why));
+    }
     let mut out = std::io::stdout().lock();
     let mut sections: Vec<Section> = Vec::new();
-    for experiment in paper::ALL.iter().filter(chosen) {
+    for experiment in chosen(&args.figures) {
+        if !experiment.has_ground(&lab) {
+            writeln!(out, "{}: left out without --trace", experiment.title)?;
+            continue;
+        }
         writeln!(out, "{}", experiment.title)?;
         let section = experiment.run(&lab);
         for check in &section.checks {
@@ -70,4 +78,35 @@ pub(super) fn run(args: &PaperArgs) -> Result<ExitCode, SimError> {
     let file = write_report(&args.out, &page)?;
     writeln!(out, "report: {}", file.display())?;
     Ok(if page.holds() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// The experiments that are asked for by name.
+fn named(asked: &[Which]) -> impl Iterator<Item = &'static Experiment> {
+    asked.iter().filter_map(|which| match which {
+        Which::All => None,
+        Which::One(one) => Some(*one),
+    })
+}
+
+/// The experiments that are asked for, each once, in the order of the paper.
+fn chosen(asked: &[Which]) -> impl Iterator<Item = &'static Experiment> + '_ {
+    let all = asked.iter().any(|which| matches!(which, Which::All));
+    let is_asked = move |it: &&Experiment| all || named(asked).any(|one| one.name == it.name);
+    paper::ALL.iter().filter(is_asked)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn two_figures_of_the_same_runs_are_run_once() {
+        let named = |names: &[&str]| -> Vec<&str> {
+            let asked: Vec<Which> = names.iter().map(|name| experiment(name).unwrap()).collect();
+            chosen(&asked).map(|experiment| experiment.name).collect()
+        };
+        assert_eq!(named(&["fig16", "fig6", "fig5"]), ["fig5", "fig15"]);
+        assert_eq!(named(&["fig6"]), ["fig5"]);
+        assert_eq!(named(&["fig9", "all"]).len(), paper::ALL.len());
+    }
 }

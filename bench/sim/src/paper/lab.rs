@@ -4,7 +4,8 @@ use super::{lists, ours};
 use crate::compat::{Architecture, Figure, Got, JobList, JobLists, Outcome, Point, run_point};
 use crate::engine::{DecisionTime, Granularity, JobBook, Judgement, Kind, SchedulerBook};
 use omega_core::ConflictCheck;
-use omega_workload::LoadError;
+use omega_workload::stream::whole;
+use omega_workload::{LoadError, Workload, google2011};
 use rayon::prelude::*;
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -122,6 +123,8 @@ pub struct Lab {
     seed: u64,
     /// Where the lists are from, in a few words.
     source: String,
+    /// The jobs of Google's trace.
+    trace: Option<Workload>,
 }
 
 impl Lab {
@@ -129,7 +132,7 @@ impl Lab {
     #[must_use]
     pub fn generated(seed: u64) -> Lab {
         let source = format!("generated job lists, seed {seed}");
-        let mut lab = Lab { lists: JobLists::new(), seed, source };
+        let mut lab = Lab { lists: JobLists::new(), seed, source, trace: None };
         for cell in [CellSize::Medium, CellSize::Large] {
             for list in [Lab::service(cell), Lab::prefill(cell), Lab::batch(cell, 1)] {
                 lab.add(&list, cell, 1);
@@ -152,6 +155,20 @@ impl Lab {
         }
         lab.source = "the job lists that the reference was run on".to_owned();
         Ok(lab)
+    }
+
+    /// With the jobs of Google's trace of May 2011, from a folder.
+    ///
+    /// # Errors
+    /// If a file of it is missing or at fault: which, where and how.
+    pub fn with_trace(self, dir: &Path) -> Result<Lab, LoadError> {
+        let trace = whole(&mut google2011::jobs::open(dir)?)?;
+        Ok(Lab { trace: Some(trace), ..self })
+    }
+
+    /// The jobs of Google's trace, if it has them.
+    pub(super) fn trace(&self) -> Option<&Workload> {
+        self.trace.as_ref()
     }
 
     /// Where the lists are from, in a few words.

@@ -11,55 +11,150 @@ mod lists;
 mod load;
 mod mapreduce;
 mod ours;
+mod trace;
 mod two_level;
 mod workers;
 
 pub use lab::Lab;
 
-use crate::page::{Check, Page, Section, Table};
+use crate::page::{Check, Page, Section, Table, figure};
 use crate::plot::Line;
 
 /// A figure of the paper, or several that show the same runs.
 #[derive(Clone, Copy, Debug)]
 pub struct Experiment {
-    /// What the command line calls it.
+    /// What its section is called: the first of its figures.
     pub name: &'static str,
+    /// The figures of the paper that it shows; the command line knows it by each.
+    pub figures: &'static [&'static str],
     /// What it is about.
     pub title: &'static str,
+    /// What it is run on.
+    pub ground: Ground,
     run: fn(&Lab) -> Section,
 }
 
+/// What an experiment is run on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ground {
+    /// The job lists that every lab has.
+    Lists,
+    /// Google's trace of May 2011, which a lab may have.
+    Trace,
+}
+
 /// All experiments, in the order of the paper.
-pub const ALL: [Experiment; 7] = [
+pub const ALL: [Experiment; 8] = [
     Experiment {
         name: "fig5",
+        figures: &["fig5", "fig6"],
         title: "Figures 5 and 6: decision times of service jobs",
+        ground: Ground::Lists,
         run: decision_time::of_jobs,
     },
-    Experiment { name: "fig7", title: "Figure 7: two-level offers", run: two_level::run },
-    Experiment { name: "fig8", title: "Figure 8: more batch jobs", run: load::saturation },
-    Experiment { name: "fig9", title: "Figure 9: several batch schedulers", run: load::schedulers },
+    Experiment {
+        name: "fig7",
+        figures: &["fig7"],
+        title: "Figure 7: two-level offers",
+        ground: Ground::Lists,
+        run: two_level::run,
+    },
+    Experiment {
+        name: "fig8",
+        figures: &["fig8"],
+        title: "Figure 8: more batch jobs",
+        ground: Ground::Lists,
+        run: load::saturation,
+    },
+    Experiment {
+        name: "fig9",
+        figures: &["fig9"],
+        title: "Figure 9: several batch schedulers",
+        ground: Ground::Lists,
+        run: load::schedulers,
+    },
     Experiment {
         name: "fig10",
+        figures: &["fig10"],
         title: "Figure 10: decision times of jobs and of tasks",
+        ground: Ground::Lists,
         run: decision_time::of_tasks,
     },
-    Experiment { name: "fig14", title: "Figure 14: ways to find conflicts", run: conflicts::run },
+    Experiment {
+        name: "fig13",
+        figures: &["fig13"],
+        title: "Figure 13: three batch schedulers on a real trace",
+        ground: Ground::Trace,
+        run: trace::run,
+    },
+    Experiment {
+        name: "fig14",
+        figures: &["fig14"],
+        title: "Figure 14: ways to find conflicts",
+        ground: Ground::Lists,
+        run: conflicts::run,
+    },
     Experiment {
         name: "fig15",
+        figures: &["fig15", "fig16"],
         title: "Figures 15 and 16: workers by what is idle",
+        ground: Ground::Lists,
         run: mapreduce::run,
     },
 ];
 
+/// The figures that are not repeated, and why not.
+const ELSEWHERE: [(&[&str], &str); 3] = [
+    (&["fig1"], "it is a drawing of the architectures: docs/sim.md tells what each is"),
+    (
+        &["fig2", "fig3", "fig4"],
+        "it shows the jobs of three of Google's cells, whose traces are not public: `omega trace info` tells the same of \
+         traces that are",
+    ),
+    (
+        &["fig11", "fig12"],
+        "it shows conflicts and the time for each task on a trace whose tasks are not public for so long: \
+         `omega sim sweep` makes such runs on traces that have them",
+    ),
+];
+
+/// Why a name is not that of an experiment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum NoExperiment {
+    /// The paper has the figure, but it is not repeated.
+    #[error("this figure is not repeated: {0}")]
+    Elsewhere(&'static str),
+    /// The paper has no such figure.
+    #[error("there is no such figure; there are: all, {}", figures().join(", "))]
+    Unknown,
+}
+
+/// The names of all figures that are repeated.
+#[must_use]
+pub fn figures() -> Vec<&'static str> {
+    ALL.iter().flat_map(|experiment| experiment.figures).copied().collect()
+}
+
 impl Experiment {
-    /// The experiment of this name.
-    #[must_use]
-    pub fn named(name: &str) -> Option<&'static Experiment> {
-        ALL.iter().find(|experiment| experiment.name == name)
+    /// The experiment that shows the figure of this name.
+    ///
+    /// # Errors
+    /// If there is none: why not.
+    pub fn named(figure: &str) -> Result<&'static Experiment, NoExperiment> {
+        let shows = |figures: &[&str]| figures.contains(&figure);
+        let elsewhere = ELSEWHERE.iter().find(|(figures, _)| shows(figures));
+        let missing =
+            elsewhere.map_or(NoExperiment::Unknown, |(_, why)| NoExperiment::Elsewhere(why));
+        ALL.iter().find(|experiment| shows(experiment.figures)).ok_or(missing)
     }
 
-    /// Makes it.
+    /// Whether a lab has what it is run on.
+    #[must_use]
+    pub fn has_ground(&self, lab: &Lab) -> bool {
+        self.ground == Ground::Lists || lab.trace().is_some()
+    }
+
+    /// Makes it. Without its ground, there is nothing in it.
     #[must_use]
     pub fn run(&self, lab: &Lab) -> Section {
         Section { id: self.name.to_owned(), title: self.title.to_owned(), ..(self.run)(lab) }
@@ -137,42 +232,22 @@ fn pairs(title: &str, over: &str, xs: &[f64], columns: &[(&str, [Vec<f64>; 2])])
     table(title, over, xs, &columns)
 }
 
-/// A figure with three digits that matter.
-fn figure(value: f64) -> String {
-    match value.abs() {
-        size if size >= 100.0 || size == 0.0 => format!("{value:.0}"),
-        size if size >= 10.0 => format!("{value:.1}"),
-        size if size >= 1.0 => format!("{value:.2}"),
-        size if size >= 0.1 => format!("{value:.3}"),
-        size if size < 0.000_05 => "<0.0001".to_owned(),
-        _ => format!("{value:.4}"),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn names_are_found() {
-        for experiment in ALL {
-            assert_eq!(Experiment::named(experiment.name).unwrap().title, experiment.title);
+    fn every_figure_of_the_paper_has_an_experiment_or_a_reason() {
+        for number in 1..=16 {
+            let name = format!("fig{number}");
+            match Experiment::named(&name) {
+                Ok(experiment) => assert!(experiment.title.contains(&number.to_string()), "{name}"),
+                Err(why) => assert!(matches!(why, NoExperiment::Elsewhere(_)), "{name}: {why}"),
+            }
         }
-        assert!(Experiment::named("fig99").is_none());
-    }
-
-    #[test]
-    fn figures_have_three_digits() {
-        for (value, text) in [
-            (0.0, "0"),
-            (123.4, "123"),
-            (12.34, "12.3"),
-            (1.234, "1.23"),
-            (0.1234, "0.123"),
-            (0.012_34, "0.0123"),
-            (0.000_01, "<0.0001"),
-        ] {
-            assert_eq!(figure(value), text);
+        assert_eq!(Experiment::named("fig17").unwrap_err(), NoExperiment::Unknown);
+        for experiment in ALL {
+            assert_eq!(Some(&experiment.name), experiment.figures.first());
         }
     }
 }

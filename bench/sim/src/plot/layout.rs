@@ -17,6 +17,8 @@ const LETTER: f64 = 0.56;
 const DOTS_MAX: usize = 40;
 /// A legend entry's sample of its line.
 const SAMPLE: f64 = 22.0;
+/// Half of the bar at either end of a whisker.
+const CAP: f64 = 3.5;
 
 /// The rectangle of the lines, and its axes.
 struct Frame {
@@ -32,7 +34,9 @@ pub(super) fn scene(plot: &Plot) -> Scene {
     let points = || plot.lines.iter().flat_map(|line| &line.points);
     let x = Ruler::of(&plot.x, points().map(|point| point.0));
     let guides = plot.guides.iter().map(|guide| guide.at);
-    let y = Ruler::of(&plot.y, points().map(|point| point.1).chain(guides));
+    let spread =
+        plot.lines.iter().flat_map(|line| &line.spread).flat_map(|(low, high)| [*low, *high]);
+    let y = Ruler::of(&plot.y, points().map(|point| point.1).chain(guides).chain(spread));
     let mut shapes = Vec::new();
     let mut top = MARGIN;
     if !plot.title.is_empty() {
@@ -53,6 +57,10 @@ pub(super) fn scene(plot: &Plot) -> Scene {
             let at = (frame.left + 6.0, height - 5.0);
             shapes.push(text(at, &guide.name, Ink::Soft, LABEL, Align::Start));
         }
+    }
+    // Below all lines: they tell less.
+    for (index, line) in plot.lines.iter().enumerate() {
+        whiskers(line, look(index, line).0, &frame, &mut shapes);
     }
     for (index, line) in plot.lines.iter().enumerate() {
         draw(line, look(index, line), &frame, &mut shapes);
@@ -173,6 +181,22 @@ fn draw(line: &Line, (ink, dashes): (Ink, bool), frame: &Frame, shapes: &mut Vec
     }
 }
 
+/// How far the points of a line are spread. One that begins below the axis begins at its lower end.
+fn whiskers(line: &Line, ink: Ink, frame: &Frame, shapes: &mut Vec<Shape>) {
+    for ((x, _), (low, high)) in line.points.iter().zip(&line.spread) {
+        let (Some(x), Some(to)) = (frame.x.place(*x), frame.y.place(*high)) else { continue };
+        let from = frame.y.place(*low).unwrap_or(0.0);
+        if from >= to {
+            continue;
+        }
+        let (at, ends) = (frame.across(x), [frame.height(from), frame.height(to)]);
+        let bar = ends.map(|end| vec![(at - CAP, end), (at + CAP, end)]);
+        for points in bar.into_iter().chain([ends.map(|end| (at, end)).to_vec()]) {
+            shapes.push(Shape::Path { points, ink, width: 1.0, dashes: false });
+        }
+    }
+}
+
 /// Level until the next point, then up or down to it.
 fn stairs(points: &[Point]) -> Vec<Point> {
     let corners = points.windows(2).flat_map(|pair| [pair[0], (pair[1].0, pair[0].1)]);
@@ -238,6 +262,19 @@ mod tests {
         };
         assert_eq!(path.len(), 5);
         assert!(path[0].1 == path[1].1 && path[1].0 == path[2].0);
+    }
+
+    #[test]
+    fn a_spread_is_a_whisker_and_the_axis_has_room_for_it() {
+        let line =
+            Line::new("line", vec![(1.0, 5.0), (2.0, 6.0)]).spread(vec![(5.0, 5.0), (2.0, 10.0)]);
+        let plot = Plot::new("title", Axis::linear("x"), Axis::linear("y")).line(line);
+        let paths = paths(&plot);
+        let [low, high, whisker, line] = &paths[..] else {
+            panic!("a whisker with two ends, and the line: {paths:?}");
+        };
+        assert!(whisker[0].0 == line[1].0 && whisker[0].1 > line[1].1 && line[1].1 > whisker[1].1);
+        assert_eq!([low[0].1, high[0].1], [whisker[0].1, whisker[1].1]);
     }
 
     #[test]

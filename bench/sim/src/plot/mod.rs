@@ -75,6 +75,8 @@ pub struct Line {
     pub name: String,
     /// Its points, ascending by x. One that is no number is left out, and breaks the line.
     pub points: Vec<(f64, f64)>,
+    /// From where to where each point goes, if it is the mean of several: drawn as a whisker. Empty, or one for each point.
+    pub spread: Vec<(f64, f64)>,
     /// How it is drawn.
     pub style: Style,
     /// Lines of one group have one colour, so that a reader sees what belongs together; without it, every
@@ -164,6 +166,12 @@ impl Line {
     #[must_use]
     pub fn new(name: impl Into<String>, points: Vec<(f64, f64)>) -> Line {
         Line { name: name.into(), points, ..Line::default() }
+    }
+
+    /// The same line with whiskers at its points.
+    #[must_use]
+    pub fn spread(self, spread: Vec<(f64, f64)>) -> Line {
+        Line { spread, ..self }
     }
 
     /// The same line in another style.

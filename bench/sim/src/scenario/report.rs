@@ -24,6 +24,8 @@ pub struct SchedulerReport {
     pub name: String,
     /// The jobs that came to it.
     pub jobs: u64,
+    /// Those of them that it tried to place, once at least: whose wait is known.
+    pub jobs_tried: u64,
     /// Those of them all of whose tasks were placed.
     pub jobs_placed: u64,
     /// The share of the time in which it decided on what came to something.
@@ -154,6 +156,7 @@ impl SchedulerReport {
         SchedulerReport {
             name,
             jobs: jobs.len() as u64,
+            jobs_tried: tried.clone().count() as u64,
             jobs_placed: jobs.iter().filter(|job| job.unplaced == 0).count() as u64,
             busy: (book.useful_s + book.wasted_s) / seconds,
             useful: book.useful_s / seconds,

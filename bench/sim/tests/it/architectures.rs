@@ -191,7 +191,7 @@ fn a_picky_scheduler_leaves_machines_out() {
 
 #[test]
 fn on_the_published_lists_the_shipped_cell_is_as_busy_as_the_reference() {
-    let Some(dir) = data() else { return };
+    let Some(dir) = data("omega-sim") else { return };
     let workload = lists::load(&dir, "M").expect("the lists are sound");
     let batch_decides = DecisionTime { job_s: 0.1, task_s: 0.005 };
     let service_decides = DecisionTime { job_s: 10.0, task_s: 0.005 };

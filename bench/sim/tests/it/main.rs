@@ -8,4 +8,5 @@ mod invariants;
 mod paper;
 mod support;
 mod sweep;
+mod sweep_results;
 mod vectors;

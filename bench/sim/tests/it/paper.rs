@@ -1,6 +1,6 @@
 //! The paper's figures as a user asks for them: what is written, and what bad arguments are told.
 
-use crate::support::{omega_sim, text};
+use crate::support::{data, omega_sim, text};
 
 #[test]
 fn a_figure_leaves_a_report_and_its_plots() {
@@ -23,10 +23,34 @@ fn a_figure_leaves_a_report_and_its_plots() {
 }
 
 #[test]
+fn three_schedulers_of_a_real_week_saturate_three_times_later() {
+    let Some(trace) = data("google2011") else { return };
+    let dir = tempfile::tempdir().unwrap();
+    let out = dir.path().to_str().unwrap();
+    let said = omega_sim(&["paper", "fig13", "--trace", trace.to_str().unwrap(), "--out", out]);
+    let printed = text(&said.stdout);
+    assert!(said.status.success(), "{printed}{}", text(&said.stderr));
+    assert_eq!(printed.matches("  holds  ").count(), 3, "{printed}");
+    assert!(dir.path().join("plots/fig13-wait.svg").exists());
+}
+
+#[test]
 fn bad_arguments_are_told() {
     let said = omega_sim(&["paper", "fig99"]);
     let why = text(&said.stderr);
-    assert!(why.contains("there are: all, fig5, fig7, fig8, fig9, fig10, fig14, fig15"), "{why}");
+    assert!(
+        why.contains(
+            "there are: all, fig5, fig6, fig7, fig8, fig9, fig10, fig13, fig14, fig15, fig16"
+        ),
+        "{why}"
+    );
+    let said = omega_sim(&["paper", "fig12"]);
+    assert_eq!(said.status.code(), Some(2));
+    let why = text(&said.stderr);
+    assert!(why.contains("this figure is not repeated: it shows conflicts and"), "{why}");
+    let said = omega_sim(&["paper", "fig13"]);
+    let why = "omega-sim: fig13 needs --trace DIR, the folder of Google's trace of May 2011\n";
+    assert_eq!((text(&said.stderr).as_str(), said.status.code()), (why, Some(2)));
     let dir = tempfile::tempdir().unwrap();
     let missing = dir.path().join("none");
     let said = omega_sim(&["paper", "fig8", "--data", missing.to_str().unwrap()]);

@@ -71,23 +71,29 @@ pub(crate) fn judgements() -> Vec<Judgement> {
     vec![FINE, COARSE, whole(FINE), whole(COARSE)]
 }
 
+/// The command with these arguments.
+pub(crate) fn command(args: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_omega-sim"));
+    command.args(args);
+    command
+}
+
 /// Runs the command with these arguments.
 pub(crate) fn omega_sim(args: &[&str]) -> Output {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_omega-sim"));
-    command.args(args).output().expect("the command starts")
+    command(args).output().expect("the command starts")
 }
 
 pub(crate) fn text(bytes: &[u8]) -> String {
     String::from_utf8(bytes.to_vec()).expect("it prints text")
 }
 
-/// The folder of the public job lists, or `None` (said aloud) where it is not at hand.
-pub(crate) fn data() -> Option<PathBuf> {
+/// A folder of public data, such as `omega-sim`, or `None` (said aloud) where it is not at hand.
+pub(crate) fn data(name: &str) -> Option<PathBuf> {
     let base = std::env::var_os("OMEGA_DATA").map_or_else(
         || Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/data"),
         PathBuf::from,
     );
-    let dir = base.join("omega-sim");
+    let dir = base.join(name);
     if !dir.is_dir() {
         println!("skipped: {} not found", dir.display());
         return None;

@@ -1,7 +1,9 @@
 //! Sweeps: every combination once, the same table again, only what is missing run again, and bad files told in one line.
 
-use crate::support::{omega_sim, text};
+use crate::support::{command, omega_sim, text};
+use std::collections::BTreeMap;
 use std::path::Path;
+use std::process::Stdio;
 
 const FILE: &str = "[input]\nsynthetic = 40\nhours = 1\n\n[sweep]\narch = [\"mono-multi\", \"omega\"]\n\
     t_job_service = [0.1, 10]\nbatch = 2\nseed = [1, 2]\n";
@@ -38,6 +40,65 @@ fn every_combination_is_run_once_and_only_what_is_missing_again() {
     std::fs::write(dir.path().join("out/point-00005.json"), "{\"point\":").expect("written");
     assert_eq!(sweep(dir.path(), FILE), (there(6), String::new(), Some(0)));
     assert_eq!(results(dir.path()), first);
+}
+
+/// The files below a folder, by their names.
+fn files(dir: &Path) -> BTreeMap<String, Vec<u8>> {
+    let mut all = BTreeMap::new();
+    for entry in std::fs::read_dir(dir).expect("a folder") {
+        let path = entry.expect("an entry").path();
+        let name = path.file_name().expect("a name").to_string_lossy().into_owned();
+        if path.is_dir() {
+            all.extend(
+                files(&path).into_iter().map(|(below, file)| (format!("{name}/{below}"), file)),
+            );
+        } else {
+            all.insert(name, std::fs::read(&path).expect("it is read"));
+        }
+    }
+    all
+}
+
+/// How many points a folder has whole.
+fn points(dir: &Path) -> usize {
+    let Ok(entries) = std::fs::read_dir(dir) else { return 0 };
+    let names = entries.map(|entry| entry.expect("an entry").file_name());
+    names.filter(|name| name.to_string_lossy().ends_with(".json")).count()
+}
+
+#[test]
+fn a_sweep_that_is_killed_goes_on_to_the_very_same_files() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let content =
+        FILE.replace("synthetic = 40", "synthetic = 400").replace("[1, 2]", "[1, 2, 3, 4]");
+    assert_eq!(sweep(dir.path(), &content).2, Some(0));
+    let whole = files(&dir.path().join("out"));
+    // A run may be done before it is noticed that it began: then another one is killed.
+    for attempt in 0..20 {
+        let out = dir.path().join(format!("killed-{attempt}"));
+        let [file, out_text] = [dir.path().join("file.toml"), out.clone()]
+            .map(|path| path.to_string_lossy().into_owned());
+        let mut killed = command(&["sweep", &file, "--out", &out_text]);
+        let mut killed = killed.stdout(Stdio::null()).spawn().expect("it starts");
+        while points(&out) < 2 && killed.try_wait().expect("it is ours").is_none() {
+            std::thread::yield_now();
+        }
+        killed.kill().expect("it is ours");
+        killed.wait().expect("it is ours");
+        let there = points(&out);
+        if there == 16 {
+            continue;
+        }
+        let said = omega_sim(&["sweep", &file, "--out", &out_text]);
+        let there = format!("results.csv: 16 points, of which {there} were there already\n");
+        assert!(text(&said.stdout).ends_with(&there), "{}{there}", text(&said.stdout));
+        let names = |files: &BTreeMap<String, Vec<u8>>| files.keys().cloned().collect::<Vec<_>>();
+        let again = files(&out);
+        assert_eq!(names(&again), names(&whole));
+        assert!(again == whole, "the same names, but other bytes");
+        return;
+    }
+    panic!("no run was caught before its end");
 }
 
 #[test]

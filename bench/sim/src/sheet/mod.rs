@@ -1,7 +1,11 @@
-//! A small table of results, for people and for programs: aligned text, CSV or JSON.
+//! A small table of results, for people and for programs: aligned text, CSV, JSON or Parquet.
 //!
-//! The three are made from the same cells, so that they cannot tell different things. Text and CSV
-//! print a number with the decimals that its column has; JSON has it whole.
+//! All are made from the same cells, so that they cannot tell different things. Text and CSV
+//! print a number with the decimals that its column has; JSON and Parquet have it whole.
+
+mod parquet;
+
+pub use parquet::Kind;
 
 use clap::ValueEnum;
 use serde_json::{Map, Value};
@@ -27,6 +31,8 @@ pub enum Cell {
     Count(u64),
     /// A number, printed with so many decimals.
     Number(f64, usize),
+    /// A number as it was given, printed as short as it can be told from all others.
+    Exact(f64),
     /// Nothing: there is no such result.
     None,
 }
@@ -38,12 +44,25 @@ impl From<&str> for Cell {
 }
 
 impl Cell {
-    fn text(&self) -> String {
+    /// As text and CSV have it.
+    #[must_use]
+    pub fn text(&self) -> String {
         match self {
             Cell::Text(text) => text.clone(),
             Cell::Count(count) => count.to_string(),
             Cell::Number(number, decimals) => format!("{number:.decimals$}"),
+            Cell::Exact(number) => number.to_string(),
             Cell::None => String::new(),
+        }
+    }
+
+    /// The number that it is; none if it is a word or nothing.
+    #[must_use]
+    pub fn number(&self) -> Option<f64> {
+        match self {
+            Cell::Count(count) => Some(*count as f64),
+            Cell::Number(number, _) | Cell::Exact(number) => Some(*number),
+            Cell::Text(_) | Cell::None => None,
         }
     }
 
@@ -51,7 +70,7 @@ impl Cell {
         match self {
             Cell::Text(text) => Value::from(text.as_str()),
             Cell::Count(count) => Value::from(*count),
-            Cell::Number(number, _) => Value::from(*number),
+            Cell::Number(number, _) | Cell::Exact(number) => Value::from(*number),
             Cell::None => Value::Null,
         }
     }

@@ -1,0 +1,228 @@
+//! What a file of a sweep says: an input, and the values of each setting; and the points that these make.
+
+use crate::command::how::{CheckArg, GranularityArg, HowArgs, is_end, is_seconds, name};
+use crate::input::{InputArgs, InputError};
+use crate::scenario::{ArchitectureKind, ScenarioSettings};
+use crate::sheet::{Cell, Kind};
+use omega_workload::LoadError;
+use serde::{Deserialize, Serialize};
+use std::path::Path;
+
+/// Points of a sweep: a day of runs of a second each.
+const POINTS_MAX: usize = 100_000;
+
+/// The file.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct SweepFile {
+    /// When a run ends, in hours.
+    #[serde(default)]
+    pub(super) end: Option<f64>,
+    #[serde(default)]
+    pub(super) input: InputArgs,
+    pub(super) sweep: Lists,
+}
+
+/// One value, or a list of them.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(untagged)]
+enum Values<T> {
+    One(T),
+    Many(Vec<T>),
+}
+
+impl<T: Clone> Values<T> {
+    fn list(&self) -> Vec<T> {
+        match self {
+            Values::One(value) => vec![value.clone()],
+            Values::Many(values) => values.clone(),
+        }
+    }
+}
+
+/// A value as it stands in the results.
+trait Shown {
+    /// What all values of its type are.
+    const KIND: Kind;
+
+    fn cell(&self) -> Cell;
+}
+
+impl Shown for u32 {
+    const KIND: Kind = Kind::Count;
+
+    fn cell(&self) -> Cell {
+        Cell::Count(u64::from(*self))
+    }
+}
+
+impl Shown for u64 {
+    const KIND: Kind = Kind::Count;
+
+    fn cell(&self) -> Cell {
+        Cell::Count(*self)
+    }
+}
+
+impl Shown for f64 {
+    const KIND: Kind = Kind::Number;
+
+    fn cell(&self) -> Cell {
+        Cell::Exact(*self)
+    }
+}
+
+/// Choices go by the names that they have on a command line.
+macro_rules! chosen {
+    ($($type:ty),*) => {
+        $(impl Shown for $type {
+            const KIND: Kind = Kind::Text;
+
+            fn cell(&self) -> Cell {
+                Cell::Text(name(self))
+            }
+        })*
+    };
+}
+
+chosen!(ArchitectureKind, CheckArg, GranularityArg);
+
+/// Names each field once: what a file may list, with its default, and what a point has of it.
+macro_rules! swept {
+    ($($name:ident: $type:ty = $default:expr),* $(,)?) => {
+        /// The values of each setting of `omega sim run`; what is not there has its default.
+        #[derive(Clone, Debug, Deserialize)]
+        #[serde(deny_unknown_fields)]
+        pub(super) struct Lists { $(#[serde(default)] $name: Option<Values<$type>>,)* }
+
+        /// The settings of one run.
+        #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+        pub(super) struct Point { $($name: $type,)* }
+
+        /// The names of the settings, in order, and what their values are; the seed is the last.
+        pub(super) const SETTINGS: &[(&str, Kind)] =
+            &[$((stringify!($name), <$type as Shown>::KIND),)*];
+
+        impl Point {
+            /// The same as the flags of one run.
+            fn how(&self) -> HowArgs {
+                HowArgs { $($name: self.$name,)* }
+            }
+
+            /// The values of the settings, in order.
+            pub(super) fn cells(&self) -> Vec<Cell> {
+                vec![$(self.$name.cell(),)*]
+            }
+        }
+
+        impl Lists {
+            /// How many combinations there are.
+            fn count(&self) -> usize {
+                let counts = [$(self.$name.as_ref().map_or(1, |values| values.list().len()),)*];
+                counts.into_iter().fold(1, usize::saturating_mul)
+            }
+
+            /// All combinations; the last setting changes fastest.
+            pub(super) fn points(&self) -> Vec<Point> {
+                let mut points = vec![Point { $($name: $default,)* }];
+                $(if let Some(values) = &self.$name {
+                    let with = |point: &Point| {
+                        let point = point.clone();
+                        values.list().into_iter().map(move |$name| Point { $name, ..point.clone() })
+                    };
+                    points = points.iter().flat_map(with).collect();
+                })*
+                points
+            }
+        }
+    };
+}
+
+swept! {
+    arch: ArchitectureKind = ArchitectureKind::SharedState,
+    batch: u32 = 1,
+    service: u32 = 1,
+    t_job_batch: f64 = 0.1,
+    t_task_batch: f64 = 0.005,
+    t_job_service: f64 = 0.1,
+    t_task_service: f64 = 0.005,
+    check: CheckArg = CheckArg::Fit,
+    granularity: GranularityArg = GranularityArg::Incremental,
+    pickiness: f64 = 0.0,
+    near_best: u32 = 1,
+    parts: u32 = 8,
+    probes: u32 = 2,
+    seed: u64 = 1,
+}
+
+impl Point {
+    pub(super) fn settings(&self, end_hours: Option<f64>) -> ScenarioSettings {
+        self.how().settings(end_hours.map(|hours| hours * 3600.0))
+    }
+
+    /// The seed of all chance of the run.
+    pub(super) fn seed(&self) -> u64 {
+        self.seed
+    }
+
+    /// What is wrong with its values, by the name of the first.
+    fn fault(&self) -> Option<(&'static str, &'static str)> {
+        let times = [
+            ("t_job_batch", self.t_job_batch),
+            ("t_task_batch", self.t_task_batch),
+            ("t_job_service", self.t_job_service),
+            ("t_task_service", self.t_task_service),
+        ];
+        let wrong = times.into_iter().find(|(_, time)| !is_seconds(*time));
+        if let Some((name, _)) = wrong {
+            return Some((name, "must be a number of seconds from 0 to ten years"));
+        }
+        let counts = [
+            ("batch", self.batch, 1024),
+            ("service", self.service, 1024),
+            ("near_best", self.near_best, u32::MAX),
+            ("parts", self.parts, 64),
+            ("probes", self.probes, 64),
+        ];
+        let wrong = counts.into_iter().find(|(_, count, most)| !(1..=*most).contains(count));
+        if let Some((name, _, _)) = wrong {
+            return Some((name, "must be 1 or more: up to 1024 schedulers, 64 parts, 64 probes"));
+        }
+        let share = (0.0..=1.0).contains(&self.pickiness);
+        (!share).then_some(("pickiness", "must be a share from 0 to 1"))
+    }
+}
+
+/// Reads a file and looks for what is wrong with it.
+pub(super) fn read(file: &Path) -> Result<(String, SweepFile), LoadError> {
+    let fault = |message: String| LoadError::new(file, message);
+    let text =
+        std::fs::read_to_string(file).map_err(|why| fault(format!("cannot be read: {why}")))?;
+    let sweep: SweepFile = toml::from_str(&text).map_err(|why| {
+        let line = why.span().map(|span| 1 + text[..span.start].matches('\n').count() as u64);
+        LoadError { line, ..fault(why.message().replace('\n', " ")) }
+    })?;
+    if let Some(message) = sweep.input.lacks() {
+        return Err(fault(format!("[input]: {message}")));
+    }
+    if let Err(InputError::Arguments(message)) = sweep.input.check() {
+        return Err(fault(format!("[input]: {message}")));
+    }
+    if sweep.end.is_some_and(|hours| !is_end(hours)) {
+        let message = "must be more than 0 hours, and at most 8760";
+        return Err(LoadError { field: Some("end".into()), ..fault(message.into()) });
+    }
+    match sweep.sweep.count() {
+        0 => return Err(fault("[sweep]: a list is empty: there is no point".into())),
+        points if points > POINTS_MAX => {
+            return Err(fault(format!(
+                "[sweep]: {points} points are too many: at most {POINTS_MAX}"
+            )));
+        }
+        _ => {}
+    }
+    if let Some((name, what)) = sweep.sweep.points().iter().find_map(Point::fault) {
+        return Err(LoadError { field: Some(name.into()), ..fault(what.into()) });
+    }
+    Ok((text, sweep))
+}

@@ -1,0 +1,180 @@
+//! What came of each combination of settings, averaged over the seeds that it was run with.
+
+use super::file::SETTINGS;
+use super::kept::Done;
+use crate::scenario::{Report, SchedulerReport};
+use crate::sheet::Cell;
+use std::collections::BTreeMap;
+
+/// Whose jobs schedulers decide on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Whose {
+    /// One scheduler has all.
+    All,
+    Batch,
+    Service,
+}
+
+impl Whose {
+    /// By the name of a scheduler.
+    fn of(name: &str) -> Whose {
+        match name {
+            _ if name.starts_with("batch") => Whose::Batch,
+            _ if name.starts_with("service") => Whose::Service,
+            _ => Whose::All,
+        }
+    }
+}
+
+/// A figure over all seeds.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Spread {
+    pub(super) mean: f64,
+    pub(super) least: f64,
+    pub(super) most: f64,
+}
+
+impl Spread {
+    /// Of those that are there; none if none is.
+    fn of(values: impl Iterator<Item = Option<f64>>) -> Option<Spread> {
+        let values: Vec<f64> = values.flatten().collect();
+        let first = *values.first()?;
+        Some(Spread {
+            mean: values.iter().sum::<f64>() / values.len() as f64,
+            least: values.iter().copied().fold(first, f64::min),
+            most: values.iter().copied().fold(first, f64::max),
+        })
+    }
+}
+
+/// What came of the schedulers of some jobs.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Figures<T> {
+    /// The mean share of the time in which they decided.
+    pub(super) busy: T,
+    /// The mean wait of their jobs for the first attempt, in seconds.
+    pub(super) wait_s: T,
+    /// Transactions with a conflict for each without one.
+    pub(super) conflicts: T,
+    /// The share of their jobs all of whose tasks were placed.
+    pub(super) placed: T,
+}
+
+/// A combination of settings.
+pub(super) struct Combination {
+    /// Its settings in the order of [`SETTINGS`], without the seed, which is the last.
+    pub(super) settings: Vec<Cell>,
+    /// How many seeds it was run with.
+    pub(super) seeds: usize,
+    /// What came of it.
+    pub(super) figures: BTreeMap<Whose, Figures<Option<Spread>>>,
+}
+
+/// The combinations, in the order in which they come first.
+pub(super) fn combinations(done: &[Done]) -> Vec<Combination> {
+    let mut numbers: BTreeMap<String, usize> = BTreeMap::new();
+    let mut groups: Vec<(Vec<Cell>, Vec<&Report>)> = Vec::new();
+    for Done { point, report } in done {
+        let mut settings = point.cells();
+        settings.truncate(SETTINGS.len() - 1);
+        let number = *numbers.entry(format!("{settings:?}")).or_insert(groups.len());
+        match groups.get_mut(number) {
+            Some((_, reports)) => reports.push(report),
+            None => groups.push((settings, vec![report])),
+        }
+    }
+    groups.into_iter().map(|(settings, reports)| Combination::new(settings, &reports)).collect()
+}
+
+impl Combination {
+    fn new(settings: Vec<Cell>, reports: &[&Report]) -> Combination {
+        let mut runs: BTreeMap<Whose, Vec<Figures<Option<f64>>>> = BTreeMap::new();
+        for report in reports {
+            for (whose, figures) in of_run(report) {
+                runs.entry(whose).or_default().push(figures);
+            }
+        }
+        let over = |runs: Vec<Figures<Option<f64>>>| Figures {
+            busy: Spread::of(runs.iter().map(|run| run.busy)),
+            wait_s: Spread::of(runs.iter().map(|run| run.wait_s)),
+            conflicts: Spread::of(runs.iter().map(|run| run.conflicts)),
+            placed: Spread::of(runs.iter().map(|run| run.placed)),
+        };
+        let figures = runs.into_iter().map(|(whose, runs)| (whose, over(runs))).collect();
+        Combination { settings, seeds: reports.len(), figures }
+    }
+}
+
+/// What came of a run, of all schedulers of a kind together.
+fn of_run(report: &Report) -> BTreeMap<Whose, Figures<Option<f64>>> {
+    let mut kinds: BTreeMap<Whose, Vec<&SchedulerReport>> = BTreeMap::new();
+    for scheduler in &report.schedulers {
+        kinds.entry(Whose::of(&scheduler.name)).or_default().push(scheduler);
+    }
+    kinds.into_iter().map(|(whose, schedulers)| (whose, together(&schedulers))).collect()
+}
+
+fn together(schedulers: &[&SchedulerReport]) -> Figures<Option<f64>> {
+    let sum = |of: &dyn Fn(&SchedulerReport) -> f64| schedulers.iter().map(|s| of(s)).sum::<f64>();
+    let share = |part: f64, of: f64| (of > 0.0).then(|| part / of);
+    let (failed, succeeded) = (sum(&|s| s.failed as f64), sum(&|s| s.succeeded as f64));
+    Figures {
+        busy: share(sum(&|s| s.busy), schedulers.len() as f64),
+        // Every job counts the same, whoever has it.
+        wait_s: share(sum(&|s| s.wait.mean_s * s.jobs_tried as f64), sum(&|s| s.jobs_tried as f64)),
+        conflicts: (failed + succeeded > 0.0).then(|| failed / succeeded.max(1.0)),
+        placed: share(sum(&|s| s.jobs_placed as f64), sum(&|s| s.jobs as f64)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::scenario::Waits;
+
+    fn scheduler(
+        name: &str,
+        (busy, wait_s, tried): (f64, f64, u64),
+        failed: u64,
+    ) -> SchedulerReport {
+        SchedulerReport {
+            name: name.to_owned(),
+            jobs: tried + 1,
+            jobs_tried: tried,
+            jobs_placed: tried,
+            busy,
+            useful: busy,
+            wasted: 0.0,
+            succeeded: 10,
+            failed,
+            conflict_fraction: 0.0,
+            no_room: 0,
+            tasks_placed: 0,
+            abandoned: 0,
+            left_in_queue: 0,
+            wait: Waits { mean_s: wait_s, ..Waits::default() },
+            placed: Waits::default(),
+        }
+    }
+
+    #[test]
+    fn schedulers_of_a_kind_are_one_figure_in_which_every_job_counts_the_same() {
+        let [one, two] =
+            [scheduler("batch-1", (0.2, 1.0, 3), 5), scheduler("batch-2", (0.4, 5.0, 1), 0)];
+        let figures = together(&[&one, &two]);
+        assert!((figures.busy.unwrap() - 0.3).abs() < 1e-12);
+        assert_eq!((figures.wait_s, figures.conflicts), (Some(2.0), Some(0.25)));
+        assert_eq!(figures.placed, Some(4.0 / 6.0));
+        let idle = SchedulerReport { succeeded: 0, ..scheduler("batch-1", (0.0, 0.0, 0), 0) };
+        let figures = together(&[&idle]);
+        assert_eq!((figures.wait_s, figures.conflicts), (None, None), "a mean of nothing");
+    }
+
+    #[test]
+    fn a_spread_is_of_those_that_are_there() {
+        let of = |values: &[Option<f64>]| Spread::of(values.iter().copied());
+        assert_eq!(of(&[None]), None);
+        let expected = Spread { mean: 2.0, least: 1.0, most: 3.0 };
+        assert_eq!(of(&[Some(1.0), None, Some(3.0)]), Some(expected));
+    }
+}

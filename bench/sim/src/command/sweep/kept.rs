@@ -1,0 +1,79 @@
+//! The folder of a sweep, and what is kept in it of each point.
+//!
+//! A point has a file of its own as soon as it is done, and a file has its name only once it is whole: so a sweep that was
+//! interrupted, however hard, goes on where it was. The folder keeps the file that it belongs to, and takes no other.
+
+use super::file::Point;
+use crate::command::SimError;
+use crate::scenario::Report;
+use omega_workload::LoadError;
+use serde::{Deserialize, Serialize};
+use std::path::{Path, PathBuf};
+
+/// A point that was run, as it is kept.
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) struct Done {
+    pub(super) point: Point,
+    pub(super) report: Report,
+}
+
+/// The folder of a sweep.
+pub(super) struct Folder {
+    dir: PathBuf,
+}
+
+impl Folder {
+    /// Makes the folder, or sees that it belongs to this sweep.
+    pub(super) fn own(dir: &Path, text: &str) -> Result<Folder, SimError> {
+        std::fs::create_dir_all(dir).map_err(|why| failed(dir, &why))?;
+        let folder = Folder { dir: dir.to_owned() };
+        let mine = dir.join("sweep.toml");
+        match std::fs::read_to_string(&mine) {
+            Ok(kept) if kept == text => {}
+            Ok(_) => {
+                let message = "it belongs to another sweep, or the file was changed since: choose another folder";
+                return Err(LoadError::new(&mine, message).into());
+            }
+            Err(_) => {
+                folder.write("sweep.toml", text.as_bytes())?;
+            }
+        }
+        Ok(folder)
+    }
+
+    /// Where it is.
+    pub(super) fn dir(&self) -> &Path {
+        &self.dir
+    }
+
+    /// What is kept of a point, if it is there and whole.
+    pub(super) fn kept(&self, number: usize, point: &Point) -> Option<Done> {
+        let text = std::fs::read_to_string(self.dir.join(file_name(number))).ok()?;
+        let done: Done = serde_json::from_str(&text).ok()?;
+        (done.point == *point).then_some(done)
+    }
+
+    /// Keeps a point.
+    pub(super) fn keep(&self, number: usize, done: &Done) -> Result<(), SimError> {
+        let text = serde_json::to_vec_pretty(done).map_err(std::io::Error::from)?;
+        self.write(&file_name(number), &text)?;
+        Ok(())
+    }
+
+    /// Writes a file of the folder. Returns where it is.
+    pub(super) fn write(&self, name: &str, content: &[u8]) -> Result<PathBuf, SimError> {
+        let file = self.dir.join(name);
+        let part = self.dir.join(format!("{name}.part"));
+        let written = std::fs::write(&part, content).and_then(|()| std::fs::rename(&part, &file));
+        written.map_err(|why| failed(&file, &why))?;
+        Ok(file)
+    }
+}
+
+fn file_name(number: usize) -> String {
+    format!("point-{number:05}.json")
+}
+
+fn failed(file: &Path, why: &std::io::Error) -> SimError {
+    LoadError::new(file, format!("cannot be written: {why}")).into()
+}
