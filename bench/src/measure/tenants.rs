@@ -29,9 +29,16 @@ pub(crate) fn rows(options: &Options) -> Vec<Row> {
     let made = cells::in_use(MACHINES);
     let jobs: Vec<Job> =
         (0..).zip(cells::small_jobs(0, options.work(20_000), 1)).map(of_tenant).collect();
-    let run = |on| move || cost(&made, &jobs, on);
-    let (tree, off) = by_turns(options.runs(), run(On::Tree), run(On::Nothing));
-    let (turns, _) = by_turns(options.runs(), run(On::Turns), run(On::Nothing));
+    let (tree, off) = by_turns(
+        options.runs(),
+        || cost(&made, &jobs, On::Tree),
+        || cost(&made, &jobs, On::Nothing),
+    );
+    let (turns, _) = by_turns(
+        options.runs(),
+        || cost(&made, &jobs, On::Turns),
+        || cost(&made, &jobs, On::Nothing),
+    );
     let ratio = |what: &str, figure: Figure| {
         Row::value(what.to_owned(), Unit::Times, figure.cpu / off.cpu).reach(Reach::AtMost(1.1))
     };
