@@ -25,6 +25,7 @@ mod replicate;
 mod restart;
 mod scan;
 mod show;
+mod sim;
 mod snapshot;
 mod sync;
 mod tenants;
@@ -42,7 +43,7 @@ const SEED: u64 = 20_130_415;
 #[derive(Args, Clone, Debug)]
 pub struct Options {
     /// Only groups whose name contains this: scan, sync, commit, whole, decide, preempt, kube, levers,
-    /// tenants, fronts, workers, memory, log, snapshot, replicate, api, matrix.
+    /// tenants, fronts, workers, memory, log, snapshot, replicate, api, sim, matrix.
     #[arg(long, value_name = "PATTERN")]
     only: Option<String>,
     /// Fewer and shorter runs: for a look, not for a record.
@@ -55,6 +56,10 @@ pub struct Options {
     /// default in `target`.
     #[arg(long, value_name = "DIR")]
     dir: Option<PathBuf>,
+    /// The folder in which the group `sim` finds the published runs of the reference simulator: those in `omega-sim`. Without
+    /// them its first rows are skipped.
+    #[arg(long, value_name = "DIR", env = "OMEGA_DATA", default_value = "../shared/data")]
+    data: PathBuf,
 }
 
 impl Options {
@@ -83,7 +88,7 @@ struct Group {
     measure: fn(&Options) -> Vec<Row>,
 }
 
-const GROUPS: [Group; 17] = [
+const GROUPS: [Group; 18] = [
     Group { name: "scan", workload: scan::WORKLOAD, measure: scan::rows },
     Group { name: "sync", workload: sync::WORKLOAD, measure: sync::rows },
     Group { name: "commit", workload: commit::WORKLOAD, measure: commit::rows },
@@ -100,6 +105,7 @@ const GROUPS: [Group; 17] = [
     Group { name: "log", workload: log::WORKLOAD, measure: log::rows },
     Group { name: "replicate", workload: replicate::WORKLOAD, measure: replicate::rows },
     Group { name: "api", workload: api::WORKLOAD, measure: api::rows },
+    Group { name: "sim", workload: sim::WORKLOAD, measure: sim::rows },
     Group { name: "matrix", workload: whole::WORKLOAD, measure: whole::matrix },
 ];
 

@@ -9,6 +9,7 @@ pub(crate) enum Unit {
     Nanos,
     Micros,
     Millis,
+    Seconds,
     /// Millions in a second of one core.
     MillionsPerSecond,
     /// Thousands in a second of one core.
@@ -26,6 +27,7 @@ impl Unit {
             Unit::Nanos => format!("{} ns", short(value)),
             Unit::Micros => format!("{} us", short(value)),
             Unit::Millis => format!("{} ms", short(value)),
+            Unit::Seconds => format!("{} s", short(value)),
             Unit::MillionsPerSecond => format!("{} M/s", short(value)),
             Unit::ThousandsPerSecond => format!("{} k/s", short(value)),
             Unit::Percent => format!("{} %", short(value)),
@@ -138,6 +140,7 @@ fn convert(unit: Unit, nanos: f64) -> f64 {
     match unit {
         Unit::Micros => nanos / 1e3,
         Unit::Millis => nanos / 1e6,
+        Unit::Seconds => nanos / 1e9,
         Unit::MillionsPerSecond => 1e3 / nanos,
         Unit::ThousandsPerSecond => 1e6 / nanos,
         _ => nanos,

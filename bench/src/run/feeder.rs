@@ -254,6 +254,7 @@ impl Feeder {
                     let near = self.waiting_tasks() < self.window && self.ahead < 4 * self.window;
                     (near || self.caught_up()).then_some(at)
                 }
+                (Some(at), Pace::InTurns) => self.caught_up().then_some(at),
                 (Some(at), Pace::Speed(speed)) => {
                     let now = (clock.seconds() * 1000.0 * speed) as u64;
                     (at <= now).then_some(at)
@@ -269,7 +270,7 @@ impl Feeder {
                 None if pool.running() < self.idle.len() => return Ok(()),
                 // Schedulers try for ever what a replica that has stopped does not answer.
                 None if goes_on().is_err() => return goes_on(),
-                None if pace == Pace::Fastest && next.is_none() && self.caught_up() => {
+                None if !pace.is_timed() && next.is_none() && self.caught_up() => {
                     // What found no room often is tried again up to a second later.
                     clock.skip_a_second();
                     pool.wake();

@@ -11,7 +11,8 @@
 //! the tasks themselves. The feeder holds the workload's clock: it submits what arrives and ends
 //! what has run its time. As fast as possible, the clock jumps from event to event, and waits only
 //! while it is too far ahead of the schedulers (see [`WINDOW_MAX`]), so that the workload's order
-//! and times keep their meaning. In trace time it follows the wall clock.
+//! and times keep their meaning. In turns, it waits for them before each event. In trace time it
+//! follows the wall clock.
 
 mod cell;
 mod clock;
@@ -59,8 +60,18 @@ pub const SCHEDULERS: [&str; 2] = ["service", "batch"];
 pub enum Pace {
     /// As fast as the schedulers keep up.
     Fastest,
+    /// As fast as that, but nothing happens before the schedulers have tried all that there is: where the order in
+    /// which several of them commit does not matter, the same input gives the same run.
+    InTurns,
     /// So many seconds of the workload in one second.
     Speed(f64),
+}
+
+impl Pace {
+    /// Whether the wall clock says when something happens.
+    fn is_timed(self) -> bool {
+        matches!(self, Pace::Speed(_))
+    }
 }
 
 /// Who evicts.

@@ -114,7 +114,8 @@ pub fn load(workload: &Workload, thousandths: u64) -> Workload {
         kinds: kinds.clone(),
         policy: policy.clone(),
         machines: machines.clone(),
-        machine_events: workload.machine_events.clone(),
+        // A machine more or less is what is searched for.
+        machine_events: Vec::new(),
         arrivals,
         volumes: workload.volumes.clone(),
         budgets: workload.budgets.clone(),

@@ -233,8 +233,20 @@ fn report(args: &CapacityArgs, workload: &Workload, objectives: &[Objective]) ->
         version: env!("CARGO_PKG_VERSION").into(),
         objectives: objectives.iter().map(Objective::words).collect(),
         findings: Vec::new(),
-        notes: crate::scenario::notes(&workload.notes, workload.machine_events.len()),
+        notes: notes(workload),
     }
+}
+
+/// What of a workload is not carried over: what its reader noted, and changes of machines.
+fn notes(workload: &Workload) -> Vec<String> {
+    let mut notes = workload.notes.clone();
+    let changes = workload.machine_events.len();
+    if changes > 0 {
+        notes.push(format!(
+            "{changes} changes of machines are left out: how many there are is what is searched for"
+        ));
+    }
+    notes
 }
 
 fn head(objectives: &[Objective], out: &mut impl Write) -> Result<(), SimError> {

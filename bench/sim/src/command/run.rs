@@ -61,6 +61,9 @@ fn tell(report: &Report, out: &mut impl Write) -> Result<(), SimError> {
     if locked > 0.0 {
         writeln!(out, "locked in offers: {:.1} % of cpu", locked * 100.0)?;
     }
+    if report.lost > 0 {
+        writeln!(out, "lost with their machines, and to be placed again: {} tasks", report.lost)?;
+    }
     writeln!(out, "placed before the clock ran: {} jobs\n", report.jobs_at_start)?;
     writeln!(
         out,

@@ -132,6 +132,7 @@ fn plan<'a>(point: &Point, load: &'a Load, schedulers: &'a [Scheduler]) -> Plan<
         arrivals: &load.arrivals,
         owners: &load.owners,
         schedulers,
+        changes: &[],
         end_s: point.end_s,
         survey: Survey::EverySecond,
     }

@@ -1,7 +1,8 @@
 //! What is to happen, by time; at one time, in the order in which it was asked for.
 //!
-//! Two sorts of events are not in the heap, because they come in order by themselves: arrivals, which are all asked
-//! for before the first event and so come before all others of their time, and the look that is taken every second.
+//! Some sorts of events are not in the heap, because they come in order by themselves: arrivals, which are all asked
+//! for before the first event and so come before all others of their time, but for changes of machines, which come before
+//! them; and the look that is taken every second.
 
 use super::{Plan, Survey};
 use std::cmp::Reverse;
@@ -10,6 +11,8 @@ use std::collections::BinaryHeap;
 /// What happens next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Next<E> {
+    /// Machines change.
+    Change(u32),
     /// A job comes.
     Arrival(u32),
     /// The use of the cell is looked at.
@@ -24,6 +27,7 @@ type TimeBits = u64;
 /// Events to come.
 pub struct Agenda<'a, E> {
     plan: &'a Plan<'a>,
+    changed: usize,
     arrived: usize,
     look: Option<(TimeBits, u64)>,
     asked: u64,
@@ -36,7 +40,8 @@ impl<'a, E: Ord + Copy> Agenda<'a, E> {
     #[must_use]
     pub fn new(plan: &'a Plan<'a>) -> Agenda<'a, E> {
         let look = (plan.survey == Survey::EverySecond).then_some((0, 0));
-        Agenda { plan, arrived: 0, look, asked: 1, heap: BinaryHeap::new(), now_s: 0.0 }
+        let heap = BinaryHeap::new();
+        Agenda { plan, changed: 0, arrived: 0, look, asked: 1, heap, now_s: 0.0 }
     }
 
     /// The time of the event that happens.
@@ -50,6 +55,19 @@ impl<'a, E: Ord + Copy> Agenda<'a, E> {
         let at = (self.now_s + seconds).to_bits();
         self.heap.push(Reverse((at, self.asked, event)));
         self.asked += 1;
+    }
+}
+
+impl<E: Ord + Copy> Agenda<'_, E> {
+    /// The next change of machines, if it comes before all that happens from this time on.
+    fn next_change(&mut self, first: TimeBits) -> Option<Next<E>> {
+        let at = *self.plan.changes.get(self.changed)?;
+        if at.to_bits() > first {
+            return None;
+        }
+        self.changed += 1;
+        self.now_s = at;
+        Some(Next::Change(self.changed as u32 - 1))
     }
 }
 
@@ -67,6 +85,11 @@ impl<E: Ord + Copy> Iterator for Agenda<'_, E> {
         }
         let look = self.look.filter(|look| *look < at);
         let asked = self.heap.peek().map(|Reverse((time, asked, _))| (*time, *asked));
+        let others = look.into_iter().chain(asked).map(|(time, _)| time);
+        let first = others.chain([at.0]).min().unwrap_or(TimeBits::MAX);
+        if let Some(change) = self.next_change(first) {
+            return Some(change);
+        }
         if let Some(asked) =
             asked.filter(|asked| *asked < at && look.is_none_or(|look| *asked < look))
         {

@@ -61,6 +61,8 @@ pub struct Books {
     pub locked: f64,
     /// Tasks that ended.
     pub ended: u64,
+    /// Tasks that lost their machine.
+    pub lost: u64,
     /// Tasks that ran when their jobs came.
     pub found_running: u64,
 }
@@ -82,6 +84,14 @@ impl Books {
         book.unplaced -= running;
         self.found_running += u64::from(running);
         book.unplaced > 0
+    }
+
+    /// Writes down that tasks of a job lost their machine. Returns whether it is to be tried again for that: it is
+    /// already where others of its tasks have none, and not where it was given up.
+    pub(crate) fn lose(&mut self, lost: super::Lost) -> bool {
+        self.jobs[lost.job as usize].unplaced = lost.waiting + lost.tasks;
+        self.lost += u64::from(lost.tasks);
+        lost.waiting == 0
     }
 
     /// Gives a job none of whose tasks runs another number of tasks.

@@ -54,6 +54,17 @@ pub struct Ended {
     pub again_s: Option<f64>,
 }
 
+/// Tasks of a job that lost their machine.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Lost {
+    /// The number of the job.
+    pub job: u32,
+    /// How many of its tasks lost their machine.
+    pub tasks: u32,
+    /// How many others had none before.
+    pub waiting: u32,
+}
+
 /// A cell that can be simulated.
 pub trait Cell {
     /// A job comes. The answer is which of its tasks run already.
@@ -76,6 +87,12 @@ pub trait Cell {
 
     /// The tasks of a run that end now, end.
     fn end(&mut self, run: Taken) -> Ended;
+
+    /// Machines change as the plan's change of this number says. The answer is who lost a machine by it. A cell keeps
+    /// its machines unless it says otherwise.
+    fn change(&mut self, _number: usize) -> Vec<Lost> {
+        Vec::new()
+    }
 
     /// The share of its processors and of its memory that is taken.
     fn used(&self) -> [f64; 2];

@@ -23,7 +23,7 @@ mod sizing;
 
 pub use agenda::Agenda;
 pub use books::{Books, JobBook, SchedulerBook};
-pub use cell::{Access, Attempt, Cell, Ended, Granularity, Judgement, Running, Taken};
+pub use cell::{Access, Attempt, Cell, Ended, Granularity, Judgement, Lost, Running, Taken};
 pub use offers::{OfferCell, OfferSettings, run_offers};
 pub use queueing::run_queues;
 pub use sampling::{SampledCell, SamplingSettings, run_sampling};
@@ -97,6 +97,8 @@ pub struct Plan<'a> {
     pub owners: &'a [u32],
     /// The schedulers.
     pub schedulers: &'a [Scheduler],
+    /// When machines change, in seconds, ascending: what changes is the cell's matter.
+    pub changes: &'a [f64],
     /// When it ends, in seconds; the first event after that still happens.
     pub end_s: f64,
     /// Whether the use of the cell is looked at every second. A look is an event: with it, there always is a next one.

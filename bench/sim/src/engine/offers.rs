@@ -109,6 +109,7 @@ pub fn run_offers<C: OfferCell>(plan: &Plan<'_>, settings: OfferSettings, cell: 
     while let Some(next) = run.agenda.next() {
         run.books.events += 1;
         match next {
+            Next::Change(number) => run.change(number),
             Next::Arrival(job) => run.arrive(job),
             Next::Event(Event::Again(job)) => run.enqueue(job),
             Next::Look => run.books.look(run.cell.used(), run.cell.locked()),
@@ -132,6 +133,16 @@ impl<C: OfferCell> Run<'_, C> {
         if self.books.arrive(job as usize, running.tasks) {
             self.enqueue(job);
         }
+    }
+
+    /// Machines change, and who lost one is queued again.
+    fn change(&mut self, number: u32) {
+        for lost in self.cell.change(number as usize) {
+            if self.books.lose(lost) {
+                self.enqueue(lost.job);
+            }
+        }
+        self.gather();
     }
 
     /// Sees to it that tasks end.

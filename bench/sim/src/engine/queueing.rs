@@ -46,6 +46,7 @@ pub fn run_queues<C: Cell>(plan: &Plan<'_>, access: Access, cell: &mut C) -> Boo
     while let Some(next) = run.agenda.next() {
         run.books.events += 1;
         match next {
+            Next::Change(number) => run.change(number),
             Next::Arrival(job) => run.arrive(job),
             Next::Look => run.books.look(run.cell.used(), 0.0),
             Next::Event(Event::Decided(scheduler)) => run.decided(scheduler),
@@ -62,6 +63,15 @@ impl<C: Cell> Run<'_, C> {
         self.begin_run(running.run);
         if self.books.arrive(job as usize, running.tasks) {
             self.enqueue(job);
+        }
+    }
+
+    /// Machines change, and who lost one is queued again.
+    fn change(&mut self, number: u32) {
+        for lost in self.cell.change(number as usize) {
+            if self.books.lose(lost) {
+                self.enqueue(lost.job);
+            }
         }
     }
 

@@ -85,6 +85,7 @@ pub fn run_sampling<C: SampledCell>(
     while let Some(next) = run.agenda.next() {
         run.books.events += 1;
         match next {
+            Next::Change(number) => run.change(number),
             Next::Arrival(job) => run.arrive(job),
             Next::Event(Event::Again(job)) => run.enqueue(job),
             Next::Look => run.books.look(run.cell.used(), 0.0),
@@ -102,6 +103,20 @@ impl<C: SampledCell> Run<'_, C> {
         if self.books.arrive(job as usize, running.tasks) {
             self.enqueue(job);
         }
+    }
+
+    /// Machines change: who lost one asks anew, and those that were asked may have room now.
+    fn change(&mut self, number: u32) {
+        for lost in self.cell.change(number as usize) {
+            if self.books.lose(lost) {
+                self.enqueue(lost.job);
+            }
+        }
+        self.serve_all();
+    }
+
+    fn serve_all(&mut self) {
+        (0..self.asked.len() as u32).for_each(|machine| self.serve(machine));
     }
 
     fn begin_run(&mut self, run: Option<Taken>, machine: u32) {
@@ -123,7 +138,7 @@ impl<C: SampledCell> Run<'_, C> {
             self.agenda.after(seconds, Event::Ended(run));
         }
         match self.places[run.0 as usize] {
-            NOWHERE => (0..self.asked.len() as u32).for_each(|machine| self.serve(machine)),
+            NOWHERE => self.serve_all(),
             machine => self.serve(machine),
         }
     }

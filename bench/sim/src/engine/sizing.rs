@@ -4,7 +4,7 @@
 //! It is a cell around a cell. The loop asks it how many tasks a job has, and it scales how long they run; all else is
 //! the inner cell's matter.
 
-use super::{Access, Attempt, Cell, Ended, Running, Taken};
+use super::{Access, Attempt, Cell, Ended, Lost, Running, Taken};
 use std::cell::RefCell;
 
 /// Chooses how many tasks a job has, of those that were asked for, and by the share of the cell's processors and memory
@@ -84,6 +84,10 @@ impl<C: Cell, S: Sizing> Cell for SizedCell<C, S> {
 
     fn end(&mut self, run: Taken) -> Ended {
         self.inner.end(run)
+    }
+
+    fn change(&mut self, number: usize) -> Vec<Lost> {
+        self.inner.change(number)
     }
 
     fn used(&self) -> [f64; 2] {

@@ -6,7 +6,7 @@ mod roll;
 mod settings;
 
 pub use fare::Fare;
-pub use report::{Report, SchedulerReport, Waits, notes};
+pub use report::{Report, SchedulerReport, Waits};
 pub use settings::{ArchitectureKind, ScenarioSettings};
 
 use crate::engine::{
@@ -16,10 +16,11 @@ use crate::engine::{
 use crate::shipped::{
     Feed, HeldJobs, SeatSettings, ShippedCell, ShippedError, Start, StreamedJobs, Taste,
 };
+use omega_cellstate::SharedCell;
 use omega_core::{Kinds, Machine, Policy};
 use omega_schedulers::Home;
 use omega_workload::stream::{Event, Names, Stream};
-use omega_workload::{LoadError, Workload};
+use omega_workload::{LoadError, MachineEvent, Workload};
 pub(crate) use roll::Roll;
 use std::collections::BTreeMap;
 
@@ -33,6 +34,8 @@ pub struct Outcome {
     pub report: Report,
     /// The hash of the cell's state at the end: equal runs have equal ones.
     pub state_hash: u64,
+    /// The cell itself.
+    pub cell: SharedCell,
     /// How many tasks wait at the end, by the most frequent reason why machines do not take them; if that was asked.
     pub pending: BTreeMap<String, u64>,
     /// All that was written down.
@@ -54,8 +57,8 @@ struct Role {
 struct About<'a> {
     name: &'a str,
     machines: &'a [Machine],
-    /// Changes of machines, which are left out.
-    machine_events: usize,
+    /// How they change.
+    changes: &'a [MachineEvent],
     notes: Vec<String>,
 }
 
@@ -87,7 +90,7 @@ pub fn simulate_from(
     let about = About {
         name: &workload.name,
         machines: &workload.machines,
-        machine_events: workload.machine_events.len(),
+        changes: &workload.machine_events,
         notes: workload.notes.clone(),
     };
     let ground = (&workload.kinds, &workload.policy, start);
@@ -107,10 +110,11 @@ pub fn simulate_stream<E: From<LoadError> + From<ShippedError>>(
     settings: &ScenarioSettings,
 ) -> Result<Outcome, E> {
     let mut stream = open()?;
-    let (mut roll, mut names, mut machine_events) = (Roll::default(), Names::default(), 0);
+    let (mut roll, mut names, mut changes) = (Roll::default(), Names::default(), Vec::new());
     while let Some(event) = stream.next_event()? {
         match event {
-            Event::Machine(_) => machine_events += 1,
+            // They are few, and small beside what the cell keeps of a machine.
+            Event::Machine(event) => changes.push(event),
             Event::Job(job) => {
                 names.admit(&job, &stream.head().jobs_at)?;
                 roll.add(&job.arrival, settings);
@@ -119,7 +123,7 @@ pub fn simulate_stream<E: From<LoadError> + From<ShippedError>>(
     }
     let (head, notes) = (stream.head().clone(), stream.notes());
     drop((stream, names));
-    let about = About { name: &head.name, machines: &head.machines, machine_events, notes };
+    let about = About { name: &head.name, machines: &head.machines, changes: &changes, notes };
     let jobs = Box::new(StreamedJobs::new(open()?));
     Ok(run(&about, (&head.kinds, &head.policy, &Start::default()), (roll, jobs), settings)?)
 }
@@ -134,6 +138,8 @@ fn run<'a>(
     settings.profiles.check(kinds).map_err(ShippedError::Profile)?;
     let mut cell = ShippedCell::new((kinds, policy, about.machines), jobs, judgement)?;
     cell.prepare(start)?;
+    cell.set_changes(about.changes);
+    let changes: Vec<f64> = about.changes.iter().map(|event| event.at_ms as f64 / 1000.0).collect();
     let roles = settings.roles(cell.rows());
     for role in &roles {
         cell.add_scheduler(&role.seat);
@@ -155,6 +161,7 @@ fn run<'a>(
         arrivals: &roll.arrivals,
         owners: &roll.owners,
         schedulers: &schedulers,
+        changes: &changes,
         end_s: settings.end_s(roll.last_ms),
         survey: Survey::EverySecond,
     };
@@ -178,5 +185,6 @@ fn run<'a>(
         true => cell.why_pending(),
         false => BTreeMap::new(),
     };
-    Ok(Outcome { report, state_hash, pending, books, roll, lacking })
+    let cell = cell.shared().clone();
+    Ok(Outcome { report, state_hash, cell, pending, books, roll, lacking })
 }

@@ -79,6 +79,9 @@ pub struct Report {
     pub memory_used: f64,
     /// The mean share of the processors that was locked in offers.
     pub cpu_locked: f64,
+    /// Tasks that lost their machine because it left, and were to be placed again.
+    #[serde(default)]
+    pub lost: u64,
     /// Each scheduler.
     pub schedulers: Vec<SchedulerReport>,
     /// What of the input was not carried over.
@@ -101,18 +104,6 @@ impl Waits {
             p99_s: at(0.99),
         }
     }
-}
-
-/// What of a workload is not carried over into a run: what its reader noted, and changes of machines.
-#[must_use]
-pub fn notes(of_reader: &[String], machine_events: usize) -> Vec<String> {
-    let mut notes = of_reader.to_vec();
-    if machine_events > 0 {
-        notes.push(format!(
-            "{machine_events} changes of machines are left out: a simulated cell keeps its machines"
-        ));
-    }
-    notes
 }
 
 impl Report {
@@ -144,7 +135,8 @@ impl Report {
             memory_used: books.used[1] / looks,
             cpu_locked: books.locked / looks,
             schedulers: names.into_iter().enumerate().map(of).collect(),
-            notes: notes(&about.notes, about.machine_events),
+            lost: books.lost,
+            notes: about.notes.clone(),
         }
     }
 }

@@ -6,16 +6,16 @@
 use super::feed::Feed;
 use super::rows::Rows;
 use super::seat::{Seat, SeatSettings};
-use crate::engine::{Access, Attempt, Cell, Ended, Judgement, Running, Taken};
+use crate::engine::{Access, Attempt, Cell, Ended, Judgement, Lost, Running, Taken};
 use omega_cellstate::SharedCell;
 use omega_core::limits::TRANSACTION_ITEMS_MAX;
 use omega_core::{
     Command, Job, JobId, KindId, Kinds, Machine, MachineId, Outcome, Policy, Rejection, TaskGroup,
-    TaskId, TaskReport,
+    TaskId, TaskReport, Text,
 };
 use omega_schedulers::config::ConfigError;
-use omega_workload::{Arrival, LoadError, RunTime};
-use std::collections::VecDeque;
+use omega_workload::{Arrival, LoadError, MachineEvent, RunTime};
+use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 
 /// Why a workload cannot be simulated.
@@ -71,9 +71,9 @@ pub(super) struct Known {
     /// How long its tasks run.
     run: RunTime,
     /// Tasks without a machine, by number.
-    pending: Vec<TaskId>,
+    pub(super) pending: Vec<TaskId>,
     /// How many tasks have one.
-    running: u32,
+    pub(super) running: u32,
 }
 
 impl Known {
@@ -93,7 +93,7 @@ impl Known {
     }
 
     /// What a task asks for, of the kinds whose use is told.
-    fn request(&self, task: TaskId) -> [u64; 2] {
+    pub(super) fn request(&self, task: TaskId) -> [u64; 2] {
         let request = &self.job.groups[self.group_of(task)].request;
         KINDS.map(|kind| request.get(kind))
     }
@@ -106,12 +106,30 @@ impl Known {
 
 /// Tasks that began together, the one that ends first at the front.
 #[derive(Default)]
-struct Group {
+pub(super) struct Group {
     /// Task, machine, and how long it runs in milliseconds.
-    tasks: VecDeque<(TaskId, MachineId, u64)>,
+    pub(super) tasks: VecDeque<(TaskId, MachineId, u64)>,
     elapsed_ms: u64,
-    job: usize,
-    scheduler: usize,
+    /// When the next of them end, counted from the beginning; beyond all ends if none does.
+    pub(super) next_ms: u64,
+    pub(super) job: usize,
+    pub(super) scheduler: usize,
+}
+
+impl Group {
+    /// Tasks that begin now, in any order.
+    fn new(mut tasks: Vec<(TaskId, MachineId, u64)>, (job, scheduler): (usize, usize)) -> Group {
+        tasks.sort_by_key(|(_, _, run_ms)| *run_ms);
+        let mut group =
+            Group { tasks: tasks.into(), elapsed_ms: 0, next_ms: u64::MAX, job, scheduler };
+        group.look_ahead();
+        group
+    }
+
+    /// Notes when the next of its tasks end.
+    fn look_ahead(&mut self) {
+        self.next_ms = self.tasks.front().map_or(u64::MAX, |(_, _, run_ms)| *run_ms);
+    }
 }
 
 /// Machines, jobs and schedulers of a workload on a cell of this process.
@@ -130,23 +148,26 @@ pub struct ShippedCell<'a> {
     pub(super) described: &'a [Machine],
     judgement: Judgement,
     pub(super) seats: Vec<Seat>,
-    groups: Vec<Group>,
-    groups_free: Vec<u32>,
+    pub(super) groups: Vec<Group>,
+    pub(super) groups_free: Vec<u32>,
     pub(super) capacity: [u64; 2],
     /// Processors and memory that are taken, in all and by scheduler.
     pub(super) used: [u64; 2],
     pub(super) owned: Vec<[u64; 2]>,
     /// Whether an offer is out.
     pub(super) offered: bool,
-    /// The first job that the cell refused.
-    refused: Option<ShippedError>,
+    /// What changes of its machines, and the position of each machine by its name if anything does.
+    pub(super) changes: &'a [MachineEvent],
+    pub(super) positions: HashMap<Text, usize>,
+    /// The first machine or job that the cell refused.
+    pub(super) refused: Option<ShippedError>,
 }
 
 /// How many jobs that are over the cell forgets at once: one command for each would be one version more for each.
 const FORGET_AT_ONCE: usize = 256;
 
 /// The kinds whose use is told.
-const KINDS: [KindId; 2] = [KindId::CPU, KindId::MEMORY];
+pub(super) const KINDS: [KindId; 2] = [KindId::CPU, KindId::MEMORY];
 
 impl<'a> ShippedCell<'a> {
     /// A cell with the resource kinds, the policy and the machines of a workload, to which these jobs come. Schedulers are
@@ -190,6 +211,8 @@ impl<'a> ShippedCell<'a> {
             used: [0; 2],
             owned: Vec::new(),
             offered: false,
+            changes: &[],
+            positions: HashMap::new(),
             refused: None,
         })
     }
@@ -207,7 +230,7 @@ impl<'a> ShippedCell<'a> {
         Rows { from: 0, to: self.machines.len() }
     }
 
-    /// Why the run is not worth anything: the first job that the cell refused.
+    /// Why the run is not worth anything: the first machine or job that the cell refused.
     ///
     /// # Errors
     /// If there is one.
@@ -320,9 +343,8 @@ impl<'a> ShippedCell<'a> {
             return None;
         }
         let known = self.known[number].as_mut().expect("a job that runs was submitted");
-        let mut tasks: Vec<_> =
+        let tasks: Vec<_> =
             taken.iter().map(|(task, machine)| (*task, *machine, known.run_ms(*task))).collect();
-        tasks.sort_by_key(|(_, _, run_ms)| *run_ms);
         known.running += taken.len() as u32;
         for (task, _) in taken {
             for (kind, amount) in known.request(*task).into_iter().enumerate() {
@@ -336,7 +358,7 @@ impl<'a> ShippedCell<'a> {
             true => known.pending = Vec::new(),
             false => known.pending.retain(|task| gone.binary_search(&task.index).is_err()),
         }
-        let group = Group { tasks: tasks.into(), elapsed_ms: 0, job: number, scheduler };
+        let group = Group::new(tasks, (number, scheduler));
         let at = self.groups_free.pop().unwrap_or(self.groups.len() as u32);
         if at as usize == self.groups.len() {
             self.groups.push(Group::default());
@@ -424,11 +446,13 @@ impl Cell for ShippedCell<'_> {
 
     fn end(&mut self, run: Taken) -> Ended {
         let group = &mut self.groups[run.0 as usize];
-        let Some(known) = &mut self.known[group.job] else { return Ended::default() };
+        let Some(known) = &mut self.known[group.job] else {
+            // Its tasks were lost with their machines, and ran elsewhere to the end of their job.
+            self.groups_free.push(run.0);
+            return Ended::default();
+        };
         let mut ended = Ended::default();
-        if let Some((_, _, next_ms)) = group.tasks.front() {
-            group.elapsed_ms = group.elapsed_ms.max(*next_ms);
-        }
+        group.elapsed_ms = group.elapsed_ms.max(group.next_ms);
         while let Some((task, machine, _)) =
             group.tasks.pop_front_if(|(_, _, run_ms)| *run_ms <= group.elapsed_ms)
         {
@@ -443,12 +467,11 @@ impl Cell for ShippedCell<'_> {
         known.running -= ended.tasks;
         let over = known.running == 0 && known.pending.is_empty();
         let job = group.job;
-        match group.tasks.front() {
-            Some((_, _, next_ms)) if *next_ms < u64::MAX => {
-                ended.again_s = Some((next_ms - group.elapsed_ms) as f64 / 1000.0);
-            }
-            Some(_) => {}
-            None => self.groups_free.push(run.0),
+        group.look_ahead();
+        if group.next_ms < u64::MAX {
+            ended.again_s = Some((group.next_ms - group.elapsed_ms) as f64 / 1000.0);
+        } else if group.tasks.is_empty() {
+            self.groups_free.push(run.0);
         }
         if over {
             self.forget_over(job);
@@ -457,8 +480,12 @@ impl Cell for ShippedCell<'_> {
     }
 
     fn runs_for(&self, run: Taken) -> Option<f64> {
-        let (_, _, run_ms) = self.groups[run.0 as usize].tasks.front()?;
-        (*run_ms < u64::MAX).then(|| *run_ms as f64 / 1000.0)
+        let run_ms = self.groups[run.0 as usize].next_ms;
+        (run_ms < u64::MAX).then(|| run_ms as f64 / 1000.0)
+    }
+
+    fn change(&mut self, number: usize) -> Vec<Lost> {
+        self.change_machine(number)
     }
 
     fn used(&self) -> [f64; 2] {

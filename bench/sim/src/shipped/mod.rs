@@ -2,6 +2,7 @@
 //! schedulers. What a simulation says of it is said of the code that runs.
 
 mod cell;
+mod change;
 mod feed;
 mod offer;
 mod rows;

@@ -79,7 +79,8 @@ impl Seat {
         let parts = settings.parts.max(1);
         let rows = settings.rows.to - settings.rows.from;
         let spec = settings.profiles.get(settings.taste.name());
-        let kinds = cell.read(|cell| cell.kinds().clone());
+        let (kinds, rows_of_cell) =
+            cell.read(|cell| (cell.kinds().clone(), cell.machines().count()));
         let placement = Placement {
             home: settings.home,
             near_best: settings.near_best,
@@ -100,6 +101,9 @@ impl Seat {
             let of = Rows::part(rows, index, parts);
             let from = settings.rows.from;
             let of = Rows { from: from + of.from, to: from + of.to };
+            // Machines that come later have the rows behind those of the start.
+            let to = if of.to == rows_of_cell { usize::MAX } else { of.to };
+            let of = Rows { to, ..of };
             let profile = profile.with_filter(of);
             let mut view = View::new(id, next);
             profile.prepare(&mut view);

@@ -2,6 +2,7 @@
 
 mod architectures;
 mod capacity;
+mod changes;
 mod compat;
 mod faults;
 mod invariants;

@@ -48,6 +48,7 @@ impl Case {
             arrivals: &self.arrivals,
             owners: &self.owners,
             schedulers: &self.schedulers,
+            changes: &[],
             end_s: self.end_s,
             survey: self.survey,
         }

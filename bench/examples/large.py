@@ -1,0 +1,69 @@
+"""Large cells as two tables each, for `omega sim run`; BENCHMARKS.md has how long they take.
+
+python3 large.py month DIR     a month of 12,500 machines: services that are there from the start, and ten batch tasks a second
+python3 large.py million DIR   an hour of 1,000,000 machines: services that are there from the start, and ten million batch tasks,
+                               none of which ends within the hour: so all of them run at its end. By the end of the third hour all
+                               have ended
+
+and then: omega sim run --machines DIR/machines.csv --jobs DIR/jobs.csv
+
+The seed is fixed: the same tables each time.
+"""
+
+import pathlib
+import random
+import sys
+
+HOUR_S = 3600
+# The mean of `tasks` below: so many seconds between two jobs make one task a second.
+TASKS_MEAN = 10.8
+
+
+def tasks():
+    """Most jobs have one task, and few have hundreds."""
+    which = dice.random()
+    if which < 0.75:
+        return 1
+    if which < 0.9:
+        return dice.randint(2, 20)
+    return dice.randint(20, 100) if which < 0.99 else dice.randint(200, 400)
+
+
+def month_run_s():
+    """21 minutes on average, and a day at most."""
+    return max(1, min(86400, dice.lognormvariate(6.17, 1.38)))
+
+
+def million_run_s():
+    """An hour or two: nothing ends while tasks still come."""
+    return dice.uniform(HOUR_S, 2 * HOUR_S)
+
+
+# Machines, services with their tasks, batch tasks a second, hours, and how long a batch task runs.
+CELLS = {
+    "month": (12_500, (600, 200), 10, 720, month_run_s),
+    "million": (1_000_000, (10_000, 100), 2_800, 1, million_run_s),
+}
+
+if len(sys.argv) != 3 or sys.argv[1] not in CELLS:
+    sys.exit(__doc__)
+machines, (services, of), tasks_a_second, hours, run_time = CELLS[sys.argv[1]]
+dice = random.Random(1)
+folder = pathlib.Path(sys.argv[2])
+folder.mkdir(parents=True, exist_ok=True)
+(folder / "machines.csv").write_text(f"name,cpu,memory,count\nm,32,128Gi,{machines}\n")
+
+with open(folder / "jobs.csv", "w") as jobs:
+    jobs.write("name,count,cpu,memory,arrival_s,run_s,kind\n")
+    for number in range(services):
+        jobs.write(f"s{number},{of},2,6Gi,0,,service\n")
+    at_s, number = 0.0, 0
+    while True:
+        count = tasks()
+        at_s += dice.expovariate(1.0) * (TASKS_MEAN / tasks_a_second)
+        if at_s >= hours * HOUR_S:
+            break
+        run_s = run_time()
+        cpu, memory = dice.choice((0.25, 0.5, 1, 2)), dice.choice((1, 2, 4))
+        jobs.write(f"b{number},{count},{cpu},{memory}Gi,{at_s:.3f},{run_s:.3f},batch\n")
+        number += 1

@@ -1,0 +1,169 @@
+//! Question: how many tasks does the simulator place in a second of a core?
+//!
+//! On the reference's cell, in the runs that the reference published, beside its own rate; and on the cell that is
+//! shipped, where each task is a claim that the judge judges and a command that ends it. Reading the workload is not in
+//! the figures, except that of the month, which is read while it runs. The points of a sweep share nothing but their
+//! workload; the last rows tell whether two of them at once take half the time.
+
+use super::clock::{Figure, median, process_time, timed};
+use super::show::{Reach, Row, Unit};
+use super::{Options, SEED};
+use omega_core::{ConflictCheck, Granularity};
+use omega_schedulers::config::Profiles;
+use omega_sim::compat::{JobList, JobLists, ReferenceFile, run_point};
+use omega_sim::engine::DecisionTime;
+use omega_sim::scenario::{ArchitectureKind, Outcome, ScenarioSettings, simulate, simulate_stream};
+use omega_sim::shipped::ShippedError;
+use omega_workload::stream::Stream;
+use omega_workload::synth::{self, SynthOptions, synthesize};
+use omega_workload::{LoadError, Workload};
+use rayon::prelude::*;
+use std::path::Path;
+
+pub(crate) const WORKLOAD: &str = "tasks placed in simulated runs; limit: the reference simulator's own rate on a machine like this";
+
+/// What the reference places in a second of a core, in thousands.
+const REFERENCE_K: f64 = 722.0;
+
+/// Runs of one figure: each takes seconds.
+fn runs(options: &Options) -> usize {
+    if options.quick { 1 } else { 3 }
+}
+
+pub(crate) fn rows(options: &Options) -> Vec<Row> {
+    let mut rows = Vec::new();
+    for file in ["ref_omega", "ref_lambda"] {
+        rows.extend(as_the_reference(options, file));
+    }
+    rows.extend(shipped(options));
+    rows.extend(sweep(options));
+    rows
+}
+
+/// The published runs of a file, one after the other.
+fn as_the_reference(options: &Options, name: &str) -> Vec<Row> {
+    let folder = options.data.join("omega-sim");
+    let (file, lists) = match read(&folder, name, options.quick) {
+        Ok(read) => read,
+        Err(why) => {
+            let what = format!("{name}: skipped: {why}");
+            return vec![Row::value(what, Unit::MillionsPerSecond, f64::NAN)];
+        }
+    };
+    let once = |_| {
+        let all = || file.points.iter().map(|point| run_point(point, &lists).placed()).sum();
+        let (tasks, span): (u64, _) = timed(all);
+        span.each(tasks as usize)
+    };
+    let ours = Figure::median(&(0..runs(options)).map(once).collect::<Vec<_>>());
+    let points = file.points.len();
+    let rate = Row::time(format!("{name}, {points} points"), Unit::MillionsPerSecond, ours);
+    let times = 1e6 / ours.cpu / REFERENCE_K;
+    let goal = Reach::AtLeast(REFERENCE_K / 100.0);
+    vec![
+        rate.limit("0.722 M/s").reach(goal),
+        Row::value("  to the reference's rate", Unit::Times, times).reach(Reach::AtLeast(20.0)),
+    ]
+}
+
+/// A reference file with its job lists; in a hurry, its first rows.
+fn read(folder: &Path, name: &str, quick: bool) -> Result<(ReferenceFile, JobLists), LoadError> {
+    let rows = quick.then_some(12);
+    let file = ReferenceFile::read(&folder.join(format!("{name}.csv")), rows)?;
+    let list = |name: &&str| Ok((name.to_string(), JobList::read(folder, name)?));
+    let lists = file.lists().iter().map(list).collect::<Result<_, LoadError>>()?;
+    Ok((file, lists))
+}
+
+/// Shared state with so many schedulers of batch jobs, which decide in a tenth of a second and in 5 ms for each task.
+fn settings(batch: u32, seed: u64) -> ScenarioSettings {
+    let decides = DecisionTime { job_s: 0.1, task_s: 0.005 };
+    ScenarioSettings {
+        architecture: ArchitectureKind::SharedState,
+        batch_schedulers: batch,
+        service_schedulers: 1,
+        batch_decides: decides,
+        service_decides: decides,
+        check: ConflictCheck::ResourceFit,
+        granularity: Granularity::Incremental,
+        pickiness: 0.0,
+        near_best: 1,
+        parts: 1,
+        probes: 1,
+        end_s: None,
+        seed,
+        profiles: Profiles::default(),
+    }
+}
+
+fn synthetic(machines: u32, hours: u32) -> SynthOptions {
+    SynthOptions { machines, seed: SEED, span_hours: hours, ..SynthOptions::default() }
+}
+
+/// Tasks that the schedulers placed.
+fn placed(outcome: &Outcome) -> usize {
+    outcome.report.schedulers.iter().map(|one| one.tasks_placed as usize).sum()
+}
+
+fn run(workload: &Workload, settings: &ScenarioSettings) -> usize {
+    placed(&simulate(workload, settings).expect("a cell takes a made-up workload"))
+}
+
+fn shipped(options: &Options) -> Vec<Row> {
+    let hours = if options.quick { 4 } else { 24 };
+    let workload = synthesize(&synthetic(10_000, hours));
+    let rate = |batch: u32| {
+        let once = |_| {
+            let (tasks, span) = timed(|| run(&workload, &settings(batch, SEED)));
+            span.each(tasks)
+        };
+        let ours = Figure::median(&(0..runs(options)).map(once).collect::<Vec<_>>());
+        let what = format!("shipped cell, {hours} h of 10,000 machines, {batch} for batch");
+        Row::time(what, Unit::MillionsPerSecond, ours)
+    };
+    let mut rows = vec![rate(4), rate(16)];
+    if !options.quick {
+        rows.extend(month());
+    }
+    rows
+}
+
+/// A made-up month of a cell of Google's size, read while it runs.
+fn month() -> [Row; 2] {
+    let open =
+        || Ok::<Box<dyn Stream>, ShippedError>(Box::new(synth::open(&synthetic(12_500, 720))));
+    let whole = || simulate_stream(open, &settings(4, SEED));
+    let (outcome, span) = timed(whole);
+    let tasks = placed(&outcome.expect("a cell takes a made-up workload"));
+    let what = "shipped cell, a month of 12,500 machines";
+    [
+        Row::time(what, Unit::MillionsPerSecond, span.each(tasks)),
+        Row::time("  all of it", Unit::Seconds, span.each(1)),
+    ]
+}
+
+/// How much sooner the same points of a sweep are done by two threads, and how much processor time that takes: if they
+/// are in each other's way, more.
+fn sweep(options: &Options) -> [Row; 2] {
+    let workload = synthesize(&synthetic(2000, if options.quick { 4 } else { 24 }));
+    let points: Vec<ScenarioSettings> = (0..8).map(|seed| settings(4, seed)).collect();
+    let by = |threads: usize| {
+        let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build();
+        let pool = pool.expect("the system has two threads");
+        let all = || points.par_iter().map(|point| run(&workload, point)).sum::<usize>();
+        let before = process_time();
+        let (_, span) = timed(|| pool.install(all));
+        (span.wall.as_secs_f64(), (process_time() - before).as_secs_f64())
+    };
+    let times = (0..runs(options)).map(|_| {
+        let ((wall, cpu), (wall_of_two, cpu_of_two)) = (by(1), by(2));
+        (wall / wall_of_two, cpu_of_two / cpu)
+    });
+    let (sooner, more): (Vec<f64>, Vec<f64>) = times.unzip();
+    let what = "8 points of a sweep by 2 threads, speed-up";
+    [
+        Row::value(what, Unit::Times, median(sooner)).reach(Reach::AtLeast(1.8)),
+        Row::value("  processor time of 2 threads to 1", Unit::Times, median(more))
+            .reach(Reach::AtMost(1.1)),
+    ]
+}
