@@ -22,7 +22,7 @@ pub struct Waits {
 pub struct SchedulerReport {
     /// Its name.
     pub name: String,
-    /// The jobs that came to it.
+    /// The jobs that came to it until the end.
     pub jobs: u64,
     /// Those of them that it tried to place, once at least: whose wait is known.
     pub jobs_tried: u64,
@@ -115,7 +115,9 @@ impl Report {
     ) -> Report {
         let looks = books.looks.max(1) as f64;
         let mut jobs: Vec<Vec<&JobBook>> = vec![Vec::new(); books.schedulers.len()];
-        for job in plan.arrivals {
+        // A run may end before the last job has come.
+        let came = |job: &&u32| plan.jobs[**job as usize].submit_s <= books.now_s;
+        for job in plan.arrivals.iter().filter(came) {
             let job = *job as usize;
             jobs[plan.owners[job] as usize].push(&books.jobs[job]);
         }

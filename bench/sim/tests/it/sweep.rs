@@ -175,4 +175,5 @@ fn a_log_of_a_queue_is_swept_on_machines_that_the_file_names_and_ends_when_it_sa
     assert!(point.contains("\"machines\": 2,"), "{point}");
     // The end is after a minute and a half: the third job has not come.
     assert!(point.contains("\"tasks_placed\": 2,"), "{point}");
+    assert!(point.contains("\"jobs\": 2,"), "{point}");
 }

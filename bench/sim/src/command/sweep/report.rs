@@ -88,7 +88,7 @@ fn how_to_read(all: &[&Combination], layout: &Layout) -> Vec<String> {
         );
     }
     let alone = all.iter().filter(|it| it.figures.contains_key(&Whose::All)).count();
-    if alone > 0 && alone < all.len() {
+    if layout.across.is_some() && alone > 0 && alone < all.len() {
         prose.push(
             "A scheduler that has all jobs is drawn both with those of batch jobs and with those of service jobs; its wait is \
              that of all jobs."
@@ -192,7 +192,10 @@ fn table(part: &[&Combination], layout: &Layout, rows_max: usize) -> (Table, usi
     let all: usize = part.iter().map(|it| it.figures.len()).sum();
     let rows = part.iter().flat_map(|it| it.figures.iter().map(|(whose, f)| row(it, *whose, f)));
     let table = Table {
-        title: "Means over the seeds, and from where to where they go".to_owned(),
+        title: match part.iter().any(|it| it.seeds > 1) {
+            true => "Means over the seeds, and from where to where they go".to_owned(),
+            false => "Figures".to_owned(),
+        },
         head: head.map(str::to_owned).collect(),
         rows: rows.take(rows_max).collect(),
     };
