@@ -17,6 +17,7 @@ mod dev;
 mod events;
 mod explain;
 mod explainer;
+mod improve;
 mod log;
 mod manual;
 mod output;
@@ -63,6 +64,8 @@ enum Command {
     Run(run::RunArgs),
     /// Run a workload, and tell why a job waits at its end and what would help.
     Explain(explain::ExplainArgs),
+    /// Find better machines for the tasks of a cell, and tell what each move gains.
+    Improve(Box<improve::ImproveArgs>),
     /// Simulate a cell: what it would do, rather than what it does.
     #[command(subcommand)]
     Sim(what_if::SimVerb),
@@ -138,6 +141,7 @@ fn main() -> ExitCode {
     let done = match omega.command {
         Some(Command::Run(args)) => run::run(&args),
         Some(Command::Explain(args)) => explain::explain(&args),
+        Some(Command::Improve(args)) => improve::improve(&args),
         Some(Command::Log(command)) => log::log(&command),
         Some(Command::Sim(command)) => {
             return what_if::run(&command)

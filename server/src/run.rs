@@ -183,6 +183,8 @@ pub(crate) enum Error {
     #[error(transparent)]
     Audit(#[from] crate::audit::AuditError),
     #[error(transparent)]
+    Improve(#[from] crate::improve::ImproveError),
+    #[error(transparent)]
     Restore(#[from] crate::restore::RestoreError),
 }
 
@@ -260,6 +262,11 @@ impl HowArgs {
     /// The file of profiles.
     pub(crate) fn profile(&self) -> Option<&Path> {
         self.profile.as_deref()
+    }
+
+    /// The seed of everything random.
+    pub(crate) fn seed(&self) -> u64 {
+        self.seed
     }
 
     fn files(&self) -> Vec<&Path> {

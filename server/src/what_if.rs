@@ -96,6 +96,14 @@ fn what_if(args: &WhatIfArgs) -> Result<ExitCode, WhatIfError> {
     Ok(command::what_if(&cell, name, &args.what, profiles)?)
 }
 
+/// The newest version of a cell that was kept, of a directory what is known to be committed.
+pub(crate) fn read_kept(from: &Path) -> Result<Cell, WhatIfError> {
+    if from.is_dir() {
+        return Ok(history::open(from)?.replay(&ReplayOptions::default())?.into_cell());
+    }
+    Ok(backup::check(from)?.cell)
+}
+
 fn read(args: &WhatIfArgs) -> Result<Cell, WhatIfError> {
     if args.from.is_dir() {
         let to = args.at.map(Version);
