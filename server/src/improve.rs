@@ -10,9 +10,9 @@ use crate::run::{Error, HowArgs, prepare, with_bar};
 use crate::{profiles, what_if};
 use clap::{Args, Parser, ValueEnum};
 use omega_bench::report::improved::{self, Detail, ImprovedReport};
-use omega_bench::run::{Carry, Moment, Pass, cell_of, improve_at, improve_cell};
-use omega_cellstate::{Cell, View};
+use omega_bench::run::{Carry, Moment, Pass, RunError, cell_of, improve_at, improve_cell};
 use omega_cellstate::CellHandle;
+use omega_cellstate::{Cell, View};
 use omega_client::RemoteCell;
 use omega_core::{JobKind, KindId, Kinds, Text, TopologyLevel};
 use omega_schedulers::disruption::DisruptionBudget;
@@ -24,9 +24,11 @@ use std::time::{Duration, Instant};
 
 /// Which cell, what is to become better, and how much of it may move.
 #[derive(Debug, Args)]
-#[command(after_help = "Examples:\n  omega improve --cluster cluster.json --for balance --moves 20\n  \
+#[command(
+    after_help = "Examples:\n  omega improve --cluster cluster.json --for balance --moves 20\n  \
     omega improve --from cell.backup --for drain --drain m7\n  \
-    omega improve --cell 10.0.0.1:7600 --for defragment --carry-out")]
+    omega improve --cell 10.0.0.1:7600 --for defragment --carry-out"
+)]
 pub(crate) struct ImproveArgs {
     #[command(flatten)]
     input: InputArgs,
@@ -184,18 +186,31 @@ pub(crate) enum ImproveError {
     Environment(String),
     /// See the error.
     #[error(transparent)]
-    Run(#[from] omega_bench::run::RunError),
+    Run(#[from] RunError),
+}
+
+impl ImproveError {
+    /// The exit code: 1 where it is the cell that does not answer, 2 for bad input.
+    pub(crate) fn exit_code(&self) -> u8 {
+        match self {
+            ImproveError::Cell(_) | ImproveError::Run(RunError::Scheduler { .. }) => 1,
+            _ => crate::BAD_INPUT,
+        }
+    }
 }
 
 fn pair(text: &str) -> Result<(String, u32), String> {
-    let (name, number) = text.split_once('=').ok_or_else(|| format!("{text:?} is not NAME=NUMBER"))?;
+    let (name, number) =
+        text.split_once('=').ok_or_else(|| format!("{text:?} is not NAME=NUMBER"))?;
     let number = number.parse().map_err(|_| format!("{number:?} is not a whole number"))?;
     Ok((name.to_owned(), number))
 }
 
 pub(crate) fn improve(args: &ImproveArgs) -> Result<(), Error> {
     if args.output.carry_out && args.input.served().is_none() {
-        return Err(Error::Arguments("--carry-out is for --cell: other cells are copies, and tried out"));
+        return Err(Error::Arguments(
+            "--carry-out is for --cell: other cells are copies, and tried out",
+        ));
     }
     let report = match (args.input.served(), &args.from) {
         (Some(_), Some(_)) => return Err(Error::Arguments("--cell and --from are two cells")),
@@ -264,7 +279,9 @@ struct Environment {
 /// A cell that is served.
 fn served(args: &ImproveArgs, cell: &str) -> Result<ImprovedReport, Error> {
     if !args.pass.drain.is_empty() {
-        return Err(Error::Arguments("--drain is for copies: drain a cell that is served by omega machine drain"));
+        return Err(Error::Arguments(
+            "--drain is for copies: drain a cell that is served by omega machine drain",
+        ));
     }
     let outputs: Vec<&Path> = args.output.json.iter().map(PathBuf::as_path).collect();
     output::check(&outputs, &[])?;

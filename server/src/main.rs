@@ -2,8 +2,8 @@
 //!
 //! `omega run`, which is also what `omega` alone does, places a workload on a cell in this
 //! process and tells how it went. Bad input ends with one line on standard error and exit code 2,
-//! before anything has started. `omega explain` does the same, and tells why a job waits. `omega trace` looks at
-//! what `omega run` would place, and makes more of it; `omega bench` measures this very program.
+//! before anything has started. `omega explain` does the same, and tells why a job waits; `omega improve` finds
+//! better machines for what runs. `omega trace` looks at what `omega run` would place, and makes more of it; `omega bench` measures this very program.
 //! `omega log` looks at what a replica has kept. `omega machine`, `job`, `task`, `quota`, `member`, `lease`,
 //! `txn`, `cell` and `top` ask a cell that is served; where it refuses or does not answer, the exit code is 1.
 

@@ -194,6 +194,7 @@ impl Error {
         match self {
             Error::Ask(error) => error.exit_code(),
             Error::Audit(error) => error.exit_code(),
+            Error::Improve(error) => error.exit_code(),
             Error::Serve(error) if error.is_exposed() => crate::EXPOSED,
             Error::Scheduler(error) if error.is_exposed() => crate::EXPOSED,
             Error::Scheduler(error) if error.is_replaced() => crate::REPLACED,

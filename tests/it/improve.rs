@@ -177,7 +177,7 @@ fn tasks_of_a_job_are_spread_again() {
     runs(&cell, job("a", 3, 1), &[0, 0, 1]);
     let aims = Aims { level: TopologyLevel::Label("zone".into()), ..Aims::spread() };
     let plan = pass(&cell, Settings::new(aims));
-    assert_eq!((plan.before.crowding, plan.after.crowding), (3000, 0));
+    assert_eq!((plan.before.crowding, plan.after.crowding), (30_000, 0));
     assert!(plan.steps().all(|step| step.why == Why::Gain(Term::Crowding)));
 }
 
@@ -357,13 +357,18 @@ fn a_pass_beside_other_schedulers_loses_nothing() {
     let stop = AtomicBool::new(false);
     let (mut moved, mut refused) = (0, 0);
     std::thread::scope(|scope| {
-        let churning: Vec<_> = (0..THREADS).map(|t| scope.spawn({
-            let (cell, stop) = (&cell, &stop);
-            move || churn(cell, t, stop)
-        })).collect();
+        let churning: Vec<_> = (0..THREADS)
+            .map(|t| {
+                scope.spawn({
+                    let (cell, stop) = (&cell, &stop);
+                    move || churn(cell, t, stop)
+                })
+            })
+            .collect();
         for round in 0..60u32 {
             drain(&cell, round % CELL as u32);
-            let aims = [Aims::defragment(), Aims::balance(), Aims::spread()][round as usize % 3].clone();
+            let aims =
+                [Aims::defragment(), Aims::balance(), Aims::spread()][round as usize % 3].clone();
             let settings = Settings { seed: u64::from(round), ..Settings::new(aims) };
             let (mut improver, plan) = planned(&cell, settings);
             let done = improver.carry_out(&cell, &plan).unwrap();

@@ -4,14 +4,16 @@
 //! `OMEGA_SEED=7 cargo test -p omega-tests improve` runs one history alone.
 
 use crate::histories::seeds;
+use crate::small::submit;
 use crate::views::World;
-use omega_cellstate::{Cell, MachineStatus, SharedCell};
+use omega_cellstate::{Cell, CellHandle, MachineStatus, SharedCell, View};
 use omega_core::{
-    Job, JobId, KindId, MachineId, Reason, TaskId, TopologyLevel,
+    Amounts, CardRequest, Command, Job, JobId, KindId, Kinds, Labels, Machine, MachineId, Outcome,
+    Reason, SchedulerId, TaskGroup, TaskId, TaskRule, TaskSelector, TopologyLevel,
 };
-use omega_schedulers::improve::objective::{MACHINE, MOVE, PAIR};
+use omega_schedulers::improve::objective::{MACHINE, MOVE, PAIR, PARTS_MAX};
 use omega_schedulers::improve::{
-    Aims, Bounds, Fate, Improver, Move, Pair, Plan, Safety, Settings, Step,
+    Aims, Bounds, Fate, Improver, Move, Pair, Plan, Safety, Settings, Step, Why,
 };
 use omega_tests::random::Dice;
 use std::collections::BTreeMap;
@@ -63,7 +65,7 @@ fn mean(uses: &[Use], kind: usize) -> i128 {
 }
 
 fn parts(amount: i128, of: i128) -> i128 {
-    amount.max(0) * i128::from(MACHINE) / of
+    (amount.max(0) * i128::from(MACHINE) / of).min(i128::from(PARTS_MAX))
 }
 
 /// Whether the machine would not take the task for what it is.
@@ -73,22 +75,22 @@ fn is_misplaced(cell: &Cell, task: TaskId, machine: MachineId) -> bool {
     let others: Vec<JobId> = alone.jobs().map(|(id, _)| id).collect();
     let mut job = (**cell.job(task.job).unwrap()).clone();
     let group = cell.task_group(task).unwrap();
-    others.into_iter().for_each(|job| drop(alone.apply(omega_core::Command::KillJob { job })));
+    others.into_iter().for_each(|job| drop(alone.apply(Command::KillJob { job })));
     job.name = "alone".into();
     job.gang_min = None;
     job.tenant = "a tenant without a quota".into();
     job.groups = vec![job.groups[group].clone()];
     job.groups[0].count = 1;
-    job.groups[0].request = omega_core::Amounts::zero();
+    job.groups[0].request = Amounts::zero();
     job.groups[0].cards = None;
     job.groups[0].rules.tasks.clear();
     job.groups[0].rules.ports.clear();
-    let Ok(omega_core::Outcome::Job(id)) = alone.apply(omega_core::Command::SubmitJob(job)) else {
+    let Ok(Outcome::Job(id)) = alone.apply(Command::SubmitJob(job)) else {
         panic!("a job that was there is taken again");
     };
     let shared = SharedCell::new(alone);
     let spec = shared.read(|cell| cell.job(id).unwrap().clone());
-    let mut view = omega_cellstate::View::new(omega_core::SchedulerId(0), 0);
+    let mut view = View::new(SchedulerId(0), 0);
     view.sync(&shared).unwrap();
     let group = view.compile(id, &spec, 0);
     view.judge(machine.row(), group).is_err()
@@ -202,7 +204,13 @@ fn settings(dice: &mut Dice) -> Settings {
     };
     let transient = (0..4).filter(|_| dice.chance(30)).map(KindId).collect();
     let machines_each = 1 + dice.below(64);
-    Settings { bounds, transient, machines_each, seed: dice.below(9) as u64, ..Settings::new(aims(dice)) }
+    Settings {
+        bounds,
+        transient,
+        machines_each,
+        seed: dice.below(9) as u64,
+        ..Settings::new(aims(dice))
+    }
 }
 
 /// Whether the cell may refuse what a view allows: it alone judges gangs and quotas.
@@ -210,60 +218,139 @@ fn is_of_the_cell_alone(fate: Fate) -> bool {
     matches!(fate, Fate::Refused(Reason::GangIncomplete | Reason::QuotaExceeded(_)))
 }
 
-#[test]
-fn a_pass_costs_what_the_twin_reckons_after_each_step() {
-    let (mut steps, mut moved) = (0, 0);
-    for seed in seeds(400) {
-        let mut world = World::new(seed);
-        let mut dice = Dice::new(seed ^ 0x1_4970);
-        (0..40 + dice.below(120)).for_each(|_| world.step());
-        let settings = settings(&mut dice);
-        let (aims, bounds) = (settings.aims.clone(), settings.bounds);
-        let transient = settings.transient.clone();
-        let mut improver = Improver::new(&world.cell, settings).unwrap();
-        let plan = improver.plan(&world.cell, &mut || true).unwrap();
-        let start = world.cell.read(Cell::clone);
-        let before = naive(&start, &aims);
-        assert_eq!(plan.before.total(&aims), before, "seed {seed}: {plan:?}");
-        assert!(plan.moves().count() <= bounds.moves, "seed {seed}");
-        assert!(plan.waves.len() <= bounds.waves, "seed {seed}");
-        assert!(plan.gain() >= 0, "seed {seed}");
-        assert_eq!(plan.gain(), plan.steps().map(|step| step.gain).sum::<i128>(), "seed {seed}");
-        assert_moves_once(&plan, bounds.moves_per_job);
-        let mut done: Vec<Move> = Vec::new();
-        let mut total = before;
-        let mut all = true;
-        for wave in &plan.waves {
-            assert_fits_with_sources_held(&world.cell.read(Cell::clone), wave, &transient);
-            for step in wave {
-                let fate = improver.carry_out_wave(&world.cell, std::slice::from_ref(step)).unwrap()[0];
-                all &= fate == Fate::Moved;
-                assert!(fate == Fate::Moved || !all || is_of_the_cell_alone(fate), "seed {seed} {fate:?}");
-                if !all {
-                    break;
-                }
-                done.extend(&step.moves);
-                let now = world.cell.read(|cell| naive(cell, &aims)) + naive_moves(&start, &aims, done.iter());
-                let makes_room = step.why == omega_schedulers::improve::Why::MakesRoom;
-                assert!(makes_room || total - now == step.gain || is_second(&plan, step), "seed {seed} {step:?} {total} {now}");
-                total = now;
-                steps += 1;
-            }
-        }
-        if all {
-            assert_eq!(total, plan.after.total(&aims), "seed {seed}");
-            moved += done.len();
-        }
-        world.cell.read(Cell::audit).unwrap();
-    }
-    assert!(steps > 200 && moved > 200, "enough is tried: {steps} steps, {moved} moves");
+/// What was tried in a pass.
+#[derive(Debug, Default)]
+struct Tried {
+    steps: usize,
+    pairs: usize,
+    room: usize,
+    waves: usize,
 }
 
-/// Whether the step before made room for this one: then both gains are in this one.
-fn is_second(plan: &Plan, step: &Step) -> bool {
-    let steps: Vec<&Step> = plan.steps().collect();
-    let room = |pair: &&[&Step]| pair[0].why == omega_schedulers::improve::Why::MakesRoom;
-    steps.windows(2).filter(room).any(|pair| pair[1] == step)
+/// Makes a pass step by step, and reckons the long way after each.
+fn check(cell: &SharedCell, dice: &mut Dice, seed: u64) -> Tried {
+    let settings = settings(dice);
+    let (aims, bounds) = (settings.aims.clone(), settings.bounds);
+    let transient = settings.transient.clone();
+    let mut improver = Improver::new(cell, settings).unwrap();
+    let plan = improver.plan(cell, &mut || true).unwrap();
+    let start = cell.read(Cell::clone);
+    let mut total = naive(&start, &aims);
+    assert_eq!(plan.before.total(&aims), total, "seed {seed}: {plan:?}");
+    assert!(
+        plan.moves().count() <= bounds.moves && plan.waves.len() <= bounds.waves,
+        "seed {seed}"
+    );
+    assert_eq!(plan.gain(), plan.steps().map(|step| step.gain).sum::<i128>(), "seed {seed}");
+    assert!(plan.steps().all(|step| step.gain > 0 || step.why == Why::MakesRoom), "seed {seed}");
+    assert_moves_once(&plan, bounds.moves_per_job);
+    let (mut done, mut tried) = (Vec::new(), Tried::default());
+    let mut made_room = false;
+    for wave in &plan.waves {
+        assert_fits_with_sources_held(&cell.read(Cell::clone), wave, &transient);
+        for step in wave {
+            let fate = improver.carry_out_wave(cell, std::slice::from_ref(step)).unwrap()[0];
+            if is_of_the_cell_alone(fate) {
+                return tried;
+            }
+            assert_eq!(fate, Fate::Moved, "seed {seed} {step:?}");
+            done.extend(&step.moves);
+            let moving = naive_moves(&start, &aims, done.iter());
+            let now = cell.read(|cell| naive(cell, &aims)) + moving;
+            let makes_room = step.why == Why::MakesRoom;
+            let both = made_room || makes_room;
+            assert!(both || total - now == step.gain, "seed {seed} {step:?} {total} {now}");
+            (made_room, total) = (makes_room, now);
+            tried.steps += 1;
+            tried.pairs += usize::from(step.moves.len() == 2);
+            tried.room += usize::from(makes_room);
+        }
+        tried.waves += 1;
+    }
+    assert_eq!(total, plan.after.total(&aims), "seed {seed}");
+    cell.read(Cell::audit).unwrap();
+    tried
+}
+
+/// What all passes tried together.
+fn check_all(count: u64, make: impl Fn(u64, &mut Dice) -> SharedCell) -> Tried {
+    let mut all = Tried::default();
+    for seed in seeds(count) {
+        let mut dice = Dice::new(seed ^ 0x1_4970);
+        let cell = make(seed, &mut dice);
+        let tried = check(&cell, &mut dice, seed);
+        all.steps += tried.steps;
+        all.pairs += tried.pairs;
+        all.room += tried.room;
+        all.waves += tried.waves;
+    }
+    all
+}
+
+#[test]
+fn a_pass_over_a_random_cell_costs_what_the_twin_reckons_after_each_step() {
+    let tried = check_all(1000, |seed, dice| {
+        let mut world = World::new(seed);
+        (0..40 + dice.below(120)).for_each(|_| world.step());
+        world.cell
+    });
+    assert!(seeds(1000) != (0..1000) || tried.steps > 200, "enough is tried: {tried:?}");
+}
+
+/// A cell in which most machines have several tasks, and some drain.
+fn dense(dice: &mut Dice) -> SharedCell {
+    let cell = SharedCell::new(Cell::new(Kinds::standard()));
+    let machines = 2 + dice.below(10);
+    for i in 0..machines {
+        let capacity = Amounts::new([8, 16, 32].map(|most| 1 + dice.below(most) as u64));
+        let mut machine =
+            Machine::new(format!("m{i}"), capacity).with_cards(KindId::GPU, dice.below(3) as u8);
+        machine.labels = Labels::new([("zone", format!("z{}", dice.below(3)))]);
+        cell.apply(Command::RegisterMachine(machine)).unwrap();
+    }
+    for i in 0..1 + dice.below(8) {
+        let tasks = 1 + dice.below(8);
+        let mut amounts = Amounts::new([4, 6, 8].map(|most| dice.below(most) as u64));
+        let share = dice
+            .chance(20)
+            .then(|| CardRequest { count: 1, milli_each: 1 + dice.below(1000) as u16 });
+        share.iter().for_each(|share| amounts.set(KindId::GPU, share.milli_each.into()));
+        let mut group = TaskGroup { cards: share, ..TaskGroup::new(tasks as u32, amounts) };
+        if dice.chance(30) {
+            let (of, level) = (TaskSelector::SameJob, TopologyLevel::Label("zone".into()));
+            group.rules.tasks.push(TaskRule::MaxPerDomain {
+                of,
+                level,
+                count: 1 + dice.below(4) as u32,
+            });
+        }
+        let job = submit(&cell, Job::batch(format!("j{i}"), group));
+        let (id, number) = cell.register("first".into()).unwrap();
+        let mut view = View::new(id, number);
+        view.sync(&cell).unwrap();
+        let spec = cell.read(|cell| cell.job(job).unwrap().clone());
+        let group = view.compile(job, &spec, 0);
+        for index in 0..tasks as u32 {
+            let machine = view.machine_id(dice.below(machines));
+            let _ = view.claim(TaskId { job, index }, machine, group);
+        }
+        if view.open_claims() > 0 {
+            cell.commit(&view.take_transaction()).unwrap();
+        }
+    }
+    for slot in (0..machines as u32).filter(|_| dice.chance(15)) {
+        let id = MachineId::first(slot);
+        cell.apply(Command::DrainMachine { id, draining: true }).unwrap();
+    }
+    cell
+}
+
+#[test]
+fn a_pass_over_a_dense_cell_costs_what_the_twin_reckons_after_each_step() {
+    let tried = check_all(600, |_, dice| dense(dice));
+    let Tried { steps, pairs, room, waves } = tried;
+    let enough = steps > 1000 && pairs > 50 && room > 5 && waves > 300;
+    assert!(seeds(600) != (0..600) || enough, "enough is tried: {tried:?}");
 }
 
 fn assert_moves_once(plan: &Plan, per_job: u32) {
@@ -281,7 +368,8 @@ fn assert_fits_with_sources_held(cell: &Cell, wave: &[Step], transient: &[KindId
     for kind in transient.iter().map(|kind| kind.index()).filter(|k| *k < cell.kinds().count()) {
         for u in &uses {
             let to = wave.iter().flat_map(|step| &step.moves).filter(|m| m.to == u.id);
-            let wants = to.map(|m| request(cell.job(m.task.job).unwrap(), usize::from(m.group), kind));
+            let wants =
+                to.map(|m| request(cell.job(m.task.job).unwrap(), usize::from(m.group), kind));
             let wants: Vec<i128> = wants.collect();
             let sum: i128 = wants.iter().sum();
             assert!(sum == 0 || u.claimed[kind] + sum <= u.claimable[kind], "{:?} {wave:?}", u.id);
@@ -300,7 +388,11 @@ fn the_same_seed_gives_the_same_plan_and_a_plan_changes_nothing() {
         let version = world.cell.read(Cell::version);
         let first = plan(&mut one);
         assert_eq!(first, plan(&mut one), "seed {seed}: the view is as before");
-        assert_eq!(first, plan(&mut Improver::new(&world.cell, settings()).unwrap()), "seed {seed}");
+        assert_eq!(
+            first,
+            plan(&mut Improver::new(&world.cell, settings()).unwrap()),
+            "seed {seed}"
+        );
         assert_eq!(world.cell.read(Cell::version), version, "seed {seed}");
     }
 }

@@ -272,7 +272,12 @@ fn moves(report: &ImprovedReport, detail: Detail) -> String {
 }
 
 fn reason(line: &ReasonLine) -> String {
-    format!("{} for {} (gain {})", count(wide(line.moves)), clean(&line.reason), machines(line.gain))
+    format!(
+        "{} for {} (gain {})",
+        count(wide(line.moves)),
+        clean(&line.reason),
+        machines(line.gain)
+    )
 }
 
 fn shown(all: usize, detail: Detail) -> usize {

@@ -138,7 +138,8 @@ impl Account {
     /// What an operator sees of it without weights.
     pub(super) fn picture(&self, view: &View) -> Picture {
         let kinds = self.objective.kinds;
-        let mut picture = Picture { above: vec![0; kinds], fullest: vec![0; kinds], ..Picture::default() };
+        let mut picture =
+            Picture { above: vec![0; kinds], fullest: vec![0; kinds], ..Picture::default() };
         for row in (0..view.rows()).filter(|row| self.counts[*row]) {
             picture.machines += 1;
             let mut is_used = false;

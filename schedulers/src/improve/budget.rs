@@ -4,8 +4,8 @@
 //! so it holds for each wave: the next one begins when the moved tasks run again.
 
 use crate::preemption::Budget as Disruption;
-use omega_core::{Job, JobId, TaskId};
 use foldhash::fast::FixedState;
+use omega_core::{Job, JobId, TaskId};
 use smallvec::SmallVec;
 use std::collections::HashMap;
 

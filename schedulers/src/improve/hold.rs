@@ -56,9 +56,7 @@ impl Hold {
         let held = &self.amounts[row * kinds..][..kinds];
         let wanted = need.request.iter().zip(held).enumerate();
         let mut wanted = wanted.filter(|(_, (request, held))| **request > 0 && **held > 0);
-        wanted.all(|(kind, (request, held))| {
-            view.free(row, KindId(kind as u8)) - held >= *request
-        })
+        wanted.all(|(kind, (request, held))| view.free(row, KindId(kind as u8)) - held >= *request)
     }
 
     /// How much of a kind is held in a row.

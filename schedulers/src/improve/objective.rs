@@ -10,7 +10,7 @@
 //! | load, of each kind | what is claimed of a machine above its safety level |
 //! | balance | what is free of one kind without as much of another beside it |
 //! | fragments | machines that are neither full nor empty: a million for one that is half full, 4 f (1 - f) |
-//! | crowding | each pair of tasks of one job in one domain: a thousand |
+//! | crowding | each pair of tasks of one job in one domain: ten thousand |
 //! | moves | each moved task: ten thousand, and its largest part of a mean machine |
 //! | job moves | the most tasks that any job has moved: ten thousand each |
 //!
@@ -27,7 +27,7 @@ use std::collections::BTreeMap;
 pub const MACHINE: i64 = 1_000_000;
 
 /// What each pair of tasks of one job in one domain costs.
-pub const PAIR: i64 = 1000;
+pub const PAIR: i64 = 10_000;
 
 /// What each moved task costs, beside its part of a mean machine; and each task of the job that moves most.
 pub const MOVE: i64 = 10_000;
@@ -36,7 +36,7 @@ pub const MOVE: i64 = 10_000;
 pub const WEIGHT_MAX: u32 = 10_000;
 
 /// More parts than these are not told apart: a million machines.
-const PARTS_MAX: u64 = 1 << 40;
+pub const PARTS_MAX: u64 = 1 << 40;
 
 /// One summand of the objective.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]

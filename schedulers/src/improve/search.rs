@@ -191,7 +191,8 @@ impl<'a> Search<'a> {
     /// What is gained by taking a task off its row, weighed, with what a move costs.
     pub(super) fn gain_of_leaving(&self, row: usize, task: PlacedTask, known: usize) -> i64 {
         let request = &self.need(known).request;
-        let misplaced = if self.misplaced.contains(&task.id) { self.account.of_misplaced() } else { 0 };
+        let misplaced =
+            if self.misplaced.contains(&task.id) { self.account.of_misplaced() } else { 0 };
         self.account.leaving(self.view, row, (task.id.job, request)) + misplaced
             - self.account.of_move(request, self.left.moved_of(task.id.job))
     }

@@ -1,8 +1,10 @@
 //! In which order tasks are looked at: first those that must leave, then machine by machine.
 //!
 //! A pass is a descent: from the machine where most is to be gained for each task, the best move of it, as long
-//! as one gains; then the next machine; and over all machines again until a whole sweep finds nothing. Where no
-//! single move gains, two tasks may change places. A task moves at most once, so a pass ends.
+//! as one gains; then the next machine; and over all machines again until a whole sweep finds nothing. The first
+//! sweeps make only moves that gain much, each later one those that gain a quarter of that: so if moves are few,
+//! they are the best ones. Where no single move gains, two tasks may change places. A task moves at most once, so
+//! a pass ends.
 
 use super::plan::{Ended, Hindrance, Stuck, Why};
 use super::search::{Look, Proposed, Search, suits};
@@ -13,6 +15,9 @@ use std::collections::BTreeMap;
 
 /// How many tasks of one machine are looked at for a move: those whose leaving gains most.
 const TRIES: usize = 32;
+
+/// By how much less the moves of a sweep may gain than those of the one before.
+const QUARTER: i64 = 4;
 
 /// Tasks that would leave a dearer place and stay, by reason, of one row.
 type Reasons = SmallVec<[(Hindrance, usize); 4]>;
@@ -57,41 +62,49 @@ impl Sweep {
             }
             self.must_leave[index].2 = leave(search, (row, task)).err();
         }
+        let mut least = most_to_gain(search);
         loop {
-            match self.sweep(search, go_on) {
-                Ok(0) => return Ended::NothingBetter,
-                Ok(_) => {}
+            match self.sweep(search, least, go_on) {
+                Ok(0) if least == 0 => return Ended::NothingBetter,
+                Ok(_) => least /= QUARTER,
                 Err(ended) => return ended,
             }
         }
     }
 
-    /// Once over all machines. The answer is how many steps were found.
-    fn sweep(&mut self, search: &mut Search<'_>, go_on: GoOn<'_>) -> Result<usize, Ended> {
+    /// Once over all machines, for steps that gain at least so much. The answer is how many were found.
+    fn sweep(
+        &mut self,
+        search: &mut Search<'_>,
+        least: i64,
+        go_on: GoOn<'_>,
+    ) -> Result<usize, Ended> {
         let mut found = 0;
         for row in by_pressure(search) {
             if let Some(ended) = over(search, go_on) {
                 return Err(ended);
             }
-            while self.best_of(search, row) {
+            while self.best_of(search, row, least) {
                 found += 1;
             }
         }
         Ok(found)
     }
 
-    /// Makes the best move of a task off a row, or an exchange, if one gains.
-    fn best_of(&mut self, search: &mut Search<'_>, row: usize) -> bool {
+    /// Makes the best move of a task off a row if it gains so much; where anything will do, an exchange, too.
+    fn best_of(&mut self, search: &mut Search<'_>, row: usize, least: i64) -> bool {
+        let leavers = leavers(search, row);
+        // Where a task that comes helps, too, it may gain more than its leaving alone; then a later sweep finds it.
+        if leavers.first().is_none_or(|(most, _)| least > 0 && *most < least) {
+            return false;
+        }
         let look = Look::UntilFeasible(search.settings.machines_each);
         let mut reasons = Reasons::new();
         let mut best: Option<(Proposed, i64)> = None;
-        let leavers = leavers(search, row);
         for (off, task) in &leavers {
             match search.best_move((row, *task), *off, look) {
-                Ok((proposed, gain)) if best.is_none_or(|(_, most)| gain > most) => {
-                    best = Some((proposed, gain));
-                }
-                Ok(_) => {}
+                Ok((_, gain)) if gain < best.map_or(least, |(_, most)| most + 1) => {}
+                Ok((proposed, gain)) => best = Some((proposed, gain)),
                 Err(why) if *off > 0 => count(&mut reasons, why),
                 Err(_) => {}
             }
@@ -100,8 +113,8 @@ impl Sweep {
             Some((proposed, _)) => step(search, &[proposed]),
             None => false,
         };
-        if made {
-            return true;
+        if made || least > 0 {
+            return made;
         }
         self.reasons.insert(row, reasons);
         super::exchange::swap(search, row, &leavers)
@@ -177,6 +190,16 @@ fn leave(search: &mut Search<'_>, (row, task): (usize, PlacedTask)) -> Result<()
         Ok(_) => Err(Hindrance::NotWorth),
         Err(why) => Err(why),
     }
+}
+
+/// The most that any task would gain by leaving its row.
+fn most_to_gain(search: &mut Search<'_>) -> i64 {
+    let mut most = 0;
+    for row in 0..search.view.rows() {
+        let of_row = leavers(search, row).first().map_or(0, |(off, _)| *off);
+        most = of_row.max(most);
+    }
+    most
 }
 
 /// The rows from which something might be gained, most for each task first.
