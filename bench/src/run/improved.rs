@@ -43,7 +43,6 @@ impl Moment {
 }
 
 /// What is done in a pass.
-#[allow(missing_debug_implementations, reason = "a clock is a closure")]
 pub struct Pass<'a> {
     /// How it works.
     pub settings: Settings,
@@ -110,12 +109,15 @@ fn at_start(workload: Workload) -> Result<Cell, RunError> {
     Ok(cell)
 }
 
-/// Makes a pass over a cell in this process. The cell given is not changed, but its copy is.
+/// Makes a pass over a cell in this process, which is drained, improved and audited.
 ///
 /// # Errors
 /// If there is no machine of a name that is to be drained, or the cell is wrong afterwards: a defect of Omega.
-pub fn improve_cell(cell: Cell, name: String, pass: Pass<'_>) -> Result<ImprovedReport, RunError> {
-    let mut cell = cell;
+pub fn improve_cell(
+    mut cell: Cell,
+    name: String,
+    pass: Pass<'_>,
+) -> Result<ImprovedReport, RunError> {
     for machine in &pass.drain {
         let id = cell.machine_by_name(machine);
         let id = id.ok_or_else(|| RunError::NoMachine { name: machine.as_str().into() })?;

@@ -348,9 +348,19 @@ impl Objective {
         MOVE + parts.max().unwrap_or(0)
     }
 
-    /// Whether a task that comes to a machine may make that one cheaper.
-    pub(super) fn arrivals_may_help(&self) -> bool {
-        self.aims.balance > 0 || self.aims.fragments > 0
+    /// More than this no machine becomes cheaper by a task with this request that comes to it, weighed: of what is
+    /// free of one kind alone it takes what it claims, and a half full machine it fills.
+    pub(super) fn arrival_gain_max(&self, request: &[i64]) -> i64 {
+        let mut most = MACHINE * i64::from(self.aims.fragments);
+        if self.aims.balance > 0 {
+            for pair in self.aims.pairs.iter().filter(|pair| pair.free.index() < self.kinds) {
+                let kind = pair.free.index();
+                // Whole parts are counted: one more may be lost on the way.
+                let taken = (self.parts(kind, request[kind]) + 1) * i64::from(pair.percent) / 100;
+                most += (taken + 1) * i64::from(self.aims.balance);
+            }
+        }
+        most
     }
 }
 

@@ -78,6 +78,8 @@ pub(super) struct Search<'a> {
     numbers: HashMap<(JobId, u16), u32, FixedState>,
     pub(super) misplaced: HashSet<TaskId, FixedState>,
     pub(super) moved: HashSet<TaskId, FixedState>,
+    /// Rows from which or to which a task has moved since they were last looked at.
+    pub(super) changed: Vec<bool>,
     /// What is off the view, in order.
     lifted: Vec<(usize, PlacedTask)>,
     pub(super) done: Vec<Vec<Step>>,
@@ -103,6 +105,7 @@ impl<'a> Search<'a> {
             numbers: HashMap::default(),
             misplaced: HashSet::default(),
             moved: HashSet::default(),
+            changed: vec![false; view.rows()],
             lifted: Vec::new(),
             done: Vec::new(),
             wave: Vec::new(),
@@ -197,21 +200,23 @@ impl<'a> Search<'a> {
             - self.account.of_move(request, self.left.moved_of(task.id.job))
     }
 
-    /// The best move of a task off its row, and what it gains.
+    /// The best move of a task off its row, if it gains at least so much, and what it gains; `off` is what is
+    /// gained by its leaving.
     pub(super) fn best_move(
         &mut self,
         (row, task): (usize, PlacedTask),
-        off: i64,
+        (off, least): (i64, i64),
         look: Look,
     ) -> Result<(Proposed, i64), Hindrance> {
         let known = self.know(task).ok_or(Hindrance::NoMachine)?;
         self.may_move(&[(task, known)])?;
-        if off <= 0 && !self.account.objective.arrivals_may_help() {
+        let objective = &self.account.objective;
+        if off + objective.arrival_gain_max(&self.need(known).request) < least.max(1) {
             return Err(Hindrance::NotWorth);
         }
         let (to, costs) = self.cheapest((row, task), known, look)?;
         let gain = off - costs;
-        match gain > 0 {
+        match gain >= least.max(1) {
             true => Ok((Proposed { task, from: row, to }, gain)),
             false => Err(Hindrance::NotWorth),
         }
@@ -347,6 +352,8 @@ impl<'a> Search<'a> {
                 self.hold.leave(m.from, self.view.need(*group));
             }
             self.moved.insert(m.task.id);
+            self.changed[m.from] = true;
+            self.changed[m.to] = true;
         }
         let step = |m: &Proposed| Move {
             task: m.task.id,

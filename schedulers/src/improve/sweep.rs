@@ -63,16 +63,24 @@ impl Sweep {
             self.must_leave[index].2 = leave(search, (row, task)).err();
         }
         let mut least = most_to_gain(search);
+        while least > 0 {
+            if let Err(ended) = self.sweep(search, least, go_on) {
+                return ended;
+            }
+            least /= QUARTER;
+        }
+        search.changed.fill(true);
         loop {
             match self.sweep(search, least, go_on) {
-                Ok(0) if least == 0 => return Ended::NothingBetter,
-                Ok(_) => least /= QUARTER,
+                Ok(0) => return Ended::NothingBetter,
+                Ok(_) => {}
                 Err(ended) => return ended,
             }
         }
     }
 
-    /// Once over all machines, for steps that gain at least so much. The answer is how many were found.
+    /// Once over the machines, for steps that gain at least so much: over all of them, but where anything will
+    /// do over those only where something has changed. The answer is how many steps were found.
     fn sweep(
         &mut self,
         search: &mut Search<'_>,
@@ -84,6 +92,9 @@ impl Sweep {
             if let Some(ended) = over(search, go_on) {
                 return Err(ended);
             }
+            if least == 0 && !std::mem::take(&mut search.changed[row]) {
+                continue;
+            }
             while self.best_of(search, row, least) {
                 found += 1;
             }
@@ -94,16 +105,12 @@ impl Sweep {
     /// Makes the best move of a task off a row if it gains so much; where anything will do, an exchange, too.
     fn best_of(&mut self, search: &mut Search<'_>, row: usize, least: i64) -> bool {
         let leavers = leavers(search, row);
-        // Where a task that comes helps, too, it may gain more than its leaving alone; then a later sweep finds it.
-        if leavers.first().is_none_or(|(most, _)| least > 0 && *most < least) {
-            return false;
-        }
         let look = Look::UntilFeasible(search.settings.machines_each);
         let mut reasons = Reasons::new();
         let mut best: Option<(Proposed, i64)> = None;
         for (off, task) in &leavers {
-            match search.best_move((row, *task), *off, look) {
-                Ok((_, gain)) if gain < best.map_or(least, |(_, most)| most + 1) => {}
+            match search.best_move((row, *task), (*off, least), look) {
+                Ok((_, gain)) if best.is_some_and(|(_, most)| gain <= most) => {}
                 Ok((proposed, gain)) => best = Some((proposed, gain)),
                 Err(why) if *off > 0 => count(&mut reasons, why),
                 Err(_) => {}
@@ -184,7 +191,7 @@ fn must_leave(search: &mut Search<'_>) -> Vec<(usize, PlacedTask, Option<Hindran
 fn leave(search: &mut Search<'_>, (row, task): (usize, PlacedTask)) -> Result<(), Hindrance> {
     let known = search.know(task).ok_or(Hindrance::NoMachine)?;
     let off = search.gain_of_leaving(row, task, known);
-    match search.best_move((row, task), off, Look::Everywhere) {
+    match search.best_move((row, task), (off, 1), Look::Everywhere) {
         Ok((proposed, _)) if step(search, &[proposed]) => Ok(()),
         Err(Hindrance::NoMachine) if super::exchange::make_room(search, (row, task)) => Ok(()),
         Ok(_) => Err(Hindrance::NotWorth),
