@@ -5,7 +5,7 @@ use omega_core::{Amounts, Command, Job, Kinds, Machine, MachineId, TaskGroup, Ta
 use omega_schedulers::improve::{Aims, Improver, Settings};
 
 /// Three machines; two tasks run on one that is then drained.
-fn run() -> Result<String, Box<dyn std::error::Error>> {
+pub(crate) fn run() -> Result<String, Box<dyn std::error::Error>> {
     let cell = SharedCell::new(Cell::new(Kinds::standard()));
     for name in ["a", "b", "c"] {
         cell.apply(Command::RegisterMachine(Machine::new(name, Amounts::new([4000]))))?;

@@ -19,6 +19,10 @@ const TRIES: usize = 32;
 /// By how much less the moves of a sweep may gain than those of the one before.
 const QUARTER: i64 = 4;
 
+/// How many sweeps there are before anything will do: the last of them is for a 256th of the most. Each sweep more
+/// looks at nearly all tasks again, and changed no plan of a large cell that was tried.
+const SWEEPS: usize = 5;
+
 /// Tasks that would leave a dearer place and stay, by reason, of one row.
 type Reasons = SmallVec<[(Hindrance, usize); 4]>;
 
@@ -62,16 +66,16 @@ impl Sweep {
             }
             self.must_leave[index].2 = leave(search, (row, task)).err();
         }
-        let mut least = most_to_gain(search);
-        while least > 0 {
+        let most = most_to_gain(search);
+        let much = std::iter::successors(Some(most), |least| Some(least / QUARTER));
+        for least in much.take(SWEEPS).filter(|least| *least > 0) {
             if let Err(ended) = self.sweep(search, least, go_on) {
                 return ended;
             }
-            least /= QUARTER;
         }
         search.changed.fill(true);
         loop {
-            match self.sweep(search, least, go_on) {
+            match self.sweep(search, 0, go_on) {
                 Ok(0) => return Ended::NothingBetter,
                 Ok(_) => {}
                 Err(ended) => return ended,
