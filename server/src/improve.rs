@@ -7,7 +7,7 @@
 use crate::connect::CellArgs;
 use crate::output::{self, OutputError};
 use crate::run::{Error, HowArgs, prepare, with_bar};
-use crate::{profiles, what_if};
+use crate::{log, profiles, what_if};
 use clap::{Args, Parser, ValueEnum};
 use omega_bench::report::improved::{self, Detail, ImprovedReport};
 use omega_bench::run::{Carry, Moment, Pass, RunError, cell_of, improve_at, improve_cell};
@@ -35,6 +35,9 @@ pub(crate) struct ImproveArgs {
     /// The cell of a backup, or of the directory of a replica that does not run.
     #[arg(long, value_name = "DIR|BACKUP", group = "source", help_heading = "Input")]
     from: Option<PathBuf>,
+    /// Take the entries of the directory, too, that are not known to be committed.
+    #[arg(long, help_heading = "Input")]
+    all: bool,
     /// When a workload's cell is improved: by default at its start, or at its end where nothing runs at the start.
     #[arg(long, value_enum, value_name = "MOMENT", help_heading = "Input")]
     at: Option<MomentArg>,
@@ -128,7 +131,7 @@ struct OutputArgs {
     output: Format,
     /// Print every move, and every task that stays.
     #[arg(long)]
-    all: bool,
+    all_moves: bool,
     /// Write the report as JSON too; docs/improve.md has its fields.
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
@@ -212,6 +215,9 @@ pub(crate) fn improve(args: &ImproveArgs) -> Result<(), Error> {
             "--carry-out is for --cell: other cells are copies, and tried out",
         ));
     }
+    if args.all && args.from.is_none() {
+        return Err(Error::Arguments("--all is for --from DIR"));
+    }
     let report = match (args.input.served(), &args.from) {
         (Some(_), Some(_)) => return Err(Error::Arguments("--cell and --from are two cells")),
         (Some(cell), None) => served(args, cell)?,
@@ -250,7 +256,8 @@ fn of_workload(args: &ImproveArgs) -> Result<ImprovedReport, Error> {
 fn kept(args: &ImproveArgs, from: &Path) -> Result<ImprovedReport, Error> {
     let outputs: Vec<&Path> = args.output.json.iter().map(PathBuf::as_path).collect();
     output::check(&outputs, &[from])?;
-    let cell = what_if::read_kept(from).map_err(|why| ImproveError::Kept(Box::new(why)))?;
+    let cell = what_if::read_kept(from, log::which(args.all))
+        .map_err(|why| ImproveError::Kept(Box::new(why)))?;
     let name = format!("{} at version {}", from.display(), cell.version());
     let settings = args.settings(cell.kinds(), Vec::new())?;
     tried(args, cell, name, settings)
@@ -303,7 +310,7 @@ fn served(args: &ImproveArgs, cell: &str) -> Result<ImprovedReport, Error> {
 const NAME: &str = "improve";
 
 fn show(output: &OutputArgs, report: &ImprovedReport) -> Result<(), OutputError> {
-    let detail = if output.all { Detail::All } else { Detail::Short };
+    let detail = if output.all_moves { Detail::All } else { Detail::Short };
     match output.output {
         Format::Table => output::print(&improved::render(report, detail))?,
         Format::Json => output::print(&improved::json(report))?,

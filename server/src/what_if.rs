@@ -11,7 +11,7 @@ use omega_cellstate::Cell;
 use omega_core::Version;
 use omega_schedulers::config::Profiles;
 use omega_sim::command::{self, SimCommand, TwoProfiles};
-use omega_store::history::{self, HistoryError, ReplayOptions};
+use omega_store::history::{self, HistoryError, ReplayOptions, Which};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -96,10 +96,12 @@ fn what_if(args: &WhatIfArgs) -> Result<ExitCode, WhatIfError> {
     Ok(command::what_if(&cell, name, &args.what, profiles)?)
 }
 
-/// The newest version of a cell that was kept, of a directory what is known to be committed.
-pub(crate) fn read_kept(from: &Path) -> Result<Cell, WhatIfError> {
+/// The newest version of a cell that was kept; of a directory with the entries, too, that are not known to be
+/// committed, if `which` says so.
+pub(crate) fn read_kept(from: &Path, which: Which) -> Result<Cell, WhatIfError> {
     if from.is_dir() {
-        return Ok(history::open(from)?.replay(&ReplayOptions::default())?.into_cell());
+        let options = ReplayOptions { which, ..ReplayOptions::default() };
+        return Ok(history::open(from)?.replay(&options)?.into_cell());
     }
     Ok(backup::check(from)?.cell)
 }

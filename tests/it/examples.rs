@@ -28,6 +28,6 @@ fn a_task_waits_until_its_image_is_there() {
 
 #[test]
 fn a_pass_empties_a_machine_that_drains() {
-    let report = "j0/0 goes from m0 to m2\nj0/1 goes from m0 to m1\n2 moves were taken\n";
+    let report = "j0/0 goes from m0 to m1\nj0/1 goes from m0 to m2\n2 moves were taken\n";
     assert_eq!(improve::run().unwrap(), report);
 }

@@ -19,6 +19,9 @@ pub(crate) const WORKLOAD: &str =
 
 const MACHINES: usize = 10_000;
 
+/// Moves that a pass looks at: with these it has found nearly all that it ever finds here.
+const STEPS: usize = 10_000_000;
+
 pub(crate) fn rows(options: &Options) -> Vec<Row> {
     let in_use = |slot: usize| if slot.is_multiple_of(10) { 850..950 } else { 550..650 };
     let made = filled(machines(MACHINES), in_use);
@@ -29,9 +32,9 @@ pub(crate) fn rows(options: &Options) -> Vec<Row> {
     rows
 }
 
-fn improver(made: &Made, aims: Aims, moves: usize) -> (SharedCell, Improver) {
+fn improver(made: &Made, aims: Aims, (moves, steps): (usize, usize)) -> (SharedCell, Improver) {
     let cell = SharedCell::new(made.copy());
-    let bounds = Bounds { moves, ..Bounds::default() };
+    let bounds = Bounds { moves, steps: steps as u64, ..Bounds::default() };
     let settings = Settings { bounds, seed: SEED, ..Settings::new(aims) };
     let improver = Improver::new(&cell, settings).expect("a cell in this process answers");
     (cell, improver)
@@ -39,7 +42,7 @@ fn improver(made: &Made, aims: Aims, moves: usize) -> (SharedCell, Improver) {
 
 /// A plan without a move: to look at the cell, and to reckon what it costs.
 fn start(options: &Options, made: &Made) -> Row {
-    let (cell, mut improver) = improver(made, Aims::balance(), 0);
+    let (cell, mut improver) = improver(made, Aims::balance(), (0, 1));
     let runs = (0..options.runs()).map(|_| {
         timed(|| improver.plan(&cell, &mut || true).expect("a cell in this process answers")).1
     });
@@ -50,7 +53,7 @@ fn start(options: &Options, made: &Made) -> Row {
 /// A pass that may move a thousand tasks: for each move that it looked at, for each that it made, and how much
 /// smaller the weighted sum is then.
 fn pass(options: &Options, made: &Made, (what, aims): (&str, Aims)) -> Vec<Row> {
-    let (cell, mut improver) = improver(made, aims.clone(), 1000);
+    let (cell, mut improver) = improver(made, aims.clone(), (1000, options.work(STEPS)));
     let mut last: Option<Plan> = None;
     let looks = options.work(1_000_000);
     let (ours, bare) = by_turns(

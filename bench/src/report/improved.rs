@@ -287,7 +287,7 @@ fn shown(all: usize, detail: Detail) -> usize {
 fn rest(more: usize) -> String {
     match more {
         0 => String::new(),
-        more => format!("  and {} more: --all prints them\n", count(wide(more))),
+        more => format!("  and {} more: --all-moves prints them\n", count(wide(more))),
     }
 }
 
@@ -359,7 +359,7 @@ mod tests {
     use super::*;
 
     fn example() -> ImprovedReport {
-        let terms = [("misplaced", 1000, 1_000_000, 0), ("moves", 1, 0, 50_000)];
+        let terms = [("misplaced", 1000, 2_000_000, 0), ("moves", 1, 0, 50_000)];
         let terms = terms.map(|(term, weight, before, after)| TermLine {
             term: term.into(),
             weight,
@@ -375,7 +375,7 @@ mod tests {
             from: "m0".into(),
             to: "m1".into(),
             why: "misplaced".into(),
-            gain: 999_950_000,
+            gain: 1_999_950_000,
         };
         ImprovedReport {
             name: "a cell".into(),
@@ -383,10 +383,10 @@ mod tests {
             tasks: 2,
             misplaced: 2,
             terms: terms.into(),
-            before: 1_000_000_000,
+            before: 2_000_000_000,
             after: 50_000,
             facts: vec![FactLine { fact: "machines in use".into(), before: 2, after: 1 }],
-            reasons: vec![ReasonLine { reason: "misplaced".into(), moves: 1, gain: 999_950_000 }],
+            reasons: vec![ReasonLine { reason: "misplaced".into(), moves: 1, gain: 1_999_950_000 }],
             moves: vec![a_move; 22],
             stuck: vec![StuckLine {
                 job: "db".into(),
@@ -414,12 +414,12 @@ mod tests {
         let lines = [
             "2 tasks on 1,200 machines; 2 misplaced\n",
             "  term          weight  before  after  change\n",
-            "  misplaced      1,000   1.000      0  -1.000  what it is\n",
-            "  weighted sum           1,000  0.050  -1,000  100.0 % less\n",
+            "  misplaced      1,000   2.000      0  -2.000  what it is\n",
+            "  weighted sum           2,000  0.050  -2,000  100.0 % less\n",
             "  machines in use       2      1\n",
-            "22 moves in 1 wave: 1 for misplaced (gain 1,000)\n",
-            "  1          1  web\u{fffd}[31m     3  m0    m1  1,000  misplaced\n",
-            "  and 2 more: --all prints them\n",
+            "22 moves in 1 wave: 1 for misplaced (gain 2,000)\n",
+            "  1        1  web\u{fffd}[31m     3  m0    m1  2,000  misplaced\n",
+            "  and 2 more: --all-moves prints them\n",
             "1 misplaced task stays\n",
             "  - db/0 on m0: no machine takes it; machines: 1,199 too little cpu left\n",
             "other tasks that stay where it is dear: 7 not worth a move\n",

@@ -9,7 +9,7 @@ use crate::report::improved::{
     CarriedOut, FactLine, ImprovedReport, MoveLine, ReasonLine, StuckLine, TermLine,
 };
 use omega_cellstate::{Cell, CellHandle, HandleError, View};
-use omega_core::{Command, Kinds, MachineId, Outcome, TaskId};
+use omega_core::{Command, Kinds, MachineId, Outcome, TaskId, TopologyLevel};
 use omega_schedulers::explain::describe;
 use omega_schedulers::improve::objective::{MACHINE, MOVE, PAIR};
 use omega_schedulers::improve::{
@@ -215,10 +215,16 @@ fn what(plan: &Plan, (term, before, after): (Term, i128, i128), kinds: &Kinds) -
         Term::Fragments => "neither full nor empty".to_owned(),
         Term::Crowding => {
             let of = |cost: i128| cost / i128::from(PAIR);
-            let level = &plan.aims.level;
-            format!("{} pairs of a job in one {level}, then {}", of(before), of(after))
+            let place = match &plan.aims.level {
+                TopologyLevel::Machine => "on one machine".to_owned(),
+                TopologyLevel::Label(key) => format!("in one {key}"),
+            };
+            format!("{} pairs of a job {place}, then {}", of(before), of(after))
         }
-        Term::Moves => format!("{} moves", plan.moves().count()),
+        Term::Moves => match plan.moves().count() {
+            1 => "1 move".to_owned(),
+            moves => format!("{moves} moves"),
+        },
         Term::JobMoves => {
             format!("{} of one job at most", after / i128::from(MOVE))
         }

@@ -19,8 +19,8 @@ const TRIES: usize = 32;
 /// By how much less the moves of a sweep may gain than those of the one before.
 const QUARTER: i64 = 4;
 
-/// How many sweeps there are before anything will do: the last of them is for a 256th of the most. Each sweep more
-/// looks at nearly all tasks again, and changed no plan of a large cell that was tried.
+/// How many sweeps there are before anything will do: the last of them is for a 256th of the most. For less than
+/// that nearly all tasks would be looked at in each.
 const SWEEPS: usize = 5;
 
 /// Tasks that would leave a dearer place and stay, by reason, of one row.

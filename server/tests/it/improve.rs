@@ -49,8 +49,8 @@ fn a_cell_that_was_kept_is_looked_at_and_not_changed() {
     let run = [&["run", "--quiet", "--dir", "cell"], &FILES[..]].concat();
     assert_eq!(say(dir.path(), &run).code, Some(0));
     let before = listing(&dir.path().join("cell"));
-    let from = ["--from", "cell", "--for", "spread", "--steps", "1000", "--json", "out.json"];
-    let said = improve(dir.path(), &from);
+    let from = ["--from", "cell", "--all", "--for", "spread", "--json", "out.json"];
+    let said = improve(dir.path(), &[&from[..], &["--steps", "1000"]].concat());
     assert_eq!((said.code, said.stderr.as_str()), (Some(0), ""));
     let written = std::fs::read_to_string(dir.path().join("out.json")).unwrap();
     let report: Value = serde_json::from_str(&written).unwrap();
@@ -61,7 +61,7 @@ fn a_cell_that_was_kept_is_looked_at_and_not_changed() {
 #[test]
 fn bad_input_ends_with_one_line() {
     let dir = tables();
-    let cases: [(&[&str], &str); 7] = [
+    let cases: [(&[&str], &str); 8] = [
         (&["--drain", "none"], "there is no machine \"none\""),
         (
             &["--safety", "cores=3"],
@@ -71,6 +71,7 @@ fn bad_input_ends_with_one_line() {
         (&["--weight", "load=10001"], "--weight: 10001 is above 10000"),
         (&["--safety", "cpu"], "\"cpu\" is not NAME=NUMBER"),
         (&["--carry-out"], "--carry-out is for --cell"),
+        (&["--all"], "--from"),
         (&["--for", "speed"], "speed"),
     ];
     for (more, why) in cases {
