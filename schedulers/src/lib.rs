@@ -43,8 +43,8 @@
 //! [`Settings`]. In reading order: [`plugin`], [`relative`], [`plugins`], [`profile`], [`search`],
 //! [`place`], [`preemption`], [`disruption`], [`events`], [`refusals`], [`queue`], [`points`], [`meter`],
 //! [`waiting`], [`volumes`], [`scheduler`], [`pool`], [`appraise`](mod@appraise),
-//! [`explain`](mod@explain), [`config`]; for schedulers that want to be offered or to ask, [`dominant`],
-//! [`offers`], [`asks`].
+//! [`explain`](mod@explain), [`improve`], [`config`]; for schedulers that want to be offered or to ask,
+//! [`dominant`], [`offers`], [`asks`].
 
 pub mod appraise;
 pub mod asks;
@@ -58,6 +58,7 @@ pub mod events;
 pub mod explain;
 mod failures;
 mod fronts;
+pub mod improve;
 pub mod meter;
 pub mod offers;
 pub mod place;

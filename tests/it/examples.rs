@@ -6,6 +6,8 @@ mod custom_scheduler;
 mod custom_score;
 #[path = "../../schedulers/examples/image_pull.rs"]
 mod image_pull;
+#[path = "../../schedulers/examples/improve.rs"]
+mod improve;
 #[path = "../../schedulers/examples/three_clients.rs"]
 mod three_clients;
 
@@ -35,4 +37,10 @@ offers: 2                9        5  43 offers: 9 accepted, 33 declined, 1 withd
 asks: 1                 10        0  6 on the machine, 2 in the rack, 2 elsewhere; 5 rounds let pass, 2.9 s waited
 ";
     assert_eq!(three_clients::run().unwrap(), report);
+}
+
+#[test]
+fn a_pass_empties_a_machine_that_drains() {
+    let report = "j0/0 goes from m0 to m1\nj0/1 goes from m0 to m2\n2 moves were taken\n";
+    assert_eq!(improve::run().unwrap(), report);
 }
