@@ -34,8 +34,8 @@ pub const RULES_PER_GROUP_MAX: usize = 64;
 /// The weight of a preference about tasks, or below 0 as much.
 pub const WEIGHT_MAX: u32 = 100;
 
-/// The weight of a tenant.
-pub const TENANT_WEIGHT_MAX: u32 = 1_000_000;
+/// The weight of a tenant: a thousand to one is the widest that operators give.
+pub const TENANT_WEIGHT_MAX: u32 = 1000;
 
 /// Tenants one below the other: more than companies have levels, and few enough to walk for each claim.
 pub const TENANT_DEPTH_MAX: usize = 8;

@@ -10,6 +10,7 @@
 
 use omega_cellstate::View;
 use omega_core::KindId;
+use omega_core::limits::TENANT_WEIGHT_MAX;
 
 /// How many parts the whole of a kind has.
 const PARTS_LOG2: u32 = 40;
@@ -26,7 +27,7 @@ impl Weight {
 
     /// The largest: a thousand to one is the widest that operators give, and with more the parts of a
     /// share would be too coarse to order small tasks in a large cell.
-    pub const MAX: u32 = 1000;
+    pub const MAX: u32 = TENANT_WEIGHT_MAX;
 
     /// A weight; `None` unless it is from 1 to [`Weight::MAX`].
     #[must_use]
