@@ -20,7 +20,7 @@ use omega_workload::{LoadError, Workload};
 use rayon::prelude::*;
 use std::path::Path;
 
-pub(crate) const WORKLOAD: &str = "tasks placed in simulated runs; limit: the reference simulator's own rate on a machine like this";
+pub(crate) const WORKLOAD: &str = "tasks placed in simulated runs, 3 of each figure, or 1; limit: the reference simulator's own rate";
 
 /// What the reference places in a second of a core, in thousands.
 const REFERENCE_K: f64 = 722.0;
