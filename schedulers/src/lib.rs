@@ -43,7 +43,7 @@
 //! [`Settings`]. In reading order: [`plugin`], [`relative`], [`plugins`], [`profile`], [`search`],
 //! [`place`], [`preemption`], [`disruption`], [`events`], [`refusals`], [`queue`], [`points`], [`meter`],
 //! [`waiting`], [`volumes`], [`scheduler`], [`pool`], [`appraise`](mod@appraise),
-//! [`explain`](mod@explain), [`config`].
+//! [`explain`](mod@explain), [`improve`], [`config`].
 
 pub mod appraise;
 mod chain;
@@ -54,6 +54,7 @@ pub mod disruption;
 pub mod events;
 pub mod explain;
 mod failures;
+pub mod improve;
 pub mod meter;
 pub mod place;
 pub mod plugin;

@@ -19,6 +19,7 @@
 //! - `points.rs`, `points_random.rs`: plugins that refuse, wait and fail at each point around a
 //!   decision.
 //! - `volumes.rs`, `volumes_twin.rs`: tasks with volumes, and the list of volumes against a naive one.
+//! - `improve.rs`, `improve_twin.rs`: rescheduling, reckoned by hand and the long way.
 //! - `wakes.rs`: waking only whom an event may help places what waking everybody would.
 //! - `pool.rs`, `examples.rs`: the loop on threads; the examples of `omega-schedulers`.
 //! - `threads.rs`, `races.rs`: schedulers on threads, and two that would break a rule together.
@@ -59,6 +60,8 @@ mod held_claims;
 mod histories;
 mod history;
 mod images;
+mod improve;
+mod improve_twin;
 mod job_places;
 mod json_schema;
 mod kills;

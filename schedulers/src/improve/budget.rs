@@ -1,0 +1,114 @@
+//! How much a pass may disturb: moves in all, moves of each job, and disruption budgets.
+//!
+//! The first two hold for the whole pass. A disruption budget says how many of its tasks may be down at once,
+//! so it holds for each wave: the next one begins when the moved tasks run again.
+
+use crate::preemption::Budget as Disruption;
+use foldhash::fast::FixedState;
+use omega_core::{Job, JobId, TaskId};
+use smallvec::SmallVec;
+use std::collections::HashMap;
+
+/// How many tasks a pass may move.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Bounds {
+    /// In all.
+    pub moves: usize,
+    /// Of each job.
+    pub moves_per_job: u32,
+    /// How many waves there may be.
+    pub waves: usize,
+    /// How many pairs of a task and a machine are looked at: the same in every run, as time is not.
+    pub steps: u64,
+}
+
+impl Default for Bounds {
+    fn default() -> Bounds {
+        Bounds { moves: 1000, moves_per_job: u32::MAX, waves: 32, steps: u64::MAX }
+    }
+}
+
+/// Positions of disruption budgets.
+pub(super) type Protectors = SmallVec<[u16; 2]>;
+
+/// What is left of the bounds.
+#[derive(Debug)]
+pub(super) struct Left {
+    moves: usize,
+    per_job: u32,
+    jobs: HashMap<JobId, u32, FixedState>,
+    disruptions: Vec<Disruption>,
+    /// How many tasks of each budget are moved in this wave.
+    down: Vec<u32>,
+}
+
+/// Which budget forbids a move.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Spent {
+    Moves,
+    OfJob,
+    /// Until the next wave.
+    Disruption,
+}
+
+impl Left {
+    pub(super) fn new(bounds: &Bounds, disruptions: Vec<Disruption>) -> Left {
+        let down = vec![0; disruptions.len()];
+        let per_job = bounds.moves_per_job;
+        Left { moves: bounds.moves, per_job, jobs: HashMap::default(), disruptions, down }
+    }
+
+    /// The disruption budgets that protect tasks of a group.
+    pub(super) fn protectors(&self, job: &Job, group: usize) -> Protectors {
+        let all = (0..).zip(&self.disruptions);
+        all.filter(|(_, budget)| budget.tasks.includes(job, group)).map(|(at, _)| at).collect()
+    }
+
+    /// Whether no task more may move.
+    pub(super) fn is_spent(&self) -> bool {
+        self.moves == 0
+    }
+
+    /// Whether these tasks may move together, each with its protectors.
+    pub(super) fn allows<'a>(
+        &self,
+        tasks: impl Iterator<Item = (TaskId, &'a Protectors)> + Clone,
+    ) -> Result<(), Spent> {
+        if tasks.clone().count() > self.moves {
+            return Err(Spent::Moves);
+        }
+        for (task, protectors) in tasks.clone() {
+            let of_job = tasks.clone().filter(|(other, _)| other.job == task.job).count();
+            if u64::from(self.moved_of(task.job)) + of_job as u64 > u64::from(self.per_job) {
+                return Err(Spent::OfJob);
+            }
+            for budget in protectors {
+                let at = usize::from(*budget);
+                let more = tasks.clone().filter(|(_, others)| others.contains(budget)).count();
+                if self.down[at] as usize + more > self.disruptions[at].allowed as usize {
+                    return Err(Spent::Disruption);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Notes a move. The answer is how many tasks of its job have moved.
+    pub(super) fn spend(&mut self, task: TaskId, protectors: &Protectors) -> u32 {
+        self.moves -= 1;
+        protectors.iter().for_each(|budget| self.down[usize::from(*budget)] += 1);
+        let moved = self.jobs.entry(task.job).or_default();
+        *moved += 1;
+        *moved
+    }
+
+    /// How many tasks of a job have moved.
+    pub(super) fn moved_of(&self, job: JobId) -> u32 {
+        self.jobs.get(&job).copied().unwrap_or(0)
+    }
+
+    /// Begins a wave.
+    pub(super) fn next_wave(&mut self) {
+        self.down.fill(0);
+    }
+}

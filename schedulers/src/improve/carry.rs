@@ -1,0 +1,136 @@
+//! Carrying a plan out: a transaction for each step, on the cell as it now is.
+//!
+//! The plan was made on a view, and the cell goes on meanwhile. So before each wave the view is brought up to
+//! date, a step whose task is no longer where it was is left out, and the rest is judged: by the view first,
+//! then by the cell. Nothing is tried twice; the next pass sees what is left.
+
+use super::plan::{Move, Plan, Step};
+use omega_cellstate::{CellHandle, HandleError, PlacedTask, View};
+use omega_core::{Granularity, JobId, Reason, Transaction};
+use smallvec::SmallVec;
+
+/// What became of a step.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fate {
+    /// The tasks have moved.
+    Moved,
+    /// A task was no longer where the plan had it.
+    Stale,
+    /// A machine takes it no more, as far as the view knew, or the cell.
+    Refused(Reason),
+}
+
+/// What became of the steps of a plan, in order.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Done {
+    /// One for each step.
+    pub fates: Vec<Fate>,
+}
+
+impl Done {
+    /// How many steps were taken.
+    #[must_use]
+    pub fn moved(&self) -> usize {
+        self.fates.iter().filter(|fate| **fate == Fate::Moved).count()
+    }
+}
+
+/// A step that was sent: its position in the wave, its transaction, and what is off the view for it.
+struct Sent {
+    step: usize,
+    txn: Transaction,
+}
+
+/// Carries out one wave on a view that is up to date.
+pub(super) fn wave(
+    view: &mut View,
+    cell: &(impl CellHandle + ?Sized),
+    steps: &[Step],
+) -> Result<Vec<Fate>, HandleError> {
+    let mut fates = vec![Fate::Stale; steps.len()];
+    let (mut sent, mut lifted, mut jobs) = (Vec::new(), Vec::new(), Vec::new());
+    for (index, step) in steps.iter().enumerate() {
+        let Some(tasks) = placed(view, step) else { continue };
+        match prepare(view, step, &tasks) {
+            Ok(txn) => {
+                sent.push(Sent { step: index, txn });
+                lifted.extend(step.moves.iter().map(|m| m.from.row()).zip(tasks));
+                jobs.extend(step.moves.iter().map(|m| m.task.job));
+            }
+            Err(reason) => fates[index] = Fate::Refused(reason),
+        }
+    }
+    let txns: Vec<&Transaction> = sent.iter().map(|sent| &sent.txn).collect();
+    let answers = cell.commit_all(&txns);
+    let mut failed = None;
+    for (Sent { step, txn }, answer) in sent.iter().zip(answers) {
+        match answer {
+            Ok(commit) => {
+                view.settle(txn, &commit);
+                let reasons = commit.conflicts.iter().map(|conflict| conflict.reason);
+                let first = reasons.reduce(|first, next| match first {
+                    Reason::OthersConflict => next,
+                    first => first,
+                });
+                fates[*step] = first.map_or(Fate::Moved, Fate::Refused);
+            }
+            Err(error) => {
+                view.abandon(txn);
+                failed = Some(error);
+            }
+        }
+    }
+    lifted.into_iter().for_each(|(row, task)| view.put_back(row, task));
+    forget(view, jobs);
+    failed.map_or(Ok(fates), Err)
+}
+
+/// The tasks of a step, if all of them are where the plan has them.
+fn placed(view: &View, step: &Step) -> Option<SmallVec<[PlacedTask; 2]>> {
+    let find = |m: &Move| {
+        let row = m.from.row();
+        let is_there = row < view.rows() && view.machine_id(row) == m.from;
+        let mut tasks = view.tasks_on(row).iter().filter(|_| is_there);
+        tasks.find(|task| task.id == m.task).copied()
+    };
+    step.moves.iter().map(find).collect()
+}
+
+/// Takes the tasks of a step off the view, and claims their new machines. The answer is the transaction; if
+/// the view's judge refuses, the view is as it was.
+fn prepare(view: &mut View, step: &Step, tasks: &[PlacedTask]) -> Result<Transaction, Reason> {
+    let moves = || step.moves.iter().zip(tasks);
+    moves().for_each(|(m, task)| view.lift(m.from.row(), *task));
+    for (count, (m, task)) in moves().enumerate() {
+        let claimed = match view.job_of(task.id).cloned() {
+            Some(job) => {
+                let group = view.compile(task.id.job, &job, usize::from(task.group));
+                view.claim(task.id, m.to, group)
+            }
+            None => Err(Reason::UnknownTask),
+        };
+        if let Err(reason) = claimed {
+            view.drop_claims(count);
+            moves().for_each(|(m, task)| view.put_back(m.from.row(), *task));
+            return Err(reason);
+        }
+    }
+    let txn = view.take_transaction();
+    let releases = step.moves.iter().map(|m| m.task).collect();
+    Ok(Transaction { granularity: Granularity::AllOrNothing, releases, ..txn })
+}
+
+/// Drops what was compiled for jobs whose claims are settled.
+fn forget(view: &mut View, mut jobs: Vec<JobId>) {
+    jobs.sort_unstable();
+    jobs.dedup();
+    jobs.into_iter().for_each(|job| view.forget_job(job));
+}
+
+impl Plan {
+    /// The steps that were taken of this plan, with what became of all of them.
+    pub fn taken<'a>(&'a self, done: &'a Done) -> impl Iterator<Item = &'a Step> {
+        let both = self.steps().zip(&done.fates);
+        both.filter(|(_, fate)| **fate == Fate::Moved).map(|(step, _)| step)
+    }
+}

@@ -1,0 +1,236 @@
+//! In which order tasks are looked at: first those that must leave, then machine by machine.
+//!
+//! A pass is a descent: from the machine where most is to be gained for each task, the best move of it, as long
+//! as one gains; then the next machine; and over all machines again until a whole sweep finds nothing. The first
+//! sweeps make only moves that gain much, each later one those that gain a quarter of that: so if moves are few,
+//! they are the best ones. Where no single move gains, two tasks may change places. A task moves at most once, so
+//! a pass ends.
+
+use super::plan::{Ended, Hindrance, Stuck, Why};
+use super::search::{Look, Proposed, Search, suits};
+use omega_cellstate::PlacedTask;
+use smallvec::SmallVec;
+use std::cmp::Reverse;
+use std::collections::BTreeMap;
+
+/// How many tasks of one machine are looked at for a move: those whose leaving gains most.
+const TRIES: usize = 32;
+
+/// By how much less the moves of a sweep may gain than those of the one before.
+const QUARTER: i64 = 4;
+
+/// How many sweeps there are before anything will do: the last of them is for a 256th of the most. For less than
+/// that nearly all tasks would be looked at in each.
+const SWEEPS: usize = 5;
+
+/// Tasks that would leave a dearer place and stay, by reason, of one row.
+type Reasons = SmallVec<[(Hindrance, usize); 4]>;
+
+/// What a pass asks before each machine: whether to go on.
+pub(super) type GoOn<'a> = &'a mut dyn FnMut() -> bool;
+
+/// The order of a pass.
+#[derive(Debug, Default)]
+pub(super) struct Sweep {
+    reasons: BTreeMap<usize, Reasons>,
+    must_leave: Vec<(usize, PlacedTask, Option<Hindrance>)>,
+}
+
+impl Sweep {
+    /// Looks until nothing is better, or it must not go on.
+    pub(super) fn run(&mut self, search: &mut Search<'_>, go_on: GoOn<'_>) -> Ended {
+        self.must_leave = must_leave(search);
+        loop {
+            let ended = self.wave(search, go_on);
+            if ended != Ended::NothingBetter {
+                return ended;
+            }
+            if search.wave.is_empty() || !search.awaits {
+                return Ended::NothingBetter;
+            }
+            if !search.next_wave() {
+                return Ended::Waves;
+            }
+        }
+    }
+
+    /// Everything that is possible in one wave.
+    fn wave(&mut self, search: &mut Search<'_>, go_on: GoOn<'_>) -> Ended {
+        for index in 0..self.must_leave.len() {
+            let (row, task, _) = self.must_leave[index];
+            if search.moved.contains(&task.id) {
+                continue;
+            }
+            if let Some(ended) = over(search, go_on) {
+                return ended;
+            }
+            self.must_leave[index].2 = leave(search, (row, task)).err();
+        }
+        let most = most_to_gain(search);
+        let much = std::iter::successors(Some(most), |least| Some(least / QUARTER));
+        for least in much.take(SWEEPS).filter(|least| *least > 0) {
+            if let Err(ended) = self.sweep(search, least, go_on) {
+                return ended;
+            }
+        }
+        search.changed.fill(true);
+        loop {
+            match self.sweep(search, 0, go_on) {
+                Ok(0) => return Ended::NothingBetter,
+                Ok(_) => {}
+                Err(ended) => return ended,
+            }
+        }
+    }
+
+    /// Once over the machines, for steps that gain at least so much: over all of them, but where anything will
+    /// do over those only where something has changed. The answer is how many steps were found.
+    fn sweep(
+        &mut self,
+        search: &mut Search<'_>,
+        least: i64,
+        go_on: GoOn<'_>,
+    ) -> Result<usize, Ended> {
+        let mut found = 0;
+        for row in by_pressure(search) {
+            if let Some(ended) = over(search, go_on) {
+                return Err(ended);
+            }
+            if least == 0 && !std::mem::take(&mut search.changed[row]) {
+                continue;
+            }
+            while self.best_of(search, row, least) {
+                found += 1;
+            }
+        }
+        Ok(found)
+    }
+
+    /// Makes the best move of a task off a row if it gains so much; where anything will do, an exchange, too.
+    fn best_of(&mut self, search: &mut Search<'_>, row: usize, least: i64) -> bool {
+        let leavers = leavers(search, row);
+        let look = Look::UntilFeasible(search.settings.machines_each);
+        let mut reasons = Reasons::new();
+        let mut best: Option<(Proposed, i64)> = None;
+        for (off, task) in &leavers {
+            match search.best_move((row, *task), (*off, least), look) {
+                Ok((_, gain)) if best.is_some_and(|(_, most)| gain <= most) => {}
+                Ok((proposed, gain)) => best = Some((proposed, gain)),
+                Err(why) if *off > 0 => count(&mut reasons, why),
+                Err(_) => {}
+            }
+        }
+        let made = match best {
+            Some((proposed, _)) => step(search, &[proposed]),
+            None => false,
+        };
+        if made || least > 0 {
+            return made;
+        }
+        self.reasons.insert(row, reasons);
+        super::exchange::swap(search, row, &leavers)
+    }
+
+    /// Misplaced tasks that stay, and how many others do for each reason.
+    pub(super) fn told(self, search: &Search<'_>) -> (Vec<Stuck>, Vec<(Hindrance, usize)>) {
+        let stays = |(_, task, _): &&(usize, PlacedTask, _)| !search.moved.contains(&task.id);
+        let stuck = |(row, task, why): &(usize, PlacedTask, Option<Hindrance>)| Stuck {
+            task: task.id,
+            group: task.group,
+            machine: search.view.machine_id(*row),
+            why: why.unwrap_or(Hindrance::NotReached),
+        };
+        let mut counts = Reasons::new();
+        for (why, number) in self.reasons.into_values().flatten() {
+            (0..number).for_each(|_| count(&mut counts, why));
+        }
+        counts.sort_by_key(|(why, number)| (Reverse(*number), *why));
+        (self.must_leave.iter().filter(stays).map(stuck).collect(), counts.into_vec())
+    }
+}
+
+fn count(reasons: &mut Reasons, why: Hindrance) {
+    match reasons.iter_mut().find(|(known, _)| *known == why) {
+        Some((_, number)) => *number += 1,
+        None => reasons.push((why, 1)),
+    }
+}
+
+/// Whether the pass is over.
+fn over(search: &Search<'_>, go_on: GoOn<'_>) -> Option<Ended> {
+    if search.left.is_spent() {
+        return Some(Ended::Moves);
+    }
+    if search.considered >= search.settings.bounds.steps {
+        return Some(Ended::Steps);
+    }
+    (!go_on()).then_some(Ended::Told)
+}
+
+/// Makes moves, and writes them down, if they gain.
+pub(super) fn step(search: &mut Search<'_>, moves: &[Proposed]) -> bool {
+    let Some((gain, term)) = search.try_moves(moves) else { return false };
+    search.note(moves, gain, Why::Gain(term));
+    true
+}
+
+/// The misplaced tasks, the largest first: small ones find room last, too.
+fn must_leave(search: &mut Search<'_>) -> Vec<(usize, PlacedTask, Option<Hindrance>)> {
+    let mut found = Vec::new();
+    for row in 0..search.view.rows() {
+        for task in search.unmoved(row) {
+            let Some(known) = search.know(task) else { continue };
+            if !search.misplaced.contains(&task.id) || suits(search.view, row, search.need(known)) {
+                continue;
+            }
+            let size = search.account.objective.of_move(&search.need(known).request);
+            found.push((Reverse(size), (row, task, None)));
+        }
+    }
+    found.sort_by_key(|(size, (_, task, _))| (*size, task.id));
+    found.into_iter().map(|(_, task)| task).collect()
+}
+
+/// Takes a misplaced task off its machine: to the cheapest of all others, or where another task makes room.
+fn leave(search: &mut Search<'_>, (row, task): (usize, PlacedTask)) -> Result<(), Hindrance> {
+    let known = search.know(task).ok_or(Hindrance::NoMachine)?;
+    let off = search.gain_of_leaving(row, task, known);
+    match search.best_move((row, task), (off, 1), Look::Everywhere) {
+        Ok((proposed, _)) if step(search, &[proposed]) => Ok(()),
+        Err(Hindrance::NoMachine) if super::exchange::make_room(search, (row, task)) => Ok(()),
+        Ok(_) => Err(Hindrance::NotWorth),
+        Err(why) => Err(why),
+    }
+}
+
+/// The most that any task would gain by leaving its row.
+fn most_to_gain(search: &mut Search<'_>) -> i64 {
+    let mut most = 0;
+    for row in 0..search.view.rows() {
+        let of_row = leavers(search, row).first().map_or(0, |(off, _)| *off);
+        most = of_row.max(most);
+    }
+    most
+}
+
+/// The rows from which something might be gained, most for each task first.
+fn by_pressure(search: &Search<'_>) -> Vec<usize> {
+    let pressure = |row| search.account.pressure(search.view.tasks_on(row), row);
+    let rows = (0..search.view.rows()).map(|row| (Reverse(pressure(row)), row));
+    let mut rows: Vec<_> = rows.filter(|(pressure, _)| pressure.0 > 0).collect();
+    rows.sort_unstable();
+    rows.into_iter().map(|(_, row)| row).collect()
+}
+
+/// The tasks of a row whose leaving gains most, each with its gain.
+fn leavers(search: &mut Search<'_>, row: usize) -> SmallVec<[(i64, PlacedTask); 32]> {
+    let mut leavers = SmallVec::new();
+    for task in search.unmoved(row) {
+        if let Some(known) = search.know(task) {
+            leavers.push((search.gain_of_leaving(row, task, known), task));
+        }
+    }
+    leavers.sort_by_key(|(off, task): &(i64, PlacedTask)| (Reverse(*off), task.id));
+    leavers.truncate(TRIES);
+    leavers
+}
