@@ -206,7 +206,7 @@ fn what(plan: &Plan, (term, before, after): (Term, i128, i128), kinds: &Kinds) -
     match term {
         Term::Misplaced => {
             let of = |cost: i128| cost / i128::from(MACHINE);
-            format!("{} tasks, then {}", of(before), of(after))
+            format!("tasks: {}, then {}", of(before), of(after))
         }
         Term::Load(kind) => {
             format!("{} above {} %", name(kind), plan.aims.safety(kind).percent)
@@ -219,7 +219,7 @@ fn what(plan: &Plan, (term, before, after): (Term, i128, i128), kinds: &Kinds) -
                 TopologyLevel::Machine => "on one machine".to_owned(),
                 TopologyLevel::Label(key) => format!("in one {key}"),
             };
-            format!("{} pairs of a job {place}, then {}", of(before), of(after))
+            format!("pairs of a job {place}: {}, then {}", of(before), of(after))
         }
         Term::Moves => match plan.moves().count() {
             1 => "1 move".to_owned(),
