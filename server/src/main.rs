@@ -2,8 +2,8 @@
 //!
 //! `omega run`, which is also what `omega` alone does, places a workload on a cell in this
 //! process and tells how it went. Bad input ends with one line on standard error and exit code 2,
-//! before anything has started. `omega explain` does the same, and tells why a job waits. `omega trace` looks at
-//! what `omega run` would place, and makes more of it; `omega bench` measures this very program.
+//! before anything has started. `omega explain` does the same, and tells why a job waits; `omega improve` finds
+//! better machines for what runs. `omega trace` looks at what `omega run` would place, and makes more of it; `omega bench` measures this very program.
 //! `omega log` looks at what a replica has kept. `omega machine`, `job`, `task`, `quota`, `member`, `lease`,
 //! `txn`, `cell` and `top` ask a cell that is served; where it refuses or does not answer, the exit code is 1.
 
@@ -17,6 +17,7 @@ mod dev;
 mod events;
 mod explain;
 mod explainer;
+mod improve;
 mod log;
 mod manual;
 mod output;
@@ -63,6 +64,8 @@ enum Command {
     Run(run::RunArgs),
     /// Run a workload, and tell why a job waits at its end and what would help.
     Explain(explain::ExplainArgs),
+    /// Find better machines for the tasks of a cell, and tell what each move gains.
+    Improve(Box<improve::ImproveArgs>),
     /// Simulate a cell: what it would do, rather than what it does.
     #[command(subcommand)]
     Sim(what_if::SimVerb),
@@ -138,6 +141,7 @@ fn main() -> ExitCode {
     let done = match omega.command {
         Some(Command::Run(args)) => run::run(&args),
         Some(Command::Explain(args)) => explain::explain(&args),
+        Some(Command::Improve(args)) => improve::improve(&args),
         Some(Command::Log(command)) => log::log(&command),
         Some(Command::Sim(command)) => {
             return what_if::run(&command)

@@ -183,6 +183,8 @@ pub(crate) enum Error {
     #[error(transparent)]
     Audit(#[from] crate::audit::AuditError),
     #[error(transparent)]
+    Improve(#[from] crate::improve::ImproveError),
+    #[error(transparent)]
     Restore(#[from] crate::restore::RestoreError),
 }
 
@@ -192,6 +194,7 @@ impl Error {
         match self {
             Error::Ask(error) => error.exit_code(),
             Error::Audit(error) => error.exit_code(),
+            Error::Improve(error) => error.exit_code(),
             Error::Serve(error) if error.is_exposed() => crate::EXPOSED,
             Error::Scheduler(error) if error.is_exposed() => crate::EXPOSED,
             Error::Scheduler(error) if error.is_replaced() => crate::REPLACED,
@@ -260,6 +263,11 @@ impl HowArgs {
     /// The file of profiles.
     pub(crate) fn profile(&self) -> Option<&Path> {
         self.profile.as_deref()
+    }
+
+    /// The seed of everything random.
+    pub(crate) fn seed(&self) -> u64 {
+        self.seed
     }
 
     fn files(&self) -> Vec<&Path> {

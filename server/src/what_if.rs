@@ -11,7 +11,7 @@ use omega_cellstate::Cell;
 use omega_core::Version;
 use omega_schedulers::config::Profiles;
 use omega_sim::command::{self, SimCommand, TwoProfiles};
-use omega_store::history::{self, HistoryError, ReplayOptions};
+use omega_store::history::{self, HistoryError, ReplayOptions, Which};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -94,6 +94,16 @@ fn what_if(args: &WhatIfArgs) -> Result<ExitCode, WhatIfError> {
     let profiles =
         TwoProfiles { now: profiles_now.unwrap_or_else(Profiles::default), then: profiles_then };
     Ok(command::what_if(&cell, name, &args.what, profiles)?)
+}
+
+/// The newest version of a cell that was kept; of a directory with the entries, too, that are not known to be
+/// committed, if `which` says so.
+pub(crate) fn read_kept(from: &Path, which: Which) -> Result<Cell, WhatIfError> {
+    if from.is_dir() {
+        let options = ReplayOptions { which, ..ReplayOptions::default() };
+        return Ok(history::open(from)?.replay(&options)?.into_cell());
+    }
+    Ok(backup::check(from)?.cell)
 }
 
 fn read(args: &WhatIfArgs) -> Result<Cell, WhatIfError> {

@@ -15,6 +15,7 @@ mod clock;
 mod commit;
 mod decide;
 mod forms;
+mod improve;
 mod kube;
 mod levers;
 mod log;
@@ -39,7 +40,7 @@ const SEED: u64 = 20_130_415;
 /// What to measure, and how to print it.
 #[derive(Args, Clone, Debug)]
 pub struct Options {
-    /// Only groups whose name contains this: scan, sync, commit, whole, decide, preempt, kube, levers,
+    /// Only groups whose name contains this: scan, sync, commit, whole, decide, preempt, improve, kube, levers,
     /// workers, memory, log, snapshot, replicate, api, matrix.
     #[arg(long, value_name = "PATTERN")]
     only: Option<String>,
@@ -81,13 +82,14 @@ struct Group {
     measure: fn(&Options) -> Vec<Row>,
 }
 
-const GROUPS: [Group; 15] = [
+const GROUPS: [Group; 16] = [
     Group { name: "scan", workload: scan::WORKLOAD, measure: scan::rows },
     Group { name: "sync", workload: sync::WORKLOAD, measure: sync::rows },
     Group { name: "commit", workload: commit::WORKLOAD, measure: commit::rows },
     Group { name: "whole", workload: whole::WORKLOAD, measure: whole::rows },
     Group { name: "decide", workload: decide::WORKLOAD, measure: decide::rows },
     Group { name: "preempt", workload: preempt::WORKLOAD, measure: preempt::rows },
+    Group { name: "improve", workload: improve::WORKLOAD, measure: improve::rows },
     Group { name: "kube", workload: kube::WORKLOAD, measure: kube::rows },
     Group { name: "levers", workload: levers::WORKLOAD, measure: levers::rows },
     Group { name: "workers", workload: workers::WORKLOAD, measure: workers::rows },

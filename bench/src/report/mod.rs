@@ -6,6 +6,7 @@
 use serde::Serialize;
 use std::collections::BTreeMap;
 
+pub mod improved;
 pub mod page;
 pub mod table;
 pub mod text;

@@ -511,7 +511,7 @@ impl Feeder {
 }
 
 /// What came of submitting a job.
-fn submitted(name: Text, answer: Result<Outcome, Rejection>) -> Result<JobId, RunError> {
+pub(super) fn submitted(name: Text, answer: Result<Outcome, Rejection>) -> Result<JobId, RunError> {
     match answer {
         Ok(Outcome::Job(id)) => Ok(id),
         Ok(_) => unreachable!("submitting a job gives a job"),

@@ -18,6 +18,7 @@ mod clock;
 mod ends;
 mod explained;
 mod feeder;
+mod improved;
 mod lane;
 mod meter;
 mod outcome;
@@ -41,6 +42,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 pub use explained::{AskedJob, explain_at, explain_cell};
+pub use improved::{Carry, Moment, Pass, cell_of, improve_at, improve_cell};
 pub use replicas::{ReplicaError, fdatasync_us};
 pub use timed::{TimedCell, Took};
 
@@ -153,6 +155,12 @@ pub enum RunError {
         name: Text,
         /// Why.
         why: Rejection,
+    },
+    /// A machine that is to be drained is not there.
+    #[error("there is no machine {name:?}")]
+    NoMachine {
+        /// Its name.
+        name: Text,
     },
     /// The cell refused a job.
     #[error("job {name:?}: {why}")]

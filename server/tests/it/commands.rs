@@ -12,7 +12,7 @@ use tempfile::TempDir;
 /// A cell in memory, and a folder for files.
 pub(crate) struct Served {
     dir: TempDir,
-    address: String,
+    pub(crate) address: String,
     _server: Process,
 }
 

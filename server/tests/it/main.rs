@@ -6,6 +6,7 @@
 //! - `bad_input.rs`: what is at fault is told in one line, and costs no file.
 //! - `durable.rs`: cells on a disk, in one replica and in three, and `omega log`.
 //! - `explain.rs`: what is said of jobs that wait.
+//! - `improve.rs`: better machines for what runs.
 //! - `backups.rs`: backups under load, what becomes of them, and what is refused.
 //! - `what_if.rs`: the two futures of a cell that was kept.
 //! - `served.rs`: cells that are served, and replicas that are killed.
@@ -53,6 +54,7 @@ mod evicting;
 mod explain;
 mod fire;
 mod http;
+mod improve;
 mod limits;
 mod metrics;
 mod outcome;

@@ -1,0 +1,416 @@
+//! `omega improve`: finds better machines for the tasks of a cell, and tells what each move gains.
+//!
+//! The cell is that of a workload, one that was kept, or one that is served. The first two are copies in this
+//! process: all is tried out there, and nothing else is touched. A cell that is served is looked at, and
+//! changed only with `--carry-out`.
+
+use crate::connect::CellArgs;
+use crate::output::{self, OutputError};
+use crate::run::{Error, HowArgs, prepare, with_bar};
+use crate::{log, what_if};
+use clap::{Args, Parser, ValueEnum};
+use omega_bench::report::improved::{self, Detail, ImprovedReport};
+use omega_bench::run::{Carry, Moment, Pass, RunError, cell_of, improve_at, improve_cell};
+use omega_cellstate::CellHandle;
+use omega_cellstate::{Cell, View};
+use omega_client::RemoteCell;
+use omega_core::{JobKind, KindId, Kinds, Text, TopologyLevel};
+use omega_schedulers::disruption::DisruptionBudget;
+use omega_schedulers::improve::objective::WEIGHT_MAX;
+use omega_schedulers::improve::{Aims, Bounds, Safety, Settings};
+use omega_sim::input::InputArgs;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+/// Which cell, what is to become better, and how much of it may move.
+#[derive(Debug, Args)]
+#[command(
+    after_help = "Examples:\n  omega improve --cluster cluster.json --for balance --moves 20\n  \
+    omega improve --from cell.backup --for drain --drain m7\n  \
+    omega improve --cell 10.0.0.1:7600 --for defragment --carry-out"
+)]
+pub(crate) struct ImproveArgs {
+    #[command(flatten)]
+    input: InputArgs,
+    /// The cell of a backup, or of the directory of a replica that does not run.
+    #[arg(long, value_name = "DIR|BACKUP", group = "source", help_heading = "Input")]
+    from: Option<PathBuf>,
+    /// Take the entries of the directory, too, that are not known to be committed.
+    #[arg(long, help_heading = "Input")]
+    all: bool,
+    /// When a workload's cell is improved: by default at its start, or at its end where nothing runs at the start.
+    #[arg(long, value_enum, value_name = "MOMENT", help_heading = "Input")]
+    at: Option<MomentArg>,
+    #[command(flatten)]
+    pass: PassArgs,
+    #[command(flatten)]
+    how: HowArgs,
+    #[command(flatten)]
+    output: OutputArgs,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum MomentArg {
+    /// What runs at the start, before anything is placed.
+    Start,
+    /// After the workload was run.
+    End,
+    /// The same, as if no task ended by itself.
+    EndOfAll,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum Purpose {
+    /// Less load above the safety levels, and what is free in proportion.
+    Balance,
+    /// Nothing left on machines that drain, or that would not take the task now.
+    Drain,
+    /// Machines full or empty.
+    Defragment,
+    /// Tasks of one job apart.
+    Spread,
+}
+
+#[derive(Debug, Args)]
+#[command(next_help_heading = "What is to become better")]
+struct PassArgs {
+    /// The purpose: it chooses the weights. By default drain with --drain, and else balance.
+    #[arg(long = "for", value_enum, value_name = "PURPOSE")]
+    purpose: Option<Purpose>,
+    /// Take all tasks off this machine; may be given several times.
+    #[arg(long, value_name = "MACHINE")]
+    drain: Vec<String>,
+    /// How much of a kind is safe, in percent: cpu=70,memory=85.
+    #[arg(long, value_name = "KIND=PERCENT,...", value_delimiter = ',', value_parser = pair)]
+    safety: Vec<(String, u32)>,
+    /// Another weight of a term: misplaced, load, balance, fragments, crowding, moves or job-moves; load.KIND is that of one kind.
+    #[arg(long, value_name = "TERM=N,...", value_delimiter = ',', value_parser = pair)]
+    weight: Vec<(String, u32)>,
+    /// The label whose values are the domains over which jobs are spread; without it, each machine is one.
+    #[arg(long, value_name = "LABEL")]
+    level: Option<String>,
+    /// The most tasks that move.
+    #[arg(long, value_name = "N", default_value_t = 1000)]
+    moves: u32,
+    /// The most tasks of one job that move.
+    #[arg(long, value_name = "N")]
+    moves_per_job: Option<u32>,
+    /// The most waves: the moves of one may all be under way at once.
+    #[arg(long, value_name = "N", default_value_t = 32, value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    waves: u32,
+    /// Kinds of which a task has its part of both machines until its move is done: memory,disk.
+    #[arg(long, value_name = "KIND,...", value_delimiter = ',')]
+    transient: Vec<String>,
+    /// Move only tasks of this kind of jobs.
+    #[arg(long, value_enum, value_name = "KIND")]
+    only: Option<OnlyArg>,
+    /// Look for so long.
+    #[arg(long, value_name = "SECONDS", default_value_t = 30)]
+    seconds: u32,
+    /// Look at so many moves: with it, the same seed gives the same plan on any machine.
+    #[arg(long, value_name = "N")]
+    steps: Option<u64>,
+    /// Machines that are looked at for each task, before the best of them is taken.
+    #[arg(long, value_name = "N", default_value_t = 64, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    machines_each: u32,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum OnlyArg {
+    /// Jobs that are to stay up.
+    Service,
+    /// Jobs that run to their end, which begin again when they move.
+    Batch,
+}
+
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Output")]
+struct OutputArgs {
+    /// How to print.
+    #[arg(long, short, value_name = "FORMAT", value_enum, default_value_t = Format::Table)]
+    output: Format,
+    /// Print every move, and every task that stays.
+    #[arg(long)]
+    all_moves: bool,
+    /// Write the report as JSON too; docs/improve.md has its fields.
+    #[arg(long, value_name = "FILE")]
+    json: Option<PathBuf>,
+    /// Move the tasks of a cell that is served. Without it, the plan is shown and nothing is done.
+    #[arg(long)]
+    carry_out: bool,
+    /// Show no progress.
+    #[arg(long, short)]
+    quiet: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Format {
+    /// Columns, and amounts as people read them.
+    Table,
+    /// One value; docs/improve.md has its fields.
+    Json,
+}
+
+/// What is wrong with the aims of a pass. One line for the user.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum ImproveError {
+    /// Name a kind that the cell has.
+    #[error("{flag}: the cell has no resource kind {kind:?}; it has: {has}")]
+    NoKind {
+        /// Which flag.
+        flag: &'static str,
+        /// What it names.
+        kind: String,
+        /// Those that there are.
+        has: String,
+    },
+    /// Name a term.
+    #[error(
+        "--weight: there is no term {0:?}; there are: misplaced, load, load.KIND, balance, fragments, crowding, moves, job-moves"
+    )]
+    NoTerm(String),
+    /// Choose a smaller weight for it, and smaller ones for the others.
+    #[error("--weight: {0} is above {WEIGHT_MAX}")]
+    Weight(u32),
+    /// Correct the address, or look whether the cell runs.
+    #[error("the cell does not answer: {0}")]
+    Cell(#[from] omega_cellstate::HandleError),
+    /// Correct the address.
+    #[error("--cell: {0}")]
+    Address(#[from] omega_client::ApiError),
+    /// See the error.
+    #[error(transparent)]
+    Kept(Box<what_if::WhatIfError>),
+    /// Correct the environment.
+    #[error("{0}")]
+    Environment(String),
+    /// See the error.
+    #[error(transparent)]
+    Run(#[from] RunError),
+}
+
+impl ImproveError {
+    /// The exit code: 1 where it is the cell that does not answer, 2 for bad input.
+    pub(crate) fn exit_code(&self) -> u8 {
+        match self {
+            ImproveError::Cell(_) | ImproveError::Run(RunError::Scheduler { .. }) => 1,
+            _ => crate::BAD_INPUT,
+        }
+    }
+}
+
+fn pair(text: &str) -> Result<(String, u32), String> {
+    let (name, number) =
+        text.split_once('=').ok_or_else(|| format!("{text:?} is not NAME=NUMBER"))?;
+    let number = number.parse().map_err(|_| format!("{number:?} is not a whole number"))?;
+    Ok((name.to_owned(), number))
+}
+
+pub(crate) fn improve(args: &ImproveArgs) -> Result<(), Error> {
+    if args.output.carry_out && args.input.served().is_none() {
+        return Err(Error::Arguments(
+            "--carry-out is for --cell: other cells are copies, and tried out",
+        ));
+    }
+    if args.all && args.from.is_none() {
+        return Err(Error::Arguments("--all is for --from DIR"));
+    }
+    let report = match (args.input.served(), &args.from) {
+        (Some(_), Some(_)) => return Err(Error::Arguments("--cell and --from are two cells")),
+        (Some(cell), None) => served(args, cell)?,
+        (None, Some(from)) => kept(args, from)?,
+        (None, None) => of_workload(args)?,
+    };
+    Ok(show(&args.output, &report)?)
+}
+
+/// The cell of a workload.
+fn of_workload(args: &ImproveArgs) -> Result<ImprovedReport, Error> {
+    let outputs: Vec<&Path> = args.output.json.iter().map(PathBuf::as_path).collect();
+    let (workload, options) = prepare((&args.input, &args.how), &outputs)?;
+    let moment = match args.at {
+        None => Moment::of(&workload),
+        Some(MomentArg::Start) => Moment::Start,
+        Some(MomentArg::End) => Moment::End,
+        Some(MomentArg::EndOfAll) => Moment::EndOfAll,
+    };
+    let when = match moment {
+        Moment::Start => "as it begins",
+        Moment::End => "at its end",
+        Moment::EndOfAll => "at its end, if no task ended",
+    };
+    let name = format!("{}, {when}", workload.name);
+    let budgets = workload.budgets.clone();
+    let settings = args.settings(&workload.kinds, budgets)?;
+    let notes = workload.notes.clone();
+    let cell = with_bar(args.output.quiet, workload, |workload, progress| {
+        cell_of(workload, moment, &options, progress)
+    })?;
+    Ok(ImprovedReport { notes, ..tried(args, cell, name, settings)? })
+}
+
+/// A cell that was kept.
+fn kept(args: &ImproveArgs, from: &Path) -> Result<ImprovedReport, Error> {
+    let outputs: Vec<&Path> = args.output.json.iter().map(PathBuf::as_path).collect();
+    output::check(&outputs, &[from])?;
+    let cell = what_if::read_kept(from, log::which(args.all))
+        .map_err(|why| ImproveError::Kept(Box::new(why)))?;
+    let name = format!("{} at version {}", from.display(), cell.version());
+    let settings = args.settings(cell.kinds(), Vec::new())?;
+    tried(args, cell, name, settings)
+}
+
+/// Plans on a copy, and carries all of it out there.
+fn tried(
+    args: &ImproveArgs,
+    cell: Cell,
+    name: String,
+    settings: Settings,
+) -> Result<ImprovedReport, Error> {
+    let mut go_on = args.clock();
+    let drain = args.pass.drain.clone();
+    let pass = Pass { settings, drain, go_on: &mut go_on, carry: Carry::Out };
+    Ok(improve_cell(cell, name, pass).map_err(ImproveError::Run)?)
+}
+
+/// What is said of a cell where a command has options of its own: the rest is in the environment.
+#[derive(Debug, Parser)]
+struct Environment {
+    #[command(flatten)]
+    cell: CellArgs,
+}
+
+/// A cell that is served.
+fn served(args: &ImproveArgs, cell: &str) -> Result<ImprovedReport, Error> {
+    if !args.pass.drain.is_empty() {
+        return Err(Error::Arguments(
+            "--drain is for copies: drain a cell that is served by omega machine drain",
+        ));
+    }
+    let outputs: Vec<&Path> = args.output.json.iter().map(PathBuf::as_path).collect();
+    output::check(&outputs, &[])?;
+    let environment = Environment::try_parse_from(["omega", "--cell", cell]);
+    let wrong = |error: clap::Error| ImproveError::Environment(crate::argument_error(&error));
+    let address = environment.map_err(wrong)?.cell.address();
+    let remote = RemoteCell::connect(&address).map_err(ImproveError::Address)?;
+    let (id, number) = remote.register(NAME.into()).map_err(ImproveError::Cell)?;
+    let mut view = View::new(id, number);
+    view.sync(&remote).map_err(ImproveError::Cell)?;
+    let settings = args.settings(view.kinds(), Vec::new())?;
+    let mut go_on = args.clock();
+    let carry = if args.output.carry_out { Carry::Out } else { Carry::PlanOnly };
+    let pass = Pass { settings, drain: Vec::new(), go_on: &mut go_on, carry };
+    Ok(improve_at(&remote, format!("the cell at {cell}"), pass).map_err(ImproveError::Run)?)
+}
+
+/// The name under which a pass commits.
+const NAME: &str = "improve";
+
+fn show(output: &OutputArgs, report: &ImprovedReport) -> Result<(), OutputError> {
+    let detail = if output.all_moves { Detail::All } else { Detail::Short };
+    match output.output {
+        Format::Table => output::print(&improved::render(report, detail))?,
+        Format::Json => output::print(&improved::json(report))?,
+    }
+    if let Some(file) = &output.json {
+        output::write(file, &improved::json(report))?;
+    }
+    Ok(())
+}
+
+impl ImproveArgs {
+    /// Asks whether there is time, from now on.
+    fn clock(&self) -> impl FnMut() -> bool + use<> {
+        let (start, long) = (Instant::now(), Duration::from_secs(self.pass.seconds.into()));
+        move || start.elapsed() < long
+    }
+
+    fn settings(
+        &self,
+        kinds: &Kinds,
+        disruptions: Vec<DisruptionBudget>,
+    ) -> Result<Settings, ImproveError> {
+        let pass = &self.pass;
+        let bounds = Bounds {
+            moves: pass.moves as usize,
+            moves_per_job: pass.moves_per_job.unwrap_or(u32::MAX),
+            waves: pass.waves as usize,
+            steps: pass.steps.unwrap_or(u64::MAX),
+        };
+        let transient = pass.transient.iter().map(|name| kind(kinds, "--transient", name));
+        let only = pass.only.map(|only| match only {
+            OnlyArg::Service => JobKind::Service,
+            OnlyArg::Batch => JobKind::Batch,
+        });
+        Ok(Settings {
+            name: Text::from(NAME),
+            bounds,
+            disruptions,
+            transient: transient.collect::<Result<_, _>>()?,
+            only,
+            machines_each: pass.machines_each as usize,
+            seed: self.how.seed(),
+            ..Settings::new(pass.aims(kinds)?)
+        })
+    }
+}
+
+impl PassArgs {
+    fn aims(&self, kinds: &Kinds) -> Result<Aims, ImproveError> {
+        let mut aims = match self.purpose {
+            None if !self.drain.is_empty() => Aims::drain(),
+            None | Some(Purpose::Balance) => Aims::balance(),
+            Some(Purpose::Drain) => Aims::drain(),
+            Some(Purpose::Defragment) => Aims::defragment(),
+            Some(Purpose::Spread) => Aims::spread(),
+        };
+        if let Some(label) = &self.level {
+            aims.level = TopologyLevel::Label(label.as_str().into());
+        }
+        for (term, weight) in &self.weight {
+            set_weight(&mut aims, kinds, (term, *weight))?;
+        }
+        for (name, percent) in &self.safety {
+            let kind = kind(kinds, "--safety", name)?;
+            let safety = Safety { percent: *percent, ..aims.safety(kind) };
+            aims.loads.insert(kind, safety);
+        }
+        Ok(aims)
+    }
+}
+
+fn set_weight(
+    aims: &mut Aims,
+    kinds: &Kinds,
+    (term, weight): (&str, u32),
+) -> Result<(), ImproveError> {
+    if weight > WEIGHT_MAX {
+        return Err(ImproveError::Weight(weight));
+    }
+    let of = match term {
+        "misplaced" => &mut aims.misplaced,
+        "balance" => &mut aims.balance,
+        "fragments" => &mut aims.fragments,
+        "crowding" => &mut aims.crowding,
+        "moves" => &mut aims.moves,
+        "job-moves" => &mut aims.job_moves,
+        "load" => &mut aims.load.weight,
+        _ => {
+            let name = term.strip_prefix("load.");
+            let name = name.ok_or_else(|| ImproveError::NoTerm(term.to_owned()))?;
+            let kind = kind(kinds, "--weight", name)?;
+            let safety = Safety { weight, ..aims.safety(kind) };
+            aims.loads.insert(kind, safety);
+            return Ok(());
+        }
+    };
+    *of = weight;
+    Ok(())
+}
+
+fn kind(kinds: &Kinds, flag: &'static str, name: &str) -> Result<KindId, ImproveError> {
+    kinds.by_name(name).ok_or_else(|| {
+        let has: Vec<&str> = kinds.iter().map(|(_, kind)| kind.name.as_str()).collect();
+        ImproveError::NoKind { flag, kind: name.to_owned(), has: has.join(", ") }
+    })
+}
