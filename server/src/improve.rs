@@ -7,7 +7,7 @@
 use crate::connect::CellArgs;
 use crate::output::{self, OutputError};
 use crate::run::{Error, HowArgs, prepare, with_bar};
-use crate::{log, profiles, what_if};
+use crate::{log, what_if};
 use clap::{Args, Parser, ValueEnum};
 use omega_bench::report::improved::{self, Detail, ImprovedReport};
 use omega_bench::run::{Carry, Moment, Pass, RunError, cell_of, improve_at, improve_cell};
@@ -181,9 +181,6 @@ pub(crate) enum ImproveError {
     /// See the error.
     #[error(transparent)]
     Kept(Box<what_if::WhatIfError>),
-    /// See the error.
-    #[error(transparent)]
-    Profile(#[from] profiles::ProfileError),
     /// Correct the environment.
     #[error("{0}")]
     Environment(String),
