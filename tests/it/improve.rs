@@ -277,7 +277,7 @@ fn rules_between_tasks_hold_at_each_step() {
     let apart = runs(&cell, apart, &[0, 1, 2]);
     runs(&cell, job("plain", 4, 1), &[0, 0, 3, 4]);
     pass(&cell, Settings::new(Aims::defragment()));
-    let tasks = cell.read(|cell| running(cell));
+    let tasks = cell.read(running);
     let mut rows: Vec<_> =
         tasks.iter().filter(|t| t.0.job == apart).map(|(.., machine)| machine.row()).collect();
     rows.sort_unstable();

@@ -100,14 +100,14 @@ fn is_misplaced(cell: &Cell, task: TaskId, machine: MachineId) -> bool {
 pub(crate) fn naive(cell: &Cell, aims: &Aims) -> i128 {
     let uses = uses(cell);
     let kinds = cell.kinds().count();
-    let means: Vec<i128> = (0..kinds).map(|kind| mean(&uses, kind)).collect();
+    let means: Vec<_> = (0..kinds).map(|kind| (kind, mean(&uses, kind))).collect();
     let mut sum = 0;
     for u in uses.iter().filter(|u| u.takes_tasks) {
         let mut fullest = 0;
-        for kind in 0..kinds {
+        for (kind, mean) in means.iter().copied() {
             let safety = aims.safety(KindId(kind as u8));
             let safe = u.claimable[kind] * i128::from(safety.percent) / 100;
-            sum += parts(u.claimed[kind] - safe, means[kind]) * i128::from(safety.weight);
+            sum += parts(u.claimed[kind] - safe, mean) * i128::from(safety.weight);
             if u.claimable[kind] > 0 {
                 fullest = fullest.max(parts(u.claimed[kind], u.claimable[kind]));
             }
