@@ -118,7 +118,7 @@ pub(crate) fn naive(cell: &Cell, aims: &Aims) -> i128 {
         for pair in &aims.pairs {
             let (one, other) = (pair.free.index(), pair.beside.index());
             if one < kinds && other < kinds {
-                let free = |kind: usize| parts(u.claimable[kind] - u.claimed[kind], means[kind]);
+                let free = |kind: usize| parts(u.claimable[kind] - u.claimed[kind], means[kind].1);
                 let lacks = free(one) * i128::from(pair.percent) / 100 - free(other);
                 sum += lacks.max(0) * i128::from(aims.balance);
             }

@@ -62,10 +62,21 @@ impl Run {
         self.history.asked.iter().position(|asked| took && same(asked) && answered(asked))
     }
 
-    /// The `n`th transaction that took something and was answered: its place, and who asked.
+    /// The `n`th transaction that took something and was answered: its place, and who asked. One that was
+    /// sent twice is in the log twice, and without the first the second does what it did: it is left out.
     fn taken(&self, n: usize) -> Option<(usize, usize)> {
-        let at = self.find(n, |run, at| run.asker(at).is_some())?;
+        let at = self.find(n, |run, at| run.asker(at).is_some() && run.is_there_once(at))?;
         Some((at, self.asker(at)?))
+    }
+
+    /// Whether no other place of the log has the transaction at this one.
+    fn is_there_once(&self, at: usize) -> bool {
+        let id = |one: &Done| match &one.command {
+            Command::Commit(txn) => Some(txn.id),
+            _ => None,
+        };
+        let mine = id(&self.done[at]);
+        self.done.iter().filter(|one| id(one) == mine).count() == 1
     }
 
     /// The `n`th transaction that was refused and is nowhere in the log.
