@@ -114,7 +114,7 @@ pub(crate) struct Fair {
 impl Fair {
     fn first(&self) -> Option<JobId> {
         let mut firsts = self.tenants.iter().filter_map(|(name, jobs)| Some((name, jobs.first()?)));
-        if self.shares.is_empty() {
+        if self.shares.is_empty() || self.tenants.len() < 2 {
             return firsts.map(|(_, job)| job).min().map(|job| job.id);
         }
         let mut best = None;

@@ -62,7 +62,7 @@ fn tenant(number: usize) -> Text {
 /// What a scheduler takes for each of the jobs.
 fn cost(made: &Made, jobs: &[Job], on: On) -> Figure {
     let cell = SharedCell::new(made.copy());
-    let much = Amounts::new([1 << 49, 1 << 49]);
+    let much = Amounts::new([1 << 49; 4]);
     if on != On::Nothing {
         for number in 0..TENANTS {
             let branch: Text = format!("branch-{}", number % 10).into();

@@ -39,7 +39,7 @@ mod on {
         match bug {
             Bug::FreedEarly => 455..465,
             Bug::RemovedLeaderStays => 10..20,
-            Bug::CompactedEarly => 110..120,
+            Bug::CompactedEarly => 55..65,
             Bug::OtherTermTaken => 610..620,
             _ => 0..60,
         }
