@@ -232,12 +232,13 @@ impl SchedulingService for Scheduling {
     }
 }
 
-/// Takes out of a delta the jobs and tasks that somebody may not see. What is left of machines, and what rules
+/// Takes out of a delta the jobs, tasks and tenants that somebody may not see. What is left of machines, and what rules
 /// about other tasks count, everyone sees who may sync: no placement could be explained without it.
 fn keep_seen(cell: &Cell, caller: &Caller, delta: &mut Delta) {
     // Of a job that is forgotten by now nobody knows whose it was: its number is told.
     delta.jobs.retain(|job| cell.job(job.id).is_none_or(|known| caller.sees(known)));
     delta.tasks.retain(|task| caller.sees_id(cell, task.id.job));
+    delta.tenants.retain(|tenant| caller.sees_tenant(&tenant.name));
 }
 
 impl Scheduling {

@@ -72,6 +72,7 @@ async fn lists(channel: &Channel, prefix: &str) -> Vec<(&'static str, [bool; 3])
     assert!(delta.full && !delta.more);
     assert_eq!(delta.task_jobs.len(), delta.jobs.len() * 2, "tasks of the jobs that are told");
     let synced: Vec<String> = delta.jobs.into_iter().map(|job| name(job.job)).collect();
+    let shared = JOBS.map(|(_, tenant)| delta.tenants.iter().any(|known| known.name == tenant));
     let mut tenants = TenantServiceClient::new(channel.clone());
     let told = tenants.list_tenants(proto::ListTenantsRequest::default()).await.unwrap();
     let told: Vec<String> = told.into_inner().tenants.into_iter().map(|one| one.name).collect();
@@ -81,6 +82,7 @@ async fn lists(channel: &Channel, prefix: &str) -> Vec<(&'static str, [bool; 3])
         ("WatchJobs", named(&watched)),
         ("Sync", named(&synced)),
         ("ListTenants", tenants),
+        ("tenants of Sync", shared),
     ]
 }
 
@@ -96,6 +98,11 @@ fn each_role_sees_and_changes_its_own() {
         for (name, tenant) in JOBS {
             let mut jobs = JobServiceClient::new(operator.clone());
             jobs.submit_job(submit(name, tenant)).await.unwrap();
+            // From then on views hear of tenants.
+            let standing = proto::Standing { weight: 2, ..Default::default() };
+            let request =
+                proto::SetStandingRequest { tenant: tenant.to_owned(), standing: Some(standing) };
+            TenantServiceClient::new(operator.clone()).set_standing(request).await.unwrap();
         }
         for (role, theirs) in ROLES {
             let channel = guarded.of(role);
@@ -103,7 +110,9 @@ fn each_role_sees_and_changes_its_own() {
             let prefix = if role.starts_with("application") { "app." } else { "" };
             for (call, seen) in lists(&channel, prefix).await {
                 let expected = match call {
-                    "ListTenants" if role.starts_with("application") => [true, true, false],
+                    "ListTenants" | "tenants of Sync" if role.starts_with("application") => {
+                        [true, true, false]
+                    }
                     _ => theirs,
                 };
                 assert_eq!(seen, expected, "{role}: {call}");
