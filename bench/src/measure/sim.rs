@@ -32,7 +32,7 @@ fn runs(options: &Options) -> usize {
 
 pub(crate) fn rows(options: &Options) -> Vec<Row> {
     let mut rows = Vec::new();
-    for file in ["ref_omega", "ref_lambda"] {
+    for file in [("ref_omega", 10.0), ("ref_lambda", 20.0)] {
         rows.extend(as_the_reference(options, file));
     }
     rows.extend(shipped(options));
@@ -40,8 +40,9 @@ pub(crate) fn rows(options: &Options) -> Vec<Row> {
     rows
 }
 
-/// The published runs of a file, one after the other.
-fn as_the_reference(options: &Options, name: &str) -> Vec<Row> {
+/// The published runs of a file, one after the other, and how many times as fast as the reference they
+/// are to be.
+fn as_the_reference(options: &Options, (name, times_wanted): (&str, f64)) -> Vec<Row> {
     let folder = options.data.join("omega-sim");
     let (file, lists) = match read(&folder, name, options.quick) {
         Ok(read) => read,
@@ -59,10 +60,10 @@ fn as_the_reference(options: &Options, name: &str) -> Vec<Row> {
     let points = file.points.len();
     let rate = Row::time(format!("{name}, {points} points"), Unit::MillionsPerSecond, ours);
     let times = 1e6 / ours.cpu / REFERENCE_K;
-    let goal = Reach::AtLeast(REFERENCE_K / 100.0);
     vec![
-        rate.limit("0.722 M/s").reach(goal),
-        Row::value("  to the reference's rate", Unit::Times, times).reach(Reach::AtLeast(20.0)),
+        rate.limit("0.722 M/s"),
+        Row::value("  to the reference's rate", Unit::Times, times)
+            .reach(Reach::AtLeast(times_wanted)),
     ]
 }
 

@@ -86,6 +86,13 @@ async fn lists(channel: &Channel, prefix: &str) -> Vec<(&'static str, [bool; 3])
     ]
 }
 
+/// Gives a tenant a standing: from then on views hear of tenants.
+async fn weigh(operator: &Channel, tenant: &str) {
+    let standing = Some(proto::Standing { weight: 2, ..Default::default() });
+    let request = proto::SetStandingRequest { tenant: tenant.to_owned(), standing };
+    TenantServiceClient::new(operator.clone()).set_standing(request).await.unwrap();
+}
+
 #[test]
 fn each_role_sees_and_changes_its_own() {
     let guarded = Guarded::start();
@@ -98,11 +105,7 @@ fn each_role_sees_and_changes_its_own() {
         for (name, tenant) in JOBS {
             let mut jobs = JobServiceClient::new(operator.clone());
             jobs.submit_job(submit(name, tenant)).await.unwrap();
-            // From then on views hear of tenants.
-            let standing = proto::Standing { weight: 2, ..Default::default() };
-            let request =
-                proto::SetStandingRequest { tenant: tenant.to_owned(), standing: Some(standing) };
-            TenantServiceClient::new(operator.clone()).set_standing(request).await.unwrap();
+            weigh(&operator, tenant).await;
         }
         for (role, theirs) in ROLES {
             let channel = guarded.of(role);
