@@ -27,7 +27,7 @@ pub(crate) fn replay(options: &Options) -> ExitCode {
                 status = status.max(u8::from(report.equal < report.cases));
             }
             Err(error) => {
-                eprintln!("{error}");
+                eprintln!("omega: {error}");
                 status = 2;
             }
         }
