@@ -6,6 +6,7 @@ use crate::machine::{Labels, Toleration, TopologyLevel};
 use crate::selector::{MachineSelector, TaskSelector};
 use crate::text::Text;
 use serde::{Deserialize, Serialize};
+use std::hash::{Hash, Hasher};
 
 /// What a job is to its owner.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -32,7 +33,7 @@ pub enum Preemption {
 }
 
 /// A wish to run tasks.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Job {
     /// Its name; no two jobs of a cell share one while both are known.
     pub name: Text,
@@ -79,7 +80,7 @@ impl Job {
 }
 
 /// Identical tasks of a job.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TaskGroup {
     /// Its name, of its own among the job's groups.
     pub name: Text,
@@ -119,6 +120,27 @@ impl TaskGroup {
             rules: PlacementRules::default(),
             volumes: Vec::new(),
         }
+    }
+}
+
+// The hash of a cell's state is kept with its snapshots. So that those of earlier versions keep theirs, what a job
+// or a group gained later is hashed only where it asks for something.
+
+impl Hash for Job {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        let Job { name, tenant, scheduler, precedence, preemption, kind, .. } = self;
+        let Job { groups, gang_min, run_ms_expected, .. } = self;
+        (name, tenant, scheduler, precedence, preemption, kind).hash(state);
+        (groups, gang_min, run_ms_expected).hash(state);
+    }
+}
+
+impl Hash for TaskGroup {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        let TaskGroup { name, count, request, cards, labels, restarts, images, .. } = self;
+        let TaskGroup { rules, volumes, .. } = self;
+        (name, count, request, cards, labels, restarts, images).hash(state);
+        (rules, volumes).hash(state);
     }
 }
 

@@ -8,11 +8,14 @@
 //! ```
 //!
 //! The types of `omega-core` are written as they are, so a change to one of them changes the bytes.
-//! The golden test `tests/it/codec.rs` notices; then [`VERSION`] rises, and this file learns to
-//! read the old one. Nothing else names bincode.
+//! The golden test `tests/it/codec.rs` notices; then [`VERSION`] rises, and the types as they were are kept in
+//! a file of their own (`codec/v1.rs`), from which the present ones are made. A variant that an enum gains at its end changes
+//! no bytes. Nothing else names bincode.
 //!
 //! What is read is not trusted: a length that the bytes claim reserves memory in proportion to the
 //! bytes that are there, and never more.
+
+pub(crate) mod v1;
 
 use crate::log::LogIndex;
 use crate::replica::Head;
@@ -24,7 +27,10 @@ use serde::de::DeserializeOwned;
 use std::fmt;
 
 /// The version of the bytes that [`encode`] writes.
-pub const VERSION: u8 = 1;
+pub const VERSION: u8 = 2;
+
+/// The oldest version of bytes that is read.
+pub const OLDEST_READABLE: u8 = 1;
 
 /// Why a command or a message was not written.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -49,12 +55,15 @@ pub enum CodecError {
     Empty,
     /// Another version of this program wrote them: read them with that one.
     #[error(
-        "the bytes have version {found}, this program reads version {known}: use one that reads version {found}"
+        "the bytes have version {found}, this program reads {}: use one that reads version {found}",
+        versions(*.oldest, *.known)
     )]
     UnknownVersion {
         /// The version of the bytes.
         found: u8,
-        /// The version that is known here.
+        /// The oldest version that is read here.
+        oldest: u8,
+        /// The newest version that is read here.
         known: u8,
     },
     /// No program of ours writes so many: the bytes come from somewhere else.
@@ -66,7 +75,7 @@ pub enum CodecError {
         max: usize,
     },
     /// The bytes were damaged, or no program of ours wrote them.
-    #[error("the bytes of version {VERSION} make no sense: {0}")]
+    #[error("the bytes make no sense: {0}")]
     Malformed(Malformed),
     /// A whole command, and more: the bytes were damaged, or framed wrongly.
     #[error("{bytes} bytes follow the end")]
@@ -95,6 +104,14 @@ impl fmt::Display for Malformed {
     }
 }
 
+/// Versions, in words.
+fn versions(oldest: u8, newest: u8) -> String {
+    match oldest == newest {
+        true => format!("version {newest}"),
+        false => format!("versions {oldest} to {newest}"),
+    }
+}
+
 /// Appends the bytes of a command to `out`.
 ///
 /// # Errors
@@ -108,7 +125,7 @@ pub fn encode(command: &Command, out: &mut Vec<u8>) -> Result<(), EncodeError> {
 /// # Errors
 /// If the bytes are not exactly one command of a known version.
 pub fn decode(bytes: &[u8]) -> Result<Command, CodecError> {
-    take(bytes)
+    whole(bytes, command)
 }
 
 /// Appends the bytes of a cell's resource kinds.
@@ -137,33 +154,50 @@ pub(crate) fn push_command(command: &Command, entry: &mut Vec<u8>) -> Result<(),
     put_body(command, entry)
 }
 
+/// The commands of an entry, as bytes of a version.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Body<'a> {
+    version: u8,
+    bytes: &'a [u8],
+}
+
 /// Takes the bytes of an entry apart: what its leader had applied, and its commands. An entry without
 /// any bytes has neither.
-pub(crate) fn entry_head(bytes: &[u8]) -> Result<(Option<Head>, &[u8]), CodecError> {
-    let Some((&found, body)) = bytes.split_first() else { return Ok((None, bytes)) };
-    if found != VERSION {
-        return Err(CodecError::UnknownVersion { found, known: VERSION });
+pub(crate) fn entry_head(bytes: &[u8]) -> Result<(Option<Head>, Body<'_>), CodecError> {
+    if bytes.is_empty() {
+        return Ok((None, Body { version: VERSION, bytes }));
     }
+    let (version, body) = version_of(bytes)?;
     let Some((head, body)) = body.split_first_chunk::<16>() else { return Err(CodecError::Empty) };
     let word = |at: usize| {
         let word = head[at..].first_chunk().expect("there are 16 bytes");
         u64::from_le_bytes(*word)
     };
-    Ok((Some(Head { applied: LogIndex(word(0)), fingerprint: word(8) }), body))
+    let head = Head { applied: LogIndex(word(0)), fingerprint: word(8) };
+    Ok((Some(head), Body { version, bytes: body }))
 }
 
 /// Reads commands, one after another.
-pub(crate) fn decode_commands(mut body: &[u8]) -> Result<Vec<Command>, CodecError> {
-    if body.len() > ENTRY_BYTES_MAX {
-        return Err(CodecError::TooLarge { bytes: body.len(), max: ENTRY_BYTES_MAX });
+pub(crate) fn decode_commands(body: Body<'_>) -> Result<Vec<Command>, CodecError> {
+    let Body { version, mut bytes } = body;
+    if bytes.len() > ENTRY_BYTES_MAX {
+        return Err(CodecError::TooLarge { bytes: bytes.len(), max: ENTRY_BYTES_MAX });
     }
     let mut commands = Vec::new();
-    while !body.is_empty() {
-        let (command, used) = part(body)?;
+    while !bytes.is_empty() {
+        let (command, used) = command(version, bytes)?;
         commands.push(command);
-        body = &body[used..];
+        bytes = &bytes[used..];
     }
     Ok(commands)
+}
+
+/// Reads the command that bytes of a version begin with. With it comes how many bytes it has.
+fn command(version: u8, bytes: &[u8]) -> Result<(Command, usize), CodecError> {
+    match version {
+        1 => v1::command(bytes),
+        _ => part(bytes),
+    }
 }
 
 /// Reads the commands of an entry, in order.
@@ -216,17 +250,33 @@ pub(crate) fn part<T: DeserializeOwned>(bytes: &[u8]) -> Result<(T, usize), Code
 }
 
 fn take<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, CodecError> {
-    let Some((&found, body)) = bytes.split_first() else { return Err(CodecError::Empty) };
-    if found != VERSION {
-        return Err(CodecError::UnknownVersion { found, known: VERSION });
-    }
+    whole(bytes, |_, body| part(body))
+}
+
+/// Reads something that bytes with a version are, and nothing else.
+fn whole<T>(
+    bytes: &[u8],
+    read: impl FnOnce(u8, &[u8]) -> Result<(T, usize), CodecError>,
+) -> Result<T, CodecError> {
+    let (version, body) = version_of(bytes)?;
     if bytes.len() > COMMAND_BYTES_MAX {
         return Err(CodecError::TooLarge { bytes: bytes.len(), max: COMMAND_BYTES_MAX });
     }
-    match part(body) {
-        Ok((value, used)) if used == body.len() => Ok(value),
-        Ok((_, used)) => Err(CodecError::Trailing { bytes: body.len() - used }),
-        Err(error) => Err(error),
+    match read(version, body)? {
+        (value, used) if used == body.len() => Ok(value),
+        (_, used) => Err(CodecError::Trailing { bytes: body.len() - used }),
+    }
+}
+
+/// The version that bytes begin with, and what follows it.
+fn version_of(bytes: &[u8]) -> Result<(u8, &[u8]), CodecError> {
+    let Some((&found, body)) = bytes.split_first() else { return Err(CodecError::Empty) };
+    match (OLDEST_READABLE..=VERSION).contains(&found) {
+        true => Ok((found, body)),
+        false => {
+            let (oldest, known) = (OLDEST_READABLE, VERSION);
+            Err(CodecError::UnknownVersion { found, oldest, known })
+        }
     }
 }
 

@@ -45,7 +45,7 @@ pub fn encode(message: &PeerMessage, out: &mut Vec<u8>) -> Result<(), EncodeErro
 pub fn decode(bytes: &[u8]) -> Result<PeerMessage, CodecError> {
     let Some((&found, body)) = bytes.split_first() else { return Err(CodecError::Empty) };
     if found != VERSION {
-        return Err(CodecError::UnknownVersion { found, known: VERSION });
+        return Err(CodecError::UnknownVersion { found, oldest: VERSION, known: VERSION });
     }
     if bytes.len() > MESSAGE_BYTES_MAX {
         return Err(CodecError::TooLarge { bytes: bytes.len(), max: MESSAGE_BYTES_MAX });

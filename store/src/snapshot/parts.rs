@@ -8,6 +8,7 @@ use super::error::LoadError;
 use super::header::Counts;
 use super::read::Body;
 use super::write::{BodyWriter, WriteError};
+use crate::codec::v1::{JobV1, PolicyV1};
 use omega_cellstate::{
     Answer, Image, ImageError, JobImage, MachineImage, MachineStatus, SchedulerImage, TaskRecord,
     TenantImage,
@@ -27,6 +28,9 @@ const PART_BYTES_MIN: u64 = 16;
 
 /// The first format in which tenants have a standing.
 const STANDINGS: u32 = 2;
+
+/// The first format with jobs and policies of version 2 of the [bytes of commands](crate::codec).
+const COMMANDS_2: u32 = 3;
 
 /// Writes an image.
 pub(super) fn write(image: &Image, body: &mut BodyWriter<'_, '_>) -> Result<(), WriteError> {
@@ -56,14 +60,20 @@ pub(super) fn write(image: &Image, body: &mut BodyWriter<'_, '_>) -> Result<(), 
 pub(super) fn read(format: u32, counts: Counts, body: &mut Body<'_>) -> Result<Image, LoadError> {
     let kinds: Vec<ResourceKind> = body.part()?;
     let kinds = Kinds::new(kinds).map_err(|error| body.damage(ImageError::from(error).into()))?;
-    let (version, now_ms, policy, next_job): (Version, u64, Policy, JobId) = body.part()?;
+    let (version, now_ms, policy, next_job) = match format {
+        ..COMMANDS_2 => {
+            let (version, now_ms, policy, next): (Version, u64, PolicyV1, JobId) = body.part()?;
+            (version, now_ms, policy.into(), next)
+        }
+        _ => body.part::<(Version, u64, Policy, JobId)>()?,
+    };
     let machines = list(counts.rows, body, |body| {
         let (machine, sequence, incarnation, status): Row = body.part()?;
         Ok(MachineImage { machine, sequence, incarnation, status })
     })?;
     let loads: Vec<(u32, Amounts)> = list(counts.loads, body, Body::part)?;
     let vacant = list(counts.vacant, body, Body::part)?;
-    let jobs = list(counts.jobs, body, read_job)?;
+    let jobs = list(counts.jobs, body, |body| read_job(format, body))?;
     let ended = list(counts.ended, body, Body::part)?;
     let tenants = list(counts.tenants, body, |body| {
         if format < STANDINGS {
@@ -94,8 +104,14 @@ pub(super) fn read(format: u32, counts: Counts, body: &mut Body<'_>) -> Result<I
     })
 }
 
-fn read_job(body: &mut Body<'_>) -> Result<JobImage, LoadError> {
-    let (id, spec, resized, tasks): (JobId, Arc<Job>, bool, u32) = body.part()?;
+fn read_job(format: u32, body: &mut Body<'_>) -> Result<JobImage, LoadError> {
+    let (id, spec, resized, tasks) = match format {
+        ..COMMANDS_2 => {
+            let (id, job, resized, tasks): (JobId, JobV1, bool, u32) = body.part()?;
+            (id, Arc::new(job.into()), resized, tasks)
+        }
+        _ => body.part::<(JobId, Arc<Job>, bool, u32)>()?,
+    };
     let tasks = (0..tasks).map(|_| body.part::<TaskRecord>()).collect::<Result<_, _>>()?;
     Ok(JobImage { id, spec, resized, tasks })
 }
