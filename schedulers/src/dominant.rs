@@ -8,9 +8,9 @@
 //! down. A milli of processor in the largest cell is a part, and what is closer than that is equal. Two
 //! that are equal go by id, as everywhere.
 
-use omega_cellstate::View;
-use omega_core::KindId;
+use omega_cellstate::{Cell, View};
 use omega_core::limits::TENANT_WEIGHT_MAX;
+use omega_core::{KindId, Machine};
 
 /// How many parts the whole of a kind has.
 const PARTS_LOG2: u32 = 40;
@@ -67,11 +67,29 @@ pub fn count(sums: &mut Sums, amounts: &[i64], sign: i64) {
 pub struct Totals(Sums);
 
 impl Totals {
+    #[cfg(test)]
+    pub(crate) fn new(sums: impl IntoIterator<Item = u64>) -> Totals {
+        Totals(sums.into_iter().collect())
+    }
+
     /// What the machines of a view have. Looks at every one.
     #[must_use]
     pub fn of(view: &View) -> Totals {
-        let mut sums = vec![0u64; view.kinds().count()];
-        for machine in (0..view.rows()).filter_map(|row| view.machine(row)) {
+        let machines =
+            (0..view.rows()).filter_map(|row| view.machine(row).map(|machine| &**machine));
+        Totals::of_machines(view.kinds().count(), machines)
+    }
+
+    /// What the machines of a cell have. Looks at every one.
+    #[must_use]
+    pub fn of_cell(cell: &Cell) -> Totals {
+        let machines = cell.machines().map(|state| &**state.machine);
+        Totals::of_machines(cell.kinds().count(), machines)
+    }
+
+    fn of_machines<'a>(kinds: usize, machines: impl Iterator<Item = &'a Machine>) -> Totals {
+        let mut sums = vec![0u64; kinds];
+        for machine in machines {
             for (kind, amount) in machine.capacity.iter() {
                 if let Some(sum) = sums.get_mut(kind.index()) {
                     *sum = sum.saturating_add(amount);

@@ -324,7 +324,7 @@ impl Scheduler {
                 continue;
             }
             let room = match job.gang_min {
-                None => limit - open,
+                None => self.turn(limit - open),
                 // A gang goes into one transaction, which may exceed the usual limit for it.
                 Some(_) if open == 0 => TRANSACTION_ITEMS_MAX,
                 Some(_) => return,
@@ -342,6 +342,13 @@ impl Scheduler {
                 _ => self.note_decided(decided),
             }
         }
+    }
+
+    /// How much of what is left of a transaction one job may have. Where tenants take turns they all get into each
+    /// transaction: else a tenant with one large job would have all of it whenever its turn comes.
+    fn turn(&mut self, left: usize) -> usize {
+        let tenants = self.queue.shares().map_or(1, |shares| shares.tenants());
+        left.div_ceil(tenants.max(1))
     }
 
     /// How much of the open transaction is used.
@@ -390,6 +397,7 @@ impl Scheduler {
         let mut decided = Decided::new(id, self.queue.news());
         let mut tasks = std::mem::take(&mut self.tasks);
         let mut placed_tasks = Vec::new();
+        let mut by_group: SmallVec<[(usize, usize); 4]> = SmallVec::new();
         for index in 0..job.groups.len() {
             self.queue.take(id, index, room - decided.placed, &mut tasks);
             if tasks.is_empty() {
@@ -401,9 +409,7 @@ impl Scheduler {
                 decided.by = decided.by.and(self.refusers((id, job), group));
             }
             self.queue.put_back(tasks[placed..].iter().copied());
-            if let Some(shares) = self.queue.shares() {
-                shares.claim(&job.tenant, &job.groups[index].request, placed);
-            }
+            by_group.push((index, placed));
             decided.asked += tasks.len();
             decided.placed += placed;
             if job.gang_min.is_some() {
@@ -415,6 +421,10 @@ impl Scheduler {
             self.view.drop_claims(decided.placed);
             self.queue.put_back(placed_tasks.into_iter());
             decided.placed = 0;
+        } else if let Some(shares) = self.queue.shares() {
+            for (index, placed) in by_group {
+                shares.claim(&job.tenant, &job.groups[index].request, placed);
+            }
         }
         decided.short = decided.placed < decided.asked && decided.placed < room;
         decided

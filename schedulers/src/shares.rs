@@ -1,94 +1,301 @@
-//! How much of the cell each tenant has, for its weight: who goes first when tenants take turns.
+//! Whose turn it is, where tenants take turns: a tree of them, ordered by what each has for its weight.
 //!
 //! Tenants go by their [dominant shares](crate::dominant): the one that is served worst goes first. In a
 //! tree of tenants that is asked level by level, from the top: a branch is served as all tenants in it are
 //! together (Bhattacharya et al., "Hierarchical Scheduling for Diverse Datacenter Workloads", SoCC 2013,
-//! without its correction for kinds that a branch has used up).
+//! without its correction for kinds that a branch has used up). A tenant's own jobs go before those of the
+//! tenants below it, and of two with the same share the one with the lower name goes first.
+//!
+//! ```text
+//!   top ── waiting: (share, name) ascending
+//!     ├── ads      0.10   jobs: in the order of the plugin
+//!     └── search   0.25   waiting: crawl 0.05, index 0.20
+//! ```
+//!
+//! 1. a node is in the `waiting` of its parent, under its present share, if and only if a job waits in it
+//!    or below it;
+//! 2. so the next job is found by going down the first of each level, and a claim moves only the nodes on
+//!    its tenant's line: neither depends on how many tenants wait.
 
 use crate::dominant::{Share, Sums, Totals, Weight};
-use omega_cellstate::View;
-use omega_core::limits::TENANT_DEPTH_MAX;
-use omega_core::{Amounts, Standing, Text};
-use smallvec::SmallVec;
-use std::collections::BTreeMap;
+use crate::points::Order;
+use crate::turns::Place;
+use omega_cellstate::{TenantDelta, View};
+use omega_core::{Amounts, Job, JobId, Standing, Text};
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
-/// Where a tenant stands among those that wait: for each level from the top, the share of the branch for
-/// its weight, and the name of the branch, by which those with the same share are told apart. Less goes
-/// first.
-pub(crate) type Place = SmallVec<[(Share, Text); 2]>;
+/// A node, by its position.
+type NodeId = usize;
 
-/// What every tenant has. See the head of the file.
-#[derive(Debug, Default)]
+/// The node above all tenants.
+const TOP: NodeId = 0;
+
+/// Jobs by tenant. See the head of the file.
+#[derive(Debug)]
 pub(crate) struct Shares {
+    order: Arc<dyn Order>,
+    nodes: Vec<Node>,
+    by_name: BTreeMap<Text, NodeId>,
     totals: Totals,
     /// How often machines had come, changed or gone when those were counted.
     counted: Option<u64>,
-    tenants: BTreeMap<Text, Known>,
-    /// What was claimed for tenants since the cell told what they have.
-    claimed: BTreeMap<Text, Sums>,
+    /// Whether the cell told of any tenant.
+    told: bool,
+    /// Those for which something was claimed since the cell told what they have.
+    claimed: Vec<NodeId>,
+    jobs: usize,
+    /// How many tenants have jobs that wait.
+    tenants: usize,
 }
 
-/// A tenant as the cell told of it.
+/// A tenant. Those that were ever named stay.
 #[derive(Debug)]
-struct Known {
-    standing: Standing,
+struct Node {
+    name: Text,
+    parent: NodeId,
+    weight: Weight,
+    /// What it uses, with all below it, as the cell told.
     used: Sums,
+    /// What was claimed for it since, and for all below it.
+    claimed: Sums,
+    share: Share,
+    jobs: BTreeSet<Place>,
+    /// The nodes right below it in which jobs wait, or below which.
+    waiting: BTreeSet<(Share, Text, NodeId)>,
+}
+
+impl Node {
+    fn new(name: Text) -> Node {
+        Node {
+            name,
+            parent: TOP,
+            weight: Weight::ONE,
+            used: Sums::default(),
+            claimed: Sums::default(),
+            share: Share::default(),
+            jobs: BTreeSet::new(),
+            waiting: BTreeSet::new(),
+        }
+    }
+
+    fn waits(&self) -> bool {
+        !self.jobs.is_empty() || !self.waiting.is_empty()
+    }
 }
 
 impl Shares {
-    /// Takes in what a view's last sync brought.
-    pub(crate) fn hear(&mut self, view: &View) {
-        let delta = view.delta();
-        self.claimed.clear();
-        if delta.full {
-            self.tenants.clear();
-        }
-        for tenant in &delta.tenants {
-            let used = tenant.used.iter().map(|used| (*used).max(0).cast_unsigned()).collect();
-            let known = Known { standing: tenant.standing.clone(), used };
-            self.tenants.insert(tenant.name.clone(), known);
-        }
-        let tally = view.tally();
-        let changes = tally.added + tally.changed + tally.removed;
-        if delta.full || self.counted != Some(changes) {
-            self.counted = Some(changes);
-            self.totals = Totals::of(view);
+    pub(crate) fn new(order: Arc<dyn Order>) -> Shares {
+        Shares {
+            order,
+            nodes: vec![Node::new(Text::default())],
+            by_name: BTreeMap::new(),
+            totals: Totals::default(),
+            counted: None,
+            told: false,
+            claimed: Vec::new(),
+            jobs: 0,
+            tenants: 0,
         }
     }
 
-    /// Whether nothing is known of any tenant.
-    pub(crate) fn is_empty(&self) -> bool {
-        self.tenants.is_empty()
+    /// How many jobs wait.
+    pub(crate) fn len(&self) -> usize {
+        self.jobs
     }
 
-    /// Counts what was claimed for so many tasks of a tenant: for it and all above it.
-    pub(crate) fn claim(&mut self, tenant: &Text, request: &Amounts, tasks: usize) {
-        for (_, name) in self.place(tenant) {
-            let claimed = self.claimed.entry(name).or_default();
-            for (kind, amount) in request.iter() {
-                if claimed.len() <= kind.index() {
-                    claimed.resize(kind.index() + 1, 0);
-                }
-                let more = amount.saturating_mul(tasks as u64);
-                claimed[kind.index()] = claimed[kind.index()].saturating_add(more);
+    /// How many tenants have jobs that wait.
+    pub(crate) fn tenants(&self) -> usize {
+        self.tenants
+    }
+
+    /// The job whose turn it is.
+    pub(crate) fn first(&self) -> Option<JobId> {
+        if !self.told {
+            // Nobody is served worse than anybody else, so the order within tenants is that between them.
+            let firsts = self.nodes.iter().filter_map(|node| node.jobs.first());
+            return firsts.min().map(|job| job.id);
+        }
+        let mut node = &self.nodes[TOP];
+        loop {
+            match node.jobs.first() {
+                Some(job) => return Some(job.id),
+                None => node = &self.nodes[node.waiting.first()?.2],
             }
         }
     }
 
-    /// Where a tenant stands among those that wait.
-    pub(crate) fn place(&self, tenant: &Text) -> Place {
-        let above = |name: &&Text| self.tenants.get(*name)?.standing.parent.as_ref();
-        let up = std::iter::successors(Some(tenant), above).take(TENANT_DEPTH_MAX);
-        let mut place: Place = up.map(|name| (self.share(name), name.clone())).collect();
-        place.reverse();
-        place
+    /// Adds a job that is not there.
+    pub(crate) fn insert(&mut self, job: &Arc<Job>, id: JobId) {
+        let node = self.node(&job.tenant);
+        let place = Place::new(&self.order, job, id);
+        let waited = self.nodes[node].waits();
+        let jobs = &mut self.nodes[node].jobs;
+        self.tenants += usize::from(jobs.is_empty());
+        self.jobs += usize::from(jobs.insert(place));
+        if !waited {
+            self.join(node);
+        }
     }
 
-    /// A tenant's dominant share for its weight.
-    fn share(&self, name: &Text) -> Share {
-        let known = self.tenants.get(name);
-        let weight = known.and_then(|known| Weight::new(known.standing.weight));
-        let used = known.map(|known| &known.used).into_iter().chain(self.claimed.get(name));
-        self.totals.share(used, weight.unwrap_or(Weight::ONE))
+    /// Takes a job out, if it is there.
+    pub(crate) fn remove(&mut self, job: &Arc<Job>, id: JobId) {
+        let Some(&node) = self.by_name.get(&job.tenant) else { return };
+        let place = Place::new(&self.order, job, id);
+        let jobs = &mut self.nodes[node].jobs;
+        if !jobs.remove(&place) {
+            return;
+        }
+        self.jobs -= 1;
+        self.tenants -= usize::from(jobs.is_empty());
+        if !self.nodes[node].waits() {
+            self.leave(node);
+        }
+    }
+
+    /// Takes in what a view's last sync brought.
+    pub(crate) fn hear(&mut self, view: &View) {
+        let delta = view.delta();
+        let tally = view.tally();
+        let changes = tally.added + tally.changed + tally.removed;
+        let recount = delta.full || self.counted != Some(changes);
+        if recount {
+            self.counted = Some(changes);
+            self.totals = Totals::of(view);
+        }
+        self.tell(delta.full, &delta.tenants);
+        if recount {
+            (1..self.nodes.len()).for_each(|node| self.reckon(node));
+        }
+    }
+
+    /// Takes in how tenants stand and what they use. With `full`, those that are not named use nothing.
+    fn tell(&mut self, full: bool, tenants: &[TenantDelta]) {
+        for node in std::mem::take(&mut self.claimed) {
+            self.nodes[node].claimed.clear();
+            self.reckon(node);
+        }
+        if full {
+            self.told = false;
+            for node in 1..self.nodes.len() {
+                self.nodes[node].used.clear();
+                self.stand(node, TOP, 1);
+            }
+        }
+        // All leave their places before any takes another, so that no two are ever below each other.
+        for tenant in tenants {
+            let node = self.node(&tenant.name);
+            let parent = self.parent_of(&tenant.standing);
+            if self.nodes[node].parent != parent {
+                self.stand(node, TOP, tenant.standing.weight);
+            }
+        }
+        for tenant in tenants {
+            let node = self.node(&tenant.name);
+            let used = tenant.used.iter().map(|used| (*used).max(0).cast_unsigned());
+            self.nodes[node].used = used.collect();
+            let parent = self.parent_of(&tenant.standing);
+            self.stand(node, parent, tenant.standing.weight);
+        }
+        self.told |= !tenants.is_empty();
+    }
+
+    /// Counts what was claimed for so many tasks of a tenant: for it and all above it.
+    pub(crate) fn claim(&mut self, tenant: &Text, request: &Amounts, tasks: usize) {
+        let mut at = self.node(tenant);
+        while at != TOP {
+            let node = &mut self.nodes[at];
+            if node.claimed.is_empty() {
+                self.claimed.push(at);
+            }
+            for (kind, amount) in request.iter() {
+                if node.claimed.len() <= kind.index() {
+                    node.claimed.resize(kind.index() + 1, 0);
+                }
+                let more = amount.saturating_mul(tasks as u64);
+                node.claimed[kind.index()] = node.claimed[kind.index()].saturating_add(more);
+            }
+            self.reckon(at);
+            at = self.nodes[at].parent;
+        }
+    }
+
+    /// The node of a tenant, which is made if there is none.
+    fn node(&mut self, name: &Text) -> NodeId {
+        if let Some(&node) = self.by_name.get(name) {
+            return node;
+        }
+        self.nodes.push(Node::new(name.clone()));
+        self.by_name.insert(name.clone(), self.nodes.len() - 1);
+        self.nodes.len() - 1
+    }
+
+    fn parent_of(&mut self, standing: &Standing) -> NodeId {
+        standing.parent.as_ref().map_or(TOP, |name| self.node(name))
+    }
+
+    /// Puts a node under a parent, with a weight, and reckons its share anew.
+    fn stand(&mut self, node: NodeId, parent: NodeId, weight: u32) {
+        self.nodes[node].weight = Weight::new(weight).unwrap_or(Weight::ONE);
+        if self.nodes[node].parent != parent {
+            let waits = self.nodes[node].waits();
+            if waits {
+                self.leave(node);
+            }
+            self.nodes[node].parent = parent;
+            if waits {
+                self.join(node);
+            }
+        }
+        self.reckon(node);
+    }
+
+    /// Reckons a node's share anew, and puts it where it then belongs.
+    fn reckon(&mut self, node: NodeId) {
+        let Node { used, claimed, weight, .. } = &self.nodes[node];
+        let share = self.totals.share([used, claimed], *weight);
+        if share == self.nodes[node].share {
+            return;
+        }
+        let (parent, old) = self.entry(node);
+        self.nodes[node].share = share;
+        if self.nodes[parent].waiting.remove(&old) {
+            let (parent, new) = self.entry(node);
+            self.nodes[parent].waiting.insert(new);
+        }
+    }
+
+    /// What a node's parent has of it while it waits.
+    fn entry(&self, node: NodeId) -> (NodeId, (Share, Text, NodeId)) {
+        let Node { parent, share, name, .. } = &self.nodes[node];
+        (*parent, (*share, name.clone(), node))
+    }
+
+    /// Lets those above a node know that jobs wait in it.
+    fn join(&mut self, mut node: NodeId) {
+        while node != TOP {
+            let (parent, entry) = self.entry(node);
+            let waited = self.nodes[parent].waits();
+            self.nodes[parent].waiting.insert(entry);
+            if waited {
+                return;
+            }
+            node = parent;
+        }
+    }
+
+    /// Lets those above a node know that no job waits in it.
+    fn leave(&mut self, mut node: NodeId) {
+        while node != TOP {
+            let (parent, entry) = self.entry(node);
+            self.nodes[parent].waiting.remove(&entry);
+            if self.nodes[parent].waits() {
+                return;
+            }
+            node = parent;
+        }
     }
 }
+
+#[cfg(test)]
+mod tests;

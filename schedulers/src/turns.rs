@@ -6,7 +6,7 @@
 
 use crate::points::{Order, Queued};
 use crate::shares::Shares;
-use omega_core::{Job, JobId, Precedence, Text};
+use omega_core::{Job, JobId, Precedence};
 use std::cmp::{Ordering, Reverse};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::fmt;
@@ -20,7 +20,7 @@ pub(crate) enum Turns {
     /// As a plugin has it, then by age.
     Tree(Tree),
     /// By what their tenants have, then as a plugin has it, then by age.
-    Fair(Fair),
+    Fair(Shares),
 }
 
 impl Turns {
@@ -28,12 +28,7 @@ impl Turns {
     pub(crate) fn new(order: Option<Arc<dyn Order>>) -> Turns {
         match order {
             None => Turns::Lines(Lines::default()),
-            Some(order) if order.between_tenants() => Turns::Fair(Fair {
-                order,
-                tenants: BTreeMap::new(),
-                shares: Shares::default(),
-                jobs: 0,
-            }),
+            Some(order) if order.between_tenants() => Turns::Fair(Shares::new(order)),
             Some(order) => Turns::Tree(Tree { order, places: BTreeSet::new() }),
         }
     }
@@ -42,7 +37,7 @@ impl Turns {
     pub(crate) fn shares(&mut self) -> Option<&mut Shares> {
         match self {
             Turns::Lines(_) | Turns::Tree(_) => None,
-            Turns::Fair(fair) => Some(&mut fair.shares),
+            Turns::Fair(shares) => Some(shares),
         }
     }
 
@@ -52,7 +47,7 @@ impl Turns {
         match self {
             Turns::Lines(lines) => lines.jobs,
             Turns::Tree(tree) => tree.places.len(),
-            Turns::Fair(fair) => fair.jobs,
+            Turns::Fair(shares) => shares.len(),
         }
     }
 
@@ -68,7 +63,7 @@ impl Turns {
         match self {
             Turns::Lines(lines) => lines.first(),
             Turns::Tree(tree) => tree.places.first().map(|place| place.id),
-            Turns::Fair(fair) => fair.first(),
+            Turns::Fair(shares) => shares.first(),
         }
     }
 
@@ -78,7 +73,7 @@ impl Turns {
         match self {
             Turns::Lines(lines) => lines.insert(job.precedence, id),
             Turns::Tree(tree) => drop(tree.places.insert(Place::new(&tree.order, job, id))),
-            Turns::Fair(fair) => fair.insert(job, id),
+            Turns::Fair(shares) => shares.insert(job, id),
         }
     }
 
@@ -88,7 +83,7 @@ impl Turns {
         match self {
             Turns::Lines(lines) => lines.remove(job.precedence, id),
             Turns::Tree(tree) => drop(tree.places.remove(&Place::new(&tree.order, job, id))),
-            Turns::Fair(fair) => fair.remove(job, id),
+            Turns::Fair(shares) => shares.remove(job, id),
         }
     }
 }
@@ -100,47 +95,6 @@ pub(crate) struct Tree {
     places: BTreeSet<Place>,
 }
 
-/// Jobs by tenant: the turn is that of the tenant that is served worst.
-///
-/// Invariant: no tenant is there without a job.
-#[derive(Debug)]
-pub(crate) struct Fair {
-    order: Arc<dyn Order>,
-    tenants: BTreeMap<Text, BTreeSet<Place>>,
-    shares: Shares,
-    jobs: usize,
-}
-
-impl Fair {
-    fn first(&self) -> Option<JobId> {
-        let mut firsts = self.tenants.iter().filter_map(|(name, jobs)| Some((name, jobs.first()?)));
-        if self.shares.is_empty() || self.tenants.len() < 2 {
-            return firsts.map(|(_, job)| job).min().map(|job| job.id);
-        }
-        let mut best = None;
-        for (name, job) in &mut firsts {
-            let place = self.shares.place(name);
-            if best.as_ref().is_none_or(|(least, _)| place < *least) {
-                best = Some((place, job.id));
-            }
-        }
-        best.map(|(_, id)| id)
-    }
-
-    fn insert(&mut self, job: &Arc<Job>, id: JobId) {
-        let jobs = self.tenants.entry(job.tenant.clone()).or_default();
-        self.jobs += usize::from(jobs.insert(Place::new(&self.order, job, id)));
-    }
-
-    fn remove(&mut self, job: &Arc<Job>, id: JobId) {
-        let Some(jobs) = self.tenants.get_mut(&job.tenant) else { return };
-        self.jobs -= usize::from(jobs.remove(&Place::new(&self.order, job, id)));
-        if jobs.is_empty() {
-            self.tenants.remove(&job.tenant);
-        }
-    }
-}
-
 impl fmt::Debug for dyn Order {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.name())
@@ -149,14 +103,14 @@ impl fmt::Debug for dyn Order {
 
 /// A job in its place.
 #[derive(Debug)]
-struct Place {
+pub(crate) struct Place {
     order: Arc<dyn Order>,
-    id: JobId,
+    pub(crate) id: JobId,
     job: Arc<Job>,
 }
 
 impl Place {
-    fn new(order: &Arc<dyn Order>, job: &Arc<Job>, id: JobId) -> Place {
+    pub(crate) fn new(order: &Arc<dyn Order>, job: &Arc<Job>, id: JobId) -> Place {
         Place { order: order.clone(), id, job: job.clone() }
     }
 

@@ -75,6 +75,7 @@ mod log;
 mod log_bound;
 mod log_rot;
 mod messages;
+mod misbehaving;
 mod model;
 mod moody_disk;
 mod nth_failure;

@@ -6,11 +6,11 @@ use crate::small::{
 };
 use omega_cellstate::{Cell, Share, SharedCell};
 use omega_core::{
-    Amounts, Command, Commit, JobId, KindId, Kinds, Machine, Precedence, ResourceKind, TaskGroup,
-    TaskReport, Transaction, Unit,
+    Amounts, Command, Commit, Job, JobId, KindId, Kinds, Machine, Precedence, ResourceKind,
+    TaskGroup, TaskReport, Transaction, Unit,
 };
 use omega_schedulers::plugins::LeastAllocated;
-use omega_schedulers::{Observer, Profile, Scheduler, Search, Settings};
+use omega_schedulers::{Observer, Profile, Scheduler, Search, Settings, Unobserved};
 
 /// Writes down which jobs were decided, and the claims of each transaction.
 #[derive(Default)]
@@ -218,4 +218,22 @@ fn an_explanation_is_given_of_groups_that_there_are() {
     assert_eq!((explanation.machines, explanation.feasible), (2, 0));
     assert_eq!(scheduler.explain(id, 1), None);
     assert_eq!(scheduler.explain(JobId(99), 0), None);
+}
+
+/// The ready-made profiles score what is left of processors and of memory; a cell may know neither.
+#[test]
+fn the_ready_made_profiles_serve_a_cell_of_one_kind() {
+    let kind = ResourceKind { name: "slots".into(), unit: Unit::Count, compressible: false };
+    for profile in [Profile::service(), Profile::batch()] {
+        let cell = SharedCell::new(Cell::new(Kinds::new(vec![kind.clone()]).unwrap()));
+        for name in ["a", "b"] {
+            let machine = Machine::new(name, Amounts::new([2]));
+            cell.apply(Command::RegisterMachine(machine)).unwrap();
+        }
+        let job = Job::batch("job", TaskGroup::new(4, Amounts::new([1])));
+        cell.apply(Command::SubmitJob(job)).unwrap();
+        let mut scheduler = Scheduler::new(&cell, profile, Settings::new("default")).unwrap();
+        while !scheduler.step(&cell, 0, &mut Unobserved).unwrap().idle {}
+        assert_eq!(cell.read(|cell| cell.machines().map(|m| m.tasks.len()).sum::<usize>()), 4);
+    }
 }

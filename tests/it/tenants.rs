@@ -151,6 +151,23 @@ fn each_turn_goes_to_the_least_dominant_share() {
 }
 
 #[test]
+fn a_large_job_does_not_take_all_of_its_turn() {
+    let cell = cell(&[200]);
+    for name in ["a", "b", "c"] {
+        stands(&cell, name, weighs(1));
+        submit(&cell, of(name, &format!("large-{name}"), 60));
+    }
+    let profile = Profile::first_fit().with_order(FairShare);
+    let settings = Settings { claims_max: 12, ..Settings::new("default") };
+    let mut scheduler = Scheduler::new(&cell, profile, settings).unwrap();
+    for round in 1..=10 {
+        scheduler.step(&cell, 0, &mut Unobserved).unwrap();
+        let each = ["a", "b", "c"].map(|name| used(&cell, name));
+        assert_eq!(each, [4 * round; 3], "each has a third of every transaction");
+    }
+}
+
+#[test]
 fn what_was_lent_comes_back_and_no_more() {
     let cell = cell(&[4, 4]);
     stands(&cell, "red", guaranteed(3));

@@ -4,7 +4,7 @@ use crate::compare::{compare, compare_answers};
 use crate::random::Generator;
 use crate::twin::Twin;
 use omega_cellstate::Cell;
-use omega_core::{Command, Kinds};
+use omega_core::{Command, Kinds, Outcome, Rejection};
 
 /// A cell, a replica of it, and their twin.
 #[derive(Debug)]
@@ -25,6 +25,12 @@ impl Trio {
         }
     }
 
+    /// The cell, for schedulers to look at.
+    #[must_use]
+    pub fn cell(&self) -> &Cell {
+        &self.cell
+    }
+
     /// The twin, for a generator to look at.
     #[must_use]
     pub fn twin(&self) -> &Twin {
@@ -36,6 +42,14 @@ impl Trio {
     /// # Errors
     /// What differs, or what the audit finds.
     pub fn step(&mut self, command: &Command) -> Result<(), String> {
+        self.answer(command).map(drop)
+    }
+
+    /// The same, with the answer.
+    ///
+    /// # Errors
+    /// What differs, or what the audit finds.
+    pub fn answer(&mut self, command: &Command) -> Result<Result<Outcome, Rejection>, String> {
         let hash = self.cell.state_hash();
         let answer = self.cell.apply(command.clone());
         if answer.is_err() && self.cell.state_hash() != hash {
@@ -47,9 +61,10 @@ impl Trio {
         if self.cell.state_hash() != self.replica.state_hash() {
             return Err("two replicas have different hashes".to_owned());
         }
-        compare_answers(answer, self.twin.apply(command.clone()))?;
+        compare_answers(answer.clone(), self.twin.apply(command.clone()))?;
         compare(&self.cell, &self.twin)?;
-        self.cell.audit().map(drop).map_err(|error| format!("audit: {error}"))
+        self.cell.audit().map_err(|error| format!("audit: {error}"))?;
+        Ok(answer)
     }
 }
 

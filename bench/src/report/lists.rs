@@ -5,7 +5,7 @@
 
 use super::html::{escape, label, section};
 use super::number::{NOTHING, count, duration, percent, percent_of, plural, wide};
-use super::{ResourceReport, RunReport, SchedulerReport, Unplaced};
+use super::{ResourceReport, RunReport, SchedulerReport, Unplaced, tenants};
 
 /// The reasons that the page lists: more than a reader reads.
 const REASONS_MAX: usize = 50;
@@ -27,8 +27,34 @@ const SCHEDULER_COLUMNS: [Column; 10] = [
     ("Time wasted", "number"),
     ("Refused for", "words"),
 ];
-const RESOURCE_COLUMNS: [Column; 4] =
-    [("Resource", "name"), ("Capacity", "amount"), ("At the end", "meter"), ("Peak", "meter")];
+const RESOURCE_COLUMNS: [Column; 5] = [
+    ("Resource", "name"),
+    ("Capacity", "amount"),
+    ("At the end", "meter"),
+    ("Peak", "meter"),
+    ("Fragmented", "number"),
+];
+const WAIT_COLUMNS: [Column; 6] = [
+    ("Scheduler", "name"),
+    ("Wait p50", "number"),
+    ("Wait p99", "number"),
+    ("Tasks evicted", "number"),
+    ("Work lost", "number"),
+    ("Preferences met", "number"),
+];
+const TENANT_COLUMNS: [Column; 11] = [
+    ("Tenant", "name"),
+    ("Below", "words"),
+    ("Placements", "number"),
+    ("Waiting", "number"),
+    ("Wait p50", "number"),
+    ("Wait p99", "number"),
+    ("Share, mean", "meter"),
+    ("Share, peak", "meter"),
+    ("Tasks evicted", "number"),
+    ("Work lost", "number"),
+    ("Preferences met", "number"),
+];
 const UNPLACED_COLUMNS: [Column; 4] =
     [("Reason", "name"), ("Tasks", "meter"), ("Jobs", "number"), ("One of the jobs", "words")];
 
@@ -79,6 +105,65 @@ fn scheduler_row(scheduler: &SchedulerReport, [p50, p99]: [String; 2], tag: &str
     row(&SCHEDULER_COLUMNS, &cells, tag)
 }
 
+/// How long each scheduler let tasks wait, and what it took from others.
+pub(super) fn waits(report: &RunReport) -> String {
+    if !tenants::schedulers_tell(report) {
+        return String::new();
+    }
+    let rows: Vec<String> = report
+        .schedulers
+        .iter()
+        .map(|one| {
+            let cells = [
+                label(&one.name),
+                tenants::seconds(one.wait_s_p50),
+                tenants::seconds(one.wait_s_p99),
+                tenants::evictions(one.evictions, one.evictions_for_guarantees),
+                tenants::lost(one.lost_work_s),
+                tenants::share(one.preferences_met),
+            ];
+            row(&WAIT_COLUMNS, &cells, "tr")
+        })
+        .collect();
+    section("Waits and evictions", &table(&WAIT_COLUMNS, &rows))
+}
+
+/// What each tenant got.
+pub(super) fn tenants(report: &RunReport) -> String {
+    if !tenants::are_several(report) {
+        return String::new();
+    }
+    let shares = report.tenants.iter().map(|tenant| tenant.share_at_peak);
+    let most = shares.filter(|share| share.is_finite()).fold(1e-9, f64::max);
+    let all = &report.tenants;
+    let (shown, rest) = all.split_at(all.len().min(tenants::PAGE_ROWS_MAX));
+    let rows: Vec<String> = shown
+        .iter()
+        .map(|one| {
+            let share = |share: f64| bar(&percent(share), share / most, "");
+            let cells = [
+                label(&one.name),
+                one.parent.as_deref().map_or_else(|| NOTHING.to_string(), label),
+                count(one.placements),
+                count(one.pending),
+                tenants::seconds(one.wait_s_p50),
+                tenants::seconds(one.wait_s_p99),
+                share(one.share_mean),
+                share(one.share_at_peak),
+                tenants::evictions(one.evicted, one.evicted_for_guarantees),
+                tenants::lost(one.lost_work_s),
+                tenants::share(one.preferences_met),
+            ];
+            row(&TENANT_COLUMNS, &cells, "tr")
+        })
+        .collect();
+    let mut body = table(&TENANT_COLUMNS, &rows);
+    if !rest.is_empty() {
+        body.push_str(&format!("<p class=\"hint\">{}.</p>\n", tenants::rest_of(rest).trim_end()));
+    }
+    section("Tenants", &body)
+}
+
 /// How full each resource is.
 pub(super) fn resources(report: &RunReport) -> String {
     if report.resources.is_empty() {
@@ -102,6 +187,7 @@ fn resource_row(resource: &ResourceReport, most: f64) -> String {
         label(&resource.capacity),
         share(resource.used_at_end),
         share(resource.used_at_peak),
+        tenants::share(resource.fragmented),
     ];
     row(&RESOURCE_COLUMNS, &cells, "tr")
 }

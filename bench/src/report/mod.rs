@@ -20,6 +20,7 @@ mod html;
 mod lists;
 mod number;
 mod plot;
+mod tenants;
 #[cfg(test)]
 mod testing;
 
@@ -62,6 +63,8 @@ pub struct RunReport {
     pub placements_per_s: f64,
     /// Each scheduler.
     pub schedulers: Vec<SchedulerReport>,
+    /// Each tenant, the one with the largest mean share first.
+    pub tenants: Vec<TenantReport>,
     /// Each resource kind.
     pub resources: Vec<ResourceReport>,
     /// What it took that the cell survives; none for a cell in memory.
@@ -99,6 +102,59 @@ pub struct SchedulerReport {
     pub deciding_s: f64,
     /// Of those, the part whose claims were refused.
     pub wasted_s: f64,
+    /// Median and 99th percentile of the time that a task waited for its placement, in seconds of the workload.
+    pub wait_s_p50: Option<f64>,
+    /// See above.
+    pub wait_s_p99: Option<f64>,
+    /// Tasks that it evicted.
+    pub evictions: u64,
+    /// Of those, the ones that precedence alone did not allow: for the guarantee of a tenant.
+    pub evictions_for_guarantees: u64,
+    /// How long those had run, together, in seconds of the workload.
+    pub lost_work_s: f64,
+    /// Of the preferences for machines of the tasks that it placed, the part that was met, by weight; none where
+    /// no task had any.
+    pub preferences_met: Option<f64>,
+}
+
+/// What one tenant got.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct TenantReport {
+    /// Its name.
+    pub name: String,
+    /// The tenant above it.
+    pub parent: Option<String>,
+    /// Its jobs that came.
+    pub jobs: usize,
+    /// Their tasks.
+    pub tasks: u64,
+    /// Placements of them.
+    pub placements: u64,
+    /// Of its tasks, those that wait at the end.
+    pub pending: u64,
+    /// Median, 99th percentile and longest of the times that its tasks waited for placements, in seconds of the
+    /// workload.
+    pub wait_s_p50: Option<f64>,
+    /// See above.
+    pub wait_s_p99: Option<f64>,
+    /// See above.
+    pub wait_s_max: Option<f64>,
+    /// Its dominant share of the cell, with all tenants below it, at the end.
+    pub share_at_end: f64,
+    /// The mean over all samples.
+    pub share_mean: f64,
+    /// The largest of all samples.
+    pub share_at_peak: f64,
+    /// Its tasks that were evicted.
+    pub evicted: u64,
+    /// Of those, the ones for the guarantee of another tenant.
+    pub evicted_for_guarantees: u64,
+    /// How long those had run, together, in seconds of the workload.
+    pub lost_work_s: f64,
+    /// Of its tasks' preferences for machines, the part that was met; none where they had none.
+    pub preferences_met: Option<f64>,
+    /// Its dominant share at each sample of the series; empty but for the first eight tenants.
+    pub shares: Vec<f64>,
 }
 
 /// What it took that the cell survives.
@@ -145,6 +201,9 @@ pub struct ResourceReport {
     pub used_at_end: f64,
     /// The largest share that any sample saw.
     pub used_at_peak: f64,
+    /// Of what is free at the end, the part where a task of the run that asks for this kind does not fit: the
+    /// mean over all tasks. None where nothing is free, or nobody asks for it.
+    pub fragmented: Option<f64>,
 }
 
 /// Tasks that were not placed for one reason.
@@ -204,6 +263,9 @@ impl RunReport {
             all.conflicts += scheduler.conflicts;
             all.deciding_s += scheduler.deciding_s;
             all.wasted_s += scheduler.wasted_s;
+            all.evictions += scheduler.evictions;
+            all.evictions_for_guarantees += scheduler.evictions_for_guarantees;
+            all.lost_work_s += scheduler.lost_work_s;
             for (reason, claims) in &scheduler.conflict_reasons {
                 *reasons.entry(reason).or_default() += claims;
             }

@@ -39,6 +39,8 @@ pub fn render(report: &RunReport) -> String {
         lists::resources(report),
         map,
         lists::schedulers(report),
+        lists::waits(report),
+        lists::tenants(report),
         durable::page(report),
         lists::unplaced(report),
         lists::notes(report),
@@ -152,7 +154,7 @@ mod tests {
         ] {
             assert!(page.contains(part), "no {part:?}");
         }
-        assert_eq!(page.matches("<figure class=\"plot\"").count(), 5);
+        assert_eq!(page.matches("<figure class=\"plot\"").count(), 6);
         assert_eq!(page.matches("<svg data-block").count(), 3 * 4);
     }
 

@@ -6,7 +6,8 @@
 use super::axis::{Axis, Unit};
 use super::html::{label, section};
 use super::number::{NOTHING, amount, count, duration, percent};
-use super::{RunReport, Sample};
+use super::text::clip;
+use super::{RunReport, Sample, TenantReport, tenants};
 use serde::Serialize;
 
 /// Points in a line: as many as the widest plot has pixels for, with two pixels for each.
@@ -15,6 +16,8 @@ const POINTS_MAX: usize = 600;
 const RATE_WALL_S_MIN: f64 = 1e-3;
 /// How many colours `style.css` has for lines.
 const COLOURS: usize = 8;
+/// Characters of a tenant's name beside its line.
+const NAME_MAX: usize = 24;
 /// The size of the drawing that is stretched to the size of the plot.
 const SIZE: (f64, f64) = (1_000.0, 100.0);
 
@@ -89,12 +92,14 @@ fn plots(report: &RunReport, samples: &[&Sample]) -> Vec<Plot> {
     let used = report.resources.iter().enumerate().map(|(kind, resource)| {
         line(&resource.name, &|sample| sample.used.get(kind).copied().filter(|v| v.is_finite()))
     });
+    let shares = report.tenants.iter().filter(|tenant| !tenant.shares.is_empty());
+    let shares: Vec<Line> = shares.map(|tenant| share_line(tenant, report, samples)).collect();
     let waiting = line("waiting", &|sample| Some(sample.pending as f64));
     let running = line("running", &|sample| Some(sample.running as f64));
     let rate = Line { name: "placements".into(), values: placement_rates(samples) };
     let refused = Line { name: "refused".into(), values: refused_shares(samples) };
     let plot = |title, measure, unit, lines| Plot { title, measure, unit, least_max: 0.0, lines };
-    vec![
+    let mut plots = vec![
         Plot {
             title: "Utilisation",
             measure: "claimed, % of capacity",
@@ -106,7 +111,20 @@ fn plots(report: &RunReport, samples: &[&Sample]) -> Vec<Plot> {
         plot("Waiting", "tasks in the queue", Unit::Count, vec![waiting]),
         plot("Throughput", "placements per second of the run", Unit::Amount, vec![rate]),
         plot("Conflicts", "refused, % of claims since the last point", Unit::Share, vec![refused]),
-    ]
+    ];
+    if tenants::are_several(report) {
+        plots.push(plot("Tenants", "dominant share, % of the cell", Unit::Share, shares));
+    }
+    plots
+}
+
+/// The share of one tenant, whose samples are those of the series.
+fn share_line(tenant: &TenantReport, report: &RunReport, samples: &[&Sample]) -> Line {
+    let of = |sample: &&Sample| {
+        let at = report.series.iter().position(|known| std::ptr::eq(known, *sample))?;
+        tenant.shares.get(at).copied().filter(|share| share.is_finite())
+    };
+    Line { name: clip(&tenant.name, NAME_MAX), values: samples.iter().map(of).collect() }
 }
 
 /// Placements per second up to each sample. A time too short to tell is joined to the next.

@@ -5,7 +5,7 @@
 
 use super::number::{NOTHING, amount, count, duration, percent, percent_of, plural, wide};
 use super::text::{Align, WIDTH, clean, clip, columns, wrap};
-use super::{RunReport, SchedulerReport, Unplaced, durable};
+use super::{RunReport, SchedulerReport, Unplaced, durable, tenants};
 
 /// The reasons that the table lists. The page lists more.
 const REASONS_MAX: usize = 5;
@@ -17,6 +17,7 @@ pub fn render(report: &RunReport) -> String {
         heading(report),
         figures(report),
         schedulers(report),
+        tenants::table(report),
         resources(report),
         durable::table(report),
         unplaced(report),
@@ -138,7 +139,7 @@ fn resources(report: &RunReport) -> String {
     if report.resources.is_empty() {
         return String::new();
     }
-    let mut rows = vec![strings(["resource", "capacity", "at the end", "peak"])];
+    let mut rows = vec![strings(["resource", "capacity", "at the end", "peak", "fragmented"])];
     rows.extend(report.resources.iter().map(|resource| {
         let capacity =
             if resource.capacity.is_empty() { NOTHING } else { resource.capacity.as_str() };
@@ -147,9 +148,12 @@ fn resources(report: &RunReport) -> String {
             clean(capacity),
             percent(resource.used_at_end),
             percent(resource.used_at_peak),
+            tenants::share(resource.fragmented),
         ]
     }));
-    columns(&rows, &[Align::Left, Align::Right, Align::Right, Align::Right], 1)
+    let mut aligns = [Align::Right; 5];
+    aligns[0] = Align::Left;
+    columns(&rows, &aligns, 1)
 }
 
 /// Why tasks have no machine.
@@ -220,6 +224,7 @@ mod tests {
             decision_us_p99: 2_034.0,
             deciding_s: 183.2,
             wasted_s: 2.61,
+            ..SchedulerReport::default()
         };
         let service =
             SchedulerReport { name: "service".into(), decision_us_p50: 5_400.0, ..batch.clone() };
@@ -228,6 +233,7 @@ mod tests {
             capacity: capacity.into(),
             used_at_end,
             used_at_peak,
+            fragmented: Some(0.125),
         };
         RunReport {
             placements: 2_365_798,
@@ -251,6 +257,7 @@ mod tests {
         let mut report = fixed();
         (report.jobs, report.tasks, report.pending) = (672_074, 25_424_731, 1_203);
         report.placed_at_start = 0;
+        report.tenants.clear();
         let unplaced = |reason: &str, jobs, tasks, example: &str| Unplaced {
             reason: reason.into(),
             jobs,
@@ -278,9 +285,9 @@ batch       1,182,899     20,321    180 µs   2.03 ms        22,862    1.4 %  3 
 service     1,182,899     20,321    5.4 ms   2.03 ms        22,862    1.4 %  3 min 3 s  2.61 s
 all         2,365,798     40,642                            45,724    1.4 %  6 min 6 s  5.22 s
 
-resource               capacity  at the end     peak
-cpu       6,637 machines' worth      62.5 %  104.0 %
-memory    5,862 machines' worth      54.7 %   60.5 %
+resource               capacity  at the end     peak  fragmented
+cpu       6,637 machines' worth      62.5 %  104.0 %      12.5 %
+memory    5,862 machines' worth      54.7 %   60.5 %      12.5 %
 
 not placed: 1,203 tasks
   1,200 tasks  14 jobs  cpu: the emptiest machine has 0.12 of the 0.25  e.g. j-6251

@@ -2,7 +2,7 @@
 
 use super::{
     DurableReport, MachineHeat, ReplicaReport, ResourceReport, RunReport, Sample, SchedulerReport,
-    Unplaced, page, table,
+    TenantReport, Unplaced, page, table,
 };
 use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64Mcg;
@@ -43,6 +43,7 @@ pub(super) fn example(machines: usize, zones: usize, samples: usize) -> RunRepor
         workload_s: last.workload_s,
         placements_per_s: last.placements as f64 / last.wall_s.max(1e-9),
         schedulers: schedulers(&last),
+        tenants: tenants(&series),
         resources: resources(&series),
         durable: None,
         unplaced: unplaced(last.pending),
@@ -138,12 +139,45 @@ fn schedulers(last: &Sample) -> Vec<SchedulerReport> {
             decision_us_p99: us * 11.3,
             deciding_s: last.wall_s * 0.9,
             wasted_s: last.wall_s * 0.9 * 0.021,
+            wait_s_p50: Some(0.4),
+            wait_s_p99: Some(us / 10.0),
+            evictions: part(40),
+            evictions_for_guarantees: part(10),
+            lost_work_s: part(40) as f64 * 900.0,
+            preferences_met: Some(share),
         }
     };
     let mut schedulers = shares.map(scheduler).to_vec();
     let placed: u64 = schedulers.iter().map(|scheduler| scheduler.placements).sum();
     schedulers[0].placements += last.placements - placed;
     schedulers
+}
+
+/// Three tenants, two of them below the third.
+fn tenants(series: &[Sample]) -> Vec<TenantReport> {
+    let tenant = |(name, part): (&str, f64)| {
+        let shares: Vec<f64> = series.iter().map(|sample| part * sample.used[0]).collect();
+        TenantReport {
+            name: name.into(),
+            parent: (part < 0.9).then(|| "company".into()),
+            jobs: 120,
+            tasks: 4_000,
+            placements: (4_100.0 * part) as u64,
+            pending: (90.0 * part) as u64,
+            wait_s_p50: Some(0.2 / part),
+            wait_s_p99: Some(60.0 / part),
+            wait_s_max: Some(700.0),
+            share_at_end: shares.last().copied().unwrap_or(0.0),
+            share_mean: shares.iter().sum::<f64>() / shares.len().max(1) as f64,
+            share_at_peak: shares.iter().copied().fold(0.0, f64::max),
+            evicted: (10.0 * part) as u64,
+            evicted_for_guarantees: (5.0 * part) as u64,
+            lost_work_s: 8_000.0 * part,
+            preferences_met: Some(0.8),
+            shares,
+        }
+    };
+    [("company", 0.9), ("search", 0.6), ("ads", 0.3)].map(tenant).to_vec()
 }
 
 fn resources(series: &[Sample]) -> Vec<ResourceReport> {
@@ -155,6 +189,7 @@ fn resources(series: &[Sample]) -> Vec<ResourceReport> {
             capacity: capacity.into(),
             used_at_end: series.last().map_or(0.0, used),
             used_at_peak: series.iter().map(used).fold(0.0, f64::max),
+            fragmented: Some(0.08),
         }
     };
     kinds.into_iter().enumerate().map(resource).collect()
@@ -186,6 +221,10 @@ pub(super) fn hostile() -> RunReport {
     report.schedulers[0].name = evil.into();
     report.schedulers[1].name = long.clone();
     report.schedulers[2].conflict_reasons = vec![(evil.into(), 5), (long.clone(), 3)];
+    report.tenants[0].name = evil.into();
+    report.tenants[1].name = long.clone();
+    report.tenants[1].parent = Some(evil.into());
+    report.tenants[2].shares = vec![f64::NAN];
     report.resources[0].name = evil.into();
     report.resources[1].name = long.clone();
     report.resources[2].capacity = evil.into();

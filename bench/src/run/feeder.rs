@@ -4,6 +4,7 @@ use super::cell::RunCell;
 use super::clock::RunClock;
 use super::ends::{Ending, Ends, Since};
 use super::lane::{Done, Errand, Lane, ON_THE_WAY_MAX, Purpose};
+use super::ledger::{self, Leavers, Ledger};
 use super::meter::{IdleState, Message, Meter};
 use super::{Evict, Pace, Progress, RunError, RunOptions, SCHEDULERS, WINDOW_MAX};
 use crate::report::Sample;
@@ -56,6 +57,7 @@ pub(crate) struct Feeder {
     evictions: u64,
     conflicts: u64,
     pub(crate) series: Vec<Sample>,
+    pub(super) ledger: Ledger,
     pub(crate) now_ms: u64,
     submitted: u64,
     /// See [`WINDOW_MAX`].
@@ -113,6 +115,7 @@ impl Feeder {
             evictions: 0,
             conflicts: 0,
             series: Vec::new(),
+            ledger: Ledger::default(),
             now_ms: 0,
             submitted: 0,
             window: (ids.len() * 2 / 5).clamp(1, WINDOW_MAX),
@@ -141,15 +144,17 @@ impl Feeder {
     /// The schedulers that the options name, registered; each is to work at one of the cells, by
     /// turns.
     pub(crate) fn schedulers(
-        &self,
+        &mut self,
         cells: &[RunCell],
         options: &RunOptions,
     ) -> Result<Vec<(Scheduler, Meter)>, RunError> {
         let counts = [options.service_schedulers, options.batch_schedulers];
         let mut schedulers = Vec::new();
+        let mut evict = false;
         for (name, count) in SCHEDULERS.into_iter().zip(counts) {
             for index in 0..count {
                 let (profile, settings) = self.scheduler((name, index, count), options)?;
+                evict |= profile.post_filters().next().is_some();
                 let meter = Meter::new(schedulers.len(), self.sender.clone());
                 let name = settings.name.clone();
                 let cell = &cells[schedulers.len() % cells.len()];
@@ -158,6 +163,7 @@ impl Feeder {
                 schedulers.push((scheduler, meter));
             }
         }
+        self.ledger.begin(schedulers.len(), evict);
         Ok(schedulers)
     }
 
@@ -211,6 +217,7 @@ impl Feeder {
         self.submitted += tasks;
         self.ahead += tasks as usize;
         self.runs.push(arrival.run);
+        self.ledger.came(&arrival.job, arrival.at_ms);
         Command::SubmitJob(arrival.job)
     }
 
@@ -308,7 +315,9 @@ impl Feeder {
         }
         let mut ended = Vec::new();
         while let Some(tasks) = self.ends.pop(at_ms) {
-            ended.extend(self.still_there(tasks));
+            let tasks = self.still_there(tasks);
+            self.ledger.ended(&tasks);
+            ended.extend(tasks);
         }
         let errands = self.ends_of(ended);
         self.send(errands)?;
@@ -424,7 +433,8 @@ impl Feeder {
 
     fn note(&mut self, message: Message) {
         match message {
-            Message::Committed { version, placed, evicted, refused } => {
+            Message::Committed { worker, version, placed, evicted, refused } => {
+                self.note_in_ledger(worker, &placed, &evicted);
                 self.placements += placed.len() as u64;
                 self.conflicts += refused as u64;
                 self.evictions += evicted.len() as u64;
@@ -450,6 +460,22 @@ impl Feeder {
                 self.changed = self.cell.read(Cell::version);
                 self.stirred = true;
             }
+        }
+    }
+
+    fn note_in_ledger(
+        &mut self,
+        worker: usize,
+        placed: &[(TaskId, MachineId)],
+        evicted: &[TaskId],
+    ) {
+        let Feeder { ledger, cell, now_ms, .. } = self;
+        ledger.placed(worker, placed, *now_ms, |task, machine| {
+            cell.read(|cell| ledger::preferences(cell, task, machine))
+        });
+        if !evicted.is_empty() {
+            let leavers = Leavers { tasks: evicted, placed };
+            cell.read(|cell| ledger.evicted(worker, &leavers, *now_ms, cell));
         }
     }
 
@@ -499,6 +525,7 @@ impl Feeder {
         };
         self.sampled += 1;
         let (used, running) = self.cell.read(super::outcome::used_shares);
+        self.cell.read(|cell| self.ledger.sample(cell));
         self.series.push(Sample {
             workload_s: at_ms as f64 / 1000.0,
             wall_s: clock.seconds(),

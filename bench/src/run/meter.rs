@@ -15,6 +15,7 @@ pub(crate) enum Message {
     /// A transaction was answered, at this version: these tasks have machines, these have none any
     /// more, so many claims were refused.
     Committed {
+        worker: usize,
         version: Version,
         placed: Vec<(TaskId, MachineId)>,
         evicted: Vec<TaskId>,
@@ -143,7 +144,13 @@ impl Observer for Meter {
         // The feeder is gone only once the run is over.
         let version = commit.version;
         let evicted = evicted(txn, commit);
-        drop(self.messages.send(Message::Committed { version, placed, evicted, refused }));
+        drop(self.messages.send(Message::Committed {
+            worker: self.worker,
+            version,
+            placed,
+            evicted,
+            refused,
+        }));
     }
 
     fn idle(&mut self, version: Version, queue: &Queue) {

@@ -21,6 +21,7 @@ mod explained;
 mod feeder;
 mod improved;
 mod lane;
+mod ledger;
 mod meter;
 mod outcome;
 mod replicas;

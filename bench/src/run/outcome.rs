@@ -1,6 +1,7 @@
 //! From a run's end to its report.
 
 use super::feeder::Feeder;
+use super::ledger::Request;
 use super::meter::Meter;
 use super::{Ended, RunOptions};
 use crate::report::{MachineHeat, ResourceReport, RunReport, SchedulerReport, Unplaced};
@@ -36,11 +37,19 @@ pub(crate) fn used_shares(cell: &Cell) -> (Vec<f64>, usize) {
 
 /// The report of a run that has ended.
 pub(super) fn report(ended: Ended, options: &RunOptions) -> RunReport {
-    let Ended { feeder, replicas, mut workers, wall_s, cpu_s } = ended;
+    let Ended { mut feeder, replicas, mut workers, wall_s, cpu_s } = ended;
     let claims = workers.iter().map(|worker| worker.observer.claims).sum();
     let unplaced = unplaced(&feeder, &mut workers);
     let kinds = feeder.cell.read(|cell| cell.kinds().clone());
     let pending = feeder.pending();
+    let resources = resources(&feeder, &kinds);
+    let ledger = std::mem::take(&mut feeder.ledger);
+    let schedulers = workers.iter().enumerate().map(|(index, worker)| {
+        let mut report = scheduler(worker, &kinds);
+        ledger.tell_scheduler(index, &mut report);
+        report
+    });
+    let schedulers = schedulers.collect();
     RunReport {
         seed: options.seed,
         machines: feeder.cell.read(|cell| cell.machines().count()),
@@ -57,8 +66,9 @@ pub(super) fn report(ended: Ended, options: &RunOptions) -> RunReport {
         cpu_s,
         workload_s: feeder.now_ms as f64 / 1000.0,
         placements_per_s: feeder.placements as f64 / wall_s.max(1e-9),
-        schedulers: workers.iter().map(|worker| scheduler(worker, &kinds)).collect(),
-        resources: resources(&feeder, &kinds),
+        schedulers,
+        tenants: feeder.cell.read(|cell| ledger.tenants(cell)),
+        resources,
         durable: replicas.map(|replicas| replicas.report(claims)),
         unplaced,
         heat: feeder.cell.read(|cell| cell.machines().map(|m| heat(cell, &m)).collect()),
@@ -85,6 +95,7 @@ fn scheduler(worker: &Worker<Meter>, kinds: &Kinds) -> SchedulerReport {
         decision_us_p99: quantile(0.99),
         deciding_s: meter.deciding.as_secs_f64(),
         wasted_s: meter.wasted.as_secs_f64(),
+        ..SchedulerReport::default()
     }
 }
 
@@ -95,6 +106,8 @@ fn resources(feeder: &Feeder, kinds: &Kinds) -> Vec<ResourceReport> {
         u64::try_from(sum).unwrap_or(u64::MAX)
     };
     let at_end = feeder.cell.read(used_shares).0;
+    let requests = feeder.ledger.requests(REQUESTS_MAX);
+    let fragmented = feeder.cell.read(|cell| fragmented(cell, &requests));
     let report = |(kind, spec): (omega_core::KindId, &omega_core::ResourceKind)| {
         let total = capacity(kind);
         let used = feeder.series.iter().filter_map(|sample| sample.used.get(kind.index()));
@@ -103,9 +116,49 @@ fn resources(feeder: &Feeder, kinds: &Kinds) -> Vec<ResourceReport> {
             capacity: kinds.display(kind, total),
             used_at_end: at_end[kind.index()],
             used_at_peak: used.copied().fold(at_end[kind.index()], f64::max),
+            fragmented: fragmented[kind.index()],
         })
     };
     kinds.iter().filter_map(report).collect()
+}
+
+/// The requests that fragmentation is told for: the most frequent ones stand for all.
+const REQUESTS_MAX: usize = 256;
+
+/// Of what is free of each kind, the part on machines where a task that asks for it does not fit: the mean over
+/// the tasks of these requests. (What Weng et al., "Beware of Fragmentation", ATC 2023, measure for cards, for
+/// any kind.)
+fn fragmented(cell: &Cell, requests: &[(&Request, u64)]) -> Vec<Option<f64>> {
+    let kinds = cell.kinds().count();
+    let (mut useless, mut free) = (vec![0.0; kinds], vec![0.0; kinds]);
+    for machine in cell.machines() {
+        let has = |kind: usize| machine.free[kind].max(0) as f64;
+        (0..kinds).for_each(|kind| free[kind] += has(kind));
+        for ((request, cards), tasks) in requests {
+            let fits = request.iter().all(|(kind, amount)| {
+                machine.free.get(kind.index()).is_some_and(|free| *free >= amount as i64)
+            });
+            let enough = cards.is_none_or(|cards| {
+                let has = |left: &&i16| **left >= cards.milli_each as i16;
+                machine.cards_left.iter().filter(has).count() >= usize::from(cards.count)
+            });
+            if !fits || !enough {
+                let kinds = request.iter().map(|(kind, _)| kind.index());
+                kinds.for_each(|kind| useless[kind] += has(kind) * *tasks as f64);
+            }
+        }
+    }
+    let asked = |kind: usize| {
+        let who = requests
+            .iter()
+            .filter(|((request, _), _)| request.get(omega_core::KindId(kind as u8)) > 0);
+        who.map(|(_, tasks)| *tasks as f64).sum::<f64>()
+    };
+    let share = |kind: usize| {
+        let whole = free[kind] * asked(kind);
+        (whole > 0.0).then(|| useless[kind] / whole)
+    };
+    (0..kinds).map(share).collect()
 }
 
 /// Whether a machine can run out of this kind: some are only counted.

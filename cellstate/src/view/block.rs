@@ -45,18 +45,26 @@ impl<'a> Block<'a> {
         self.view.machine_id(self.first_row() + lane)
     }
 
-    /// What its machines have free of a kind.
+    /// What its machines have free of a kind: nothing of one that the cell does not have.
     #[must_use]
     pub fn free(&self, kind: KindId) -> &'a [i64; BLOCK] {
-        self.view.columns.lane(self.index, kind.index())
+        match self.view.kinds.get(kind) {
+            Some(_) => self.view.columns.lane(self.index, kind.index()),
+            None => &[0; BLOCK],
+        }
     }
 
     /// Which share of its capacity of a kind each machine would have left after a request; `None`
-    /// unless [`View::keep_inverse`] was called.
+    /// unless [`View::keep_inverse`] was called. Of a kind that the cell does not have, nothing is left.
     #[must_use]
     pub fn left_share(&self, kind: KindId, request: i64) -> Option<LeftShare<'a>> {
-        let inverse = self.view.inverses.get(kind.index())?.as_ref()?;
-        let inverse = inverse[self.first_row()..].first_chunk()?;
+        let inverse = match self.view.kinds.get(kind) {
+            Some(_) => {
+                let inverse = self.view.inverses.get(kind.index())?.as_ref()?;
+                inverse[self.first_row()..].first_chunk()?
+            }
+            None => &[0.0; BLOCK],
+        };
         Some(LeftShare { free: self.free(kind), request, inverse })
     }
 

@@ -28,7 +28,7 @@ pub struct Generator {
     names: u64,
     sent: Vec<Transaction>,
     numbers: BTreeMap<SchedulerId, u64>,
-    reserved: Option<SchedulerId>,
+    reserved: Vec<SchedulerId>,
     /// Dice of their own for processes that hold names: without them, every history is as it was.
     holders: Option<Dice>,
 }
@@ -47,7 +47,7 @@ impl Generator {
             names: 0,
             sent: Vec::new(),
             numbers: BTreeMap::new(),
-            reserved: None,
+            reserved: Vec::new(),
             holders: None,
         }
     }
@@ -67,7 +67,7 @@ impl Generator {
 
     /// Leaves a scheduler's transactions to someone else.
     pub fn reserve(&mut self, scheduler: SchedulerId) {
-        self.reserved = Some(scheduler);
+        self.reserved.push(scheduler);
     }
 
     /// The next command for a cell that looks like this.

@@ -14,7 +14,7 @@ impl Generator {
             return self.sent_before();
         }
         let scheduler = SchedulerId(self.dice.below(twin.schedulers()) as u32);
-        let unknown = self.dice.chance(2) || self.reserved == Some(scheduler);
+        let unknown = self.dice.chance(2) || self.reserved.contains(&scheduler);
         let scheduler = if unknown { SchedulerId(99) } else { scheduler };
         let mut txn =
             Transaction::new(self.transaction_id(twin, scheduler), Version(0), Vec::new());

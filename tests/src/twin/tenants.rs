@@ -2,7 +2,7 @@
 
 use super::{Twin, validate};
 use omega_core::limits::{TENANT_DEPTH_MAX, TENANT_WEIGHT_MAX};
-use omega_core::{Claim, KindId, Outcome, Rejection, Standing, TaskId, Text};
+use omega_core::{Amounts, Claim, KindId, Outcome, Rejection, Standing, TaskId, Text};
 
 impl Twin {
     /// Says how a tenant stands.
@@ -38,6 +38,12 @@ impl Twin {
     #[must_use]
     pub fn standing(&self, name: &Text) -> Standing {
         self.standings.get(name).cloned().unwrap_or_default()
+    }
+
+    /// What a tenant and all below it may claim together, if that is limited.
+    #[must_use]
+    pub fn quota(&self, name: &Text) -> Option<&Amounts> {
+        self.quotas.get(name)
     }
 
     /// A tenant and those above it, from it up.

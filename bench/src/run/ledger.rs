@@ -1,0 +1,362 @@
+//! What each tenant and each scheduler got: waits, shares over time, evictions, preferences.
+//!
+//! All times are the workload's. The wait of a task is from its job's arrival to its placement, and after an
+//! eviction from that: what a user feels, whatever the schedulers did meanwhile.
+
+use crate::report::{SchedulerReport, TenantReport};
+use hdrhistogram::Histogram;
+use omega_cellstate::Cell;
+use omega_core::{Affinity, Amounts, CardRequest, Job, JobId, MachineId, TaskId, Text};
+use omega_schedulers::dominant::Totals;
+use std::collections::{BTreeMap, HashMap};
+
+/// The longest wait that is told apart: a year.
+const WAIT_MS_MAX: u64 = 365 * 86_400_000;
+
+/// Tenants whose shares over time are kept for the report: as many as a plot has colours.
+const SERIES_MAX: usize = 8;
+
+/// Different requests that are counted; what comes later and is not like these is not.
+const REQUESTS_MAX: usize = 4096;
+
+/// What one request is: amounts, and cards.
+pub(super) type Request = (Amounts, Option<CardRequest>);
+
+/// See the head of the file.
+#[derive(Debug, Default)]
+pub(crate) struct Ledger {
+    /// By job number.
+    jobs: Vec<Known>,
+    tenants: Vec<Book>,
+    by_name: BTreeMap<Text, usize>,
+    schedulers: Vec<Book>,
+    /// Since when each task runs, where somebody may evict it.
+    since: Option<HashMap<TaskId, u64>>,
+    /// When tasks that wait again began to.
+    again: HashMap<TaskId, u64>,
+    /// How many tasks asked for the same.
+    requests: HashMap<Request, u64>,
+}
+
+/// What is remembered of a job.
+#[derive(Debug)]
+struct Known {
+    tenant: usize,
+    arrived_ms: u64,
+    /// Whether any of its groups would rather have some machines than others.
+    prefers: bool,
+}
+
+/// What one tenant or one scheduler got.
+#[derive(Debug)]
+struct Book {
+    jobs: usize,
+    tasks: u64,
+    placements: u64,
+    wait_ms: Histogram<u64>,
+    evicted: u64,
+    /// Of those, for somebody's guarantee.
+    reclaimed: u64,
+    /// How long evicted tasks had run.
+    lost_ms: u64,
+    /// Weights of the preferences of placed tasks, and of those that were met.
+    asked: u64,
+    met: u64,
+    /// Dominant shares, one for each sample.
+    shares: Vec<f64>,
+}
+
+impl Book {
+    fn new() -> Book {
+        let wait_ms = Histogram::new_with_bounds(1, WAIT_MS_MAX, 2);
+        Book {
+            jobs: 0,
+            tasks: 0,
+            placements: 0,
+            wait_ms: wait_ms.expect("the bounds are valid"),
+            evicted: 0,
+            reclaimed: 0,
+            lost_ms: 0,
+            asked: 0,
+            met: 0,
+            shares: Vec::new(),
+        }
+    }
+
+    fn wait_s(&self, quantile: f64) -> Option<f64> {
+        let known = !self.wait_ms.is_empty();
+        known.then(|| self.wait_ms.value_at_quantile(quantile) as f64 / 1000.0)
+    }
+
+    fn preferences_met(&self) -> Option<f64> {
+        (self.asked > 0).then(|| self.met as f64 / self.asked as f64)
+    }
+}
+
+/// Tasks that left for others in one transaction.
+#[derive(Debug)]
+pub(super) struct Leavers<'a> {
+    pub(super) tasks: &'a [TaskId],
+    /// The tasks of the transaction that were placed.
+    pub(super) placed: &'a [(TaskId, MachineId)],
+}
+
+impl Ledger {
+    /// For so many schedulers, which evict or do not.
+    pub(super) fn begin(&mut self, schedulers: usize, evict: bool) {
+        self.schedulers = (0..schedulers).map(|_| Book::new()).collect();
+        self.since = evict.then(HashMap::new);
+    }
+
+    /// Notes the next job: jobs are numbered as they come.
+    pub(super) fn came(&mut self, job: &Job, at_ms: u64) {
+        let tenant = self.tenant(&job.tenant);
+        let book = &mut self.tenants[tenant];
+        book.jobs += 1;
+        book.tasks += job.task_count();
+        let prefers = job.groups.iter().any(|group| !group.rules.affinity.preferred.is_empty());
+        self.jobs.push(Known { tenant, arrived_ms: at_ms, prefers });
+        for group in &job.groups {
+            let request = (group.request.clone(), group.cards);
+            let room = self.requests.len() < REQUESTS_MAX;
+            match self.requests.get_mut(&request) {
+                Some(count) => *count += u64::from(group.count),
+                None if room => _ = self.requests.insert(request, u64::from(group.count)),
+                None => {}
+            }
+        }
+    }
+
+    /// Notes tasks that a scheduler placed.
+    pub(super) fn placed(
+        &mut self,
+        scheduler: usize,
+        tasks: &[(TaskId, MachineId)],
+        now_ms: u64,
+        read: impl Fn(TaskId, MachineId) -> Option<(u64, u64)>,
+    ) {
+        for (task, machine) in tasks {
+            let Some(known) = self.jobs.get(task.job.0 as usize) else { continue };
+            let since = match self.again.is_empty() {
+                true => known.arrived_ms,
+                false => self.again.remove(task).unwrap_or(known.arrived_ms),
+            };
+            let wait = now_ms.saturating_sub(since);
+            let preference = if known.prefers { read(*task, *machine) } else { None };
+            let books = [&mut self.tenants[known.tenant], &mut self.schedulers[scheduler]];
+            for book in books {
+                book.placements += 1;
+                book.wait_ms.saturating_record(wait);
+                if let Some((asked, met)) = preference {
+                    book.asked += asked;
+                    book.met += met;
+                }
+            }
+            if let Some(all) = &mut self.since {
+                all.insert(*task, now_ms);
+            }
+        }
+    }
+
+    /// Notes tasks that ended.
+    pub(super) fn ended(&mut self, tasks: &[(TaskId, MachineId)]) {
+        if let Some(since) = &mut self.since {
+            tasks.iter().for_each(|(task, _)| drop(since.remove(task)));
+        }
+    }
+
+    /// Notes tasks that were evicted for those that a scheduler placed. An eviction that the precedence of
+    /// these does not allow was for a guarantee.
+    pub(super) fn evicted(
+        &mut self,
+        scheduler: usize,
+        leavers: &Leavers<'_>,
+        now_ms: u64,
+        cell: &Cell,
+    ) {
+        let precedence = |job: JobId| cell.job(job).map(|job| job.precedence);
+        let strongest = leavers.placed.iter().filter_map(|(task, _)| precedence(task.job)).max();
+        for task in leavers.tasks {
+            let Some(known) = self.jobs.get(task.job.0 as usize) else { continue };
+            // Whatever is not known ran at the start.
+            let since = self.since.as_mut();
+            let ran = since.map_or(0, |all| now_ms - all.remove(task).unwrap_or(0).min(now_ms));
+            let reclaimed = precedence(task.job) >= strongest;
+            self.again.insert(*task, now_ms);
+            for book in [&mut self.tenants[known.tenant], &mut self.schedulers[scheduler]] {
+                book.evicted += 1;
+                book.reclaimed += u64::from(reclaimed);
+                book.lost_ms += ran;
+            }
+        }
+    }
+
+    /// Notes what each tenant has of the cell.
+    pub(super) fn sample(&mut self, cell: &Cell) {
+        let totals = Totals::of_cell(cell);
+        let taken = self.tenants.iter().map(|book| book.shares.len()).max().unwrap_or(0);
+        for (name, _, used) in cell.tenants() {
+            let tenant = self.tenant(name);
+            let used = used.iter().map(|used| (*used).max(0).cast_unsigned()).collect();
+            let share = totals.share([&used], omega_schedulers::dominant::Weight::ONE);
+            let shares = &mut self.tenants[tenant].shares;
+            // It came since the last sample.
+            shares.resize(taken, 0.0);
+            shares.push(share.fraction());
+        }
+    }
+
+    /// The most frequent requests, with the number of their tasks.
+    pub(super) fn requests(&self, most: usize) -> Vec<(&Request, u64)> {
+        let mut requests: Vec<_> = self.requests.iter().map(|(r, count)| (r, *count)).collect();
+        let order = |request: &Request| (request.0.as_slice().to_vec(), request.1.map(|c| c.count));
+        requests.sort_by_key(|(request, count)| (std::cmp::Reverse(*count), order(request)));
+        requests.truncate(most);
+        requests
+    }
+
+    /// Adds what a scheduler got to its report.
+    pub(super) fn tell_scheduler(&self, scheduler: usize, report: &mut SchedulerReport) {
+        let Some(book) = self.schedulers.get(scheduler) else { return };
+        report.wait_s_p50 = book.wait_s(0.5);
+        report.wait_s_p99 = book.wait_s(0.99);
+        report.evictions = book.evicted;
+        report.evictions_for_guarantees = book.reclaimed;
+        report.lost_work_s = book.lost_ms as f64 / 1000.0;
+        report.preferences_met = book.preferences_met();
+    }
+
+    /// The tenants, the one with the largest mean share first.
+    pub(super) fn tenants(mut self, cell: &Cell) -> Vec<TenantReport> {
+        let mut pending = vec![0u64; self.tenants.len()];
+        for (id, _) in cell.jobs() {
+            let waits = |task: &(TaskId, _)| task.1 == omega_core::TaskState::Pending;
+            let tasks = cell.tasks(id).filter(waits).count();
+            if let Some(known) = self.jobs.get(id.0 as usize) {
+                pending[known.tenant] += tasks as u64;
+            }
+        }
+        let samples = self.tenants.iter().map(|book| book.shares.len()).max().unwrap_or(0);
+        let mut reports: Vec<TenantReport> = Vec::new();
+        for (name, tenant) in std::mem::take(&mut self.by_name) {
+            let book = &mut self.tenants[tenant];
+            let mut shares = std::mem::take(&mut book.shares);
+            shares.resize(samples, shares.last().copied().unwrap_or(0.0));
+            reports.push(TenantReport {
+                parent: cell.standing(&name).and_then(|s| Some(s.parent.as_ref()?.to_string())),
+                name: name.to_string(),
+                jobs: book.jobs,
+                tasks: book.tasks,
+                placements: book.placements,
+                pending: pending[tenant],
+                wait_s_p50: book.wait_s(0.5),
+                wait_s_p99: book.wait_s(0.99),
+                wait_s_max: book.wait_s(1.0),
+                share_at_end: shares.last().copied().unwrap_or(0.0),
+                share_mean: shares.iter().sum::<f64>() / shares.len().max(1) as f64,
+                share_at_peak: shares.iter().copied().fold(0.0, f64::max),
+                evicted: book.evicted,
+                evicted_for_guarantees: book.reclaimed,
+                lost_work_s: book.lost_ms as f64 / 1000.0,
+                preferences_met: book.preferences_met(),
+                shares,
+            });
+        }
+        // The sort is stable: equal ones stay in the order of their names.
+        reports.sort_by(|a, b| b.share_mean.total_cmp(&a.share_mean));
+        reports.iter_mut().skip(SERIES_MAX).for_each(|report| report.shares = Vec::new());
+        reports
+    }
+
+    fn tenant(&mut self, name: &Text) -> usize {
+        if let Some(&tenant) = self.by_name.get(name) {
+            return tenant;
+        }
+        self.tenants.push(Book::new());
+        self.by_name.insert(name.clone(), self.tenants.len() - 1);
+        self.tenants.len() - 1
+    }
+}
+
+/// The weights of what a task would rather have, and of those that its machine is like.
+pub(super) fn preferences(cell: &Cell, task: TaskId, machine: MachineId) -> Option<(u64, u64)> {
+    let job = cell.job(task.job)?;
+    let Affinity { preferred, .. } = &job.groups.get(cell.task_group(task)?)?.rules.affinity;
+    let machine = cell.machine(machine)?.machine;
+    let sum = |met: bool| {
+        let counts = preferred.iter().filter(|one| !met || one.machines.matches(machine));
+        counts.map(|one| u64::from(one.weight)).sum::<u64>()
+    };
+    Some((sum(false), sum(true)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use omega_core::{
+        Command, Kinds, Machine, MachineSelector, Outcome, Precedence, Preferred, SchedulerId,
+        TaskGroup, Transaction, TransactionId,
+    };
+
+    #[test]
+    fn a_wait_begins_anew_with_an_eviction_and_work_is_lost() {
+        let mut cell = Cell::new(Kinds::standard());
+        let machine = Machine::new("m", Amounts::new([2000, 4 << 30]));
+        let Ok(Outcome::Machine(machine)) = cell.apply(Command::RegisterMachine(machine)) else {
+            panic!("it is registered")
+        };
+        cell.apply(Command::RegisterScheduler { name: "s".into() }).unwrap();
+        let mut ledger = Ledger::default();
+        ledger.begin(1, true);
+        let mut low = Job::batch("low", TaskGroup::new(2, Amounts::new([1000, 1 << 30])));
+        let like = |name: &str| MachineSelector {
+            names: vec![omega_core::Requirement::equals("", name)],
+            ..MachineSelector::default()
+        };
+        let prefers = |weight, name| Preferred { weight, machines: like(name) };
+        low.groups[0].rules.affinity.preferred = vec![prefers(30, "m"), prefers(10, "other")];
+        let mut high = Job::batch("high", TaskGroup::new(1, Amounts::new([1000, 1 << 30])));
+        high.precedence = Precedence(9);
+        high.tenant = "rich".into();
+        for (job, at) in [(&low, 1000), (&high, 5000)] {
+            ledger.came(job, at);
+            cell.apply(Command::SubmitJob(job.clone())).unwrap();
+        }
+        let task = |job, index| TaskId { job: JobId(job), index };
+        let commit = |cell: &mut Cell, number, tasks: &[TaskId], evictions: Vec<TaskId>| {
+            let claim = |task: &TaskId| omega_core::Claim {
+                task: *task,
+                machine,
+                seen: omega_core::SequenceNumber(0),
+                cards: omega_core::CardSet::default(),
+            };
+            let id = TransactionId { scheduler: SchedulerId(0), number };
+            let claims = tasks.iter().map(claim).collect();
+            let txn = Transaction { evictions, ..Transaction::new(id, cell.version(), claims) };
+            assert!(cell.commit(&txn).unwrap().is_complete());
+        };
+        let low_tasks = [task(0, 0), task(0, 1)];
+        commit(&mut cell, 1, &low_tasks, Vec::new());
+        let placed: Vec<_> = low_tasks.iter().map(|task| (*task, machine)).collect();
+        ledger.placed(0, &placed, 3000, |task, machine| preferences(&cell, task, machine));
+        ledger.sample(&cell);
+        commit(&mut cell, 2, &[task(1, 0)], vec![task(0, 1)]);
+        let placed = [(task(1, 0), machine)];
+        ledger.placed(0, &placed, 7000, |_, _| None);
+        let leavers = Leavers { tasks: &[task(0, 1)], placed: &placed };
+        ledger.evicted(0, &leavers, 7000, &cell);
+        ledger.sample(&cell);
+        let mut scheduler = SchedulerReport::default();
+        ledger.tell_scheduler(0, &mut scheduler);
+        assert_eq!((scheduler.evictions, scheduler.evictions_for_guarantees), (1, 0));
+        assert_eq!((scheduler.lost_work_s, scheduler.preferences_met), (4.0, Some(0.75)));
+        let tenants = ledger.tenants(&cell);
+        let [default, rich] = &tenants[..] else { panic!("two tenants: {tenants:?}") };
+        assert_eq!((&*default.name, &*rich.name), ("default", "rich"));
+        assert_eq!((default.shares.clone(), rich.shares.clone()), (vec![1.0, 0.5], vec![0.0, 0.5]));
+        assert_eq!((default.share_mean, default.share_at_peak), (0.75, 1.0));
+        assert_eq!((default.pending, default.evicted, default.lost_work_s), (1, 1, 4.0));
+        assert!((default.wait_s_p50.unwrap() - 2.0).abs() < 0.05);
+        assert_eq!((rich.placements, rich.preferences_met), (1, None));
+    }
+}

@@ -1,0 +1,165 @@
+//! Turns against a naive book, which sorts all that waits by the whole line of each tenant.
+
+use super::*;
+use crate::plugins::FairShare;
+use omega_core::TaskGroup;
+use omega_core::limits::TENANT_DEPTH_MAX;
+use proptest::prelude::*;
+
+/// As much as all machines of the naive cell have.
+const WHOLE: u64 = 1000;
+
+/// What happens to the tenants of a cell.
+#[derive(Clone, Debug)]
+enum Event {
+    Comes { id: u64, tenant: usize, precedence: i32 },
+    Goes { id: u64 },
+    Claims { tenant: usize, amount: u64 },
+    Told { tenant: usize, parent: Option<usize>, weight: u32, used: u64 },
+    ToldAll,
+}
+
+fn events() -> impl Strategy<Value = Vec<Event>> {
+    let tenant = 0..6usize;
+    let told = (tenant.clone(), prop::option::of(tenant.clone()), 1u32..4, 0..WHOLE);
+    let event = prop_oneof![
+        4 => (0u64..20, tenant.clone(), 0..2i32)
+            .prop_map(|(id, tenant, precedence)| Event::Comes { id, tenant, precedence }),
+        2 => (0u64..20).prop_map(|id| Event::Goes { id }),
+        3 => (tenant, 0u64..50).prop_map(|(tenant, amount)| Event::Claims { tenant, amount }),
+        3 => told.prop_map(|(tenant, parent, weight, used)| {
+            Event::Told { tenant, parent, weight, used }
+        }),
+        1 => Just(Event::ToldAll),
+    ];
+    prop::collection::vec(event, 0..80)
+}
+
+/// What the cell says of a tenant.
+#[derive(Clone, Debug, Default)]
+struct Said {
+    parent: Option<usize>,
+    weight: u32,
+    used: u64,
+    claimed: u64,
+}
+
+#[derive(Default)]
+struct Naive {
+    tenants: BTreeMap<usize, Said>,
+    jobs: BTreeMap<u64, (usize, i32)>,
+}
+
+impl Naive {
+    fn line(&self, tenant: usize) -> Vec<usize> {
+        let above = |tenant: &usize| self.tenants.get(tenant)?.parent;
+        let mut line: Vec<usize> = std::iter::successors(Some(tenant), above).collect();
+        line.reverse();
+        line
+    }
+
+    fn may_stand(&self, tenant: usize, parent: Option<usize>) -> bool {
+        parent.is_none_or(|parent| {
+            let line = self.line(parent);
+            !line.contains(&tenant) && line.len() < TENANT_DEPTH_MAX
+        })
+    }
+
+    fn first(&self) -> Option<u64> {
+        let place = |tenant: usize| -> Vec<(u64, usize)> {
+            let share = |tenant: usize| {
+                let said = self.tenants.get(&tenant).cloned().unwrap_or_default();
+                // Weights are 1, 2 and 3.
+                (said.used + said.claimed) * 6 / u64::from(said.weight.max(1))
+            };
+            self.line(tenant).into_iter().map(|tenant| (share(tenant), tenant)).collect()
+        };
+        let turn =
+            |(id, (tenant, precedence)): (&u64, &(usize, i32))| (place(*tenant), -precedence, *id);
+        self.jobs.iter().map(turn).min().map(|(_, _, id)| id)
+    }
+
+    fn delta(&self, tenants: impl Iterator<Item = usize>) -> Vec<TenantDelta> {
+        let delta = |tenant: usize| {
+            let said = &self.tenants[&tenant];
+            let parent = said.parent.map(name);
+            let standing = Standing { parent, weight: said.weight, ..Standing::default() };
+            let used = [said.used as i64].into_iter().collect();
+            TenantDelta { name: name(tenant), standing, used }
+        };
+        tenants.map(delta).collect()
+    }
+}
+
+fn name(tenant: usize) -> Text {
+    format!("tenant-{tenant}").into()
+}
+
+fn job(tenant: usize, precedence: i32) -> Arc<Job> {
+    let job = Job::batch("job", TaskGroup::new(1, Amounts::zero()));
+    let precedence = omega_core::Precedence(precedence);
+    Arc::new(Job { tenant: name(tenant), precedence, ..job })
+}
+
+proptest! {
+    #[test]
+    fn the_turn_is_that_of_the_naive_book(events in events()) {
+        let mut shares = Shares::new(Arc::new(FairShare));
+        shares.totals = Totals::new([WHOLE]);
+        let mut naive = Naive::default();
+        // Before the cell tells of tenants, turns do not go by them.
+        let all = (0..6).map(|tenant| (tenant, Said { weight: 1, ..Said::default() }));
+        naive.tenants = all.collect();
+        shares.tell(true, &naive.delta(0..6));
+        for event in events {
+            match event {
+                Event::Comes { id, tenant, precedence } => {
+                    if naive.jobs.contains_key(&id) {
+                        continue;
+                    }
+                    naive.jobs.insert(id, (tenant, precedence));
+                    shares.insert(&job(tenant, precedence), JobId(id));
+                }
+                Event::Goes { id } => {
+                    let (tenant, precedence) = naive.jobs.remove(&id).unwrap_or((0, 0));
+                    shares.remove(&job(tenant, precedence), JobId(id));
+                }
+                Event::Claims { tenant, amount } => {
+                    for tenant in naive.line(tenant) {
+                        naive.tenants.get_mut(&tenant).unwrap().claimed += 2 * amount;
+                    }
+                    shares.claim(&name(tenant), &Amounts::new([amount]), 2);
+                }
+                Event::Told { tenant, parent, weight, used } => {
+                    naive.tenants.values_mut().for_each(|said| said.claimed = 0);
+                    let parent = parent.filter(|_| naive.may_stand(tenant, parent));
+                    let said = Said { parent, weight, used, claimed: 0 };
+                    naive.tenants.insert(tenant, said);
+                    shares.tell(false, &naive.delta([tenant].into_iter()));
+                }
+                Event::ToldAll => {
+                    naive.tenants.values_mut().for_each(|said| said.claimed = 0);
+                    // Whoever stood below another stands above it, where it may.
+                    let upside_down = naive.tenants.clone();
+                    naive.tenants.values_mut().for_each(|said| said.parent = None);
+                    for (tenant, said) in &upside_down {
+                        let Some(parent) = said.parent else { continue };
+                        if naive.may_stand(parent, Some(*tenant)) {
+                            naive.tenants.get_mut(&parent).unwrap().parent = Some(*tenant);
+                        }
+                    }
+                    shares.tell(said_full(&naive), &naive.delta(0..6));
+                }
+            }
+            prop_assert_eq!(shares.first(), naive.first().map(JobId));
+            prop_assert_eq!(shares.len(), naive.jobs.len());
+            let waiting: BTreeSet<usize> = naive.jobs.values().map(|job| job.0).collect();
+            prop_assert_eq!(shares.tenants(), waiting.len());
+        }
+    }
+}
+
+/// Whether a telling of all comes as a full delta: every other one.
+fn said_full(naive: &Naive) -> bool {
+    naive.jobs.len() % 2 == 0
+}

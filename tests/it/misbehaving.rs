@@ -1,0 +1,240 @@
+//! Schedulers that do what they should not, beside two that do what they should, and an operator who
+//! changes machines, jobs, quotas and policies meanwhile: whatever is sent, the cell takes nothing that
+//! breaks a rule, answers as its naive twin does, and serves the two as before.
+//!
+//! The rogues decide on what the cell was long ago, claim tasks of others, on machines that are gone or
+//! full, with cards that are taken; they evict and release whom they like, and send transactions twice, with
+//! numbers that they have used, and from the future.
+
+use crate::histories::seeds;
+use omega_cellstate::{Cell, CellHandle, Delta, HandleError, Interest};
+use omega_core::{
+    Amounts, Command, Commit, Job, KindId, Machine, Outcome, Rejection, SchedulerId, TaskGroup,
+    TaskState, Text, Transaction, Version,
+};
+use omega_schedulers::plugins::{DefaultPreemption, FairShare, Reclaim};
+use omega_schedulers::{Profile, Scheduler, Settings, Unobserved};
+use omega_tests::history::Trio;
+use omega_tests::random::{Dice, Generator};
+use omega_tests::twin::Twin;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Mutex, MutexGuard};
+
+const ROGUES: u64 = 3;
+/// What each rogue sends, and the operator asks for.
+const ROUNDS: usize = 60;
+
+/// A cell, its replica and its twin behind one lock, and whatever makes the operator's commands.
+struct Watched {
+    inner: Mutex<(Trio, Generator)>,
+    refused: AtomicUsize,
+    taken: AtomicUsize,
+}
+
+impl Watched {
+    fn new(seed: u64) -> Watched {
+        let generator = Generator::new(seed);
+        let trio = Trio::new(&generator.kinds());
+        let count = || AtomicUsize::new(0);
+        Watched { inner: Mutex::new((trio, generator)), refused: count(), taken: count() }
+    }
+
+    fn inner(&self) -> MutexGuard<'_, (Trio, Generator)> {
+        self.inner.lock().expect("no thread panics with the lock held")
+    }
+
+    fn apply(&self, command: &Command) -> Result<Outcome, Rejection> {
+        let (trio, _) = &mut *self.inner();
+        let before = trio.twin().clone();
+        let answer = trio.answer(command).unwrap_or_else(|what| panic!("{command:?}: {what}"));
+        if let (Command::Commit(txn), Ok(Outcome::Commit(commit))) = (command, &answer) {
+            // One that was sent before gets its answer again, and nothing is done.
+            if commit.version > before.version() {
+                keeps_rules(txn, commit, (&before, trio.twin()));
+            }
+            self.refused.fetch_add(commit.conflicts.len(), Ordering::Relaxed);
+            let taken = txn.items() - commit.conflicts.len();
+            self.taken.fetch_add(taken, Ordering::Relaxed);
+        }
+        answer
+    }
+
+    fn read<T>(&self, look: impl FnOnce(&Cell) -> T) -> T {
+        look(self.inner().0.cell())
+    }
+}
+
+impl CellHandle for Watched {
+    fn register(&self, name: Text) -> Result<(SchedulerId, u64), HandleError> {
+        match self.apply(&Command::RegisterScheduler { name }) {
+            Ok(Outcome::Scheduler { id, next_transaction }) => Ok((id, next_transaction)),
+            Ok(_) => unreachable!("registering a scheduler gives a scheduler"),
+            Err(rejection) => Err(HandleError::NotRegistered(rejection)),
+        }
+    }
+
+    fn sync(
+        &self,
+        since: Version,
+        interest: &Interest,
+        delta: &mut Delta,
+    ) -> Result<(), HandleError> {
+        self.read(|cell| cell.delta_since(since, interest, delta));
+        Ok(())
+    }
+
+    fn commit(&self, txn: &Transaction) -> Result<Commit, HandleError> {
+        match self.apply(&Command::Commit(txn.clone())) {
+            Ok(Outcome::Commit(commit)) => Ok(commit),
+            Ok(_) => unreachable!("a transaction is answered by a commit"),
+            Err(Rejection::Transaction(error)) => Err(error.into()),
+            Err(rejection) => panic!("a transaction is refused as one: {rejection}"),
+        }
+    }
+}
+
+/// What no commit may do, told by the documents alone: claim more of a machine than may be claimed, or of a
+/// tenant's limit, or on a machine that is drained, or a port twice.
+fn keeps_rules(txn: &Transaction, commit: &Commit, (before, after): (&Twin, &Twin)) {
+    let claims = txn.claims.iter().enumerate();
+    for (_, claim) in claims.filter(|(i, _)| commit.conflict_of_claim(*i).is_none()) {
+        let (job, task) = after.task(claim.task).expect("a task that was claimed is there");
+        assert_eq!(task.state, TaskState::Placed(claim.machine));
+        let host = after.host(claim.machine).expect("its machine is there");
+        assert!(!host.draining, "{claim:?}: on a machine that takes none");
+        let asked = &job.spec.groups[task.group].request;
+        for (kind, free) in after.free(claim.machine.row()).iter().enumerate() {
+            let asks = asked.get(KindId(kind as u8)) > 0;
+            assert!(*free >= 0 || !asks, "{claim:?}: {free} left of kind {kind}");
+        }
+        let ports = &job.spec.groups[task.group].rules.ports;
+        let there =
+            after.placed().filter(|(id, .., row)| *row == claim.machine.row() && *id != claim.task);
+        for (id, other, task, _) in there {
+            let theirs = &other.spec.groups[task.group].rules.ports;
+            let collide = ports.iter().any(|port| theirs.iter().any(|one| one.collides(port)));
+            assert!(!collide, "{claim:?}: has a port of {id}");
+        }
+    }
+    for tenant in after.tenants() {
+        let used = |twin: &Twin| twin.tenant_used(tenant);
+        let Some(limit) = after.quota(tenant) else { continue };
+        let before = used(before);
+        for (kind, used) in used(after).iter().enumerate() {
+            let most = i128::from(limit.get(KindId(kind as u8)));
+            let had = before.get(kind).copied().unwrap_or(0);
+            assert!(*used <= most.max(had), "{tenant} has {used} of {most} of kind {kind}");
+        }
+    }
+}
+
+/// Sends what it should not.
+fn misbehave(cell: &Watched, seed: u64) {
+    let mut dice = Dice::new(seed);
+    let mut seen = cell.inner().0.twin().clone();
+    for _ in 0..ROUNDS {
+        let txn = {
+            let (trio, generator) = &mut *cell.inner();
+            if dice.chance(30) {
+                seen = trio.twin().clone();
+            }
+            generator.transaction(&seen)
+        };
+        // Whether it was judged is the cell's matter.
+        drop(cell.commit(&txn));
+        std::thread::yield_now();
+    }
+}
+
+/// Changes machines, jobs, quotas and policies.
+fn operate(cell: &Watched) {
+    for _ in 0..ROUNDS {
+        let command = {
+            let (trio, generator) = &mut *cell.inner();
+            generator.next(trio.twin())
+        };
+        drop(cell.apply(&command));
+        std::thread::yield_now();
+    }
+}
+
+/// The two that behave, one with turns between tenants, both of which evict.
+fn well_behaved(cell: &Watched) -> Vec<Scheduler> {
+    let fair = Profile::batch().with_order(FairShare).with_post_filter(Reclaim::default());
+    let usual = Profile::service().with_post_filter(DefaultPreemption::default());
+    let mut schedulers = Vec::new();
+    for (takes, profile) in [("first", fair), ("second", usual)] {
+        let settings = Settings { takes: takes.into(), ..Settings::new(format!("good {takes}")) };
+        let scheduler = Scheduler::new(cell, profile, settings).unwrap();
+        let id = SchedulerId(schedulers.len() as u32);
+        cell.inner().1.reserve(id);
+        schedulers.push(scheduler);
+    }
+    schedulers
+}
+
+#[test]
+fn nothing_that_a_scheduler_sends_breaks_a_rule() {
+    let (mut refused, mut taken) = (0, 0);
+    for seed in seeds(24) {
+        let cell = Watched::new(seed);
+        let mut schedulers = well_behaved(&cell);
+        for name in ["first", "second", "third"] {
+            cell.register(name.into()).unwrap();
+        }
+        let goes_on = AtomicBool::new(true);
+        std::thread::scope(|scope| {
+            let rogues = (0..ROGUES).map(|rogue| {
+                let cell = &cell;
+                scope.spawn(move || misbehave(cell, seed ^ rogue << 32))
+            });
+            let others: Vec<_> = rogues.chain([scope.spawn(|| operate(&cell))]).collect();
+            for scheduler in &mut schedulers {
+                let (cell, goes_on) = (&cell, &goes_on);
+                scope.spawn(move || {
+                    let mut now = 0;
+                    while goes_on.load(Ordering::Relaxed) {
+                        now += 1_000_000;
+                        scheduler.step(cell, now, &mut Unobserved).unwrap();
+                        std::thread::yield_now();
+                    }
+                });
+            }
+            let ends: Vec<_> = others.into_iter().map(|thread| thread.join()).collect();
+            goes_on.store(false, Ordering::Relaxed);
+            ends.into_iter().for_each(|end| end.unwrap());
+        });
+        still_serves(&cell, &mut schedulers, seed);
+        refused += cell.refused.into_inner();
+        taken += cell.taken.into_inner();
+    }
+    assert!(refused > 500 && taken > 500, "{refused} refused, {taken} taken");
+}
+
+/// Who behaves gets what there is room for, as if nothing had been.
+fn still_serves(cell: &Watched, schedulers: &mut [Scheduler], seed: u64) {
+    let kinds = cell.read(|cell| cell.kinds().count());
+    let large = Amounts::new(vec![1 << 20; kinds]);
+    cell.apply(&Command::RegisterMachine(Machine::new("untouched", large))).unwrap();
+    for takes in ["first", "second"] {
+        let group = TaskGroup::new(3, Amounts::new([1]));
+        let job = Job::batch(format!("late {takes}"), group);
+        let job = Job { scheduler: takes.into(), tenant: "late".into(), ..job };
+        cell.apply(&Command::SubmitJob(job)).unwrap();
+    }
+    let hour = 3_600_000_000_000;
+    for (scheduler, takes) in schedulers.iter_mut().zip(["first", "second"]) {
+        let late = cell.read(|cell| cell.job_by_name(&format!("late {takes}")).unwrap());
+        let placed =
+            || cell.read(|cell| cell.tasks(late).filter(|(_, s)| s.machine().is_some()).count());
+        // Whoever sleeps is tried again after an hour, and whoever failed then waits for the others' turns.
+        for round in 0..200 {
+            let now = (1 + round / 50) * hour + round % 50;
+            scheduler.step(cell, now, &mut Unobserved).unwrap();
+            if placed() == 3 {
+                break;
+            }
+        }
+        assert_eq!(placed(), 3, "seed {seed}, {takes}: {:?}", scheduler.diagnose(late, 0));
+    }
+}
