@@ -5,6 +5,7 @@
 //!        └──────────┴────────────┴──▶ steps       done to amounts and counters at once
 //!                     │
 //!           gang too small? eviction unused?      then undo all steps, refuse those, judge anew
+//!           somebody left alone?
 //!           all-or-nothing and a conflict?        then undo all steps
 //!                     │
 //!                  finish                         one version, one sequence number a machine
@@ -119,16 +120,18 @@ impl Cell {
         Ok(())
     }
 
-    /// Judges until no gang and no eviction must be refused any more.
+    /// Judges until no gang, no eviction and no leaving of company must be refused any more.
     pub(crate) fn judge_all(&mut self, txn: &Transaction, scratch: &mut Scratch) {
         let mut refused = Vec::new();
         let mut first = Vec::new();
         for round in 0.. {
             self.judge_items(txn, &refused, scratch);
+            let all = round >= ROUNDS_MAX;
             let mut late = match txn.evictions.is_empty() && !scratch.gangs {
                 true => Vec::new(),
-                false => self.late_conflicts(txn, scratch, round >= ROUNDS_MAX),
+                false => self.late_conflicts(txn, scratch, all),
             };
+            self.add_company_conflicts((txn, scratch), all, &mut late);
             if late.is_empty() {
                 break;
             }

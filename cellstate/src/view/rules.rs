@@ -23,6 +23,18 @@ impl View {
         self.facts.rules.concerns(rules, family)
     }
 
+    /// Whether some task of the cell needs company: then it may be that others must not leave.
+    #[must_use]
+    pub fn any_company(&self) -> bool {
+        self.facts.rules.any_company()
+    }
+
+    /// Whether some task may need one of these near it.
+    #[must_use]
+    pub fn may_be_company(&self, need: &Need) -> bool {
+        need.rules.as_ref().is_some_and(|rules| self.facts.rules.may_be_company(rules))
+    }
+
     /// Where the tasks of a wished spread run; `None` if the spread is not yet known to the cell.
     #[must_use]
     pub fn wish(&self, wish: &SpreadWish) -> Option<WishCounts<'_>> {

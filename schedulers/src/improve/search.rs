@@ -284,10 +284,11 @@ impl<'a> Search<'a> {
         rows.iter().for_each(|row| self.account.go(self.view, *row));
         moves.iter().for_each(|m| self.view.lift(m.from, m.task));
         let claimed = moves.iter().take_while(|m| self.claim(m)).count();
+        let alone = moves.iter().any(|m| self.view.leaves_alone(m.from, m.task));
         rows.iter().for_each(|row| self.account.come(self.view, *row));
         let jobs = self.count_moves(moves, 1);
         let gain = before.total(&self.settings.aims) - self.account.total();
-        if claimed == moves.len() && gain > 0 {
+        if claimed == moves.len() && !alone && gain > 0 {
             self.lifted.extend(moves.iter().map(|m| (m.from, m.task)));
             let why = self.reason(&before);
             return Some((gain, why));

@@ -115,7 +115,9 @@ impl Generator {
     fn task_rule(&mut self) -> TaskRule {
         let level = self.level();
         let tasks = self.task_selector();
-        match self.dice.below(12) {
+        match self.dice.below(16) {
+            12 | 13 => TaskRule::MaxBeside { of: tasks, level, count: self.dice.below(4) as u32 },
+            14 | 15 => TaskRule::Company(Near { tasks, level }),
             0 | 1 => TaskRule::AntiAffinity { from: tasks, level },
             2 | 3 => self.affinity(Near { tasks, level }),
             4 => TaskRule::MaxPerDomain { of: tasks, level, count: self.dice.below(3) as u32 },

@@ -134,6 +134,11 @@ fn task_rule(key: &str, value: &str) -> TaskRule {
     let level = level(at);
     match key {
         "apart-from" => TaskRule::AntiAffinity { from: selector(what), level },
+        "beside" => {
+            let (of, count) = what.rsplit_once(':').expect("a label and how many");
+            TaskRule::MaxBeside { of: selector(of), level, count: number(count) }
+        }
+        "company" => TaskRule::Company(Near { tasks: selector(what), level }),
         "near" => TaskRule::Affinity(vec![Near { tasks: selector(what), level }]),
         "max" => TaskRule::MaxPerDomain { of: TaskSelector::SameJob, level, count: number(what) },
         "share" => TaskRule::MaxShare { level, percent: number(what) },
