@@ -81,7 +81,9 @@ pub use holders::SchedulerState;
 pub use image::{Captured, Image, ImageError, JobImage, MachineImage, SchedulerImage, TenantImage};
 pub use jobs::TaskRecord;
 pub use judge::MachineStatus;
-pub use rules::{Beside, Count, DomainName, RuleFamily, SpreadWish, Tracked, TrackerId, TrackerKey};
+pub use rules::{
+    Beside, Count, DomainName, RuleFamily, SpreadWish, Tracked, TrackerId, TrackerKey,
+};
 pub use sets::{CountingMachines, SetId};
 pub use shared::SharedCell;
 pub use view::{

@@ -5,7 +5,8 @@ use omega_core::limits::{
     RULES_PER_GROUP_MAX, TASKS_PER_JOB_MAX, TENANT_WEIGHT_MAX, TEXT_BYTES_MAX, WEIGHT_MAX,
 };
 use omega_core::{
-    Amounts, Job, Kinds, Labels, Machine, Rejection, Standing, TaskGroup, TaskRule, TaskSelector, Text,
+    Amounts, Job, Kinds, Labels, Machine, Rejection, Standing, TaskGroup, TaskRule, TaskSelector,
+    Text,
 };
 
 pub(crate) fn too_many(what: &str, given: usize, max: usize) -> Rejection {

@@ -190,9 +190,7 @@ impl RuleBook {
             Check::Beside { tracker, most } => {
                 matched(*tracker, 0..=i64::from(*most), false, Reason::DomainFull)
             }
-            Check::Company(id) => {
-                matched(*id, 1..=i64::MAX, true, Reason::TaskAffinityUnmet)
-            }
+            Check::Company(id) => matched(*id, 1..=i64::MAX, true, Reason::TaskAffinityUnmet),
             Check::Affinity { .. } => unreachable!("affinity has several bounds"),
         }
     }

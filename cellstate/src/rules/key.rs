@@ -103,7 +103,11 @@ impl TrackerKey {
     }
 
     /// The key of a rule of this member that allows at most so many beside it.
-    pub(crate) fn of_beside(member: Member<'_>, near: (&TaskSelector, &TopologyLevel), most: u32) -> Self {
+    pub(crate) fn of_beside(
+        member: Member<'_>,
+        near: (&TaskSelector, &TopologyLevel),
+        most: u32,
+    ) -> Self {
         let beside = Some(Beside::AtMost(most));
         TrackerKey { beside, ..TrackerKey::of(member, near.0, near.1) }
     }

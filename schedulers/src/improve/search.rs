@@ -63,6 +63,8 @@ struct Found {
     feasible: usize,
     /// How many of them only later, because of what is held there.
     held: usize,
+    /// How many more would take it, but not those who need it where it was.
+    apart: usize,
 }
 
 /// See the head of the file.
@@ -234,6 +236,7 @@ impl<'a> Search<'a> {
         self.view.put_back(row, task);
         match found.best {
             Some(best) => Ok(best),
+            None if found.feasible == 0 && found.apart > 0 => Err(Hindrance::Company),
             None if found.feasible == 0 => Err(Hindrance::NoMachine),
             None => Err(Hindrance::RoomHeld),
         }
@@ -248,6 +251,7 @@ impl<'a> Search<'a> {
         let active = settings.profile.active(&tasks);
         let request = &tasks.need.request;
         let mut found = Found::default();
+        let is_company = view.may_be_company(tasks.need);
         for block in (start..blocks).chain(0..start) {
             if !view.block_may_fit(block, request) {
                 continue;
@@ -256,6 +260,10 @@ impl<'a> Search<'a> {
             for lane in lanes(active.feasible(&tasks, block, block.present())) {
                 let row = block.first_row() + lane;
                 if row == from {
+                    continue;
+                }
+                if is_company && !view.keeps_company(tasks.need, (from, row)) {
+                    found.apart += 1;
                     continue;
                 }
                 found.feasible += 1;

@@ -9,6 +9,8 @@
 //! | `require=disk:ssd`, `tolerate=old` | machines that it needs, taints that it puts up with |
 //! | `apart=zone`, `apart-from=app:web@zone` | anti-affinity in the job; to others |
 //! | `near=app:web@zone` | affinity |
+//! | `beside=app:web:2@zone` | at most so many of those where it is |
+//! | `company=app:web@zone` | one of those as long as it runs |
 //! | `max=1@zone`, `share=50@zone`, `spread=1@zone` | most per domain, most percent, most skew |
 //!
 //! The level `machine` means that each machine is a domain.
@@ -148,6 +150,9 @@ fn task_rule(key: &str, value: &str) -> TaskRule {
 }
 
 fn selector(text: &str) -> TaskSelector {
+    if text == "same-group" {
+        return TaskSelector::SameGroup;
+    }
     let (key, value) = pair(text, ":");
     let requirements = vec![Requirement::equals(key, value)];
     TaskSelector::Labels { tenants: Tenants::Any, labels: LabelSelector { requirements } }

@@ -216,7 +216,11 @@ impl Twin {
             (of, task.state.machine().expect("it has left its machine").row())
         };
         if all {
-            return left.iter().filter(|(_, id)| self.may_be_company(member(*id).0)).map(|l| l.0).collect();
+            return left
+                .iter()
+                .filter(|(_, id)| self.may_be_company(member(*id).0))
+                .map(|l| l.0)
+                .collect();
         }
         let mut needed = Vec::new();
         for (of, near, domain, missing) in self.alone() {

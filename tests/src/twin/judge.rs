@@ -265,7 +265,8 @@ impl Twin {
             for rule in &job.spec.groups[task.group].rules.tasks {
                 let TaskRule::MaxBeside { of: selector, level, count } = rule else { continue };
                 let Some(domain) = self.domain(row, level) else { continue };
-                if self.domain(at, level).as_ref() == Some(&domain) && holder.selects(selector, of) {
+                if self.domain(at, level).as_ref() == Some(&domain) && holder.selects(selector, of)
+                {
                     let here = self.count(holder, selector, level, &domain);
                     refuse(here + 1 > *count as usize, Reason::DomainFull)?;
                 }

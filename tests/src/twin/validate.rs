@@ -6,7 +6,9 @@ use omega_core::limits::{
     CARD_MILLI, CARDS_MAX, GROUPS_PER_JOB_MAX, LABELS_MAX, OVERCOMMIT_PERCENT_MAX,
     RULES_PER_GROUP_MAX, TASKS_PER_JOB_MAX, TEXT_BYTES_MAX,
 };
-use omega_core::{Amounts, Job, Kinds, Labels, Machine, Rejection, TaskGroup, TaskRule, TaskSelector, Text};
+use omega_core::{
+    Amounts, Job, Kinds, Labels, Machine, Rejection, TaskGroup, TaskRule, TaskSelector, Text,
+};
 
 fn at_most(given: usize, max: usize) -> Result<(), Rejection> {
     match given > max {
