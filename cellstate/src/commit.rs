@@ -59,6 +59,8 @@ pub(crate) struct Scratch {
     touched: Vec<u32>,
     bytes: Vec<u8>,
     gangs: bool,
+    /// Whether a task has left that others may need near them.
+    pub(crate) company: bool,
 }
 
 impl Scratch {
@@ -154,6 +156,7 @@ impl Cell {
         scratch.steps.clear();
         scratch.conflicts.clear();
         scratch.gangs = false;
+        scratch.company = false;
         let early = |item: Item| {
             let found = refused.binary_search_by(|conflict| conflict.item.cmp(&item));
             found.ok().map(|i| refused[i].reason)
@@ -182,7 +185,10 @@ impl Cell {
         let judged = match (early, self.parts(task.job)) {
             (Some(reason), _) => Err(reason),
             (None, None) => Err(Reason::UnknownTask),
-            (None, Some(parts)) => remove_task(parts, task),
+            (None, Some(parts)) => {
+                scratch.company |= may_be_company(&parts, task);
+                remove_task(parts, task)
+            }
         };
         match judged {
             Ok(step) => scratch.steps.push(step),
@@ -337,6 +343,18 @@ impl Cell {
             self.touch(*slot as usize);
         }
     }
+}
+
+/// Whether others may need a placed task near them. (A job that has ended has no rules any more.)
+fn may_be_company(parts: &Parts<'_>, id: TaskId) -> bool {
+    let book = &parts.facts.rules;
+    if !book.any_company() {
+        return false;
+    }
+    let placed = |task: &&TaskRecord| task.state.machine().is_some();
+    let task = parts.job.tasks.get(id.index as usize).filter(placed);
+    let rules = task.and_then(|task| parts.job.need(task).rules.as_deref());
+    rules.is_some_and(|rules| book.may_be_company(rules))
 }
 
 /// Takes a task off its machine.

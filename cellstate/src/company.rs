@@ -25,10 +25,10 @@ impl Cell {
         all: bool,
         late: &mut Vec<Conflict>,
     ) {
-        let book = &self.facts.rules;
-        if !book.any_company() || txn.releases.is_empty() && txn.evictions.is_empty() {
+        if !scratch.company {
             return;
         }
+        let book = &self.facts.rules;
         let left = self.left(txn, scratch);
         let stays: Vec<Item> = match all {
             true => {
