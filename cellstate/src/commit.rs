@@ -5,6 +5,7 @@
 //!        └──────────┴────────────┴──▶ steps       done to amounts and counters at once
 //!                     │
 //!           gang too small? eviction unused?      then undo all steps, refuse those, judge anew
+//!           somebody left alone?
 //!           all-or-nothing and a conflict?        then undo all steps
 //!                     │
 //!                  finish                         one version, one sequence number a machine
@@ -58,6 +59,8 @@ pub(crate) struct Scratch {
     touched: Vec<u32>,
     bytes: Vec<u8>,
     gangs: bool,
+    /// Whether a task has left that others may need near them.
+    pub(crate) company: bool,
 }
 
 impl Scratch {
@@ -119,16 +122,18 @@ impl Cell {
         Ok(())
     }
 
-    /// Judges until no gang and no eviction must be refused any more.
+    /// Judges until no gang, no eviction and no leaving of company must be refused any more.
     pub(crate) fn judge_all(&mut self, txn: &Transaction, scratch: &mut Scratch) {
         let mut refused = Vec::new();
         let mut first = Vec::new();
         for round in 0.. {
             self.judge_items(txn, &refused, scratch);
+            let all = round >= ROUNDS_MAX;
             let mut late = match txn.evictions.is_empty() && !scratch.gangs {
                 true => Vec::new(),
-                false => self.late_conflicts(txn, scratch, round >= ROUNDS_MAX),
+                false => self.late_conflicts(txn, scratch, all),
             };
+            self.add_company_conflicts((txn, scratch), all, &mut late);
             if late.is_empty() {
                 break;
             }
@@ -151,6 +156,7 @@ impl Cell {
         scratch.steps.clear();
         scratch.conflicts.clear();
         scratch.gangs = false;
+        scratch.company = false;
         let early = |item: Item| {
             let found = refused.binary_search_by(|conflict| conflict.item.cmp(&item));
             found.ok().map(|i| refused[i].reason)
@@ -179,7 +185,10 @@ impl Cell {
         let judged = match (early, self.parts(task.job)) {
             (Some(reason), _) => Err(reason),
             (None, None) => Err(Reason::UnknownTask),
-            (None, Some(parts)) => remove_task(parts, task),
+            (None, Some(parts)) => {
+                scratch.company |= may_be_company(&parts, task);
+                remove_task(parts, task)
+            }
         };
         match judged {
             Ok(step) => scratch.steps.push(step),
@@ -334,6 +343,18 @@ impl Cell {
             self.touch(*slot as usize);
         }
     }
+}
+
+/// Whether others may need a placed task near them. (A job that has ended has no rules any more.)
+fn may_be_company(parts: &Parts<'_>, id: TaskId) -> bool {
+    let book = &parts.facts.rules;
+    if !book.any_company() {
+        return false;
+    }
+    let placed = |task: &&TaskRecord| task.state.machine().is_some();
+    let task = parts.job.tasks.get(id.index as usize).filter(placed);
+    let rules = task.and_then(|task| parts.job.need(task).rules.as_deref());
+    rules.is_some_and(|rules| book.may_be_company(rules))
 }
 
 /// Takes a task off its machine.

@@ -187,6 +187,18 @@ impl Facts {
                 let share = u64::from(group.count) * u64::from(*percent) / 100;
                 into.checks.push(Check::Max { tracker: id, count: share.max(1) as u32 });
             }
+            TaskRule::MaxBeside { of, level, count } => {
+                let key = TrackerKey::of_beside(member, (of, level), *count);
+                let most = count.saturating_sub(u32::from(key.matches(member)));
+                let Some(id) = tracker(key) else { return };
+                into.checks.push(Check::Beside { tracker: id, most });
+                into.held.push(id);
+            }
+            TaskRule::Company(near) => {
+                let Some(id) = tracker(TrackerKey::of_company(member, near)) else { return };
+                into.checks.push(Check::Company(id));
+                into.held.push(id);
+            }
             TaskRule::Spread(spread) => {
                 let among = counting(group, spread);
                 let key = TrackerKey { among, ..TrackerKey::of(member, &spread.of, &spread.level) };

@@ -46,6 +46,7 @@ mod cell;
 mod changed;
 mod changes;
 mod commit;
+mod company;
 mod delta;
 mod early;
 mod facts;
@@ -80,7 +81,9 @@ pub use holders::SchedulerState;
 pub use image::{Captured, Image, ImageError, JobImage, MachineImage, SchedulerImage, TenantImage};
 pub use jobs::TaskRecord;
 pub use judge::MachineStatus;
-pub use rules::{Count, DomainName, RuleFamily, SpreadWish, Tracked, TrackerId, TrackerKey};
+pub use rules::{
+    Beside, Count, DomainName, RuleFamily, SpreadWish, Tracked, TrackerId, TrackerKey,
+};
 pub use sets::{CountingMachines, SetId};
 pub use shared::SharedCell;
 pub use view::{

@@ -5,7 +5,8 @@ use omega_core::limits::{
     RULES_PER_GROUP_MAX, TASKS_PER_JOB_MAX, TENANT_WEIGHT_MAX, TEXT_BYTES_MAX, WEIGHT_MAX,
 };
 use omega_core::{
-    Amounts, Job, Kinds, Labels, Machine, Rejection, Standing, TaskGroup, TaskRule, Text,
+    Amounts, Job, Kinds, Labels, Machine, Rejection, Standing, TaskGroup, TaskRule, TaskSelector,
+    Text,
 };
 
 pub(crate) fn too_many(what: &str, given: usize, max: usize) -> Rejection {
@@ -146,6 +147,13 @@ fn task_rule(group: &TaskGroup, rule: &TaskRule) -> Result<(), Rejection> {
         TaskRule::Prefer { weight, .. } if weight.unsigned_abs() > WEIGHT_MAX => {
             bad("has a preference with a weight beyond 100")
         }
+        TaskRule::MaxBeside { count: 0, .. } => {
+            bad("lets 0 tasks run beside it: that is what anti_affinity says")
+        }
+        TaskRule::Company(near) if near.tasks == TaskSelector::SameGroup => bad(
+            "needs company of its own tasks, so that the first could never be placed: affinity is \
+             the rule that lets it",
+        ),
         _ => Ok(()),
     }
 }

@@ -230,6 +230,21 @@ pub enum TaskRule {
     },
     /// The selected tasks are spread evenly over the domains.
     Spread(Spread),
+    /// In a domain that holds a task of this group at most so many selected tasks run, this one
+    /// included where it is selected: neither when this one comes nor when one of those does.
+    /// ([`TaskRule::AntiAffinity`] is the rule that lets none run there.)
+    MaxBeside {
+        /// Which tasks are counted.
+        of: TaskSelector,
+        /// What a domain is.
+        level: TopologyLevel,
+        /// How many, at least 1.
+        count: u32,
+    },
+    /// Another task that is selected runs in the same domain, as long as this one does: without one
+    /// this one is not placed, and what would leave it alone is not taken. What leaves by itself
+    /// (its end, the loss of its machine, a kill) is not held back.
+    Company(Near),
 }
 
 /// Tasks, and how near to them.

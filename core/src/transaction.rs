@@ -136,6 +136,9 @@ pub enum Reason {
     GangIncomplete,
     /// Another part of an all-or-nothing transaction conflicts.
     OthersConflict,
+    /// A task that stays in the domain needs this one, or one like it, there (see
+    /// [`TaskRule::Company`](crate::TaskRule::Company)): release that one too, or put another one there.
+    CompanyNeeded,
 }
 
 /// A part of a transaction, by its position in its list.

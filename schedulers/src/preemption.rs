@@ -148,8 +148,9 @@ impl Preemptor<'_> {
         }
         let gone: Gone = view.evicted_from(row).collect();
         let lower = on_machine[first..].iter().filter(|task| !gone.contains(&task.id));
-        let lower: Vec<PlacedTask> = lower.copied().collect();
+        let mut lower: Vec<PlacedTask> = lower.copied().collect();
         lower.iter().for_each(|task| view.lift(row, *task));
+        keep_company(view, row, &mut lower);
         let mut candidate = None;
         if self.fits(view, row) {
             candidate = Some(self.put_back(view, row, &lower));
@@ -264,6 +265,7 @@ impl Preemptor<'_> {
         // Whoever looks at amounts is the cell's own judgement of room, and knows no more.
         let mut on_amounts = self.profile.filters().filter(|f| f.reads().includes(Reads::AMOUNTS));
         self.expected.is_empty()
+            && !view.any_company()
             && !need.has_rules()
             && need.cards.is_none()
             && on_amounts.all(|filter| filter.judges() == Judged::ROOM)
@@ -341,6 +343,13 @@ impl Preemptor<'_> {
                 }
             }
         }
+        if victims.iter().any(|task| view.leaves_alone(row, *task)) {
+            // Who stays would miss one that goes: without any of them nobody does.
+            let stay = lower.iter().filter(|task| !victims.contains(task));
+            stay.for_each(|task| view.lift(row, *task));
+            victims = lower.into();
+            violations = breaks.iter().filter(|breaks| **breaks).count();
+        }
         victims.iter().for_each(|task| view.put_back(row, *task));
         victims.sort_by_key(|task| (Reverse(task.precedence), task.id));
         Candidate { row, victims, violations }
@@ -366,6 +375,17 @@ impl Preemptor<'_> {
             breaks
         };
         tasks.map(breaks).collect()
+    }
+}
+
+/// Puts back those of the lifted tasks that others who stay need near them, the most important first, and
+/// takes them out of the list: the cell would not let them go.
+fn keep_company(view: &mut View, row: usize, lifted: &mut Vec<PlacedTask>) {
+    let is_needed = |view: &mut View, lifted: &[PlacedTask]| {
+        lifted.iter().position(|task| view.leaves_alone(row, *task))
+    };
+    while let Some(needed) = is_needed(view, lifted) {
+        view.put_back(row, lifted.remove(needed));
     }
 }
 

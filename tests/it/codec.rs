@@ -69,6 +69,8 @@ fn task_rules() -> Vec<TaskRule> {
         TaskRule::MaxShare { level: zone(), percent: 40 },
         spread(WhenUnsatisfiable::DoNotSchedule),
         spread(WhenUnsatisfiable::ScheduleAnyway),
+        TaskRule::MaxBeside { of: tasks(Tenants::Any), level: zone(), count: 2 },
+        TaskRule::Company(near()),
     ]
 }
 
@@ -228,7 +230,12 @@ fn the_bytes_of_a_version_never_change() {
 }
 
 /// A command as version 1 of the bytes could say it: without what jobs, groups and policies had not then.
-fn as_of_version_1(command: Command) -> Command {
+fn as_of_version_1(mut command: Command) -> Command {
+    let is_newer =
+        |rule: &TaskRule| matches!(rule, TaskRule::MaxBeside { .. } | TaskRule::Company(_));
+    if let Command::SubmitJob(job) = &mut command {
+        job.groups.iter_mut().for_each(|group| group.rules.tasks.retain(|rule| !is_newer(rule)));
+    }
     command
 }
 

@@ -55,7 +55,7 @@ fn random_histories_meet_every_reason() {
     let wanted = "NoRoom NoCards MachineChanged MachineGone MachineDraining AffinityUnmet Tainted \
                   PortTaken AntiAffinity TaskAffinityUnmet Skew DomainFull NoDomain QuotaExceeded \
                   UnknownTask TaskPlaced TaskEnded TaskNotPlaced PrecedenceTooLow EvictionUnused \
-                  GangIncomplete OthersConflict complete NameTaken BadName UnknownMachine OtherName \
+                  GangIncomplete OthersConflict CompanyNeeded complete NameTaken BadName UnknownMachine OtherName \
                   UnknownJob UnknownGroup TaskNotThere BadAmount BadJob CardsInUse Empty \
                   BaseFromFuture UnknownScheduler IdReused AnswerExpired Fenced NameHeld BadLease";
     let rare = wanted.split_whitespace().filter(|name| met.get(*name).is_none_or(|n| *n < 3));

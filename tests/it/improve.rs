@@ -4,8 +4,8 @@ use crate::improve_twin::{naive, running};
 use crate::small::{add_machine, amounts, cell, job, submit};
 use omega_cellstate::{Cell, CellHandle, SharedCell, TaskSet, View};
 use omega_core::{
-    Amounts, Command, Job, JobId, JobKind, KindId, LabelSelector, Labels, Machine, MachineId,
-    Requirement, TaskId, TaskRule, TaskSelector, TopologyLevel,
+    Amounts, Command, Job, JobId, JobKind, KindId, LabelSelector, Labels, Machine, MachineId, Near,
+    Requirement, TaskId, TaskRule, TaskSelector, Tenants, TopologyLevel,
 };
 use omega_schedulers::disruption::{DisruptionBudget, Keep, Share};
 use omega_schedulers::improve::{
@@ -76,6 +76,40 @@ fn what_cannot_leave_a_drained_machine_is_told_with_the_reason() {
     assert_eq!(why(wide), Hindrance::NoMachine);
     assert_eq!(why(with_volumes), Hindrance::Volumes);
     assert_eq!(plan.moves().count(), 0);
+}
+
+/// Three machines in two zones; the first drains, and its task is company for one of the second.
+fn with_company(spare: &str) -> (SharedCell, JobId) {
+    let cell = cell(&[]);
+    for (name, zone) in [("m0", "a"), ("m1", "a"), ("m2", spare)] {
+        let mut machine = Machine::new(name, amounts(if name == "m1" { 2 } else { 8 }));
+        machine.labels = Labels::new([("zone", zone)]);
+        add_machine(&cell, machine);
+    }
+    let mut db = job("db", 1, 2);
+    db.groups[0].labels = Labels::new([("app", "db")]);
+    let db = runs(&cell, db, &[0]);
+    let mut web = job("web", 1, 2);
+    let requirements = vec![Requirement::equals("app", "db")];
+    let labels = LabelSelector { requirements };
+    let tasks = TaskSelector::Labels { tenants: Tenants::Own, labels };
+    let level = TopologyLevel::Label("zone".into());
+    web.groups[0].rules.tasks.push(TaskRule::Company(Near { tasks, level }));
+    runs(&cell, web, &[1]);
+    drain(&cell, 0);
+    (cell, db)
+}
+
+#[test]
+fn who_is_company_stays_near_those_who_need_it() {
+    let (near, _) = with_company("a");
+    pass(&near, Settings::new(Aims::drain()));
+    assert_eq!(counts(&near, 3), [0, 1, 1]);
+    let (far, db) = with_company("b");
+    let plan = pass(&far, Settings::new(Aims::drain()));
+    assert_eq!(counts(&far, 3), [1, 1, 0]);
+    let why = plan.stuck.iter().find(|stuck| stuck.task.job == db).unwrap().why;
+    assert_eq!(why, Hindrance::Company);
 }
 
 /// A machine drains whose task fits nowhere until a smaller one goes elsewhere.

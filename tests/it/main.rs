@@ -22,6 +22,7 @@
 //! - `improve.rs`, `improve_twin.rs`: rescheduling, reckoned by hand and the long way.
 //! - `wakes.rs`: waking only whom an event may help places what waking everybody would.
 //! - `pool.rs`, `examples.rs`: the loop on threads; the examples of `omega-schedulers`.
+//! - `company.rs`: what one scheduler takes away and another one's tasks need near them.
 //! - `threads.rs`, `races.rs`: schedulers on threads, and two that would break a rule together.
 //! - `codec.rs`, `wire.rs`: commands and messages as bytes.
 //! - `upgrades.rs`: what earlier versions wrote, and what the API has promised.
@@ -48,6 +49,7 @@ mod backups;
 mod chaos;
 mod claims;
 mod codec;
+mod company;
 mod corrupted_histories;
 mod diagnosis;
 mod directory;

@@ -219,7 +219,9 @@ fn random_rule(dice: &mut Dice) -> TaskRule {
         true => TopologyLevel::Machine,
         false => TopologyLevel::Label("zone".into()),
     };
-    match dice.below(6) {
+    match dice.below(8) {
+        6 => TaskRule::MaxBeside { of, level, count: 1 + dice.below(3) as u32 },
+        7 if of != TaskSelector::SameGroup => TaskRule::Company(Near { tasks: of, level }),
         0 => TaskRule::AntiAffinity { from: of, level },
         1 => TaskRule::Affinity(vec![Near { tasks: of, level }]),
         2 => TaskRule::MaxPerDomain { of, level, count: 1 + dice.below(3) as u32 },

@@ -2,8 +2,10 @@
 
 use crate::histories::seeds;
 use crate::views::{World, assert_equal_views};
-use omega_cellstate::{PlacedTask, TaskSet, View};
-use omega_core::{JobId, LabelSelector, Requirement, SchedulerId};
+use omega_cellstate::{Cell, CellHandle, PlacedTask, SharedCell, TaskSet, View};
+use omega_core::{
+    Item, JobId, LabelSelector, Reason, Requirement, SchedulerId, TaskId, Transaction,
+};
 use omega_schedulers::preemption::{Budget, Candidate, Preemptor, best};
 use omega_schedulers::{Profile, appraise};
 use omega_tests::random::Dice;
@@ -57,6 +59,8 @@ fn naive(
     let mut lower: Vec<PlacedTask> =
         view.tasks_on(row).iter().filter(|task| task.precedence < precedence).copied().collect();
     lower.sort_by_key(|task| (Reverse(task.precedence), task.id));
+    let stays = needed(world, &lower);
+    lower.retain(|task| !stays.contains(&task.id));
     if lower.is_empty() || !fits_without(world, id, row, &lower) {
         return None;
     }
@@ -73,7 +77,30 @@ fn naive(
             }
         }
     }
+    if !needed(world, &gone).is_empty() {
+        violations = breaking.iter().filter(|breaks| **breaks).count();
+        gone = lower;
+    }
     (!gone.is_empty()).then_some(Candidate { row, victims: gone.into(), violations })
+}
+
+/// Which of these the cell does not let go together, because others need them as company: the most
+/// important ones.
+fn needed(world: &World, gone: &[PlacedTask]) -> Vec<TaskId> {
+    if gone.is_empty() {
+        return Vec::new();
+    }
+    let copy = SharedCell::new(world.cell.read(Cell::clone));
+    let (id, number) = copy.register("naive".into()).unwrap();
+    let mut view = View::new(id, number);
+    view.sync(&copy).unwrap();
+    let releases = gone.iter().rev().map(|task| task.id).collect();
+    let txn = Transaction { releases, ..view.take_transaction() };
+    let commit = copy.commit(&txn).unwrap();
+    assert!(commit.conflicts.iter().all(|conflict| conflict.reason == Reason::CompanyNeeded));
+    let taken = |i: &u32| commit.conflict_of(Item::Release(*i)).is_none();
+    let stays = (0..txn.releases.len() as u32).filter(|i| !taken(i));
+    stays.map(|i| txn.releases[i as usize]).collect()
 }
 
 #[test]

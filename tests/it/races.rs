@@ -51,6 +51,9 @@ fn races() -> Vec<(&'static str, [Job; 2], Reason)> {
     plain.groups[0].rules.tasks.clear();
     let spread = TaskRule::Spread(Spread::new(web(), zone(), 1));
     let most = TaskRule::MaxPerDomain { of: web(), level: zone(), count: 1 };
+    let beside = TaskRule::MaxBeside { of: web(), level: zone(), count: 1 };
+    let mut other = ruled("b", beside.clone());
+    other.groups[0].rules.tasks.clear();
     // The first of its kind may go anywhere; the second only to the first.
     let near = TaskRule::Affinity(vec![Near { tasks: web(), level: zone() }]);
     vec![
@@ -59,6 +62,8 @@ fn races() -> Vec<(&'static str, [Job; 2], Reason)> {
         ("anti-affinity of the one that runs", [ruled("a", apart), plain], Reason::AntiAffinity),
         ("spread", both(spread), Reason::Skew),
         ("most in a domain", both(most), Reason::DomainFull),
+        ("so many beside", both(beside.clone()), Reason::DomainFull),
+        ("so many beside the one that runs", [ruled("a", beside), other], Reason::DomainFull),
         ("affinity, in different zones", both(near), Reason::TaskAffinityUnmet),
     ]
 }

@@ -5,6 +5,7 @@
 //! looked up once: the tracker, its level, the emptiest domain.
 
 use super::group::{Check, GroupRules, RuleFamily};
+use super::key::Beside;
 use super::level::Domain;
 use super::tracker::{Count, Tracker};
 use super::{Counter, RuleBook, TrackerId, is_port};
@@ -17,6 +18,8 @@ use std::ops::RangeInclusive;
 enum Of {
     Matched,
     Holders,
+    /// The matched ones, where there is a holder.
+    MatchedBesideHolders,
 }
 
 /// One bound.
@@ -39,6 +42,8 @@ impl Bound<'_> {
         let count = match self.of {
             Of::Matched => count.matched,
             Of::Holders => count.holders,
+            Of::MatchedBesideHolders if count.holders == 0 => return true,
+            Of::MatchedBesideHolders => count.matched,
         };
         self.allowed.contains(&i64::from(count))
     }
@@ -77,17 +82,29 @@ impl Asked {
         match self {
             Asked::All => true,
             Asked::Family(family) => check.family() == family,
-            Asked::Affinity => matches!(check, Check::Affinity { .. }),
+            Asked::Affinity => matches!(check, Check::Affinity { .. } | Check::Company(_)),
         }
     }
 
-    /// Whether it includes what tasks that run hold: ports, or that others keep away.
-    fn has_holders(self, of_port: bool) -> bool {
+    /// Whether it includes what tasks that run ask of those that come, in this family.
+    fn has_held(self, of: RuleFamily) -> bool {
         match self {
             Asked::All => true,
-            Asked::Family(RuleFamily::Ports) => of_port,
-            Asked::Family(RuleFamily::Neighbours) => !of_port,
-            Asked::Family(RuleFamily::Spread | RuleFamily::Limits) | Asked::Affinity => false,
+            Asked::Family(family) => family == of,
+            Asked::Affinity => false,
+        }
+    }
+}
+
+impl Tracker {
+    /// The family of what its holders ask of matched tasks that come; `None` if they ask nothing.
+    pub(super) fn held_family(&self) -> Option<RuleFamily> {
+        match self.key.beside {
+            _ if self.total().holders == 0 => None,
+            Some(Beside::AtLeast(_)) => None,
+            Some(Beside::AtMost(_)) => Some(RuleFamily::Limits),
+            None if is_port(&self.key.tracked) => Some(RuleFamily::Ports),
+            None => Some(RuleFamily::Neighbours),
         }
     }
 }
@@ -112,16 +129,39 @@ impl RuleBook {
                 check => each(self.bound(check, sets))?,
             }
         }
-        // In the order of numbers, which depend on history; the reason does not. Of what is asked
-        // here only `AntiAffinity` can come: a taken port was refused above by the group's own
-        // check, because ports collide both ways.
+        self.try_held((rules, asked), &mut each)
+    }
+
+    /// The bounds that tasks which run set for these: who keeps away first, then how many may be beside.
+    ///
+    /// In the order of numbers, which depend on history; the reasons do not. Of the first only
+    /// `AntiAffinity` can come: a taken port was refused by the group's own check, because ports collide
+    /// both ways.
+    fn try_held<'a, E>(
+        &'a self,
+        (rules, asked): (&GroupRules, Asked),
+        each: &mut impl FnMut(Bound<'a>) -> Result<(), E>,
+    ) -> Result<(), E> {
+        let mut limited = false;
         for id in &rules.matched {
             let Some(counter) = self.counter(*id) else { continue };
-            let is_port = is_port(&counter.tracker.key.tracked);
-            if counter.tracker.total().holders > 0 && asked.has_holders(is_port) {
+            let Some(family) = counter.tracker.held_family() else { continue };
+            limited |= family == RuleFamily::Limits;
+            if family != RuleFamily::Limits && asked.has_held(family) {
+                let is_port = family == RuleFamily::Ports;
                 let reason = if is_port { Reason::PortTaken } else { Reason::AntiAffinity };
                 let (counter, of) = (Some(counter), Of::Holders);
                 each(Bound { counter, of, allowed: 0..=0, needs_place: false, reason })?;
+            }
+        }
+        if !limited || !asked.has_held(RuleFamily::Limits) {
+            return Ok(());
+        }
+        for counter in rules.matched.iter().filter_map(|id| self.counter(*id)) {
+            if let Some(Beside::AtMost(most)) = counter.tracker.key.beside {
+                let (reason, of) = (Reason::DomainFull, Of::MatchedBesideHolders);
+                let (counter, allowed) = (Some(counter), 0..=i64::from(most) - 1);
+                each(Bound { counter, of, allowed, needs_place: false, reason })?;
             }
         }
         Ok(())
@@ -147,6 +187,10 @@ impl RuleBook {
                 let most = self.fewest(*tracker, free, *domains_min, sets) + free;
                 matched(*tracker, 0..=most, true, Reason::Skew)
             }
+            Check::Beside { tracker, most } => {
+                matched(*tracker, 0..=i64::from(*most), false, Reason::DomainFull)
+            }
+            Check::Company(id) => matched(*id, 1..=i64::MAX, true, Reason::TaskAffinityUnmet),
             Check::Affinity { .. } => unreachable!("affinity has several bounds"),
         }
     }

@@ -13,6 +13,10 @@ pub(crate) enum Check {
     Affinity { trackers: Vec<TrackerId>, matches_self: bool },
     /// At most so many matched tasks in the domain, this one included.
     Max { tracker: TrackerId, count: u32 },
+    /// At most so many matched tasks in the domain, if there is one.
+    Beside { tracker: TrackerId, most: u32 },
+    /// A matched task in the domain.
+    Company(TrackerId),
     /// At most `skew_max` more than in the emptiest domain.
     Skew { tracker: TrackerId, skew_max: u32, domains_min: u32, adds: u32 },
 }
@@ -24,9 +28,9 @@ pub enum RuleFamily {
     Ports,
     /// Spreads.
     Spread,
-    /// Affinity and anti-affinity to tasks.
+    /// Affinity and anti-affinity to tasks, and company.
     Neighbours,
-    /// At most so many tasks, or such a share, in a domain.
+    /// At most so many tasks, or such a share, in a domain, or beside a task.
     Limits,
 }
 
@@ -34,10 +38,12 @@ impl Check {
     /// The trackers that it looks at.
     pub(crate) fn trackers(&self) -> &[TrackerId] {
         match self {
-            Check::AntiAffinity(id) | Check::Port(id) => std::slice::from_ref(id),
-            Check::Max { tracker, .. } | Check::Skew { tracker, .. } => {
-                std::slice::from_ref(tracker)
+            Check::AntiAffinity(id) | Check::Port(id) | Check::Company(id) => {
+                std::slice::from_ref(id)
             }
+            Check::Max { tracker, .. }
+            | Check::Beside { tracker, .. }
+            | Check::Skew { tracker, .. } => std::slice::from_ref(tracker),
             Check::Affinity { trackers, .. } => trackers,
         }
     }
@@ -46,8 +52,10 @@ impl Check {
         match self {
             Check::Port(_) => RuleFamily::Ports,
             Check::Skew { .. } => RuleFamily::Spread,
-            Check::AntiAffinity(_) | Check::Affinity { .. } => RuleFamily::Neighbours,
-            Check::Max { .. } => RuleFamily::Limits,
+            Check::AntiAffinity(_) | Check::Affinity { .. } | Check::Company(_) => {
+                RuleFamily::Neighbours
+            }
+            Check::Max { .. } | Check::Beside { .. } => RuleFamily::Limits,
         }
     }
 }

@@ -4,7 +4,6 @@ use super::RuleBook;
 use super::bound::Asked;
 use super::group::{GroupRules, RuleFamily};
 use super::key::Tracked;
-use super::tracker::Tracker;
 use crate::sets::MachineSets;
 use omega_core::Reason;
 
@@ -71,16 +70,9 @@ impl RuleBook {
 
     /// Whether the rules of a family could forbid these tasks any machine.
     pub(crate) fn concerns(&self, rules: &GroupRules, family: RuleFamily) -> bool {
-        let ports = match family {
-            RuleFamily::Ports => Some(true),
-            RuleFamily::Neighbours => Some(false),
-            RuleFamily::Spread | RuleFamily::Limits => None,
-        };
-        let holds = |tracker: &Tracker| {
-            tracker.total().holders > 0 && ports == Some(is_port(&tracker.key.tracked))
-        };
         let mut trackers = rules.matched.iter().filter_map(|id| self.trackers.get(id));
-        rules.checks.iter().any(|check| check.family() == family) || trackers.any(holds)
+        rules.checks.iter().any(|check| check.family() == family)
+            || trackers.any(|tracker| tracker.held_family() == Some(family))
     }
 }
 

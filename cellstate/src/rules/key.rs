@@ -61,6 +61,16 @@ impl Tracked {
     }
 }
 
+/// What must hold of the counted tasks in a domain that holds a task whose rule says so. Without it
+/// a rule that holds a tracker lets none of them come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Beside {
+    /// At most so many run there.
+    AtMost(u32),
+    /// None of them leaves if fewer than this would stay.
+    AtLeast(u32),
+}
+
 /// A selection of tasks at a level.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct TrackerKey {
@@ -70,6 +80,9 @@ pub struct TrackerKey {
     pub level: TopologyLevel,
     /// Only tasks on these machines are counted; `None` is every machine.
     pub among: Option<CountingMachines>,
+    /// What the rules that hold the tracker ask for: it is part of the key, so that all of them ask for
+    /// the same.
+    pub beside: Option<Beside>,
 }
 
 /// The group of tasks that a rule is about, as far as trackers look at it.
@@ -85,7 +98,26 @@ pub(crate) struct Member<'a> {
 impl TrackerKey {
     /// The key that a rule of this member means.
     pub(crate) fn of(member: Member<'_>, tasks: &TaskSelector, level: &TopologyLevel) -> Self {
-        TrackerKey { tracked: Tracked::of(member, tasks), level: level.clone(), among: None }
+        let tracked = Tracked::of(member, tasks);
+        TrackerKey { tracked, level: level.clone(), among: None, beside: None }
+    }
+
+    /// The key of a rule of this member that allows at most so many beside it.
+    pub(crate) fn of_beside(
+        member: Member<'_>,
+        near: (&TaskSelector, &TopologyLevel),
+        most: u32,
+    ) -> Self {
+        let beside = Some(Beside::AtMost(most));
+        TrackerKey { beside, ..TrackerKey::of(member, near.0, near.1) }
+    }
+
+    /// The key of the company that a rule of this member asks for: one task, and itself where it is
+    /// counted.
+    pub(crate) fn of_company(member: Member<'_>, near: &Near) -> Self {
+        let key = TrackerKey::of(member, &near.tasks, &near.level);
+        let least = 1 + u32::from(key.matches(member));
+        TrackerKey { beside: Some(Beside::AtLeast(least)), ..key }
     }
 
     /// The key of the tasks that all terms mean, at the level of one of them.
@@ -96,13 +128,21 @@ impl TrackerKey {
                 Tracked::All(terms.iter().map(|term| Tracked::of(member, &term.tasks)).collect())
             }
         };
-        TrackerKey { tracked, level: level.clone(), among: None }
+        TrackerKey { tracked, level: level.clone(), among: None, beside: None }
     }
 
     /// The key of a port.
     pub(crate) fn of_port(port: &Port) -> Self {
         let tracked = Tracked::Port(port.clone());
-        TrackerKey { tracked, level: TopologyLevel::Machine, among: None }
+        TrackerKey { tracked, level: TopologyLevel::Machine, among: None, beside: None }
+    }
+
+    /// How many counted tasks a task that holds the tracker needs in its domain, if it needs any.
+    pub(crate) fn least(&self) -> Option<u32> {
+        match self.beside {
+            Some(Beside::AtLeast(least)) => Some(least),
+            Some(Beside::AtMost(_)) | None => None,
+        }
     }
 
     /// Whether the tracker counts this member's tasks.

@@ -4,16 +4,19 @@
 //! question: how many tasks of some kind run in a domain? So there is one mechanism. A *tracker*
 //! is a selection of tasks at a level of the topology; for each domain it counts the placed tasks
 //! that it selects (`matched`), and the placed tasks whose rules mean those: that keep away from
-//! them (`holders`, which makes anti-affinity hold in both directions), need them near
+//! them or bound how many are beside them (`holders`, which makes these rules hold in both
+//! directions), need them near
 //! (`seekers`), or would rather have them near or far (`pull`). A port is a tracker at the level
 //! of machines whose tasks both match and hold it.
 //!
 //! The master and every view keep one `RuleBook`. A view's counters come with the delta; what it
 //! adds on its own are the claims that it has not yet sent.
 //!
-//! In reading order: `key`, `level`, `counts`, `tracker`, `group`, this file, `bound`, `judge`.
+//! In reading order: `key`, `level`, `counts`, `tracker`, `group`, this file, `bound`, `judge`,
+//! `company`.
 
 mod bound;
+mod company;
 mod counts;
 mod group;
 mod judge;
@@ -21,10 +24,11 @@ mod key;
 mod level;
 mod tracker;
 
+pub(crate) use company::Alone;
 pub(crate) use group::{Check, GroupRules, Pull};
 pub use group::{RuleFamily, SpreadWish};
 pub(crate) use key::Member;
-pub use key::{Tracked, TrackerKey};
+pub use key::{Beside, Tracked, TrackerKey};
 pub use level::DomainName;
 pub(crate) use level::{Domain, Level as Values};
 pub use tracker::Count;
@@ -53,6 +57,8 @@ pub(crate) struct RuleBook {
     /// Trackers of one job's tasks by job, and all others: what a group may match.
     of_job: FastMap<JobId, Vec<TrackerId>>,
     of_any: Vec<TrackerId>,
+    /// How many trackers say who must not be left alone.
+    companies: usize,
     next: u64,
     /// Rises whenever a tracker comes or goes: then what a group matches must be found anew.
     generation: u64,
@@ -192,6 +198,7 @@ impl RuleBook {
         self.next = self.next.max(id.0 + 1);
         self.generation += 1;
         self.by_key.insert(key.clone(), id);
+        self.companies += usize::from(key.least().is_some());
         match key.tracked.job() {
             Some(job) => self.of_job.entry(job).or_default().push(id),
             None => self.of_any.push(id),
@@ -210,6 +217,7 @@ impl RuleBook {
     pub(crate) fn remove(&mut self, id: TrackerId) -> Option<(TrackerKey, Option<SetId>)> {
         let tracker = self.trackers.remove(&id)?;
         self.by_key.remove(&tracker.key);
+        self.companies -= usize::from(tracker.key.least().is_some());
         match tracker.key.tracked.job() {
             Some(job) => {
                 let others = self.of_job.entry(job).or_default();

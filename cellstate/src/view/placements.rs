@@ -249,15 +249,34 @@ impl View {
             self.columns.add(row, &request, sign);
             return;
         }
+        let group = self.compile_placed(task, &job);
+        self.count_group(row, group, task.cards, sign);
+    }
+
+    /// Compiles the group of a placed task, which is forgotten when its job changes if nobody else uses it.
+    fn compile_placed(&mut self, task: PlacedTask, job: &Arc<Job>) -> GroupRef {
         let job_id = task.id.job;
         let placements = self.placements.as_ref();
         let for_this_alone = !self.by_job.contains_key(&job_id)
             || placements.is_some_and(|placements| placements.compiled.contains(&job_id));
-        let group = self.compile(job_id, &job, usize::from(task.group));
+        let group = self.compile(job_id, job, usize::from(task.group));
         if for_this_alone && let Some(placements) = &mut self.placements {
             placements.compiled.insert(job_id);
         }
-        self.count_group(row, group, task.cards, sign);
+        group
+    }
+
+    /// Whether tasks that the view shows would miss one that has left the machine in a row: one that was
+    /// lifted, or moved. The cell would not take its release or eviction (see
+    /// [`TaskRule::Company`](omega_core::TaskRule::Company)).
+    pub fn leaves_alone(&mut self, row: usize, task: PlacedTask) -> bool {
+        if !self.any_company() {
+            return false;
+        }
+        let Some(job) = self.job_of(task.id).cloned() else { return false };
+        let group = self.compile_placed(task, &job);
+        let Some(rules) = &self.need(group).rules else { return false };
+        self.facts.rules.alone_without(rules, row, &self.facts.sets).next().is_some()
     }
 
     /// Drops what was compiled to take tasks off of jobs that a delta changes, or of all.

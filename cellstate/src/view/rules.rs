@@ -23,6 +23,28 @@ impl View {
         self.facts.rules.concerns(rules, family)
     }
 
+    /// Whether some task of the cell needs company: then it may be that others must not leave.
+    #[must_use]
+    pub fn any_company(&self) -> bool {
+        self.facts.rules.any_company()
+    }
+
+    /// Whether some task may need one of these near it.
+    #[must_use]
+    pub fn may_be_company(&self, need: &Need) -> bool {
+        need.rules.as_ref().is_some_and(|rules| self.facts.rules.may_be_company(rules))
+    }
+
+    /// Whether nobody whom a task of this kind has left alone in one row is alone any more once it is in
+    /// another.
+    #[must_use]
+    pub fn keeps_company(&self, need: &Need, (from, to): (usize, usize)) -> bool {
+        let Some(rules) = &need.rules else { return true };
+        let (book, sets) = (&self.facts.rules, &self.facts.sets);
+        let mut alone = book.alone_without(rules, from, sets);
+        alone.all(|alone| alone.missing == 1 && book.is_counted((rules, to), alone, sets))
+    }
+
     /// Where the tasks of a wished spread run; `None` if the spread is not yet known to the cell.
     #[must_use]
     pub fn wish(&self, wish: &SpreadWish) -> Option<WishCounts<'_>> {

@@ -26,6 +26,7 @@ pub fn describe(reason: Reason, kinds: &Kinds) -> String {
         Reason::NoDomain => "no place in the topology".to_owned(),
         Reason::QuotaExceeded(id) => format!("quota of {} used up", kind(id)),
         Reason::GangIncomplete => "gang incomplete".to_owned(),
+        Reason::CompanyNeeded => "a task that stays there needs it near".to_owned(),
         other => format!("{other:?}"),
     }
 }

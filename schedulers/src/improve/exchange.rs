@@ -115,6 +115,11 @@ fn in_two_waves(search: &mut Search<'_>, goes: Proposed, comes: Proposed) -> boo
     if search.done.len() + 1 >= search.settings.bounds.waves {
         return false;
     }
+    let known = search.know(goes.task);
+    if known.is_some_and(|known| search.view.may_be_company(search.need(known))) {
+        // By itself it might leave somebody alone, which the cell would not take.
+        return false;
+    }
     let Some((gain, term)) = search.try_moves(&[goes, comes]) else { return false };
     search.note(&[goes], 0, Why::MakesRoom);
     search.next_wave();

@@ -52,6 +52,8 @@ pub enum Hindrance {
     NoMachine,
     /// Only machines would take it where the room is held until another move is done.
     RoomHeld,
+    /// Only machines would take it that are too far from tasks that need it near them.
+    Company,
     /// No move of it would be worth what moving costs.
     NotWorth,
     /// The moves are spent.
@@ -75,6 +77,7 @@ impl Hindrance {
         match self {
             Hindrance::NoMachine => "no machine takes it",
             Hindrance::RoomHeld => "room is held until other moves are done",
+            Hindrance::Company => "others need it where it is",
             Hindrance::NotWorth => "not worth a move",
             Hindrance::Moves => "the moves are spent",
             Hindrance::MovesOfJob => "the moves of its job are spent",

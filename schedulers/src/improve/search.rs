@@ -63,6 +63,8 @@ struct Found {
     feasible: usize,
     /// How many of them only later, because of what is held there.
     held: usize,
+    /// How many more would take it, but not those who need it where it was.
+    apart: usize,
 }
 
 /// See the head of the file.
@@ -234,6 +236,7 @@ impl<'a> Search<'a> {
         self.view.put_back(row, task);
         match found.best {
             Some(best) => Ok(best),
+            None if found.feasible == 0 && found.apart > 0 => Err(Hindrance::Company),
             None if found.feasible == 0 => Err(Hindrance::NoMachine),
             None => Err(Hindrance::RoomHeld),
         }
@@ -248,6 +251,7 @@ impl<'a> Search<'a> {
         let active = settings.profile.active(&tasks);
         let request = &tasks.need.request;
         let mut found = Found::default();
+        let is_company = view.may_be_company(tasks.need);
         for block in (start..blocks).chain(0..start) {
             if !view.block_may_fit(block, request) {
                 continue;
@@ -256,6 +260,10 @@ impl<'a> Search<'a> {
             for lane in lanes(active.feasible(&tasks, block, block.present())) {
                 let row = block.first_row() + lane;
                 if row == from {
+                    continue;
+                }
+                if is_company && !view.keeps_company(tasks.need, (from, row)) {
+                    found.apart += 1;
                     continue;
                 }
                 found.feasible += 1;
@@ -284,10 +292,11 @@ impl<'a> Search<'a> {
         rows.iter().for_each(|row| self.account.go(self.view, *row));
         moves.iter().for_each(|m| self.view.lift(m.from, m.task));
         let claimed = moves.iter().take_while(|m| self.claim(m)).count();
+        let alone = moves.iter().any(|m| self.view.leaves_alone(m.from, m.task));
         rows.iter().for_each(|row| self.account.come(self.view, *row));
         let jobs = self.count_moves(moves, 1);
         let gain = before.total(&self.settings.aims) - self.account.total();
-        if claimed == moves.len() && gain > 0 {
+        if claimed == moves.len() && !alone && gain > 0 {
             self.lifted.extend(moves.iter().map(|m| (m.from, m.task)));
             let why = self.reason(&before);
             return Some((gain, why));

@@ -151,6 +151,11 @@ fn victims(
     let mut fits = false;
     for task in candidates {
         view.lift(row, task);
+        if view.leaves_alone(row, task) {
+            // The cell would not let it go.
+            view.put_back(row, task);
+            continue;
+        }
         gone.push(task);
         fits = preemptor.fits(view, row);
         if fits {
@@ -169,7 +174,9 @@ fn victims(
     }
     gone.retain(|task| !kept.contains(&task.id));
     if fits {
+        let alone = gone.iter().any(|task| view.leaves_alone(row, *task));
         gone.iter().for_each(|task| view.put_back(row, *task));
+        fits = !alone;
     }
     Some((fits && !gone.is_empty()).then_some(gone))
 }

@@ -242,6 +242,8 @@ mod tests {
             { prefer = { near = { level = "rack" }, weight = -5 } },
             { max_per_domain = { of = { level = "rack" }, count = 2 } },
             { max_share = { level = "zone", percent = 50 } },
+            { max_beside = { of = { level = "rack", tasks = "same_job" }, count = 2 } },
+            { company = { level = "rack", tasks = "same_job" } },
             { spread = { level = "rack", skew_max = 1, schedule_anyway = true } },
             { anti_affinity = { level = "rack", tasks = { labelled = { tenants = { named = ["t"] },
               labels = [{ key = "app", operator = "exists" }] } } } },
@@ -256,13 +258,13 @@ mod tests {
         assert_eq!(job.run_ms_expected, Some(1500));
         let group = &job.groups[0];
         assert_eq!(group.request.as_slice(), [500, 2 << 30, 0, 1000]);
-        assert_eq!(group.rules.tasks.len(), 7);
+        assert_eq!(group.rules.tasks.len(), 9);
         let rack = TopologyLevel::Label("rack".into());
         let named = |rule: &TaskRule| {
             matches!(rule, TaskRule::AntiAffinity {
             from: TaskSelector::Labels { .. }, level } if *level == rack)
         };
-        assert!(named(&group.rules.tasks[6]), "{:?}", group.rules.tasks[6]);
+        assert!(named(&group.rules.tasks[8]), "{:?}", group.rules.tasks[8]);
         assert_eq!(group.rules.ports.len(), 2);
         assert_eq!(group.rules.tolerations.len(), 1);
     }

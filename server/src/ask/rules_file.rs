@@ -163,6 +163,16 @@ pub(super) enum RuleFile {
     },
     /// The selected tasks are spread evenly over the domains.
     Spread(SpreadFile),
+    /// In a domain that holds a task of this group at most so many selected tasks run, this one included
+    /// where it is selected.
+    MaxBeside {
+        /// Which tasks, and what a domain is.
+        of: NearFile,
+        /// How many, at least 1.
+        count: u32,
+    },
+    /// Another task that is selected runs in the same domain, as long as this one does.
+    Company(NearFile),
 }
 
 /// Tasks, and how near to them.
@@ -365,6 +375,11 @@ impl From<&RuleFile> for TaskRule {
                 TaskRule::MaxShare { level: level.0.clone(), percent: *percent }
             }
             RuleFile::Spread(spread) => TaskRule::Spread(spread.into()),
+            RuleFile::MaxBeside { of, count } => {
+                let Near { tasks: of, level } = of.into();
+                TaskRule::MaxBeside { of, level, count: *count }
+            }
+            RuleFile::Company(near) => TaskRule::Company(near.into()),
         }
     }
 }

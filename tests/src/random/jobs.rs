@@ -115,7 +115,13 @@ impl Generator {
     fn task_rule(&mut self) -> TaskRule {
         let level = self.level();
         let tasks = self.task_selector();
-        match self.dice.below(12) {
+        match self.dice.below(16) {
+            12 | 13 => {
+                let count = self.dice.below(9).min(3) as u32;
+                TaskRule::MaxBeside { of: tasks, level, count }
+            }
+            14 | 15 if self.dice.chance(10) => TaskRule::Company(Near { tasks, level }),
+            14 | 15 => TaskRule::Company(Near { tasks: self.labelled_tasks(), level }),
             0 | 1 => TaskRule::AntiAffinity { from: tasks, level },
             2 | 3 => self.affinity(Near { tasks, level }),
             4 => TaskRule::MaxPerDomain { of: tasks, level, count: self.dice.below(3) as u32 },
@@ -164,6 +170,10 @@ impl Generator {
                 false => TaskSelector::SameJob,
             };
         }
+        self.labelled_tasks()
+    }
+
+    fn labelled_tasks(&mut self) -> TaskSelector {
         let tenants = match self.dice.below(4) {
             0 => Tenants::Own,
             1 => Tenants::Named(vec!["red".into()]),

@@ -9,6 +9,8 @@
 //! | `require=disk:ssd`, `tolerate=old` | machines that it needs, taints that it puts up with |
 //! | `apart=zone`, `apart-from=app:web@zone` | anti-affinity in the job; to others |
 //! | `near=app:web@zone` | affinity |
+//! | `beside=app:web:2@zone` | at most so many of those where it is |
+//! | `company=app:web@zone` | one of those as long as it runs |
 //! | `max=1@zone`, `share=50@zone`, `spread=1@zone` | most per domain, most percent, most skew |
 //!
 //! The level `machine` means that each machine is a domain.
@@ -134,6 +136,11 @@ fn task_rule(key: &str, value: &str) -> TaskRule {
     let level = level(at);
     match key {
         "apart-from" => TaskRule::AntiAffinity { from: selector(what), level },
+        "beside" => {
+            let (of, count) = what.rsplit_once(':').expect("a label and how many");
+            TaskRule::MaxBeside { of: selector(of), level, count: number(count) }
+        }
+        "company" => TaskRule::Company(Near { tasks: selector(what), level }),
         "near" => TaskRule::Affinity(vec![Near { tasks: selector(what), level }]),
         "max" => TaskRule::MaxPerDomain { of: TaskSelector::SameJob, level, count: number(what) },
         "share" => TaskRule::MaxShare { level, percent: number(what) },
@@ -143,6 +150,9 @@ fn task_rule(key: &str, value: &str) -> TaskRule {
 }
 
 fn selector(text: &str) -> TaskSelector {
+    if text == "same-group" {
+        return TaskSelector::SameGroup;
+    }
     let (key, value) = pair(text, ":");
     let requirements = vec![Requirement::equals(key, value)];
     TaskSelector::Labels { tenants: Tenants::Any, labels: LabelSelector { requirements } }

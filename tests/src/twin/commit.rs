@@ -187,7 +187,51 @@ impl Twin {
                 }
             }
         }
+        for item in self.company_needed(txn, refused, before, all) {
+            late.entry(item).or_insert(Reason::CompanyNeeded);
+        }
         late
+    }
+
+    /// What left, and must not because somebody who stayed is alone now: the last ones of the domain, as many
+    /// as are missing. With `all`, whatever somebody's rule might mean.
+    fn company_needed(
+        &self,
+        txn: &Transaction,
+        refused: &Refused,
+        before: &Twin,
+        all: bool,
+    ) -> Vec<Item> {
+        let left: Vec<(Item, TaskId)> = all_items(txn)
+            .filter(|item| !refused.contains_key(item))
+            .filter_map(|item| match item {
+                Item::Release(i) => Some((item, txn.releases[i as usize])),
+                Item::Eviction(i) => Some((item, txn.evictions[i as usize])),
+                Item::Claim(_) => None,
+            })
+            .collect();
+        let member = |id: TaskId| {
+            let (job, task) = before.task(id).expect("it has left its machine");
+            let of = Member { id: id.job, job, group: task.group };
+            (of, task.state.machine().expect("it has left its machine").row())
+        };
+        if all {
+            return left
+                .iter()
+                .filter(|(_, id)| self.may_be_company(member(*id).0))
+                .map(|l| l.0)
+                .collect();
+        }
+        let mut needed = Vec::new();
+        for (of, near, domain, missing) in self.alone() {
+            let was_there = |(_, id): &&(Item, TaskId)| {
+                let (other, row) = member(*id);
+                of.selects(&near.tasks, other)
+                    && before.domain(row, &near.level).as_ref() == Some(&domain)
+            };
+            needed.extend(left.iter().rev().filter(was_there).take(missing).map(|(item, _)| *item));
+        }
+        needed
     }
 
     fn judge_eviction(

@@ -185,6 +185,19 @@ impl Twin {
                 let here = self.count(of, &TaskSelector::SameGroup, level, &domain);
                 refuse(here >= most, Reason::DomainFull)
             }
+            TaskRule::MaxBeside { of: selector, level, count } => match self.domain(row, level) {
+                Some(domain) => {
+                    let here = self.count(of, selector, level, &domain);
+                    let here = here + usize::from(of.selects(selector, of));
+                    refuse(here > *count as usize, Reason::DomainFull)
+                }
+                None => Ok(()),
+            },
+            TaskRule::Company(near) => {
+                let domain = self.domain(row, &near.level).ok_or(Reason::NoDomain)?;
+                let here = self.count(of, &near.tasks, &near.level, &domain);
+                refuse(here == 0, Reason::TaskAffinityUnmet)
+            }
             TaskRule::Spread(spread) if spread.when == WhenUnsatisfiable::DoNotSchedule => {
                 self.judge_spread(of, spread, row)
             }
@@ -247,7 +260,51 @@ impl Twin {
                 refuse(meets && holder.selects(from, of), Reason::AntiAffinity)?;
             }
         }
+        for (id, job, task, at) in self.placed() {
+            let holder = Member { id: id.job, job, group: task.group };
+            for rule in &job.spec.groups[task.group].rules.tasks {
+                let TaskRule::MaxBeside { of: selector, level, count } = rule else { continue };
+                let Some(domain) = self.domain(row, level) else { continue };
+                if self.domain(at, level).as_ref() == Some(&domain) && holder.selects(selector, of)
+                {
+                    let here = self.count(holder, selector, level, &domain);
+                    refuse(here + 1 > *count as usize, Reason::DomainFull)?;
+                }
+            }
+        }
         Ok(())
+    }
+
+    /// Whether a rule of a job that has not ended may mean these tasks as company.
+    pub(super) fn may_be_company(&self, other: Member<'_>) -> bool {
+        let means = |of: Member<'_>, rule: &TaskRule| match rule {
+            TaskRule::Company(near) => of.selects(&near.tasks, other),
+            _ => false,
+        };
+        self.jobs.iter().filter(|(_, job)| job.alive() > 0).any(|(id, job)| {
+            job.spec.groups.iter().enumerate().any(|(group, spec)| {
+                let of = Member { id: *id, job, group };
+                spec.rules.tasks.iter().any(|rule| means(of, rule))
+            })
+        })
+    }
+
+    /// Every placed task that needs company, with where it needs it, and how many it lacks.
+    pub(super) fn alone(&self) -> Vec<(Member<'_>, &Near, String, usize)> {
+        let mut alone = Vec::new();
+        for (id, job, task, row) in self.placed() {
+            let of = Member { id: id.job, job, group: task.group };
+            for rule in &job.spec.groups[task.group].rules.tasks {
+                let TaskRule::Company(near) = rule else { continue };
+                let Some(domain) = self.domain(row, &near.level) else { continue };
+                let wanted = 1 + usize::from(of.selects(&near.tasks, of));
+                let here = self.count(of, &near.tasks, &near.level, &domain);
+                if here < wanted {
+                    alone.push((of, near, domain, wanted - here));
+                }
+            }
+        }
+        alone
     }
 
     /// Whether the tenant may claim one more task of a group.

@@ -6,7 +6,9 @@ use omega_core::limits::{
     CARD_MILLI, CARDS_MAX, GROUPS_PER_JOB_MAX, LABELS_MAX, OVERCOMMIT_PERCENT_MAX,
     RULES_PER_GROUP_MAX, TASKS_PER_JOB_MAX, TEXT_BYTES_MAX,
 };
-use omega_core::{Amounts, Job, Kinds, Labels, Machine, Rejection, TaskGroup, TaskRule, Text};
+use omega_core::{
+    Amounts, Job, Kinds, Labels, Machine, Rejection, TaskGroup, TaskRule, TaskSelector, Text,
+};
 
 fn at_most(given: usize, max: usize) -> Result<(), Rejection> {
     match given > max {
@@ -110,6 +112,10 @@ fn task_group(job: &Text, group: &TaskGroup, kinds: &Kinds) -> Result<(), Reject
             TaskRule::Affinity(terms) if terms.is_empty() => return Err(bad_job()),
             TaskRule::Affinity(terms) => at_most(terms.len(), RULES_PER_GROUP_MAX)?,
             TaskRule::Prefer { weight, .. } if !(-100..=100).contains(weight) => {
+                return Err(bad_job());
+            }
+            TaskRule::MaxBeside { count: 0, .. } => return Err(bad_job()),
+            TaskRule::Company(near) if near.tasks == TaskSelector::SameGroup => {
                 return Err(bad_job());
             }
             _ => {}

@@ -8,7 +8,7 @@ use super::{
 };
 use crate::proto;
 use omega_cellstate::{
-    Cards, Count, CountingMachines, Delta, DomainName, Interest, JobDelta, MachineDelta,
+    Beside, Cards, Count, CountingMachines, Delta, DomainName, Interest, JobDelta, MachineDelta,
     MachineStatus, Share, TaskDelta, TenantDelta, Tracked, TrackerId, TrackerKey,
 };
 use omega_core::limits::CARDS_MAX;
@@ -323,6 +323,10 @@ impl From<&TrackerKey> for proto::TrackerKey {
             tracked: Some((&key.tracked).into()),
             level: Some((&key.level).into()),
             among: key.among.as_ref().map(among),
+            beside: key.beside.map(|beside| match beside {
+                Beside::AtMost(most) => proto::tracker_key::Beside::AtMost(most),
+                Beside::AtLeast(least) => proto::tracker_key::Beside::AtLeast(least),
+            }),
         }
     }
 }
@@ -342,6 +346,10 @@ impl TryFrom<proto::TrackerKey> for TrackerKey {
             tracked: given(key.tracked, "tracker.tracked")?.try_into()?,
             level: level(key.level),
             among: key.among.map(among).transpose()?,
+            beside: key.beside.map(|beside| match beside {
+                proto::tracker_key::Beside::AtMost(most) => Beside::AtMost(most),
+                proto::tracker_key::Beside::AtLeast(least) => Beside::AtLeast(least),
+            }),
         })
     }
 }

@@ -187,6 +187,7 @@ fn reason_out(reason: Reason) -> (proto::Reason, KindId) {
         Reason::EvictionUnused => R::EvictionUnused,
         Reason::GangIncomplete => R::GangIncomplete,
         Reason::OthersConflict => R::OthersConflict,
+        Reason::CompanyNeeded => R::CompanyNeeded,
         other => unreachable!("every reason of this version is sent, not {other:?}"),
     };
     (plain, KindId(0))
@@ -220,5 +221,6 @@ fn reason_in(reason: proto::Reason, kind: KindId) -> Option<Reason> {
         R::EvictionUnused => Reason::EvictionUnused,
         R::GangIncomplete => Reason::GangIncomplete,
         R::OthersConflict => Reason::OthersConflict,
+        R::CompanyNeeded => Reason::CompanyNeeded,
     })
 }
