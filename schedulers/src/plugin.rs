@@ -47,6 +47,8 @@ impl Reads {
     pub const OTHER_DESCRIPTIONS: Reads = Reads(32);
     /// What the job is, beyond the description of the tasks: its name, tenant, precedence.
     pub const JOB: Reads = Reads(16);
+    /// How late it is in the cell: the answer may change though nothing else does. It wakes no job.
+    pub const TIME: Reads = Reads(64);
 
     /// Whether all of `other` is read.
     #[must_use]
@@ -224,8 +226,8 @@ impl<'a> MachineRef<'a> {
     /// What it last reported as used of a kind, if it reported.
     #[must_use]
     pub fn load(&self, kind: KindId) -> Option<u64> {
-        let load = self.block.view().load(self.block.first_row() + self.lane)?;
-        Some(load.get(kind))
+        let report = self.block.view().load(self.block.first_row() + self.lane)?;
+        Some(report.used.get(kind))
     }
 }
 

@@ -9,6 +9,7 @@
 //! - `scripts.rs`: behaviour over several steps, as text in `tests/scripts/`.
 //! - `traps.rs`: what wants more than a script.
 //! - `placement.rs`: what schedulers propose, compared with doing it the long way.
+//! - `load.rs`: what machines report as used, and the plugins that go by it.
 //! - `profiles.rs`, `profile_docs.rs`: profiles as files, and what is written about them.
 //! - `diagnosis.rs`: what is said of tasks that wait, tried out.
 //! - `kube_plugins.rs`, `kube_old.rs`, `job_places.rs`: the plugins of Kubernetes' scheduler, of now
@@ -71,6 +72,7 @@ mod kube_plugins;
 mod kube_world;
 mod lifted;
 mod linearizable;
+mod load;
 mod log;
 mod log_bound;
 mod log_rot;

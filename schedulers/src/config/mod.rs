@@ -64,6 +64,7 @@ mod error;
 mod file;
 mod kube;
 mod kube_old;
+mod load;
 mod parse;
 mod preemption;
 mod profiles;
