@@ -87,5 +87,5 @@ pub use sets::{CountingMachines, SetId};
 pub use shared::SharedCell;
 pub use view::{
     BLOCK, Block, BlockLoad, Draws, FEW, GroupRef, ImageHolder, JobPlaces, LeftShare, Level,
-    MachineSet, NEVER, PlacedTask, Tally, TaskCounts, TaskSet, View, WishCounts,
+    MachineSet, NEVER, PlacedTask, Reach, Tally, TaskCounts, TaskSet, View, WishCounts,
 };

@@ -7,7 +7,7 @@
 
 use crate::events::Events;
 use crate::refusals::News;
-use omega_cellstate::{BLOCK, Block, Need, View};
+use omega_cellstate::{BLOCK, Block, Need, Reach, View};
 use omega_core::{Job, JobId, KindId, Machine, MachineId, TaskGroup};
 use std::ops::BitOr;
 
@@ -27,6 +27,8 @@ pub struct Tasks<'a> {
     pub job: &'a Job,
     /// Their group.
     pub group: &'a TaskGroup,
+    /// How far from the machines that they prefer they go for now.
+    pub reach: &'a Reach,
 }
 
 /// Which facts a plugin's answer depends on. From this the search knows what a claim changes: a

@@ -63,6 +63,9 @@ fn check(seed: u64, machines: usize) {
     );
     Filter::keep(&limit, &mut world.view);
     Score::keep(&aware, &mut world.view);
+    // Jobs that have ended stay known however much time passes.
+    let policy = Policy { keep_ended_ms: u64::MAX, ..Policy::default() };
+    world.cell.apply(Command::SetPolicy(policy)).unwrap();
     let mut now_ms = 1_000_000;
     for _ in 0..8 {
         world.churn();

@@ -21,6 +21,7 @@
 //!   decision.
 //! - `volumes.rs`, `volumes_twin.rs`: tasks with volumes, and the list of volumes against a naive one.
 //! - `improve.rs`, `improve_twin.rs`: rescheduling, reckoned by hand and the long way.
+//! - `waits.rs`: jobs that wait for machines that they prefer, transactions that wait for more claims.
 //! - `wakes.rs`: waking only whom an event may help places what waking everybody would.
 //! - `pool.rs`, `examples.rs`: the loop on threads; the examples of `omega-schedulers`.
 //! - `threads.rs`, `races.rs`: schedulers on threads, and two that would break a rule together.
@@ -115,6 +116,7 @@ mod upgrades;
 mod views;
 mod volumes;
 mod volumes_twin;
+mod waits;
 mod wakes;
 mod wire;
 mod wishes;

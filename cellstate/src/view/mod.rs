@@ -30,6 +30,7 @@ mod job_places;
 mod kept;
 mod loads;
 mod placements;
+mod reach;
 mod rules;
 mod tally;
 mod tenants;
@@ -42,6 +43,7 @@ pub use job_places::JobPlaces;
 pub use kept::{Level, MachineSet};
 pub use loads::{BlockLoad, NEVER};
 pub use placements::PlacedTask;
+pub use reach::Reach;
 pub use rules::{Draws, WishCounts};
 pub use tally::Tally;
 
@@ -76,6 +78,7 @@ struct Compiled {
     job: Arc<Job>,
     index: usize,
     need: Need,
+    reach: Reach,
 }
 
 /// A scheduler's private copy of the cell. See the head of the file.
@@ -523,7 +526,7 @@ impl View {
         }
         let kinds = self.columns.kinds();
         let (need, _) = self.facts.compile((id, job), index, kinds, Trackers::Find);
-        let compiled = Compiled { id, job: job.clone(), index, need };
+        let compiled = Compiled { id, job: job.clone(), index, need, reach: Reach::Anywhere };
         let group = GroupRef(self.vacant.pop().unwrap_or_else(|| {
             self.groups.push(None);
             (self.groups.len() - 1) as u32

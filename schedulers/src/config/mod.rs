@@ -60,6 +60,7 @@
 
 mod arguments;
 mod built_in;
+mod delay;
 mod error;
 mod file;
 mod kube;
