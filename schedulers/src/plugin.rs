@@ -47,7 +47,7 @@ impl Reads {
     pub const OTHER_MACHINES: Reads = Reads(8);
     /// What other machines are: a change of one changes the answer for others, but no claim does.
     pub const OTHER_DESCRIPTIONS: Reads = Reads(32);
-    /// What the job is, beyond the description of the tasks: its name, tenant, precedence.
+    /// What the job is, beyond the description of the tasks and its kind: its name, tenant, precedence.
     pub const JOB: Reads = Reads(16);
     /// How late it is in the cell: the answer may change though nothing else does. It wakes no job.
     pub const TIME: Reads = Reads(64);

@@ -16,7 +16,7 @@ use crate::plugin::{Reads, Tasks};
 use crate::profile::{Active, Asked};
 use crate::search::{Candidate, Limits, PARALLEL_BLOCKS, Request, best_of, limits, tasks};
 use omega_cellstate::{BLOCK, View};
-use omega_core::{JobId, TaskGroup};
+use omega_core::{JobId, JobKind, TaskGroup};
 use rand::Rng;
 
 /// Classes that are remembered; of more, the one unused for longest is forgotten. A class costs 24
@@ -75,7 +75,7 @@ impl Reuse {
         }
         let job = reads_job.then(|| view.job_id(request.group));
         let moment = if active.reads(Reads::TIME) { view.now_ms() } else { 0 };
-        let index = self.class_of(tasks.group, job, (active.asked(), moment));
+        let index = self.class_of((tasks.group, tasks.job.kind), job, (active.asked(), moment));
         let class = &mut self.classes[index];
         if class.blocks.is_empty() && view.blocks() > PARALLEL_BLOCKS {
             // The first time, more threads are faster.
@@ -92,7 +92,7 @@ impl Reuse {
     /// The position of a class, made if it is new.
     fn class_of(
         &mut self,
-        group: &TaskGroup,
+        group: (&TaskGroup, JobKind),
         job: Option<JobId>,
         (asked, moment): (Asked, u64),
     ) -> usize {

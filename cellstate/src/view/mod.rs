@@ -499,16 +499,6 @@ impl View {
         sets.fold(u64::MAX, |words, set| words & self.facts.sets.full_words(set, group))
     }
 
-    /// Makes [`View::block_may_fit`] exact for a block in which nothing fitted.
-    pub fn tighten_block(&mut self, block: usize) {
-        self.columns.tighten_block(block);
-    }
-
-    /// Makes [`View::blocks_may_fit`] as exact as the blocks are.
-    pub fn tighten_blocks(&mut self, group: usize) {
-        self.columns.tighten_group(group);
-    }
-
     // --- Deciding ------------------------------------------------------------------------------
 
     /// Compiles a group of a job; the same group again costs a lookup. It stays until

@@ -208,9 +208,8 @@ impl Filter for LoadLimit {
         "load_limit"
     }
 
-    /// The kind of job, too.
     fn reads(&self) -> Reads {
-        reads() | Reads::JOB
+        reads()
     }
 
     fn applies(&self, tasks: &Tasks<'_>) -> bool {

@@ -170,3 +170,33 @@ fn list<'f, T>(
     }
     Ok(list)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use omega_cellstate::Cell;
+    use omega_core::{Command, MachineId, TaskGroup, TaskId};
+
+    #[test]
+    fn a_report_without_claims_gets_those_of_the_tasks_that_are_there() {
+        let mut cell = Cell::new(Kinds::standard());
+        for name in ["a", "b"] {
+            let machine = Machine::new(name, Amounts::new([4000, 1 << 30]));
+            cell.apply(Command::RegisterMachine(machine)).unwrap();
+        }
+        let group = TaskGroup::new(3, Amounts::new([500, 1 << 20]));
+        cell.apply(Command::SubmitJob(Job::batch("j", group))).unwrap();
+        for (index, slot) in [(0, 1), (1, 1), (2, 0)] {
+            let (task, machine) = (TaskId { job: JobId(0), index }, MachineId::first(slot));
+            cell.apply(Command::AdoptTask { task, machine }).unwrap();
+        }
+        let load = Amounts::new([100]);
+        cell.apply(Command::ReportLoad { id: MachineId::first(1), load }).unwrap();
+        let image = cell.image();
+        let mut loads = image.loads.clone();
+        loads[0].1.claimed = Amounts::zero();
+        note_claims(&mut loads, &image.jobs);
+        assert_eq!(loads, image.loads);
+        assert_eq!(loads[0].1.claimed, Amounts::new([1000, 2 << 20]));
+    }
+}
