@@ -29,6 +29,7 @@ use crate::facts::Facts;
 use crate::image::Capture;
 use crate::jobs::{JobRecord, Jobs, OwnerId, TaskRecord};
 use crate::judge::MachineStatus;
+use crate::load::LoadReport;
 use crate::machines::{Machines, Part};
 use crate::map::FastMap;
 use crate::rules::{Domain, TrackerId};
@@ -291,8 +292,8 @@ pub struct MachineState<'a> {
     pub claimable: Vec<i64>,
     /// What is left in each card, in thousandths.
     pub cards_left: &'a [i16],
-    /// The last reported load.
-    pub load: Option<&'a omega_core::Amounts>,
+    /// The last report of its load.
+    pub load: Option<&'a LoadReport>,
     /// Its tasks, in no order.
     pub tasks: &'a [TaskId],
 }
@@ -303,6 +304,12 @@ impl Cell {
     #[must_use]
     pub fn version(&self) -> Version {
         self.version
+    }
+
+    /// The last time that the cell was told, in milliseconds: see [`Command::Expire`].
+    #[must_use]
+    pub fn now_ms(&self) -> u64 {
+        self.now_ms
     }
 
     /// The cell's resource kinds.

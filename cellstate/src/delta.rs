@@ -12,11 +12,12 @@ use crate::cards::Cards;
 use crate::cell::{Cell, Change};
 use crate::jobs::{JobRecord, OwnerId, TaskRecord};
 use crate::judge::MachineStatus;
+use crate::load::LoadReport;
 use crate::rules::{Count, DomainName, TrackerId, TrackerKey};
 use crate::tenants::Tenant;
 use omega_core::{
-    Amounts, CardSet, Job, JobId, Kinds, Machine, Overcommit, SequenceNumber, Standing, TaskId,
-    TaskState, Text, Version,
+    CardSet, Job, JobId, Kinds, Machine, Overcommit, SequenceNumber, Standing, TaskId, TaskState,
+    Text, Version,
 };
 use smallvec::SmallVec;
 use std::sync::Arc;
@@ -117,6 +118,8 @@ pub struct Delta {
     pub kinds: Option<Kinds>,
     /// The most that a machine may be overcommitted.
     pub overcommit_max: Overcommit,
+    /// The cell's time at the version that it leads to, in milliseconds: by it reports of load have an age.
+    pub now_ms: u64,
     /// How many rows the cell has.
     pub rows: usize,
     /// Machines that came, changed or went.
@@ -129,8 +132,8 @@ pub struct Delta {
     pub free: Vec<i64>,
     /// Cards of those rows that have any.
     pub cards: Vec<(u32, Cards)>,
-    /// Loads of those rows that reported one.
-    pub loads: Vec<(u32, Amounts)>,
+    /// Reports of those rows that have one.
+    pub loads: Vec<(u32, LoadReport)>,
     /// Trackers that came (with a key) or went.
     pub trackers: Vec<(TrackerId, Option<TrackerKey>)>,
     /// Counters that changed.
@@ -204,6 +207,7 @@ impl Cell {
         delta.lineage = self.lineage;
         delta.from = since;
         delta.to = self.version;
+        delta.now_ms = self.now_ms;
         delta.rows = self.machines.row_count();
         delta.overcommit_max = self.policy.overcommit_max.clone();
         if since == self.version && since != Version(0) && related {

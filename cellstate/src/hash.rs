@@ -22,7 +22,7 @@ impl Cell {
         for slot in 0..self.machines.row_count() {
             let machine = self.facts.machines[slot].clone();
             let row = MachineImage::of(machine, self.machines.row(slot));
-            hash.machine(&row, self.machines.load(slot));
+            hash.machine(&row, self.machines.load(slot).map(|report| &report.used));
         }
         self.machines.vacant().hash(&mut hash);
         self.jobs.next_id().hash(&mut hash);
@@ -52,7 +52,7 @@ impl Image {
         let mut loads = self.loads.iter().peekable();
         for (slot, machine) in (0..).zip(&self.machines) {
             let load = loads.next_if(|(other, _)| *other == slot);
-            hash.machine(machine, load.map(|(_, load)| load));
+            hash.machine(machine, load.map(|(_, report)| &report.used));
         }
         self.vacant.hash(&mut hash);
         self.next_job.hash(&mut hash);
@@ -112,6 +112,8 @@ impl StateHasher {
         (version, now_ms, policy.keep_ended_ms, &policy.overcommit_max).hash(self);
     }
 
+    /// Of a report of load, what is in use is hashed, and not what the cell notes with it: no outcome depends on
+    /// that, and a log or a snapshot from before it was noted gives the same hash. The twin compares it.
     fn machine(&mut self, row: &MachineImage, load: Option<&Amounts>) {
         (row.status, row.incarnation, row.sequence, &row.machine, load).hash(self);
     }

@@ -57,6 +57,7 @@ mod image;
 mod job_commands;
 mod jobs;
 mod judge;
+mod load;
 mod machine_commands;
 mod machines;
 mod map;
@@ -81,12 +82,13 @@ pub use holders::SchedulerState;
 pub use image::{Captured, Image, ImageError, JobImage, MachineImage, SchedulerImage, TenantImage};
 pub use jobs::TaskRecord;
 pub use judge::MachineStatus;
+pub use load::LoadReport;
 pub use rules::{
     Beside, Count, DomainName, RuleFamily, SpreadWish, Tracked, TrackerId, TrackerKey,
 };
 pub use sets::{CountingMachines, SetId};
 pub use shared::SharedCell;
 pub use view::{
-    BLOCK, Block, Draws, FEW, GroupRef, ImageHolder, JobPlaces, LeftShare, Level, MachineSet,
-    PlacedTask, Tally, TaskCounts, TaskSet, View, WishCounts,
+    BLOCK, Block, BlockLoad, Draws, FEW, GroupRef, ImageHolder, JobPlaces, LeftShare, Level,
+    MachineSet, NEVER, PlacedTask, Reach, Tally, TaskCounts, TaskSet, View, WishCounts,
 };

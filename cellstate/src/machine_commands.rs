@@ -3,6 +3,7 @@
 use crate::cards::Cards;
 use crate::cell::{Cell, Change};
 use crate::judge::MachineStatus;
+use crate::load::{LoadReport, claimed};
 use crate::machines::claimable;
 use crate::validate;
 use omega_core::limits::MACHINES_MAX;
@@ -104,7 +105,10 @@ impl Cell {
         validate::load(&machine.name, &load, &self.kinds)?;
         let version = self.begin();
         self.before_row_changes(id.row());
-        self.machines.set_load(id.row(), load);
+        let claimable = claimable(&machine, &self.kinds, &self.policy);
+        let claimed = claimed(&claimable, self.machines.free(id.row()));
+        let report = LoadReport { used: load, claimed, at_ms: self.now_ms };
+        self.machines.set_load(id.row(), report);
         // What a machine uses is not what may be claimed of it: its sequence number stays.
         self.row_log.push(id.slot);
         Ok(Outcome::Done(version))

@@ -6,10 +6,11 @@
 use crate::cards::Cards;
 use crate::image::MachineImage;
 use crate::judge::{MachineStatus, Spot};
+use crate::load::LoadReport;
 use crate::map::FastMap;
 use omega_core::{
-    Amounts, CardRequest, CardSet, KindId, Kinds, Machine, MachineId, Overcommit, Policy,
-    SequenceNumber, TaskId, Text,
+    CardRequest, CardSet, KindId, Kinds, Machine, MachineId, Overcommit, Policy, SequenceNumber,
+    TaskId, Text,
 };
 
 /// One machine's row, without its amounts.
@@ -28,7 +29,7 @@ pub(crate) struct Machines {
     rows: Vec<Row>,
     free: Vec<i64>,
     cards: FastMap<u32, Cards>,
-    loads: FastMap<u32, Amounts>,
+    loads: FastMap<u32, LoadReport>,
     vacant: Vec<u32>,
     by_name: FastMap<Text, u32>,
 }
@@ -121,11 +122,11 @@ impl Machines {
         !self.loads.is_empty()
     }
 
-    pub(crate) fn load(&self, slot: usize) -> Option<&Amounts> {
+    pub(crate) fn load(&self, slot: usize) -> Option<&LoadReport> {
         self.loads.get(&(slot as u32))
     }
 
-    pub(crate) fn set_load(&mut self, slot: usize, load: Amounts) {
+    pub(crate) fn set_load(&mut self, slot: usize, load: LoadReport) {
         self.loads.insert(slot as u32, load);
     }
 
@@ -141,7 +142,7 @@ impl Machines {
     }
 
     /// Every load that was reported, in no order.
-    pub(crate) fn loads(&self) -> impl Iterator<Item = (u32, Amounts)> + '_ {
+    pub(crate) fn loads(&self) -> impl Iterator<Item = (u32, LoadReport)> + '_ {
         self.loads.iter().map(|(slot, load)| (*slot, load.clone()))
     }
 

@@ -20,6 +20,7 @@ impl Delta {
         assert_eq!(later.from, self.to, "a delta goes on where the one before it ended");
         assert_eq!(later.lineage, self.lineage, "a delta goes on with the same numbers");
         self.to = later.to;
+        self.now_ms = later.now_ms;
         self.rows = later.rows;
         self.overcommit_max = later.overcommit_max;
         self.quotas |= later.quotas;

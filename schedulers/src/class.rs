@@ -1,16 +1,17 @@
-//! Classes of tasks: those of equal groups are judged and scored alike, whichever job they are of.
+//! Classes of tasks: those of equal groups in jobs of one kind are judged and scored alike, whichever job they are of.
 //!
 //! (Borg's equivalence classes, EuroSys 2015.)
 
 use foldhash::fast::FixedState;
-use omega_core::{JobId, TaskGroup};
+use omega_core::{JobId, JobKind, TaskGroup};
 use std::hash::{BuildHasher, Hash, Hasher};
 
-/// What the tasks of a class have in common: a group's description, and the job where a plugin
-/// looks at it.
+/// What the tasks of a class have in common: a group's description, the kind of job, and the job where a
+/// plugin looks at it.
 #[derive(Debug)]
 pub(crate) struct Class {
     group: TaskGroup,
+    kind: JobKind,
     job: Option<JobId>,
     hash: u64,
 }
@@ -19,27 +20,29 @@ pub(crate) struct Class {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ClassRef<'a> {
     group: &'a TaskGroup,
+    kind: JobKind,
     job: Option<JobId>,
     hash: u64,
 }
 
 impl ClassRef<'_> {
-    pub(crate) fn new(group: &TaskGroup, job: Option<JobId>) -> ClassRef<'_> {
+    pub(crate) fn new((group, kind): (&TaskGroup, JobKind), job: Option<JobId>) -> ClassRef<'_> {
         let mut hasher = FixedState::default().build_hasher();
         (&group.request, &group.cards, &group.labels, &group.images, &group.rules)
             .hash(&mut hasher);
-        job.hash(&mut hasher);
-        ClassRef { group, job, hash: hasher.finish() }
+        (kind, job).hash(&mut hasher);
+        ClassRef { group, kind, job, hash: hasher.finish() }
     }
 
     pub(crate) fn to_class(self) -> Class {
-        Class { group: self.group.clone(), job: self.job, hash: self.hash }
+        Class { group: self.group.clone(), kind: self.kind, job: self.job, hash: self.hash }
     }
 }
 
 impl Class {
     pub(crate) fn is(&self, other: ClassRef<'_>) -> bool {
-        self.hash == other.hash && self.job == other.job && is_alike(&self.group, other.group)
+        (self.hash, self.kind, self.job) == (other.hash, other.kind, other.job)
+            && is_alike(&self.group, other.group)
     }
 }
 

@@ -27,6 +27,8 @@ struct Failed {
     by: Refusers,
     /// Whether `by` comes from a look at all machines.
     exact: bool,
+    /// The cell's time, if a filter reads it.
+    moment: u64,
     /// What happened since.
     events: Events,
     /// The machines that changed; more than are asked about, if it was too much.
@@ -51,7 +53,7 @@ impl Failures {
         if !is_local(profile, &tasks) || by.events().meets(Events::ROOM_TAKEN) {
             return;
         }
-        let class = ClassRef::new(tasks.group, None);
+        let class = ClassRef::new((tasks.group, tasks.job.kind), None);
         if self.known.iter().any(|failed| failed.class.is(class)) {
             return;
         }
@@ -59,7 +61,8 @@ impl Failures {
             self.known.remove(0);
         }
         let (events, rows) = (Events::NONE, Vec::new());
-        self.known.push(Failed { class: class.to_class(), by, exact: false, events, rows });
+        let (class, moment) = (class.to_class(), moment(profile, &tasks));
+        self.known.push(Failed { class, by, exact: false, moment, events, rows });
     }
 
     /// Whether it is known that no machine takes a task of a group.
@@ -68,6 +71,7 @@ impl Failures {
         let (failed, tasks) = (&mut self.known[index], tasks(view, group));
         let news = News { events: failed.events, rows: &failed.rows };
         let stands = is_local(profile, &tasks)
+            && failed.moment == moment(profile, &tasks)
             && (news.events.is_empty() || !failed.by.may_be_helped(profile, &tasks, &news));
         if stands {
             failed.events = Events::NONE;
@@ -98,7 +102,8 @@ impl Failures {
         if self.known.is_empty() {
             return None;
         }
-        let class = ClassRef::new(tasks(view, group).group, None);
+        let tasks = tasks(view, group);
+        let class = ClassRef::new((tasks.group, tasks.job.kind), None);
         self.known.iter().position(|failed| failed.class.is(class))
     }
 
@@ -115,6 +120,13 @@ impl Failures {
     pub(crate) fn forget(&mut self) {
         self.known.clear();
     }
+}
+
+/// How late it is in the cell, for filters that look at that.
+fn moment(profile: &Profile, tasks: &Tasks<'_>) -> u64 {
+    let mut active = profile.filters().filter(|filter| filter.applies(tasks));
+    let reads = active.any(|filter| filter.reads().includes(Reads::TIME));
+    if reads { tasks.view.now_ms() } else { 0 }
 }
 
 /// Whether no filter looks at more than one machine and the description of the tasks.

@@ -41,7 +41,7 @@
 //!
 //! The library reads no clock and no chance: time comes in with [`Scheduler::step`], the seed with
 //! [`Settings`]. In reading order: [`plugin`], [`relative`], [`plugins`], [`profile`], [`search`],
-//! [`place`], [`preemption`], [`disruption`], [`events`], [`refusals`], [`queue`], [`points`], [`meter`],
+//! [`place`], [`delay`], [`preemption`], [`disruption`], [`events`], [`refusals`], [`queue`], [`points`], [`meter`],
 //! [`waiting`], [`volumes`], [`scheduler`], [`pool`], [`appraise`](mod@appraise),
 //! [`explain`](mod@explain), [`improve`], [`config`]; for schedulers that want to be offered or to ask,
 //! [`dominant`], [`offers`], [`asks`].
@@ -52,6 +52,7 @@ mod chain;
 mod class;
 pub mod config;
 mod crowding;
+pub mod delay;
 pub mod disruption;
 pub mod dominant;
 pub mod events;
@@ -82,6 +83,7 @@ pub mod volumes;
 pub mod waiting;
 
 pub use appraise::{Appraisal, Refusal, ScoreAccount, ScoreColumns, appraise};
+pub use delay::{Delay, WaitFigures};
 pub use events::Events;
 pub use explain::{Diagnosis, Explanation, diagnose, explain};
 pub use meter::{Meter, Work};
@@ -110,6 +112,8 @@ pub use waiting::{Waiting, WaitingTask};
 #[doc = include_str!("../../docs/plugins.md")]
 #[doc = include_str!("../../docs/profiles.md")]
 #[doc = include_str!("../../docs/quotas.md")]
+#[doc = include_str!("../../docs/load.md")]
+#[doc = include_str!("../../docs/delay.md")]
 #[doc = include_str!("../../docs/offers.md")]
 #[doc = include_str!("../../docs/asks.md")]
 mod documents {}

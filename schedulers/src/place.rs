@@ -78,6 +78,19 @@ impl Placer {
         }
     }
 
+    /// Whether there is room for a task: it is placed, and taken off again.
+    pub(crate) fn has_room(
+        &mut self,
+        view: &mut View,
+        how: (&Profile, Placement),
+        (group, task): (GroupRef, TaskId),
+        rng: &mut impl Rng,
+    ) -> bool {
+        let placed = self.place(view, how, (group, &[task]), rng);
+        view.drop_claims(placed);
+        placed > 0
+    }
+
     fn depends_on_others(&self, view: &View, profile: &Profile, group: GroupRef) -> bool {
         profile.active(&tasks(view, group)).reads_other_machines()
     }

@@ -7,7 +7,7 @@
 
 use crate::events::Events;
 use crate::refusals::News;
-use omega_cellstate::{BLOCK, Block, Need, View};
+use omega_cellstate::{BLOCK, Block, Need, Reach, View};
 use omega_core::{Job, JobId, KindId, Machine, MachineId, TaskGroup};
 use std::ops::BitOr;
 
@@ -27,6 +27,8 @@ pub struct Tasks<'a> {
     pub job: &'a Job,
     /// Their group.
     pub group: &'a TaskGroup,
+    /// How far from the machines that they prefer they go for now.
+    pub reach: &'a Reach,
 }
 
 /// Which facts a plugin's answer depends on. From this the search knows what a claim changes: a
@@ -45,8 +47,10 @@ impl Reads {
     pub const OTHER_MACHINES: Reads = Reads(8);
     /// What other machines are: a change of one changes the answer for others, but no claim does.
     pub const OTHER_DESCRIPTIONS: Reads = Reads(32);
-    /// What the job is, beyond the description of the tasks: its name, tenant, precedence.
+    /// What the job is, beyond the description of the tasks and its kind: its name, tenant, precedence.
     pub const JOB: Reads = Reads(16);
+    /// How late it is in the cell: the answer may change though nothing else does. It wakes no job.
+    pub const TIME: Reads = Reads(64);
 
     /// Whether all of `other` is read.
     #[must_use]
@@ -224,8 +228,8 @@ impl<'a> MachineRef<'a> {
     /// What it last reported as used of a kind, if it reported.
     #[must_use]
     pub fn load(&self, kind: KindId) -> Option<u64> {
-        let load = self.block.view().load(self.block.first_row() + self.lane)?;
-        Some(load.get(kind))
+        let report = self.block.view().load(self.block.first_row() + self.lane)?;
+        Some(report.used.get(kind))
     }
 }
 

@@ -105,17 +105,23 @@ fn run<O: Observer>(
     sleep: &Receiver<()>,
 ) -> Worker<O> {
     loop {
-        let idle = match worker.scheduler.step(cell, clock.now(), &mut worker.observer) {
-            Ok(step) => step.idle,
-            Err(HandleError::Unavailable | HandleError::Full | HandleError::Unknown) => true,
+        let now = clock.now();
+        let nap = match worker.scheduler.step(cell, now, &mut worker.observer) {
+            Ok(step) if step.idle => {
+                Some(step.until.map_or(IDLE, |until| {
+                    IDLE.min(Duration::from_nanos(until.saturating_sub(now)))
+                }))
+            }
+            Ok(_) => None,
+            Err(HandleError::Unavailable | HandleError::Full | HandleError::Unknown) => Some(IDLE),
             Err(error) => {
                 worker.error = Some(error);
                 return worker;
             }
         };
-        let told = match idle {
-            true => sleep.recv_timeout(IDLE),
-            false => sleep.try_recv().map_err(|error| match error {
+        let told = match nap {
+            Some(nap) => sleep.recv_timeout(nap),
+            None => sleep.try_recv().map_err(|error| match error {
                 crossbeam::channel::TryRecvError::Empty => RecvTimeoutError::Timeout,
                 crossbeam::channel::TryRecvError::Disconnected => RecvTimeoutError::Disconnected,
             }),

@@ -1,6 +1,7 @@
 //! Which plugins a scheduler asks, and how much each score counts.
 
 use crate::chain::Chain;
+use crate::delay::Delay;
 use crate::meter::{Meter, Work};
 use crate::plugin::{Filter, Judged, Reads, Score, Tasks};
 use crate::plugins::{
@@ -30,6 +31,8 @@ pub struct Profile {
     pub(crate) chain: Chain,
     /// What the plugins of a file take for the volumes that there are.
     pub(crate) volumes: Volumes,
+    /// How long jobs wait for machines that they prefer.
+    pub(crate) delay: Option<Delay>,
     /// What measures filters and scores, if anything does.
     meter: Option<Arc<dyn Meter>>,
 }
@@ -87,7 +90,7 @@ impl Profile {
         filters.extend(missing.filter(|filter| !judged.includes(filter.judges())));
         let (scores, relative) = Default::default();
         let (chain, volumes) = Default::default();
-        Profile { filters, scores, relative, chain, volumes, meter: None }
+        Profile { filters, scores, relative, chain, volumes, delay: None, meter: None }
     }
 
     /// For services: spread over the machines, balanced, with all preferences.

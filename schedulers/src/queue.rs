@@ -71,6 +71,11 @@ pub struct Queue {
     totals: Totals,
 }
 
+/// A time, but no later than when a refused job wakes in any case.
+fn bounded(by: Refusers, at: Nanos) -> Nanos {
+    by.at_latest().map_or(at, |latest| latest.min(at))
+}
+
 impl Default for Queue {
     fn default() -> Queue {
         Queue::new(Patience::default(), None)
@@ -133,7 +138,10 @@ impl Queue {
             Turn::Cooling(_, news) => !self.is_woken(self.refusers(*id), news),
             _ => true,
         };
-        self.only_unplaceable() && self.cooling.iter().all(|(_, id)| tried(id))
+        let waits = |refused: &Refused| refused.by.at_latest().is_some();
+        self.only_unplaceable()
+            && self.cooling.iter().all(|(_, id)| tried(id))
+            && !self.refused.values().any(waits)
     }
 
     /// Jobs that a plugin does not let in, ascending by id.
@@ -280,7 +288,7 @@ impl Queue {
             let by = self.refusers(id);
             let turn = match self.jobs[&id].turn {
                 Turn::Cooling(_, news) if !self.is_woken(by, news) => {
-                    let until = until.saturating_add(self.patience.sleep_max);
+                    let until = bounded(by, until.saturating_add(self.patience.sleep_max));
                     Turn::Sleeping(until, by.events())
                 }
                 _ => Turn::Active,
@@ -291,6 +299,14 @@ impl Queue {
             self.set_turn(id, Turn::Active);
         }
         self.active.first()
+    }
+
+    /// When the next job has its turn even if nothing happens; `None` if none waits.
+    #[must_use]
+    pub fn next_turn(&self) -> Option<Nanos> {
+        let first = |jobs: &BTreeSet<(Nanos, JobId)>| jobs.first().map(|(until, _)| *until);
+        let all = [first(&self.waiting), first(&self.cooling), self.sleeping.first()];
+        all.into_iter().flatten().min()
     }
 
     /// Who refused a job that cools or sleeps.
@@ -330,6 +346,7 @@ impl Queue {
         let Some(entry) = self.jobs.get(&id) else { return };
         if matches!(entry.turn, Turn::Sleeping(..)) {
             let until = now.saturating_add(self.patience.backoff(entry.failures));
+            let until = bounded(self.refusers(id), until);
             self.set_turn(id, Turn::Cooling(until, self.heard.now()));
         }
     }
@@ -463,7 +480,7 @@ impl Queue {
                 entry.failures += 1;
                 self.refused.insert(id, Refused { by, gated: false });
                 let wait = self.patience.backoff(entry.failures - 1);
-                Turn::Cooling(now.saturating_add(wait), news)
+                Turn::Cooling(bounded(by, now.saturating_add(wait)), news)
             }
         };
         let pending = entry.waiting > 0;

@@ -8,6 +8,7 @@
 use crate::events::Events;
 use crate::plugin::{Filter, Reads, Tasks, lanes};
 use crate::profile::Profile;
+use crate::queue::Nanos;
 use crate::search::tasks;
 use omega_cellstate::{BLOCK, GroupRef, View};
 use smallvec::SmallVec;
@@ -53,6 +54,8 @@ pub struct Refusers {
     maker_events: Events,
     /// What else wakes the job, without a question.
     others: Events,
+    /// When the job wakes in any case.
+    until: Option<Nanos>,
 }
 
 impl Refusers {
@@ -60,6 +63,18 @@ impl Refusers {
     #[must_use]
     pub fn waiting_for(events: Events) -> Refusers {
         Refusers { others: events, ..Refusers::default() }
+    }
+
+    /// Refused until this time at the latest.
+    #[must_use]
+    pub fn until(at: Nanos) -> Refusers {
+        Refusers { until: Some(at), ..Refusers::default() }
+    }
+
+    /// When the job is tried again in any case, if that is known.
+    #[must_use]
+    pub fn at_latest(self) -> Option<Nanos> {
+        self.until
     }
 
     /// Everything that may wake the job.
@@ -76,6 +91,7 @@ impl Refusers {
             filter_events: self.filter_events | other.filter_events,
             maker_events: self.maker_events | other.maker_events,
             others: self.others | other.others,
+            until: self.until.into_iter().chain(other.until).min(),
         }
     }
 

@@ -16,7 +16,7 @@ use crate::plugin::{Reads, Tasks};
 use crate::profile::{Active, Asked};
 use crate::search::{Candidate, Limits, PARALLEL_BLOCKS, Request, best_of, limits, tasks};
 use omega_cellstate::{BLOCK, View};
-use omega_core::{JobId, TaskGroup};
+use omega_core::{JobId, JobKind, TaskGroup};
 use rand::Rng;
 
 /// Classes that are remembered; of more, the one unused for longest is forgotten. A class costs 24
@@ -44,6 +44,8 @@ struct Remembered {
     /// Who was asked. Whether a plugin has something to say may depend on the whole cell: a score
     /// that one machine's taint has woken counts in all blocks, or in none.
     asked: Asked,
+    /// The cell's time when it was asked, if somebody reads it.
+    moment: u64,
     used: u64,
     blocks: Vec<Option<Known>>,
 }
@@ -72,7 +74,8 @@ impl Reuse {
             return None;
         }
         let job = reads_job.then(|| view.job_id(request.group));
-        let index = self.class_of(tasks.group, job, active.asked());
+        let moment = if active.reads(Reads::TIME) { view.now_ms() } else { 0 };
+        let index = self.class_of((tasks.group, tasks.job.kind), job, (active.asked(), moment));
         let class = &mut self.classes[index];
         if class.blocks.is_empty() && view.blocks() > PARALLEL_BLOCKS {
             // The first time, more threads are faster.
@@ -87,13 +90,18 @@ impl Reuse {
     }
 
     /// The position of a class, made if it is new.
-    fn class_of(&mut self, group: &TaskGroup, job: Option<JobId>, asked: Asked) -> usize {
+    fn class_of(
+        &mut self,
+        group: (&TaskGroup, JobKind),
+        job: Option<JobId>,
+        (asked, moment): (Asked, u64),
+    ) -> usize {
         self.searches += 1;
         let wanted = ClassRef::new(group, job);
         let is_it = |known: &Remembered| known.class.is(wanted);
         let index = self.classes.iter().position(is_it).unwrap_or_else(|| {
             let (class, blocks) = (wanted.to_class(), Vec::new());
-            let class = Remembered { class, asked, used: 0, blocks };
+            let class = Remembered { class, asked, moment, used: 0, blocks };
             if self.classes.len() < CLASSES_MAX {
                 self.classes.push(class);
                 return self.classes.len() - 1;
@@ -105,8 +113,8 @@ impl Reuse {
         });
         let class = &mut self.classes[index];
         class.used = self.searches;
-        if class.asked != asked {
-            class.asked = asked;
+        if (class.asked, class.moment) != (asked, moment) {
+            (class.asked, class.moment) = (asked, moment);
             class.blocks.clear();
         }
         index

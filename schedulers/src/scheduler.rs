@@ -22,8 +22,10 @@ mod flight;
 mod hearing;
 mod passage;
 mod settings;
+mod waits;
 
 use crate::crowding::{Crowding, is_of_a_place};
+use crate::delay::{WaitFigures, Waits};
 use crate::events::Events;
 use crate::failures::Failures;
 use crate::place::{Placement, Placer};
@@ -65,6 +67,10 @@ pub trait Observer {
     /// A plugin refused a claim after the decision, or a wait for its permit was in vain.
     fn refused(&mut self, _task: TaskId, _by: &'static str) {}
 
+    /// Jobs wait for machines that they prefer, or have: what became of it so far. Told in each step of a
+    /// scheduler whose profile has them wait.
+    fn waits(&mut self, _figures: WaitFigures) {}
+
     /// There is nothing to do as of this version: no job has its turn.
     fn idle(&mut self, _version: Version, _queue: &Queue) {}
 }
@@ -84,6 +90,11 @@ pub struct Step {
     pub conflicts: usize,
     /// Whether there was nothing to do: then wait for changes or for time to pass.
     pub idle: bool,
+    /// If it is idle: when there is something to do even if nothing changes, by the clock of the steps. `None`
+    /// if there never is.
+    pub until: Option<Nanos>,
+    /// Whether claims are kept back until then: see [`Settings::hold`].
+    pub holds: bool,
 }
 
 /// A scheduler over a cell. See the head of the file.
@@ -108,6 +119,9 @@ pub struct Scheduler {
     missed: Vec<JobId>,
     crowding: Crowding,
     failures: Failures,
+    waits: Waits,
+    /// Until when the open transaction is held, if it is.
+    held_until: Option<Nanos>,
     tasks: Vec<TaskId>,
     /// Jobs of which what the view compiled is out of date.
     stale: Vec<JobId>,
@@ -196,6 +210,8 @@ impl Scheduler {
             missed: Vec::new(),
             crowding: Crowding::default(),
             failures: Failures::default(),
+            waits: Waits::default(),
+            held_until: None,
             tasks: Vec::new(),
             stale: Vec::new(),
             waiting,
@@ -307,6 +323,9 @@ impl Scheduler {
         }
         self.sync(cell, now, observer)?;
         observer.synced(&self.view, &self.queue);
+        if self.profile.delay.is_some() {
+            observer.waits(self.waits.figures);
+        }
         self.fly(cell, now, observer)
     }
 
@@ -332,7 +351,7 @@ impl Scheduler {
             self.queue.begin(id);
             observer.deciding();
             let first = self.view.open_claims();
-            let mut decided = self.decide_job((id, &job), room);
+            let mut decided = self.decide_job((id, &job), room, now);
             observer.decided(id, decided.asked, decided.placed);
             if decided.placed > 0 && self.profile.chain.guards() {
                 self.pass(&mut decided, (&job, first), now, observer);
@@ -393,7 +412,7 @@ impl Scheduler {
         part.by = part.by.and(decided.by);
     }
 
-    fn decide_job(&mut self, (id, job): (JobId, &Arc<Job>), room: usize) -> Decided {
+    fn decide_job(&mut self, (id, job): (JobId, &Arc<Job>), room: usize, now: Nanos) -> Decided {
         let mut decided = Decided::new(id, self.queue.news());
         let mut tasks = std::mem::take(&mut self.tasks);
         let mut placed_tasks = Vec::new();
@@ -404,9 +423,12 @@ impl Scheduler {
                 continue;
             }
             let group = self.view.compile(id, job, index);
-            let placed = self.place((id, job), group, &tasks);
+            let placed = self.place((id, job), (group, &tasks), now);
             if placed < tasks.len() || job.gang_min.is_some() && job.groups.len() > 1 {
                 decided.by = decided.by.and(self.refusers((id, job), group));
+                if let Some(until) = self.waits_until(id, group, now) {
+                    decided.by = decided.by.and(Refusers::until(until));
+                }
             }
             self.queue.put_back(tasks[placed..].iter().copied());
             by_group.push((index, placed));
@@ -432,8 +454,16 @@ impl Scheduler {
 
     /// Claims machines for tasks of a group, in the order given; if there are none left, in room
     /// that plugins make. The answer is how many have one.
-    fn place(&mut self, job: (JobId, &Arc<Job>), group: GroupRef, tasks: &[TaskId]) -> usize {
-        let mut placed = 0;
+    fn place(
+        &mut self,
+        job: (JobId, &Arc<Job>),
+        (group, tasks): (GroupRef, &[TaskId]),
+        now: Nanos,
+    ) -> usize {
+        let (mut placed, waits) = self.place_within_reach(job.0, (group, tasks), now);
+        if waits {
+            return placed;
+        }
         loop {
             placed += self.place_in_room(group, &tasks[placed..]);
             let Some(task) = tasks.get(placed) else { return placed };
@@ -509,6 +539,7 @@ impl Scheduler {
 
     fn settle(&mut self, txn: &Transaction, commit: &Commit, now: Nanos) -> Step {
         self.view.settle(txn, commit);
+        self.count_preferences(txn, commit);
         self.follow(txn, |index| commit.conflict_of_claim(index).is_none());
         let mut faults: SmallVec<[Fault; 8]> = SmallVec::new();
         let (mut crowded, mut conflicts) = (0, 0);
@@ -544,7 +575,7 @@ impl Scheduler {
         self.returned |= conflicts > 0;
         self.end_turns(now, self.returned.then_some(&faults));
         self.crowding.note(txn.claims.len(), crowded);
-        Step { placed: txn.claims.len() - conflicts, conflicts, idle: false }
+        Step { placed: txn.claims.len() - conflicts, conflicts, ..Step::default() }
     }
 
     /// Ends the turns of the jobs in the transaction. If claims were refused, these jobs are at
@@ -571,6 +602,7 @@ impl Scheduler {
                 // What was compiled for a job that is placed would only take room; should one of
                 // its tasks lose its machine, it is compiled again.
                 self.view.forget_job(part.job);
+                self.waits.end(part.job, now);
             }
         }
         self.decided = decided;

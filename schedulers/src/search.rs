@@ -261,7 +261,8 @@ fn enough_of(machines: usize, percent: u8) -> Option<u32> {
 #[must_use]
 pub fn tasks(view: &View, group: GroupRef) -> Tasks<'_> {
     let (job, index) = view.job(group);
-    Tasks { view, need: view.need(group), id: view.job_id(group), job, group: &job.groups[index] }
+    let (need, id, reach) = (view.need(group), view.job_id(group), view.reach(group));
+    Tasks { view, need, id, job, group: &job.groups[index], reach }
 }
 
 /// A walk over the blocks of a view.

@@ -52,6 +52,11 @@ impl Sleepers {
         self.by_time.first().filter(|(until, _)| *until <= now).map(|(_, id)| *id)
     }
 
+    /// When the first of them wakes in any case.
+    pub(crate) fn first(&self) -> Option<Nanos> {
+        self.by_time.first().map(|(until, _)| *until)
+    }
+
     /// Every job, in no order.
     pub(crate) fn ids(&self) -> impl Iterator<Item = JobId> {
         self.by_time.iter().map(|(_, id)| *id)

@@ -9,6 +9,7 @@
 //! - `scripts.rs`: behaviour over several steps, as text in `tests/scripts/`.
 //! - `traps.rs`: what wants more than a script.
 //! - `placement.rs`: what schedulers propose, compared with doing it the long way.
+//! - `load.rs`: what machines report as used, and the plugins that go by it.
 //! - `profiles.rs`, `profile_docs.rs`: profiles as files, and what is written about them.
 //! - `diagnosis.rs`: what is said of tasks that wait, tried out.
 //! - `kube_plugins.rs`, `kube_old.rs`, `job_places.rs`: the plugins of Kubernetes' scheduler, of now
@@ -20,6 +21,7 @@
 //!   decision.
 //! - `volumes.rs`, `volumes_twin.rs`: tasks with volumes, and the list of volumes against a naive one.
 //! - `improve.rs`, `improve_twin.rs`: rescheduling, reckoned by hand and the long way.
+//! - `waits.rs`: jobs that wait for machines that they prefer, transactions that wait for more claims.
 //! - `wakes.rs`: waking only whom an event may help places what waking everybody would.
 //! - `pool.rs`, `examples.rs`: the loop on threads; the examples of `omega-schedulers`.
 //! - `company.rs`: what one scheduler takes away and another one's tasks need near them.
@@ -73,6 +75,7 @@ mod kube_plugins;
 mod kube_world;
 mod lifted;
 mod linearizable;
+mod load;
 mod log;
 mod log_bound;
 mod log_rot;
@@ -116,6 +119,7 @@ mod upgrades;
 mod views;
 mod volumes;
 mod volumes_twin;
+mod waits;
 mod wakes;
 mod wire;
 mod wishes;

@@ -115,6 +115,14 @@ fn chunks_that_are_swapped_lost_or_repeated_are_noticed() {
     assert!(matches!(found, SnapshotDamage::ChunkLength { number: 1, found: 0, .. }), "{found}");
 }
 
+/// An image without what the state's hash leaves out: when loads were reported, and what was claimed then.
+fn hashed(mut image: Image) -> Image {
+    for (_, report) in &mut image.loads {
+        (report.at_ms, report.claimed) = (0, Amounts::zero());
+    }
+    image
+}
+
 /// Bytes that nobody would write by accident: all checksums are right, the content is not.
 #[test]
 fn a_forged_snapshot_is_refused_or_sound() {
@@ -133,7 +141,7 @@ fn a_forged_snapshot_is_refused_or_sound() {
             }
         }
         match folder.load(&forged.clone().resized()) {
-            Ok(image) => assert_eq!(image, rich_image(), "seed {seed}"),
+            Ok(image) => assert_eq!(hashed(image), hashed(rich_image()), "seed {seed}"),
             Err(LoadError::Corrupt { damage, .. }) => {
                 // Whoever can forge checksums can forge the state's hash as well.
                 if let SnapshotDamage::State { found, .. } = *damage {
@@ -196,8 +204,8 @@ fn what_is_no_snapshot_of_this_cell_is_refused() {
     let bytes = folder.bytes(7);
     let newer = [&bytes[..8], &(FORMAT + 1).to_le_bytes(), &bytes[12..]].concat();
     let error = folder.load(&newer).unwrap_err();
-    assert!(matches!(error, LoadError::UnknownFormat { found: 3, .. }), "{error}");
-    assert!(error.to_string().contains("has format 3, this program reads 1 to 2"), "{error}");
+    assert!(matches!(error, LoadError::UnknownFormat { found: 4, .. }), "{error}");
+    assert!(error.to_string().contains("has format 4, this program reads 1 to 3"), "{error}");
     let older = [&bytes[..8], &(OLDEST_READABLE - 1).to_le_bytes(), &bytes[12..]].concat();
     assert!(matches!(folder.load(&older), Err(LoadError::UnknownFormat { found: 0, .. })));
     assert!(matches!(folder.load(b"not a snapshot at all"), Err(LoadError::NotASnapshot(_))));

@@ -4,7 +4,7 @@
 //! `OMEGA_SEED=7 cargo test -p omega-tests views` runs one history alone.
 
 use crate::histories::seeds;
-use omega_cellstate::{BLOCK, Cell, GroupRef, Interest, Share, SharedCell, View};
+use omega_cellstate::{BLOCK, Cell, GroupRef, Interest, NEVER, Share, SharedCell, View};
 use omega_core::{
     Claim, Command, Commit, Conflict, Granularity, Item, JobId, KindId, MachineId, Outcome, Reason,
     Rejection, SchedulerId, TaskId, TaskReport, TaskState, Transaction, TransactionId,
@@ -116,6 +116,7 @@ pub(crate) fn assert_equal_views(world: &World, view: &mut View) {
         assert_eq!(view.sequence(row), fresh.sequence(row), "{context}");
         assert_eq!(view.cards(row), fresh.cards(row), "{context}");
         assert_eq!(view.load(row), fresh.load(row), "{context}");
+        assert_eq!(view.load_age_ms(row), fresh.load_age_ms(row), "{context}");
         for kind in 0..view.kinds().count() as u8 {
             let kind = KindId(kind);
             assert_eq!(view.free(row, kind), fresh.free(row, kind), "{context} {kind:?}");
@@ -124,6 +125,7 @@ pub(crate) fn assert_equal_views(world: &World, view: &mut View) {
             };
             fresh.keep_inverse(kind);
             assert!(share(view).is_none_or(|s| Some(s) == share(&fresh)), "{context}");
+            assert_eq!(load_in_columns(view, (row, kind)), load_of_report(view, (row, kind)));
         }
     }
     assert_eq!(view.machine_count(), fresh.machine_count(), "seed {seed}");
@@ -142,6 +144,25 @@ pub(crate) fn assert_equal_views(world: &World, view: &mut View) {
             let context = format!("seed {seed} group {group:?} row {row} at {}", view.version());
             assert_eq!(view.judge(row, ours), fresh.judge(row, theirs), "{context}");
         }
+    }
+}
+
+/// What the columns say of a machine's load: in use, claimed, when, and what it has.
+fn load_in_columns(view: &mut View, (row, kind): (usize, KindId)) -> (i64, i64, u64, i64) {
+    view.keep_load(kind);
+    let load = view.block(row / BLOCK).load(kind).unwrap();
+    let lane = row % BLOCK;
+    (load.used[lane], load.claimed[lane], load.at_ms[lane], load.capacity[lane])
+}
+
+/// The same of the report and the description.
+fn load_of_report(view: &View, (row, kind): (usize, KindId)) -> (i64, i64, u64, i64) {
+    let capacity = view.machine(row).map_or(0, |machine| machine.capacity.get(kind) as i64);
+    match view.load(row) {
+        Some(load) => {
+            (load.used.get(kind) as i64, load.claimed.get(kind) as i64, load.at_ms, capacity)
+        }
+        None => (0, 0, NEVER, capacity),
     }
 }
 

@@ -18,7 +18,7 @@ struct MachinePicture {
     free: Vec<i128>,
     claimable: Vec<i128>,
     cards_left: Vec<i16>,
-    load: Option<Amounts>,
+    load: Option<(Amounts, Amounts, u64)>,
     tasks: Vec<TaskId>,
 }
 
@@ -44,7 +44,7 @@ fn machines_of_cell(cell: &Cell) -> Vec<MachinePicture> {
             free: wide(m.free),
             claimable: wide(&m.claimable),
             cards_left: m.cards_left.to_vec(),
-            load: m.load.cloned(),
+            load: m.load.map(|load| (load.used.clone(), load.claimed.clone(), load.at_ms)),
             tasks,
         }
     };
@@ -62,7 +62,10 @@ fn machines_of_twin(twin: &Twin) -> Vec<MachinePicture> {
             free: twin.free(row),
             claimable: twin.claimable(row),
             cards_left: twin.cards_left(row).into_iter().map(u16::cast_signed).collect(),
-            load: host.load.clone(),
+            load: host
+                .load
+                .as_ref()
+                .map(|load| (load.used.clone(), load.claimed.clone(), load.at_ms)),
             tasks: twin.placed().filter(|(.., at)| *at == row).map(|(id, ..)| id).collect(),
         })
     };

@@ -31,6 +31,7 @@ mod sim;
 mod snapshot;
 mod sync;
 mod tenants;
+mod waits;
 mod whole;
 mod workers;
 
@@ -45,7 +46,7 @@ const SEED: u64 = 20_130_415;
 #[derive(Args, Clone, Debug)]
 pub struct Options {
     /// Only groups whose name contains this: scan, sync, commit, whole, decide, preempt, improve, kube, levers,
-    /// tenants, company, fronts, workers, memory, log, snapshot, replicate, api, sim, matrix.
+    /// tenants, company, waits, fronts, workers, memory, log, snapshot, replicate, api, sim, matrix.
     #[arg(long, value_name = "PATTERN")]
     only: Option<String>,
     /// Fewer and shorter runs: for a look, not for a record.
@@ -90,7 +91,7 @@ struct Group {
     measure: fn(&Options) -> Vec<Row>,
 }
 
-const GROUPS: [Group; 20] = [
+const GROUPS: [Group; 21] = [
     Group { name: "scan", workload: scan::WORKLOAD, measure: scan::rows },
     Group { name: "sync", workload: sync::WORKLOAD, measure: sync::rows },
     Group { name: "commit", workload: commit::WORKLOAD, measure: commit::rows },
@@ -102,6 +103,7 @@ const GROUPS: [Group; 20] = [
     Group { name: "levers", workload: levers::WORKLOAD, measure: levers::rows },
     Group { name: "tenants", workload: tenants::WORKLOAD, measure: tenants::rows },
     Group { name: "company", workload: company::WORKLOAD, measure: company::rows },
+    Group { name: "waits", workload: waits::WORKLOAD, measure: waits::rows },
     Group { name: "fronts", workload: fronts::WORKLOAD, measure: fronts::rows },
     Group { name: "workers", workload: workers::WORKLOAD, measure: workers::rows },
     Group { name: "memory", workload: memory::WORKLOAD, measure: memory::rows },

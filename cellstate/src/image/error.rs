@@ -40,7 +40,7 @@ pub enum ImageError {
     /// The list of vacant rows is not that of the rows without a machine.
     #[error("the image's list of vacant rows does not match its rows")]
     Vacant,
-    /// A load is of a row without a machine, or out of order.
+    /// A load is of a row without a machine, of a time that has not come, or out of order.
     #[error("the image has a load of row {0} that is out of place")]
     Load(u32),
     /// A job's number is out of order, or not below that of the next job.

@@ -29,6 +29,7 @@ pub use error::ImageError;
 use crate::answers::Answer;
 use crate::jobs::{JobRecord, TaskRecord};
 use crate::judge::MachineStatus;
+use crate::load::LoadReport;
 use crate::machines::Row;
 use omega_core::{
     Amounts, Hold, Job, JobId, Kinds, Machine, Policy, SequenceNumber, Standing, Text, Version,
@@ -50,7 +51,7 @@ pub struct Image {
     /// Every row, also those without a machine.
     pub machines: Vec<MachineImage>,
     /// What machines reported as used, ascending by row.
-    pub loads: Vec<(u32, Amounts)>,
+    pub loads: Vec<(u32, LoadReport)>,
     /// The rows without a machine; the last one is the next to be used.
     pub vacant: Vec<u32>,
     /// The number of the next job.

@@ -126,8 +126,10 @@ impl Cell {
         for (slot, load) in &image.loads {
             let machine = self.facts.machines.get(*slot as usize).and_then(Option::as_ref);
             let machine = machine.filter(|_| before.is_none_or(|before| before < *slot));
+            let machine = machine.filter(|_| load.at_ms <= self.now_ms);
             let machine = machine.ok_or(ImageError::Load(*slot))?;
-            validate::load(&machine.name, load, &self.kinds)?;
+            validate::load(&machine.name, &load.used, &self.kinds)?;
+            validate::load(&machine.name, &load.claimed, &self.kinds)?;
             before = Some(*slot);
             self.machines.set_load(*slot as usize, load.clone());
         }

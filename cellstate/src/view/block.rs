@@ -119,6 +119,18 @@ impl<'a> Block<'a> {
     }
 }
 
+impl View {
+    /// Makes [`View::block_may_fit`] exact for a block in which nothing fitted.
+    pub fn tighten_block(&mut self, block: usize) {
+        self.columns.tighten_block(block);
+    }
+
+    /// Makes [`View::blocks_may_fit`] as exact as the blocks are.
+    pub fn tighten_blocks(&mut self, group: usize) {
+        self.columns.tighten_group(group);
+    }
+}
+
 /// What share of their capacity of a kind the machines of a block would have left: see
 /// [`Block::left_share`].
 #[derive(Clone, Copy, Debug)]

@@ -28,7 +28,9 @@ mod evictions;
 mod images;
 mod job_places;
 mod kept;
+mod loads;
 mod placements;
+mod reach;
 mod rules;
 mod tally;
 mod tenants;
@@ -39,7 +41,9 @@ pub use counted::{TaskCounts, TaskSet};
 pub use images::ImageHolder;
 pub use job_places::JobPlaces;
 pub use kept::{Level, MachineSet};
+pub use loads::{BlockLoad, NEVER};
 pub use placements::PlacedTask;
+pub use reach::Reach;
 pub use rules::{Draws, WishCounts};
 pub use tally::Tally;
 
@@ -55,8 +59,8 @@ use evictions::Eviction;
 use images::Images;
 use kept::{Kept, inverse_capacity};
 use omega_core::{
-    Amounts, CardSet, Job, JobId, Kinds, Machine, MachineId, Reason, SchedulerId, SequenceNumber,
-    TaskId, Version,
+    CardSet, Job, JobId, Kinds, Machine, MachineId, Reason, SchedulerId, SequenceNumber, TaskId,
+    Version,
 };
 use placements::Placements;
 use smallvec::SmallVec;
@@ -74,6 +78,7 @@ struct Compiled {
     job: Arc<Job>,
     index: usize,
     need: Need,
+    reach: Reach,
 }
 
 /// A scheduler's private copy of the cell. See the head of the file.
@@ -83,6 +88,8 @@ pub struct View {
     next_number: u64,
     interest: Interest,
     version: Version,
+    /// The cell's time at that version.
+    now_ms: u64,
     /// Whose numbers of trackers it has. See [`Delta::lineage`].
     lineage: Version,
     kinds: Kinds,
@@ -97,7 +104,7 @@ pub struct View {
     schedulable: Vec<u64>,
     draining: Vec<u64>,
     cards: FastMap<u32, Cards>,
-    loads: FastMap<u32, Amounts>,
+    loads: loads::Loads,
     images: Images,
     tenants: tenants::KnownTenants,
     placements: Option<Box<Placements>>,
@@ -127,6 +134,7 @@ impl View {
             next_number,
             interest: Interest::Machines,
             version: Version(0),
+            now_ms: 0,
             lineage: Version(0),
             columns: Columns::new(kinds.count()),
             inverses: vec![None; kinds.count()],
@@ -139,7 +147,7 @@ impl View {
             schedulable: Vec::new(),
             draining: Vec::new(),
             cards: FastMap::default(),
-            loads: FastMap::default(),
+            loads: loads::Loads::default(),
             images: Images::default(),
             tenants: tenants::KnownTenants::default(),
             placements: None,
@@ -207,6 +215,7 @@ impl View {
             self.reset(delta);
         }
         self.version = delta.to;
+        self.now_ms = delta.now_ms;
         self.lineage = delta.lineage;
         self.grow(delta.rows);
         self.keep_policy(&delta.overcommit_max);
@@ -225,8 +234,7 @@ impl View {
             self.tally.freed += u64::from(before.is_none_or(more));
         }
         for (slot, load) in &delta.loads {
-            let before = self.loads.insert(*slot, load.clone());
-            self.tally.loads += u64::from(before.as_ref() != Some(load));
+            self.tally.loads += u64::from(self.loads.set(*slot, load));
         }
         self.apply_rules(delta);
         self.tenants.apply(delta);
@@ -311,6 +319,7 @@ impl View {
         self.schedulable.resize(rows.div_ceil(BLOCK), 0);
         self.draining.resize(rows.div_ceil(BLOCK), 0);
         self.kept.grow(rows);
+        self.loads.grow(rows);
         for inverse in self.inverses.iter_mut().flatten() {
             inverse.resize(rows.next_multiple_of(BLOCK), 0.0);
         }
@@ -321,7 +330,7 @@ impl View {
         let before = self.row_state(row);
         if self.incarnations[row] != delta.incarnation {
             // Another machine has the row now; what it reported comes with the row.
-            self.loads.remove(&delta.slot);
+            self.loads.remove(delta.slot);
             self.incarnations[row] = delta.incarnation;
         }
         let bit = 1 << (row % BLOCK);
@@ -337,6 +346,7 @@ impl View {
             }
         }
         self.kept.set_machine(row, delta.machine.as_deref(), &self.kinds);
+        self.loads.set_machine(row, delta.machine.as_deref());
         if delta.machine.as_ref().is_none_or(|machine| machine.cards == 0) {
             self.cards.remove(&delta.slot);
         }
@@ -462,12 +472,6 @@ impl View {
         self.cards.get(&(row as u32))
     }
 
-    /// The last reported load of a row.
-    #[must_use]
-    pub fn load(&self, row: usize) -> Option<&Amounts> {
-        self.loads.get(&(row as u32))
-    }
-
     /// A number that rises with every change of a block's machines: of what they are, what is free
     /// on them, their cards and loads. What runs elsewhere does not count.
     #[must_use]
@@ -495,16 +499,6 @@ impl View {
         sets.fold(u64::MAX, |words, set| words & self.facts.sets.full_words(set, group))
     }
 
-    /// Makes [`View::block_may_fit`] exact for a block in which nothing fitted.
-    pub fn tighten_block(&mut self, block: usize) {
-        self.columns.tighten_block(block);
-    }
-
-    /// Makes [`View::blocks_may_fit`] as exact as the blocks are.
-    pub fn tighten_blocks(&mut self, group: usize) {
-        self.columns.tighten_group(group);
-    }
-
     // --- Deciding ------------------------------------------------------------------------------
 
     /// Compiles a group of a job; the same group again costs a lookup. It stays until
@@ -522,7 +516,7 @@ impl View {
         }
         let kinds = self.columns.kinds();
         let (need, _) = self.facts.compile((id, job), index, kinds, Trackers::Find);
-        let compiled = Compiled { id, job: job.clone(), index, need };
+        let compiled = Compiled { id, job: job.clone(), index, need, reach: Reach::Anywhere };
         let group = GroupRef(self.vacant.pop().unwrap_or_else(|| {
             self.groups.push(None);
             (self.groups.len() - 1) as u32

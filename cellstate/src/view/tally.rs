@@ -15,7 +15,7 @@ pub struct Tally {
     pub removed: u64,
     /// Machines that had more left of some kind, or of some card, than before.
     pub freed: u64,
-    /// Machines whose reported load changed.
+    /// Machines that reported their load, changed or not: it is younger then.
     pub loads: u64,
 }
 

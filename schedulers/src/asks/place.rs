@@ -190,10 +190,7 @@ impl Front {
     /// Whether there is room for a task anywhere, tried on the view.
     fn has_room(&mut self, wish: Wish, task: TaskId) -> bool {
         let how = (&self.profile, self.settings.placement);
-        let placed =
-            self.placer.place(&mut self.desk.view, how, (wish.group, &[task]), &mut self.rng);
-        self.desk.view.drop_claims(placed);
-        placed > 0
+        self.placer.has_room(&mut self.desk.view, how, (wish.group, task), &mut self.rng)
     }
 
     /// Counts a container that has a claim against what was asked for.

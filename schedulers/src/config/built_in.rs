@@ -18,7 +18,12 @@ pub(super) fn plugins() -> Vec<Plugin> {
     let kube = super::kube::filters().into_iter().chain(super::kube::volumes());
     let kube = kube.chain(super::kube::scores()).chain(super::preemption::post_filters());
     let old = super::kube_old::filters().into_iter().chain(super::kube_old::scores());
-    own.chain(tenants()).chain(kube).chain(old).collect()
+    own.chain(tenants())
+        .chain(super::load::plugins())
+        .chain([super::delay::plugin()])
+        .chain(kube)
+        .chain(old)
+        .collect()
 }
 
 /// The filters that the cell judges by, in the order in which they are asked.

@@ -60,10 +60,12 @@
 
 mod arguments;
 mod built_in;
+mod delay;
 mod error;
 mod file;
 mod kube;
 mod kube_old;
+mod load;
 mod parse;
 mod preemption;
 mod profiles;

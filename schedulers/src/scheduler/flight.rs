@@ -20,6 +20,7 @@
 use super::{Decided, Observer, Scheduler, Step};
 use crate::queue::Nanos;
 use omega_cellstate::{CellHandle, HandleError};
+use omega_core::limits::TRANSACTION_ITEMS_MAX;
 use omega_core::{Commit, JobId, Transaction};
 use smallvec::{SmallVec, smallvec};
 
@@ -69,6 +70,12 @@ impl Scheduler {
             if self.view.open_claims() == 0 {
                 break;
             }
+            if flights.is_empty()
+                && let Some(until) = self.hold_back(now)
+            {
+                self.flying = 0;
+                return Ok(Step { idle: true, until: Some(until), holds: true, ..Step::default() });
+            }
             flights.push(self.take_off());
         }
         self.flying = 0;
@@ -77,14 +84,41 @@ impl Scheduler {
             if idle {
                 observer.idle(self.view.version(), &self.queue);
             }
-            return Ok(Step { idle, ..Step::default() });
+            let until = if idle { self.queue.next_turn() } else { None };
+            return Ok(Step { idle, until, ..Step::default() });
         }
         let answers = submit(cell, &flights);
         self.land(flights.into_iter().zip(answers), now, observer)
     }
 
+    /// Until when the open transaction is held back: `None` if it is to go. Called with a claim in it, when no job
+    /// has its turn or the transaction is full.
+    fn hold_back(&mut self, now: Nanos) -> Option<Nanos> {
+        let chain = &self.profile.chain;
+        let is_full = self.open_items() >= self.settings.claims_max.clamp(1, TRANSACTION_ITEMS_MAX);
+        if self.settings.hold == 0
+            || is_full
+            || self.queue.active_jobs() > 0
+            || chain.guards()
+            || !chain.post_filter.is_empty()
+        {
+            return None;
+        }
+        let until = *self.held_until.get_or_insert(now.saturating_add(self.settings.hold));
+        (now < until).then_some(until)
+    }
+
+    /// Gives back what is held, before a queue is made anew in which its jobs have their turn again.
+    pub(super) fn drop_held(&mut self) {
+        self.view.drop_claims(self.view.open_claims());
+        self.decided.clear();
+        self.missed.clear();
+        self.held_until = None;
+    }
+
     /// Makes the open claims a transaction.
     fn take_off(&mut self) -> Flight {
+        self.held_until = None;
         let mut txn = self.view.take_transaction();
         txn.granularity = self.settings.granularity;
         txn.check = self.settings.check;

@@ -18,7 +18,14 @@ impl Scheduler {
     ) -> Result<(), HandleError> {
         let before = self.view.tally();
         self.view.sync(cell)?;
+        if self.view.delta().full && self.held_until.is_some() {
+            self.drop_held();
+        }
         self.update_queue();
+        if self.profile.delay.is_some() && !self.view.delta().jobs.is_empty() {
+            let queue = &self.queue;
+            self.waits.retain(|id| queue.job(id).is_some(), now);
+        }
         if let Some(shares) = self.queue.shares() {
             shares.hear(&self.view);
         }
@@ -31,7 +38,9 @@ impl Scheduler {
         let stale = std::mem::take(&mut self.stale);
         for job in stale {
             // What is compiled for a claim that waits stays as long as the claim.
-            match self.parts.iter().any(|part| part.job == job) {
+            let claims = self.parts.iter().any(|part| part.job == job)
+                || self.decided.iter().any(|part| part.job == job);
+            match claims {
                 true => self.stale.push(job),
                 false => self.view.forget_job(job),
             }

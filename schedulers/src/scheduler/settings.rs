@@ -1,7 +1,7 @@
 //! How a scheduler works.
 
 use crate::place::Placement;
-use crate::queue::Patience;
+use crate::queue::{Nanos, Patience};
 use crate::search::{Home, Search};
 use omega_cellstate::Share;
 use omega_core::{ConflictCheck, Granularity, Text};
@@ -26,6 +26,10 @@ pub struct Settings {
     /// than one is of use where a commit takes long, because the cell is on disks: they share the wait. Where
     /// the profile evicts, reserves or permits, it is one at a time.
     pub commits_in_flight: usize,
+    /// How long it keeps a transaction with room for more claims open when no job has its turn, so that jobs that
+    /// come soon share it. 0: not at all. Where the profile evicts, reserves or permits, it is 0. A job then waits for so
+    /// much longer; what it saves is commits, which cost a write on disks.
+    pub hold: Nanos,
     /// What happens to the rest of a transaction of which a part conflicts.
     pub granularity: Granularity,
     /// What counts as a conflict.
@@ -52,6 +56,7 @@ impl Settings {
             failures: true,
             claims_max: CLAIMS_DEFAULT,
             commits_in_flight: 1,
+            hold: 0,
             granularity: Granularity::Incremental,
             check: ConflictCheck::ResourceFit,
             patience: Patience::default(),

@@ -13,7 +13,7 @@ use crate::statistics::statistics;
 use omega_cellstate::Cell;
 use omega_client::proto::cell_service_server::CellService;
 use omega_client::{ApiError, ErrorCode, convert, proto};
-use omega_core::{Command, Policy, Version};
+use omega_core::{Command, KindId, Policy, Version};
 use omega_store::log::ReplicaId;
 use omega_store::membership::{MemberStep, MembershipChange};
 use std::time::Duration;
@@ -60,6 +60,10 @@ pub(crate) struct Sizes {
     pub(crate) claimable: Vec<u64>,
     /// What of it is.
     pub(crate) claimed: Vec<u64>,
+    /// What is claimed of each kind beyond what machines have.
+    pub(crate) overcommitted: Vec<u64>,
+    /// The age of the oldest among the machines' last reports of load, if there is one.
+    pub(crate) oldest_load_ms: Option<u64>,
 }
 
 /// Looks at every machine: some milliseconds in the largest cells.
@@ -67,20 +71,28 @@ pub(crate) fn sizes(cell: &Cell) -> Sizes {
     let kinds = cell.kinds().count();
     let mut claimable = vec![0; kinds];
     let mut claimed = vec![0; kinds];
+    let mut overcommitted = vec![0; kinds];
+    let mut oldest_load_ms = None;
     let mut machines = 0;
     for state in cell.machines() {
         machines += 1;
         for (kind, (all, free)) in state.claimable.iter().zip(state.free).enumerate() {
             claimable[kind] += (*all).max(0) as u64;
-            claimed[kind] += (all - free).max(0) as u64;
+            let of_it = (all - free).max(0) as u64;
+            claimed[kind] += of_it;
+            let capacity = state.machine.capacity.get(KindId(kind as u8));
+            overcommitted[kind] += of_it.saturating_sub(capacity);
         }
+        let age = state.load.map(|report| report.age_ms(cell.now_ms()));
+        oldest_load_ms = oldest_load_ms.max(age);
     }
     let jobs = cell.jobs().count() as u64;
-    Sizes { version: cell.version(), machines, jobs, claimable, claimed }
+    let version = cell.version();
+    Sizes { version, machines, jobs, claimable, claimed, overcommitted, oldest_load_ms }
 }
 
 fn describe_cell(cell: &Cell) -> proto::DescribeCellResponse {
-    let Sizes { version, machines, jobs, claimable, claimed } = sizes(cell);
+    let Sizes { version, machines, jobs, claimable, claimed, .. } = sizes(cell);
     proto::DescribeCellResponse {
         version: version.0,
         kinds: convert::kind_list(cell.kinds()),

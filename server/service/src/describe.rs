@@ -51,7 +51,8 @@ pub(crate) fn machine(state: &MachineState<'_>) -> proto::MachineStatus {
         draining: state.status == MachineStatus::Draining,
         sequence: state.sequence.0,
         free: state.free.to_vec(),
-        load: state.load.map(convert::values).unwrap_or_default(),
+        load: state.load.map(|report| convert::values(&report.used)).unwrap_or_default(),
+        load_at_ms: state.load.map_or(0, |report| report.at_ms),
         tasks: state.tasks.len() as u32,
         claimable: state.claimable.iter().map(|all| (*all).max(0) as u64).collect(),
     }

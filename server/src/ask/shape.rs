@@ -51,6 +51,8 @@ pub(super) struct MachineShape {
     pub(super) cards: u8,
     pub(super) sequence: u64,
     pub(super) resources: ByKind<ResourceShape>,
+    /// When the load was reported, in milliseconds since 1970; 0 if it never was.
+    pub(super) load_at_ms: u64,
     pub(super) labels: BTreeMap<String, String>,
     pub(super) taints: Vec<String>,
 }
@@ -170,6 +172,7 @@ impl MachineShape {
             cards: machine.cards,
             sequence: told.sequence,
             resources: kinds.iter().map(resource).collect(),
+            load_at_ms: told.load_at_ms,
             labels: texts(&machine.labels),
             taints: machine.taints.iter().map(taint_text).collect(),
             name: machine.name.to_string(),

@@ -8,7 +8,7 @@ use super::plugins::PluginTimes;
 use omega_cellstate::View;
 use omega_client::convert::reason_name;
 use omega_core::{Commit, JobId, Transaction};
-use omega_schedulers::{Observer, Queue};
+use omega_schedulers::{Observer, Queue, WaitFigures};
 use omega_service::exposition::{self, Figure, Figures, Pen};
 use omega_store::replica::{Durations, Histogram};
 use parking_lot::Mutex;
@@ -53,6 +53,8 @@ struct Counts {
     conflicts: BTreeMap<&'static str, u64>,
     pending_tasks: usize,
     active_jobs: usize,
+    /// Of jobs that wait for machines that they prefer.
+    waits: WaitFigures,
 }
 
 impl SchedulerFigures {
@@ -126,6 +128,10 @@ impl Observer for WorkerMeter {
         counts.active_jobs = queue.active_jobs();
     }
 
+    fn waits(&mut self, figures: WaitFigures) {
+        self.counted.counts.lock().waits = figures;
+    }
+
     fn deciding(&mut self) {
         self.began = Instant::now();
         self.counted.view_age.note(self.began.duration_since(self.synced));
@@ -196,6 +202,7 @@ impl Figures for SchedulerFigures {
         write_busyness(&all, pen)?;
         write_commits(&all, pen)?;
         write_waits(&all, pen)?;
+        write_preferences(&all, pen)?;
         self.plugins.write(pen)
     }
 }
@@ -244,6 +251,23 @@ fn write_commits(all: &[Told], pen: &mut Pen<'_>) -> fmt::Result {
     let behind = all.iter().map(|worker| (own(worker), worker.counts.behind as f64));
     let help = "Versions of the cell between what transactions were decided on and their answers";
     pen.counters(Figure::new("worker_transactions_behind_versions", help), behind)
+}
+
+fn write_preferences(all: &[Told], pen: &mut Pen<'_>) -> fmt::Result {
+    let placed = all.iter().flat_map(|worker| {
+        let WaitFigures { met, missed, .. } = worker.counts.waits;
+        let of =
+            |result, count| ([("worker", worker.name.as_str()), ("result", result)], count as f64);
+        [of("met", met), of("missed", missed)]
+    });
+    let help = "Tasks that prefer machines, by whether they were placed on one of these; told by profiles with delay";
+    pen.counters(Figure::new("worker_preferences", help), placed)?;
+    let waits = all.iter().map(|worker| (own(worker), worker.counts.waits.waits as f64));
+    let help = "Jobs that let room pass to wait for a machine that they prefer";
+    pen.counters(Figure::new("worker_preference_waits", help), waits)?;
+    let waited = all.iter().map(|worker| (own(worker), worker.counts.waits.waited as f64 / 1e9));
+    let help = "How long such jobs waited, all together";
+    pen.counters(Figure::seconds("worker_preference_wait", help), waited)
 }
 
 fn write_waits(all: &[Told], pen: &mut Pen<'_>) -> fmt::Result {

@@ -10,9 +10,10 @@ use super::read::Body;
 use super::write::{BodyWriter, WriteError};
 use crate::codec::v1::{JobV1, PolicyV1};
 use omega_cellstate::{
-    Answer, Image, ImageError, JobImage, MachineImage, MachineStatus, SchedulerImage, TaskRecord,
-    TenantImage,
+    Answer, Image, ImageError, JobImage, LoadReport, MachineImage, MachineStatus, SchedulerImage,
+    TaskRecord, TenantImage,
 };
+use omega_core::limits::AMOUNT_MAX;
 use omega_core::{
     Amounts, Hold, Job, JobId, Kinds, Machine, Policy, ResourceKind, SequenceNumber, Standing,
     Text, Version,
@@ -32,6 +33,9 @@ const STANDINGS: u32 = 2;
 /// The first format with jobs and policies of version 2 of the [bytes of commands](crate::codec).
 const COMMANDS_2: u32 = 3;
 
+/// The first format in which reports of load say when they came, and what was claimed then.
+const LOADS_WITH_AGE: u32 = 3;
+
 /// Writes an image.
 pub(super) fn write(image: &Image, body: &mut BodyWriter<'_, '_>) -> Result<(), WriteError> {
     body.part(&image.kinds)?;
@@ -39,7 +43,9 @@ pub(super) fn write(image: &Image, body: &mut BodyWriter<'_, '_>) -> Result<(), 
     for MachineImage { machine, sequence, incarnation, status } in &image.machines {
         body.part(&(machine, sequence, incarnation, status))?;
     }
-    image.loads.iter().try_for_each(|load| body.part(load))?;
+    for (slot, LoadReport { used, claimed, at_ms }) in &image.loads {
+        body.part(&(slot, used, claimed, at_ms))?;
+    }
     image.vacant.iter().try_for_each(|slot| body.part(slot))?;
     for JobImage { id, spec, resized, tasks } in &image.jobs {
         body.part(&(id, spec, resized, tasks.len() as u32))?;
@@ -71,9 +77,12 @@ pub(super) fn read(format: u32, counts: Counts, body: &mut Body<'_>) -> Result<I
         let (machine, sequence, incarnation, status): Row = body.part()?;
         Ok(MachineImage { machine, sequence, incarnation, status })
     })?;
-    let loads: Vec<(u32, Amounts)> = list(counts.loads, body, Body::part)?;
+    let mut loads = list(counts.loads, body, |body| read_load((format, now_ms), body))?;
     let vacant = list(counts.vacant, body, Body::part)?;
     let jobs = list(counts.jobs, body, |body| read_job(format, body))?;
+    if format < LOADS_WITH_AGE {
+        note_claims(&mut loads, &jobs);
+    }
     let ended = list(counts.ended, body, Body::part)?;
     let tenants = list(counts.tenants, body, |body| {
         if format < STANDINGS {
@@ -104,6 +113,39 @@ pub(super) fn read(format: u32, counts: Counts, body: &mut Body<'_>) -> Result<I
     })
 }
 
+/// A report of load. One from before they had an age counts as having just come.
+fn read_load(
+    (format, now_ms): (u32, u64),
+    body: &mut Body<'_>,
+) -> Result<(u32, LoadReport), LoadError> {
+    if format < LOADS_WITH_AGE {
+        let (slot, used): (u32, Amounts) = body.part()?;
+        return Ok((slot, LoadReport { used, claimed: Amounts::zero(), at_ms: now_ms }));
+    }
+    let (slot, used, claimed, at_ms): (u32, Amounts, Amounts, u64) = body.part()?;
+    Ok((slot, LoadReport { used, claimed, at_ms }))
+}
+
+/// Notes with reports that just came what the tasks of their machines claim now.
+fn note_claims(loads: &mut [(u32, LoadReport)], jobs: &[JobImage]) {
+    if loads.is_empty() {
+        return;
+    }
+    for job in jobs {
+        for task in &job.tasks {
+            let Some(machine) = task.state.machine() else { continue };
+            let report = loads.binary_search_by_key(&machine.slot, |(slot, _)| *slot);
+            let group = job.spec.groups.get(usize::from(task.group));
+            let (Ok(report), Some(group)) = (report, group) else { continue };
+            let claimed = &mut loads[report].1.claimed;
+            for (kind, amount) in group.request.iter() {
+                let sum = claimed.get(kind).saturating_add(amount).min(AMOUNT_MAX);
+                claimed.set(kind, sum);
+            }
+        }
+    }
+}
+
 fn read_job(format: u32, body: &mut Body<'_>) -> Result<JobImage, LoadError> {
     let (id, spec, resized, tasks) = match format {
         ..COMMANDS_2 => {
@@ -127,4 +169,34 @@ fn list<'f, T>(
         list.push(part(body)?);
     }
     Ok(list)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use omega_cellstate::Cell;
+    use omega_core::{Command, MachineId, TaskGroup, TaskId};
+
+    #[test]
+    fn a_report_without_claims_gets_those_of_the_tasks_that_are_there() {
+        let mut cell = Cell::new(Kinds::standard());
+        for name in ["a", "b"] {
+            let machine = Machine::new(name, Amounts::new([4000, 1 << 30]));
+            cell.apply(Command::RegisterMachine(machine)).unwrap();
+        }
+        let group = TaskGroup::new(3, Amounts::new([500, 1 << 20]));
+        cell.apply(Command::SubmitJob(Job::batch("j", group))).unwrap();
+        for (index, slot) in [(0, 1), (1, 1), (2, 0)] {
+            let (task, machine) = (TaskId { job: JobId(0), index }, MachineId::first(slot));
+            cell.apply(Command::AdoptTask { task, machine }).unwrap();
+        }
+        let load = Amounts::new([100]);
+        cell.apply(Command::ReportLoad { id: MachineId::first(1), load }).unwrap();
+        let image = cell.image();
+        let mut loads = image.loads.clone();
+        loads[0].1.claimed = Amounts::zero();
+        note_claims(&mut loads, &image.jobs);
+        assert_eq!(loads, image.loads);
+        assert_eq!(loads[0].1.claimed, Amounts::new([1000, 2 << 20]));
+    }
 }

@@ -1,7 +1,7 @@
 //! Commands about machines, and what is left of one by recount.
 
-use super::{Host, Row, Twin, validate};
-use omega_core::limits::CARD_MILLI;
+use super::{Host, Row, Twin, TwinLoad, validate};
+use omega_core::limits::{AMOUNT_MAX, CARD_MILLI};
 use omega_core::{
     Amounts, KindId, Machine, MachineId, Outcome, Policy, Rejection, TaskState, TopologyLevel,
 };
@@ -86,8 +86,17 @@ impl Twin {
     ) -> Result<Outcome, Rejection> {
         let name = self.known(id)?.spec.name.clone();
         validate::amounts(&name, &load, &self.kinds)?;
+        let mut claimed = vec![0u128; self.kinds.count()];
+        for (_, job, task, at) in self.placed() {
+            for (kind, amount) in job.spec.groups[task.group].request.iter() {
+                claimed[kind.index()] += if at == id.row() { u128::from(amount) } else { 0 };
+            }
+        }
+        let bounded = claimed.into_iter().map(|sum| sum.min(u128::from(AMOUNT_MAX)) as u64);
+        let claimed = Amounts::new(bounded);
+        let report = TwinLoad { used: load, claimed, at_ms: self.now_ms };
         if let Some(host) = &mut self.rows[id.row()].machine {
-            host.load = Some(load);
+            host.load = Some(report);
         }
         Ok(self.done())
     }

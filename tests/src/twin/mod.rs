@@ -48,8 +48,19 @@ pub struct Host {
     pub spec: Arc<Machine>,
     /// Whether it takes no new tasks.
     pub draining: bool,
-    /// What it last reported.
-    pub load: Option<Amounts>,
+    /// What it last reported, when, and what its tasks claimed then.
+    pub load: Option<TwinLoad>,
+}
+
+/// A report of load.
+#[derive(Clone, Debug, PartialEq)]
+pub struct TwinLoad {
+    /// What was in use.
+    pub used: Amounts,
+    /// What was claimed.
+    pub claimed: Amounts,
+    /// The time.
+    pub at_ms: u64,
 }
 
 /// A job that is remembered.

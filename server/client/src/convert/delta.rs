@@ -8,8 +8,8 @@ use super::{
 };
 use crate::proto;
 use omega_cellstate::{
-    Beside, Cards, Count, CountingMachines, Delta, DomainName, Interest, JobDelta, MachineDelta,
-    MachineStatus, Share, TaskDelta, TenantDelta, Tracked, TrackerId, TrackerKey,
+    Beside, Cards, Count, CountingMachines, Delta, DomainName, Interest, JobDelta, LoadReport,
+    MachineDelta, MachineStatus, Share, TaskDelta, TenantDelta, Tracked, TrackerId, TrackerKey,
 };
 use omega_core::limits::CARDS_MAX;
 use omega_core::{
@@ -62,10 +62,10 @@ impl From<&Delta> for proto::Delta {
             free: delta.free.clone(),
             cards: delta.cards.iter().map(cards_out).collect(),
             quotas: delta.quotas,
+            now_ms: delta.now_ms,
             ..proto::Delta::default()
         };
-        let load = |(slot, used): &(u32, _)| proto::Load { slot: *slot, used: values(used) };
-        message.loads = delta.loads.iter().map(load).collect();
+        message.loads = delta.loads.iter().map(load_out).collect();
         let tracker = |(id, key): &(TrackerId, Option<TrackerKey>)| proto::Tracker {
             id: id.0,
             key: key.as_ref().map(Into::into),
@@ -113,6 +113,11 @@ impl From<&MachineDelta> for proto::MachineDelta {
     }
 }
 
+fn load_out((slot, report): &(u32, LoadReport)) -> proto::Load {
+    let LoadReport { used, claimed, at_ms } = report;
+    proto::Load { slot: *slot, used: values(used), at_ms: *at_ms, claimed: values(claimed) }
+}
+
 fn cards_out((slot, cards): &(u32, Cards)) -> proto::CardsLeft {
     let milli = cards.left().iter().map(|left| i32::from(*left)).collect();
     proto::CardsLeft { slot: *slot, milli }
@@ -145,6 +150,7 @@ pub fn delta(message: proto::Delta) -> Result<Delta, Malformed> {
         sequences: message.sequences.into_iter().map(SequenceNumber).collect(),
         free: message.free,
         quotas: message.quotas,
+        now_ms: message.now_ms,
         tasks,
         ..Delta::default()
     };
@@ -158,7 +164,8 @@ pub fn delta(message: proto::Delta) -> Result<Delta, Malformed> {
     }
     for load in message.loads {
         in_rows(load.slot, rows, "loads.slot")?;
-        read.loads.push((load.slot, amounts(load.used)));
+        let (used, claimed) = (amounts(load.used), amounts(load.claimed));
+        read.loads.push((load.slot, LoadReport { used, claimed, at_ms: load.at_ms }));
     }
     for tracker in message.trackers {
         let key = tracker.key.map(TryFrom::try_from).transpose()?;

@@ -189,7 +189,8 @@ impl Now {
     }
 
     fn write_cell(&self, pen: &mut Pen<'_>) -> fmt::Result {
-        let Sizes { version, machines, jobs, claimable, claimed } = &self.sizes;
+        let Sizes { version, machines, jobs, claimable, claimed, overcommitted, oldest_load_ms } =
+            &self.sizes;
         let help = "The version of the cell at this replica";
         pen.gauge(Figure::new("cell_version", help), version.0 as f64)?;
         pen.gauge(Figure::new("cell_machines", "Machines of the cell"), f64::from(*machines))?;
@@ -215,7 +216,14 @@ impl Now {
         let help = "What may be claimed of all machines, in each kind's unit";
         pen.gauges(Figure::new("cell_claimable", help), of_kinds(claimable))?;
         let help = "What is claimed of all machines, in each kind's unit";
-        pen.gauges(Figure::new("cell_claimed", help), of_kinds(claimed))
+        pen.gauges(Figure::new("cell_claimed", help), of_kinds(claimed))?;
+        let help =
+            "What is claimed beyond what machines have, over all machines, in each kind's unit";
+        pen.gauges(Figure::new("cell_overcommitted", help), of_kinds(overcommitted))?;
+        let help =
+            "How old the oldest is of the machines' last reports of load; 0 if there is none";
+        let oldest = oldest_load_ms.unwrap_or(0) as f64 / 1000.0;
+        pen.gauge(Figure::seconds("cell_oldest_load", help), oldest)
     }
 
     fn write_replica(&self, status: &Status, pen: &mut Pen<'_>) -> fmt::Result {

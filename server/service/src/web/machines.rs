@@ -79,7 +79,7 @@ fn shape(cell: &Cell, state: &MachineState<'_>) -> MachineShape {
             capacity: state.machine.capacity.get(id),
             claimable: claimable as u64,
             claimed: (claimable - state.free[id.index()]).max(0) as u64,
-            used: state.load.map(|load| load.get(id)),
+            used: state.load.map(|report| report.used.get(id)),
         };
         (kind.name.clone(), amount)
     });

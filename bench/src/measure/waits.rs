@@ -1,0 +1,152 @@
+//! Question: what do loads in decisions, waits for preferred machines and held transactions cost, used and unused;
+//! and how many preferences are met with and without a wait?
+
+use super::cells::{self, Made};
+use super::clock::{Figure, by_turns, timed};
+use super::show::{Reach, Row, Unit};
+use super::{Options, SEED};
+use omega_cellstate::SharedCell;
+use omega_core::{
+    Amounts, Command, Job, KindId, Machine, MachineId, MachineSelector, Preferred, Requirement,
+    TaskReport,
+};
+use omega_schedulers::plugins::{HalfLife, Limit, LoadAware, LoadLimit};
+use omega_schedulers::{
+    Delay, Nanos, Observer, Profile, Scheduler, Settings, Unobserved, WaitFigures,
+};
+
+pub(crate) const WORKLOAD: &str =
+    "10,000 machines in use; single-task jobs; a scheduler's time per job";
+
+const MACHINES: usize = 10_000;
+
+const MS: Nanos = 1_000_000;
+
+/// A profile that is compared with the one for services.
+type Make = fn() -> Profile;
+
+fn with_load() -> Profile {
+    let limit = Limit { kind: KindId::CPU, service_percent: 400, batch_percent: 400 };
+    let half_life = HalfLife::seconds(300);
+    let aware = LoadAware::new(half_life, &[(KindId::CPU, 1), (KindId::MEMORY, 1)]);
+    Profile::service().with_filter(LoadLimit::new(half_life, &[limit])).with_score(aware, 1)
+}
+
+fn with_delay() -> Profile {
+    Profile::service().with_delay(Delay::new(30 * MS, None))
+}
+
+pub(crate) fn rows(options: &Options) -> Vec<Row> {
+    let made = cells::in_use(MACHINES);
+    let jobs: Vec<Job> = cells::small_jobs(0, options.work(20_000), 1).collect();
+    let compared = |make: Make, reports: bool, hold: Nanos| {
+        by_turns(
+            options.runs(),
+            || cost(&made, &jobs, (make, reports, hold)),
+            || cost(&made, &jobs, (Profile::service, false, 0)),
+        )
+    };
+    let (load, off) = compared(with_load, true, 0);
+    let (unreported, _) = compared(with_load, false, 0);
+    let (delay, _) = compared(with_delay, false, 0);
+    let (hold, _) = compared(Profile::service, false, MS);
+    let ratio =
+        |what: &str, figure: Figure| Row::value(what.to_owned(), Unit::Times, figure.cpu / off.cpu);
+    let unused = |what: &str, figure: Figure| ratio(what, figure).reach(Reach::AtMost(1.1));
+    let mut rows = vec![
+        Row::time("for services".to_owned(), Unit::Micros, off),
+        ratio("with load_limit and load_aware, all machines report, time", load),
+        ratio("  the same, none reports", unreported),
+        unused("with delay, nobody prefers anything, time", delay),
+        unused("with transactions held for 1 ms, all full, time", hold),
+    ];
+    for (what, make) in [("without", Profile::service as Make), ("with", with_delay as Make)] {
+        let figures = preferences(options, make);
+        let all = (figures.met + figures.missed).max(1) as f64;
+        let met = format!("tasks on the machine that they prefer, {what} delay of 30 ms");
+        rows.push(Row::value(met, Unit::Percent, 100.0 * figures.met as f64 / all));
+    }
+    rows
+}
+
+/// What a scheduler takes for each of the jobs.
+fn cost(made: &Made, jobs: &[Job], (make, reports, hold): (Make, bool, Nanos)) -> Figure {
+    let cell = SharedCell::new(made.copy());
+    if reports {
+        let ids: Vec<MachineId> = cell.read(|cell| cell.machines().map(|m| m.id).collect());
+        let load = |id: MachineId| Amounts::new([u64::from(id.slot % 8) * 100, 1 << 30]);
+        let reports = ids.into_iter().map(|id| Command::ReportLoad { id, load: load(id) });
+        cell.apply_all(reports);
+    }
+    let settings = Settings { hold, ..Settings::new("default").with_seed(SEED) };
+    let mut scheduler = Scheduler::new(&cell, make(), settings).expect("a scheduler registers");
+    let mut now = 0;
+    let mut run = || loop {
+        let step = scheduler.step(&cell, now, &mut Unobserved).expect("it answers");
+        match step.holds {
+            true => now = step.until.unwrap_or(now),
+            false if step.idle => return,
+            false => {}
+        }
+    };
+    run();
+    cell.apply_all(jobs.iter().cloned().map(Command::SubmitJob));
+    let ((), span) = timed(run);
+    span.each(jobs.len())
+}
+
+/// Counts what was met.
+#[derive(Default)]
+struct Met(WaitFigures);
+
+impl Observer for Met {
+    fn waits(&mut self, figures: WaitFigures) {
+        self.0 = figures;
+    }
+}
+
+/// Jobs that prefer one of a hundred machines, a millisecond apart; each machine runs one task at a time, for 50 ms.
+fn preferences(options: &Options, make: Make) -> WaitFigures {
+    const MACHINES: u64 = 100;
+    let machine = |i: u64| Machine::new(format!("m{i}"), Amounts::new([1000, 1 << 30]));
+    let cell = SharedCell::new(cells::empty((0..MACHINES).map(machine).collect()).copy());
+    // To count what is met, the profile without a wait has one of no length.
+    let profile = match make().filters().any(|filter| filter.name() == "delay") {
+        true => make(),
+        false => make().with_delay(Delay::new(0, None)),
+    };
+    let settings = Settings::new("default").with_seed(SEED);
+    let mut scheduler = Scheduler::new(&cell, profile, settings).expect("a scheduler registers");
+    let mut met = Met::default();
+    let mut running = std::collections::VecDeque::new();
+    let mut chance = SEED;
+    for number in 0..options.work(5000) as u64 {
+        let now = number * MS;
+        chance =
+            chance.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        let group = omega_core::TaskGroup::new(1, Amounts::new([1000]));
+        let mut job = Job::batch(format!("j{number}"), group);
+        let names = vec![Requirement::equals("name", format!("m{}", (chance >> 33) % MACHINES))];
+        let machines = MachineSelector { labels: Vec::new(), names };
+        job.groups[0].rules.affinity.preferred = vec![Preferred { weight: 100, machines }];
+        let Ok(omega_core::Outcome::Job(id)) = cell.apply(Command::SubmitJob(job)) else {
+            continue;
+        };
+        running.push_back((now, id));
+        while !scheduler.step(&cell, now, &mut met).expect("it answers").idle {}
+        let ready = |(since, id): &(Nanos, omega_core::JobId)| {
+            let task = omega_core::TaskId { job: *id, index: 0 };
+            let machine =
+                cell.read(|cell| cell.task(task).and_then(omega_core::TaskState::machine));
+            (now >= since + 50 * MS).then_some(()).and(machine).map(|machine| (task, machine))
+        };
+        let ended: Vec<_> = running.iter().filter_map(ready).collect();
+        running.retain(|(_, id)| !ended.iter().any(|(task, _)| task.job == *id));
+        for (task, machine) in ended {
+            let report = TaskReport::Finished;
+            cell.apply(Command::ReportTask { task, machine, report }).expect("it runs there");
+        }
+    }
+    scheduler.step(&cell, u64::MAX / 2, &mut met).expect("it answers");
+    met.0
+}

@@ -1,0 +1,165 @@
+//! What machines reported as used, as a view knows it: whole reports, and columns for scores and filters
+//! that look at many machines.
+
+use super::{BLOCK, Block, View};
+use crate::load::LoadReport;
+use crate::map::FastMap;
+use omega_core::{KindId, Machine};
+
+/// The stamp of a machine that has not reported.
+pub const NEVER: u64 = u64::MAX;
+
+/// What is kept of one kind, by row.
+#[derive(Debug, Default)]
+struct Column {
+    used: Vec<i64>,
+    claimed: Vec<i64>,
+    capacity: Vec<i64>,
+}
+
+/// See the head of the file.
+#[derive(Debug, Default)]
+pub(super) struct Loads {
+    reports: FastMap<u32, LoadReport>,
+    /// By kind; nothing of those that nobody reads.
+    columns: Vec<Option<Column>>,
+    /// When each row reported; empty as long as there is no column.
+    stamps: Vec<u64>,
+}
+
+impl Loads {
+    /// Makes room for so many rows.
+    pub(super) fn grow(&mut self, rows: usize) {
+        let rows = rows.next_multiple_of(BLOCK);
+        for column in self.columns.iter_mut().flatten() {
+            column.used.resize(rows, 0);
+            column.claimed.resize(rows, 0);
+            column.capacity.resize(rows, 0);
+            self.stamps.resize(rows, NEVER);
+        }
+    }
+
+    /// Forgets all reports and all machines.
+    pub(super) fn clear(&mut self) {
+        self.reports.clear();
+        self.stamps.clear();
+        self.columns.iter_mut().flatten().for_each(|column| *column = Column::default());
+    }
+
+    /// Notes what a machine is.
+    pub(super) fn set_machine(&mut self, row: usize, machine: Option<&Machine>) {
+        for (kind, column) in (0..).map(KindId).zip(&mut self.columns) {
+            if let Some(column) = column {
+                column.capacity[row] = capacity(machine, kind);
+            }
+        }
+    }
+
+    /// Notes a report. The answer is whether it is another one than before.
+    pub(super) fn set(&mut self, slot: u32, report: &LoadReport) -> bool {
+        self.show(slot as usize, Some(report));
+        let before = self.reports.insert(slot, report.clone());
+        before.as_ref() != Some(report)
+    }
+
+    /// Forgets what a row's last machine reported.
+    pub(super) fn remove(&mut self, slot: u32) {
+        if self.reports.remove(&slot).is_some() {
+            self.show(slot as usize, None);
+        }
+    }
+
+    /// Puts a report into the columns.
+    fn show(&mut self, row: usize, report: Option<&LoadReport>) {
+        for (kind, column) in (0..).map(KindId).zip(&mut self.columns) {
+            if let Some(column) = column {
+                column.used[row] = report.map_or(0, |report| report.used.get(kind) as i64);
+                column.claimed[row] = report.map_or(0, |report| report.claimed.get(kind) as i64);
+                self.stamps[row] = report.map_or(NEVER, |report| report.at_ms);
+            }
+        }
+    }
+}
+
+fn capacity(machine: Option<&Machine>, kind: KindId) -> i64 {
+    machine.map_or(0, |machine| machine.capacity.get(kind) as i64)
+}
+
+impl View {
+    /// The last report of the machine in a row.
+    #[must_use]
+    pub fn load(&self, row: usize) -> Option<&LoadReport> {
+        self.loads.reports.get(&(row as u32))
+    }
+
+    /// The cell's time as of the last sync, in milliseconds. A cell that is served is told the time every ten
+    /// seconds, and a remote view hears of it with the next change.
+    #[must_use]
+    pub fn now_ms(&self) -> u64 {
+        self.now_ms
+    }
+
+    /// How old the last report of the machine in a row is, as far as the cell knows the time.
+    #[must_use]
+    pub fn load_age_ms(&self, row: usize) -> Option<u64> {
+        self.load(row).map(|report| report.age_ms(self.now_ms))
+    }
+
+    /// The age of the oldest among the last reports of all machines. Looks at each: for figures.
+    #[must_use]
+    pub fn oldest_load_ms(&self) -> Option<u64> {
+        self.loads.reports.values().map(|report| report.age_ms(self.now_ms)).max()
+    }
+
+    /// Has the loads of a kind ready in columns.
+    pub fn keep_load(&mut self, kind: KindId) {
+        let known = self.loads.columns.len();
+        self.loads.columns.resize_with(known.max(kind.index() + 1), || None);
+        if self.loads.columns[kind.index()].is_some() {
+            return;
+        }
+        self.loads.columns[kind.index()] = Some(Column::default());
+        let rows = self.rows();
+        self.loads.grow(rows);
+        let Some(column) = &mut self.loads.columns[kind.index()] else { return };
+        for row in 0..rows {
+            let machine = self.facts.machines.get(row).and_then(Option::as_deref);
+            column.capacity[row] = capacity(machine, kind);
+        }
+        for (slot, report) in &self.loads.reports {
+            let row = *slot as usize;
+            column.used[row] = report.used.get(kind) as i64;
+            column.claimed[row] = report.claimed.get(kind) as i64;
+            self.loads.stamps[row] = report.at_ms;
+        }
+    }
+}
+
+/// What the machines of a block reported of one kind.
+#[derive(Clone, Copy, Debug)]
+pub struct BlockLoad<'a> {
+    /// What is in use.
+    pub used: &'a [i64; BLOCK],
+    /// What was claimed when they reported.
+    pub claimed: &'a [i64; BLOCK],
+    /// When that was, in the cell's milliseconds; [`NEVER`] for those that have not reported.
+    pub at_ms: &'a [u64; BLOCK],
+    /// What they have, without overcommit.
+    pub capacity: &'a [i64; BLOCK],
+}
+
+impl<'a> Block<'a> {
+    /// What its machines reported of a kind; `None` unless [`View::keep_load`] was called.
+    #[must_use]
+    pub fn load(&self, kind: KindId) -> Option<BlockLoad<'a>> {
+        let loads = &self.view().loads;
+        let column = loads.columns.get(kind.index())?.as_ref()?;
+        let first = self.first_row();
+        Some(BlockLoad {
+            used: column.used[first..].first_chunk()?,
+            claimed: column.claimed[first..].first_chunk()?,
+            at_ms: loads.stamps[first..].first_chunk()?,
+            capacity: column.capacity[first..].first_chunk()?,
+        })
+    }
+}

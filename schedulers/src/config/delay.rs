@@ -1,0 +1,65 @@
+//! How long jobs wait for machines that they prefer.
+
+use super::arguments::{ArgumentError, some_text};
+use super::registry::{Plugin, Point};
+use crate::delay::Delay;
+use crate::profile::Profile;
+use crate::queue::Nanos;
+use omega_core::Kinds;
+use schemars::JsonSchema;
+use serde::de::Error;
+use serde::{Deserialize, Deserializer, Serialize};
+
+pub(super) fn plugin() -> Plugin {
+    Plugin::around(Point::Filter, "delay", make, Profile::with_delay)
+        .describe::<Waits>()
+        .about("Tasks that prefer machines wait a bounded time for one, then for one near it, before they take another.")
+}
+
+/// A machine with twenty tasks of a minute has a place free every three seconds.
+fn machine_wait() -> u32 {
+    3000
+}
+
+/// As long again for a rack, where a task comes by far more machines.
+fn rack_wait() -> u32 {
+    1000
+}
+
+/// The longest wait, an hour: whoever waits longer means a requirement.
+const WAIT_MS_MAX: u32 = 3_600_000;
+
+fn some_wait<'de, D: Deserializer<'de>>(from: D) -> Result<u32, D::Error> {
+    let wait = i64::deserialize(from)?;
+    let in_bounds = u32::try_from(wait).ok().filter(|wait| *wait <= WAIT_MS_MAX);
+    in_bounds.ok_or_else(|| {
+        D::Error::custom(format!("is {wait}: a wait is 0 to {WAIT_MS_MAX} milliseconds"))
+    })
+}
+
+/// The arguments of `delay`.
+#[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct Waits {
+    /// How long a job waits for a machine that it prefers, in milliseconds, from when it could have had another.
+    #[serde(default = "machine_wait", deserialize_with = "some_wait")]
+    #[schemars(range(max = WAIT_MS_MAX))]
+    machine_wait_ms: u32,
+    /// How long it then waits for a machine in the rack of one that it prefers.
+    #[serde(default = "rack_wait", deserialize_with = "some_wait")]
+    #[schemars(range(max = WAIT_MS_MAX))]
+    rack_wait_ms: u32,
+    /// The label whose values are racks; without it no job waits for a rack.
+    #[serde(default, deserialize_with = "some_label")]
+    rack: Option<String>,
+}
+
+fn some_label<'de, D: Deserializer<'de>>(from: D) -> Result<Option<String>, D::Error> {
+    some_text(from).map(Some)
+}
+
+fn make(waits: &Waits, _: &Kinds) -> Result<Delay, ArgumentError> {
+    let nanos = |ms: u32| Nanos::from(ms) * 1_000_000;
+    let rack = waits.rack.as_deref().map(|label| (label.into(), nanos(waits.rack_wait_ms)));
+    Ok(Delay::new(nanos(waits.machine_wait_ms), rack))
+}

@@ -1,0 +1,180 @@
+//! The plugins that go by what machines report as used.
+
+use super::arguments::{
+    ArgumentError, KindName, KindWeight, cpu_and_memory, different_kinds, find_all, once_each,
+};
+use super::built_in::{filter, score};
+use super::registry::Plugin;
+use crate::plugins::{HalfLife, Limit, LoadAware, LoadLimit};
+use omega_core::Kinds;
+use schemars::JsonSchema;
+use serde::de::Error;
+use serde::{Deserialize, Deserializer, Serialize};
+
+pub(super) fn plugins() -> [Plugin; 2] {
+    [
+        filter("load_limit", |limits: &Limits, kinds| {
+            Ok(LoadLimit::new(HalfLife::seconds(limits.half_life_seconds), &limits.find(kinds)?))
+        })
+        .about("With the task, no more of the machine is in use, by its reports, than services or batch jobs may have of it."),
+        score("load_aware", |args: &Aware, kinds| {
+            let weights = find_all(&args.kinds, kinds)?;
+            Ok(LoadAware::new(HalfLife::seconds(args.half_life_seconds), &weights))
+        })
+        .about("The less of the machine is in use, by its reports, the better; what was claimed since counts, too."),
+    ]
+}
+
+/// After so long a report weighs half: thirty beats of an agent, so that a few may be lost.
+fn half_life() -> u32 {
+    300
+}
+
+/// The longest half-life, a day: with a longer one reports never grow old.
+const HALF_LIFE_MAX: u32 = 86_400;
+
+fn some_half_life<'de, D: Deserializer<'de>>(from: D) -> Result<u32, D::Error> {
+    bounded(from, "a half-life", HALF_LIFE_MAX)
+}
+
+/// The largest percentage of a machine: as much as the overcommit of a machine may be.
+const PERCENT_MAX: u32 = 1000;
+
+fn percent<'de, D: Deserializer<'de>>(from: D) -> Result<u32, D::Error> {
+    bounded(from, "a percentage of a machine", PERCENT_MAX)
+}
+
+fn bounded<'de, D: Deserializer<'de>>(from: D, what: &str, most: u32) -> Result<u32, D::Error> {
+    let given = i64::deserialize(from)?;
+    let in_bounds = u32::try_from(given).ok().filter(|given| (1..=most).contains(given));
+    in_bounds.ok_or_else(|| D::Error::custom(format!("is {given}: {what} is 1 to {most}")))
+}
+
+/// The arguments of `load_aware`.
+#[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct Aware {
+    /// After so long a report weighs half.
+    #[serde(default = "half_life", deserialize_with = "some_half_life")]
+    #[schemars(range(min = 1, max = HALF_LIFE_MAX))]
+    half_life_seconds: u32,
+    /// Which kinds count, and how much.
+    #[serde(default = "cpu_and_memory", deserialize_with = "different_kinds")]
+    kinds: Vec<KindWeight>,
+}
+
+/// The arguments of `load_limit`.
+#[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct Limits {
+    /// After so long a report weighs half.
+    #[serde(default = "half_life", deserialize_with = "some_half_life")]
+    #[schemars(range(min = 1, max = HALF_LIFE_MAX))]
+    half_life_seconds: u32,
+    /// Which kinds are limited; each must be compressible.
+    #[serde(default = "cpu", deserialize_with = "limited_once")]
+    kinds: Vec<KindLimit>,
+}
+
+/// How much of a kind may be in use on a machine that takes a task more.
+#[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct KindLimit {
+    /// The kind's name.
+    name: KindName,
+    /// For tasks of services, in percent of what the machine has.
+    #[serde(default = "service_percent", deserialize_with = "percent")]
+    #[schemars(range(min = 1, max = PERCENT_MAX))]
+    service_percent: u32,
+    /// The same for tasks of batch jobs.
+    #[serde(default = "batch_percent", deserialize_with = "percent")]
+    #[schemars(range(min = 1, max = PERCENT_MAX))]
+    batch_percent: u32,
+}
+
+/// Services leave a third free for the next peak; Kubernetes' load-aware scheduling begins there, too.
+fn service_percent() -> u32 {
+    65
+}
+
+/// Batch jobs may use what services leave, and leave them something to wake up with.
+fn batch_percent() -> u32 {
+    90
+}
+
+fn cpu() -> Vec<KindLimit> {
+    let (service_percent, batch_percent) = (service_percent(), batch_percent());
+    vec![KindLimit { name: KindName::unwritten("cpu"), service_percent, batch_percent }]
+}
+
+fn limited_once<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<KindLimit>, D::Error> {
+    let kinds: Vec<KindLimit> = Vec::deserialize(from)?;
+    once_each(kinds.iter().map(|kind| kind.name.name()))?;
+    Ok(kinds)
+}
+
+impl Limits {
+    /// The limits of a cell's kinds.
+    fn find(&self, kinds: &Kinds) -> Result<Vec<Limit>, ArgumentError> {
+        let find = |(i, limit): (usize, &KindLimit)| {
+            let argument = format!("kinds[{i}].name");
+            let kind = limit.name.find(argument.as_str(), kinds)?;
+            if !kinds.get(kind).is_some_and(|kind| kind.compressible) {
+                let name = limit.name.name();
+                let why = format!(
+                    "{name:?} is not compressible: what a task has of it cannot be taken back when others need it, so \
+                     it is limited by what is claimed alone"
+                );
+                return Err(ArgumentError::new(argument, why));
+            }
+            let (service_percent, batch_percent) = (limit.service_percent, limit.batch_percent);
+            Ok(Limit { kind, service_percent, batch_percent })
+        };
+        self.kinds.iter().enumerate().map(find).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::config::{Profiles, Registry};
+    use omega_core::Kinds;
+
+    fn error(plugin: &str, args: &str) -> String {
+        let file = format!(
+            "[[profile]]\nname = 'p'\nbase = 'empty'\n[[profile.{plugin}]]\nplugin = '{}'\n{args}",
+            if plugin == "filter" { "load_limit" } else { "load_aware" }
+        );
+        let registry = Registry::built_in();
+        match Profiles::parse(&file, &registry) {
+            Err(error) => error.to_string(),
+            Ok(all) => match all.get("p").expect("it is there").bind(&Kinds::standard()) {
+                Err(error) => error.to_string(),
+                Ok(profile) => format!("{profile:?}"),
+            },
+        }
+    }
+
+    #[test]
+    fn bad_arguments_are_told() {
+        for (plugin, args, expected) in [
+            ("filter", "args.half_life_seconds = 0", "is 0: a half-life is 1 to 86400"),
+            ("score", "args.half_life_seconds = 90000", "is 90000: a half-life is 1 to 86400"),
+            ("filter", "args.kinds = []", "names no kind"),
+            ("filter", "args.kinds = [{ name = 'memory' }]", "\"memory\" is not compressible"),
+            ("filter", "args.kinds = [{ name = 'cores' }]", "the cell has no kind \"cores\""),
+            (
+                "filter",
+                "args.kinds = [{ name = 'cpu', batch_percent = 1001 }]",
+                "is 1001: a percentage of a machine is 1 to 1000",
+            ),
+            (
+                "filter",
+                "args.kinds = [{ name = 'cpu' }, { name = 'cpu' }]",
+                "the kind \"cpu\" is named twice",
+            ),
+        ] {
+            let error = error(plugin, args);
+            assert!(error.contains(expected), "{args}: {error}");
+        }
+    }
+}

@@ -1,0 +1,201 @@
+//! Delay scheduling: tasks that would rather have some machines wait a bounded time for one.
+//! (Zaharia et al., "Delay Scheduling", EuroSys 2010.)
+//!
+//! ```text
+//!   room elsewhere,     machine_wait             rack_wait
+//!   none on a preferred ────────────▶ their racks ────────▶ anywhere
+//! ```
+//!
+//! A machine that holds a task's data is mostly busy for a moment only, and a task that runs far from its data
+//! takes longer than that moment. So a job lets room pass for a while. The wait begins when it could have placed a
+//! task and did not: as long as no machine has room, nothing is let pass. That is the rule of
+//! [asks](crate::asks), by time instead of by rounds. It is one wait for the whole job, so that it has an end,
+//! and the scheduler wakes the job when it is over.
+//!
+//! The filter here looks at what the scheduler noted with the group: see [`Reach`].
+
+use crate::plugin::{Filter, Reads, Tasks, lanes};
+use crate::profile::Profile;
+use crate::queue::Nanos;
+use omega_cellstate::{BLOCK, Block, GroupRef, Reach, View};
+use omega_core::{JobId, Text};
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+/// How long jobs wait for machines that they prefer; as a filter, those machines alone for so long.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Delay {
+    machine_wait: Nanos,
+    rack: Option<(Text, Nanos)>,
+}
+
+impl Delay {
+    /// So long for a preferred machine; then, if machines have this label, so long for one that has its value
+    /// in common with a preferred machine.
+    #[must_use]
+    pub fn new(machine_wait: Nanos, rack: Option<(Text, Nanos)>) -> Delay {
+        Delay { machine_wait, rack }
+    }
+
+    /// How far a group goes once its job has waited so long.
+    fn reach(&self, view: &View, group: GroupRef, waited: Nanos) -> Reach {
+        let preferred = &view.need(group).preferred;
+        if preferred.iter().all(|(_, set)| view.is_empty_set(*set)) {
+            return Reach::Anywhere;
+        }
+        if waited < self.machine_wait {
+            return Reach::Preferred { left: self.machine_wait - waited };
+        }
+        let Some((label, wait)) = &self.rack else { return Reach::Anywhere };
+        let end = self.machine_wait.saturating_add(*wait);
+        let Some(left) = end.checked_sub(waited).filter(|left| *left > 0) else {
+            return Reach::Anywhere;
+        };
+        let values = values_near(view, group, label);
+        if values.is_empty() { Reach::Anywhere } else { Reach::Near { values, left } }
+    }
+}
+
+/// The values of a label that preferred machines have.
+fn values_near(view: &View, group: GroupRef, label: &str) -> Arc<[u32]> {
+    let Some(level) = view.level(label) else { return Arc::new([]) };
+    let tasks = crate::search::tasks(view, group);
+    let mut values = BTreeSet::new();
+    for index in 0..view.blocks() {
+        let block = view.block(index);
+        let rows = lanes(preferred(&tasks, block)).map(|lane| index * BLOCK + lane);
+        values.extend(rows.filter_map(|row| level.of(row)));
+    }
+    values.into_iter().collect()
+}
+
+/// The machines of a block that a preference names.
+fn preferred(tasks: &Tasks<'_>, block: Block<'_>) -> u64 {
+    tasks.need.preferred.iter().fold(0, |word, (_, set)| word | block.set(*set))
+}
+
+/// Whether the machine in a row is one that a group prefers; `None` if it prefers none.
+pub(crate) fn is_preferred(view: &View, group: GroupRef, row: usize) -> Option<bool> {
+    let tasks = crate::search::tasks(view, group);
+    let word = preferred(&tasks, view.block(row / BLOCK));
+    (!tasks.need.preferred.is_empty()).then_some(word >> (row % BLOCK) & 1 == 1)
+}
+
+impl Filter for Delay {
+    fn name(&self) -> &'static str {
+        "delay"
+    }
+
+    /// Where the preferred machines are; and how long the job has waited, which nobody may remember.
+    fn reads(&self) -> Reads {
+        Reads::DESCRIPTION | Reads::OTHER_DESCRIPTIONS | Reads::JOB
+    }
+
+    fn applies(&self, tasks: &Tasks<'_>) -> bool {
+        *tasks.reach != Reach::Anywhere
+    }
+
+    fn filter(&self, tasks: &Tasks<'_>, block: Block<'_>, among: u64) -> u64 {
+        let wanted = among & preferred(tasks, block);
+        match (tasks.reach, &self.rack) {
+            (Reach::Anywhere, _) => among,
+            (Reach::Near { values, .. }, Some((label, _))) => {
+                let Some(level) = tasks.view.level(label) else { return wanted };
+                let is_near = |lane: &usize| {
+                    let value = level.of(block.first_row() + lane);
+                    value.is_some_and(|value| values.binary_search(&value).is_ok())
+                };
+                lanes(among & !wanted).filter(is_near).fold(wanted, |word, lane| word | 1 << lane)
+            }
+            _ => wanted,
+        }
+    }
+
+    fn curable(&self, _: &Tasks<'_>, _: Block<'_>, _: u64) -> u64 {
+        0
+    }
+
+    fn why(&self, tasks: &Tasks<'_>, _: usize) -> Option<String> {
+        let left = tasks.reach.left()? as f64 / 1e9;
+        let what = match tasks.reach {
+            Reach::Near { .. } => "a machine near a preferred one",
+            _ => "a preferred machine",
+        };
+        Some(format!("it waits for {what}, for {left:.3} s more at most"))
+    }
+
+    fn keep(&self, view: &mut View) {
+        if let Some((label, _)) = &self.rack {
+            view.keep_level(label);
+        }
+    }
+}
+
+impl Profile {
+    /// The same, with jobs that wait for machines that they prefer.
+    #[must_use]
+    pub fn with_delay(self, delay: Delay) -> Profile {
+        let mut profile = self.with_filter_replaced(delay.clone());
+        profile.delay = Some(delay);
+        profile
+    }
+}
+
+/// What became of preferences in a scheduler with a [`Delay`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct WaitFigures {
+    /// Tasks with preferences that were placed on a machine that they prefer.
+    pub met: u64,
+    /// Those that were placed elsewhere.
+    pub missed: u64,
+    /// Jobs that let room pass.
+    pub waits: u64,
+    /// For how long, all together: from the room that was let pass until all tasks had a machine, or the job ended.
+    pub waited: Nanos,
+}
+
+/// Which jobs have let room pass, and since when.
+#[derive(Debug, Default)]
+pub(crate) struct Waits {
+    since: BTreeMap<JobId, Nanos>,
+    pub(crate) figures: WaitFigures,
+}
+
+impl Waits {
+    /// Whether a job has let room pass.
+    pub(crate) fn has(&self, id: JobId) -> bool {
+        self.since.contains_key(&id)
+    }
+
+    /// Notes that a job lets room pass.
+    pub(crate) fn begin(&mut self, id: JobId, now: Nanos) {
+        self.since.entry(id).or_insert_with(|| {
+            self.figures.waits += 1;
+            now
+        });
+    }
+
+    /// Notes that a job has nothing more to wait for.
+    pub(crate) fn end(&mut self, id: JobId, now: Nanos) {
+        if let Some(since) = self.since.remove(&id) {
+            self.figures.waited += now.saturating_sub(since);
+        }
+    }
+
+    /// Ends the waits of all jobs but these.
+    pub(crate) fn retain(&mut self, is_there: impl Fn(JobId) -> bool, now: Nanos) {
+        let gone: Vec<JobId> = self.since.keys().copied().filter(|id| !is_there(*id)).collect();
+        gone.into_iter().for_each(|id| self.end(id, now));
+    }
+
+    /// How far a group of a job goes by now.
+    pub(crate) fn reach(
+        &self,
+        delay: &Delay,
+        (view, id, group): (&View, JobId, GroupRef),
+        now: Nanos,
+    ) -> Reach {
+        let since = self.since.get(&id).copied().unwrap_or(now);
+        delay.reach(view, group, now.saturating_sub(since))
+    }
+}

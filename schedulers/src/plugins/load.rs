@@ -1,0 +1,274 @@
+//! How much of a machine is really in use, as far as its reports tell; a score and a filter that go by it.
+//!
+//! What tasks claim is a bound on what they use, and mostly a bad guess. A report is better while it is
+//! fresh, and worse than the claims once it is old. So the estimate of what is in use is a mean of both, and the
+//! weight of the report halves with each half-life:
+//!
+//! ```text
+//!   in use = w * (reported + claimed since the report) + (1 - w) * claimed        w = 2^(-age / half-life)
+//! ```
+//!
+//! What was claimed since is not in the report yet. Without it all schedulers would rush to the machine that last
+//! reported that it is idle. A machine that never reported uses what is claimed of it.
+//!
+//! All of it is integers: weights are in 1024ths, and amounts below 2^52, so no product overflows.
+
+use super::normalize::POINT;
+use super::usage::percent;
+use crate::plugin::{Filter, Reads, Score, Tasks, lanes};
+use omega_cellstate::{BLOCK, Block, FEW, NEVER, View};
+use omega_core::{JobKind, KindId};
+
+/// The weight of a report that has just come: enough steps that none shows, few enough bits that an amount
+/// times it fits.
+const WHOLE: i64 = 1024;
+
+/// 1024 * 2^(-i / 16), rounded: the weights within the first half-life.
+const WEIGHTS: [i64; 16] =
+    [1024, 981, 939, 899, 861, 825, 790, 756, 724, 693, 664, 636, 609, 583, 558, 535];
+
+/// Amounts count up to this, as capacities of a view do.
+const AMOUNT_MAX: i64 = (1 << 52) - 1;
+
+/// How fast reports grow old.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct HalfLife {
+    ms: u64,
+}
+
+impl HalfLife {
+    /// Of so many seconds; 0 counts as 1.
+    #[must_use]
+    pub fn seconds(seconds: u32) -> HalfLife {
+        HalfLife { ms: u64::from(seconds.max(1)) * 1000 }
+    }
+
+    /// What a report of this age weighs, of 1024.
+    #[must_use]
+    pub fn weight(self, age_ms: u64) -> i64 {
+        match age_ms / self.ms {
+            halvings @ 0..=10 => WEIGHTS[(age_ms % self.ms * 16 / self.ms) as usize] >> halvings,
+            _ => 0,
+        }
+    }
+
+    /// The weights of the reports of some machines of a block. Many came at one time, so each time is
+    /// reckoned with once.
+    fn weights(self, now_ms: u64, at_ms: &[u64; BLOCK], among: u64) -> [i64; BLOCK] {
+        let mut weights = [0; BLOCK];
+        let (mut last, mut weight) = (NEVER, 0);
+        let mut set = |lane: usize, at: u64| {
+            if at != last {
+                last = at;
+                weight = if at == NEVER { 0 } else { self.weight(now_ms.saturating_sub(at)) };
+            }
+            weights[lane] = weight;
+        };
+        match among.count_ones() <= FEW {
+            true => lanes(among).for_each(|lane| set(lane, at_ms[lane])),
+            false => at_ms.iter().enumerate().for_each(|(lane, at)| set(lane, *at)),
+        }
+        weights
+    }
+}
+
+/// What is in use of one kind on the machines of a block, and what they have.
+struct InUse<'a> {
+    used: [i64; BLOCK],
+    capacity: &'a [i64; BLOCK],
+}
+
+/// The estimate for the machines in `among`; what it is for others does not count. `None` if the view keeps
+/// no loads.
+fn in_use(half_life: HalfLife, kind: KindId, block: Block<'_>, among: u64) -> Option<InUse<'_>> {
+    let (load, claimable) = (block.load(kind)?, block.capacity(kind)?);
+    let free = block.free(kind);
+    let weights = half_life.weights(block.view().now_ms(), load.at_ms, among);
+    let mut used = [0; BLOCK];
+    for lane in 0..BLOCK {
+        let claimed = claimable[lane].saturating_sub(free[lane]).max(0).min(AMOUNT_MAX);
+        let since = (claimed - load.claimed[lane]).max(0);
+        let reported = (load.used[lane] + since).min(AMOUNT_MAX);
+        let weight = weights[lane];
+        used[lane] = (weight * reported + (WHOLE - weight) * claimed) / WHOLE;
+    }
+    Some(InUse { used, capacity: load.capacity })
+}
+
+fn keep(kinds: impl Iterator<Item = KindId>, view: &mut View) {
+    for kind in kinds {
+        view.keep_capacity(kind);
+        view.keep_load(kind);
+    }
+}
+
+fn request(tasks: &Tasks<'_>, kind: KindId) -> i64 {
+    tasks.need.request.get(kind.index()).copied().unwrap_or(0)
+}
+
+/// What both read: time passes, too.
+fn reads() -> Reads {
+    Reads::AMOUNTS | Reads::LOAD | Reads::DESCRIPTION | Reads::TIME
+}
+
+/// Score: the less of the machine is in use, by its reports, the better. See the head of the file.
+#[derive(Clone, Debug)]
+pub struct LoadAware {
+    half_life: HalfLife,
+    kinds: Vec<(KindId, u32)>,
+}
+
+impl LoadAware {
+    /// With a weight for each kind that counts.
+    #[must_use]
+    pub fn new(half_life: HalfLife, kinds: &[(KindId, u32)]) -> LoadAware {
+        LoadAware { half_life, kinds: kinds.to_vec() }
+    }
+}
+
+impl Score for LoadAware {
+    fn name(&self) -> &'static str {
+        "load_aware"
+    }
+
+    fn reads(&self) -> Reads {
+        reads()
+    }
+
+    fn keep(&self, view: &mut View) {
+        keep(self.kinds.iter().map(|(kind, _)| *kind), view);
+    }
+
+    fn score(&self, tasks: &Tasks<'_>, block: Block<'_>, among: u64, scores: &mut [i32; BLOCK]) {
+        let mut sums = [0i64; BLOCK];
+        for (kind, weight) in &self.kinds {
+            let of = in_use(self.half_life, *kind, block, among);
+            debug_assert!(of.is_some(), "the profile was prepared for the view");
+            let Some(InUse { used, capacity }) = of else { continue };
+            let request = request(tasks, *kind);
+            for lane in 0..BLOCK {
+                let left = (capacity[lane] - used[lane] - request).max(0).min(capacity[lane]);
+                // Any number where there is no capacity: then nothing is left.
+                let percent = percent(left, capacity[lane].max(1));
+                sums[lane] += i64::from(*weight) * percent;
+            }
+        }
+        let whole: i64 = self.kinds.iter().map(|(_, weight)| i64::from(*weight)).sum();
+        for lane in lanes(among) {
+            scores[lane] = (sums[lane] * i64::from(POINT) / whole.max(1)) as i32;
+        }
+    }
+}
+
+/// How much of one kind may be in use on a machine that takes a task more, in percent of what it has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limit {
+    /// Of which kind.
+    pub kind: KindId,
+    /// For tasks of services.
+    pub service_percent: u32,
+    /// For tasks of batch jobs.
+    pub batch_percent: u32,
+}
+
+/// Filter: with the task, no more of the machine is in use than its kind of job may have. See the head of
+/// the file.
+///
+/// So a machine whose tasks use little of what they claim takes more, up to the cell's bound on overcommit,
+/// and one that runs hot takes less. The cell judges as ever: it does not know this filter.
+#[derive(Clone, Debug)]
+pub struct LoadLimit {
+    half_life: HalfLife,
+    limits: Vec<Limit>,
+}
+
+impl LoadLimit {
+    /// With a limit for each kind that counts.
+    #[must_use]
+    pub fn new(half_life: HalfLife, limits: &[Limit]) -> LoadLimit {
+        LoadLimit { half_life, limits: limits.to_vec() }
+    }
+
+    /// What tasks request of the kinds that count, with the limit in percent; those of which they request
+    /// nothing do not count.
+    fn asked<'a>(&'a self, tasks: &'a Tasks<'_>) -> impl Iterator<Item = (KindId, i64, i64)> + 'a {
+        self.limits.iter().filter_map(|limit| {
+            let request = request(tasks, limit.kind);
+            let percent = match tasks.job.kind {
+                JobKind::Service => limit.service_percent,
+                JobKind::Batch => limit.batch_percent,
+            };
+            (request > 0).then_some((limit.kind, request, i64::from(percent)))
+        })
+    }
+}
+
+impl Filter for LoadLimit {
+    fn name(&self) -> &'static str {
+        "load_limit"
+    }
+
+    fn reads(&self) -> Reads {
+        reads()
+    }
+
+    fn applies(&self, tasks: &Tasks<'_>) -> bool {
+        self.asked(tasks).next().is_some()
+    }
+
+    fn filter(&self, tasks: &Tasks<'_>, block: Block<'_>, among: u64) -> u64 {
+        let mut left = among;
+        for (kind, request, percent) in self.asked(tasks) {
+            let of = in_use(self.half_life, kind, block, left);
+            debug_assert!(of.is_some(), "the profile was prepared for the view");
+            let Some(InUse { used, capacity }) = of else { continue };
+            let mut word = 0u64;
+            for lane in 0..BLOCK {
+                let fits = 100 * (used[lane] + request) <= percent * capacity[lane];
+                word |= u64::from(fits) << lane;
+            }
+            left &= word;
+        }
+        left
+    }
+
+    fn why(&self, tasks: &Tasks<'_>, row: usize) -> Option<String> {
+        let (block, lane) = (tasks.view.block(row / BLOCK), row % BLOCK);
+        let kinds = tasks.view.kinds();
+        let told = |(kind, request, percent): (KindId, i64, i64)| {
+            let InUse { used, capacity } = in_use(self.half_life, kind, block, 1 << lane)?;
+            let (used, capacity) = (used[lane], capacity[lane]);
+            let name = &kinds.get(kind)?.name;
+            (100 * (used + request) > percent * capacity).then(|| {
+                let (used, of) =
+                    (kinds.display(kind, used as u64), kinds.display(kind, capacity as u64));
+                format!(
+                    "some {used} of {of} {name} is in use, and {percent} % may be with the task"
+                )
+            })
+        };
+        self.asked(tasks).find_map(told)
+    }
+
+    fn keep(&self, view: &mut View) {
+        keep(self.limits.iter().map(|limit| limit.kind), view);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_weight_halves_with_each_half_life_and_never_rises() {
+        let minute = HalfLife::seconds(60);
+        let weights = [0, 60_000, 120_000, 600_000, 660_000, u64::MAX];
+        assert_eq!(weights.map(|age| minute.weight(age)), [1024, 512, 256, 1, 0, 0]);
+        let all: Vec<i64> = (0..700_000).step_by(37).map(|age| minute.weight(age)).collect();
+        assert!(all.is_sorted_by(|a, b| a >= b));
+        for (step, weight) in WEIGHTS.iter().enumerate() {
+            let exact = 1024.0 * 0.5f64.powf(step as f64 / 16.0);
+            assert_eq!(*weight, exact.round() as i64);
+        }
+    }
+}

@@ -1,0 +1,84 @@
+//! Jobs that wait for machines that they prefer: see [`crate::delay`].
+
+use super::Scheduler;
+use crate::delay::is_preferred;
+use crate::queue::Nanos;
+use omega_cellstate::{GroupRef, Reach};
+use omega_core::{Commit, Job, JobId, TaskId, Transaction};
+use std::sync::Arc;
+
+impl Scheduler {
+    /// Claims machines for tasks of a group within the reach that it has by now. The answer is how many have one,
+    /// and whether the others wait for more.
+    pub(super) fn place_within_reach(
+        &mut self,
+        id: JobId,
+        (group, tasks): (GroupRef, &[TaskId]),
+        now: Nanos,
+    ) -> (usize, bool) {
+        if !self.bound_reach(id, group, now) {
+            return (0, false);
+        }
+        let placed = self.place_in_room(group, tasks);
+        let Some(next) = tasks.get(placed) else { return (placed, true) };
+        self.view.set_reach(group, Reach::Anywhere);
+        if !self.has_room(*next, group) {
+            // Nothing is let pass: the job waits for room, as all do.
+            return (placed, false);
+        }
+        self.waits.begin(id, now);
+        self.bound_reach(id, group, now);
+        (placed, true)
+    }
+
+    /// Notes how far a group goes by now. The answer is whether that is bounded.
+    fn bound_reach(&mut self, id: JobId, group: GroupRef, now: Nanos) -> bool {
+        let Some(delay) = &self.profile.delay else { return false };
+        let reach = self.waits.reach(delay, (&self.view, id, group), now);
+        let bounded = reach != Reach::Anywhere;
+        self.view.set_reach(group, reach);
+        bounded
+    }
+
+    /// Whether there is room for a task anywhere.
+    fn has_room(&mut self, task: TaskId, group: GroupRef) -> bool {
+        if self.settings.failures && self.failures.has(&self.view, &self.profile, group) {
+            return false;
+        }
+        let how = (&self.profile, self.placement());
+        self.placer.has_room(&mut self.view, how, (group, task), &mut self.rng)
+    }
+
+    /// Until when a group waits, if it does.
+    pub(super) fn waits_until(&self, id: JobId, group: GroupRef, now: Nanos) -> Option<Nanos> {
+        let left = self.view.reach(group).left()?;
+        self.waits.has(id).then(|| now.saturating_add(left))
+    }
+
+    /// Counts the preferences that a transaction met.
+    pub(super) fn count_preferences(&mut self, txn: &Transaction, commit: &Commit) {
+        if self.profile.delay.is_none() {
+            return;
+        }
+        for (index, claim) in txn.claims.iter().enumerate() {
+            if commit.conflict_of_claim(index).is_some() {
+                continue;
+            }
+            let Some(spec) = self.queue.job(claim.task.job).cloned() else { continue };
+            let Some(group) = self.queue.group_of(claim.task) else { continue };
+            self.count_preference((claim.task.job, &spec), group, claim.machine.row());
+        }
+    }
+
+    fn count_preference(&mut self, (id, spec): (JobId, &Arc<Job>), group: usize, row: usize) {
+        if spec.groups[group].rules.affinity.preferred.is_empty() {
+            return;
+        }
+        let group = self.view.compile(id, spec, group);
+        match is_preferred(&self.view, group, row) {
+            Some(true) => self.waits.figures.met += 1,
+            Some(false) => self.waits.figures.missed += 1,
+            None => {}
+        }
+    }
+}
