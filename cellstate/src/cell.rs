@@ -26,6 +26,7 @@ use crate::answers::Answers;
 use crate::changes::ChangeLog;
 use crate::commit::Scratch;
 use crate::facts::Facts;
+use crate::gangs::GangCounts;
 use crate::image::Capture;
 use crate::jobs::{JobRecord, Jobs, OwnerId, TaskRecord};
 use crate::judge::MachineStatus;
@@ -39,7 +40,7 @@ use omega_core::{
     CardSet, Command, Hold, Job, JobId, Kinds, Machine, MachineId, Outcome, Policy, Rejection,
     SchedulerId, SequenceNumber, Standing, TaskId, TaskState, Text, Version,
 };
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
 
 /// A change that is no change of a machine's amounts alone. What is now so is looked up when a
@@ -81,6 +82,10 @@ pub struct Cell {
     pub(crate) schedulers: Vec<Registered>,
     /// Jobs that have ended, oldest first, with the time at which the cell noticed.
     pub(crate) ended: VecDeque<(JobId, Option<u64>)>,
+    /// The jobs whose tasks hold their places.
+    pub(crate) holding: BTreeSet<JobId>,
+    /// What became of such jobs, for those who look on.
+    pub(crate) gang_counts: GangCounts,
     /// Rows whose amounts changed.
     pub(crate) row_log: ChangeLog<u32>,
     /// All other changes.
@@ -117,6 +122,8 @@ impl Cell {
             owners: FastMap::default(),
             schedulers: Vec::new(),
             ended: VecDeque::new(),
+            holding: BTreeSet::new(),
+            gang_counts: GangCounts::default(),
             row_log: ChangeLog::new(Version(0), changes),
             log: ChangeLog::new(Version(0), changes),
             lineage: Version(0),

@@ -57,7 +57,10 @@ pub(crate) struct Scratch {
     pub(crate) conflicts: Vec<Conflict>,
     touched: Vec<u32>,
     bytes: Vec<u8>,
+    /// Whether gangs are in it that it must place.
     gangs: bool,
+    /// Whether it places or removes tasks of gangs that may hold places.
+    holds: bool,
 }
 
 impl Scratch {
@@ -150,7 +153,7 @@ impl Cell {
     fn judge_items(&mut self, txn: &Transaction, refused: &[Conflict], scratch: &mut Scratch) {
         scratch.steps.clear();
         scratch.conflicts.clear();
-        scratch.gangs = false;
+        (scratch.gangs, scratch.holds) = (false, false);
         let early = |item: Item| {
             let found = refused.binary_search_by(|conflict| conflict.item.cmp(&item));
             found.ok().map(|i| refused[i].reason)
@@ -179,7 +182,10 @@ impl Cell {
         let judged = match (early, self.parts(task.job)) {
             (Some(reason), _) => Err(reason),
             (None, None) => Err(Reason::UnknownTask),
-            (None, Some(parts)) => remove_task(parts, task),
+            (None, Some(parts)) => {
+                scratch.holds |= parts.job.spec.gang_hold_ms.is_some();
+                remove_task(parts, task)
+            }
         };
         match judged {
             Ok(step) => scratch.steps.push(step),
@@ -213,7 +219,8 @@ impl Cell {
             false => judge(claim.machine, spot, need, facts, claim.cards)?,
         };
         tenants.judge(job.tenant, &need.request)?;
-        scratch.gangs |= job.spec.gang_min.is_some();
+        scratch.gangs |= job.spec.is_placed_at_once();
+        scratch.holds |= job.spec.gang_hold_ms.is_some();
         let owner = job.owner;
         Cell::place(Parts { job, machines, tenants, facts }, claim.task, claim.machine, cards);
         Ok(Step::Placed { task: claim.task, slot: claim.machine.slot, owner })
@@ -231,7 +238,8 @@ impl Cell {
             let precedence = job.spec.precedence;
             let strongest = strongest.entry(claim.machine.slot).or_insert(precedence);
             *strongest = precedence.max(*strongest);
-            if job.spec.gang_min.is_some_and(|min| all || job.placed < min.min(job.alive)) {
+            let needs = job.spec.gang_min.filter(|_| job.spec.is_placed_at_once());
+            if needs.is_some_and(|min| all || job.placed < min.min(job.alive)) {
                 late.push(Conflict { item: Item::Claim(i), reason: Reason::GangIncomplete });
             }
         }
@@ -332,6 +340,9 @@ impl Cell {
         scratch.touched.dedup();
         for slot in &scratch.touched {
             self.touch(*slot as usize);
+        }
+        if scratch.holds {
+            self.settle_gangs(&scratch.steps);
         }
     }
 }

@@ -7,6 +7,7 @@
 
 use crate::answers::Answer;
 use crate::cell::Cell;
+use crate::gangs::GangHold;
 use crate::image::{Image, MachineImage};
 use crate::jobs::TaskRecord;
 use omega_core::{Amounts, Hold, Job, JobId, Kinds, Policy, Standing, Text, Version};
@@ -28,6 +29,7 @@ impl Cell {
         self.jobs.next_id().hash(&mut hash);
         for (id, job) in self.jobs.iter() {
             hash.job(id, (&job.spec, job.resized), &job.tasks);
+            hash.gang_hold(job.hold);
         }
         hash.ended(&self.ended);
         self.tenants.iter().for_each(|tenant| hash.tenant(&tenant.name, tenant.limit.as_ref()));
@@ -58,6 +60,7 @@ impl Image {
         self.next_job.hash(&mut hash);
         for job in &self.jobs {
             hash.job(job.id, (&job.spec, job.resized), &job.tasks);
+            hash.gang_hold(job.hold);
         }
         hash.ended(&self.ended);
         self.tenants.iter().for_each(|tenant| hash.tenant(&tenant.name, tenant.limit.as_ref()));
@@ -118,6 +121,13 @@ impl StateHasher {
 
     fn job(&mut self, id: JobId, (spec, resized): (&Job, bool), tasks: &[TaskRecord]) {
         (id, spec, resized, tasks).hash(self);
+    }
+
+    /// Jobs that hold nothing leave no trace: cells without such gangs keep their hashes.
+    fn gang_hold(&mut self, hold: Option<GangHold>) {
+        if let Some(hold) = hold {
+            ("held", hold).hash(self);
+        }
     }
 
     fn ended<'a>(&mut self, ended: impl IntoIterator<Item = &'a (JobId, Option<u64>)>) {

@@ -36,7 +36,7 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! In reading order: `cell.rs`, `commit.rs`, `judge.rs`, `rules/`, `sets.rs`, `view/`,
+//! In reading order: `cell.rs`, `commit.rs`, `gangs.rs`, `judge.rs`, `rules/`, `sets.rs`, `view/`,
 //! `delta.rs`, `changed.rs`, `merge.rs`, `handle.rs`, `shared.rs`, `audit.rs`, `image/`.
 
 mod answers;
@@ -49,6 +49,7 @@ mod commit;
 mod delta;
 mod early;
 mod facts;
+mod gangs;
 mod handle;
 mod hash;
 mod holders;
@@ -75,6 +76,7 @@ pub use cell::{Cell, MachineState};
 pub use changed::Changed;
 pub use delta::{Delta, Interest, JobDelta, MachineDelta, Share, TaskDelta, TenantDelta};
 pub use facts::Need;
+pub use gangs::{GangCounts, GangHold};
 pub use handle::{CellHandle, HandleError};
 pub use holders::SchedulerState;
 pub use image::{Captured, Image, ImageError, JobImage, MachineImage, SchedulerImage, TenantImage};

@@ -85,9 +85,10 @@ impl Cell {
         let version = self.begin();
         self.before_row_changes(id.row());
         let tasks = self.machines.row(id.row()).tasks.clone();
-        for task in tasks {
-            self.lose_task(task, id.row());
+        for task in &tasks {
+            self.lose_task(*task, id.row());
         }
+        tasks.iter().for_each(|task| self.settle_gang(task.job, false));
         self.machines.remove(id.row(), &machine.name);
         self.facts.set_machine(id.row(), None);
         self.log.push(Change::Machine(id.slot));

@@ -1,8 +1,9 @@
 //! Whether what came from outside makes sense, before it touches any state.
 
 use omega_core::limits::{
-    CARD_MILLI, CARDS_MAX, GROUPS_PER_JOB_MAX, LABELS_MAX, OVERCOMMIT_PERCENT_MAX,
-    RULES_PER_GROUP_MAX, TASKS_PER_JOB_MAX, TENANT_WEIGHT_MAX, TEXT_BYTES_MAX, WEIGHT_MAX,
+    CARD_MILLI, CARDS_MAX, GANG_HOLD_MS_MAX, GROUPS_PER_JOB_MAX, LABELS_MAX,
+    OVERCOMMIT_PERCENT_MAX, RULES_PER_GROUP_MAX, TASKS_PER_JOB_MAX, TENANT_WEIGHT_MAX,
+    TEXT_BYTES_MAX, WEIGHT_MAX,
 };
 use omega_core::{
     Amounts, Job, Kinds, Labels, Machine, Rejection, Standing, TaskGroup, TaskRule, Text,
@@ -129,6 +130,21 @@ pub(crate) fn job(job: &Job, counts: GroupCounts, kinds: &Kinds) -> Result<(), R
             return bad(format!("job {:?} has two groups {:?}", job.name, group.name));
         }
         task_group(job, group, kinds)?;
+    }
+    match (job.gang_hold_ms, job.gang_min) {
+        (Some(_), None) => {
+            return bad(format!(
+                "job {:?} may hold places but is no gang: give gang_min",
+                job.name
+            ));
+        }
+        (Some(hold), _) if !(1..=GANG_HOLD_MS_MAX).contains(&hold) => {
+            let name = &job.name;
+            return bad(format!(
+                "job {name:?} holds for {hold} ms: 1 to {GANG_HOLD_MS_MAX} are allowed"
+            ));
+        }
+        _ => {}
     }
     match job.gang_min {
         Some(min) if u64::from(min) > job.task_count() && submitted => {

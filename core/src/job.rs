@@ -52,6 +52,11 @@ pub struct Job {
     /// A gang: no task of the job is placed unless so many of them are (over all groups), or all
     /// that have not ended: else the last tasks of a gang could never be placed again.
     pub gang_min: Option<u32>,
+    /// Lets several transactions place the gang: while fewer of its tasks are placed than it needs, they hold
+    /// their places, which nobody else has and where nothing runs yet. If that takes longer than so many
+    /// milliseconds of [`Command::Expire`](crate::Command::Expire), the cell takes all of them off their
+    /// machines. Without it one transaction places the gang.
+    pub gang_hold_ms: Option<u32>,
     /// How long a task is expected to run, in milliseconds, if anyone knows.
     pub run_ms_expected: Option<u64>,
 }
@@ -68,6 +73,7 @@ impl Job {
             kind: JobKind::Batch,
             groups: vec![group],
             gang_min: None,
+            gang_hold_ms: None,
             run_ms_expected: None,
         }
     }
@@ -76,6 +82,12 @@ impl Job {
     #[must_use]
     pub fn task_count(&self) -> u64 {
         self.groups.iter().map(|group| u64::from(group.count)).sum()
+    }
+
+    /// Whether it is a gang that one transaction must place.
+    #[must_use]
+    pub fn is_placed_at_once(&self) -> bool {
+        self.gang_min.is_some() && self.gang_hold_ms.is_none()
     }
 }
 
@@ -129,9 +141,12 @@ impl TaskGroup {
 impl Hash for Job {
     fn hash<H: Hasher>(&self, state: &mut H) {
         let Job { name, tenant, scheduler, precedence, preemption, kind, .. } = self;
-        let Job { groups, gang_min, run_ms_expected, .. } = self;
+        let Job { groups, gang_min, run_ms_expected, gang_hold_ms, .. } = self;
         (name, tenant, scheduler, precedence, preemption, kind).hash(state);
         (groups, gang_min, run_ms_expected).hash(state);
+        if let Some(hold) = gang_hold_ms {
+            ("gang hold", hold).hash(state);
+        }
     }
 }
 

@@ -64,6 +64,10 @@ pub const LEASE_MS_MAX: u32 = 60_000;
 /// this many changes a snapshot of a large cell is the cheaper of the two.
 pub const CHANGES_MAX: usize = 1 << 18;
 
+/// The longest that a gang holds places for those of its tasks that have none yet: longer, and what it keeps
+/// from others is worth more than the gang.
+pub const GANG_HOLD_MS_MAX: u32 = 3_600_000;
+
 /// Labels on one machine or one task group.
 pub const LABELS_MAX: usize = 256;
 

@@ -135,6 +135,7 @@ fn job() -> Job {
         kind: JobKind::Service,
         groups: vec![group, TaskGroup::new(0, Amounts::zero())],
         gang_min: Some(7),
+        gang_hold_ms: Some(30_000),
         run_ms_expected: Some(86_400_000),
         ..Job::batch("web", TaskGroup::new(1, Amounts::zero()))
     }
@@ -228,7 +229,10 @@ fn the_bytes_of_a_version_never_change() {
 }
 
 /// A command as version 1 of the bytes could say it: without what jobs, groups and policies had not then.
-fn as_of_version_1(command: Command) -> Command {
+fn as_of_version_1(mut command: Command) -> Command {
+    if let Command::SubmitJob(job) = &mut command {
+        job.gang_hold_ms = None;
+    }
     command
 }
 

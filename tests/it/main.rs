@@ -22,6 +22,7 @@
 //! - `improve.rs`, `improve_twin.rs`: rescheduling, reckoned by hand and the long way.
 //! - `wakes.rs`: waking only whom an event may help places what waking everybody would.
 //! - `pool.rs`, `examples.rs`: the loop on threads; the examples of `omega-schedulers`.
+//! - `gangs.rs`: gangs that several transactions place.
 //! - `threads.rs`, `races.rs`: schedulers on threads, and two that would break a rule together.
 //! - `codec.rs`, `wire.rs`: commands and messages as bytes.
 //! - `upgrades.rs`: what earlier versions wrote, and what the API has promised.
@@ -56,6 +57,7 @@ mod evicting_random;
 mod examples;
 mod failures;
 mod fuzz;
+mod gangs;
 mod held_claims;
 mod histories;
 mod history;

@@ -119,6 +119,11 @@ pub fn compare(cell: &Cell, twin: &Twin) -> Result<(), String> {
     }
     let tasks: Vec<_> = ours.iter().flat_map(|(id, _)| tasks_of_cell(cell, *id)).collect();
     equal("tasks", &tasks, &tasks_of_twin(twin))?;
+    for (id, _) in &ours {
+        let held = cell.gang_hold(*id).map(|hold| (hold.since_ms, hold.spared));
+        let twins = twin.gang_hold(*id).map(|hold| (hold.noticed_ms, hold.spared));
+        equal("hold of a gang", &held, &twins)?;
+    }
     for tenant in twin.tenants() {
         let used = cell.tenant_used(tenant).unwrap_or(&[]);
         let used: Vec<i128> = used.iter().copied().map(i128::from).collect();

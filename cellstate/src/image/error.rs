@@ -49,6 +49,9 @@ pub enum ImageError {
     /// A job's tasks do not match its groups.
     #[error("the tasks of job {0} of the image do not match its groups")]
     Tasks(JobId),
+    /// A job's tasks hold their places, which they cannot.
+    #[error("the tasks of job {0} of the image cannot hold their places so")]
+    GangHold(JobId),
     /// The tenant above this one is not among the tenants.
     #[error("the tenant above {0:?} is not in the image")]
     NoParent(Text),

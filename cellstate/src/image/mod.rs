@@ -27,6 +27,7 @@ pub use capture::Captured;
 pub use error::ImageError;
 
 use crate::answers::Answer;
+use crate::gangs::GangHold;
 use crate::jobs::{JobRecord, TaskRecord};
 use crate::judge::MachineStatus;
 use crate::machines::Row;
@@ -94,6 +95,8 @@ pub struct JobImage {
     pub spec: Arc<Job>,
     /// Whether a group ever had another count: then tasks are not numbered group by group.
     pub resized: bool,
+    /// Whether its tasks hold their places until more of them have one.
+    pub hold: Option<GangHold>,
     /// Its tasks, by number.
     pub tasks: SmallVec<[TaskRecord; 2]>,
 }
@@ -101,7 +104,7 @@ pub struct JobImage {
 impl JobImage {
     pub(crate) fn of(id: JobId, job: &JobRecord) -> JobImage {
         let tasks = SmallVec::from_slice(&job.tasks);
-        JobImage { id, spec: job.spec.clone(), resized: job.resized, tasks }
+        JobImage { id, spec: job.spec.clone(), resized: job.resized, hold: job.hold, tasks }
     }
 }
 

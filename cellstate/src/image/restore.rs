@@ -157,7 +157,7 @@ impl Cell {
     }
 
     fn restore_job(&mut self, image: JobImage) -> Result<(), ImageError> {
-        let JobImage { id, spec, resized, tasks } = image;
+        let JobImage { id, spec, resized, hold, tasks } = image;
         let counts = if resized { GroupCounts::Resized } else { GroupCounts::AsSubmitted };
         validate::job(&spec, counts, &self.kinds)?;
         if !tasks_match(&spec, resized, &tasks) {
@@ -177,7 +177,13 @@ impl Cell {
         });
         let groups = groups.collect();
         let owner = self.intern_owner(&spec.scheduler);
-        let job = JobRecord { spec, owner, tenant, groups, tasks, resized, placed, alive };
+        let job = JobRecord { spec, owner, tenant, groups, tasks, resized, placed, alive, hold };
+        if !job.hold_is_right(self.now_ms) {
+            return Err(ImageError::GangHold(id));
+        }
+        if hold.is_some() {
+            self.holding.insert(id);
+        }
         for (index, task) in (0..).zip(&job.tasks) {
             self.restore_task(TaskId { job: id, index }, &job, task)?;
         }

@@ -7,6 +7,7 @@ use crate::refusals::{News, Refusers};
 use crate::search::tasks;
 use omega_cellstate::{CellHandle, Delta, HandleError, Tally, TaskDelta};
 use omega_core::{Job, JobId};
+use smallvec::SmallVec;
 
 impl Scheduler {
     /// Brings view and queue up to date.
@@ -18,7 +19,7 @@ impl Scheduler {
     ) -> Result<(), HandleError> {
         let before = self.view.tally();
         self.view.sync(cell)?;
-        self.update_queue();
+        self.update_queue(now);
         if let Some(shares) = self.queue.shares() {
             shares.hear(&self.view);
         }
@@ -49,7 +50,7 @@ impl Scheduler {
         Ok(())
     }
 
-    fn update_queue(&mut self) {
+    fn update_queue(&mut self, now: Nanos) {
         let delta = self.view.delta();
         if delta.full {
             // It does not tell which jobs ended: what is still there is compiled again.
@@ -71,7 +72,13 @@ impl Scheduler {
                 None => self.queue.remove_job(change.id),
             }
         }
-        delta.tasks.iter().for_each(|change| self.queue.set_task(change));
+        let mut thinned: SmallVec<[JobId; 4]> = SmallVec::new();
+        for change in &delta.tasks {
+            if self.queue.set_task(change) && thinned.last() != Some(&change.id.job) {
+                thinned.push(change.id.job);
+            }
+        }
+        thinned.into_iter().for_each(|job| self.queue.rest_if_released(job, now));
     }
 
     /// Wakes the jobs that events may help; `rows` are the machines that they are about.

@@ -38,6 +38,10 @@ pub(super) struct JobFile {
     preemption: PreemptionFile,
     /// No task is placed unless so many are.
     gang_min: Option<u32>,
+    /// Several transactions may place the gang: until it has its minimum, its tasks hold their places and do not
+    /// run, for so long (`30s`, at most `1h`).
+    #[schemars(with = "Option<String>")]
+    gang_hold: Option<TimeFile>,
     /// How long a task is expected to run: `500ms`, `30s`, `5m`, `2h`.
     #[schemars(with = "Option<String>")]
     run_time: Option<TimeFile>,
@@ -173,9 +177,15 @@ impl JobFile {
             },
             groups: groups.collect::<Result<_, _>>()?,
             gang_min: self.gang_min,
+            gang_hold_ms: self.gang_hold.map(|TimeFile(time)| millis(time)),
             run_ms_expected: self.run_time.map(|TimeFile(time)| time.as_millis() as u64),
         })
     }
+}
+
+/// A time in milliseconds; one that is too long for that is far beyond every bound.
+fn millis(time: Duration) -> u32 {
+    u32::try_from(time.as_millis()).unwrap_or(u32::MAX)
 }
 
 impl GroupFile {
@@ -225,6 +235,7 @@ mod tests {
         precedence = 10
         preemption = "never"
         gang_min = 2
+        gang_hold = "30s"
         run_time = "1.5s"
 
         [[group]]
@@ -253,6 +264,7 @@ mod tests {
         let file: JobFile = toml::from_str(ALL).unwrap();
         let job = file.job(&Kinds::standard(), Path::new("job.toml")).unwrap();
         assert_eq!((&*job.tenant, &*job.scheduler, job.gang_min), ("default", "default", Some(2)));
+        assert_eq!(job.gang_hold_ms, Some(30_000));
         assert_eq!(job.run_ms_expected, Some(1500));
         let group = &job.groups[0];
         assert_eq!(group.request.as_slice(), [500, 2 << 30, 0, 1000]);

@@ -79,9 +79,21 @@ pub(super) struct JobShape {
     /// `lower_precedence` or `never`.
     pub(super) preemption: &'static str,
     pub(super) gang_min: Option<u32>,
+    pub(super) gang_hold_ms: Option<u32>,
     pub(super) run_ms_expected: Option<u64>,
+    /// If its tasks hold their places, and do not run yet.
+    pub(super) held: Option<HeldShape>,
     pub(super) tasks: TasksShape,
     pub(super) groups: Vec<GroupShape>,
+}
+
+/// A gang that has not all the places that it needs.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub(super) struct HeldShape {
+    pub(super) have: u32,
+    pub(super) needs: u32,
+    /// When it gives them up, in milliseconds since 1970; `null`: not known yet.
+    pub(super) until_ms: Option<u64>,
 }
 
 /// How many tasks of a job are in each state.
@@ -202,6 +214,12 @@ impl JobShape {
                 Preemption::Never => "never",
             },
             gang_min: job.gang_min,
+            gang_hold_ms: job.gang_hold_ms,
+            held: told.hold.map(|hold| HeldShape {
+                have: hold.have,
+                needs: hold.needs,
+                until_ms: hold.until_ms,
+            }),
             run_ms_expected: job.run_ms_expected,
             tasks: TasksShape {
                 pending: told.pending,

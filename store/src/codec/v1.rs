@@ -76,6 +76,7 @@ impl From<JobV1> for Job {
             kind: job.kind,
             groups: job.groups.into_iter().map(TaskGroup::from).collect(),
             gang_min: job.gang_min,
+            gang_hold_ms: None,
             run_ms_expected: job.run_ms_expected,
         }
     }

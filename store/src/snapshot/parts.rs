@@ -10,8 +10,8 @@ use super::read::Body;
 use super::write::{BodyWriter, WriteError};
 use crate::codec::v1::{JobV1, PolicyV1};
 use omega_cellstate::{
-    Answer, Image, ImageError, JobImage, MachineImage, MachineStatus, SchedulerImage, TaskRecord,
-    TenantImage,
+    Answer, GangHold, Image, ImageError, JobImage, MachineImage, MachineStatus, SchedulerImage,
+    TaskRecord, TenantImage,
 };
 use omega_core::{
     Amounts, Hold, Job, JobId, Kinds, Machine, Policy, ResourceKind, SequenceNumber, Standing,
@@ -41,8 +41,8 @@ pub(super) fn write(image: &Image, body: &mut BodyWriter<'_, '_>) -> Result<(), 
     }
     image.loads.iter().try_for_each(|load| body.part(load))?;
     image.vacant.iter().try_for_each(|slot| body.part(slot))?;
-    for JobImage { id, spec, resized, tasks } in &image.jobs {
-        body.part(&(id, spec, resized, tasks.len() as u32))?;
+    for JobImage { id, spec, resized, hold, tasks } in &image.jobs {
+        body.part(&(id, spec, resized, hold, tasks.len() as u32))?;
         tasks.iter().try_for_each(|task| body.part(task))?;
     }
     image.ended.iter().try_for_each(|job| body.part(job))?;
@@ -105,15 +105,15 @@ pub(super) fn read(format: u32, counts: Counts, body: &mut Body<'_>) -> Result<I
 }
 
 fn read_job(format: u32, body: &mut Body<'_>) -> Result<JobImage, LoadError> {
-    let (id, spec, resized, tasks) = match format {
+    let (id, spec, resized, hold, tasks) = match format {
         ..COMMANDS_2 => {
             let (id, job, resized, tasks): (JobId, JobV1, bool, u32) = body.part()?;
-            (id, Arc::new(job.into()), resized, tasks)
+            (id, Arc::new(job.into()), resized, None, tasks)
         }
-        _ => body.part::<(JobId, Arc<Job>, bool, u32)>()?,
+        _ => body.part::<(JobId, Arc<Job>, bool, Option<GangHold>, u32)>()?,
     };
     let tasks = (0..tasks).map(|_| body.part::<TaskRecord>()).collect::<Result<_, _>>()?;
-    Ok(JobImage { id, spec, resized, tasks })
+    Ok(JobImage { id, spec, resized, hold, tasks })
 }
 
 fn list<'f, T>(

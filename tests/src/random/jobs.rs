@@ -24,6 +24,9 @@ impl Generator {
         job.groups = groups;
         if self.dice.chance(25) {
             job.gang_min = Some(self.dice.below(5) as u32);
+            if self.dice.chance(50) {
+                job.gang_hold_ms = Some(self.dice.below(20) as u32);
+            }
         }
         Command::SubmitJob(job)
     }

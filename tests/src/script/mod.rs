@@ -241,7 +241,8 @@ impl World {
                 tasks.sort_unstable();
                 let tasks = tasks.iter().map(|task| {
                     let job = cell.job(task.job).map_or("?", |job| &job.name);
-                    format!(" {job}/{}", task.index)
+                    let held = cell.gang_hold(task.job).map_or("", |_| " (held)");
+                    format!(" {job}/{}{held}", task.index)
                 });
                 let free = format!("cpu={} mem={}", m.free[0], m.free[1]);
                 format!(

@@ -3,7 +3,7 @@
 //! | key of a job | means |
 //! |---|---|
 //! | `tasks=2 cpu=1 mem=1` | how many tasks, and what each claims |
-//! | `tenant=t precedence=5 gang=2 restarts=1 cards=1` | whole cards |
+//! | `tenant=t precedence=5 gang=2 hold=30 restarts=1 cards=1` | whole cards |
 //! | `label=app:web` | what other jobs select its tasks by |
 //! | `port=80`, `port=10.0.0.1:80` | a TCP port, on every address or on one |
 //! | `require=disk:ssd`, `tolerate=old` | machines that it needs, taints that it puts up with |
@@ -89,6 +89,7 @@ pub(super) fn job(name: &str, keys: &[&str]) -> Job {
         match key {
             "tenant" => job.tenant = value.into(),
             "precedence" => job.precedence = Precedence(number(value)),
+            "hold" => job.gang_hold_ms = Some(number(value)),
             "gang" => job.gang_min = Some(number(value)),
             _ => group(&mut job.groups[0], text),
         }

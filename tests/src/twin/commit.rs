@@ -180,8 +180,8 @@ impl Twin {
                 }
                 Item::Claim(i) => {
                     let job = &self.jobs[&txn.claims[i as usize].task.job];
-                    let gang = job.spec.gang_min;
-                    if gang.is_some() && (all || !is_complete(job)) {
+                    let at_once = job.spec.gang_min.is_some() && job.spec.gang_hold_ms.is_none();
+                    if at_once && (all || !is_complete(job)) {
                         late.insert(item, Reason::GangIncomplete);
                     }
                 }
@@ -229,7 +229,7 @@ impl Twin {
 }
 
 /// Whether as many tasks of a gang run as it needs, or all that have not ended.
-fn is_complete(job: &TwinJob) -> bool {
+pub(super) fn is_complete(job: &TwinJob) -> bool {
     let needed = job.spec.gang_min.map_or(0, |min| min as usize);
     job.placed() >= needed.min(job.alive())
 }

@@ -14,6 +14,7 @@
 //! - a task whose machine has no place at a level counts nowhere at that level.
 
 mod commit;
+mod gangs;
 mod holders;
 mod jobs;
 mod judge;
@@ -59,6 +60,17 @@ pub struct TwinJob {
     pub spec: Arc<Job>,
     /// Its tasks by number.
     pub tasks: Vec<TwinTask>,
+    /// Whether they hold their places.
+    pub hold: Option<TwinHold>,
+}
+
+/// A gang that holds places.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TwinHold {
+    /// When that was noticed.
+    pub noticed_ms: Option<u64>,
+    /// Whether its time has begun anew once.
+    pub spared: bool,
 }
 
 /// A task.
@@ -131,6 +143,19 @@ impl Twin {
     /// # Errors
     /// As the cell's.
     pub fn apply(&mut self, command: Command) -> Result<Outcome, Rejection> {
+        let adopts = match &command {
+            Command::AdoptTask { task, .. } => Some(task.job),
+            _ => None,
+        };
+        let before = self.gangs_placed();
+        let outcome = self.apply_alone(command);
+        if outcome.is_ok() {
+            self.note_holds(&before, adopts);
+        }
+        outcome
+    }
+
+    fn apply_alone(&mut self, command: Command) -> Result<Outcome, Rejection> {
         match command {
             Command::RegisterScheduler { name } => self.register_scheduler(name),
             Command::RegisterMachine(machine) => self.register_machine(machine),

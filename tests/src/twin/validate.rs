@@ -88,6 +88,11 @@ pub(super) fn job(job: &Job, kinds: &Kinds) -> Result<(), Rejection> {
         }
         task_group(&job.name, group, kinds)?;
     }
+    if let Some(hold) = job.gang_hold_ms
+        && (job.gang_min.is_none() || hold == 0 || hold > 3_600_000)
+    {
+        return Err(bad_job());
+    }
     match job.gang_min.is_some_and(|min| u64::from(min) > job.task_count()) {
         true => Err(bad_job()),
         false => Ok(()),

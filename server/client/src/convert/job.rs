@@ -40,6 +40,7 @@ impl From<&Job> for proto::Job {
             kind: kind.into(),
             groups: job.groups.iter().map(Into::into).collect(),
             gang_min: job.gang_min,
+            gang_hold_ms: job.gang_hold_ms,
             run_ms_expected: job.run_ms_expected,
         }
     }
@@ -67,6 +68,7 @@ impl TryFrom<proto::Job> for Job {
             kind,
             groups: all(job.groups)?,
             gang_min: job.gang_min,
+            gang_hold_ms: job.gang_hold_ms,
             run_ms_expected: job.run_ms_expected,
         })
     }
