@@ -23,6 +23,7 @@
 //! 5. versions and sequence numbers only grow.
 
 use crate::answers::Answers;
+use crate::cap::{EvictionCounts, EvictionLog};
 use crate::changes::ChangeLog;
 use crate::commit::Scratch;
 use crate::facts::Facts;
@@ -55,6 +56,8 @@ pub(crate) enum Change {
     Count(TrackerId, Domain),
     /// A tenant may claim more or less than before.
     Quota,
+    /// Evictions may be taken that would not have been before.
+    Evictions,
 }
 
 /// A scheduler that may commit.
@@ -86,6 +89,10 @@ pub struct Cell {
     pub(crate) holding: BTreeSet<JobId>,
     /// What became of such jobs, for those who look on.
     pub(crate) gang_counts: GangCounts,
+    /// Evictions that count against the policy's cap.
+    pub(crate) evicted: EvictionLog,
+    /// How many there were, for those who look on.
+    pub(crate) eviction_counts: EvictionCounts,
     /// Rows whose amounts changed.
     pub(crate) row_log: ChangeLog<u32>,
     /// All other changes.
@@ -124,6 +131,8 @@ impl Cell {
             ended: VecDeque::new(),
             holding: BTreeSet::new(),
             gang_counts: GangCounts::default(),
+            evicted: EvictionLog::default(),
+            eviction_counts: EvictionCounts::default(),
             row_log: ChangeLog::new(Version(0), changes),
             log: ChangeLog::new(Version(0), changes),
             lineage: Version(0),
@@ -152,7 +161,7 @@ impl Cell {
             }
             Command::AdoptTask { task, machine } => self.adopt_task(task, machine),
             Command::SetQuota { tenant, limit } => self.set_quota(&tenant, limit),
-            Command::SetPolicy(policy) => Ok(self.set_policy(policy)),
+            Command::SetPolicy(policy) => self.set_policy(policy),
             Command::Commit(txn) => Ok(Outcome::Commit(self.commit(&txn)?)),
             Command::Expire { now_ms } => Ok(self.expire(now_ms)),
             Command::HoldScheduler { name, holder, lease_ms } => {

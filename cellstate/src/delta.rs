@@ -15,8 +15,8 @@ use crate::judge::MachineStatus;
 use crate::rules::{Count, DomainName, TrackerId, TrackerKey};
 use crate::tenants::Tenant;
 use omega_core::{
-    Amounts, CardSet, Job, JobId, Kinds, Machine, Overcommit, SequenceNumber, Standing, TaskId,
-    TaskState, Text, Version,
+    Amounts, Band, CardSet, Job, JobId, Kinds, Machine, Overcommit, SequenceNumber, Standing,
+    TaskId, TaskState, Text, Version,
 };
 use smallvec::SmallVec;
 use std::sync::Arc;
@@ -117,6 +117,12 @@ pub struct Delta {
     pub kinds: Option<Kinds>,
     /// The most that a machine may be overcommitted.
     pub overcommit_max: Overcommit,
+    /// The policy's bands of precedence.
+    pub bands: Vec<Band>,
+    /// How many evictions more the cell takes now; `None`: any number.
+    pub evictions_left: Option<u32>,
+    /// Whether evictions may be taken that would not have been before.
+    pub refilled: bool,
     /// How many rows the cell has.
     pub rows: usize,
     /// Machines that came, changed or went.
@@ -170,6 +176,7 @@ impl Delta {
         self.trackers.clear();
         self.counts.clear();
         self.quotas = false;
+        self.refilled = false;
         self.tenants.clear();
         self.jobs.clear();
         self.tasks.clear();
@@ -206,6 +213,8 @@ impl Cell {
         delta.to = self.version;
         delta.rows = self.machines.row_count();
         delta.overcommit_max = self.policy.overcommit_max.clone();
+        delta.bands.clone_from(&self.policy.bands);
+        delta.evictions_left = self.evictions_left();
         if since == self.version && since != Version(0) && related {
             return;
         }
@@ -237,6 +246,7 @@ impl Cell {
                     }
                 }
                 Change::Quota => delta.quotas = true,
+                Change::Evictions => delta.refilled = true,
                 Change::Job(id, owner) if wants.includes(owner, id) => self.write_job(id, delta),
                 Change::Task(id, owner) if wants.includes(owner, id.job) => {
                     if let Some((_, task)) = self.jobs.task(id) {

@@ -91,7 +91,7 @@ impl Cell {
     /// Whether something happens soon that only the time brings about: then the cell should be told it often.
     #[must_use]
     pub fn waits_for_time(&self) -> bool {
-        !self.holding.is_empty()
+        !self.holding.is_empty() || self.evicted.iter().next().is_some()
     }
 
     /// How often gangs held places, since this process has the cell.

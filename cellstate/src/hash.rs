@@ -41,6 +41,7 @@ impl Cell {
             );
         }
         self.tenants.iter().for_each(|tenant| hash.standing(&tenant.name, &tenant.standing));
+        hash.preemption(&self.policy, self.evicted.iter());
         hash.finish()
     }
 }
@@ -72,6 +73,7 @@ impl Image {
             );
         }
         self.tenants.iter().for_each(|tenant| hash.standing(&tenant.name, &tenant.standing));
+        hash.preemption(&self.policy, self.evicted.iter().copied());
         hash.finish()
     }
 }
@@ -144,6 +146,17 @@ impl StateHasher {
     fn standing(&mut self, name: &Text, standing: &Standing) {
         if *standing != Standing::default() {
             (name, standing).hash(self);
+        }
+    }
+
+    /// A cell without bands and caps leaves no trace of them.
+    fn preemption(&mut self, policy: &Policy, evicted: impl Iterator<Item = (u64, u32)>) {
+        if !policy.bands.is_empty() {
+            ("bands", &policy.bands).hash(self);
+        }
+        if let Some(cap) = policy.eviction_cap {
+            ("cap", cap).hash(self);
+            evicted.for_each(|one| one.hash(self));
         }
     }
 

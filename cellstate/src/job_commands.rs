@@ -335,8 +335,12 @@ impl Cell {
         let over = |noticed: Option<u64>| noticed.is_some_and(|at| at.saturating_add(keep) <= now);
         let forgotten = self.ended.iter().take_while(|(_, noticed)| over(*noticed)).count();
         let overdue = self.overdue_gangs();
-        if forgotten > 0 || !overdue.is_empty() {
+        let refilled = self.refill_evictions();
+        if forgotten > 0 || !overdue.is_empty() || refilled {
             self.begin();
+        }
+        if refilled {
+            self.log_evictions();
         }
         self.release_gangs(overdue);
         if let Some(capture) = &mut self.capture {

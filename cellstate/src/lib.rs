@@ -36,11 +36,12 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! In reading order: `cell.rs`, `commit.rs`, `gangs.rs`, `judge.rs`, `rules/`, `sets.rs`, `view/`,
+//! In reading order: `cell.rs`, `commit.rs`, `gangs.rs`, `cap.rs`, `judge.rs`, `rules/`, `sets.rs`, `view/`,
 //! `delta.rs`, `changed.rs`, `merge.rs`, `handle.rs`, `shared.rs`, `audit.rs`, `image/`.
 
 mod answers;
 mod audit;
+mod cap;
 mod cards;
 mod cell;
 mod changed;
@@ -71,6 +72,7 @@ mod view;
 
 pub use answers::Answer;
 pub use audit::AuditError;
+pub use cap::EvictionCounts;
 pub use cards::Cards;
 pub use cell::{Cell, MachineState};
 pub use changed::Changed;

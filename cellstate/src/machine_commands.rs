@@ -111,7 +111,8 @@ impl Cell {
         Ok(Outcome::Done(version))
     }
 
-    pub(crate) fn set_policy(&mut self, policy: Policy) -> Outcome {
+    pub(crate) fn set_policy(&mut self, policy: Policy) -> Result<Outcome, Rejection> {
+        validate::policy(&policy)?;
         let version = self.begin();
         let old = std::mem::replace(&mut self.policy, policy);
         for slot in 0..self.machines.row_count() {
@@ -123,7 +124,11 @@ impl Cell {
                 self.touch(slot);
             }
         }
-        Outcome::Done(version)
+        self.refill_evictions();
+        if (&old.bands, old.eviction_cap) != (&self.policy.bands, self.policy.eviction_cap) {
+            self.log_evictions();
+        }
+        Ok(Outcome::Done(version))
     }
 
     fn known_machine(&self, id: MachineId) -> Result<Arc<Machine>, Rejection> {

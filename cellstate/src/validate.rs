@@ -1,12 +1,12 @@
 //! Whether what came from outside makes sense, before it touches any state.
 
 use omega_core::limits::{
-    CARD_MILLI, CARDS_MAX, GANG_HOLD_MS_MAX, GROUPS_PER_JOB_MAX, LABELS_MAX,
-    OVERCOMMIT_PERCENT_MAX, RULES_PER_GROUP_MAX, TASKS_PER_JOB_MAX, TENANT_WEIGHT_MAX,
-    TEXT_BYTES_MAX, WEIGHT_MAX,
+    BANDS_MAX, CARD_MILLI, CARDS_MAX, EVICTION_CAP_MAX, EVICTION_SPAN_MS_MAX, GANG_HOLD_MS_MAX,
+    GROUPS_PER_JOB_MAX, LABELS_MAX, OVERCOMMIT_PERCENT_MAX, RULES_PER_GROUP_MAX, TASKS_PER_JOB_MAX,
+    TENANT_WEIGHT_MAX, TEXT_BYTES_MAX, WEIGHT_MAX,
 };
 use omega_core::{
-    Amounts, Job, Kinds, Labels, Machine, Rejection, Standing, TaskGroup, TaskRule, Text,
+    Amounts, Job, Kinds, Labels, Machine, Policy, Rejection, Standing, TaskGroup, TaskRule, Text,
 };
 
 pub(crate) fn too_many(what: &str, given: usize, max: usize) -> Rejection {
@@ -69,6 +69,31 @@ pub(crate) fn standing(tenant: &Text, standing: &Standing, kinds: &Kinds) -> Res
         return Err(Rejection::BadStanding(what.into()));
     }
     Ok(())
+}
+
+/// What holds for the whole cell.
+pub(crate) fn policy(policy: &Policy) -> Result<(), Rejection> {
+    let bad = |why: String| Err(Rejection::BadPolicy(why.into()));
+    at_most("bands", policy.bands.len(), BANDS_MAX)?;
+    if let Some(band) = policy.bands.iter().find(|band| band.from > band.to) {
+        return bad(format!("the band from {} to {} is empty", band.from.0, band.to.0));
+    }
+    if let Some(pair) = policy.bands.windows(2).find(|pair| pair[0].to >= pair[1].from) {
+        let (one, next) = (pair[0].to.0, pair[1].from.0);
+        return bad(format!(
+            "bands must ascend and be apart: one ends at {one}, the next begins at {next}"
+        ));
+    }
+    match policy.eviction_cap {
+        Some(cap) if cap.count == 0 || cap.count > EVICTION_CAP_MAX => {
+            bad(format!("a cap of {} evictions: 1 to {EVICTION_CAP_MAX} are allowed", cap.count))
+        }
+        Some(cap) if cap.per_ms == 0 || cap.per_ms > EVICTION_SPAN_MS_MAX => bad(format!(
+            "a cap of evictions in {} ms: 1 to {EVICTION_SPAN_MS_MAX} are allowed",
+            cap.per_ms
+        )),
+        _ => Ok(()),
+    }
 }
 
 /// What a machine reports as used.

@@ -136,6 +136,12 @@ pub enum Reason {
     GangIncomplete,
     /// Another part of an all-or-nothing transaction conflicts.
     OthersConflict,
+    /// The task to be evicted is in the same band of precedence as the most important claim on its machine
+    /// (see [`Policy::bands`](crate::Policy::bands)).
+    SameBand,
+    /// The cell takes no more evictions until its time has moved (see
+    /// [`Policy::eviction_cap`](crate::Policy::eviction_cap)).
+    EvictionsCapped,
 }
 
 /// A part of a transaction, by its position in its list.

@@ -3,12 +3,13 @@
 
 use crate::histories::seeds;
 use omega_core::{
-    Affinity, Amounts, CardRequest, CardSet, Claim, Command, ConflictCheck, Granularity, HolderId,
-    Image, Job, JobId, JobKind, KindId, LabelSelector, Labels, Machine, MachineId, MachineSelector,
-    Near, Operator, Overcommit, PlacementRules, Policy, Port, Precedence, Preemption, Preferred,
-    Protocol, Requirement, SchedulerId, SequenceNumber, Spread, Taint, TaintEffect, TaskGroup,
-    TaskId, TaskReport, TaskRule, TaskSelector, Tenants, Text, Toleration, TolerationOperator,
-    TopologyLevel, Transaction, TransactionId, Version, WhenUnsatisfiable,
+    Affinity, Amounts, Band, CardRequest, CardSet, Claim, Command, ConflictCheck, EvictionCap,
+    Granularity, HolderId, Image, Job, JobId, JobKind, KindId, LabelSelector, Labels, Machine,
+    MachineId, MachineSelector, Near, Operator, Overcommit, PlacementRules, Policy, Port,
+    Precedence, Preemption, Preferred, Protocol, Requirement, SchedulerId, SequenceNumber, Spread,
+    Taint, TaintEffect, TaskGroup, TaskId, TaskReport, TaskRule, TaskSelector, Tenants, Text,
+    Toleration, TolerationOperator, TopologyLevel, Transaction, TransactionId, Version,
+    WhenUnsatisfiable,
 };
 use omega_store::CodecError;
 use omega_store::codec::{VERSION, decode, encode};
@@ -193,7 +194,15 @@ fn every_command() -> Vec<(&'static str, Command)> {
         ("lift quota", limit(None)),
         ("set policy", {
             let overcommit_max = Overcommit::none().with(KindId::MEMORY, 120);
-            Command::SetPolicy(Policy { overcommit_max, keep_ended_ms: 60_000 })
+            let band = |from, to| Band { from: Precedence(from), to: Precedence(to) };
+            let bands = vec![band(i32::MIN, -1), band(100, 199)];
+            let eviction_cap = Some(EvictionCap { count: 20, per_ms: 60_000 });
+            Command::SetPolicy(Policy {
+                overcommit_max,
+                keep_ended_ms: 60_000,
+                bands,
+                eviction_cap,
+            })
         }),
         ("commit", Command::Commit(transaction)),
         ("commit, plain", Command::Commit(plain)),
@@ -232,6 +241,10 @@ fn the_bytes_of_a_version_never_change() {
 fn as_of_version_1(mut command: Command) -> Command {
     if let Command::SubmitJob(job) = &mut command {
         job.gang_hold_ms = None;
+    }
+    if let Command::SetPolicy(policy) = &mut command {
+        policy.bands.clear();
+        policy.eviction_cap = None;
     }
     command
 }

@@ -83,7 +83,7 @@ fn of_two_gangs_that_each_hold_half_one_gets_through_and_then_the_other() {
     let [a, b] =
         ["a", "b"].map(|name| submit(&cell, Job { scheduler: name.into(), ..gang(name, 4, 1000) }));
     let mut both = ["a", "b"].map(|name| small_scheduler(&cell, name, 2));
-    both.iter_mut().for_each(|one| drop(step(one, &cell, 0)));
+    both.iter_mut().for_each(|one| _ = step(one, &cell, 0));
     assert_eq!((placed(&cell, a), placed(&cell, b)), (2, 2));
     let mut through = Vec::new();
     for second in 1..30 {

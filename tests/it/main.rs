@@ -22,6 +22,7 @@
 //! - `improve.rs`, `improve_twin.rs`: rescheduling, reckoned by hand and the long way.
 //! - `wakes.rs`: waking only whom an event may help places what waking everybody would.
 //! - `pool.rs`, `examples.rs`: the loop on threads; the examples of `omega-schedulers`.
+//! - `bands.rs`: preemption that cannot cascade.
 //! - `gangs.rs`: gangs that several transactions place.
 //! - `threads.rs`, `races.rs`: schedulers on threads, and two that would break a rule together.
 //! - `codec.rs`, `wire.rs`: commands and messages as bytes.
@@ -46,6 +47,7 @@
 #![allow(clippy::unwrap_used, reason = "all of it is tests, helpers too")]
 
 mod backups;
+mod bands;
 mod chaos;
 mod claims;
 mod codec;

@@ -34,6 +34,9 @@ pub enum ImageError {
     /// The version is beyond what any cell reaches.
     #[error("the image is of {0}, which no cell reaches")]
     Version(Version),
+    /// The evictions that count against the cap are out of order, or count no more.
+    #[error("the image's list of evictions is out of place")]
+    Evictions,
     /// A row's status, sequence number or incarnation cannot be at this version.
     #[error("row {0} of the image has a status, sequence number or incarnation that cannot be")]
     Row(u32),

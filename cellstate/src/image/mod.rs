@@ -48,6 +48,8 @@ pub struct Image {
     pub now_ms: u64,
     /// The policy.
     pub policy: Policy,
+    /// Evictions that count against the policy's cap: the times, ascending, with how many at each.
+    pub evicted: Vec<(u64, u32)>,
     /// Every row, also those without a machine.
     pub machines: Vec<MachineImage>,
     /// What machines reported as used, ascending by row.

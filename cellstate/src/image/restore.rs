@@ -6,6 +6,7 @@
 
 use super::{Image, ImageError, JobImage, SchedulerImage};
 use crate::answers::{self, Answers};
+use crate::cap::EvictionLog;
 use crate::cell::{Cell, Registered};
 use crate::changes::ChangeLog;
 use crate::facts::{Trackers, member};
@@ -48,7 +49,10 @@ impl Cell {
         cell.tenants.begin(image.version);
         cell.lineage = image.version;
         cell.now_ms = image.now_ms;
+        validate::policy(&image.policy)?;
         cell.policy = image.policy.clone();
+        let cap = image.policy.eviction_cap;
+        cell.evicted = EvictionLog::restore(&image.evicted, image.now_ms, cap)?;
         cell.row_log = ChangeLog::new(image.version, CHANGES_MAX);
         cell.log = ChangeLog::new(image.version, CHANGES_MAX);
         cell.restore_machines(&image)?;

@@ -26,6 +26,8 @@ pub fn describe(reason: Reason, kinds: &Kinds) -> String {
         Reason::NoDomain => "no place in the topology".to_owned(),
         Reason::QuotaExceeded(id) => format!("quota of {} used up", kind(id)),
         Reason::GangIncomplete => "gang incomplete".to_owned(),
+        Reason::SameBand => "a task of the same band keeps its machine".to_owned(),
+        Reason::EvictionsCapped => "no more evictions for now".to_owned(),
         other => format!("{other:?}"),
     }
 }

@@ -128,6 +128,7 @@ fn events_of(delta: &Delta, before: Tally, after: Tally) -> Events {
         (!delta.jobs.is_empty(), Events::JOB_CHANGED),
         (delta.quotas, Events::QUOTA_CHANGED),
         (delta.changes_rules(), Events::RULES_CHANGED),
+        (delta.refilled, Events::EVICTIONS_REFILLED),
     ];
     let happened = happened.into_iter().filter(|(did, _)| *did);
     happened.fold(Events::NONE, |events, (_, event)| events | event)

@@ -100,6 +100,10 @@ impl From<TaskGroupV1> for TaskGroup {
 
 impl From<PolicyV1> for Policy {
     fn from(policy: PolicyV1) -> Policy {
-        Policy { overcommit_max: policy.overcommit_max, keep_ended_ms: policy.keep_ended_ms }
+        Policy {
+            overcommit_max: policy.overcommit_max,
+            keep_ended_ms: policy.keep_ended_ms,
+            ..Policy::default()
+        }
     }
 }

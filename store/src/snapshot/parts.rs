@@ -36,6 +36,7 @@ const COMMANDS_2: u32 = 3;
 pub(super) fn write(image: &Image, body: &mut BodyWriter<'_, '_>) -> Result<(), WriteError> {
     body.part(&image.kinds)?;
     body.part(&(image.version, image.now_ms, &image.policy, image.next_job))?;
+    body.part(&image.evicted)?;
     for MachineImage { machine, sequence, incarnation, status } in &image.machines {
         body.part(&(machine, sequence, incarnation, status))?;
     }
@@ -67,6 +68,7 @@ pub(super) fn read(format: u32, counts: Counts, body: &mut Body<'_>) -> Result<I
         }
         _ => body.part::<(Version, u64, Policy, JobId)>()?,
     };
+    let evicted = if format < COMMANDS_2 { Vec::new() } else { body.part()? };
     let machines = list(counts.rows, body, |body| {
         let (machine, sequence, incarnation, status): Row = body.part()?;
         Ok(MachineImage { machine, sequence, incarnation, status })
@@ -93,6 +95,7 @@ pub(super) fn read(format: u32, counts: Counts, body: &mut Body<'_>) -> Result<I
         version,
         now_ms,
         policy,
+        evicted,
         machines,
         loads,
         vacant,

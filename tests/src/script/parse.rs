@@ -14,9 +14,10 @@
 //! The level `machine` means that each machine is a domain.
 
 use omega_core::{
-    Amounts, CardRequest, Job, KindId, LabelSelector, Labels, Machine, MachineSelector, Near,
-    Overcommit, Port, Precedence, Requirement, Spread, Standing, Taint, TaintEffect, TaskGroup,
-    TaskRule, TaskSelector, Tenants, Toleration, TolerationOperator, TopologyLevel,
+    Amounts, Band, CardRequest, EvictionCap, Job, KindId, LabelSelector, Labels, Machine,
+    MachineSelector, Near, Overcommit, Policy, Port, Precedence, Requirement, Spread, Standing,
+    Taint, TaintEffect, TaskGroup, TaskRule, TaskSelector, Tenants, Toleration, TolerationOperator,
+    TopologyLevel,
 };
 
 /// A number, or a panic that shows what was written instead.
@@ -66,6 +67,28 @@ pub(super) fn machine(name: &str, keys: &[&str]) -> Machine {
     }
     machine.labels = Labels::new(labels);
     machine
+}
+
+/// A policy from its keys; it remembers no ended jobs.
+pub(super) fn policy(keys: &[&str]) -> Policy {
+    let mut policy = Policy::default();
+    for text in keys {
+        match pair(text, "=") {
+            ("over", value) => policy.overcommit_max = overcommit(value),
+            ("band", value) => {
+                let (from, to) = pair(value, "..");
+                let band = Band { from: Precedence(number(from)), to: Precedence(number(to)) };
+                policy.bands.push(band);
+            }
+            ("evictions", value) => {
+                let (count, per_ms) = pair(value, "/");
+                let cap = EvictionCap { count: number(count), per_ms: number(per_ms) };
+                policy.eviction_cap = Some(cap);
+            }
+            (key, _) => panic!("no key of a policy: {key}"),
+        }
+    }
+    policy
 }
 
 /// How a tenant stands, from its keys.

@@ -113,6 +113,8 @@ pub struct Twin {
     quotas: BTreeMap<Text, Amounts>,
     standings: BTreeMap<Text, Standing>,
     schedulers: Vec<Scheduler>,
+    /// The times of evictions that count against the policy's cap.
+    evicted: Vec<u64>,
     /// Jobs that are over, and when that was noticed.
     over: Vec<(JobId, Option<u64>)>,
 }
@@ -134,6 +136,7 @@ impl Twin {
             quotas: BTreeMap::new(),
             standings: BTreeMap::new(),
             schedulers: Vec::new(),
+            evicted: Vec::new(),
             over: Vec::new(),
         }
     }
@@ -171,7 +174,12 @@ impl Twin {
             }
             Command::AdoptTask { task, machine } => self.adopt_task(task, machine),
             Command::SetQuota { tenant, limit } => self.set_quota(tenant, limit),
-            Command::SetPolicy(policy) => Ok(self.set_policy(policy)),
+            Command::SetPolicy(policy) => {
+                validate::policy(&policy)?;
+                let done = self.set_policy(policy);
+                self.forget_evictions();
+                Ok(done)
+            }
             Command::Commit(txn) => Ok(Outcome::Commit(self.commit(&txn)?)),
             Command::Expire { now_ms } => Ok(self.expire(now_ms)),
             Command::HoldScheduler { name, holder, lease_ms } => {

@@ -6,7 +6,9 @@ use omega_core::limits::{
     CARD_MILLI, CARDS_MAX, GROUPS_PER_JOB_MAX, LABELS_MAX, OVERCOMMIT_PERCENT_MAX,
     RULES_PER_GROUP_MAX, TASKS_PER_JOB_MAX, TEXT_BYTES_MAX,
 };
-use omega_core::{Amounts, Job, Kinds, Labels, Machine, Rejection, TaskGroup, TaskRule, Text};
+use omega_core::{
+    Amounts, Job, Kinds, Labels, Machine, Policy, Rejection, TaskGroup, TaskRule, Text,
+};
 
 fn at_most(given: usize, max: usize) -> Result<(), Rejection> {
     match given > max {
@@ -96,6 +98,22 @@ pub(super) fn job(job: &Job, kinds: &Kinds) -> Result<(), Rejection> {
     match job.gang_min.is_some_and(|min| u64::from(min) > job.task_count()) {
         true => Err(bad_job()),
         false => Ok(()),
+    }
+}
+
+pub(super) fn policy(policy: &Policy) -> Result<(), Rejection> {
+    at_most(policy.bands.len(), 16)?;
+    let mut ends: Vec<i64> = Vec::new();
+    for band in &policy.bands {
+        ends.extend([i64::from(band.from.0) * 2, i64::from(band.to.0) * 2 + 1]);
+    }
+    let apart = ends.windows(2).all(|pair| pair[0] < pair[1]);
+    let bounded = policy.eviction_cap.is_none_or(|cap| {
+        (1..=1 << 20).contains(&cap.count) && (1..=86_400_000).contains(&cap.per_ms)
+    });
+    match apart && bounded {
+        true => Ok(()),
+        false => Err(Rejection::BadPolicy("".into())),
     }
 }
 

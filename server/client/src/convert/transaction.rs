@@ -187,6 +187,8 @@ fn reason_out(reason: Reason) -> (proto::Reason, KindId) {
         Reason::EvictionUnused => R::EvictionUnused,
         Reason::GangIncomplete => R::GangIncomplete,
         Reason::OthersConflict => R::OthersConflict,
+        Reason::SameBand => R::SameBand,
+        Reason::EvictionsCapped => R::EvictionsCapped,
         other => unreachable!("every reason of this version is sent, not {other:?}"),
     };
     (plain, KindId(0))
@@ -220,5 +222,7 @@ fn reason_in(reason: proto::Reason, kind: KindId) -> Option<Reason> {
         R::EvictionUnused => Reason::EvictionUnused,
         R::GangIncomplete => Reason::GangIncomplete,
         R::OthersConflict => Reason::OthersConflict,
+        R::SameBand => Reason::SameBand,
+        R::EvictionsCapped => Reason::EvictionsCapped,
     })
 }
