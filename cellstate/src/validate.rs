@@ -2,8 +2,8 @@
 
 use omega_core::limits::{
     BANDS_MAX, CARD_MILLI, CARDS_MAX, EVICTION_CAP_MAX, EVICTION_SPAN_MS_MAX, GANG_HOLD_MS_MAX,
-    GROUPS_PER_JOB_MAX, LABELS_MAX, OVERCOMMIT_PERCENT_MAX, RULES_PER_GROUP_MAX, TASKS_PER_JOB_MAX,
-    TENANT_WEIGHT_MAX, TEXT_BYTES_MAX, WEIGHT_MAX,
+    GRACE_MS_MAX, GROUPS_PER_JOB_MAX, LABELS_MAX, OVERCOMMIT_PERCENT_MAX, RULES_PER_GROUP_MAX,
+    TASKS_PER_JOB_MAX, TENANT_WEIGHT_MAX, TEXT_BYTES_MAX, WEIGHT_MAX,
 };
 use omega_core::{
     Amounts, Job, Kinds, Labels, Machine, Policy, Rejection, Standing, TaskGroup, TaskRule, Text,
@@ -206,6 +206,7 @@ fn task_group(job: &Job, group: &TaskGroup, kinds: &Kinds) -> Result<(), Rejecti
     let required = rules.affinity.required.as_ref().map_or(0, Vec::len);
     at_most("required selectors", required, RULES_PER_GROUP_MAX)?;
     at_most("preferred selectors", rules.affinity.preferred.len(), RULES_PER_GROUP_MAX)?;
+    at_most("milliseconds of grace", group.grace_ms as usize, GRACE_MS_MAX as usize)?;
     if let Some(cards) = group.cards {
         at_most("cards of a task", usize::from(cards.count), usize::from(CARDS_MAX))?;
         at_most("share of a card", usize::from(cards.milli_each), CARD_MILLI as usize)?;

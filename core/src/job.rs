@@ -115,6 +115,9 @@ pub struct TaskGroup {
     /// schedulers look the names up. Tasks with claims of their own are groups of their own.
     #[serde(default)]
     pub volumes: Vec<Text>,
+    /// How long a task may take to end after it was told to stop, in milliseconds; then its machine kills it. In
+    /// the cell its room is another's at once, and what comes there waits on the machine. 0: no time at all.
+    pub grace_ms: u32,
 }
 
 impl TaskGroup {
@@ -131,6 +134,7 @@ impl TaskGroup {
             images: Vec::new(),
             rules: PlacementRules::default(),
             volumes: Vec::new(),
+            grace_ms: 0,
         }
     }
 }
@@ -153,9 +157,12 @@ impl Hash for Job {
 impl Hash for TaskGroup {
     fn hash<H: Hasher>(&self, state: &mut H) {
         let TaskGroup { name, count, request, cards, labels, restarts, images, .. } = self;
-        let TaskGroup { rules, volumes, .. } = self;
+        let TaskGroup { rules, volumes, grace_ms, .. } = self;
         (name, count, request, cards, labels, restarts, images).hash(state);
         (rules, volumes).hash(state);
+        if *grace_ms > 0 {
+            ("grace", grace_ms).hash(state);
+        }
     }
 }
 

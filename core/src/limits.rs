@@ -73,6 +73,9 @@ pub const EVICTION_CAP_MAX: u32 = 1 << 20;
 /// The span of a cap of evictions: a day.
 pub const EVICTION_SPAN_MS_MAX: u32 = 86_400_000;
 
+/// The longest that a task may take to end after it was told to: who comes next waits as long.
+pub const GRACE_MS_MAX: u32 = 3_600_000;
+
 /// The longest that a gang holds places for those of its tasks that have none yet: longer, and what it keeps
 /// from others is worth more than the gang.
 pub const GANG_HOLD_MS_MAX: u32 = 3_600_000;

@@ -112,9 +112,11 @@ fn a_job_waits_for_the_cells_time_where_evictions_are_capped() {
         decisions += run_seen(&mut scheduler, &cell, LONG + i * 20_000_000).decisions;
     }
     assert!(decisions <= 2, "{decisions} decisions while the time stood still");
-    for (now_ms, expected) in [(10_999, 2), (11_000, 4), (11_999, 4), (12_000, 5)] {
+    for (round, now_ms, expected) in
+        [(2, 10_999, 2), (3, 11_000, 4), (4, 11_999, 4), (5, 12_000, 5)]
+    {
         expire(&cell, now_ms);
-        run(&mut scheduler, &cell, now_ms * 1_000_000 + LONG);
+        run(&mut scheduler, &cell, round * LONG);
         assert_eq!(placed(&cell, high), expected, "at {now_ms}");
     }
 }

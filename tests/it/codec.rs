@@ -113,6 +113,7 @@ fn job() -> Job {
         restarts: 70_000,
         images: texts(&["nginx:1"]),
         volumes: texts(&["shop/data", "shop/logs"]),
+        grace_ms: 30_000,
         rules: PlacementRules {
             machine: Some("n1".into()),
             affinity: Affinity {
@@ -241,6 +242,7 @@ fn the_bytes_of_a_version_never_change() {
 fn as_of_version_1(mut command: Command) -> Command {
     if let Command::SubmitJob(job) = &mut command {
         job.gang_hold_ms = None;
+        job.groups.iter_mut().for_each(|group| group.grace_ms = 0);
     }
     if let Command::SetPolicy(policy) = &mut command {
         policy.bands.clear();

@@ -16,6 +16,7 @@ mod commit;
 mod decide;
 mod forms;
 mod fronts;
+mod gangs;
 mod improve;
 mod kube;
 mod levers;
@@ -44,7 +45,7 @@ const SEED: u64 = 20_130_415;
 #[derive(Args, Clone, Debug)]
 pub struct Options {
     /// Only groups whose name contains this: scan, sync, commit, whole, decide, preempt, improve, kube, levers,
-    /// tenants, fronts, workers, memory, log, snapshot, replicate, api, sim, matrix.
+    /// tenants, gangs, fronts, workers, memory, log, snapshot, replicate, api, sim, matrix.
     #[arg(long, value_name = "PATTERN")]
     only: Option<String>,
     /// Fewer and shorter runs: for a look, not for a record.
@@ -89,7 +90,7 @@ struct Group {
     measure: fn(&Options) -> Vec<Row>,
 }
 
-const GROUPS: [Group; 19] = [
+const GROUPS: [Group; 20] = [
     Group { name: "scan", workload: scan::WORKLOAD, measure: scan::rows },
     Group { name: "sync", workload: sync::WORKLOAD, measure: sync::rows },
     Group { name: "commit", workload: commit::WORKLOAD, measure: commit::rows },
@@ -100,6 +101,7 @@ const GROUPS: [Group; 19] = [
     Group { name: "kube", workload: kube::WORKLOAD, measure: kube::rows },
     Group { name: "levers", workload: levers::WORKLOAD, measure: levers::rows },
     Group { name: "tenants", workload: tenants::WORKLOAD, measure: tenants::rows },
+    Group { name: "gangs", workload: gangs::WORKLOAD, measure: gangs::rows },
     Group { name: "fronts", workload: fronts::WORKLOAD, measure: fronts::rows },
     Group { name: "workers", workload: workers::WORKLOAD, measure: workers::rows },
     Group { name: "memory", workload: memory::WORKLOAD, measure: memory::rows },

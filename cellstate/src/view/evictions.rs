@@ -56,14 +56,14 @@ impl View {
     /// begins.
     #[must_use]
     pub fn displaces_below(&self, precedence: Precedence) -> Precedence {
-        band_of(&self.bands, precedence).map_or(precedence, |band| band.from)
+        band_of(&self.kept.bands, precedence).map_or(precedence, |band| band.from)
     }
 
     /// How many tasks more may be evicted until the cell's time has moved, those that claims evict which were
     /// not yet answered taken off; `None`: any number.
     #[must_use]
     pub fn evictions_left(&self) -> Option<usize> {
-        Some((self.evictions_left? as usize).saturating_sub(self.evictions.len()))
+        Some((self.kept.evictions_left? as usize).saturating_sub(self.evictions.len()))
     }
 
     /// Whether a claim that was not yet answered evicts this task.

@@ -55,8 +55,8 @@ use evictions::Eviction;
 use images::Images;
 use kept::{Kept, inverse_capacity};
 use omega_core::{
-    Amounts, Band, CardSet, Job, JobId, Kinds, Machine, MachineId, Reason, SchedulerId,
-    SequenceNumber, TaskId, Version,
+    Amounts, CardSet, Job, JobId, Kinds, Machine, MachineId, Reason, SchedulerId, SequenceNumber,
+    TaskId, Version,
 };
 use placements::Placements;
 use smallvec::SmallVec;
@@ -111,10 +111,6 @@ pub struct View {
     open: Vec<Open>,
     held: BTreeMap<TaskId, Open>,
     evictions: Vec<Eviction>,
-    /// The cell's bands of precedence.
-    bands: Vec<Band>,
-    /// How many evictions more the cell takes; `None`: any number.
-    evictions_left: Option<u32>,
     in_flight: Vec<InFlight>,
     taken: Vec<Taken>,
     spare: Vec<Vec<Open>>,
@@ -156,8 +152,6 @@ impl View {
             open: Vec::new(),
             held: BTreeMap::new(),
             evictions: Vec::new(),
-            bands: Vec::new(),
-            evictions_left: None,
             in_flight: Vec::new(),
             taken: Vec::new(),
             spare: Vec::new(),
@@ -215,9 +209,7 @@ impl View {
         self.version = delta.to;
         self.lineage = delta.lineage;
         self.grow(delta.rows);
-        self.keep_policy(&delta.overcommit_max);
-        self.bands.clone_from(&delta.bands);
-        self.evictions_left = delta.evictions_left;
+        self.keep_policy(delta);
         for machine in &delta.machines {
             self.set_machine(machine);
         }

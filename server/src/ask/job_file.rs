@@ -38,8 +38,7 @@ pub(super) struct JobFile {
     preemption: PreemptionFile,
     /// No task is placed unless so many are.
     gang_min: Option<u32>,
-    /// Several transactions may place the gang: until it has its minimum, its tasks hold their places and do not
-    /// run, for so long (`30s`, at most `1h`).
+    /// Until the gang is complete, its tasks hold their places and do not run: for so long, at most `1h`.
     #[schemars(with = "Option<String>")]
     gang_hold: Option<TimeFile>,
     /// How long a task is expected to run: `500ms`, `30s`, `5m`, `2h`.
@@ -92,6 +91,9 @@ struct GroupFile {
     /// How often a task that fails is started again; above 65535, for ever.
     #[serde(default)]
     restarts: u32,
+    /// How long a task may take to end once it is told to stop: `30s`, at most `1h`. Then it is killed.
+    #[schemars(with = "Option<String>")]
+    grace: Option<TimeFile>,
     /// The images of its containers.
     #[serde(default)]
     images: Vec<String>,
@@ -218,6 +220,7 @@ impl GroupFile {
                 ports: self.ports.iter().map(Into::into).collect(),
             },
             volumes: texts(&self.volumes),
+            grace_ms: self.grace.map_or(0, |TimeFile(time)| millis(time)),
         })
     }
 }

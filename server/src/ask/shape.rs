@@ -115,6 +115,7 @@ pub(super) struct GroupShape {
     pub(super) request: ByKind<u64>,
     pub(super) labels: BTreeMap<String, String>,
     pub(super) restarts: u32,
+    pub(super) grace_ms: u32,
 }
 
 /// A task, and where it is.
@@ -198,6 +199,7 @@ impl JobShape {
             request: by_kind(kinds, &group.request),
             labels: texts(&group.labels),
             restarts: group.restarts,
+            grace_ms: group.grace_ms,
         };
         Ok(JobShape {
             name: job.name.to_string(),

@@ -94,6 +94,7 @@ impl From<TaskGroupV1> for TaskGroup {
             images: group.images,
             rules: group.rules,
             volumes: group.volumes,
+            grace_ms: 0,
         }
     }
 }

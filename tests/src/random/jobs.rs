@@ -47,6 +47,9 @@ impl Generator {
         }
         group.restarts = self.dice.below(3) as u32;
         if self.dice.chance(20) {
+            group.grace_ms = *self.dice.pick(&[1, 30_000, 3_600_000, 3_600_001]);
+        }
+        if self.dice.chance(20) {
             let milli_each = *self.dice.pick(&[1000, 500, 400, 1000, 500, 0]);
             group.cards = Some(CardRequest { count: 1 + self.dice.below(2) as u8, milli_each });
         }

@@ -209,7 +209,7 @@ impl Generator {
         let overcommit_max = self.overcommit();
         let mut bands: Vec<Band> = Vec::new();
         let mut at = -1;
-        while self.dice.chance(40) {
+        while self.dice.chance(65) && bands.len() < 4 {
             // Now and then one that begins in the one before it, or ends before it begins.
             let from = at + self.dice.below(3) as i32;
             let to = from + self.dice.below(3) as i32 - i32::from(self.dice.chance(3));
@@ -220,7 +220,7 @@ impl Generator {
             count: self.dice.below(4) as u32,
             per_ms: 1 + self.dice.below(20) as u32,
         };
-        let eviction_cap = self.dice.chance(40).then_some(cap);
+        let eviction_cap = self.dice.chance(50).then_some(cap);
         let keep_ended_ms = self.dice.below(30) as u64;
         Command::SetPolicy(Policy { overcommit_max, keep_ended_ms, bands, eviction_cap })
     }

@@ -40,7 +40,7 @@ mod parse;
 use omega_cellstate::{CellHandle, SharedCell, View};
 use omega_core::{
     Amounts, CardSet, Claim, Command, Commit, ConflictCheck, Granularity, KindId, Kinds, MachineId,
-    Outcome, Policy, ResourceKind, TaskId, TaskReport, Transaction, Unit,
+    Outcome, ResourceKind, TaskId, TaskReport, Transaction, Unit,
 };
 use std::collections::BTreeMap;
 use std::fmt::Write;

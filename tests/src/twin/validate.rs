@@ -140,6 +140,7 @@ fn task_group(job: &Text, group: &TaskGroup, kinds: &Kinds) -> Result<(), Reject
     }
     at_most(rules.affinity.required.as_ref().map_or(0, Vec::len), RULES_PER_GROUP_MAX)?;
     at_most(rules.affinity.preferred.len(), RULES_PER_GROUP_MAX)?;
+    at_most(group.grace_ms as usize, 3_600_000)?;
     let Some(cards) = group.cards else { return Ok(()) };
     at_most(usize::from(cards.count), usize::from(CARDS_MAX))?;
     at_most(usize::from(cards.milli_each), CARD_MILLI as usize)?;

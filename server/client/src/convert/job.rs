@@ -90,6 +90,7 @@ impl From<&TaskGroup> for proto::TaskGroup {
             images: strings(&group.images),
             rules: Some((&group.rules).into()),
             volumes: strings(&group.volumes),
+            grace_ms: group.grace_ms,
         }
     }
 }
@@ -114,6 +115,7 @@ impl TryFrom<proto::TaskGroup> for TaskGroup {
             images: texts(group.images),
             rules: group.rules.map(TryFrom::try_from).transpose()?.unwrap_or_default(),
             volumes: texts(group.volumes),
+            grace_ms: group.grace_ms,
         })
     }
 }

@@ -308,7 +308,10 @@ fn start(cell: &Cell, task: TaskId) -> Option<Start> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use omega_core::{Amounts, Command, Kinds, Machine, Outcome, TaskGroup, TaskReport};
+    use omega_core::{
+        Amounts, Claim, Command, Kinds, Machine, Outcome, TaskGroup, TaskReport, Transaction,
+        TransactionId,
+    };
     use proptest::prelude::*;
 
     const MACHINES: u32 = 4;
@@ -562,5 +565,36 @@ mod tests {
         let whole: Vec<(usize, usize)> =
             messages.iter().map(|orders| (orders.whole.len(), orders.starts.len())).collect();
         assert_eq!(whole, [(1, 700), (1, 700)]);
+    }
+
+    #[test]
+    fn a_gang_that_holds_places_is_started_when_it_is_complete() {
+        let mut cell = Cell::new(Kinds::standard());
+        (0..2).for_each(|i| register(&mut cell, &format!("m{i}")));
+        let mut job = Job::batch("gang", TaskGroup::new(2, Amounts::new([10])));
+        (job.gang_min, job.gang_hold_ms) = (Some(2), Some(1000));
+        cell.apply(Command::SubmitJob(job)).unwrap();
+        let name = "scheduler".into();
+        let Ok(Outcome::Scheduler { id: scheduler, .. }) =
+            cell.apply(Command::RegisterScheduler { name })
+        else {
+            panic!("a scheduler registers")
+        };
+        let machines: Vec<MachineId> = cell.machines().map(|state| state.id).collect();
+        let (mut routes, mut out) = (Routes::default(), Outbox::default());
+        routes.attach(&cell, StreamId(0), &machines, &mut out);
+        let mut told = Vec::new();
+        for (index, machine) in (0..).zip(machines) {
+            let since = cell.version();
+            let (seen, cards) = Default::default();
+            let claim = Claim { task: task(index), machine, seen, cards };
+            let id = TransactionId { scheduler, number: u64::from(index) };
+            cell.commit(&Transaction::new(id, since, vec![claim])).unwrap();
+            let mut out = Outbox::default();
+            routes.apply(&cell, cell.changed_since(since), &mut out);
+            let starts = out.0.into_values().flatten().flat_map(|orders| orders.starts);
+            told.push(starts.map(|start| start.task).collect::<BTreeSet<_>>());
+        }
+        assert_eq!(told, [BTreeSet::new(), BTreeSet::from([task(0), task(1)])]);
     }
 }
