@@ -41,6 +41,9 @@ pub enum AuditError {
     /// A job's counts differ.
     #[error("job {0}: its counts of placed and living tasks differ from a recount")]
     JobCounts(omega_core::JobId),
+    /// A job holds places without a reason, or is not listed among those that do.
+    #[error("job {0}: that its tasks hold their places differs from a recount")]
+    GangHold(omega_core::JobId),
     /// A tenant's use differs.
     #[error("tenant {0:?}: its use differs from a recount")]
     Tenant(Text),
@@ -102,6 +105,10 @@ impl Cell {
             let alive = job.tasks.iter().filter(|task| !task.state.ended()).count();
             if (placed, alive) != (job.placed as usize, job.alive as usize) {
                 return Err(AuditError::JobCounts(id));
+            }
+            let listed = self.holding.contains(&id);
+            if !job.hold_is_right(self.now_ms) || listed != job.hold.is_some() {
+                return Err(AuditError::GangHold(id));
             }
             for (task, index) in job.tasks.iter().zip(0..) {
                 if let Some(machine) = task.state.machine() {

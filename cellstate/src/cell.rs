@@ -23,9 +23,11 @@
 //! 5. versions and sequence numbers only grow.
 
 use crate::answers::Answers;
+use crate::cap::{EvictionCounts, EvictionLog};
 use crate::changes::ChangeLog;
 use crate::commit::Scratch;
 use crate::facts::Facts;
+use crate::gangs::GangCounts;
 use crate::image::Capture;
 use crate::jobs::{JobRecord, Jobs, OwnerId, TaskRecord};
 use crate::judge::MachineStatus;
@@ -40,7 +42,7 @@ use omega_core::{
     CardSet, Command, Hold, Job, JobId, Kinds, Machine, MachineId, Outcome, Policy, Rejection,
     SchedulerId, SequenceNumber, Standing, TaskId, TaskState, Text, Version,
 };
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
 
 /// A change that is no change of a machine's amounts alone. What is now so is looked up when a
@@ -55,6 +57,8 @@ pub(crate) enum Change {
     Count(TrackerId, Domain),
     /// A tenant may claim more or less than before.
     Quota,
+    /// Evictions may be taken that would not have been before.
+    Evictions,
 }
 
 /// A scheduler that may commit.
@@ -82,6 +86,14 @@ pub struct Cell {
     pub(crate) schedulers: Vec<Registered>,
     /// Jobs that have ended, oldest first, with the time at which the cell noticed.
     pub(crate) ended: VecDeque<(JobId, Option<u64>)>,
+    /// The jobs whose tasks hold their places.
+    pub(crate) holding: BTreeSet<JobId>,
+    /// What became of such jobs, for those who look on.
+    pub(crate) gang_counts: GangCounts,
+    /// Evictions that count against the policy's cap.
+    pub(crate) evicted: EvictionLog,
+    /// How many there were, for those who look on.
+    pub(crate) eviction_counts: EvictionCounts,
     /// Rows whose amounts changed.
     pub(crate) row_log: ChangeLog<u32>,
     /// All other changes.
@@ -118,6 +130,10 @@ impl Cell {
             owners: FastMap::default(),
             schedulers: Vec::new(),
             ended: VecDeque::new(),
+            holding: BTreeSet::new(),
+            gang_counts: GangCounts::default(),
+            evicted: EvictionLog::default(),
+            eviction_counts: EvictionCounts::default(),
             row_log: ChangeLog::new(Version(0), changes),
             log: ChangeLog::new(Version(0), changes),
             lineage: Version(0),
@@ -146,7 +162,7 @@ impl Cell {
             }
             Command::AdoptTask { task, machine } => self.adopt_task(task, machine),
             Command::SetQuota { tenant, limit } => self.set_quota(&tenant, limit),
-            Command::SetPolicy(policy) => Ok(self.set_policy(policy)),
+            Command::SetPolicy(policy) => self.set_policy(policy),
             Command::Commit(txn) => Ok(Outcome::Commit(self.commit(&txn)?)),
             Command::Expire { now_ms } => Ok(self.expire(now_ms)),
             Command::HoldScheduler { name, holder, lease_ms } => {

@@ -21,6 +21,7 @@ use crate::jobs::{OwnerId, TaskRecord};
 use crate::judge::judge;
 use crate::map::FastMap;
 use crate::tenants::{Borrower, Claimant};
+use omega_core::bands::band_of;
 use omega_core::limits::TRANSACTION_ITEMS_MAX;
 use omega_core::transaction::Item;
 use omega_core::{
@@ -58,9 +59,14 @@ pub(crate) struct Scratch {
     pub(crate) conflicts: Vec<Conflict>,
     touched: Vec<u32>,
     bytes: Vec<u8>,
+    /// Whether gangs are in it that it must place.
     gangs: bool,
     /// Whether a task has left that others may need near them.
     pub(crate) company: bool,
+    /// Evictions that only a guarantee allows, as far as they are taken.
+    reclaimed: u32,
+    /// Whether it places or removes tasks of gangs that may hold places.
+    holds: bool,
 }
 
 impl Scratch {
@@ -97,6 +103,12 @@ impl Cell {
         self.judge_all(txn, &mut scratch);
         if !scratch.steps.is_empty() || crate::planted!(RefusalLeavesVersion) {
             self.finish(&mut scratch);
+            if !txn.evictions.is_empty() {
+                let stayed =
+                    scratch.conflicts.iter().filter(|c| matches!(c.item, Item::Eviction(_)));
+                let taken = txn.evictions.len() - stayed.count();
+                self.count_evictions(taken as u32, scratch.reclaimed);
+            }
         }
         let commit = Commit { version: self.version, conflicts: scratch.conflicts.clone() };
         let registered = &mut self.schedulers[scheduler];
@@ -155,8 +167,7 @@ impl Cell {
     fn judge_items(&mut self, txn: &Transaction, refused: &[Conflict], scratch: &mut Scratch) {
         scratch.steps.clear();
         scratch.conflicts.clear();
-        scratch.gangs = false;
-        scratch.company = false;
+        (scratch.gangs, scratch.holds, scratch.company) = (false, false, false);
         let early = |item: Item| {
             let found = refused.binary_search_by(|conflict| conflict.item.cmp(&item));
             found.ok().map(|i| refused[i].reason)
@@ -187,6 +198,7 @@ impl Cell {
             (None, None) => Err(Reason::UnknownTask),
             (None, Some(parts)) => {
                 scratch.company |= may_be_company(&parts, task);
+                scratch.holds |= parts.job.spec.gang_hold_ms.is_some();
                 remove_task(parts, task)
             }
         };
@@ -222,7 +234,8 @@ impl Cell {
             false => judge(claim.machine, spot, need, facts, claim.cards)?,
         };
         tenants.judge(job.tenant, &need.request)?;
-        scratch.gangs |= job.spec.gang_min.is_some();
+        scratch.gangs |= job.spec.is_placed_at_once();
+        scratch.holds |= job.spec.gang_hold_ms.is_some();
         let owner = job.owner;
         Cell::place(Parts { job, machines, tenants, facts }, claim.task, claim.machine, cards);
         Ok(Step::Placed { task: claim.task, slot: claim.machine.slot, owner })
@@ -230,7 +243,7 @@ impl Cell {
 
     /// Gangs that stay too small, and evictions that made room for nobody. With `all`, every claim
     /// of a gang and every eviction, whether or not it is one of those.
-    fn late_conflicts(&self, txn: &Transaction, scratch: &Scratch, all: bool) -> Vec<Conflict> {
+    fn late_conflicts(&self, txn: &Transaction, scratch: &mut Scratch, all: bool) -> Vec<Conflict> {
         let conflicts = &scratch.conflicts;
         let taken = |item: Item| conflicts.binary_search_by(|c| c.item.cmp(&item)).is_err();
         let mut late = Vec::new();
@@ -240,11 +253,29 @@ impl Cell {
             let precedence = job.spec.precedence;
             let strongest = strongest.entry(claim.machine.slot).or_insert(precedence);
             *strongest = precedence.max(*strongest);
-            if job.spec.gang_min.is_some_and(|min| all || job.placed < min.min(job.alive)) {
+            let needs = job.spec.gang_min.filter(|_| job.spec.is_placed_at_once());
+            if needs.is_some_and(|min| all || job.placed < min.min(job.alive)) {
                 late.push(Conflict { item: Item::Claim(i), reason: Reason::GangIncomplete });
             }
         }
+        if !txn.evictions.is_empty() {
+            self.late_evictions(txn, scratch, (&strongest, all), &mut late);
+        }
+        late
+    }
+
+    /// Evictions that made room for nobody, or of tasks that may stay.
+    fn late_evictions(
+        &self,
+        txn: &Transaction,
+        scratch: &mut Scratch,
+        (strongest, all): (&FastMap<u32, Precedence>, bool),
+        late: &mut Vec<Conflict>,
+    ) {
+        let conflicts = &scratch.conflicts;
+        let taken = |item: Item| conflicts.binary_search_by(|c| c.item.cmp(&item)).is_err();
         let machine_before = scratch.machines_before();
+        let (mut left, mut reclaimed) = (self.evictions_left(), 0);
         let mut claimants = None;
         let mut reclaims = |task: TaskId, slot: u32| {
             if !self.tenants.may_guarantee() {
@@ -256,19 +287,34 @@ impl Cell {
         for (task, i) in txn.evictions.iter().zip(0..).filter(|(_, i)| taken(Item::Eviction(*i))) {
             let slot = machine_before.get(task).copied().unwrap_or(u32::MAX);
             let victim = self.jobs.get(task.job).map(|job| job.spec.precedence);
-            let reason = match (strongest.get(&slot), victim) {
-                (None, _) => Reason::EvictionUnused,
-                (Some(strongest), Some(victim))
-                    if victim >= *strongest && !reclaims(*task, slot) =>
-                {
-                    Reason::PrecedenceTooLow
-                }
+            let stays = match (strongest.get(&slot), victim) {
+                (Some(strongest), Some(victim)) => self.may_stay(victim, *strongest),
+                _ => Some(Reason::EvictionUnused),
+            };
+            let is_reclaimed = stays.is_some_and(|reason| reason != Reason::EvictionUnused)
+                && reclaims(*task, slot);
+            let reason = match (stays.filter(|_| !is_reclaimed), &mut left) {
+                (Some(reason), _) => reason,
                 _ if all => Reason::EvictionUnused,
-                _ => continue,
+                (None, Some(0)) => Reason::EvictionsCapped,
+                (None, left) => {
+                    left.iter_mut().for_each(|left| *left -= 1);
+                    reclaimed += u32::from(is_reclaimed);
+                    continue;
+                }
             };
             late.push(Conflict { item: Item::Eviction(i), reason });
         }
-        late
+        scratch.reclaimed = reclaimed;
+    }
+
+    /// Why a task may stay where a claim of this precedence wants its room, if guarantees are left aside.
+    fn may_stay(&self, victim: Precedence, strongest: Precedence) -> Option<Reason> {
+        if victim >= strongest {
+            return Some(Reason::PrecedenceTooLow);
+        }
+        let band = band_of(&self.policy.bands, strongest);
+        band.is_some_and(|band| band.includes(victim)).then_some(Reason::SameBand)
     }
 
     /// Who claims what of each machine, of claims that were taken: looked up only where precedence does not
@@ -341,6 +387,9 @@ impl Cell {
         scratch.touched.dedup();
         for slot in &scratch.touched {
             self.touch(*slot as usize);
+        }
+        if scratch.holds {
+            self.settle_gangs(&scratch.steps);
         }
     }
 }

@@ -16,8 +16,8 @@ use crate::load::LoadReport;
 use crate::rules::{Count, DomainName, TrackerId, TrackerKey};
 use crate::tenants::Tenant;
 use omega_core::{
-    CardSet, Job, JobId, Kinds, Machine, Overcommit, SequenceNumber, Standing, TaskId, TaskState,
-    Text, Version,
+    Band, CardSet, Job, JobId, Kinds, Machine, Overcommit, SequenceNumber, Standing, TaskId,
+    TaskState, Text, Version,
 };
 use smallvec::SmallVec;
 use std::sync::Arc;
@@ -120,6 +120,12 @@ pub struct Delta {
     pub overcommit_max: Overcommit,
     /// The cell's time at the version that it leads to, in milliseconds: by it reports of load have an age.
     pub now_ms: u64,
+    /// The policy's bands of precedence.
+    pub bands: Vec<Band>,
+    /// How many evictions more the cell takes now; `None`: any number.
+    pub evictions_left: Option<u32>,
+    /// Whether evictions may be taken that would not have been before.
+    pub refilled: bool,
     /// How many rows the cell has.
     pub rows: usize,
     /// Machines that came, changed or went.
@@ -173,6 +179,7 @@ impl Delta {
         self.trackers.clear();
         self.counts.clear();
         self.quotas = false;
+        self.refilled = false;
         self.tenants.clear();
         self.jobs.clear();
         self.tasks.clear();
@@ -210,6 +217,8 @@ impl Cell {
         delta.now_ms = self.now_ms;
         delta.rows = self.machines.row_count();
         delta.overcommit_max = self.policy.overcommit_max.clone();
+        delta.bands.clone_from(&self.policy.bands);
+        delta.evictions_left = self.evictions_left();
         if since == self.version && since != Version(0) && related {
             return;
         }
@@ -241,6 +250,7 @@ impl Cell {
                     }
                 }
                 Change::Quota => delta.quotas = true,
+                Change::Evictions => delta.refilled = true,
                 Change::Job(id, owner) if wants.includes(owner, id) => self.write_job(id, delta),
                 Change::Task(id, owner) if wants.includes(owner, id.job) => {
                     if let Some((_, task)) = self.jobs.task(id) {

@@ -7,6 +7,7 @@
 
 use crate::answers::Answer;
 use crate::cell::Cell;
+use crate::gangs::GangHold;
 use crate::image::{Image, MachineImage};
 use crate::jobs::TaskRecord;
 use omega_core::{Amounts, Hold, Job, JobId, Kinds, Policy, Standing, Text, Version};
@@ -28,6 +29,7 @@ impl Cell {
         self.jobs.next_id().hash(&mut hash);
         for (id, job) in self.jobs.iter() {
             hash.job(id, (&job.spec, job.resized), &job.tasks);
+            hash.gang_hold(job.hold);
         }
         hash.ended(&self.ended);
         self.tenants.iter().for_each(|tenant| hash.tenant(&tenant.name, tenant.limit.as_ref()));
@@ -39,6 +41,7 @@ impl Cell {
             );
         }
         self.tenants.iter().for_each(|tenant| hash.standing(&tenant.name, &tenant.standing));
+        hash.preemption(&self.policy, self.evicted.iter());
         hash.finish()
     }
 }
@@ -58,6 +61,7 @@ impl Image {
         self.next_job.hash(&mut hash);
         for job in &self.jobs {
             hash.job(job.id, (&job.spec, job.resized), &job.tasks);
+            hash.gang_hold(job.hold);
         }
         hash.ended(&self.ended);
         self.tenants.iter().for_each(|tenant| hash.tenant(&tenant.name, tenant.limit.as_ref()));
@@ -69,6 +73,7 @@ impl Image {
             );
         }
         self.tenants.iter().for_each(|tenant| hash.standing(&tenant.name, &tenant.standing));
+        hash.preemption(&self.policy, self.evicted.iter().copied());
         hash.finish()
     }
 }
@@ -122,6 +127,13 @@ impl StateHasher {
         (id, spec, resized, tasks).hash(self);
     }
 
+    /// Jobs that hold nothing leave no trace: cells without such gangs keep their hashes.
+    fn gang_hold(&mut self, hold: Option<GangHold>) {
+        if let Some(hold) = hold {
+            ("held", hold).hash(self);
+        }
+    }
+
     fn ended<'a>(&mut self, ended: impl IntoIterator<Item = &'a (JobId, Option<u64>)>) {
         let mut count = 0u64;
         ended.into_iter().for_each(|job| (count += 1, job.hash(self)).1);
@@ -136,6 +148,17 @@ impl StateHasher {
     fn standing(&mut self, name: &Text, standing: &Standing) {
         if *standing != Standing::default() {
             (name, standing).hash(self);
+        }
+    }
+
+    /// A cell without bands and caps leaves no trace of them.
+    fn preemption(&mut self, policy: &Policy, evicted: impl Iterator<Item = (u64, u32)>) {
+        if !policy.bands.is_empty() {
+            ("bands", &policy.bands).hash(self);
+        }
+        if let Some(cap) = policy.eviction_cap {
+            ("cap", cap).hash(self);
+            evicted.for_each(|one| one.hash(self));
         }
     }
 

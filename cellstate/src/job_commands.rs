@@ -48,6 +48,7 @@ impl Cell {
             alive: tasks.len() as u32,
             tasks,
             placed: 0,
+            hold: None,
             resized: false,
         });
         self.adopt_trackers(&made);
@@ -137,6 +138,7 @@ impl Cell {
         }
         self.recompile(id, index);
         self.log.push(Change::Job(id, owner));
+        self.settle_gang(id, false);
         self.end_if_over(id);
         Ok(Outcome::Done(version))
     }
@@ -183,6 +185,7 @@ impl Cell {
         let tasks = job.tasks.len() as u32;
         let version = self.begin();
         self.kill_tasks(id, 0..tasks);
+        self.settle_gang(id, false);
         self.end_if_over(id);
         Ok(Outcome::Done(version))
     }
@@ -222,6 +225,7 @@ impl Cell {
         if report != TaskReport::Started {
             self.touch(machine.row());
         }
+        self.settle_gang(id.job, false);
         self.end_if_over(id.job);
         Ok(Outcome::Done(self.version))
     }
@@ -254,6 +258,7 @@ impl Cell {
         }
         self.log_task(id, owner, Some(machine.row()));
         self.touch(machine.row());
+        self.begin_gang(id.job);
         Ok(Outcome::Done(version))
     }
 
@@ -329,9 +334,15 @@ impl Cell {
         let keep = self.policy.keep_ended_ms;
         let over = |noticed: Option<u64>| noticed.is_some_and(|at| at.saturating_add(keep) <= now);
         let forgotten = self.ended.iter().take_while(|(_, noticed)| over(*noticed)).count();
-        if forgotten > 0 {
+        let overdue = self.overdue_gangs();
+        let refilled = self.refill_evictions();
+        if forgotten > 0 || !overdue.is_empty() || refilled {
             self.begin();
         }
+        if refilled {
+            self.log_evictions();
+        }
+        self.release_gangs(overdue);
         if let Some(capture) = &mut self.capture {
             capture.before_forgetting(&self.ended, forgotten);
         }

@@ -10,6 +10,7 @@
 //! `remove`, so that is one branch in each.
 
 use crate::facts::Need;
+use crate::gangs::GangHold;
 use crate::image::JobImage;
 use omega_core::{CardSet, Job, JobId, TaskId, TaskState};
 use serde::{Deserialize, Serialize};
@@ -40,6 +41,8 @@ pub(crate) struct JobRecord {
     pub(crate) placed: u32,
     /// How many tasks have not ended.
     pub(crate) alive: u32,
+    /// Whether its tasks hold their places until more of them have one.
+    pub(crate) hold: Option<GangHold>,
 }
 
 /// A scheduler's name, numbered by the cell.

@@ -36,11 +36,12 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! In reading order: `cell.rs`, `commit.rs`, `judge.rs`, `rules/`, `sets.rs`, `view/`,
+//! In reading order: `cell.rs`, `commit.rs`, `gangs.rs`, `cap.rs`, `judge.rs`, `rules/`, `sets.rs`, `view/`,
 //! `delta.rs`, `changed.rs`, `merge.rs`, `handle.rs`, `shared.rs`, `audit.rs`, `image/`.
 
 mod answers;
 mod audit;
+mod cap;
 mod cards;
 mod cell;
 mod changed;
@@ -50,6 +51,7 @@ mod company;
 mod delta;
 mod early;
 mod facts;
+mod gangs;
 mod handle;
 mod hash;
 mod holders;
@@ -72,11 +74,13 @@ mod view;
 
 pub use answers::Answer;
 pub use audit::AuditError;
+pub use cap::EvictionCounts;
 pub use cards::Cards;
 pub use cell::{Cell, MachineState};
 pub use changed::Changed;
 pub use delta::{Delta, Interest, JobDelta, MachineDelta, Share, TaskDelta, TenantDelta};
 pub use facts::Need;
+pub use gangs::{GangCounts, GangHold};
 pub use handle::{CellHandle, HandleError};
 pub use holders::SchedulerState;
 pub use image::{Captured, Image, ImageError, JobImage, MachineImage, SchedulerImage, TenantImage};

@@ -86,9 +86,10 @@ impl Cell {
         let version = self.begin();
         self.before_row_changes(id.row());
         let tasks = self.machines.row(id.row()).tasks.clone();
-        for task in tasks {
-            self.lose_task(task, id.row());
+        for task in &tasks {
+            self.lose_task(*task, id.row());
         }
+        tasks.iter().for_each(|task| self.settle_gang(task.job, false));
         self.machines.remove(id.row(), &machine.name);
         self.facts.set_machine(id.row(), None);
         self.log.push(Change::Machine(id.slot));
@@ -114,7 +115,8 @@ impl Cell {
         Ok(Outcome::Done(version))
     }
 
-    pub(crate) fn set_policy(&mut self, policy: Policy) -> Outcome {
+    pub(crate) fn set_policy(&mut self, policy: Policy) -> Result<Outcome, Rejection> {
+        validate::policy(&policy)?;
         let version = self.begin();
         let old = std::mem::replace(&mut self.policy, policy);
         for slot in 0..self.machines.row_count() {
@@ -126,7 +128,11 @@ impl Cell {
                 self.touch(slot);
             }
         }
-        Outcome::Done(version)
+        self.refill_evictions();
+        if (&old.bands, old.eviction_cap) != (&self.policy.bands, self.policy.eviction_cap) {
+            self.log_evictions();
+        }
+        Ok(Outcome::Done(version))
     }
 
     fn known_machine(&self, id: MachineId) -> Result<Arc<Machine>, Rejection> {

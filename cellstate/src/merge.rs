@@ -23,7 +23,10 @@ impl Delta {
         self.now_ms = later.now_ms;
         self.rows = later.rows;
         self.overcommit_max = later.overcommit_max;
+        self.bands = later.bands;
+        self.evictions_left = later.evictions_left;
         self.quotas |= later.quotas;
+        self.refilled |= later.refilled;
         self.tenants.extend(later.tenants);
         self.machines.extend(later.machines);
         self.slots.extend(later.slots);

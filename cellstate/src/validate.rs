@@ -1,12 +1,13 @@
 //! Whether what came from outside makes sense, before it touches any state.
 
 use omega_core::limits::{
-    CARD_MILLI, CARDS_MAX, GROUPS_PER_JOB_MAX, LABELS_MAX, OVERCOMMIT_PERCENT_MAX,
-    RULES_PER_GROUP_MAX, TASKS_PER_JOB_MAX, TENANT_WEIGHT_MAX, TEXT_BYTES_MAX, WEIGHT_MAX,
+    BANDS_MAX, CARD_MILLI, CARDS_MAX, EVICTION_CAP_MAX, EVICTION_SPAN_MS_MAX, GANG_HOLD_MS_MAX,
+    GRACE_MS_MAX, GROUPS_PER_JOB_MAX, LABELS_MAX, OVERCOMMIT_PERCENT_MAX, RULES_PER_GROUP_MAX,
+    TASKS_PER_JOB_MAX, TENANT_WEIGHT_MAX, TEXT_BYTES_MAX, WEIGHT_MAX,
 };
 use omega_core::{
-    Amounts, Job, Kinds, Labels, Machine, Rejection, Standing, TaskGroup, TaskRule, TaskSelector,
-    Text,
+    Amounts, Job, Kinds, Labels, Machine, Policy, Rejection, Standing, TaskGroup, TaskRule,
+    TaskSelector, Text,
 };
 
 pub(crate) fn too_many(what: &str, given: usize, max: usize) -> Rejection {
@@ -71,6 +72,31 @@ pub(crate) fn standing(tenant: &Text, standing: &Standing, kinds: &Kinds) -> Res
     Ok(())
 }
 
+/// What holds for the whole cell.
+pub(crate) fn policy(policy: &Policy) -> Result<(), Rejection> {
+    let bad = |why: String| Err(Rejection::BadPolicy(why.into()));
+    at_most("bands", policy.bands.len(), BANDS_MAX)?;
+    if let Some(band) = policy.bands.iter().find(|band| band.from > band.to) {
+        return bad(format!("the band from {} to {} is empty", band.from.0, band.to.0));
+    }
+    if let Some(pair) = policy.bands.windows(2).find(|pair| pair[0].to >= pair[1].from) {
+        let (one, next) = (pair[0].to.0, pair[1].from.0);
+        return bad(format!(
+            "bands must ascend and be apart: one ends at {one}, the next begins at {next}"
+        ));
+    }
+    match policy.eviction_cap {
+        Some(cap) if cap.count == 0 || cap.count > EVICTION_CAP_MAX => {
+            bad(format!("a cap of {} evictions: 1 to {EVICTION_CAP_MAX} are allowed", cap.count))
+        }
+        Some(cap) if cap.per_ms == 0 || cap.per_ms > EVICTION_SPAN_MS_MAX => bad(format!(
+            "a cap of evictions in {} ms: 1 to {EVICTION_SPAN_MS_MAX} are allowed",
+            cap.per_ms
+        )),
+        _ => Ok(()),
+    }
+}
+
 /// What a machine reports as used.
 pub(crate) fn load(name: &Text, load: &Amounts, kinds: &Kinds) -> Result<(), Rejection> {
     amounts(name, load, kinds)
@@ -131,6 +157,21 @@ pub(crate) fn job(job: &Job, counts: GroupCounts, kinds: &Kinds) -> Result<(), R
         }
         task_group(job, group, kinds)?;
     }
+    match (job.gang_hold_ms, job.gang_min) {
+        (Some(_), None) => {
+            return bad(format!(
+                "job {:?} may hold places but is no gang: give gang_min",
+                job.name
+            ));
+        }
+        (Some(hold), _) if !(1..=GANG_HOLD_MS_MAX).contains(&hold) => {
+            let name = &job.name;
+            return bad(format!(
+                "job {name:?} holds for {hold} ms: 1 to {GANG_HOLD_MS_MAX} are allowed"
+            ));
+        }
+        _ => {}
+    }
     match job.gang_min {
         Some(min) if u64::from(min) > job.task_count() && submitted => {
             bad(format!("job {:?} is a gang of {min} but has fewer tasks", job.name))
@@ -173,6 +214,7 @@ fn task_group(job: &Job, group: &TaskGroup, kinds: &Kinds) -> Result<(), Rejecti
     let required = rules.affinity.required.as_ref().map_or(0, Vec::len);
     at_most("required selectors", required, RULES_PER_GROUP_MAX)?;
     at_most("preferred selectors", rules.affinity.preferred.len(), RULES_PER_GROUP_MAX)?;
+    at_most("milliseconds of grace", group.grace_ms as usize, GRACE_MS_MAX as usize)?;
     if let Some(cards) = group.cards {
         at_most("cards of a task", usize::from(cards.count), usize::from(CARDS_MAX))?;
         at_most("share of a card", usize::from(cards.milli_each), CARD_MILLI as usize)?;

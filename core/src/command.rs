@@ -4,6 +4,7 @@
 //! they are applied. So time comes in with the command, and so does identity.
 
 use crate::amounts::{Amounts, KindId};
+use crate::bands::{Band, EvictionCap};
 use crate::ids::{HolderId, JobId, MachineId, SchedulerId, TaskId, Version};
 use crate::job::Job;
 use crate::limits::{LEASE_MS_MAX, LEASE_MS_MIN};
@@ -163,6 +164,11 @@ pub struct Policy {
     pub overcommit_max: Overcommit,
     /// How long a job that has ended is remembered, in milliseconds of [`Command::Expire`].
     pub keep_ended_ms: u64,
+    /// Ranges of precedence within which no task evicts another: ascending and apart, at most 16. What a
+    /// tenant is guaranteed is reclaimed even so (see [`Standing`]).
+    pub bands: Vec<Band>,
+    /// How many evictions are taken in any span of time, whatever they are for; `None`: any number.
+    pub eviction_cap: Option<EvictionCap>,
 }
 
 /// What a command did.
@@ -274,4 +280,7 @@ pub enum Rejection {
     /// Choose another parent, guarantee or weight.
     #[error("{0}")]
     BadStanding(Text),
+    /// Choose other bands, or another cap of evictions.
+    #[error("{0}")]
+    BadPolicy(Text),
 }

@@ -52,6 +52,11 @@ pub struct Job {
     /// A gang: no task of the job is placed unless so many of them are (over all groups), or all
     /// that have not ended: else the last tasks of a gang could never be placed again.
     pub gang_min: Option<u32>,
+    /// Lets several transactions place the gang: while fewer of its tasks are placed than it needs, they hold
+    /// their places, which nobody else has and where nothing runs yet. If that takes longer than so many
+    /// milliseconds of [`Command::Expire`](crate::Command::Expire), the cell takes all of them off their
+    /// machines. Without it one transaction places the gang.
+    pub gang_hold_ms: Option<u32>,
     /// How long a task is expected to run, in milliseconds, if anyone knows.
     pub run_ms_expected: Option<u64>,
 }
@@ -68,6 +73,7 @@ impl Job {
             kind: JobKind::Batch,
             groups: vec![group],
             gang_min: None,
+            gang_hold_ms: None,
             run_ms_expected: None,
         }
     }
@@ -76,6 +82,12 @@ impl Job {
     #[must_use]
     pub fn task_count(&self) -> u64 {
         self.groups.iter().map(|group| u64::from(group.count)).sum()
+    }
+
+    /// Whether it is a gang that one transaction must place.
+    #[must_use]
+    pub fn is_placed_at_once(&self) -> bool {
+        self.gang_min.is_some() && self.gang_hold_ms.is_none()
     }
 }
 
@@ -103,6 +115,9 @@ pub struct TaskGroup {
     /// schedulers look the names up. Tasks with claims of their own are groups of their own.
     #[serde(default)]
     pub volumes: Vec<Text>,
+    /// How long a task may take to end after it was told to stop, in milliseconds; then its machine kills it. In
+    /// the cell its room is another's at once, and what comes there waits on the machine. 0: no time at all.
+    pub grace_ms: u32,
 }
 
 impl TaskGroup {
@@ -119,6 +134,7 @@ impl TaskGroup {
             images: Vec::new(),
             rules: PlacementRules::default(),
             volumes: Vec::new(),
+            grace_ms: 0,
         }
     }
 }
@@ -129,18 +145,24 @@ impl TaskGroup {
 impl Hash for Job {
     fn hash<H: Hasher>(&self, state: &mut H) {
         let Job { name, tenant, scheduler, precedence, preemption, kind, .. } = self;
-        let Job { groups, gang_min, run_ms_expected, .. } = self;
+        let Job { groups, gang_min, run_ms_expected, gang_hold_ms, .. } = self;
         (name, tenant, scheduler, precedence, preemption, kind).hash(state);
         (groups, gang_min, run_ms_expected).hash(state);
+        if let Some(hold) = gang_hold_ms {
+            ("gang hold", hold).hash(state);
+        }
     }
 }
 
 impl Hash for TaskGroup {
     fn hash<H: Hasher>(&self, state: &mut H) {
         let TaskGroup { name, count, request, cards, labels, restarts, images, .. } = self;
-        let TaskGroup { rules, volumes, .. } = self;
+        let TaskGroup { rules, volumes, grace_ms, .. } = self;
         (name, count, request, cards, labels, restarts, images).hash(state);
         (rules, volumes).hash(state);
+        if *grace_ms > 0 {
+            ("grace", grace_ms).hash(state);
+        }
     }
 }
 

@@ -22,9 +22,10 @@
 //! ```
 //!
 //! In reading order: [`ids`], [`amounts`], [`machine`], [`selector`], [`job`], [`tenant`],
-//! [`transaction`], [`command`], [`limits`].
+//! [`bands`], [`transaction`], [`command`], [`limits`].
 
 pub mod amounts;
+pub mod bands;
 pub mod command;
 pub mod ids;
 pub mod job;
@@ -36,6 +37,7 @@ pub mod text;
 pub mod transaction;
 
 pub use amounts::{Amounts, KindId, Kinds, KindsError, ResourceKind, Unit};
+pub use bands::{Band, EvictionCap};
 pub use command::{Command, Hold, Outcome, Policy, Rejection, TaskReport};
 pub use ids::{
     HolderId, JobId, MachineId, Precedence, SchedulerId, SequenceNumber, TaskId, TransactionId,

@@ -64,6 +64,22 @@ pub const LEASE_MS_MAX: u32 = 60_000;
 /// this many changes a snapshot of a large cell is the cheaper of the two.
 pub const CHANGES_MAX: usize = 1 << 18;
 
+/// Bands of precedence: Borg has four.
+pub const BANDS_MAX: usize = 16;
+
+/// Evictions that a cap may allow: more in one span are no bound worth keeping.
+pub const EVICTION_CAP_MAX: u32 = 1 << 20;
+
+/// The span of a cap of evictions: a day.
+pub const EVICTION_SPAN_MS_MAX: u32 = 86_400_000;
+
+/// The longest that a task may take to end after it was told to: who comes next waits as long.
+pub const GRACE_MS_MAX: u32 = 3_600_000;
+
+/// The longest that a gang holds places for those of its tasks that have none yet: longer, and what it keeps
+/// from others is worth more than the gang.
+pub const GANG_HOLD_MS_MAX: u32 = 3_600_000;
+
 /// Labels on one machine or one task group.
 pub const LABELS_MAX: usize = 256;
 

@@ -139,6 +139,12 @@ pub enum Reason {
     /// A task that stays in the domain needs this one, or one like it, there (see
     /// [`TaskRule::Company`](crate::TaskRule::Company)): release that one too, or put another one there.
     CompanyNeeded,
+    /// The task to be evicted is in the same band of precedence as the most important claim on its machine
+    /// (see [`Policy::bands`](crate::Policy::bands)).
+    SameBand,
+    /// The cell takes no more evictions until its time has moved (see
+    /// [`Policy::eviction_cap`](crate::Policy::eviction_cap)).
+    EvictionsCapped,
 }
 
 /// A part of a transaction, by its position in its list.

@@ -54,6 +54,7 @@ fn is_alike(one: &TaskGroup, other: &TaskGroup) -> bool {
             name: _,
             count: _,
             restarts: _,
+            grace_ms: _,
             request,
             cards,
             labels,

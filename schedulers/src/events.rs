@@ -47,11 +47,13 @@ impl Events {
     /// Volumes, their claims or classes changed, or tasks that use some came or left: see
     /// [`Volumes`](crate::Volumes).
     pub const VOLUMES_CHANGED: Events = Events(1 << 13);
+    /// The cell takes more evictions than before, or others.
+    pub const EVICTIONS_REFILLED: Events = Events(1 << 14);
     /// Every one of them.
     pub const ALL: Events = Events((1 << Events::COUNT) - 1);
 
     /// How many kinds there are.
-    pub(crate) const COUNT: usize = 14;
+    pub(crate) const COUNT: usize = 15;
 
     /// Events that say which machines they are about.
     pub(crate) const OF_MACHINES: Events = Events(
@@ -141,6 +143,7 @@ const NAMES: [&str; Events::COUNT] = [
     "time",
     "told",
     "volumes changed",
+    "evictions refilled",
 ];
 
 impl fmt::Debug for Events {

@@ -134,7 +134,7 @@ impl Preemptor<'_> {
     /// The same; by sums only where amounts alone decide.
     fn candidate_by(&self, view: &mut View, row: usize, by_sums: bool) -> Option<Candidate> {
         let on_machine = view.tasks_on(row);
-        let first = first_lower(on_machine, self.precedence(view));
+        let first = first_lower(on_machine, view.displaces_below(self.precedence(view)));
         if first == on_machine.len() {
             return None;
         }
@@ -392,9 +392,9 @@ fn keep_company(view: &mut View, row: usize, lifted: &mut Vec<PlacedTask>) {
 /// Tasks that other claims of the view evict.
 type Gone = SmallVec<[TaskId; 4]>;
 
-/// The position of the first task of a lower precedence.
-fn first_lower(tasks: &[PlacedTask], precedence: Precedence) -> usize {
-    tasks.partition_point(|task| task.precedence >= precedence)
+/// The position of the first task below a precedence.
+fn first_lower(tasks: &[PlacedTask], bound: Precedence) -> usize {
+    tasks.partition_point(|task| task.precedence >= bound)
 }
 
 /// Whether the machine in a row would have the amounts that a task needs if all of lower precedence
@@ -405,7 +405,7 @@ pub(crate) fn could_fit_without_lower(tasks: &Tasks<'_>, row: usize) -> bool {
     if row >= view.rows() {
         return false;
     }
-    let first = first_lower(view.tasks_on(row), job.precedence);
+    let first = first_lower(view.tasks_on(row), view.displaces_below(job.precedence));
     let stride = view.request_stride();
     let lower = &view.requests_on(row)[first * stride..];
     let enough = |(kind, request): (usize, &i64)| {

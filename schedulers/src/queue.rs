@@ -235,10 +235,11 @@ impl Queue {
         }
     }
 
-    /// Notes the state of a task.
-    pub fn set_task(&mut self, change: &TaskDelta) {
+    /// Notes the state of a task. The answer is whether it has lost its place in a gang that may hold
+    /// places: see [`Queue::rest_if_released`].
+    pub fn set_task(&mut self, change: &TaskDelta) -> bool {
         let task = change.id;
-        let Some(entry) = self.jobs.get_mut(&task.job) else { return };
+        let Some(entry) = self.jobs.get_mut(&task.job) else { return false };
         let index = task.index as usize;
         if entry.tasks.len() <= index {
             // Until their own change comes, tasks that the job grew by are not to be placed.
@@ -257,9 +258,10 @@ impl Queue {
             if moved {
                 entry.list(task.index);
             }
-            return;
+            return false;
         }
         entry.mark(index, mark, &mut self.totals);
+        let may_hold = entry.job.gang_hold_ms.is_some();
         match (before, mark) {
             (_, TaskMark::Waiting) => {
                 entry.list(task.index);
@@ -267,6 +269,23 @@ impl Queue {
             }
             (before, _) if before.is_pending() => self.rest(task.job),
             _ => {}
+        }
+        may_hold && (before, mark) == (TaskMark::Placed, TaskMark::Waiting)
+    }
+
+    /// Lets a gang wait that has lost all the places that it held: longer than others do after a failure, so
+    /// that these find what it has left, and longer each time.
+    pub fn rest_if_released(&mut self, id: JobId, now: Nanos) {
+        if self.placed_tasks(id) > 0 {
+            return;
+        }
+        let Some(entry) = self.jobs.get_mut(&id).filter(|entry| entry.may_be_tried()) else {
+            return;
+        };
+        if entry.turn != Turn::Deciding {
+            let wait = self.patience.after_release(entry.releases.into());
+            entry.releases = entry.releases.saturating_add(1);
+            self.set_turn(id, Turn::Waiting(now.saturating_add(wait)));
         }
     }
 

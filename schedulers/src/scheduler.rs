@@ -342,11 +342,11 @@ impl Scheduler {
                 self.queue.gate(id, until, now);
                 continue;
             }
-            let room = match job.gang_min {
-                None => self.turn(limit - open),
-                // A gang goes into one transaction, which may exceed the usual limit for it.
-                Some(_) if open == 0 => TRANSACTION_ITEMS_MAX,
-                Some(_) => return,
+            let room = match job.is_placed_at_once() {
+                false => self.turn(limit - open),
+                // Such a gang goes into one transaction, which may exceed the usual limit for it.
+                true if open == 0 => TRANSACTION_ITEMS_MAX,
+                true => return,
             };
             self.queue.begin(id);
             observer.deciding();
@@ -424,7 +424,7 @@ impl Scheduler {
             }
             let group = self.view.compile(id, job, index);
             let placed = self.place((id, job), (group, &tasks), now);
-            if placed < tasks.len() || job.gang_min.is_some() && job.groups.len() > 1 {
+            if placed < tasks.len() || job.is_placed_at_once() && job.groups.len() > 1 {
                 decided.by = decided.by.and(self.refusers((id, job), group));
                 if let Some(until) = self.waits_until(id, group, now) {
                     decided.by = decided.by.and(Refusers::until(until));
@@ -434,12 +434,12 @@ impl Scheduler {
             by_group.push((index, placed));
             decided.asked += tasks.len();
             decided.placed += placed;
-            if job.gang_min.is_some() {
+            if job.is_placed_at_once() {
                 placed_tasks.extend_from_slice(&tasks[..placed]);
             }
         }
         self.tasks = tasks;
-        if job.gang_min.is_some() && !self.queue.gang_suffices(id, decided.placed) {
+        if job.is_placed_at_once() && !self.queue.gang_suffices(id, decided.placed) {
             self.view.drop_claims(decided.placed);
             self.queue.put_back(placed_tasks.into_iter());
             decided.placed = 0;
@@ -486,7 +486,7 @@ impl Scheduler {
         let how = (&self.profile, self.placement());
         let placed = self.placer.place(&mut self.view, how, (group, tasks), &mut self.rng);
         // What a gang has claimed may come back at once.
-        let is_gang = self.view.job(group).0.gang_min.is_some();
+        let is_gang = self.view.job(group).0.is_placed_at_once();
         if remembers && placed < tasks.len() && !is_gang {
             self.failures.note(&self.view, &self.profile, group);
         }
@@ -519,7 +519,7 @@ impl Scheduler {
     /// enough; after that it is worth another look at the cell.
     fn refusers(&mut self, (id, job): (JobId, &Arc<Job>), group: GroupRef) -> Refusers {
         // In a gang of several groups another choice for one may help the other.
-        let entangled = job.gang_min.is_some() && job.groups.len() > 1;
+        let entangled = job.is_placed_at_once() && job.groups.len() > 1;
         let filters = match entangled || self.queue.failures(id) == 0 {
             true => Refusers::suspects(&self.profile, &tasks(&self.view, group)),
             false => {

@@ -68,6 +68,7 @@ fn to_message(told: WaitingJob) -> proto::ExplainJobResponse {
             needs: gang.needs,
             have: gang.have as u64,
             room: gang.room as u64,
+            holds: gang.holds,
         }),
         groups: told.groups.into_iter().map(group_to_message).collect(),
     }
@@ -127,6 +128,7 @@ pub(crate) fn from_message(told: proto::ExplainJobResponse) -> WaitingJob {
             needs: gang.needs,
             have: gang.have as usize,
             room: gang.room as usize,
+            holds: gang.holds,
         }),
         groups: told.groups.into_iter().map(group_from_message).collect(),
     }

@@ -4,7 +4,7 @@
 //! process and tells how it went. Bad input ends with one line on standard error and exit code 2,
 //! before anything has started. `omega explain` does the same, and tells why a job waits; `omega improve` finds
 //! better machines for what runs. `omega trace` looks at what `omega run` would place, and makes more of it; `omega bench` measures this very program.
-//! `omega log` looks at what a replica has kept. `omega machine`, `job`, `task`, `quota`, `member`, `lease`,
+//! `omega log` looks at what a replica has kept. `omega machine`, `job`, `task`, `quota`, `policy`, `member`, `lease`,
 //! `txn`, `cell` and `top` ask a cell that is served; where it refuses or does not answer, the exit code is 1.
 
 mod agent;
@@ -101,6 +101,9 @@ enum Command {
     /// What the tasks of a tenant may claim together.
     #[command(subcommand)]
     Quota(ask::quota::QuotaCommand),
+    /// What holds for the whole cell: bands of precedence, how many evictions there may be.
+    #[command(subcommand)]
+    Policy(ask::policy::PolicyCommand),
     /// The replicas of a cell.
     #[command(subcommand)]
     Member(ask::member::MemberCommand),
@@ -160,6 +163,7 @@ fn main() -> ExitCode {
         Some(Command::Job(command)) => ask::job::run(&command).map_err(Into::into),
         Some(Command::Task(command)) => ask::task::run(&command).map_err(Into::into),
         Some(Command::Quota(command)) => ask::quota::run(&command).map_err(Into::into),
+        Some(Command::Policy(command)) => ask::policy::run(&command).map_err(Into::into),
         Some(Command::Member(command)) => ask::member::run(&command).map_err(Into::into),
         Some(Command::Lease(command)) => ask::lease::run(&command).map_err(Into::into),
         Some(Command::Txn(command)) => ask::txn::run(&command).map_err(Into::into),

@@ -3,12 +3,13 @@
 
 use crate::histories::seeds;
 use omega_core::{
-    Affinity, Amounts, CardRequest, CardSet, Claim, Command, ConflictCheck, Granularity, HolderId,
-    Image, Job, JobId, JobKind, KindId, LabelSelector, Labels, Machine, MachineId, MachineSelector,
-    Near, Operator, Overcommit, PlacementRules, Policy, Port, Precedence, Preemption, Preferred,
-    Protocol, Requirement, SchedulerId, SequenceNumber, Spread, Taint, TaintEffect, TaskGroup,
-    TaskId, TaskReport, TaskRule, TaskSelector, Tenants, Text, Toleration, TolerationOperator,
-    TopologyLevel, Transaction, TransactionId, Version, WhenUnsatisfiable,
+    Affinity, Amounts, Band, CardRequest, CardSet, Claim, Command, ConflictCheck, EvictionCap,
+    Granularity, HolderId, Image, Job, JobId, JobKind, KindId, LabelSelector, Labels, Machine,
+    MachineId, MachineSelector, Near, Operator, Overcommit, PlacementRules, Policy, Port,
+    Precedence, Preemption, Preferred, Protocol, Requirement, SchedulerId, SequenceNumber, Spread,
+    Taint, TaintEffect, TaskGroup, TaskId, TaskReport, TaskRule, TaskSelector, Tenants, Text,
+    Toleration, TolerationOperator, TopologyLevel, Transaction, TransactionId, Version,
+    WhenUnsatisfiable,
 };
 use omega_store::CodecError;
 use omega_store::codec::{VERSION, decode, encode};
@@ -114,6 +115,7 @@ fn job() -> Job {
         restarts: 70_000,
         images: texts(&["nginx:1"]),
         volumes: texts(&["shop/data", "shop/logs"]),
+        grace_ms: 30_000,
         rules: PlacementRules {
             machine: Some("n1".into()),
             affinity: Affinity {
@@ -137,6 +139,7 @@ fn job() -> Job {
         kind: JobKind::Service,
         groups: vec![group, TaskGroup::new(0, Amounts::zero())],
         gang_min: Some(7),
+        gang_hold_ms: Some(30_000),
         run_ms_expected: Some(86_400_000),
         ..Job::batch("web", TaskGroup::new(1, Amounts::zero()))
     }
@@ -194,7 +197,15 @@ fn every_command() -> Vec<(&'static str, Command)> {
         ("lift quota", limit(None)),
         ("set policy", {
             let overcommit_max = Overcommit::none().with(KindId::MEMORY, 120);
-            Command::SetPolicy(Policy { overcommit_max, keep_ended_ms: 60_000 })
+            let band = |from, to| Band { from: Precedence(from), to: Precedence(to) };
+            let bands = vec![band(i32::MIN, -1), band(100, 199)];
+            let eviction_cap = Some(EvictionCap { count: 20, per_ms: 60_000 });
+            Command::SetPolicy(Policy {
+                overcommit_max,
+                keep_ended_ms: 60_000,
+                bands,
+                eviction_cap,
+            })
         }),
         ("commit", Command::Commit(transaction)),
         ("commit, plain", Command::Commit(plain)),
@@ -235,6 +246,12 @@ fn as_of_version_1(mut command: Command) -> Command {
         |rule: &TaskRule| matches!(rule, TaskRule::MaxBeside { .. } | TaskRule::Company(_));
     if let Command::SubmitJob(job) = &mut command {
         job.groups.iter_mut().for_each(|group| group.rules.tasks.retain(|rule| !is_newer(rule)));
+        job.gang_hold_ms = None;
+        job.groups.iter_mut().for_each(|group| group.grace_ms = 0);
+    }
+    if let Command::SetPolicy(policy) = &mut command {
+        policy.bands.clear();
+        policy.eviction_cap = None;
     }
     command
 }

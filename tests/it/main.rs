@@ -25,6 +25,8 @@
 //! - `wakes.rs`: waking only whom an event may help places what waking everybody would.
 //! - `pool.rs`, `examples.rs`: the loop on threads; the examples of `omega-schedulers`.
 //! - `company.rs`: what one scheduler takes away and another one's tasks need near them.
+//! - `bands.rs`: preemption that cannot cascade.
+//! - `gangs.rs`: gangs that several transactions place.
 //! - `threads.rs`, `races.rs`: schedulers on threads, and two that would break a rule together.
 //! - `codec.rs`, `wire.rs`: commands and messages as bytes.
 //! - `upgrades.rs`: what earlier versions wrote, and what the API has promised.
@@ -48,6 +50,7 @@
 #![allow(clippy::unwrap_used, reason = "all of it is tests, helpers too")]
 
 mod backups;
+mod bands;
 mod chaos;
 mod claims;
 mod codec;
@@ -60,6 +63,7 @@ mod evicting_random;
 mod examples;
 mod failures;
 mod fuzz;
+mod gangs;
 mod held_claims;
 mod histories;
 mod history;

@@ -56,8 +56,11 @@ fn naive(
     (row, budgets): (usize, &[Budget]),
 ) -> Option<Candidate> {
     let precedence = world.twin.jobs()[&id.0].spec.precedence;
-    let mut lower: Vec<PlacedTask> =
-        view.tasks_on(row).iter().filter(|task| task.precedence < precedence).copied().collect();
+    let bands = &world.twin.policy().bands;
+    let share_a_band = |other| bands.iter().any(|b| b.includes(other) && b.includes(precedence));
+    let may_go =
+        |task: &&PlacedTask| task.precedence < precedence && !share_a_band(task.precedence);
+    let mut lower: Vec<PlacedTask> = view.tasks_on(row).iter().filter(may_go).copied().collect();
     lower.sort_by_key(|task| (Reverse(task.precedence), task.id));
     let stays = needed(world, &lower);
     lower.retain(|task| !stays.contains(&task.id));

@@ -122,6 +122,14 @@ pub fn compare(cell: &Cell, twin: &Twin) -> Result<(), String> {
     }
     let tasks: Vec<_> = ours.iter().flat_map(|(id, _)| tasks_of_cell(cell, *id)).collect();
     equal("tasks", &tasks, &tasks_of_twin(twin))?;
+    for (id, _) in &ours {
+        let held = cell.gang_hold(*id).map(|hold| (hold.since_ms, hold.spared));
+        let twins = twin.gang_hold(*id).map(|hold| (hold.noticed_ms, hold.spared));
+        equal("hold of a gang", &held, &twins)?;
+    }
+    let capped = cell.policy().eviction_cap.is_some();
+    let left = capped.then(|| twin.evictions_left());
+    equal("evictions left", &cell.evictions_left().map(u64::from), &left)?;
     for tenant in twin.tenants() {
         let used = cell.tenant_used(tenant).unwrap_or(&[]);
         let used: Vec<i128> = used.iter().copied().map(i128::from).collect();
@@ -148,6 +156,7 @@ fn without_words(rejection: Rejection) -> Rejection {
     match rejection {
         Rejection::BadJob(_) => Rejection::BadJob(none),
         Rejection::BadStanding(_) => Rejection::BadStanding(none),
+        Rejection::BadPolicy(_) => Rejection::BadPolicy(none),
         Rejection::TooMany { given, max, .. } => Rejection::TooMany { what: none, given, max },
         Rejection::BadAmount { kind, .. } => Rejection::BadAmount { what: none, kind },
         other => other,

@@ -17,6 +17,7 @@ mod company;
 mod decide;
 mod forms;
 mod fronts;
+mod gangs;
 mod improve;
 mod kube;
 mod levers;
@@ -46,7 +47,7 @@ const SEED: u64 = 20_130_415;
 #[derive(Args, Clone, Debug)]
 pub struct Options {
     /// Only groups whose name contains this: scan, sync, commit, whole, decide, preempt, improve, kube, levers,
-    /// tenants, company, waits, fronts, workers, memory, log, snapshot, replicate, api, sim, matrix.
+    /// tenants, company, gangs, waits, fronts, workers, memory, log, snapshot, replicate, api, sim, matrix.
     #[arg(long, value_name = "PATTERN")]
     only: Option<String>,
     /// Fewer and shorter runs: for a look, not for a record.
@@ -91,7 +92,7 @@ struct Group {
     measure: fn(&Options) -> Vec<Row>,
 }
 
-const GROUPS: [Group; 21] = [
+const GROUPS: [Group; 22] = [
     Group { name: "scan", workload: scan::WORKLOAD, measure: scan::rows },
     Group { name: "sync", workload: sync::WORKLOAD, measure: sync::rows },
     Group { name: "commit", workload: commit::WORKLOAD, measure: commit::rows },
@@ -104,6 +105,7 @@ const GROUPS: [Group; 21] = [
     Group { name: "tenants", workload: tenants::WORKLOAD, measure: tenants::rows },
     Group { name: "company", workload: company::WORKLOAD, measure: company::rows },
     Group { name: "waits", workload: waits::WORKLOAD, measure: waits::rows },
+    Group { name: "gangs", workload: gangs::WORKLOAD, measure: gangs::rows },
     Group { name: "fronts", workload: fronts::WORKLOAD, measure: fronts::rows },
     Group { name: "workers", workload: workers::WORKLOAD, measure: workers::rows },
     Group { name: "memory", workload: memory::WORKLOAD, measure: memory::rows },

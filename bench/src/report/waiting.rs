@@ -46,6 +46,8 @@ pub struct WaitingGang {
     pub have: usize,
     /// For how many of those that wait there is room, all at once.
     pub room: usize,
+    /// Whether those that have a machine hold it, and do not run yet.
+    pub holds: bool,
 }
 
 /// Identical tasks that wait.
@@ -156,8 +158,11 @@ pub fn render_job(job: &WaitingJob) -> String {
     }
     if let Some(gang) = &job.gang {
         text.push_str(&format!(
-            "a gang: at least {} run together; {} have machines, and there is room for {} more\n",
-            gang.needs, gang.have, gang.room
+            "a gang: at least {} run together; {} {} machines, and there is room for {} more\n",
+            gang.needs,
+            gang.have,
+            if gang.holds { "hold" } else { "have" },
+            gang.room
         ));
     }
     for group in &job.groups {
@@ -268,7 +273,7 @@ mod tests {
             tasks: 4,
             waiting: 3,
             refused: Some("gang incomplete".into()),
-            gang: Some(WaitingGang { needs: 4, have: 1, room: 2 }),
+            gang: Some(WaitingGang { needs: 4, have: 1, room: 2, holds: false }),
             groups: vec![group],
         };
         let ended = WaitingJob { job: "old".into(), ..WaitingJob::default() };

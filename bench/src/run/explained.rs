@@ -151,7 +151,9 @@ fn waiting(cell: &RunCell, (id, job): (JobId, &Job)) -> Vec<usize> {
 fn gang(scheduler: &mut Scheduler, (id, job): (JobId, &Job)) -> Option<WaitingGang> {
     let needs = job.gang_min?;
     let have = scheduler.queue().placed_tasks(id);
-    Some(WaitingGang { needs, have, room: scheduler.room_for(id) })
+    // One that has fewer places than it needs holds them, or has run and lost some: it is as far from complete.
+    let holds = job.gang_hold_ms.is_some() && have > 0 && !scheduler.queue().gang_suffices(id, 0);
+    Some(WaitingGang { needs, have, room: scheduler.room_for(id), holds })
 }
 
 fn group(

@@ -161,7 +161,9 @@ impl Ledger {
     /// Notes tasks that ended.
     pub(super) fn ended(&mut self, tasks: &[(TaskId, MachineId)]) {
         if let Some(since) = &mut self.since {
-            tasks.iter().for_each(|(task, _)| drop(since.remove(task)));
+            for (task, _) in tasks {
+                since.remove(task);
+            }
         }
     }
 

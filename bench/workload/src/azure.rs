@@ -263,6 +263,7 @@ fn job(mut batch: Vec<Vm>) -> JobEvent {
             kind: JobKind::Batch,
             groups,
             gang_min: None,
+            gang_hold_ms: None,
             run_ms_expected: None,
         },
     };

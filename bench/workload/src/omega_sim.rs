@@ -165,6 +165,7 @@ impl List {
                 kind: self.kind,
                 groups: vec![group],
                 gang_min: None,
+                gang_hold_ms: None,
                 run_ms_expected,
             };
             self.count += 1;

@@ -208,6 +208,7 @@ fn read_job(row: &Row<'_>, columns: &TaskColumns, texts: &Texts) -> Result<Job, 
         kind,
         groups: vec![group],
         gang_min: None,
+        gang_hold_ms: None,
         run_ms_expected: None,
     })
 }

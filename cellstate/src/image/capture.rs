@@ -234,6 +234,7 @@ impl Cell {
             version: self.version,
             now_ms: self.now_ms,
             policy: self.policy.clone(),
+            evicted: self.evicted.iter().collect(),
             machines: rows.map(|slot| MachineImage::of(None, self.machines.row(slot))).collect(),
             loads: Vec::new(),
             vacant: self.machines.vacant().to_vec(),

@@ -34,6 +34,9 @@ pub enum ImageError {
     /// The version is beyond what any cell reaches.
     #[error("the image is of {0}, which no cell reaches")]
     Version(Version),
+    /// The evictions that count against the cap are out of order, or count no more.
+    #[error("the image's list of evictions is out of place")]
+    Evictions,
     /// A row's status, sequence number or incarnation cannot be at this version.
     #[error("row {0} of the image has a status, sequence number or incarnation that cannot be")]
     Row(u32),
@@ -49,6 +52,9 @@ pub enum ImageError {
     /// A job's tasks do not match its groups.
     #[error("the tasks of job {0} of the image do not match its groups")]
     Tasks(JobId),
+    /// A job's tasks hold their places, which they cannot.
+    #[error("the tasks of job {0} of the image cannot hold their places so")]
+    GangHold(JobId),
     /// The tenant above this one is not among the tenants.
     #[error("the tenant above {0:?} is not in the image")]
     NoParent(Text),

@@ -27,6 +27,7 @@ pub use capture::Captured;
 pub use error::ImageError;
 
 use crate::answers::Answer;
+use crate::gangs::GangHold;
 use crate::jobs::{JobRecord, TaskRecord};
 use crate::judge::MachineStatus;
 use crate::load::LoadReport;
@@ -48,6 +49,8 @@ pub struct Image {
     pub now_ms: u64,
     /// The policy.
     pub policy: Policy,
+    /// Evictions that count against the policy's cap: the times, ascending, with how many at each.
+    pub evicted: Vec<(u64, u32)>,
     /// Every row, also those without a machine.
     pub machines: Vec<MachineImage>,
     /// What machines reported as used, ascending by row.
@@ -95,6 +98,8 @@ pub struct JobImage {
     pub spec: Arc<Job>,
     /// Whether a group ever had another count: then tasks are not numbered group by group.
     pub resized: bool,
+    /// Whether its tasks hold their places until more of them have one.
+    pub hold: Option<GangHold>,
     /// Its tasks, by number.
     pub tasks: SmallVec<[TaskRecord; 2]>,
 }
@@ -102,7 +107,7 @@ pub struct JobImage {
 impl JobImage {
     pub(crate) fn of(id: JobId, job: &JobRecord) -> JobImage {
         let tasks = SmallVec::from_slice(&job.tasks);
-        JobImage { id, spec: job.spec.clone(), resized: job.resized, tasks }
+        JobImage { id, spec: job.spec.clone(), resized: job.resized, hold: job.hold, tasks }
     }
 }
 

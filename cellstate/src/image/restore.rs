@@ -6,6 +6,7 @@
 
 use super::{Image, ImageError, JobImage, SchedulerImage};
 use crate::answers::{self, Answers};
+use crate::cap::EvictionLog;
 use crate::cell::{Cell, Registered};
 use crate::changes::ChangeLog;
 use crate::facts::{Trackers, member};
@@ -48,7 +49,10 @@ impl Cell {
         cell.tenants.begin(image.version);
         cell.lineage = image.version;
         cell.now_ms = image.now_ms;
+        validate::policy(&image.policy)?;
         cell.policy = image.policy.clone();
+        let cap = image.policy.eviction_cap;
+        cell.evicted = EvictionLog::restore(&image.evicted, image.now_ms, cap)?;
         cell.row_log = ChangeLog::new(image.version, CHANGES_MAX);
         cell.log = ChangeLog::new(image.version, CHANGES_MAX);
         cell.restore_machines(&image)?;
@@ -159,7 +163,7 @@ impl Cell {
     }
 
     fn restore_job(&mut self, image: JobImage) -> Result<(), ImageError> {
-        let JobImage { id, spec, resized, tasks } = image;
+        let JobImage { id, spec, resized, hold, tasks } = image;
         let counts = if resized { GroupCounts::Resized } else { GroupCounts::AsSubmitted };
         validate::job(&spec, counts, &self.kinds)?;
         if !tasks_match(&spec, resized, &tasks) {
@@ -179,7 +183,13 @@ impl Cell {
         });
         let groups = groups.collect();
         let owner = self.intern_owner(&spec.scheduler);
-        let job = JobRecord { spec, owner, tenant, groups, tasks, resized, placed, alive };
+        let job = JobRecord { spec, owner, tenant, groups, tasks, resized, placed, alive, hold };
+        if !job.hold_is_right(self.now_ms) {
+            return Err(ImageError::GangHold(id));
+        }
+        if hold.is_some() {
+            self.holding.insert(id);
+        }
         for (index, task) in (0..).zip(&job.tasks) {
             self.restore_task(TaskId { job: id, index }, &job, task)?;
         }

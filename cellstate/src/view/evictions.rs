@@ -5,7 +5,8 @@
 //! next sync brings the rows without it.
 
 use super::{GroupRef, PlacedTask, View};
-use omega_core::{Commit, MachineId, Reason, TaskId, Transaction, transaction::Item};
+use omega_core::bands::band_of;
+use omega_core::{Commit, MachineId, Precedence, Reason, TaskId, Transaction, transaction::Item};
 
 /// A task that makes room for a claim.
 #[derive(Clone, Copy, Debug)]
@@ -49,6 +50,20 @@ impl View {
             taken_back.into_iter().for_each(|eviction| self.return_victim(eviction));
         }
         claimed
+    }
+
+    /// The precedence below which tasks may be evicted for one of this precedence: its own, or where its band
+    /// begins.
+    #[must_use]
+    pub fn displaces_below(&self, precedence: Precedence) -> Precedence {
+        band_of(&self.kept.bands, precedence).map_or(precedence, |band| band.from)
+    }
+
+    /// How many tasks more may be evicted until the cell's time has moved, those that claims evict which were
+    /// not yet answered taken off; `None`: any number.
+    #[must_use]
+    pub fn evictions_left(&self) -> Option<usize> {
+        Some((self.kept.evictions_left? as usize).saturating_sub(self.evictions.len()))
     }
 
     /// Whether a claim that was not yet answered evicts this task.

@@ -4,10 +4,11 @@
 //! decision reads a column or a word instead of a description.
 
 use super::{BLOCK, Block, View};
+use crate::delta::Delta;
 use crate::machines::claimable_of;
 use crate::rules::Values;
 use crate::sets::{SetId, SetKey};
-use omega_core::{KindId, Kinds, Machine, MachineSelector, Overcommit, TaintEffect, Text};
+use omega_core::{Band, KindId, Kinds, Machine, MachineSelector, Overcommit, TaintEffect, Text};
 
 /// Capacities are kept up to this, the largest integer that a plugin turns into a float by its bits
 /// alone. Only overcommit of a pebibyte can exceed it.
@@ -41,6 +42,10 @@ pub(super) struct Kept {
     levels: Vec<Text>,
     /// The most that a machine may be overcommitted.
     overcommit_max: Overcommit,
+    /// The cell's bands of precedence.
+    pub(super) bands: Vec<Band>,
+    /// How many evictions more the cell takes; `None`: any number.
+    pub(super) evictions_left: Option<u32>,
 }
 
 impl Kept {
@@ -101,11 +106,13 @@ impl View {
     }
 
     /// Takes note of the cell's policy; if it changed, every capacity may have.
-    pub(super) fn keep_policy(&mut self, overcommit_max: &Overcommit) {
-        if self.kept.overcommit_max == *overcommit_max {
+    pub(super) fn keep_policy(&mut self, delta: &Delta) {
+        self.kept.bands.clone_from(&delta.bands);
+        self.kept.evictions_left = delta.evictions_left;
+        if self.kept.overcommit_max == delta.overcommit_max {
             return;
         }
-        self.kept.overcommit_max = overcommit_max.clone();
+        self.kept.overcommit_max = delta.overcommit_max.clone();
         for kind in (0..self.kept.capacities.len() as u8).map(KindId) {
             if self.kept.capacities[kind.index()].is_some() {
                 self.kept.capacities[kind.index()] = Some(self.capacities(kind));

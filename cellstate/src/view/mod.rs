@@ -218,7 +218,7 @@ impl View {
         self.now_ms = delta.now_ms;
         self.lineage = delta.lineage;
         self.grow(delta.rows);
-        self.keep_policy(&delta.overcommit_max);
+        self.keep_policy(delta);
         for machine in &delta.machines {
             self.set_machine(machine);
         }

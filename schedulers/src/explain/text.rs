@@ -27,6 +27,8 @@ pub fn describe(reason: Reason, kinds: &Kinds) -> String {
         Reason::QuotaExceeded(id) => format!("quota of {} used up", kind(id)),
         Reason::GangIncomplete => "gang incomplete".to_owned(),
         Reason::CompanyNeeded => "a task that stays there needs it near".to_owned(),
+        Reason::SameBand => "a task of the same band keeps its machine".to_owned(),
+        Reason::EvictionsCapped => "no more evictions for now".to_owned(),
         other => format!("{other:?}"),
     }
 }

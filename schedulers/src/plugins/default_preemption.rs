@@ -10,7 +10,7 @@ use crate::disruption::DisruptionBudget;
 use crate::events::Events;
 use crate::plugin::Tasks;
 use crate::points::{Lack, MadeRoom, PostFilter};
-use crate::preemption::{Budget, Preemptor, best, could_fit_without_lower};
+use crate::preemption::{Budget, Candidate, Preemptor, best, could_fit_without_lower};
 use crate::refusals::News;
 use omega_cellstate::View;
 use omega_core::{Job, Preemption};
@@ -66,7 +66,8 @@ impl DefaultPreemption {
 /// Whether a job may evict somebody who runs.
 fn has_victims(view: &View, job: &Job) -> bool {
     let lowest = view.lowest_precedence();
-    job.preemption != Preemption::Never && lowest.is_some_and(|lowest| lowest < job.precedence)
+    let bound = view.displaces_below(job.precedence);
+    job.preemption != Preemption::Never && lowest.is_some_and(|lowest| lowest < bound)
 }
 
 impl PostFilter for DefaultPreemption {
@@ -86,7 +87,9 @@ impl PostFilter for DefaultPreemption {
         match tasks.job.preemption {
             // Room that went from a task that is important to one that is not came free for it,
             // though no more is left of the machine.
-            Preemption::LowerPrecedence => all | Events::ROOM_FREED | Events::ROOM_TAKEN,
+            Preemption::LowerPrecedence => {
+                all | Events::ROOM_FREED | Events::ROOM_TAKEN | Events::EVICTIONS_REFILLED
+            }
             Preemption::Never => Events::NONE,
         }
     }
@@ -99,7 +102,8 @@ impl PostFilter for DefaultPreemption {
     }
 
     fn make_room(&mut self, view: &mut View, lack: &Lack<'_>) -> Option<MadeRoom> {
-        if !has_victims(view, lack.job) {
+        let left = view.evictions_left().unwrap_or(usize::MAX);
+        if left == 0 || !has_victims(view, lack.job) {
             return None;
         }
         let budgets: Vec<Budget> = self.budgets.iter().map(|budget| budget.now(view)).collect();
@@ -112,7 +116,14 @@ impl PostFilter for DefaultPreemption {
         }
         let enough = self.candidates.among(machines);
         let start = self.draw(view, view.rows());
-        let candidates = preemptor.candidates_among(view, &curable, (start, enough));
+        let mut candidates = preemptor.candidates_among(view, &curable, (start, enough));
+        let may_go = |candidate: &Candidate| candidate.victims.len() <= left;
+        candidates.retain(may_go);
+        if candidates.is_empty() && left < usize::MAX {
+            // Those that were tried need more evictions than there may be: others may need fewer.
+            candidates = preemptor.candidates_among(view, &curable, (start, usize::MAX));
+            candidates.retain(may_go);
+        }
         let best = best(&candidates)?;
         let machine = view.machine_id(best.row);
         Some(MadeRoom { machine, evictions: best.victims.to_vec() })

@@ -44,13 +44,17 @@ impl PostFilter for Reclaim {
     }
 
     fn wakes_on(&self, _: &Tasks<'_>, all: Events) -> Events {
-        all | Events::ROOM_FREED | Events::ROOM_TAKEN | Events::QUOTA_CHANGED
+        all | Events::ROOM_FREED
+            | Events::ROOM_TAKEN
+            | Events::QUOTA_CHANGED
+            | Events::EVICTIONS_REFILLED
     }
 
     fn make_room(&mut self, view: &mut View, lack: &Lack<'_>) -> Option<MadeRoom> {
+        let left = view.evictions_left().unwrap_or(usize::MAX);
         let request = &view.job(lack.group).0.groups[view.job(lack.group).1].request.clone();
         let borrowed = lent_out(view, &lack.job.tenant, request);
-        if borrowed.is_empty() {
+        if borrowed.is_empty() || left == 0 {
             return None;
         }
         let (start, rows) = (self.draw(view), view.rows());
@@ -63,7 +67,7 @@ impl PostFilter for Reclaim {
             }
             let Some(victims) = victims(view, lack, row, &borrowed) else { continue };
             tried += 1;
-            let Some(victims) = victims else { continue };
+            let Some(victims) = victims.filter(|victims| victims.len() <= left) else { continue };
             let cost = Cost::of(&victims);
             if best.as_ref().is_none_or(|(least, ..)| cost < *least) {
                 best = Some((cost, row, victims));

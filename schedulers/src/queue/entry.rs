@@ -79,6 +79,8 @@ pub(super) struct Entry {
     pub(super) held: u32,
     pub(super) turn: Turn,
     pub(super) failures: u32,
+    /// How often it lost all the places that it held for its gang.
+    pub(super) releases: u8,
 }
 
 /// Why a job cools or sleeps.
@@ -108,6 +110,7 @@ impl Entry {
             held: 0,
             turn: Turn::None,
             failures: 0,
+            releases: 0,
         }
     }
 

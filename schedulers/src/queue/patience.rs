@@ -27,4 +27,11 @@ impl Patience {
     pub(super) fn backoff(self, failures: u32) -> Nanos {
         self.backoff_min.saturating_mul(1 << failures.min(20)).min(self.backoff_max)
     }
+
+    /// The wait of a gang that was released after holding places, after so many times before: twice what
+    /// anyone else waits at most, so that whoever wants the room has had it; and doubling up to 32 times
+    /// that.
+    pub(super) fn after_release(self, times: u32) -> Nanos {
+        self.backoff_max.saturating_mul(2 << times.min(5))
+    }
 }

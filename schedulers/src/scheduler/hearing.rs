@@ -7,6 +7,7 @@ use crate::refusals::{News, Refusers};
 use crate::search::tasks;
 use omega_cellstate::{CellHandle, Delta, HandleError, Tally, TaskDelta};
 use omega_core::{Job, JobId};
+use smallvec::SmallVec;
 
 impl Scheduler {
     /// Brings view and queue up to date.
@@ -21,7 +22,7 @@ impl Scheduler {
         if self.view.delta().full && self.held_until.is_some() {
             self.drop_held();
         }
-        self.update_queue();
+        self.update_queue(now);
         if self.profile.delay.is_some() && !self.view.delta().jobs.is_empty() {
             let queue = &self.queue;
             self.waits.retain(|id| queue.job(id).is_some(), now);
@@ -58,7 +59,7 @@ impl Scheduler {
         Ok(())
     }
 
-    fn update_queue(&mut self) {
+    fn update_queue(&mut self, now: Nanos) {
         let delta = self.view.delta();
         if delta.full {
             // It does not tell which jobs ended: what is still there is compiled again.
@@ -80,7 +81,13 @@ impl Scheduler {
                 None => self.queue.remove_job(change.id),
             }
         }
-        delta.tasks.iter().for_each(|change| self.queue.set_task(change));
+        let mut thinned: SmallVec<[JobId; 4]> = SmallVec::new();
+        for change in &delta.tasks {
+            if self.queue.set_task(change) && thinned.last() != Some(&change.id.job) {
+                thinned.push(change.id.job);
+            }
+        }
+        thinned.into_iter().for_each(|job| self.queue.rest_if_released(job, now));
     }
 
     /// Wakes the jobs that events may help; `rows` are the machines that they are about.
@@ -130,6 +137,7 @@ fn events_of(delta: &Delta, before: Tally, after: Tally) -> Events {
         (!delta.jobs.is_empty(), Events::JOB_CHANGED),
         (delta.quotas, Events::QUOTA_CHANGED),
         (delta.changes_rules(), Events::RULES_CHANGED),
+        (delta.refilled, Events::EVICTIONS_REFILLED),
     ];
     let happened = happened.into_iter().filter(|(did, _)| *did);
     happened.fold(Events::NONE, |events, (_, event)| events | event)

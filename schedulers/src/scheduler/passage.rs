@@ -137,7 +137,7 @@ impl Scheduler {
         let left = way.on.len() + way.held.len();
         let some = way.on.first().or(way.held.first().map(|(claim, _)| claim));
         let Some(job) = some.map(|claim| claim.task.job) else { return };
-        if spec.gang_min.is_some() && !self.queue.gang_suffices(job, left) {
+        if spec.is_placed_at_once() && !self.queue.gang_suffices(job, left) {
             way.refuse_rest();
         }
     }
@@ -164,7 +164,7 @@ impl Scheduler {
             }
         }
         self.refuse_small_gang(way, spec);
-        if spec.gang_min.is_some() && !way.held.is_empty() {
+        if spec.is_placed_at_once() && !way.held.is_empty() {
             let others = way.on.drain(..).map(|claim| (claim, claim.waits()));
             way.held.extend(others);
         }
@@ -261,7 +261,7 @@ impl Scheduler {
             }
         }
         self.refuse_small_gang(&mut way, &spec);
-        let gang_waits = spec.gang_min.is_some() && !way.held.is_empty();
+        let gang_waits = spec.is_placed_at_once() && !way.held.is_empty();
         let too_many = self.open_items() + way.on.len() > TRANSACTION_ITEMS_MAX;
         if too_many {
             self.waiting.look_again();

@@ -103,6 +103,8 @@ define_codes! {
     BadLease = "BAD_LEASE", InvalidArgument;
     /// Choose another parent, guarantee or weight for the tenant.
     BadStanding = "BAD_STANDING", InvalidArgument;
+    /// Choose other bands of precedence, or another cap of evictions.
+    BadPolicy = "BAD_POLICY", InvalidArgument;
     /// A page token was not made by this call, or with other filters.
     BadPageToken = "BAD_PAGE_TOKEN", InvalidArgument;
     /// No leader is known: wait, or ask another replica.
@@ -283,6 +285,7 @@ impl From<&Rejection> for ApiError {
             Rejection::NameHeld { .. } => ErrorCode::LeaseHeld,
             Rejection::BadLease { .. } => ErrorCode::BadLease,
             Rejection::BadStanding(_) => ErrorCode::BadStanding,
+            Rejection::BadPolicy(_) => ErrorCode::BadPolicy,
             _ => ErrorCode::Internal,
         };
         ApiError::new(code, rejection.to_string())

@@ -13,7 +13,7 @@ use crate::statistics::statistics;
 use omega_cellstate::Cell;
 use omega_client::proto::cell_service_server::CellService;
 use omega_client::{ApiError, ErrorCode, convert, proto};
-use omega_core::{Command, KindId, Policy, Version};
+use omega_core::{Command, KindId, Version};
 use omega_store::log::ReplicaId;
 use omega_store::membership::{MemberStep, MembershipChange};
 use std::time::Duration;
@@ -96,10 +96,7 @@ fn describe_cell(cell: &Cell) -> proto::DescribeCellResponse {
     proto::DescribeCellResponse {
         version: version.0,
         kinds: convert::kind_list(cell.kinds()),
-        policy: Some(proto::Policy {
-            overcommit_max: convert::overcommit_list(&cell.policy().overcommit_max),
-            keep_ended_ms: cell.policy().keep_ended_ms,
-        }),
+        policy: Some(cell.policy().into()),
         machines,
         jobs,
         claimable,
@@ -148,8 +145,7 @@ impl CellService for Cells {
         let until = deadline(&request);
         let missing = || ApiError::new(ErrorCode::Malformed, "policy is missing");
         let given = request.into_inner().policy.ok_or_else(missing)?;
-        let overcommit_max = convert::overcommit(given.overcommit_max).map_err(ApiError::from)?;
-        let policy = Policy { overcommit_max, keep_ended_ms: given.keep_ended_ms };
+        let policy = convert::policy(given).map_err(ApiError::from)?;
         let version = done(self.host.apply(Command::SetPolicy(policy), until).await?)?;
         Ok(Response::new(proto::SetPolicyResponse { version: version.0 }))
     }

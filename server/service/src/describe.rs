@@ -23,6 +23,14 @@ pub(crate) fn job(cell: &Cell, id: JobId) -> proto::JobStatus {
             TaskState::Killed => &mut told.killed,
         } += 1;
     }
+    told.hold = cell.gang_hold(id).zip(cell.job(id)).map(|(_, job)| {
+        let alive = told.pending + told.placed + told.running;
+        proto::GangHold {
+            have: told.placed + told.running,
+            needs: job.gang_min.unwrap_or(0).min(alive),
+            until_ms: cell.held_until_ms(id),
+        }
+    });
     told
 }
 

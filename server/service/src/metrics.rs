@@ -3,6 +3,7 @@
 //! What happens is counted where it happens, for a group of transactions and not for each; what is, is looked
 //! at when somebody asks, so that nobody pays for a figure that is not read. `metrics/text.rs` writes it down.
 
+mod policies;
 mod tenants;
 mod text;
 

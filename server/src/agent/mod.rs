@@ -160,7 +160,11 @@ fn obey(agent: &Agent, simulation: &mut Simulation, order: Order, now_ms: u64) {
             simulation.start(&task, now_ms);
             agent.report(task.machine, task.id, TaskReport::Started);
         }
-        Order::Stop { task, machine } => simulation.stop(machine, task),
+        Order::Stop { task, machine, grace_ms: 0 } => simulation.stop(machine, task),
+        Order::Stop { task, machine, grace_ms } => {
+            simulation.end((machine, task), grace_ms, now_ms)
+        }
+        Order::Kill { task, machine } => simulation.stop(machine, task),
         Order::Detached(machine) => simulation.forget(machine),
     }
 }

@@ -94,6 +94,17 @@ impl Simulation {
         self.running.insert(key, Run { number, report, used });
     }
 
+    /// Tells a task to end. It takes from a fifth of its grace to a fifth more than that: then it is killed
+    /// before.
+    pub(super) fn end(&mut self, key: (MachineId, TaskId), grace_ms: u32, now_ms: u64) {
+        let percent = 20 + (self.chance(key) >> 16) % 100;
+        let at = now_ms.saturating_add(u64::from(grace_ms) * percent / 100);
+        let Some(run) = self.running.get_mut(&key) else { return };
+        self.runs += 1;
+        (run.number, run.report) = (self.runs, TaskReport::Finished);
+        self.ends.push(Reverse((at, self.runs, key.0, key.1)));
+    }
+
     /// Stops a task, if it runs.
     pub(super) fn stop(&mut self, machine: MachineId, task: TaskId) {
         let Some(run) = self.running.remove(&(machine, task)) else { return };
@@ -172,6 +183,7 @@ mod tests {
             images: Vec::new(),
             request: Amounts::new([1000, 1 << 20]),
             cards: Vec::new(),
+            grace_ms: 0,
         }
     }
 
@@ -191,6 +203,20 @@ mod tests {
         let ended = [(MachineId::first(0), task(0, JobKind::Batch).id, TaskReport::Finished)];
         assert_eq!(simulation.step(10_000), ended);
         assert_eq!(simulation.next_end_ms(), None);
+    }
+
+    #[test]
+    fn a_task_that_is_told_to_end_takes_some_of_its_grace_or_more() {
+        let mut simulation = simulation(0);
+        let tasks: Vec<Task> = (0..200).map(|index| task(index, JobKind::Service)).collect();
+        tasks.iter().for_each(|task| simulation.start(task, 0));
+        tasks.iter().for_each(|task| simulation.end((task.machine, task.id), 1000, 5000));
+        assert_eq!(simulation.step(5199), []);
+        let early = simulation.step(5999).len();
+        assert!((120..200).contains(&early), "{early} of 200");
+        let late = simulation.step(6200);
+        assert_eq!(early + late.len(), 200);
+        assert!(late.iter().all(|(.., report)| *report == TaskReport::Finished));
     }
 
     #[test]

@@ -16,6 +16,7 @@ use omega_core::{JobId, Kinds, ResourceKind};
 use serde::Serialize;
 use std::collections::BTreeSet;
 use std::path::PathBuf;
+use std::time::{SystemTime, UNIX_EPOCH};
 
 /// What to do with jobs.
 #[derive(Debug, Subcommand)]
@@ -72,7 +73,7 @@ pub(crate) struct SubmitArgs {
     /// Submit the job of this file, TOML or JSON; docs/cli.md has the fields. `-` is standard input.
     #[arg(long, short, value_name = "FILE", conflicts_with_all = ["name", "count",
           "cpu", "memory", "disk", "gpu", "amounts", "service", "scheduler", "tenant", "precedence",
-          "run_time", "gang", "labels", "require", "spread", "anti_affinity"])]
+          "run_time", "gang", "gang_hold", "labels", "require", "spread", "anti_affinity"])]
     file: Option<PathBuf>,
     #[command(flatten)]
     ask: AskArgs,
@@ -200,6 +201,14 @@ fn get(args: &NameArgs) -> Result<(), AskError> {
     show::print(args.ask.output, &shape, || one(&kinds, &shape))
 }
 
+/// How far a gang is that holds places, and until when.
+fn held(held: &super::shape::HeldShape) -> String {
+    let places = format!("{} of {} places", held.have, held.needs);
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    let left = held.until_ms.map(|until| until.saturating_sub(now.as_millis() as u64));
+    left.map_or(places.clone(), |left| format!("{places}, for {} s more", left.div_ceil(1000)))
+}
+
 fn one(kinds: &Kinds, shape: &WhereShape) -> String {
     let job = &shape.job;
     let tasks = job.tasks;
@@ -225,6 +234,7 @@ fn one(kinds: &Kinds, shape: &WhereShape) -> String {
         ("scheduler", job.scheduler.clone()),
         ("precedence", job.precedence.to_string()),
         ("gang", job.gang_min.map(|min| format!("at least {min} together")).unwrap_or_default()),
+        ("held", job.held.as_ref().map(held).unwrap_or_default()),
         ("tasks", states.join(", ")),
         ("machines", machines),
     ]);

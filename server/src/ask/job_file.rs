@@ -38,6 +38,9 @@ pub(super) struct JobFile {
     preemption: PreemptionFile,
     /// No task is placed unless so many are.
     gang_min: Option<u32>,
+    /// Until the gang is complete, its tasks hold their places and do not run: for so long, at most `1h`.
+    #[schemars(with = "Option<String>")]
+    gang_hold: Option<TimeFile>,
     /// How long a task is expected to run: `500ms`, `30s`, `5m`, `2h`.
     #[schemars(with = "Option<String>")]
     run_time: Option<TimeFile>,
@@ -88,6 +91,9 @@ struct GroupFile {
     /// How often a task that fails is started again; above 65535, for ever.
     #[serde(default)]
     restarts: u32,
+    /// How long a task may take to end once it is told to stop: `30s`, at most `1h`. Then it is killed.
+    #[schemars(with = "Option<String>")]
+    grace: Option<TimeFile>,
     /// The images of its containers.
     #[serde(default)]
     images: Vec<String>,
@@ -173,9 +179,15 @@ impl JobFile {
             },
             groups: groups.collect::<Result<_, _>>()?,
             gang_min: self.gang_min,
+            gang_hold_ms: self.gang_hold.map(|TimeFile(time)| millis(time)),
             run_ms_expected: self.run_time.map(|TimeFile(time)| time.as_millis() as u64),
         })
     }
+}
+
+/// A time in milliseconds; one that is too long for that is far beyond every bound.
+fn millis(time: Duration) -> u32 {
+    u32::try_from(time.as_millis()).unwrap_or(u32::MAX)
 }
 
 impl GroupFile {
@@ -208,6 +220,7 @@ impl GroupFile {
                 ports: self.ports.iter().map(Into::into).collect(),
             },
             volumes: texts(&self.volumes),
+            grace_ms: self.grace.map_or(0, |TimeFile(time)| millis(time)),
         })
     }
 }
@@ -225,6 +238,7 @@ mod tests {
         precedence = 10
         preemption = "never"
         gang_min = 2
+        gang_hold = "30s"
         run_time = "1.5s"
 
         [[group]]
@@ -255,6 +269,7 @@ mod tests {
         let file: JobFile = toml::from_str(ALL).unwrap();
         let job = file.job(&Kinds::standard(), Path::new("job.toml")).unwrap();
         assert_eq!((&*job.tenant, &*job.scheduler, job.gang_min), ("default", "default", Some(2)));
+        assert_eq!(job.gang_hold_ms, Some(30_000));
         assert_eq!(job.run_ms_expected, Some(1500));
         let group = &job.groups[0];
         assert_eq!(group.request.as_slice(), [500, 2 << 30, 0, 1000]);

@@ -38,6 +38,9 @@ pub(super) struct JobFlags {
     /// Place no task unless so many are.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     gang: Option<u32>,
+    /// Let its tasks hold their places for so long, until the gang is complete: 30s, 5m, at most 1h.
+    #[arg(long, value_name = "TIME", requires = "gang", value_parser = amount::duration)]
+    gang_hold: Option<Duration>,
     /// A label of its tasks. May be repeated.
     #[arg(long = "label", value_name = "KEY=VALUE", value_parser = pairs::label)]
     labels: Vec<(String, String)>,
@@ -89,6 +92,8 @@ impl JobFlags {
         }
         job.precedence = Precedence(self.precedence.unwrap_or_default());
         job.gang_min = self.gang;
+        let millis = |time: Duration| u32::try_from(time.as_millis()).unwrap_or(u32::MAX);
+        job.gang_hold_ms = self.gang_hold.map(millis);
         job.run_ms_expected = self.run_time.map(|time| time.as_millis() as u64);
         Ok(job)
     }

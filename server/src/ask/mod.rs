@@ -23,6 +23,7 @@ pub(crate) mod machine;
 mod machine_file;
 pub(crate) mod member;
 mod pairs;
+pub(crate) mod policy;
 pub(crate) mod quota;
 mod rules_file;
 mod shape;

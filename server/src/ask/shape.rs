@@ -81,9 +81,21 @@ pub(super) struct JobShape {
     /// `lower_precedence` or `never`.
     pub(super) preemption: &'static str,
     pub(super) gang_min: Option<u32>,
+    pub(super) gang_hold_ms: Option<u32>,
     pub(super) run_ms_expected: Option<u64>,
+    /// If its tasks hold their places, and do not run yet.
+    pub(super) held: Option<HeldShape>,
     pub(super) tasks: TasksShape,
     pub(super) groups: Vec<GroupShape>,
+}
+
+/// A gang that has not all the places that it needs.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub(super) struct HeldShape {
+    pub(super) have: u32,
+    pub(super) needs: u32,
+    /// When it gives them up, in milliseconds since 1970; `null`: not known yet.
+    pub(super) until_ms: Option<u64>,
 }
 
 /// How many tasks of a job are in each state.
@@ -105,6 +117,7 @@ pub(super) struct GroupShape {
     pub(super) request: ByKind<u64>,
     pub(super) labels: BTreeMap<String, String>,
     pub(super) restarts: u32,
+    pub(super) grace_ms: u32,
 }
 
 /// A task, and where it is.
@@ -189,6 +202,7 @@ impl JobShape {
             request: by_kind(kinds, &group.request),
             labels: texts(&group.labels),
             restarts: group.restarts,
+            grace_ms: group.grace_ms,
         };
         Ok(JobShape {
             name: job.name.to_string(),
@@ -205,6 +219,12 @@ impl JobShape {
                 Preemption::Never => "never",
             },
             gang_min: job.gang_min,
+            gang_hold_ms: job.gang_hold_ms,
+            held: told.hold.map(|hold| HeldShape {
+                have: hold.have,
+                needs: hold.needs,
+                until_ms: hold.until_ms,
+            }),
             run_ms_expected: job.run_ms_expected,
             tasks: TasksShape {
                 pending: told.pending,

@@ -222,6 +222,28 @@ fn a_scheduler_places_and_a_watch_tells_of_it() {
 }
 
 #[test]
+fn a_policy_is_set_in_part_and_shown() {
+    let cell = Served::new(&[]);
+    assert_eq!(
+        cell.ok("policy set --band -9..-1 --band 100..199 --evictions 20/1m"),
+        "the policy is set\n"
+    );
+    cell.ok("policy set --keep-ended 10m");
+    let shown = cell.json("policy get");
+    let wanted = serde_json::json!({
+        "keep_ended_ms": 600_000,
+        "bands": [{ "from": -9, "to": -1 }, { "from": 100, "to": 199 }],
+        "eviction_cap": { "count": 20, "per_ms": 60_000 },
+    });
+    assert_eq!(shown, wanted);
+    assert!(cell.ok("policy get").contains("-9..-1, 100..199"));
+    let why = cell.fails(1, "policy set --band 5..4");
+    assert!(why.contains("is empty") && why.contains("BAD_POLICY"), "{why}");
+    cell.ok("policy set --no-bands --any-evictions");
+    assert_eq!(cell.json("policy get")["eviction_cap"], serde_json::Value::Null);
+}
+
+#[test]
 fn quotas_are_set_listed_and_cleared() {
     let cell = Served::new(&[]);
     assert_eq!(cell.ok("quota set team --cpu 10 --memory 1TiB"), "tenant team is limited\n");
@@ -429,6 +451,8 @@ fn the_help_of_each_verb_has_an_example() {
         "quota set",
         "quota guarantee",
         "quota clear",
+        "policy get",
+        "policy set",
         "member list",
         "member add",
         "member promote",
@@ -454,7 +478,7 @@ fn the_help_of_each_verb_has_an_example() {
         assert!(example.contains(&format!("\n  omega {verb}")), "{verb}: {example}");
     }
     // None is forgotten here.
-    for noun in ["machine", "job", "task", "quota", "member", "lease", "txn", "audit"] {
+    for noun in ["machine", "job", "task", "quota", "policy", "member", "lease", "txn", "audit"] {
         let said = say_at(dir.path(), "127.0.0.1:1", &format!("{noun} --help"));
         let listed = said.stdout.lines().skip_while(|line| *line != "Commands:").skip(1);
         for line in listed.take_while(|line| line.starts_with("  ")) {

@@ -76,6 +76,7 @@ impl From<JobV1> for Job {
             kind: job.kind,
             groups: job.groups.into_iter().map(TaskGroup::from).collect(),
             gang_min: job.gang_min,
+            gang_hold_ms: None,
             run_ms_expected: job.run_ms_expected,
         }
     }
@@ -93,12 +94,17 @@ impl From<TaskGroupV1> for TaskGroup {
             images: group.images,
             rules: group.rules,
             volumes: group.volumes,
+            grace_ms: 0,
         }
     }
 }
 
 impl From<PolicyV1> for Policy {
     fn from(policy: PolicyV1) -> Policy {
-        Policy { overcommit_max: policy.overcommit_max, keep_ended_ms: policy.keep_ended_ms }
+        Policy {
+            overcommit_max: policy.overcommit_max,
+            keep_ended_ms: policy.keep_ended_ms,
+            ..Policy::default()
+        }
     }
 }

@@ -10,8 +10,8 @@ use super::read::Body;
 use super::write::{BodyWriter, WriteError};
 use crate::codec::v1::{JobV1, PolicyV1};
 use omega_cellstate::{
-    Answer, Image, ImageError, JobImage, LoadReport, MachineImage, MachineStatus, SchedulerImage,
-    TaskRecord, TenantImage,
+    Answer, GangHold, Image, ImageError, JobImage, LoadReport, MachineImage, MachineStatus,
+    SchedulerImage, TaskRecord, TenantImage,
 };
 use omega_core::limits::AMOUNT_MAX;
 use omega_core::{
@@ -40,6 +40,7 @@ const LOADS_WITH_AGE: u32 = 3;
 pub(super) fn write(image: &Image, body: &mut BodyWriter<'_, '_>) -> Result<(), WriteError> {
     body.part(&image.kinds)?;
     body.part(&(image.version, image.now_ms, &image.policy, image.next_job))?;
+    body.part(&image.evicted)?;
     for MachineImage { machine, sequence, incarnation, status } in &image.machines {
         body.part(&(machine, sequence, incarnation, status))?;
     }
@@ -47,8 +48,8 @@ pub(super) fn write(image: &Image, body: &mut BodyWriter<'_, '_>) -> Result<(), 
         body.part(&(slot, used, claimed, at_ms))?;
     }
     image.vacant.iter().try_for_each(|slot| body.part(slot))?;
-    for JobImage { id, spec, resized, tasks } in &image.jobs {
-        body.part(&(id, spec, resized, tasks.len() as u32))?;
+    for JobImage { id, spec, resized, hold, tasks } in &image.jobs {
+        body.part(&(id, spec, resized, hold, tasks.len() as u32))?;
         tasks.iter().try_for_each(|task| body.part(task))?;
     }
     image.ended.iter().try_for_each(|job| body.part(job))?;
@@ -73,6 +74,7 @@ pub(super) fn read(format: u32, counts: Counts, body: &mut Body<'_>) -> Result<I
         }
         _ => body.part::<(Version, u64, Policy, JobId)>()?,
     };
+    let evicted = if format < COMMANDS_2 { Vec::new() } else { body.part()? };
     let machines = list(counts.rows, body, |body| {
         let (machine, sequence, incarnation, status): Row = body.part()?;
         Ok(MachineImage { machine, sequence, incarnation, status })
@@ -102,6 +104,7 @@ pub(super) fn read(format: u32, counts: Counts, body: &mut Body<'_>) -> Result<I
         version,
         now_ms,
         policy,
+        evicted,
         machines,
         loads,
         vacant,
@@ -147,15 +150,15 @@ fn note_claims(loads: &mut [(u32, LoadReport)], jobs: &[JobImage]) {
 }
 
 fn read_job(format: u32, body: &mut Body<'_>) -> Result<JobImage, LoadError> {
-    let (id, spec, resized, tasks) = match format {
+    let (id, spec, resized, hold, tasks) = match format {
         ..COMMANDS_2 => {
             let (id, job, resized, tasks): (JobId, JobV1, bool, u32) = body.part()?;
-            (id, Arc::new(job.into()), resized, tasks)
+            (id, Arc::new(job.into()), resized, None, tasks)
         }
-        _ => body.part::<(JobId, Arc<Job>, bool, u32)>()?,
+        _ => body.part::<(JobId, Arc<Job>, bool, Option<GangHold>, u32)>()?,
     };
     let tasks = (0..tasks).map(|_| body.part::<TaskRecord>()).collect::<Result<_, _>>()?;
-    Ok(JobImage { id, spec, resized, tasks })
+    Ok(JobImage { id, spec, resized, hold, tasks })
 }
 
 fn list<'f, T>(

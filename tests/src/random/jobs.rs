@@ -24,6 +24,9 @@ impl Generator {
         job.groups = groups;
         if self.dice.chance(25) {
             job.gang_min = Some(self.dice.below(5) as u32);
+            if self.dice.chance(50) {
+                job.gang_hold_ms = Some(self.dice.below(20) as u32);
+            }
         }
         Command::SubmitJob(job)
     }
@@ -43,6 +46,9 @@ impl Generator {
             group.labels = Labels::new([("app", *self.dice.pick(&["web", "db"]))]);
         }
         group.restarts = self.dice.below(3) as u32;
+        if self.dice.chance(20) {
+            group.grace_ms = *self.dice.pick(&[1, 30_000, 3_600_000, 3_600_001]);
+        }
         if self.dice.chance(20) {
             let milli_each = *self.dice.pick(&[1000, 500, 400, 1000, 500, 0]);
             group.cards = Some(CardRequest { count: 1 + self.dice.below(2) as u8, milli_each });

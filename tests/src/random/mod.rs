@@ -14,8 +14,8 @@ pub use dice::Dice;
 
 use crate::twin::Twin;
 use omega_core::{
-    Amounts, Command, JobId, KindId, Kinds, MachineId, Overcommit, Policy, ResourceKind,
-    SchedulerId, Standing, TaskId, TaskReport, Text, Transaction, Unit,
+    Amounts, Band, Command, EvictionCap, JobId, KindId, Kinds, MachineId, Overcommit, Policy,
+    Precedence, ResourceKind, SchedulerId, Standing, TaskId, TaskReport, Text, Transaction, Unit,
 };
 use std::collections::BTreeMap;
 
@@ -207,7 +207,22 @@ impl Generator {
 
     fn set_policy(&mut self) -> Command {
         let overcommit_max = self.overcommit();
-        Command::SetPolicy(Policy { overcommit_max, keep_ended_ms: self.dice.below(30) as u64 })
+        let mut bands: Vec<Band> = Vec::new();
+        let mut at = -1;
+        while self.dice.chance(65) && bands.len() < 4 {
+            // Now and then one that begins in the one before it, or ends before it begins.
+            let from = at + self.dice.below(3) as i32;
+            let to = from + self.dice.below(3) as i32 - i32::from(self.dice.chance(3));
+            bands.push(Band { from: Precedence(from), to: Precedence(to) });
+            at = to + i32::from(!self.dice.chance(3));
+        }
+        let cap = EvictionCap {
+            count: self.dice.below(4) as u32,
+            per_ms: 1 + self.dice.below(20) as u32,
+        };
+        let eviction_cap = self.dice.chance(50).then_some(cap);
+        let keep_ended_ms = self.dice.below(30) as u64;
+        Command::SetPolicy(Policy { overcommit_max, keep_ended_ms, bands, eviction_cap })
     }
 
     fn overcommit(&mut self) -> Overcommit {

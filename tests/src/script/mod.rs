@@ -23,7 +23,7 @@
 //! |---|---|
 //! | `machine M cpu=4 mem=8 zone=z1 taint=old cards=2 over=cpu:150` | other keys are labels |
 //! | `update M ...`, `drain M`, `resume M`, `remove M` | |
-//! | `policy over=cpu:200`, `quota T cpu=4`, `quota T none` | |
+//! | `policy over=cpu:200 band=0..9 evictions=2/100`, `quota T cpu=4`, `quota T none` | |
 //! | `standing T parent=all cpu=4 weight=2` | amounts are guaranteed |
 //! | `job J tasks=2 cpu=1 ...` | see `parse.rs` for its keys |
 //! | `resize J 3`, `kill J`, `report J/0 finished`, `expire 100` | |
@@ -40,7 +40,7 @@ mod parse;
 use omega_cellstate::{CellHandle, SharedCell, View};
 use omega_core::{
     Amounts, CardSet, Claim, Command, Commit, ConflictCheck, Granularity, KindId, Kinds, MachineId,
-    Outcome, Policy, ResourceKind, TaskId, TaskReport, Transaction, Unit,
+    Outcome, ResourceKind, TaskId, TaskReport, Transaction, Unit,
 };
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -123,10 +123,7 @@ impl World {
             ["drain", name] => Command::DrainMachine { id: self.machine(name), draining: true },
             ["resume", name] => Command::DrainMachine { id: self.machine(name), draining: false },
             ["remove", name] => Command::RemoveMachine { id: self.machine(name) },
-            ["policy", over] => Command::SetPolicy(Policy {
-                overcommit_max: parse::overcommit(over.trim_start_matches("over=")),
-                keep_ended_ms: 0,
-            }),
+            ["policy", keys @ ..] => Command::SetPolicy(parse::policy(keys)),
             ["quota", tenant, "none"] => {
                 Command::SetQuota { tenant: (*tenant).into(), limit: None }
             }
@@ -241,7 +238,8 @@ impl World {
                 tasks.sort_unstable();
                 let tasks = tasks.iter().map(|task| {
                     let job = cell.job(task.job).map_or("?", |job| &job.name);
-                    format!(" {job}/{}", task.index)
+                    let held = cell.gang_hold(task.job).map_or("", |_| " (held)");
+                    format!(" {job}/{}{held}", task.index)
                 });
                 let free = format!("cpu={} mem={}", m.free[0], m.free[1]);
                 format!(

@@ -3,7 +3,7 @@
 //! | key of a job | means |
 //! |---|---|
 //! | `tasks=2 cpu=1 mem=1` | how many tasks, and what each claims |
-//! | `tenant=t precedence=5 gang=2 restarts=1 cards=1` | whole cards |
+//! | `tenant=t precedence=5 gang=2 hold=30 restarts=1 cards=1` | whole cards |
 //! | `label=app:web` | what other jobs select its tasks by |
 //! | `port=80`, `port=10.0.0.1:80` | a TCP port, on every address or on one |
 //! | `require=disk:ssd`, `tolerate=old` | machines that it needs, taints that it puts up with |
@@ -16,9 +16,10 @@
 //! The level `machine` means that each machine is a domain.
 
 use omega_core::{
-    Amounts, CardRequest, Job, KindId, LabelSelector, Labels, Machine, MachineSelector, Near,
-    Overcommit, Port, Precedence, Requirement, Spread, Standing, Taint, TaintEffect, TaskGroup,
-    TaskRule, TaskSelector, Tenants, Toleration, TolerationOperator, TopologyLevel,
+    Amounts, Band, CardRequest, EvictionCap, Job, KindId, LabelSelector, Labels, Machine,
+    MachineSelector, Near, Overcommit, Policy, Port, Precedence, Requirement, Spread, Standing,
+    Taint, TaintEffect, TaskGroup, TaskRule, TaskSelector, Tenants, Toleration, TolerationOperator,
+    TopologyLevel,
 };
 
 /// A number, or a panic that shows what was written instead.
@@ -70,6 +71,28 @@ pub(super) fn machine(name: &str, keys: &[&str]) -> Machine {
     machine
 }
 
+/// A policy from its keys; it remembers no ended jobs.
+pub(super) fn policy(keys: &[&str]) -> Policy {
+    let mut policy = Policy::default();
+    for text in keys {
+        match pair(text, "=") {
+            ("over", value) => policy.overcommit_max = overcommit(value),
+            ("band", value) => {
+                let (from, to) = pair(value, "..");
+                let band = Band { from: Precedence(number(from)), to: Precedence(number(to)) };
+                policy.bands.push(band);
+            }
+            ("evictions", value) => {
+                let (count, per_ms) = pair(value, "/");
+                let cap = EvictionCap { count: number(count), per_ms: number(per_ms) };
+                policy.eviction_cap = Some(cap);
+            }
+            (key, _) => panic!("no key of a policy: {key}"),
+        }
+    }
+    policy
+}
+
 /// How a tenant stands, from its keys.
 pub(super) fn standing(keys: &[&str]) -> Standing {
     let mut standing = Standing::default();
@@ -91,6 +114,7 @@ pub(super) fn job(name: &str, keys: &[&str]) -> Job {
         match key {
             "tenant" => job.tenant = value.into(),
             "precedence" => job.precedence = Precedence(number(value)),
+            "hold" => job.gang_hold_ms = Some(number(value)),
             "gang" => job.gang_min = Some(number(value)),
             _ => group(&mut job.groups[0], text),
         }

@@ -41,6 +41,11 @@ impl Twin {
         };
         if conflicts.len() < txn.items() {
             after.raise(&self.touched(txn, &conflicts));
+            let evictions = all_items(txn).filter(|item| matches!(item, Item::Eviction(_)));
+            let taken = evictions.filter(|item| !conflicts.contains_key(item)).count();
+            if after.policy.eviction_cap.is_some() {
+                after.evicted.extend(std::iter::repeat_n(after.now_ms, taken));
+            }
             after.done();
         }
         *self = after;
@@ -169,6 +174,7 @@ impl Twin {
     ) -> Refused {
         let mut late = Refused::new();
         let taken = |item: &Item| !refused.contains_key(item);
+        let mut left = self.evictions_left();
         for item in all_items(txn).filter(taken) {
             match item {
                 Item::Release(_) => {}
@@ -176,12 +182,20 @@ impl Twin {
                     let task = txn.evictions[i as usize];
                     let reason = self.judge_eviction(task, txn, refused, before);
                     let reason = reason.or(all.then_some(Reason::EvictionUnused));
+                    let reason = match (reason, left) {
+                        (None, 0) => Some(Reason::EvictionsCapped),
+                        (None, _) => {
+                            left -= 1;
+                            None
+                        }
+                        (reason, _) => reason,
+                    };
                     late.extend(reason.map(|reason| (item, reason)));
                 }
                 Item::Claim(i) => {
                     let job = &self.jobs[&txn.claims[i as usize].task.job];
-                    let gang = job.spec.gang_min;
-                    if gang.is_some() && (all || !is_complete(job)) {
+                    let at_once = job.spec.gang_min.is_some() && job.spec.gang_hold_ms.is_none();
+                    if at_once && (all || !is_complete(job)) {
                         late.insert(item, Reason::GangIncomplete);
                     }
                 }
@@ -251,10 +265,39 @@ impl Twin {
             claims.iter().map(|claim| self.jobs[&claim.task.job].spec.precedence).max();
         match strongest {
             None => Some(Reason::EvictionUnused),
-            Some(strongest) if job.spec.precedence < strongest => None,
-            Some(_) if self.may_reclaim(&claims, victim, before) => None,
-            Some(_) => Some(Reason::PrecedenceTooLow),
+            Some(strongest) => {
+                let of = job.spec.precedence;
+                let bands = &self.policy.bands;
+                let within = |p: Precedence, at: usize| bands[at].from <= p && p <= bands[at].to;
+                let same = (0..bands.len()).any(|at| within(of, at) && within(strongest, at));
+                match (of < strongest, same) {
+                    (true, false) => None,
+                    _ if self.may_reclaim(&claims, victim, before) => None,
+                    (true, true) => Some(Reason::SameBand),
+                    (false, _) => Some(Reason::PrecedenceTooLow),
+                }
+            }
         }
+    }
+
+    /// How many evictions more the cap allows; without one, more than any transaction has.
+    #[must_use]
+    pub fn evictions_left(&self) -> u64 {
+        let Some(cap) = self.policy.eviction_cap else { return u64::MAX };
+        u64::from(cap.count).saturating_sub(self.evicted.len() as u64)
+    }
+
+    /// Forgets evictions that are a span or more ago. The answer is whether there were any.
+    pub(super) fn forget_evictions(&mut self) -> bool {
+        let before = self.evicted.len();
+        let now = u128::from(self.now_ms);
+        match self.policy.eviction_cap {
+            Some(cap) => {
+                self.evicted.retain(|at| u128::from(*at) + u128::from(cap.per_ms) > now);
+            }
+            None => self.evicted.clear(),
+        }
+        self.evicted.len() < before
     }
 
     /// The rows that a transaction touches with what was taken of it.
@@ -273,7 +316,7 @@ impl Twin {
 }
 
 /// Whether as many tasks of a gang run as it needs, or all that have not ended.
-fn is_complete(job: &TwinJob) -> bool {
+pub(super) fn is_complete(job: &TwinJob) -> bool {
     let needed = job.spec.gang_min.map_or(0, |min| min as usize);
     job.placed() >= needed.min(job.alive())
 }

@@ -50,7 +50,7 @@ impl Twin {
         for (group, spec) in job.groups.iter().enumerate() {
             tasks.extend((0..spec.count).map(|_| TwinTask::pending(group)));
         }
-        self.jobs.insert(id, TwinJob { spec: Arc::new(job), tasks });
+        self.jobs.insert(id, TwinJob { spec: Arc::new(job), tasks, hold: None });
         self.done();
         Ok(Outcome::Job(id))
     }
@@ -173,12 +173,18 @@ impl Twin {
         for (_, noticed) in &mut self.over {
             noticed.get_or_insert(self.now_ms);
         }
+        let released = self.release_gangs();
+        let refilled = self.forget_evictions();
         let (now, keep) = (u128::from(self.now_ms), u128::from(self.policy.keep_ended_ms));
         let long_over = |at: Option<u64>| at.is_some_and(|at| u128::from(at) + keep <= now);
         let forgotten: Vec<JobId> =
             self.over.iter().filter(|(_, at)| long_over(*at)).map(|(id, _)| *id).collect();
         self.over.retain(|(id, _)| !forgotten.contains(id));
         self.jobs.retain(|id, _| !forgotten.contains(id));
-        if forgotten.is_empty() { Outcome::Done(self.version) } else { self.done() }
+        if forgotten.is_empty() && !released && !refilled {
+            Outcome::Done(self.version)
+        } else {
+            self.done()
+        }
     }
 }

@@ -14,6 +14,7 @@
 //! - a task whose machine has no place at a level counts nowhere at that level.
 
 mod commit;
+mod gangs;
 mod holders;
 mod jobs;
 mod judge;
@@ -70,6 +71,17 @@ pub struct TwinJob {
     pub spec: Arc<Job>,
     /// Its tasks by number.
     pub tasks: Vec<TwinTask>,
+    /// Whether they hold their places.
+    pub hold: Option<TwinHold>,
+}
+
+/// A gang that holds places.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TwinHold {
+    /// When that was noticed.
+    pub noticed_ms: Option<u64>,
+    /// Whether its time has begun anew once.
+    pub spared: bool,
 }
 
 /// A task.
@@ -112,6 +124,8 @@ pub struct Twin {
     quotas: BTreeMap<Text, Amounts>,
     standings: BTreeMap<Text, Standing>,
     schedulers: Vec<Scheduler>,
+    /// The times of evictions that count against the policy's cap.
+    evicted: Vec<u64>,
     /// Jobs that are over, and when that was noticed.
     over: Vec<(JobId, Option<u64>)>,
 }
@@ -133,6 +147,7 @@ impl Twin {
             quotas: BTreeMap::new(),
             standings: BTreeMap::new(),
             schedulers: Vec::new(),
+            evicted: Vec::new(),
             over: Vec::new(),
         }
     }
@@ -142,6 +157,19 @@ impl Twin {
     /// # Errors
     /// As the cell's.
     pub fn apply(&mut self, command: Command) -> Result<Outcome, Rejection> {
+        let adopts = match &command {
+            Command::AdoptTask { task, .. } => Some(task.job),
+            _ => None,
+        };
+        let before = self.gangs_placed();
+        let outcome = self.apply_alone(command);
+        if outcome.is_ok() {
+            self.note_holds(&before, adopts);
+        }
+        outcome
+    }
+
+    fn apply_alone(&mut self, command: Command) -> Result<Outcome, Rejection> {
         match command {
             Command::RegisterScheduler { name } => self.register_scheduler(name),
             Command::RegisterMachine(machine) => self.register_machine(machine),
@@ -157,7 +185,12 @@ impl Twin {
             }
             Command::AdoptTask { task, machine } => self.adopt_task(task, machine),
             Command::SetQuota { tenant, limit } => self.set_quota(tenant, limit),
-            Command::SetPolicy(policy) => Ok(self.set_policy(policy)),
+            Command::SetPolicy(policy) => {
+                validate::policy(&policy)?;
+                let done = self.set_policy(policy);
+                self.forget_evictions();
+                Ok(done)
+            }
             Command::Commit(txn) => Ok(Outcome::Commit(self.commit(&txn)?)),
             Command::Expire { now_ms } => Ok(self.expire(now_ms)),
             Command::HoldScheduler { name, holder, lease_ms } => {

@@ -7,7 +7,8 @@ use omega_core::limits::{
     RULES_PER_GROUP_MAX, TASKS_PER_JOB_MAX, TEXT_BYTES_MAX,
 };
 use omega_core::{
-    Amounts, Job, Kinds, Labels, Machine, Rejection, TaskGroup, TaskRule, TaskSelector, Text,
+    Amounts, Job, Kinds, Labels, Machine, Policy, Rejection, TaskGroup, TaskRule, TaskSelector,
+    Text,
 };
 
 fn at_most(given: usize, max: usize) -> Result<(), Rejection> {
@@ -90,9 +91,30 @@ pub(super) fn job(job: &Job, kinds: &Kinds) -> Result<(), Rejection> {
         }
         task_group(&job.name, group, kinds)?;
     }
+    if let Some(hold) = job.gang_hold_ms
+        && (job.gang_min.is_none() || hold == 0 || hold > 3_600_000)
+    {
+        return Err(bad_job());
+    }
     match job.gang_min.is_some_and(|min| u64::from(min) > job.task_count()) {
         true => Err(bad_job()),
         false => Ok(()),
+    }
+}
+
+pub(super) fn policy(policy: &Policy) -> Result<(), Rejection> {
+    at_most(policy.bands.len(), 16)?;
+    let mut ends: Vec<i64> = Vec::new();
+    for band in &policy.bands {
+        ends.extend([i64::from(band.from.0) * 2, i64::from(band.to.0) * 2 + 1]);
+    }
+    let apart = ends.windows(2).all(|pair| pair[0] < pair[1]);
+    let bounded = policy.eviction_cap.is_none_or(|cap| {
+        (1..=1 << 20).contains(&cap.count) && (1..=86_400_000).contains(&cap.per_ms)
+    });
+    match apart && bounded {
+        true => Ok(()),
+        false => Err(Rejection::BadPolicy("".into())),
     }
 }
 
@@ -123,6 +145,7 @@ fn task_group(job: &Text, group: &TaskGroup, kinds: &Kinds) -> Result<(), Reject
     }
     at_most(rules.affinity.required.as_ref().map_or(0, Vec::len), RULES_PER_GROUP_MAX)?;
     at_most(rules.affinity.preferred.len(), RULES_PER_GROUP_MAX)?;
+    at_most(group.grace_ms as usize, 3_600_000)?;
     let Some(cards) = group.cards else { return Ok(()) };
     at_most(usize::from(cards.count), usize::from(CARDS_MAX))?;
     at_most(usize::from(cards.milli_each), CARD_MILLI as usize)?;

@@ -46,6 +46,7 @@ pub(super) fn workload(
                     kind,
                     groups: vec![TaskGroup::new(job.tasks, request)],
                     gang_min: None,
+                    gang_hold_ms: None,
                     run_ms_expected: None,
                 },
             }

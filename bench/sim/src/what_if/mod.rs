@@ -135,6 +135,8 @@ impl Left {
             job: Job {
                 groups,
                 gang_min: job.gang_min.map(|min| min.min(tasks.len() as u32)),
+                // A simulated cell has no time by which a hold would end: such gangs are placed at once.
+                gang_hold_ms: None,
                 ..job.clone()
             },
         })

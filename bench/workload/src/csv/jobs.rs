@@ -115,6 +115,7 @@ pub(super) fn read_arrival(row: &Row<'_>, columns: &Columns) -> Result<Arrival, 
             kind,
             groups: vec![group],
             gang_min,
+            gang_hold_ms: None,
             run_ms_expected: run_ms,
         },
     })

@@ -93,6 +93,7 @@ fn read(row: &Row<'_>, columns: &Columns) -> Result<Arrival, LoadError> {
             kind: if is_service { JobKind::Service } else { JobKind::Batch },
             groups: vec![TaskGroup::new(1, Amounts::zero())],
             gang_min: None,
+            gang_hold_ms: None,
             run_ms_expected: run_ms,
         },
     })

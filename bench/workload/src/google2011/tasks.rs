@@ -318,6 +318,7 @@ fn arrival(mut tasks: Vec<&Task>, part: Option<u32>, tenant: Text) -> Arrival {
             kind: if service { JobKind::Service } else { JobKind::Batch },
             groups,
             gang_min: None,
+            gang_hold_ms: None,
             run_ms_expected: None,
         },
     }

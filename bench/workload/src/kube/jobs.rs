@@ -159,6 +159,7 @@ impl<'a> Draft<'a> {
             kind: key.kind,
             groups: self.groups,
             gang_min: None,
+            gang_hold_ms: None,
             run_ms_expected: None,
         };
         let tasks = (0..).zip(self.machines.into_iter().flatten());

@@ -168,6 +168,7 @@ fn event(job: &LoggedJob, first_ms: u64) -> JobEvent {
             kind: JobKind::Batch,
             groups: vec![TaskGroup::new(count, Amounts::new([1000]))],
             gang_min: Some(count),
+            gang_hold_ms: None,
             run_ms_expected: job.requested_ms,
         },
     };

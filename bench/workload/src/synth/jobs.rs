@@ -81,6 +81,7 @@ impl Writer {
                 kind: draft.kind,
                 groups: vec![group],
                 gang_min: None,
+                gang_hold_ms: None,
                 run_ms_expected: None,
             },
         }

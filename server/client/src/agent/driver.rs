@@ -2,16 +2,18 @@
 //!
 //! Invariant: what the agent said of tasks is in the records, so that a new stream loses nothing of it.
 
+use super::endings::Endings;
 use super::records::{Follows, Records, Told};
-use super::{AgentSettings, Order, PAUSE, Task};
+use super::{AgentSettings, Found, Order, PAUSE, Task};
 use crate::connect::{Connection, Connections, MESSAGE_BYTES_MAX};
 use crate::convert::{self, Malformed};
 use crate::proto::agent_service_client::AgentServiceClient;
 use crate::proto::{self, AgentOrders, AgentReport};
 use omega_core::{Amounts, JobKind, MachineId, TaskId, TaskReport};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::time::Duration;
 use tokio::sync::mpsc;
-use tokio::time::MissedTickBehavior;
+use tokio::time::{Instant, MissedTickBehavior};
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::Streaming;
 
@@ -35,6 +37,8 @@ pub(super) enum Said {
     Attach(MachineId),
     Task(MachineId, TaskId, TaskReport),
     Load(MachineId, Amounts),
+    Capacity(MachineId, Amounts),
+    Found(Found),
 }
 
 /// See the head of the file.
@@ -45,6 +49,9 @@ pub(super) struct Driver {
     orders: mpsc::UnboundedSender<Order>,
     machines: BTreeSet<MachineId>,
     records: Records,
+    endings: Endings,
+    /// Times of endings count from here.
+    began: Instant,
     /// What was said of machines and is not sent yet.
     loads: BTreeMap<MachineId, Amounts>,
     /// Which part of the machines beats next.
@@ -73,6 +80,8 @@ impl Driver {
             orders,
             machines: BTreeSet::new(),
             records: Records::default(),
+            endings: Endings::default(),
+            began: Instant::now(),
             loads: BTreeMap::new(),
             part: 0,
         }
@@ -92,7 +101,28 @@ impl Driver {
             }
             self.connections.leave(&connection);
             tokio::time::sleep(PAUSE).await;
+            // While no replica answers, tasks end all the same.
+            self.kill_late();
         }
+    }
+
+    fn now_ms(&self) -> u64 {
+        self.began.elapsed().as_millis() as u64
+    }
+
+    /// Gives orders to the machine.
+    fn order(&self, orders: Vec<Order>) {
+        for order in orders {
+            // Where nobody listens any more, the stream ends at its next turn.
+            let _ = self.orders.send(order);
+        }
+    }
+
+    /// Has tasks killed whose time to end is over.
+    fn kill_late(&mut self) {
+        let now_ms = self.now_ms();
+        let orders = self.endings.due(now_ms);
+        self.order(orders);
     }
 
     /// Speaks and listens on one stream until it breaks.
@@ -109,6 +139,7 @@ impl Driver {
         let mut beats = tokio::time::interval(self.settings.beat / PARTS);
         beats.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
+            let due = self.endings.next_due().map(|at| self.began + Duration::from_millis(at));
             tokio::select! {
                 room = to.reserve(), if !waiting.is_empty() => {
                     let (Ok(room), Some(report)) = (room, waiting.pop_front()) else {
@@ -125,6 +156,7 @@ impl Driver {
                     waiting.extend(self.hear(told));
                 }
                 () = self.orders.closed() => return Ended::Agent,
+                () = until(due) => self.kill_late(),
                 _ = beats.tick() => if waiting.len() < BEHIND {
                     waiting.extend(self.beats());
                 },
@@ -157,12 +189,22 @@ impl Driver {
     /// Notes what was said; the answer is what the cell is to hear of it.
     fn take(&mut self, said: Said) -> Option<(MachineId, TaskId, TaskReport)> {
         match said {
+            Said::Capacity(machine, has) => self.endings.has(machine, has),
+            Said::Found(found) => {
+                self.records.found(&found);
+                let now_ms = self.now_ms();
+                self.endings.found(found, now_ms);
+            }
             Said::Attach(machine) => _ = self.machines.insert(machine),
             Said::Load(machine, used) => _ = self.loads.insert(machine, used),
-            Said::Task(machine, task, report) if self.records.report(machine, task, report) => {
-                return Some((machine, task, report));
+            Said::Task(machine, task, report) => {
+                if report != TaskReport::Started {
+                    let orders = self.endings.ended(machine, task);
+                    self.order(orders);
+                }
+                let concerns = self.records.report(machine, task, report);
+                return concerns.then_some((machine, task, report));
             }
-            Said::Task(..) => {}
         }
         None
     }
@@ -171,9 +213,10 @@ impl Driver {
     fn hear(&mut self, told: Told) -> Vec<AgentReport> {
         told.detached.iter().for_each(|machine| _ = self.machines.remove(machine));
         let Follows { orders, reports } = self.records.hear(told);
+        let now_ms = self.now_ms();
         for order in orders {
-            // Where nobody listens any more, the stream ends at its next turn.
-            let _ = self.orders.send(order);
+            let now = self.endings.follow(order, now_ms);
+            self.order(now);
         }
         let message = |reports: &[_]| {
             let mut report = AgentReport::default();
@@ -195,6 +238,14 @@ impl Driver {
             ..AgentReport::default()
         };
         mine.chunks(COLUMN_MAX).map(message).collect()
+    }
+}
+
+/// Waits until a time; for ever if there is none.
+async fn until(due: Option<Instant>) {
+    match due {
+        Some(due) => tokio::time::sleep_until(due).await,
+        None => std::future::pending().await,
     }
 }
 
@@ -267,5 +318,6 @@ fn task(start: proto::StartTask) -> Result<Task, Malformed> {
         images: start.images.into_iter().map(Into::into).collect(),
         request: convert::amounts(start.request),
         cards: start.cards,
+        grace_ms: start.grace_ms,
     })
 }

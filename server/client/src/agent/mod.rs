@@ -25,7 +25,11 @@
 //!             // Start it here, and then:
 //!             agent.report(task.machine, task.id, TaskReport::Started);
 //!         }
-//!         Order::Stop { task, .. } => println!("{task} is to stop"),
+//!         Order::Stop { task, machine, .. } => {
+//!             // Tell it to end here, and once it has:
+//!             agent.report(machine, task, TaskReport::Finished);
+//!         }
+//!         Order::Kill { task, .. } => println!("{task} did not end in time"),
 //!         Order::Detached(_) => break,
 //!     }
 //! }
@@ -33,9 +37,10 @@
 //! # }
 //! ```
 //!
-//! In reading order: this file, `records.rs`, `driver.rs`.
+//! In reading order: this file, `records.rs`, `endings.rs`, `driver.rs`.
 
 mod driver;
+mod endings;
 mod records;
 
 use crate::connect::{Address, Connections, MESSAGE_BYTES_MAX};
@@ -96,6 +101,25 @@ pub struct Task {
     pub request: Amounts,
     /// The accelerator cards that it has, by number.
     pub cards: Vec<u32>,
+    /// How long it may take to end once it is told to stop, in milliseconds.
+    pub grace_ms: u32,
+}
+
+/// A task that an agent finds on its machine when its process begins, left by an earlier one.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Found {
+    /// Which.
+    pub task: TaskId,
+    /// On which of the agent's machines.
+    pub machine: MachineId,
+    /// What it claims.
+    pub request: Amounts,
+    /// The accelerator cards that it has, by number.
+    pub cards: Vec<u32>,
+    /// How long it may take to end once it is told to stop, in milliseconds.
+    pub grace_ms: u32,
+    /// If it was told to stop already: how much of that is left.
+    pub kill_in_ms: Option<u32>,
 }
 
 /// What an agent is to do.
@@ -103,8 +127,20 @@ pub struct Task {
 pub enum Order {
     /// Start a task, and report [`TaskReport::Started`] once it runs.
     Start(Task),
-    /// Stop a task. Nothing is to be reported.
+    /// Tell a task to end. Report its end, whichever ([`TaskReport::Finished`] will do), as soon as it has
+    /// ended, if it has a grace: others wait for its room. Without one it is to be stopped at once, and
+    /// nothing is to be reported.
     Stop {
+        /// Which.
+        task: TaskId,
+        /// On which machine.
+        machine: MachineId,
+        /// How long it may take; then comes [`Order::Kill`].
+        grace_ms: u32,
+    },
+    /// Kill a task that was told to end, and did not in time. Nothing is to be reported; what comes after
+    /// this order may need its room.
+    Kill {
         /// Which.
         task: TaskId,
         /// On which machine.
@@ -153,6 +189,7 @@ impl Agent {
                 .max_decoding_message_size(MESSAGE_BYTES_MAX);
             match register(client, &machine).await {
                 Ok(id) => {
+                    self.say(Said::Capacity(id, room(&machine)));
                     self.speak_for(id);
                     return Ok(id);
                 }
@@ -172,7 +209,15 @@ impl Agent {
         self.say(Said::Attach(machine));
     }
 
-    /// Says what became of a task. A task that was told to stop meanwhile is passed over.
+    /// Notes a task that runs on a machine, or ends there, since before this process began: to be said before
+    /// the machine is spoken for. If the cell does not want it any more, it is told to stop as any other,
+    /// and nothing is started before its room is there.
+    pub fn found(&self, found: Found) {
+        self.say(Said::Found(found));
+    }
+
+    /// Says what became of a task. Of one that was told to stop, the cell does not hear; its room is
+    /// there.
     pub fn report(&self, machine: MachineId, task: TaskId, report: TaskReport) {
         self.say(Said::Task(machine, task, report));
     }
@@ -186,6 +231,18 @@ impl Agent {
         // The driver ends only with the runtime, or when nobody takes orders any more.
         let _ = self.driver.send(said);
     }
+}
+
+/// What tasks may have of a machine at most: of kinds that may be overcommitted, more than it has.
+fn room(machine: &Machine) -> Amounts {
+    let all = machine.capacity.iter();
+    let all = all
+        .map(|(kind, amount)| (kind, u64::from(machine.overcommit.percent(kind).max(100)), amount));
+    let mut room = machine.capacity.clone();
+    for (kind, percent, amount) in all {
+        room.set(kind, (u128::from(amount) * u128::from(percent) / 100) as u64);
+    }
+    room
 }
 
 fn may_pass(error: &ApiError) -> bool {

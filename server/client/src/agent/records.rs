@@ -3,7 +3,7 @@
 //! What the cell says and what the machine does cross on their way. So an end that was reported is kept
 //! until the cell says that the task is to stop, and is said again on a new stream.
 
-use super::{Order, Task};
+use super::{Found, Order, Task};
 use omega_core::{MachineId, TaskId, TaskReport};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -67,6 +67,13 @@ impl Records {
         follows
     }
 
+    /// Notes a task that runs since before this process began.
+    pub(super) fn found(&mut self, found: &Found) {
+        if found.kill_in_ms.is_none() {
+            self.tasks.insert((found.machine, found.task), Phase::Running);
+        }
+    }
+
     /// Notes what became of a task. The answer is whether the cell is to hear of it: a task that was
     /// stopped meanwhile concerns nobody.
     pub(super) fn report(&mut self, machine: MachineId, task: TaskId, report: TaskReport) -> bool {
@@ -88,7 +95,8 @@ impl Records {
     fn stop(&mut self, machine: MachineId, task: TaskId, follows: &mut Follows) {
         match self.tasks.remove(&(machine, task)) {
             Some(Phase::Ordered | Phase::Running) => {
-                follows.orders.push(Order::Stop { task, machine });
+                // How long it may take is known where its end is watched.
+                follows.orders.push(Order::Stop { task, machine, grace_ms: 0 });
             }
             // It has ended by itself: this is the confirmation.
             Some(Phase::Ended(_)) | None => {}
@@ -131,6 +139,7 @@ mod tests {
             images: Vec::new(),
             request: Amounts::default(),
             cards: Vec::new(),
+            grace_ms: 0,
         }
     }
 
@@ -158,7 +167,7 @@ mod tests {
         assert!((0..3).all(|index| records.report(HERE, id(index), TaskReport::Started)));
         assert!(records.report(HERE, id(1), TaskReport::Finished));
         let again = records.hear(whole(vec![(task(0), false), (task(1), true), (task(3), false)]));
-        let stopped = Order::Stop { task: id(2), machine: HERE };
+        let stopped = Order::Stop { task: id(2), machine: HERE, grace_ms: 0 };
         assert_eq!(again.orders, [stopped, Order::Start(task(3))]);
         let said = [(HERE, id(0), TaskReport::Started), (HERE, id(1), TaskReport::Finished)];
         assert_eq!(again.reports, said, "what the cell does not know is said again");
@@ -173,7 +182,10 @@ mod tests {
         assert_eq!(records.hear(start(0, false)), Follows::default(), "not confirmed yet");
         let both = Told { stops: vec![(HERE, id(0))], ..start(0, false) };
         assert_eq!(records.hear(both).orders, [Order::Start(task(0))]);
-        assert_eq!(records.hear(stop(0)).orders, [Order::Stop { task: id(0), machine: HERE }]);
+        assert_eq!(
+            records.hear(stop(0)).orders,
+            [Order::Stop { task: id(0), machine: HERE, grace_ms: 0 }]
+        );
         assert_eq!(records.hear(stop(0)), Follows::default());
         assert!(!records.report(HERE, id(0), TaskReport::Finished), "it concerns nobody");
     }
@@ -183,7 +195,7 @@ mod tests {
         let mut records = Records::default();
         records.hear(start(0, false));
         let told = Told { detached: vec![HERE], ..Told::default() };
-        let stopped = Order::Stop { task: id(0), machine: HERE };
+        let stopped = Order::Stop { task: id(0), machine: HERE, grace_ms: 0 };
         assert_eq!(records.hear(told).orders, [stopped, Order::Detached(HERE)]);
     }
 }

@@ -40,6 +40,7 @@ impl From<&Job> for proto::Job {
             kind: kind.into(),
             groups: job.groups.iter().map(Into::into).collect(),
             gang_min: job.gang_min,
+            gang_hold_ms: job.gang_hold_ms,
             run_ms_expected: job.run_ms_expected,
         }
     }
@@ -67,6 +68,7 @@ impl TryFrom<proto::Job> for Job {
             kind,
             groups: all(job.groups)?,
             gang_min: job.gang_min,
+            gang_hold_ms: job.gang_hold_ms,
             run_ms_expected: job.run_ms_expected,
         })
     }
@@ -88,6 +90,7 @@ impl From<&TaskGroup> for proto::TaskGroup {
             images: strings(&group.images),
             rules: Some((&group.rules).into()),
             volumes: strings(&group.volumes),
+            grace_ms: group.grace_ms,
         }
     }
 }
@@ -112,6 +115,7 @@ impl TryFrom<proto::TaskGroup> for TaskGroup {
             images: texts(group.images),
             rules: group.rules.map(TryFrom::try_from).transpose()?.unwrap_or_default(),
             volumes: texts(group.volumes),
+            grace_ms: group.grace_ms,
         })
     }
 }

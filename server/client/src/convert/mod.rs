@@ -17,7 +17,10 @@ pub use pieces::{PIECE_BYTES, join, split};
 pub use transaction::reason_name;
 
 use crate::proto;
-use omega_core::{Amounts, KindId, Kinds, Overcommit, ResourceKind, Standing, TaskId, Unit};
+use omega_core::{
+    Amounts, Band, EvictionCap, KindId, Kinds, Overcommit, Policy, Precedence, ResourceKind,
+    Standing, TaskId, Unit,
+};
 
 /// A message that cannot mean anything: correct the field that it names.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -107,6 +110,44 @@ impl From<&Standing> for proto::Standing {
             guaranteed: values(&standing.guaranteed),
             weight: standing.weight,
         }
+    }
+}
+
+/// The policy of a message.
+///
+/// # Errors
+/// If it is not one.
+pub fn policy(given: proto::Policy) -> Result<Policy, Malformed> {
+    let cap = |cap: proto::EvictionCap| EvictionCap { count: cap.count, per_ms: cap.per_ms };
+    Ok(Policy {
+        overcommit_max: overcommit(given.overcommit_max)?,
+        keep_ended_ms: given.keep_ended_ms,
+        bands: given.bands.into_iter().map(Into::into).collect(),
+        eviction_cap: given.eviction_cap.map(cap),
+    })
+}
+
+impl From<&Policy> for proto::Policy {
+    fn from(policy: &Policy) -> Self {
+        let cap = |cap: EvictionCap| proto::EvictionCap { count: cap.count, per_ms: cap.per_ms };
+        proto::Policy {
+            overcommit_max: overcommit_list(&policy.overcommit_max),
+            keep_ended_ms: policy.keep_ended_ms,
+            bands: policy.bands.iter().map(|band| (*band).into()).collect(),
+            eviction_cap: policy.eviction_cap.map(cap),
+        }
+    }
+}
+
+impl From<Band> for proto::Band {
+    fn from(band: Band) -> Self {
+        proto::Band { from: band.from.0, to: band.to.0 }
+    }
+}
+
+impl From<proto::Band> for Band {
+    fn from(band: proto::Band) -> Self {
+        Band { from: Precedence(band.from), to: Precedence(band.to) }
     }
 }
 

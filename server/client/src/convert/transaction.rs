@@ -188,6 +188,8 @@ fn reason_out(reason: Reason) -> (proto::Reason, KindId) {
         Reason::GangIncomplete => R::GangIncomplete,
         Reason::OthersConflict => R::OthersConflict,
         Reason::CompanyNeeded => R::CompanyNeeded,
+        Reason::SameBand => R::SameBand,
+        Reason::EvictionsCapped => R::EvictionsCapped,
         other => unreachable!("every reason of this version is sent, not {other:?}"),
     };
     (plain, KindId(0))
@@ -222,5 +224,7 @@ fn reason_in(reason: proto::Reason, kind: KindId) -> Option<Reason> {
         R::GangIncomplete => Reason::GangIncomplete,
         R::OthersConflict => Reason::OthersConflict,
         R::CompanyNeeded => Reason::CompanyNeeded,
+        R::SameBand => Reason::SameBand,
+        R::EvictionsCapped => Reason::EvictionsCapped,
     })
 }

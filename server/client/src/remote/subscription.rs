@@ -9,7 +9,7 @@ use crate::convert;
 use crate::proto::scheduling_service_client::SchedulingServiceClient;
 use crate::proto::{self, SyncRequest};
 use omega_cellstate::{Delta, HandleError, Interest};
-use omega_core::{Overcommit, Version};
+use omega_core::{Band, Overcommit, Version};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -35,6 +35,8 @@ pub(super) struct Subscription {
     lineage: Version,
     rows: usize,
     overcommit_max: Overcommit,
+    bands: Vec<Band>,
+    evictions_left: Option<u32>,
     stream: Option<Stream>,
 }
 
@@ -55,6 +57,8 @@ impl Subscription {
             lineage: Version(0),
             rows: 0,
             overcommit_max: Overcommit::none(),
+            bands: Vec::new(),
+            evictions_left: None,
             stream: None,
         }
     }
@@ -96,6 +100,8 @@ impl Subscription {
                 self.lineage = read.lineage;
                 self.rows = read.rows;
                 self.overcommit_max = read.overcommit_max.clone();
+                self.bands.clone_from(&read.bands);
+                self.evictions_left = read.evictions_left;
                 *delta = read;
                 Ok(())
             }
@@ -114,6 +120,8 @@ impl Subscription {
             lineage: self.lineage,
             rows: self.rows,
             overcommit_max: self.overcommit_max.clone(),
+            bands: self.bands.clone(),
+            evictions_left: self.evictions_left,
             ..Delta::default()
         }
     }

@@ -32,6 +32,9 @@ const STEP: Duration = Duration::from_millis(500);
 /// How often the cell is told the time.
 const EXPIRE: Duration = Duration::from_secs(10);
 
+/// The same while something in the cell waits for the time: gangs hold places for so many seconds.
+const EXPIRE_SOON: Duration = Duration::from_secs(1);
+
 /// How long a command about the whole cell may take. It is given again with the next time.
 const COMMAND_MAX: Duration = Duration::from_secs(5);
 
@@ -206,7 +209,8 @@ impl Hub {
         let (now, now_ms) = (Instant::now(), self.now_ms());
         let Some(lead) = &mut self.lead else { return };
         if now >= lead.next_expire {
-            lead.next_expire = now + EXPIRE;
+            let presses = self.host.read(Cell::waits_for_time);
+            lead.next_expire = now + if presses { EXPIRE_SOON } else { EXPIRE };
             give(&self.host, Command::Expire { now_ms: unix_ms() });
         }
         if now >= lead.next_step {

@@ -181,5 +181,6 @@ fn start(start: Start) -> proto::StartTask {
         request: group.request.as_slice().to_vec(),
         cards: start.cards.iter().map(|card| card as u32).collect(),
         running: start.is_running,
+        grace_ms: group.grace_ms,
     }
 }

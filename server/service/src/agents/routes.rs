@@ -8,7 +8,7 @@
 //! stream's set; nothing else is in them.
 
 use omega_cellstate::{Cell, Changed};
-use omega_core::{CardSet, Job, MachineId, TaskId, TaskState, Version};
+use omega_core::{CardSet, Job, JobId, MachineId, TaskId, TaskState, Version};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
@@ -152,8 +152,7 @@ impl Routes {
             match change {
                 Changed::Machine(slot) => self.row_changed(cell, slot, out),
                 Changed::Task(task) => self.task_changed(cell, task, out),
-                // Agents hear of tasks alone.
-                Changed::Job(_) => {}
+                Changed::Job(job) => self.gang_changed(cell, job, out),
             }
         }
     }
@@ -182,7 +181,8 @@ impl Routes {
 
     fn task_changed(&mut self, cell: &Cell, task: TaskId, out: &mut Outbox) {
         let state = cell.task(task);
-        let now = state.and_then(TaskState::machine);
+        let now = state.filter(|_| cell.gang_hold(task.job).is_none());
+        let now = now.and_then(TaskState::machine);
         let now = now.filter(|id| self.machines.contains_key(id));
         let before = self.tasks.get(&task).map(|known| known.machine);
         if before != now {
@@ -197,6 +197,15 @@ impl Routes {
             }
             true => {}
             false => self.begin(cell, task, machine, out),
+        }
+    }
+
+    /// Tells of the tasks of a gang that held their places until now.
+    fn gang_changed(&mut self, cell: &Cell, job: JobId, out: &mut Outbox) {
+        let may_hold = cell.job(job).is_some_and(|job| job.gang_hold_ms.is_some());
+        if may_hold && cell.gang_hold(job).is_none() {
+            let placed = cell.tasks(job).filter(|(_, state)| state.machine().is_some());
+            placed.for_each(|(task, _)| self.task_changed(cell, task, out));
         }
     }
 
@@ -215,7 +224,8 @@ impl Routes {
     fn compare(&mut self, cell: &Cell, id: MachineId, out: &mut Outbox) {
         let Some(state) = cell.machine(id) else { return };
         let Some(attached) = self.machines.get(&id) else { return };
-        let wanted: BTreeSet<TaskId> = state.tasks.iter().copied().collect();
+        let runs = |task: &&TaskId| cell.gang_hold(task.job).is_none();
+        let wanted: BTreeSet<TaskId> = state.tasks.iter().filter(runs).copied().collect();
         let stream = attached.stream;
         let left: Vec<TaskId> = attached.tasks.difference(&wanted).copied().collect();
         let fresh: Vec<TaskId> = wanted.difference(&attached.tasks).copied().collect();
@@ -282,9 +292,9 @@ impl Routes {
     }
 }
 
-/// A task that is placed, as its agent is told of it.
+/// A task that is placed and should run, as its agent is told of it: one that only holds its place should not.
 fn start(cell: &Cell, task: TaskId) -> Option<Start> {
-    let state = cell.task(task)?;
+    let state = cell.task(task).filter(|_| cell.gang_hold(task.job).is_none())?;
     Some(Start {
         task,
         machine: state.machine()?,
@@ -298,7 +308,10 @@ fn start(cell: &Cell, task: TaskId) -> Option<Start> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use omega_core::{Amounts, Command, JobId, Kinds, Machine, Outcome, TaskGroup, TaskReport};
+    use omega_core::{
+        Amounts, Claim, Command, Kinds, Machine, Outcome, TaskGroup, TaskReport, Transaction,
+        TransactionId,
+    };
     use proptest::prelude::*;
 
     const MACHINES: u32 = 4;
@@ -552,5 +565,36 @@ mod tests {
         let whole: Vec<(usize, usize)> =
             messages.iter().map(|orders| (orders.whole.len(), orders.starts.len())).collect();
         assert_eq!(whole, [(1, 700), (1, 700)]);
+    }
+
+    #[test]
+    fn a_gang_that_holds_places_is_started_when_it_is_complete() {
+        let mut cell = Cell::new(Kinds::standard());
+        (0..2).for_each(|i| register(&mut cell, &format!("m{i}")));
+        let mut job = Job::batch("gang", TaskGroup::new(2, Amounts::new([10])));
+        (job.gang_min, job.gang_hold_ms) = (Some(2), Some(1000));
+        cell.apply(Command::SubmitJob(job)).unwrap();
+        let name = "scheduler".into();
+        let Ok(Outcome::Scheduler { id: scheduler, .. }) =
+            cell.apply(Command::RegisterScheduler { name })
+        else {
+            panic!("a scheduler registers")
+        };
+        let machines: Vec<MachineId> = cell.machines().map(|state| state.id).collect();
+        let (mut routes, mut out) = (Routes::default(), Outbox::default());
+        routes.attach(&cell, StreamId(0), &machines, &mut out);
+        let mut told = Vec::new();
+        for (index, machine) in (0..).zip(machines) {
+            let since = cell.version();
+            let (seen, cards) = Default::default();
+            let claim = Claim { task: task(index), machine, seen, cards };
+            let id = TransactionId { scheduler, number: u64::from(index) };
+            cell.commit(&Transaction::new(id, since, vec![claim])).unwrap();
+            let mut out = Outbox::default();
+            routes.apply(&cell, cell.changed_since(since), &mut out);
+            let starts = out.0.into_values().flatten().flat_map(|orders| orders.starts);
+            told.push(starts.map(|start| start.task).collect::<BTreeSet<_>>());
+        }
+        assert_eq!(told, [BTreeSet::new(), BTreeSet::from([task(0), task(1)])]);
     }
 }

@@ -4,6 +4,7 @@
 //! docs/metrics.md has all of them.
 
 use super::Metrics;
+use super::policies::PolicyFigures;
 use super::tenants::TenantFigures;
 use crate::cell::{Sizes, sizes};
 use crate::exposition::{self, Figure, Figures, Pen};
@@ -23,10 +24,19 @@ use std::sync::atomic::{AtomicU64, Ordering};
 /// If a metric cannot be written as text.
 pub(crate) async fn text(host: &Host, me: Whoami) -> Result<String, fmt::Error> {
     let statistics = statistics(host, me).await;
-    let (sizes, kinds, tenants) =
-        host.read(|cell| (sizes(cell), cell.kinds().clone(), TenantFigures::of(cell)));
+    let (sizes, kinds) = host.read(|cell| (sizes(cell), cell.kinds().clone()));
+    let (tenants, policies) = host.read(|cell| (TenantFigures::of(cell), PolicyFigures::of(cell)));
     let status = host.running().map(|running| running.status());
-    exposition::text(Now { host: host.clone(), me, statistics, sizes, kinds, tenants, status })
+    exposition::text(Now {
+        host: host.clone(),
+        me,
+        statistics,
+        sizes,
+        kinds,
+        tenants,
+        policies,
+        status,
+    })
 }
 
 /// All that is told.
@@ -38,6 +48,7 @@ struct Now {
     sizes: Sizes,
     kinds: Kinds,
     tenants: TenantFigures,
+    policies: PolicyFigures,
     /// Of the replica, if the cell has replicas.
     status: Option<Status>,
 }
@@ -52,6 +63,7 @@ impl Figures for Now {
         self.write_certificate(pen)?;
         self.write_cell(pen)?;
         self.tenants.write(pen)?;
+        self.policies.write(pen)?;
         match &self.status {
             Some(status) => self.write_replica(status, pen),
             None => Ok(()),

@@ -1,0 +1,110 @@
+//! How many evictions the cell takes in any span of time.
+//!
+//! The times of those that count are kept, with how many there were at each (the *sliding window log* of rate
+//! limiters). That is exact: a bucket that is refilled, or a counter for each minute, lets through almost
+//! twice as many around its edge. It is short, too, because the cell's time moves only with
+//! [`Expire`](omega_core::Command::Expire): a minute has sixty times at most if that comes every second.
+//!
+//! Invariant: times ascend, counts are above 0, and `sum` is theirs.
+
+use crate::cell::{Cell, Change};
+use crate::image::ImageError;
+use omega_core::EvictionCap;
+use std::collections::VecDeque;
+
+/// See the head of the file.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct EvictionLog {
+    taken: VecDeque<(u64, u32)>,
+    sum: u64,
+}
+
+/// How many tasks were evicted, since this process has the cell.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct EvictionCounts {
+    /// For tasks of higher precedence.
+    pub by_precedence: u64,
+    /// For what a tenant is guaranteed.
+    pub by_guarantee: u64,
+}
+
+impl EvictionLog {
+    /// Each time with how many there were, ascending.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (u64, u32)> {
+        self.taken.iter().copied()
+    }
+
+    fn add(&mut self, now_ms: u64, count: u32) {
+        match self.taken.back_mut() {
+            Some((at, known)) if *at == now_ms => *known += count,
+            _ => self.taken.push_back((now_ms, count)),
+        }
+        self.sum += u64::from(count);
+    }
+
+    /// Forgets what counts no more. The answer is whether there was anything.
+    fn prune(&mut self, now_ms: u64, cap: Option<EvictionCap>) -> bool {
+        let before = self.sum;
+        let over =
+            |at: u64| cap.is_none_or(|cap| at.saturating_add(u64::from(cap.per_ms)) <= now_ms);
+        while let Some((_, count)) = self.taken.pop_front_if(|(at, _)| over(*at)) {
+            self.sum -= u64::from(count);
+        }
+        self.sum < before
+    }
+
+    /// The log of an image.
+    ///
+    /// # Errors
+    /// If no cell of this time and cap can have it.
+    pub(crate) fn restore(
+        list: &[(u64, u32)],
+        now_ms: u64,
+        cap: Option<EvictionCap>,
+    ) -> Result<EvictionLog, ImageError> {
+        let mut log = EvictionLog::default();
+        for (at, count) in list {
+            let later = log.taken.back().is_none_or(|(before, _)| before < at);
+            if !later || *at > now_ms || *count == 0 {
+                return Err(ImageError::Evictions);
+            }
+            log.add(*at, *count);
+        }
+        let whole = !log.prune(now_ms, cap);
+        if whole { Ok(log) } else { Err(ImageError::Evictions) }
+    }
+}
+
+impl Cell {
+    /// How many evictions more it takes now; `None` if that is not bounded.
+    #[must_use]
+    pub fn evictions_left(&self) -> Option<u32> {
+        let cap = self.policy.eviction_cap?;
+        Some(u64::from(cap.count).saturating_sub(self.evicted.sum) as u32)
+    }
+
+    /// How many tasks were evicted, since this process has the cell.
+    #[must_use]
+    pub fn eviction_counts(&self) -> EvictionCounts {
+        self.eviction_counts
+    }
+
+    /// Counts evictions that were taken, of which so many were for a guarantee.
+    pub(crate) fn count_evictions(&mut self, taken: u32, reclaimed: u32) {
+        self.eviction_counts.by_guarantee += u64::from(reclaimed);
+        self.eviction_counts.by_precedence += u64::from(taken - reclaimed);
+        if self.policy.eviction_cap.is_some() && taken > 0 {
+            self.evicted.add(self.now_ms, taken);
+        }
+    }
+
+    /// Forgets evictions that count no more. The answer is whether there were any.
+    pub(crate) fn refill_evictions(&mut self) -> bool {
+        self.evicted.prune(self.now_ms, self.policy.eviction_cap)
+    }
+
+    /// Tells schedulers that more evictions are taken, or others than before.
+    pub(crate) fn log_evictions(&mut self) {
+        self.log.push(Change::Evictions);
+    }
+}

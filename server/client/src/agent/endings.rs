@@ -1,0 +1,285 @@
+//! Tasks that were told to end and may take a while, and those that wait for their room: a plain structure,
+//! told the time from outside.
+//!
+//! ```text
+//!                told to stop            it has ended, or its grace is over (then: kill)
+//!   running ───────────────────▶ ending ────────────────────────────────────────────────▶ gone
+//!                                   ▲ its room is taken still
+//!   told to start ──▶ waiting ──────┘ until it fits beside what runs and what ends ──▶ started
+//! ```
+//!
+//! In the cell the room of a task that is told to stop belongs to the next one at once, so that schedulers
+//! need not wait. The machine has it only when the task has ended. So here a start waits, at most for the
+//! longest grace of those that end on its machine.
+
+use super::{Found, Order, Task};
+use omega_core::{Amounts, MachineId, TaskId};
+use std::collections::BTreeMap;
+
+/// What a task has of its machine.
+#[derive(Clone, Debug, Default)]
+struct Part {
+    request: Amounts,
+    cards: Vec<u32>,
+    grace_ms: u32,
+}
+
+impl Part {
+    fn of(task: &Task) -> Part {
+        let (request, cards) = (task.request.clone(), task.cards.clone());
+        Part { request, cards, grace_ms: task.grace_ms }
+    }
+}
+
+/// One machine.
+#[derive(Debug, Default)]
+struct Here {
+    /// What it has; `None`: not known, so a start waits for all that ends.
+    capacity: Option<Amounts>,
+    runs: BTreeMap<TaskId, Part>,
+    /// With the time at which each is killed.
+    ends: BTreeMap<TaskId, (Part, u64)>,
+    /// In the order in which they were told to start.
+    waits: Vec<Task>,
+}
+
+/// See the head of the file.
+#[derive(Debug, Default)]
+pub(super) struct Endings {
+    machines: BTreeMap<MachineId, Here>,
+}
+
+impl Here {
+    /// Whether a task has its room: beside what runs and what ends.
+    fn has_room(&self, task: &Task) -> bool {
+        if self.ends.is_empty() {
+            return true;
+        }
+        let shares_cards =
+            |(part, _): &(Part, u64)| part.cards.iter().any(|c| task.cards.contains(c));
+        if self.ends.contains_key(&task.id) || self.ends.values().any(shares_cards) {
+            return false;
+        }
+        let Some(capacity) = &self.capacity else { return false };
+        let ending = self.ends.values().map(|(part, _)| part);
+        let parts: Vec<&Part> = self.runs.values().chain(ending).collect();
+        task.request.iter().all(|(kind, amount)| {
+            let taken: u64 = parts.iter().map(|part| part.request.get(kind)).sum();
+            amount == 0 || taken.saturating_add(amount) <= capacity.get(kind)
+        })
+    }
+
+    /// Starts those that have room now.
+    fn start_waiting(&mut self, orders: &mut Vec<Order>) {
+        for task in std::mem::take(&mut self.waits) {
+            match self.has_room(&task) {
+                true => {
+                    self.runs.insert(task.id, Part::of(&task));
+                    orders.push(Order::Start(task));
+                }
+                false => self.waits.push(task),
+            }
+        }
+    }
+
+    fn stop(&mut self, (task, machine): (TaskId, MachineId), now_ms: u64) -> Option<Order> {
+        if let Some(at) = self.waits.iter().position(|waiting| waiting.id == task) {
+            // It never ran.
+            self.waits.remove(at);
+            return None;
+        }
+        let part = self.runs.remove(&task).unwrap_or_default();
+        let grace_ms = part.grace_ms;
+        if grace_ms > 0 {
+            self.ends.insert(task, (part, now_ms.saturating_add(grace_ms.into())));
+        }
+        Some(Order::Stop { task, machine, grace_ms })
+    }
+
+    fn is_idle(&self) -> bool {
+        self.runs.is_empty() && self.ends.is_empty() && self.waits.is_empty()
+    }
+}
+
+impl Endings {
+    /// Notes what a machine has.
+    pub(super) fn has(&mut self, machine: MachineId, capacity: Amounts) {
+        self.machines.entry(machine).or_default().capacity = Some(capacity);
+    }
+
+    /// Notes a task that runs, or ends, since before this process began.
+    pub(super) fn found(&mut self, found: Found, now_ms: u64) {
+        let Found { task, machine, request, cards, grace_ms, kill_in_ms } = found;
+        let here = self.machines.entry(machine).or_default();
+        let part = Part { request, cards, grace_ms };
+        match kill_in_ms {
+            Some(left) => _ = here.ends.insert(task, (part, now_ms.saturating_add(left.into()))),
+            None => _ = here.runs.insert(task, part),
+        }
+    }
+
+    /// What the machine is to do of an order by now: a start may have to wait.
+    pub(super) fn follow(&mut self, order: Order, now_ms: u64) -> Vec<Order> {
+        let mut orders = Vec::new();
+        match order {
+            Order::Start(task) => {
+                let here = self.machines.entry(task.machine).or_default();
+                here.waits.push(task);
+                here.start_waiting(&mut orders);
+            }
+            Order::Stop { task, machine, .. } => {
+                let here = self.machines.entry(machine).or_default();
+                orders.extend(here.stop((task, machine), now_ms));
+                here.start_waiting(&mut orders);
+            }
+            other => orders.push(other),
+        }
+        orders
+    }
+
+    /// Notes that a task has ended, by itself or because it was told to.
+    pub(super) fn ended(&mut self, machine: MachineId, task: TaskId) -> Vec<Order> {
+        let mut orders = Vec::new();
+        let Some(here) = self.machines.get_mut(&machine) else { return orders };
+        here.runs.remove(&task);
+        here.ends.remove(&task);
+        here.start_waiting(&mut orders);
+        orders
+    }
+
+    /// Kills those whose grace is over.
+    pub(super) fn due(&mut self, now_ms: u64) -> Vec<Order> {
+        let mut orders = Vec::new();
+        for (machine, here) in &mut self.machines {
+            let over = here.ends.extract_if(.., |_, (_, at)| *at <= now_ms);
+            let kill = |(task, _)| Order::Kill { task, machine: *machine };
+            orders.extend(over.map(kill));
+            here.start_waiting(&mut orders);
+        }
+        self.machines.retain(|_, here| here.capacity.is_some() || !here.is_idle());
+        orders
+    }
+
+    /// When the next grace is over.
+    pub(super) fn next_due(&self) -> Option<u64> {
+        let all = self.machines.values().flat_map(|here| here.ends.values());
+        all.map(|(_, at)| *at).min()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::records::{Records, Told};
+    use super::*;
+    use omega_core::{JobId, JobKind, TaskReport};
+
+    const HERE: MachineId = MachineId { slot: 1, incarnation: 0 };
+
+    fn id(index: u32) -> TaskId {
+        TaskId { job: JobId(0), index }
+    }
+
+    fn task(index: u32, cores: u64, grace_ms: u32) -> Task {
+        Task {
+            id: id(index),
+            machine: HERE,
+            job_name: "job".into(),
+            group: "main".into(),
+            kind: JobKind::Service,
+            run_ms_expected: None,
+            images: Vec::new(),
+            request: Amounts::new([cores * 1000]),
+            cards: Vec::new(),
+            grace_ms,
+        }
+    }
+
+    fn start(index: u32, cores: u64, grace_ms: u32) -> Order {
+        Order::Start(task(index, cores, grace_ms))
+    }
+
+    fn stop(index: u32, grace_ms: u32) -> Order {
+        Order::Stop { task: id(index), machine: HERE, grace_ms }
+    }
+
+    /// A machine of four cores on which a task of three runs, with a grace of a second.
+    fn with_victim() -> Endings {
+        let mut endings = Endings::default();
+        endings.has(HERE, Amounts::new([4000]));
+        assert_eq!(endings.follow(start(0, 3, 1000), 0), [start(0, 3, 1000)]);
+        endings
+    }
+
+    #[test]
+    fn a_newcomer_waits_for_its_room_and_no_longer_than_the_grace() {
+        let mut endings = with_victim();
+        assert_eq!(endings.follow(stop(0, 0), 50), [stop(0, 1000)]);
+        assert_eq!(endings.follow(start(1, 2, 0), 60), []);
+        // What fits beside the one that ends need not wait.
+        assert_eq!(endings.follow(start(2, 1, 0), 70), [start(2, 1, 0)]);
+        assert_eq!((endings.next_due(), endings.due(1049)), (Some(1050), vec![]));
+        let killed = Order::Kill { task: id(0), machine: HERE };
+        assert_eq!(endings.due(1050), [killed, start(1, 2, 0)]);
+        assert_eq!(endings.next_due(), None);
+    }
+
+    #[test]
+    fn one_that_ends_early_gives_its_room_early() {
+        let mut endings = with_victim();
+        endings.follow(stop(0, 0), 50);
+        assert_eq!(endings.follow(start(1, 2, 0), 60), []);
+        assert_eq!(endings.ended(HERE, id(0)), [start(1, 2, 0)]);
+        assert_eq!(endings.due(5000), []);
+    }
+
+    #[test]
+    fn a_start_that_is_taken_back_never_happens_and_the_same_task_waits_for_its_own_end() {
+        let mut endings = with_victim();
+        endings.follow(stop(0, 0), 0);
+        assert_eq!(endings.follow(start(1, 2, 0), 0), []);
+        assert_eq!(endings.follow(stop(1, 0), 0), []);
+        assert_eq!(endings.follow(start(0, 1, 1000), 0), [], "it ends, and is to run again");
+        assert_eq!(endings.ended(HERE, id(0)), [start(0, 1, 1000)]);
+    }
+
+    #[test]
+    fn without_a_grace_nothing_waits_and_where_room_is_not_known_all_do() {
+        let mut endings = Endings::default();
+        endings.follow(start(0, 1, 0), 0);
+        assert_eq!(endings.follow(stop(0, 0), 0), [stop(0, 0)]);
+        assert_eq!(endings.follow(start(1, 1, 500), 0), [start(1, 1, 500)]);
+        endings.follow(stop(1, 0), 10);
+        assert_eq!(endings.follow(start(2, 1, 0), 10), []);
+        assert_eq!(endings.due(510).len(), 2);
+    }
+
+    /// The process of the agent was killed while one task ran and another one ended, and the cell has given
+    /// their room away meanwhile.
+    #[test]
+    fn an_agent_that_comes_back_honours_the_grace_of_what_it_finds() {
+        let (mut records, mut endings) = (Records::default(), Endings::default());
+        endings.has(HERE, Amounts::new([4000]));
+        for (index, kill_in_ms) in [(0, None), (1, Some(300))] {
+            let request = Amounts::new([2000]);
+            let found = Found {
+                task: id(index),
+                machine: HERE,
+                request,
+                cards: Vec::new(),
+                grace_ms: 1000,
+                kill_in_ms,
+            };
+            records.found(&found);
+            endings.found(found, 0);
+        }
+        let starts = vec![(task(2, 2, 0), false), (task(3, 2, 0), false)];
+        let told = Told { whole: [HERE].into(), starts, ..Told::default() };
+        let orders = records.hear(told).orders.into_iter();
+        let orders: Vec<Order> = orders.flat_map(|order| endings.follow(order, 0)).collect();
+        assert_eq!(orders, [stop(0, 1000)], "nothing starts yet");
+        let killed = |index| Order::Kill { task: id(index), machine: HERE };
+        assert_eq!(endings.due(300), [killed(1), start(2, 2, 0)]);
+        assert!(!records.report(HERE, id(0), TaskReport::Finished), "it concerns the cell no more");
+        assert_eq!(endings.ended(HERE, id(0)), [start(3, 2, 0)]);
+    }
+}

@@ -1,0 +1,149 @@
+//! `omega policy`: what holds for the whole cell, whichever scheduler places.
+
+use super::amount;
+use super::shape::DoneShape;
+use super::show::{self, facts};
+use super::{AskArgs, AskError};
+use clap::{Args, Subcommand};
+use omega_client::proto;
+use omega_client::proto::cell_service_client::CellServiceClient;
+use serde::Serialize;
+use std::time::Duration;
+
+/// What to do with the policy.
+#[derive(Debug, Subcommand)]
+pub(crate) enum PolicyCommand {
+    /// Show it.
+    #[command(after_help = "Example:\n  omega policy get")]
+    Get(GetArgs),
+    /// Change it. What is not named stays as it is.
+    #[command(
+        after_help = "Examples:\n  omega policy set --band 100..199 --band 200..299 --evictions 20/1m\n  \
+        omega policy set --no-bands --any-evictions"
+    )]
+    Set(SetArgs),
+}
+
+/// Of which cell.
+#[derive(Debug, Args)]
+pub(crate) struct GetArgs {
+    #[command(flatten)]
+    ask: AskArgs,
+}
+
+/// What is to be otherwise.
+#[derive(Debug, Args)]
+pub(crate) struct SetArgs {
+    /// Precedences within which no task is evicted for another, both ends included. May be repeated, in
+    /// ascending order; all bands there were are replaced.
+    #[arg(long = "band", value_name = "FROM..TO", value_parser = band, allow_hyphen_values = true)]
+    bands: Vec<proto::Band>,
+    /// Have no bands.
+    #[arg(long, conflicts_with = "bands")]
+    no_bands: bool,
+    /// Take at most so many evictions in any span of so much time: 20/1m.
+    #[arg(long, value_name = "COUNT/TIME", value_parser = cap)]
+    evictions: Option<proto::EvictionCap>,
+    /// Take any number of evictions.
+    #[arg(long, conflicts_with = "evictions")]
+    any_evictions: bool,
+    /// Remember jobs that have ended for so long.
+    #[arg(long, value_name = "TIME", value_parser = amount::duration)]
+    keep_ended: Option<Duration>,
+    #[command(flatten)]
+    ask: AskArgs,
+}
+
+/// A policy.
+#[derive(Debug, Serialize)]
+struct PolicyShape {
+    keep_ended_ms: u64,
+    bands: Vec<BandShape>,
+    /// `null`: any number.
+    eviction_cap: Option<CapShape>,
+}
+
+#[derive(Debug, Serialize)]
+struct BandShape {
+    from: i32,
+    to: i32,
+}
+
+#[derive(Debug, Serialize)]
+struct CapShape {
+    count: u32,
+    per_ms: u32,
+}
+
+fn band(text: &str) -> Result<proto::Band, String> {
+    let ends = text.split_once("..").map(|(from, to)| (from.parse(), to.parse()));
+    match ends {
+        Some((Ok(from), Ok(to))) => Ok(proto::Band { from, to }),
+        _ => Err("two precedences with .. between them are wanted, as in 100..199".to_owned()),
+    }
+}
+
+fn cap(text: &str) -> Result<proto::EvictionCap, String> {
+    let wanted = "a number and a time are wanted, as in 20/1m";
+    let (count, time) = text.split_once('/').ok_or(wanted)?;
+    let count = count.parse().map_err(|_| wanted)?;
+    let per = amount::duration(time).map_err(|_| wanted)?;
+    let per_ms = u32::try_from(per.as_millis()).map_err(|_| "a day is the longest".to_owned())?;
+    Ok(proto::EvictionCap { count, per_ms })
+}
+
+/// Does what was asked.
+pub(crate) fn run(command: &PolicyCommand) -> Result<(), AskError> {
+    match command {
+        PolicyCommand::Get(args) => get(args),
+        PolicyCommand::Set(args) => set(args),
+    }
+}
+
+fn get(args: &GetArgs) -> Result<(), AskError> {
+    let policy = args.ask.caller()?.describe()?.policy.unwrap_or_default();
+    let bands = policy.bands.iter().map(|band| BandShape { from: band.from, to: band.to });
+    let cap = policy.eviction_cap;
+    let shape = PolicyShape {
+        keep_ended_ms: policy.keep_ended_ms,
+        bands: bands.collect(),
+        eviction_cap: cap.map(|cap| CapShape { count: cap.count, per_ms: cap.per_ms }),
+    };
+    show::print(args.ask.output, &shape, || table(&shape))
+}
+
+fn table(policy: &PolicyShape) -> String {
+    let band = |band: &BandShape| format!("{}..{}", band.from, band.to);
+    let bands: Vec<String> = policy.bands.iter().map(band).collect();
+    let cap = policy.eviction_cap.as_ref();
+    facts(&[
+        ("bands", if bands.is_empty() { "none".to_owned() } else { bands.join(", ") }),
+        (
+            "evictions",
+            cap.map_or("any number".to_owned(), |cap| {
+                format!("{} in {} s", cap.count, f64::from(cap.per_ms) / 1000.0)
+            }),
+        ),
+        ("ended jobs", format!("remembered for {} s", policy.keep_ended_ms / 1000)),
+    ])
+}
+
+fn set(args: &SetArgs) -> Result<(), AskError> {
+    let caller = args.ask.caller()?;
+    let mut policy = caller.describe()?.policy.unwrap_or_default();
+    if args.no_bands || !args.bands.is_empty() {
+        policy.bands.clone_from(&args.bands);
+    }
+    if args.any_evictions || args.evictions.is_some() {
+        policy.eviction_cap = args.evictions;
+    }
+    if let Some(keep) = args.keep_ended {
+        policy.keep_ended_ms = keep.as_millis() as u64;
+    }
+    let request = proto::SetPolicyRequest { policy: Some(policy) };
+    let told = caller.call(&request, |channel, request| async move {
+        CellServiceClient::new(channel).set_policy(request).await
+    })?;
+    let shape = DoneShape { name: "policy".to_owned(), done: "is set", version: told.version };
+    show::print(args.ask.output, &shape, || "the policy is set\n".to_owned())
+}
