@@ -58,7 +58,7 @@ fn random_histories_meet_every_reason() {
                   GangIncomplete OthersConflict CompanyNeeded complete NameTaken BadName UnknownMachine OtherName \
                   UnknownJob UnknownGroup TaskNotThere BadAmount BadJob CardsInUse Empty \
                   BaseFromFuture UnknownScheduler IdReused AnswerExpired Fenced NameHeld BadLease \
-                  SameBand BadPolicy";
+                  BadPolicy";
     let rare = wanted.split_whitespace().filter(|name| met.get(*name).is_none_or(|n| *n < 3));
     assert_eq!(rare.collect::<Vec<_>>(), [""; 0], "{met:?}");
 }

@@ -91,8 +91,15 @@ impl Driver {
         loop {
             if self.machines.is_empty() {
                 // Nothing to speak for: no stream is kept open for it.
-                let Some(said) = self.said.recv().await else { return };
-                self.take(said);
+                let due = self.due();
+                tokio::select! {
+                    said = self.said.recv() => match said {
+                        Some(said) => _ = self.take(said),
+                        None => return,
+                    },
+                    // On machines that it no longer speaks for, tasks may end still.
+                    () = until(due) => self.kill_late(),
+                }
                 continue;
             }
             let connection = self.connections.current();
@@ -108,6 +115,11 @@ impl Driver {
 
     fn now_ms(&self) -> u64 {
         self.began.elapsed().as_millis() as u64
+    }
+
+    /// When the next task is to be killed that does not end.
+    fn due(&self) -> Option<Instant> {
+        self.endings.next_due().map(|at| self.began + Duration::from_millis(at))
     }
 
     /// Gives orders to the machine.
@@ -139,7 +151,7 @@ impl Driver {
         let mut beats = tokio::time::interval(self.settings.beat / PARTS);
         beats.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
-            let due = self.endings.next_due().map(|at| self.began + Duration::from_millis(at));
+            let due = self.due();
             tokio::select! {
                 room = to.reserve(), if !waiting.is_empty() => {
                     let (Ok(room), Some(report)) = (room, waiting.pop_front()) else {
