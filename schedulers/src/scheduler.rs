@@ -17,6 +17,7 @@
 //! comes in with the step, the seed with the settings. Whoever drives it (a thread, a simulator)
 //! can measure it through an [`Observer`].
 
+mod decided;
 mod fault;
 mod flight;
 mod hearing;
@@ -35,6 +36,7 @@ use crate::queue::{Nanos, Queue, Verdict};
 use crate::refusals::Refusers;
 use crate::search::tasks;
 use crate::waiting::Waiting;
+use decided::Decided;
 use fault::Fault;
 use flight::Flight;
 use omega_cellstate::{CellHandle, GroupRef, HandleError, Interest, View};
@@ -132,49 +134,6 @@ pub struct Scheduler {
     parts: Vec<Part>,
     /// Whether the open transaction holds claims that have waited.
     resumed: bool,
-}
-
-/// A job's part of the open transaction.
-#[derive(Clone, Copy, Debug)]
-struct Decided {
-    job: JobId,
-    asked: usize,
-    /// How many of them are in the transaction.
-    placed: usize,
-    /// Whether tasks found no machine. Not so if all that there was room for in the transaction was
-    /// used: then tasks may be left for which there is room in the cell, of this group or the next.
-    short: bool,
-    /// How many wait for a permit.
-    held: usize,
-    /// Whether a plugin refused claims after the decision.
-    turned_away: bool,
-    /// Who refused the tasks that have no machine.
-    by: Refusers,
-    /// The count of news at the decision.
-    news: u64,
-}
-
-impl Decided {
-    fn new(job: JobId, news: u64) -> Decided {
-        Decided {
-            job,
-            asked: 0,
-            placed: 0,
-            short: false,
-            held: 0,
-            turned_away: false,
-            by: Refusers::default(),
-            news,
-        }
-    }
-
-    /// The verdict if nothing came between.
-    fn verdict(&self) -> Verdict {
-        match self.turned_away || self.short {
-            true => Verdict::Refused { by: self.by, news: self.news },
-            false => Verdict::More,
-        }
-    }
 }
 
 impl Scheduler {

@@ -77,7 +77,7 @@ fn is_misplaced(cell: &Cell, task: TaskId, machine: MachineId) -> bool {
     let group = cell.task_group(task).unwrap();
     others.into_iter().for_each(|job| drop(alone.apply(Command::KillJob { job })));
     job.name = "alone".into();
-    job.gang_min = None;
+    (job.gang_min, job.gang_hold_ms) = (None, None);
     job.tenant = "a tenant without a quota".into();
     job.groups = vec![job.groups[group].clone()];
     job.groups[0].count = 1;

@@ -64,7 +64,7 @@ pub(super) fn table(report: &RunReport) -> String {
 
 fn scheduler_table(report: &RunReport) -> String {
     let mut rows = vec![strings(["", "wait", "wait", "tasks", "work", "preferences"])];
-    rows.push(strings(["scheduler", "p50", "p99", "evicted", "lost", "met"]));
+    rows.push(strings(["by scheduler", "p50", "p99", "evicted", "lost", "met"]));
     rows.extend(report.schedulers.iter().map(|one| {
         vec![
             clip(&clean(&one.name), WIDTH / 4),
@@ -167,7 +167,7 @@ mod tests {
         let report = RunReport { schedulers: vec![scheduler], tenants, ..RunReport::default() };
         let text = table(&report);
         for line in [
-            "batch         –   2 s        5  2 min       75.0 %",
+            "batch            –   2 s        5  2 min       75.0 %",
             "search       1,200        3  500 ms  90 s  25.0 %  50.0 %  5 (2 reclaimed)",
             "and 2 other tenants with 2,400 placements",
         ] {

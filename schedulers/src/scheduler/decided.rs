@@ -1,0 +1,48 @@
+//! What one job has of the transaction that is being decided, and what becomes of its turn.
+
+use crate::queue::Verdict;
+use crate::refusals::Refusers;
+use omega_core::JobId;
+
+/// A job's part of the open transaction.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Decided {
+    pub(super) job: JobId,
+    pub(super) asked: usize,
+    /// How many of them are in the transaction.
+    pub(super) placed: usize,
+    /// Whether tasks found no machine. Not so if all that there was room for in the transaction was
+    /// used: then tasks may be left for which there is room in the cell, of this group or the next.
+    pub(super) short: bool,
+    /// How many wait for a permit.
+    pub(super) held: usize,
+    /// Whether a plugin refused claims after the decision.
+    pub(super) turned_away: bool,
+    /// Who refused the tasks that have no machine.
+    pub(super) by: Refusers,
+    /// The count of news at the decision.
+    pub(super) news: u64,
+}
+
+impl Decided {
+    pub(super) fn new(job: JobId, news: u64) -> Decided {
+        Decided {
+            job,
+            asked: 0,
+            placed: 0,
+            short: false,
+            held: 0,
+            turned_away: false,
+            by: Refusers::default(),
+            news,
+        }
+    }
+
+    /// The verdict if nothing came between.
+    pub(super) fn verdict(&self) -> Verdict {
+        match self.turned_away || self.short {
+            true => Verdict::Refused { by: self.by, news: self.news },
+            false => Verdict::More,
+        }
+    }
+}
