@@ -86,7 +86,7 @@ fn in_use(half_life: HalfLife, kind: KindId, block: Block<'_>, among: u64) -> Op
     let weights = half_life.weights(block.view().now_ms(), load.at_ms, among);
     let mut used = [0; BLOCK];
     for lane in 0..BLOCK {
-        let claimed = claimable[lane].saturating_sub(free[lane]).max(0).min(AMOUNT_MAX);
+        let claimed = claimable[lane].saturating_sub(free[lane]).clamp(0, AMOUNT_MAX);
         let since = (claimed - load.claimed[lane]).max(0);
         let reported = (load.used[lane] + since).min(AMOUNT_MAX);
         let weight = weights[lane];

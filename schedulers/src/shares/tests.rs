@@ -161,5 +161,5 @@ proptest! {
 
 /// Whether a telling of all comes as a full delta: every other one.
 fn said_full(naive: &Naive) -> bool {
-    naive.jobs.len() % 2 == 0
+    naive.jobs.len().is_multiple_of(2)
 }
