@@ -37,9 +37,10 @@ mod on {
     #[must_use]
     pub fn seeds_of(bug: Bug) -> Range<u64> {
         match bug {
-            Bug::FreedEarly => 455..465,
+            Bug::FreedEarly => 446..456,
             Bug::RemovedLeaderStays => 10..20,
-            Bug::CompactedEarly => 55..65,
+            Bug::CompactedEarly => 0..10,
+            Bug::CorruptMiddleCut => 70..90,
             Bug::OtherTermTaken => 610..620,
             _ => 0..60,
         }
