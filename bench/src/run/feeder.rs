@@ -402,8 +402,10 @@ impl Feeder {
             MachineChange::Remove(name) => match by_name(&name) {
                 Some(id) => {
                     let tasks =
-                        self.cell.read(|cell| cell.machine(id).map_or(0, |m| m.tasks.len()));
-                    self.lost += tasks as u64;
+                        |cell: &Cell| cell.machine(id).map_or(Vec::new(), |m| m.tasks.to_vec());
+                    let tasks = self.cell.read(tasks);
+                    self.lost += tasks.len() as u64;
+                    self.ledger.lost(&tasks, self.now_ms);
                     (name, Command::RemoveMachine { id })
                 }
                 None => return Ok(()),

@@ -1,7 +1,7 @@
 //! What each tenant and each scheduler got: waits, shares over time, evictions, preferences.
 //!
 //! All times are the workload's. The wait of a task is from its job's arrival to its placement, and after an
-//! eviction from that: what a user feels, whatever the schedulers did meanwhile.
+//! eviction or the loss of its machine from that: what a user feels, whatever the schedulers did meanwhile.
 
 use crate::report::{SchedulerReport, TenantReport};
 use hdrhistogram::Histogram;
@@ -162,6 +162,16 @@ impl Ledger {
     pub(super) fn ended(&mut self, tasks: &[(TaskId, MachineId)]) {
         if let Some(since) = &mut self.since {
             for (task, _) in tasks {
+                since.remove(task);
+            }
+        }
+    }
+
+    /// Notes tasks that lost their machine, and wait again.
+    pub(super) fn lost(&mut self, tasks: &[TaskId], now_ms: u64) {
+        for task in tasks {
+            self.again.insert(*task, now_ms);
+            if let Some(since) = &mut self.since {
                 since.remove(task);
             }
         }
@@ -348,6 +358,9 @@ mod tests {
         let leavers = Leavers { tasks: &[task(0, 1)], placed: &placed };
         ledger.evicted(0, &leavers, 7000, &cell);
         ledger.sample(&cell);
+        // A task whose machine is lost waits from then on, not since its job came.
+        ledger.lost(&[task(1, 0)], 9000);
+        ledger.placed(0, &[(task(1, 0), machine)], 9500, |_, _| None);
         let mut scheduler = SchedulerReport::default();
         ledger.tell_scheduler(0, &mut scheduler);
         assert_eq!((scheduler.evictions, scheduler.evictions_for_guarantees), (1, 0));
@@ -359,6 +372,7 @@ mod tests {
         assert_eq!((default.share_mean, default.share_at_peak), (0.75, 1.0));
         assert_eq!((default.pending, default.evicted, default.lost_work_s), (1, 1, 4.0));
         assert!((default.wait_s_p50.unwrap() - 2.0).abs() < 0.05);
-        assert_eq!((rich.placements, rich.preferences_met), (1, None));
+        assert_eq!((rich.placements, rich.preferences_met), (2, None));
+        assert!((rich.wait_s_p50.unwrap() - 0.5).abs() < 0.01 && rich.wait_s_max.unwrap() < 2.1);
     }
 }
