@@ -33,6 +33,8 @@ pub(crate) struct GetArgs {
 
 /// What is to be otherwise.
 #[derive(Debug, Args)]
+#[command(group = clap::ArgGroup::new("change").required(true).multiple(true)
+    .args(["bands", "no_bands", "evictions", "any_evictions", "keep_ended"]))]
 pub(crate) struct SetArgs {
     /// Precedences within which no task is evicted for another, both ends included. May be repeated, in
     /// ascending order; all bands there were are replaced.

@@ -239,6 +239,8 @@ fn a_policy_is_set_in_part_and_shown() {
     assert!(cell.ok("policy get").contains("-9..-1, 100..199"));
     let why = cell.fails(1, "policy set --band 5..4");
     assert!(why.contains("is empty") && why.contains("BAD_POLICY"), "{why}");
+    let why = cell.fails(2, "policy set");
+    assert!(why.contains("--evictions"), "nothing to set is no change: {why}");
     cell.ok("policy set --no-bands --any-evictions");
     assert_eq!(cell.json("policy get")["eviction_cap"], serde_json::Value::Null);
 }
