@@ -221,10 +221,11 @@ impl Cell {
 
     /// Gives a pending task its part of a machine, which the judge has allowed.
     pub(crate) fn place(parts: Parts<'_>, id: TaskId, machine: MachineId, cards: CardSet) {
-        let Parts { job, machines, tenants, facts } = parts;
+        let Parts { job, machines, tenants, facts, now_ms } = parts;
         let task = &mut job.tasks[id.index as usize];
         task.state = TaskState::Placed(machine);
         task.cards = cards;
+        task.placed_ms = now_ms;
         let need = &job.groups[usize::from(task.group)].need;
         job.placed += 1;
         let part = Part { request: &need.request, cards: need.cards, chosen: cards };
@@ -237,11 +238,12 @@ impl Cell {
 
     /// Takes a placed task off its machine and gives it another state.
     pub(crate) fn unplace(parts: Parts<'_>, id: TaskId, state: TaskState) {
-        let Parts { job, machines, tenants, facts } = parts;
+        let Parts { job, machines, tenants, facts, .. } = parts;
         let task = &mut job.tasks[id.index as usize];
         let Some(machine) = task.state.machine() else { return };
         let chosen = std::mem::take(&mut task.cards);
         task.state = state;
+        task.placed_ms = 0;
         let need = &job.groups[usize::from(task.group)].need;
         job.placed -= 1;
         let lost = crate::planted!(NotGivenBack) && state.ended();
@@ -279,6 +281,7 @@ impl Cell {
             machines: &mut self.machines,
             tenants: &mut self.tenants,
             facts: &mut self.facts,
+            now_ms: self.now_ms,
         })
     }
 }
@@ -289,6 +292,7 @@ pub(crate) struct Parts<'a> {
     pub(crate) machines: &'a mut Machines,
     pub(crate) tenants: &'a mut Tenants,
     pub(crate) facts: &'a mut Facts,
+    pub(crate) now_ms: u64,
 }
 
 /// A machine and its state, as [`Cell::machine`] shows it.
@@ -418,6 +422,12 @@ impl Cell {
     #[must_use]
     pub fn task_cards(&self, id: TaskId) -> Option<CardSet> {
         self.jobs.task(id).map(|(_, task)| task.cards)
+    }
+
+    /// When a task got its machine, by the cell's time; 0 while it has none.
+    #[must_use]
+    pub fn task_placed_ms(&self, id: TaskId) -> Option<u64> {
+        self.jobs.task(id).map(|(_, task)| task.placed_ms)
     }
 
     /// The name of a task's group.

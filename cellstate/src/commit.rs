@@ -215,7 +215,7 @@ impl Cell {
         check: ConflictCheck,
         scratch: &mut Scratch,
     ) -> Result<Step, Reason> {
-        let Cell { jobs, machines, facts, tenants, .. } = self;
+        let Cell { jobs, machines, facts, tenants, now_ms, .. } = self;
         let job = jobs.get_mut(claim.task.job).ok_or(Reason::UnknownTask)?;
         let task = job.tasks.get(claim.task.index as usize).ok_or(Reason::UnknownTask)?;
         match task.state {
@@ -237,7 +237,8 @@ impl Cell {
         scratch.gangs |= job.spec.is_placed_at_once();
         scratch.holds |= job.spec.gang_hold_ms.is_some();
         let owner = job.owner;
-        Cell::place(Parts { job, machines, tenants, facts }, claim.task, claim.machine, cards);
+        let parts = Parts { job, machines, tenants, facts, now_ms: *now_ms };
+        Cell::place(parts, claim.task, claim.machine, cards);
         Ok(Step::Placed { task: claim.task, slot: claim.machine.slot, owner })
     }
 

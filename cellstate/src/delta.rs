@@ -88,6 +88,8 @@ pub struct TaskDelta {
     pub state: TaskState,
     /// The cards that it has.
     pub cards: CardSet,
+    /// When it got its machine, by the cell's time; 0 while it has none.
+    pub placed_ms: u64,
 }
 
 /// A tenant: how it stands, and what it uses.
@@ -194,7 +196,8 @@ impl Delta {
     }
 
     fn push_task(&mut self, id: TaskId, task: &TaskRecord) {
-        self.tasks.push(TaskDelta { id, group: task.group, state: task.state, cards: task.cards });
+        let TaskRecord { state, cards, group, placed_ms, .. } = *task;
+        self.tasks.push(TaskDelta { id, group, state, cards, placed_ms });
     }
 
     fn push_tasks(&mut self, job: JobId, record: &JobRecord) {

@@ -16,6 +16,7 @@ use omega_core::{CardSet, Job, JobId, TaskId, TaskState};
 use serde::{Deserialize, Serialize};
 use smallvec::SmallVec;
 use std::collections::BTreeMap;
+use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
 /// Jobs in a page: what a capture copies at once, some 30 microseconds.
@@ -56,7 +57,7 @@ pub(crate) struct GroupRecord {
 }
 
 /// A task, as the cell remembers it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TaskRecord {
     /// Where it is.
     pub state: TaskState,
@@ -66,6 +67,17 @@ pub struct TaskRecord {
     pub group: u16,
     /// How often it has failed.
     pub failures: u16,
+    /// When it got its machine, by the cell's time; 0 while it has none.
+    pub placed_ms: u64,
+}
+
+/// No outcome depends on when a task was placed, so it is not hashed, and snapshots from before it was noted keep
+/// their hashes. The twin compares it.
+impl Hash for TaskRecord {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        let TaskRecord { state: task, cards, group, failures, placed_ms: _ } = self;
+        (task, cards, group, failures).hash(state);
+    }
 }
 
 impl TaskRecord {
@@ -75,6 +87,7 @@ impl TaskRecord {
             cards: CardSet::default(),
             group: group as u16,
             failures: 0,
+            placed_ms: 0,
         }
     }
 }

@@ -236,7 +236,7 @@ fn a_view_hears_of_every_job_and_task_that_it_is_interested_in() {
 struct Heard {
     interest: Interest,
     jobs: std::collections::BTreeMap<JobId, std::sync::Arc<omega_core::Job>>,
-    tasks: std::collections::BTreeMap<TaskId, (TaskState, usize)>,
+    tasks: std::collections::BTreeMap<TaskId, (TaskState, usize, u64)>,
 }
 
 impl Heard {
@@ -254,7 +254,7 @@ impl Heard {
                     let groups = counts.flat_map(|(i, g)| (0..g.count).map(move |_| i));
                     for (group, index) in groups.zip(0..).filter(|_| new) {
                         let task = TaskId { job: job.id, index };
-                        self.tasks.insert(task, (TaskState::Pending, group));
+                        self.tasks.insert(task, (TaskState::Pending, group, 0));
                     }
                 }
                 None => {
@@ -263,7 +263,8 @@ impl Heard {
             }
         }
         for task in &delta.tasks {
-            self.tasks.insert(task.id, (task.state, usize::from(task.group)));
+            let known = (task.state, usize::from(task.group), task.placed_ms);
+            self.tasks.insert(task.id, known);
         }
         let jobs = &self.jobs;
         self.tasks.retain(|task, _| jobs.contains_key(&task.job));
@@ -281,7 +282,9 @@ impl Heard {
         let heard: Vec<_> = self.jobs.iter().map(|(id, job)| (*id, job.clone())).collect();
         assert_eq!(heard, jobs, "seed {}", world.seed);
         let living = world.twin.tasks().filter(|(id, job, _)| wanted(id.job, job));
-        let tasks: Vec<_> = living.map(|(id, _, task)| (id, (task.state, task.group))).collect();
+        let tasks: Vec<_> = living
+            .map(|(id, _, task)| (id, (task.state, task.group, task.placed_ms)))
+            .collect();
         let heard: Vec<_> = self.tasks.iter().map(|(id, state)| (*id, *state)).collect();
         assert_eq!(heard, tasks, "seed {} at {}", world.seed, world.twin.version());
     }

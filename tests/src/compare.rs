@@ -29,6 +29,7 @@ struct TaskPicture {
     state: TaskState,
     cards: CardSet,
     group: usize,
+    placed_ms: u64,
 }
 
 fn machines_of_cell(cell: &Cell) -> Vec<MachinePicture> {
@@ -78,6 +79,7 @@ fn tasks_of_cell(cell: &Cell, job: JobId) -> Vec<TaskPicture> {
         state,
         cards: cell.task_cards(id).unwrap_or_default(),
         group: cell.task_group(id).unwrap_or(usize::MAX),
+        placed_ms: cell.task_placed_ms(id).unwrap_or(u64::MAX),
     };
     cell.tasks(job).map(picture).collect()
 }
@@ -88,6 +90,7 @@ fn tasks_of_twin(twin: &Twin) -> Vec<TaskPicture> {
         state: task.state,
         cards: task.cards,
         group: task.group,
+        placed_ms: task.placed_ms,
     };
     twin.tasks().map(picture).collect()
 }

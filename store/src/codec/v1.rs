@@ -1,9 +1,9 @@
-//! Commands as version 1 of the bytes has them: what [`Job`], [`TaskGroup`] and [`Policy`] were then. What came
-//! later was not asked for.
+//! Commands as version 1 of the bytes has them: what [`Job`], [`TaskGroup`] and [`Policy`] were then. What
+//! came later was not asked for.
 //!
 //! Only commands with one of these differ from those of today, so the rest is read as it is.
 
-use super::{CodecError, part};
+use super::{CodecError, part, v2};
 use omega_core::{
     Amounts, CardRequest, Command, Job, JobKind, Labels, Overcommit, PlacementRules, Policy,
     Precedence, Preemption, TaskGroup, Text,
@@ -11,9 +11,11 @@ use omega_core::{
 use serde::Deserialize;
 
 /// The byte that [`Command::SubmitJob`] begins with.
-const SUBMIT_JOB: u8 = 6;
+pub(super) const SUBMIT_JOB: u8 = 6;
 /// The byte that [`Command::SetPolicy`] begins with.
-const SET_POLICY: u8 = 12;
+pub(super) const SET_POLICY: u8 = 12;
+/// The byte that [`Command::Commit`] begins with.
+pub(super) const COMMIT: u8 = 13;
 
 /// Reads the command that bytes begin with. With it comes how many bytes it has.
 pub(super) fn command(bytes: &[u8]) -> Result<(Command, usize), CodecError> {
@@ -26,7 +28,8 @@ pub(super) fn command(bytes: &[u8]) -> Result<(Command, usize), CodecError> {
             let (policy, used) = part::<PolicyV1>(rest)?;
             Ok((Command::SetPolicy(policy.into()), used + 1))
         }
-        _ => part(bytes),
+        // The rest was the same in version 2.
+        _ => v2::command(bytes),
     }
 }
 
@@ -76,8 +79,8 @@ impl From<JobV1> for Job {
             kind: job.kind,
             groups: job.groups.into_iter().map(TaskGroup::from).collect(),
             gang_min: job.gang_min,
-            gang_hold_ms: None,
             run_ms_expected: job.run_ms_expected,
+            ..Job::batch("", TaskGroup::new(0, Amounts::zero()))
         }
     }
 }
@@ -86,15 +89,13 @@ impl From<TaskGroupV1> for TaskGroup {
     fn from(group: TaskGroupV1) -> TaskGroup {
         TaskGroup {
             name: group.name,
-            count: group.count,
-            request: group.request,
             cards: group.cards,
             labels: group.labels,
             restarts: group.restarts,
             images: group.images,
             rules: group.rules,
             volumes: group.volumes,
-            grace_ms: 0,
+            ..TaskGroup::new(group.count, group.request)
         }
     }
 }

@@ -9,14 +9,15 @@ use super::header::Counts;
 use super::read::Body;
 use super::write::{BodyWriter, WriteError};
 use crate::codec::v1::{JobV1, PolicyV1};
+use crate::codec::v2::{JobV2, PolicyV2};
 use omega_cellstate::{
     Answer, GangHold, Image, ImageError, JobImage, LoadReport, MachineImage, MachineStatus,
     SchedulerImage, TaskRecord, TenantImage,
 };
 use omega_core::limits::AMOUNT_MAX;
 use omega_core::{
-    Amounts, Hold, Job, JobId, Kinds, Machine, Policy, ResourceKind, SequenceNumber, Standing,
-    Text, Version,
+    Amounts, CardSet, Hold, Job, JobId, Kinds, Machine, Policy, ResourceKind, SequenceNumber,
+    Standing, TaskState, Text, Version,
 };
 use std::sync::Arc;
 
@@ -32,6 +33,9 @@ const STANDINGS: u32 = 2;
 
 /// The first format with jobs and policies of version 2 of the [bytes of commands](crate::codec).
 const COMMANDS_2: u32 = 3;
+
+/// The first format with jobs and policies of version 3 of them, and tasks that say when they were placed.
+const COMMANDS_3: u32 = 4;
 
 /// The first format in which reports of load say when they came, and what was claimed then.
 const LOADS_WITH_AGE: u32 = 3;
@@ -70,6 +74,10 @@ pub(super) fn read(format: u32, counts: Counts, body: &mut Body<'_>) -> Result<I
     let (version, now_ms, policy, next_job) = match format {
         ..COMMANDS_2 => {
             let (version, now_ms, policy, next): (Version, u64, PolicyV1, JobId) = body.part()?;
+            (version, now_ms, policy.into(), next)
+        }
+        ..COMMANDS_3 => {
+            let (version, now_ms, policy, next): (Version, u64, PolicyV2, JobId) = body.part()?;
             (version, now_ms, policy.into(), next)
         }
         _ => body.part::<(Version, u64, Policy, JobId)>()?,
@@ -155,10 +163,24 @@ fn read_job(format: u32, body: &mut Body<'_>) -> Result<JobImage, LoadError> {
             let (id, job, resized, tasks): (JobId, JobV1, bool, u32) = body.part()?;
             (id, Arc::new(job.into()), resized, None, tasks)
         }
+        ..COMMANDS_3 => {
+            type Parts = (JobId, JobV2, bool, Option<GangHold>, u32);
+            let (id, job, resized, hold, tasks): Parts = body.part()?;
+            (id, Arc::new(job.into()), resized, hold, tasks)
+        }
         _ => body.part::<(JobId, Arc<Job>, bool, Option<GangHold>, u32)>()?,
     };
-    let tasks = (0..tasks).map(|_| body.part::<TaskRecord>()).collect::<Result<_, _>>()?;
+    let tasks = (0..tasks).map(|_| read_task(format, body)).collect::<Result<_, _>>()?;
     Ok(JobImage { id, spec, resized, hold, tasks })
+}
+
+/// A task. Nobody knows when one from before that was noted was placed: long ago.
+fn read_task(format: u32, body: &mut Body<'_>) -> Result<TaskRecord, LoadError> {
+    if format < COMMANDS_3 {
+        let (state, cards, group, failures): (TaskState, CardSet, u16, u16) = body.part()?;
+        return Ok(TaskRecord { state, cards, group, failures, placed_ms: 0 });
+    }
+    body.part()
 }
 
 fn list<'f, T>(

@@ -160,6 +160,7 @@ impl Twin {
             let task = &mut job.tasks[claim.task.index as usize];
             task.state = TaskState::Placed(claim.machine);
             task.cards = cards;
+            task.placed_ms = self.now_ms;
         }
         Ok(())
     }

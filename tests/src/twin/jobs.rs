@@ -11,7 +11,8 @@ use std::sync::Arc;
 
 impl TwinTask {
     fn pending(group: usize) -> TwinTask {
-        TwinTask { state: TaskState::Pending, cards: CardSet::default(), group, failures: 0 }
+        let (state, cards) = (TaskState::Pending, CardSet::default());
+        TwinTask { state, cards, group, failures: 0, placed_ms: 0 }
     }
 
     /// Gives it another state, without a machine. The answer is the row that it leaves.
@@ -19,6 +20,7 @@ impl TwinTask {
         let row = self.state.machine().map(MachineId::row);
         self.state = state;
         self.cards = CardSet::default();
+        self.placed_ms = 0;
         row
     }
 }
@@ -156,6 +158,7 @@ impl Twin {
         let job = self.jobs.get_mut(&id.job).ok_or(Rejection::UnknownTask(id))?;
         let task = &mut job.tasks[id.index as usize];
         (task.state, task.cards) = (TaskState::Placed(machine), cards);
+        task.placed_ms = self.now_ms;
         self.raise(&BTreeSet::from([machine.row()]));
         Ok(self.done())
     }

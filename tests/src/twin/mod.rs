@@ -95,6 +95,8 @@ pub struct TwinTask {
     pub group: usize,
     /// How often it failed.
     pub failures: u64,
+    /// When it got its machine; 0 while it has none.
+    pub placed_ms: u64,
 }
 
 /// A scheduler and its past transactions.

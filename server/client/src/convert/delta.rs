@@ -103,6 +103,7 @@ fn push_task(task: &TaskDelta, message: &mut proto::Delta) {
     message.task_slots.push(machine.slot);
     message.task_incarnations.push(machine.incarnation);
     message.task_cards.push(task.cards.0);
+    message.task_placed_ms.push(task.placed_ms);
 }
 
 impl From<&MachineDelta> for proto::MachineDelta {
@@ -219,6 +220,9 @@ fn tasks(message: &proto::Delta) -> Result<Vec<TaskDelta>, Malformed> {
     column("task_slots", message.task_slots.len(), count)?;
     column("task_incarnations", message.task_incarnations.len(), count)?;
     column("task_cards", message.task_cards.len(), count)?;
+    // A server of before has no such column.
+    let times = &message.task_placed_ms;
+    column("task_placed_ms", times.len(), if times.is_empty() { 0 } else { count })?;
     let task = |i: usize| {
         let machine =
             MachineId { slot: message.task_slots[i], incarnation: message.task_incarnations[i] };
@@ -228,6 +232,7 @@ fn tasks(message: &proto::Delta) -> Result<Vec<TaskDelta>, Malformed> {
             group: narrow(message.task_groups[i], u16::MAX, "task_groups")?,
             state,
             cards: CardSet(message.task_cards[i]),
+            placed_ms: times.get(i).copied().unwrap_or(0),
         })
     };
     (0..count).map(task).collect()
