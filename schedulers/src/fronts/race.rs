@@ -8,6 +8,7 @@ use crate::{Profile, Scheduler, Settings, Unobserved};
 use omega_cellstate::{Cell, SharedCell};
 use omega_core::{Amounts, Job, JobId, TaskGroup, TaskId};
 use std::collections::BTreeSet;
+use std::sync::Barrier;
 
 const TASKS: u32 = 600;
 const REQUEST: [u64; 2] = [100, 1];
@@ -74,7 +75,8 @@ fn offers(cell: &SharedCell) -> offers::Counters {
     front.counters()
 }
 
-fn asks(cell: &SharedCell, id: JobId) -> asks::Counters {
+/// Asks for all containers; the others may begin once it has some where it wanted them.
+fn asks(cell: &SharedCell, id: JobId, begun: &Barrier) -> asks::Counters {
     let settings = asks::Settings {
         machine_delay: 3,
         rack_delay: 3,
@@ -87,11 +89,14 @@ fn asks(cell: &SharedCell, id: JobId) -> asks::Counters {
     let near = Ask::near("main", "m3", "r1", 200);
     let mut beat = Beat::asking(near);
     beat.asks[2] = Ask::new("main", Place::Anywhere, TASKS);
-    let mut running = BTreeSet::new();
+    let (mut running, mut others_run) = (BTreeSet::new(), false);
     for round in 0.. {
         front.step(cell, round).unwrap();
         for container in front.heartbeat(id, std::mem::take(&mut beat), round).unwrap().allocated {
             assert!(running.insert(container.task), "{} is allocated twice", container.task);
+        }
+        if front.counters().on_machine > 0 && !std::mem::replace(&mut others_run, true) {
+            begun.wait();
         }
         if running.len() == TASKS as usize {
             break;
@@ -108,10 +113,12 @@ fn three_kinds_of_client_place_all_their_work_on_one_cell_at_once() {
         job(&cell, scheduler, tenant);
     }
     let asked = job(&cell, "asks", "c");
+    let begun = Barrier::new(4);
     let (placed, offered, asked) = std::thread::scope(|scope| {
-        let (one, two) =
-            (scope.spawn(|| scheduler(&cell, "one")), scope.spawn(|| scheduler(&cell, "two")));
-        let (offers, asks) = (scope.spawn(|| offers(&cell)), scope.spawn(|| asks(&cell, asked)));
+        let [one, two] =
+            ["one", "two"].map(|name| scope.spawn(|| (begun.wait(), scheduler(&cell, name)).1));
+        let offers = scope.spawn(|| (begun.wait(), offers(&cell)).1);
+        let asks = scope.spawn(|| asks(&cell, asked, &begun));
         let audits = scope.spawn(|| {
             for _ in 0..50 {
                 cell.read(Cell::audit_no_overcommit).expect("the cell is right");
