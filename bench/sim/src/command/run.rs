@@ -3,7 +3,7 @@
 use super::SimError;
 use super::how::{EndArgs, HowArgs, name};
 use crate::input::InputArgs;
-use crate::scenario::{Report, SchedulerReport, simulate_stream};
+use crate::scenario::{Report, SchedulerReport, TenantReport, simulate_stream};
 use clap::{Args, ValueEnum};
 use std::io::Write;
 use std::process::ExitCode;
@@ -105,8 +105,54 @@ fn tell(report: &Report, out: &mut impl Write) -> Result<(), SimError> {
             wait.mean_s, wait.p50_s, wait.p90_s, wait.p99_s
         )?;
     }
+    tell_tenants(&report.tenants, out)?;
     for note in &report.notes {
         writeln!(out, "note: {note}")?;
+    }
+    Ok(())
+}
+
+/// Tenants that are shown: JSON has all.
+const TENANTS_SHOWN: usize = 10;
+
+fn tell_tenants(tenants: &[TenantReport], out: &mut impl Write) -> Result<(), SimError> {
+    if tenants.len() < 2 {
+        return Ok(());
+    }
+    writeln!(
+        out,
+        "\n{:<16} {:>7} {:>8} {:>8} {:>7} {:>7} {:>9} {:>9} {:>10} {:>10} {:>9}",
+        "tenant",
+        "jobs",
+        "tasks",
+        "waiting",
+        "share",
+        "peak",
+        "wait_p50",
+        "wait_p99",
+        "placed_p50",
+        "placed_p99",
+        "preferred"
+    )?;
+    for one in tenants.iter().take(TENANTS_SHOWN) {
+        let met = one.preferences_met.map_or("-".to_owned(), |met| format!("{:.1} %", met * 100.0));
+        writeln!(
+            out,
+            "{:<16} {:>7} {:>8} {:>8} {:>7.4} {:>7.4} {:>9.3} {:>9.3} {:>10.3} {:>10.3} {met:>9}",
+            one.name,
+            one.jobs,
+            one.tasks,
+            one.tasks_waiting,
+            one.share_mean,
+            one.share_peak,
+            one.wait.p50_s,
+            one.wait.p99_s,
+            one.placed.p50_s,
+            one.placed.p99_s
+        )?;
+    }
+    if let Some(more) = tenants.len().checked_sub(TENANTS_SHOWN).filter(|more| *more > 0) {
+        writeln!(out, "and {more} tenants with less")?;
     }
     Ok(())
 }

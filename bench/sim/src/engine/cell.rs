@@ -94,6 +94,9 @@ pub trait Cell {
         Vec::new()
     }
 
+    /// The use of the cell is looked at now. A cell may write down more of it.
+    fn look(&mut self) {}
+
     /// The share of its processors and of its memory that is taken.
     fn used(&self) -> [f64; 2];
 }

@@ -112,7 +112,10 @@ pub fn run_offers<C: OfferCell>(plan: &Plan<'_>, settings: OfferSettings, cell: 
             Next::Change(number) => run.change(number),
             Next::Arrival(job) => run.arrive(job),
             Next::Event(Event::Again(job)) => run.enqueue(job),
-            Next::Look => run.books.look(run.cell.used(), run.cell.locked()),
+            Next::Look => {
+                run.cell.look();
+                run.books.look(run.cell.used(), run.cell.locked());
+            }
             Next::Event(Event::Offer) => run.offer(),
             Next::Event(Event::Offered(number)) => run.decide(number),
             Next::Event(Event::Answered(number)) => run.answer(number),

@@ -48,7 +48,10 @@ pub fn run_queues<C: Cell>(plan: &Plan<'_>, access: Access, cell: &mut C) -> Boo
         match next {
             Next::Change(number) => run.change(number),
             Next::Arrival(job) => run.arrive(job),
-            Next::Look => run.books.look(run.cell.used(), 0.0),
+            Next::Look => {
+                run.cell.look();
+                run.books.look(run.cell.used(), 0.0);
+            }
             Next::Event(Event::Decided(scheduler)) => run.decided(scheduler),
             Next::Event(Event::Again(job)) => run.enqueue(job),
             Next::Event(Event::Ended(taken)) => run.end(taken),

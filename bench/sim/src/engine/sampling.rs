@@ -88,7 +88,10 @@ pub fn run_sampling<C: SampledCell>(
             Next::Change(number) => run.change(number),
             Next::Arrival(job) => run.arrive(job),
             Next::Event(Event::Again(job)) => run.enqueue(job),
-            Next::Look => run.books.look(run.cell.used(), 0.0),
+            Next::Look => {
+                run.cell.look();
+                run.books.look(run.cell.used(), 0.0);
+            }
             Next::Event(Event::Decided(scheduler)) => run.decided(scheduler),
             Next::Event(Event::Ended(taken)) => run.end(taken),
         }

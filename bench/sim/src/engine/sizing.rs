@@ -90,6 +90,10 @@ impl<C: Cell, S: Sizing> Cell for SizedCell<C, S> {
         self.inner.change(number)
     }
 
+    fn look(&mut self) {
+        self.inner.look();
+    }
+
     fn used(&self) -> [f64; 2] {
         let used = self.inner.used();
         self.looks.borrow_mut().push(used[0] as f32);

@@ -6,7 +6,7 @@ mod roll;
 mod settings;
 
 pub use fare::Fare;
-pub use report::{Report, SchedulerReport, Waits};
+pub use report::{Report, SchedulerReport, TenantReport, Waits};
 pub use settings::{ArchitectureKind, ScenarioSettings};
 
 use crate::engine::{
@@ -177,6 +177,7 @@ fn run<'a>(
     assert!(audit.is_ok(), "the cell is not sound after the run: {audit:?}");
     let names = roles.into_iter().map(|role| role.name).collect();
     let mut report = Report::new((about, settings), (&plan, names), &books, roll.found.len());
+    report.tenants = TenantReport::all(&roll, &books, &cell.take_got());
     let state_hash = cell.shared().read(omega_cellstate::Cell::state_hash);
     report.state_hash = format!("{state_hash:016x}");
     let lacks = |number: &&u32| cell.pending(**number as usize).is_some_and(|tasks| tasks > 0);

@@ -1,8 +1,11 @@
-//! What is told of a run: how busy each scheduler was, what conflicted, how long jobs waited.
+//! What is told of a run: how busy each scheduler was, what conflicted, how long jobs waited, what tenants got.
 
-use super::{About, ArchitectureKind, ScenarioSettings};
+use super::{About, ArchitectureKind, Roll, ScenarioSettings};
 use crate::engine::{Books, JobBook, Plan, SchedulerBook};
+use crate::shipped::Got;
+use omega_core::Text;
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 
 /// How long jobs waited, in seconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -54,6 +57,32 @@ pub struct SchedulerReport {
     pub placed: Waits,
 }
 
+/// One tenant.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct TenantReport {
+    /// Its name.
+    pub name: String,
+    /// Its jobs that came until the end.
+    pub jobs: u64,
+    /// Those of them all of whose tasks were placed.
+    pub jobs_placed: u64,
+    /// The tasks of these jobs.
+    pub tasks: u64,
+    /// Of those, the ones that wait at the end.
+    pub tasks_waiting: u64,
+    /// From the submission of a job to its first attempt.
+    pub wait: Waits,
+    /// From the submission of a job to the machine of its last task.
+    pub placed: Waits,
+    /// The mean of its dominant shares over the run: the largest part that it has of any kind.
+    pub share_mean: f64,
+    /// The largest of them.
+    pub share_peak: f64,
+    /// Of the preferences for machines of its placed tasks, the part that was met, by weight; none where no task had
+    /// any.
+    pub preferences_met: Option<f64>,
+}
+
 /// A whole run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Report {
@@ -84,6 +113,9 @@ pub struct Report {
     pub lost: u64,
     /// Each scheduler.
     pub schedulers: Vec<SchedulerReport>,
+    /// Each tenant, the one with the largest mean share first.
+    #[serde(default)]
+    pub tenants: Vec<TenantReport>,
     /// What of the input was not carried over.
     pub notes: Vec<String>,
 }
@@ -138,8 +170,43 @@ impl Report {
             cpu_locked: books.locked / looks,
             schedulers: names.into_iter().enumerate().map(of).collect(),
             lost: books.lost,
+            tenants: Vec::new(),
             notes: about.notes.clone(),
         }
+    }
+}
+
+impl TenantReport {
+    /// Each tenant of a run, of which a ledger was kept.
+    pub(super) fn all(roll: &Roll, books: &Books, got: &BTreeMap<Text, Got>) -> Vec<TenantReport> {
+        let mut jobs: Vec<Vec<&JobBook>> = vec![Vec::new(); roll.tenants.len()];
+        let came = |job: &&u32| roll.jobs[**job as usize].submit_s <= books.now_s;
+        for job in roll.arrivals.iter().filter(came) {
+            jobs[roll.payers[*job as usize] as usize].push(&books.jobs[*job as usize]);
+        }
+        let of = |(name, jobs): (&Text, &Vec<&JobBook>)| {
+            let got = got.get(name).copied().unwrap_or_default();
+            let tried = jobs.iter().filter(|job| job.attempts > 0);
+            let placed = jobs.iter().filter(|job| job.unplaced == 0);
+            let decided = placed.clone().filter(|job| job.attempts > 0);
+            TenantReport {
+                name: name.to_string(),
+                jobs: jobs.len() as u64,
+                jobs_placed: placed.count() as u64,
+                tasks: jobs.iter().map(|job| u64::from(job.tasks)).sum(),
+                tasks_waiting: jobs.iter().map(|job| u64::from(job.unplaced)).sum(),
+                wait: Waits::of(tried.map(|job| job.wait_s).collect()),
+                placed: Waits::of(decided.map(|job| job.placed_s).collect()),
+                share_mean: got.share_mean,
+                share_peak: got.share_peak,
+                preferences_met: (got.asked > 0).then(|| got.met as f64 / got.asked as f64),
+            }
+        };
+        let mut tenants: Vec<TenantReport> = roll.tenants.iter().zip(&jobs).map(of).collect();
+        tenants.sort_by(|a, b| {
+            b.share_mean.total_cmp(&a.share_mean).then_with(|| a.name.cmp(&b.name))
+        });
+        tenants
     }
 }
 

@@ -1,10 +1,11 @@
 //! What the loop must know of all jobs before the clock runs: when each comes, of how many tasks and of which kind, and
-//! which scheduler has it. That is 24 bytes for each; the jobs themselves come when their time has come.
+//! which scheduler has it, and who pays. That is 28 bytes for each; the jobs themselves come when their time has come.
 
 use super::ScenarioSettings;
 use crate::engine::{Job, Kind};
-use omega_core::JobKind;
+use omega_core::{JobKind, Text};
 use omega_workload::{Arrival, RunTime};
+use std::collections::HashMap;
 
 /// The jobs of a workload as the loop wants them.
 #[derive(Default)]
@@ -15,6 +16,10 @@ pub(crate) struct Roll {
     pub(crate) owners: Vec<u32>,
     /// The numbers of those that are there at the start and never end, ascending.
     pub(crate) found: Vec<u32>,
+    /// Who pays for each, by position in `tenants`.
+    pub(crate) payers: Vec<u32>,
+    pub(crate) tenants: Vec<Text>,
+    by_name: HashMap<Text, u32>,
     /// When the last of them comes.
     pub(crate) last_ms: u64,
     next_batch: u32,
@@ -37,11 +42,23 @@ impl Roll {
             Kind::Batch => turn(&mut self.next_batch, batch),
             Kind::Service => batch + turn(&mut self.next_service, service),
         });
+        let payer = self.tenant(&arrival.job.tenant);
+        self.payers.push(payer);
         match is_found(arrival) {
             true => self.found.push(number),
             false => self.arrivals.push(number),
         }
         self.last_ms = arrival.at_ms;
+    }
+
+    fn tenant(&mut self, name: &Text) -> u32 {
+        if let Some(tenant) = self.by_name.get(name) {
+            return *tenant;
+        }
+        let tenant = self.tenants.len() as u32;
+        self.tenants.push(name.clone());
+        self.by_name.insert(name.clone(), tenant);
+        tenant
     }
 }
 

@@ -4,6 +4,7 @@
 //! grows with what is there at one time, and not with how long it lasts.
 
 use super::feed::Feed;
+use super::ledger::{Got, Ledger};
 use super::rows::Rows;
 use super::seat::{Seat, SeatSettings};
 use crate::engine::{Access, Attempt, Cell, Ended, Judgement, Lost, Running, Taken};
@@ -15,7 +16,7 @@ use omega_core::{
 };
 use omega_schedulers::config::ConfigError;
 use omega_workload::{Arrival, LoadError, MachineEvent, RunTime};
-use std::collections::{HashMap, VecDeque};
+use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::Arc;
 
 /// Why a workload cannot be simulated.
@@ -154,6 +155,8 @@ pub struct ShippedCell<'a> {
     /// Processors and memory that are taken, in all and by scheduler.
     pub(super) used: [u64; 2],
     pub(super) owned: Vec<[u64; 2]>,
+    /// What tenants got.
+    ledger: Ledger,
     /// Whether an offer is out.
     pub(super) offered: bool,
     /// What changes of its machines, and the position of each machine by its name if anything does.
@@ -210,6 +213,7 @@ impl<'a> ShippedCell<'a> {
             capacity: KINDS.map(sum),
             used: [0; 2],
             owned: Vec::new(),
+            ledger: Ledger::default(),
             offered: false,
             changes: &[],
             positions: HashMap::new(),
@@ -293,6 +297,11 @@ impl<'a> ShippedCell<'a> {
         Ok(placed)
     }
 
+    /// What each tenant got so far; it is forgotten.
+    pub fn take_got(&mut self) -> BTreeMap<Text, Got> {
+        std::mem::take(&mut self.ledger).close()
+    }
+
     /// The cell itself.
     #[must_use]
     pub fn shared(&self) -> &SharedCell {
@@ -346,7 +355,13 @@ impl<'a> ShippedCell<'a> {
         let tasks: Vec<_> =
             taken.iter().map(|(task, machine)| (*task, *machine, known.run_ms(*task))).collect();
         known.running += taken.len() as u32;
-        for (task, _) in taken {
+        for (task, machine) in taken {
+            let group = &known.job.groups[known.group_of(*task)];
+            if !group.rules.affinity.preferred.is_empty() {
+                let machine =
+                    self.cell.read(|cell| cell.machine(*machine).map(|m| m.machine.clone()));
+                self.ledger.placed(&known.job.tenant, group, machine.as_deref());
+            }
             for (kind, amount) in known.request(*task).into_iter().enumerate() {
                 self.used[kind] += amount;
                 self.owned[scheduler][kind] += amount;
@@ -486,6 +501,11 @@ impl Cell for ShippedCell<'_> {
 
     fn change(&mut self, number: usize) -> Vec<Lost> {
         self.change_machine(number)
+    }
+
+    fn look(&mut self) {
+        let ShippedCell { cell, ledger, .. } = self;
+        cell.read(|cell| ledger.look(cell));
     }
 
     fn used(&self) -> [f64; 2] {

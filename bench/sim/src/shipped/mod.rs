@@ -4,6 +4,7 @@
 mod cell;
 mod change;
 mod feed;
+mod ledger;
 mod offer;
 mod rows;
 mod sampled;
@@ -12,6 +13,7 @@ mod start;
 
 pub use cell::{ShippedCell, ShippedError};
 pub use feed::{Feed, HeldJobs, StreamedJobs};
+pub use ledger::Got;
 pub use rows::Rows;
 pub use seat::{SeatSettings, Taste};
 pub use start::Start;

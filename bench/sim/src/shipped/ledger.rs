@@ -1,0 +1,75 @@
+//! What the tenants of a simulated cell got: their dominant shares over time, and preferences that were met.
+
+use omega_cellstate::Cell;
+use omega_core::{Machine, TaskGroup, Text};
+use omega_schedulers::dominant::{Totals, Weight};
+use std::collections::BTreeMap;
+
+/// Looks at the cell's use of which one takes shares down: looks come every second.
+const SELDOM: u64 = 10;
+
+/// What one tenant got.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Got {
+    /// The mean of its dominant shares.
+    pub share_mean: f64,
+    /// The largest of them.
+    pub share_peak: f64,
+    /// Weights of the preferences for machines of its placed tasks.
+    pub asked: u64,
+    /// Of those, the ones that were met.
+    pub met: u64,
+}
+
+/// See the head of the file.
+#[derive(Debug, Default)]
+pub(super) struct Ledger {
+    looks: u64,
+    /// By tenant; the mean is a sum until it is told.
+    tenants: BTreeMap<Text, Got>,
+}
+
+impl Ledger {
+    /// The cell's use is looked at.
+    pub(super) fn look(&mut self, cell: &Cell) {
+        let seldom = self.looks.is_multiple_of(SELDOM);
+        self.looks += 1;
+        if !seldom {
+            return;
+        }
+        // Machines come and go.
+        let totals = Totals::of_cell(cell);
+        for (name, _, used) in cell.tenants() {
+            let used = used.iter().map(|used| (*used).max(0).cast_unsigned()).collect();
+            let share = totals.share([&used], Weight::ONE).fraction();
+            let got = self.of(name);
+            got.share_mean += share;
+            got.share_peak = got.share_peak.max(share);
+        }
+    }
+
+    /// A task of a group was placed that would rather have some machines than others.
+    pub(super) fn placed(&mut self, tenant: &Text, group: &TaskGroup, machine: Option<&Machine>) {
+        let got = self.of(tenant);
+        for one in &group.rules.affinity.preferred {
+            let met = machine.is_some_and(|machine| one.machines.matches(machine));
+            got.asked += u64::from(one.weight);
+            got.met += if met { u64::from(one.weight) } else { 0 };
+        }
+    }
+
+    fn of(&mut self, tenant: &Text) -> &mut Got {
+        if !self.tenants.contains_key(tenant) {
+            self.tenants.insert(tenant.clone(), Got::default());
+        }
+        self.tenants.get_mut(tenant).expect("it is there now")
+    }
+
+    /// What each tenant got.
+    pub(super) fn close(self) -> BTreeMap<Text, Got> {
+        let taken = self.looks.div_ceil(SELDOM).max(1) as f64;
+        let mean =
+            |(name, got): (Text, Got)| (name, Got { share_mean: got.share_mean / taken, ..got });
+        self.tenants.into_iter().map(mean).collect()
+    }
+}
