@@ -1,6 +1,7 @@
 //! Feeds a workload to a cell: submits what arrives, ends what has run its time.
 
 use super::cell::RunCell;
+use super::clients::{self, Fronts};
 use super::clock::RunClock;
 use super::ends::{Ending, Ends, Since};
 use super::lane::{Done, Errand, Lane, ON_THE_WAY_MAX, Purpose};
@@ -11,7 +12,7 @@ use crate::report::Sample;
 use crossbeam::channel::{Receiver, Sender, unbounded};
 use omega_cellstate::Cell;
 use omega_core::{
-    Command, JobId, Machine, MachineId, Outcome, Rejection, TaskId, TaskReport, Text, Version,
+    Command, Job, JobId, Machine, MachineId, Outcome, Rejection, TaskId, TaskReport, Text, Version,
 };
 use omega_schedulers::disruption::DisruptionBudget;
 use omega_schedulers::plugins::DefaultPreemption;
@@ -72,7 +73,10 @@ pub(crate) struct Feeder {
     ends: Ends,
     messages: Receiver<Message>,
     sender: Sender<Message>,
-    idle: Vec<IdleState>,
+    /// Of each scheduler, and then of each front.
+    pub(super) idle: Vec<IdleState>,
+    /// The fronts that the workload has jobs for, with these.
+    pub(super) clients: Vec<(&'static str, Vec<Job>)>,
     changed: Version,
     lane: Lane,
     /// Why a command was not taken that had to be.
@@ -84,6 +88,20 @@ pub(crate) struct Feeder {
     expired_ms: u64,
 }
 
+/// Who works while a workload is fed.
+pub(crate) struct Workers<'a> {
+    pub(super) pool: &'a Pool<'a, Meter>,
+    pub(super) fronts: &'a Fronts<'a>,
+    /// Whether the cell does.
+    pub(super) goes_on: &'a dyn Fn() -> Result<(), RunError>,
+}
+
+impl Workers<'_> {
+    fn running(&self) -> usize {
+        self.pool.running() + self.fronts.running()
+    }
+}
+
 impl Feeder {
     /// Brings an empty cell to the workload's start.
     pub(crate) fn new(
@@ -92,13 +110,17 @@ impl Feeder {
         options: &RunOptions,
     ) -> Result<Feeder, RunError> {
         let policy = Command::SetPolicy(workload.policy);
-        cell.apply(policy)?.map_err(|why| RunError::Job { name: "policy".into(), why })?;
+        let setup = std::iter::once(policy).chain(options.setup.iter().cloned());
+        for answer in cell.apply_all(setup)? {
+            answer.map_err(RunError::Setup)?;
+        }
         let ids = register(&cell, workload.machines)?;
         let (sender, messages) = unbounded();
         let count = |arrival: &Arrival| arrival.job.task_count();
         let last = workload.arrivals.last().map_or(0, |arrival| arrival.at_ms);
         let last_event = workload.machine_events.last().map_or(0, |event| event.at_ms);
-        let workers = options.service_schedulers + options.batch_schedulers;
+        let schedulers = (options.service_schedulers + options.batch_schedulers) as usize;
+        let clients = clients::jobs(&workload.arrivals);
         let (volumes, _) = workload.volumes.list();
         let mut feeder = Feeder {
             volumes,
@@ -129,7 +151,8 @@ impl Feeder {
             failed: None,
             messages,
             sender,
-            idle: vec![IdleState::default(); workers as usize],
+            idle: vec![IdleState::default(); schedulers + clients.len()],
+            clients,
             changed: Version(0),
             stirred: false,
             span_ms: last.max(last_event),
@@ -155,7 +178,7 @@ impl Feeder {
             for index in 0..count {
                 let (profile, settings) = self.scheduler((name, index, count), options)?;
                 evict |= profile.post_filters().next().is_some();
-                let meter = Meter::new(schedulers.len(), self.sender.clone());
+                let meter = self.meter(schedulers.len());
                 let name = settings.name.clone();
                 let cell = &cells[schedulers.len() % cells.len()];
                 let scheduler = Scheduler::new(cell, profile, settings)
@@ -163,8 +186,13 @@ impl Feeder {
                 schedulers.push((scheduler, meter));
             }
         }
-        self.ledger.begin(schedulers.len(), evict);
+        self.ledger.begin(self.idle.len(), evict);
         Ok(schedulers)
+    }
+
+    /// What measures a worker.
+    pub(super) fn meter(&self, worker: usize) -> Meter {
+        Meter::new(worker, self.sender.clone())
     }
 
     /// What a scheduler runs with: the profile of its name if there is one, or a ready-made one.
@@ -235,11 +263,12 @@ impl Feeder {
     /// Feeds the workload while `goes_on`, until its last arrival has been tried, or a worker has ended early.
     pub(crate) fn feed(
         &mut self,
-        (pool, goes_on): (&Pool<'_, Meter>, &dyn Fn() -> Result<(), RunError>),
+        workers: &Workers<'_>,
         pace: Pace,
         clock: &RunClock,
         progress: &mut dyn FnMut(Progress),
     ) -> Result<(), RunError> {
+        let Workers { pool, goes_on, .. } = workers;
         self.changed = self.cell.read(Cell::version);
         self.sample(clock);
         pool.wake();
@@ -274,7 +303,7 @@ impl Feeder {
                 }
                 None if next.is_none() && self.caught_up() && self.settled() => break,
                 None if self.wait() => {}
-                None if pool.running() < self.idle.len() => return Ok(()),
+                None if workers.running() < self.idle.len() => return Ok(()),
                 // Schedulers try for ever what a replica that has stopped does not answer.
                 None if goes_on().is_err() => return goes_on(),
                 None if !pace.is_timed() && next.is_none() && self.caught_up() => {

@@ -96,6 +96,24 @@ impl Meter {
         queue.is_settled() || self.in_vain >= TRIES_IN_VAIN * queue.waiting().len() as u64
     }
 
+    /// Notes that a front has made a round since [`Observer::deciding`], and placed so many tasks.
+    pub(super) fn stepped(&mut self, placed: u64) {
+        let took = self.began.elapsed();
+        self.deciding += took;
+        if placed > 0 {
+            self.decisions += 1;
+            self.decision_ns.saturating_record(took.as_nanos() as u64);
+        }
+    }
+
+    /// Tells where a front stands, unless that was told.
+    pub(super) fn tell(&mut self, state: IdleState) {
+        if self.told != Some(state) {
+            self.told = Some(state);
+            drop(self.messages.send(Message::Idle { worker: self.worker, state }));
+        }
+    }
+
     fn count_conflict(&mut self, job: JobId, reason: Reason) {
         self.conflicts += 1;
         match self.reasons.iter_mut().find(|(known, _)| *known == reason) {
@@ -162,11 +180,9 @@ impl Observer for Meter {
             unplaceable: queue.unplaceable_tasks(),
             settled: self.settled(queue),
         };
-        if !queue.only_unplaceable() || self.told == Some(state) {
-            return;
+        if queue.only_unplaceable() {
+            self.tell(state);
         }
-        self.told = Some(state);
-        drop(self.messages.send(Message::Idle { worker: self.worker, state }));
     }
 }
 

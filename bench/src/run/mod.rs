@@ -15,6 +15,7 @@
 //! follows the wall clock.
 
 mod cell;
+mod clients;
 mod clock;
 mod ends;
 mod explained;
@@ -34,7 +35,7 @@ use crate::report::RunReport;
 use crate::report::waiting::WaitingReport;
 use cell::RunCell;
 use omega_cellstate::Cell;
-use omega_core::{ConflictCheck, Granularity, Rejection, Text};
+use omega_core::{Command, ConflictCheck, Granularity, Rejection, Text};
 use omega_schedulers::Search;
 use omega_schedulers::config::{ConfigError, Profiles};
 use omega_store::directory::EngineKind;
@@ -57,6 +58,10 @@ pub const WINDOW_MAX: usize = 4096;
 
 /// The scheduler names of a run: readers of workloads give every job one of them.
 pub const SCHEDULERS: [&str; 2] = ["service", "batch"];
+
+/// Names of clients that are no schedulers: jobs for `offers` are placed by frameworks that are offered resources,
+/// one for each tenant, and each job for `asks` is an application that asks for containers.
+pub const CLIENTS: [&str; 2] = ["offers", "asks"];
 
 /// How fast the workload's time passes.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -124,6 +129,8 @@ pub struct RunOptions {
     pub seed: u64,
     /// How the cell is kept; `None` is in memory.
     pub durability: Option<Durability>,
+    /// What the cell is told before all else: tenants and their standings, quotas, a policy beyond the workload's.
+    pub setup: Vec<Command>,
 }
 
 impl Default for RunOptions {
@@ -140,6 +147,7 @@ impl Default for RunOptions {
             pace: Pace::Fastest,
             seed: 1,
             durability: None,
+            setup: Vec::new(),
         }
     }
 }
@@ -182,6 +190,9 @@ pub enum RunError {
         /// Why.
         why: Rejection,
     },
+    /// What the cell is told before all else makes no sense to it.
+    #[error("the set-up of the cell: {0}")]
+    Setup(Rejection),
     /// A profile does not suit the workload's cell.
     #[error("profile {name:?}: {why}")]
     Profile {
@@ -250,6 +261,7 @@ struct Ended {
     feeder: feeder::Feeder,
     replicas: Option<replicas::Replicas>,
     workers: Vec<omega_schedulers::Worker<meter::Meter>>,
+    served: Vec<clients::Served>,
     wall_s: f64,
     cpu_s: Option<f64>,
 }
@@ -269,14 +281,17 @@ fn run_to_the_end(
     let clock = clock::RunClock::start();
     let cpu_before = clock::process_cpu_s();
     let schedulers = feeder.schedulers(&cells, options)?;
+    let fronts = feeder.fronts(&cells)?;
     let goes_on = || replicas.as_ref().map_or(Ok(()), |all| all.check()).map_err(RunError::from);
-    let workers = std::thread::scope(|scope| {
+    let (workers, served) = std::thread::scope(|scope| {
         let each = cells.iter().cycle().zip(schedulers);
         let each = each.map(|(cell, (scheduler, meter))| (cell, scheduler, meter));
         let pool = omega_schedulers::Pool::start_each(scope, &clock, each);
-        let fed = feeder.feed((&pool, &goes_on), options.pace, &clock, progress);
-        let workers = pool.stop();
-        fed.map(|()| workers)
+        let fronts = clients::Fronts::start(scope, &clock, &cells, fronts);
+        let workers = feeder::Workers { pool: &pool, fronts: &fronts, goes_on: &goes_on };
+        let fed = feeder.feed(&workers, options.pace, &clock, progress);
+        let (workers, served) = (pool.stop(), fronts.stop());
+        fed.and_then(|()| Ok((workers, served?)))
     })?;
     let wall_s = clock.seconds();
     if let Some((worker, why)) = workers.iter().find_map(|w| Some((w, w.error.clone()?))) {
@@ -287,5 +302,5 @@ fn run_to_the_end(
         Some(replicas) => replicas.check_states()?,
         None => _ = cells[0].read(|cell| cell.audit())?,
     }
-    Ok(Ended { feeder, replicas, workers, wall_s, cpu_s })
+    Ok(Ended { feeder, replicas, workers, served, wall_s, cpu_s })
 }

@@ -37,19 +37,22 @@ pub(crate) fn used_shares(cell: &Cell) -> (Vec<f64>, usize) {
 
 /// The report of a run that has ended.
 pub(super) fn report(ended: Ended, options: &RunOptions) -> RunReport {
-    let Ended { mut feeder, replicas, mut workers, wall_s, cpu_s } = ended;
-    let claims = workers.iter().map(|worker| worker.observer.claims).sum();
-    let unplaced = unplaced(&feeder, &mut workers);
+    let Ended { mut feeder, replicas, mut workers, served, wall_s, cpu_s } = ended;
+    let mut unplaced = unplaced(&feeder, &mut workers);
+    unplaced.extend(served.iter().filter_map(|one| unserved(&feeder, one.name)));
     let kinds = feeder.cell.read(|cell| cell.kinds().clone());
     let pending = feeder.pending();
     let resources = resources(&feeder, &kinds);
     let ledger = std::mem::take(&mut feeder.ledger);
-    let schedulers = workers.iter().enumerate().map(|(index, worker)| {
-        let mut report = scheduler(worker, &kinds);
+    let own = workers.iter().map(|one| (&*one.scheduler.settings().name, &one.observer));
+    let meters = own.chain(served.iter().map(|one| (one.name, &one.meter)));
+    let schedulers = meters.enumerate().map(|(index, (name, meter))| {
+        let mut report = scheduler(name, meter, &kinds);
         ledger.tell_scheduler(index, &mut report);
         report
     });
-    let schedulers = schedulers.collect();
+    let schedulers: Vec<SchedulerReport> = schedulers.collect();
+    let claims = schedulers.iter().map(|scheduler| scheduler.claims).sum();
     RunReport {
         seed: options.seed,
         machines: feeder.cell.read(|cell| cell.machines().count()),
@@ -78,13 +81,12 @@ pub(super) fn report(ended: Ended, options: &RunOptions) -> RunReport {
     }
 }
 
-fn scheduler(worker: &Worker<Meter>, kinds: &Kinds) -> SchedulerReport {
-    let meter = &worker.observer;
+fn scheduler(name: &str, meter: &Meter, kinds: &Kinds) -> SchedulerReport {
     let mut reasons = meter.reasons.clone();
     reasons.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
     let quantile = |q| meter.decision_ns.value_at_quantile(q) as f64 / 1000.0;
     SchedulerReport {
-        name: worker.scheduler.settings().name.to_string(),
+        name: name.to_owned(),
         placements: meter.placements,
         decisions: meter.decisions,
         transactions: meter.transactions,
@@ -97,6 +99,26 @@ fn scheduler(worker: &Worker<Meter>, kinds: &Kinds) -> SchedulerReport {
         wasted_s: meter.wasted.as_secs_f64(),
         ..SchedulerReport::default()
     }
+}
+
+/// What waits at the end for a front: its clients know no reasons.
+fn unserved(feeder: &Feeder, name: &str) -> Option<Unplaced> {
+    let reason = match name {
+        "offers" => "no offer that its framework could use",
+        _ => "no container, of those that its application asks for",
+    };
+    feeder.cell.read(|cell| {
+        let waiting = |id: JobId| {
+            cell.tasks(id).filter(|(_, task)| *task == omega_core::TaskState::Pending).count()
+        };
+        let of = cell.jobs().filter(|(_, job)| *job.scheduler == *name);
+        let of = of.map(|(id, job)| (job, waiting(id))).filter(|(_, tasks)| *tasks > 0);
+        let jobs: Vec<_> = of.collect();
+        let (example, _) = jobs.first()?;
+        let tasks = jobs.iter().map(|(_, tasks)| tasks).sum();
+        let example = example.name.to_string();
+        Some(Unplaced { reason: reason.to_owned(), jobs: jobs.len(), tasks, example })
+    })
 }
 
 fn resources(feeder: &Feeder, kinds: &Kinds) -> Vec<ResourceReport> {

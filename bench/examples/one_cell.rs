@@ -1,0 +1,207 @@
+//! One cell, shared by all kinds of clients, with all rules on: a scheduler of services, schedulers of batch jobs whose
+//! tenants take turns, frameworks that are offered resources, and applications that ask for containers.
+//!
+//! ```console
+//! $ cargo run --release -p omega-bench --example one_cell -- ../shared/data/google2011 page.html
+//! ```
+//!
+//! The jobs and machines are those of the trace of a Google cell of 2011, or made up if no folder is named. A trace tells
+//! little of rules, so they are dealt out here: by position, so that each run has the same.
+
+use omega_bench::report::{RunReport, page, table};
+use omega_bench::run::{RunOptions, run};
+use omega_core::{
+    Amounts, Band, Command, EvictionCap, Job, JobKind, LabelSelector, Labels, Machine,
+    MachineSelector, Near, Policy, Precedence, Preferred, Requirement, Spread, Standing, TaskGroup,
+    TaskRule, TaskSelector, Tenants, Text, TopologyLevel, WhenUnsatisfiable,
+};
+use omega_schedulers::config::{Profiles, Registry};
+use omega_workload::synth::{SynthOptions, synthesize};
+use omega_workload::{Arrival, RunTime, Workload, google2011};
+use std::error::Error;
+use std::path::Path;
+
+/// Machines in a rack.
+const RACK: usize = 40;
+
+/// Who pays: each with the tenant above it, its weight, and its guarantee in percent of the cell.
+const TENANTS: [(&str, &str, u32, u64); 9] = [
+    ("production", "company", 1, 60),
+    ("batch", "company", 1, 30),
+    ("analytics", "batch", 2, 8),
+    ("ads", "batch", 1, 6),
+    ("search", "batch", 3, 12),
+    ("guests", "company", 1, 0),
+    ("spark", "guests", 1, 0),
+    ("flink", "guests", 2, 0),
+    ("hadoop", "guests", 1, 0),
+];
+
+/// The label of a task, which rules select it by.
+fn app(name: &str) -> Labels {
+    Labels::new([("app", name)])
+}
+
+fn labelled(name: &'static str) -> TaskSelector {
+    let labels = LabelSelector { requirements: vec![Requirement::equals("app", name)] };
+    TaskSelector::Labels { tenants: Tenants::Any, labels }
+}
+
+fn rack() -> TopologyLevel {
+    TopologyLevel::Label("rack".into())
+}
+
+/// Puts machines into racks, and racks into zones.
+fn lay_out(machines: &mut [Machine]) {
+    for (i, machine) in machines.iter_mut().enumerate() {
+        let place = [("rack", i / RACK), ("zone", i / (RACK * 16))].map(|(key, number)| {
+            let (key, value): (Text, Text) = (key.into(), format!("{key}-{number}").into());
+            (key, value)
+        });
+        let known = machine.labels.iter().filter(|(key, _)| !["rack", "zone"].contains(&&***key));
+        let known = known.map(|(key, value)| (key.clone(), value.clone()));
+        machine.labels = Labels::from_iter(known.chain(place));
+    }
+}
+
+/// A cache in each rack, for jobs that want one near them.
+fn caches(machines: usize) -> Arrival {
+    let racks = machines.div_ceil(RACK) as u32;
+    let mut group = TaskGroup::new(racks, Amounts::new([100, 1 << 30]));
+    group.labels = app("cache");
+    group.rules.tasks =
+        vec![TaskRule::AntiAffinity { from: TaskSelector::SameGroup, level: rack() }];
+    let mut job = Job::batch("caches", group);
+    (job.kind, job.precedence) = (JobKind::Service, Precedence(11));
+    (job.scheduler, job.tenant) = ("service".into(), "production".into());
+    Arrival { at_ms: 0, job, placed: Vec::new(), run: RunTime::Forever }
+}
+
+/// Deals rules out to a service: apart, in many racks, and away from what is noisy.
+fn service_rules(job: &mut Job, i: usize) {
+    job.tenant = "production".into();
+    for group in &mut job.groups {
+        group.grace_ms = 30_000;
+        let rules = &mut group.rules.tasks;
+        if group.count >= 8 {
+            rules.push(TaskRule::MaxShare { level: rack(), percent: 25 });
+            let wish = Spread::new(TaskSelector::SameGroup, rack(), 1);
+            rules
+                .push(TaskRule::Spread(Spread { when: WhenUnsatisfiable::ScheduleAnyway, ..wish }));
+        }
+        if i.is_multiple_of(3) {
+            let (of, level) = (labelled("noisy"), TopologyLevel::Machine);
+            rules.push(TaskRule::MaxBeside { of, level, count: 3 });
+        }
+    }
+}
+
+/// Deals a batch job out to a client and a tenant, and rules to it.
+fn batch_rules(job: &mut Job, i: usize, machines: &[Machine]) {
+    let (client, tenant) = match i % 10 {
+        0 => ("offers", "spark"),
+        1 => ("offers", "flink"),
+        2 | 3 => ("asks", "hadoop"),
+        4 | 5 => ("batch", "analytics"),
+        6 | 7 => ("batch", "ads"),
+        _ => ("batch", "search"),
+    };
+    (job.scheduler, job.tenant) = (client.into(), tenant.into());
+    let tasks = job.task_count();
+    if client == "batch" && i.is_multiple_of(5) && (2..=500).contains(&tasks) {
+        job.gang_min = Some(tasks as u32);
+        job.gang_hold_ms = (tasks > 16).then_some(120_000);
+    }
+    for group in &mut job.groups {
+        if i.is_multiple_of(7) {
+            group.labels = app("noisy");
+        }
+        if client != "offers" && i.is_multiple_of(4) {
+            // Its data is on three machines.
+            let names = [1, 5, 11].map(|step| &machines[i * 97 * step % machines.len()].name);
+            group.rules.affinity.preferred.extend(names.map(|name| Preferred {
+                weight: 50,
+                machines: MachineSelector {
+                    names: vec![Requirement::equals("", name.clone())],
+                    ..MachineSelector::default()
+                },
+            }));
+        }
+        if client == "batch" && i.is_multiple_of(11) {
+            let near = Near { tasks: labelled("cache"), level: rack() };
+            group.rules.tasks.push(TaskRule::Company(near));
+        }
+    }
+}
+
+/// Bands of precedence, a cap on evictions, and tenants in a tree, of whom two are limited.
+fn setup(policy: &Policy, workload: &Workload) -> Vec<Command> {
+    let band = |from, to| Band { from: Precedence(from), to: Precedence(to) };
+    let policy = Policy {
+        bands: vec![band(0, 1), band(9, 11)],
+        eviction_cap: Some(EvictionCap { count: 2000, per_ms: 60_000 }),
+        ..policy.clone()
+    };
+    let kinds = [omega_core::KindId::CPU, omega_core::KindId::MEMORY];
+    let total = |percent: u64| {
+        let sum = |kind| -> u64 {
+            workload.machines.iter().map(|machine| machine.capacity.get(kind)).sum()
+        };
+        Amounts::new(kinds.map(|kind| sum(kind) / 100 * percent))
+    };
+    let mut commands = vec![Command::SetPolicy(policy)];
+    for (tenant, parent, weight, percent) in TENANTS {
+        let standing = Standing { parent: Some(parent.into()), weight, guaranteed: total(percent) };
+        commands.push(Command::SetStanding { tenant: tenant.into(), standing });
+    }
+    // A limit holds for kinds that it does not name, too: they have none.
+    let all = |percent| {
+        let mut limit = total(percent);
+        for (kind, _) in workload.kinds.iter().filter(|(kind, _)| !kinds.contains(kind)) {
+            limit.set(kind, omega_core::limits::QUOTA_MAX);
+        }
+        Some(limit)
+    };
+    commands.push(Command::SetQuota { tenant: "ads".into(), limit: all(15) });
+    commands.push(Command::SetQuota { tenant: "guests".into(), limit: all(40) });
+    commands.push(Command::SetAdmission { tenant: "batch".into(), limit: all(400) });
+    commands
+}
+
+/// The workload of a trace, or a made-up one, dealt out to all clients.
+pub(crate) fn shared(data: Option<&Path>, machines: u32) -> Result<Workload, Box<dyn Error>> {
+    let mut workload = match data {
+        Some(dir) => google2011::load(dir, &google2011::GoogleOptions::default())?,
+        None => synthesize(&SynthOptions { machines, span_hours: 1, ..SynthOptions::default() }),
+    };
+    lay_out(&mut workload.machines);
+    for (i, arrival) in workload.arrivals.iter_mut().enumerate() {
+        match arrival.job.kind {
+            JobKind::Service => service_rules(&mut arrival.job, i),
+            JobKind::Batch => batch_rules(&mut arrival.job, i, &workload.machines),
+        }
+    }
+    workload.arrivals.insert(0, caches(workload.machines.len()));
+    workload.name = format!("{}, shared by four kinds of clients", workload.name);
+    Ok(workload)
+}
+
+/// Runs it.
+pub(crate) fn share(workload: Workload) -> Result<RunReport, Box<dyn Error>> {
+    let profiles = Profiles::parse(include_str!("one_cell.toml"), &Registry::built_in())?;
+    let setup = setup(&workload.policy, &workload);
+    let options = RunOptions { profiles, setup, batch_schedulers: 2, ..RunOptions::default() };
+    Ok(run(workload, &options, &mut |_| {})?)
+}
+
+#[allow(dead_code, reason = "a test includes this file, and calls the rest itself")]
+fn main() -> Result<(), Box<dyn Error>> {
+    let mut arguments = std::env::args_os().skip(1);
+    let (data, file) = (arguments.next(), arguments.next());
+    let report = share(shared(data.as_deref().map(Path::new), 1000)?)?;
+    print!("{}", table::render(&report));
+    if let Some(file) = file {
+        std::fs::write(file, page::render(&report))?;
+    }
+    Ok(())
+}

@@ -1,0 +1,148 @@
+//! Applications, one for each job: they ask for all their containers at once, those with preferred machines near
+//! them, and again for what they lost.
+
+use super::{Client, Round, Watched};
+use crate::run::cell::RunCell;
+use omega_cellstate::HandleError;
+use omega_core::{Job, JobId, Operator, TaskGroup, TaskId, Text};
+use omega_schedulers::asks::{Ask, Beat, Front, How, Place, Settings};
+use omega_schedulers::{Nanos, Profile};
+use std::collections::{BTreeSet, VecDeque};
+
+/// Rounds in which an application lets machines pass that are not where it asked.
+const DELAY: u32 = 4;
+
+/// Rounds after which an application that wants nothing is asked how it is.
+const SELDOM: u64 = 64;
+
+/// See the head of the file.
+pub(super) struct Asks {
+    front: Front,
+    /// Jobs that are to come, in the order in which they will.
+    coming: VecDeque<Job>,
+    applications: Vec<Application>,
+    rounds: u64,
+}
+
+struct Application {
+    id: JobId,
+    groups: Vec<Wanted>,
+    /// What it is to say with its next heartbeat.
+    beat: Beat,
+}
+
+/// A group of a job: tasks are numbered group by group.
+struct Wanted {
+    name: Text,
+    tasks: u32,
+    /// How many containers it lacks.
+    lacking: u32,
+}
+
+impl Application {
+    fn lacks(&self) -> u32 {
+        self.groups.iter().map(|group| group.lacking).sum()
+    }
+
+    /// The group of a task.
+    fn group_of(&mut self, task: TaskId) -> Option<&mut Wanted> {
+        let mut before = 0;
+        self.groups.iter_mut().find(|group| {
+            before += group.tasks;
+            task.index < before
+        })
+    }
+
+    /// Asks for as many containers as it lacks.
+    fn ask_again(&mut self) {
+        let asks = self.groups.iter().filter(|group| group.lacking > 0);
+        let ask = |group: &Wanted| Ask::new(group.name.clone(), Place::Anywhere, group.lacking);
+        self.beat = Beat::asking(asks.map(ask));
+    }
+}
+
+impl Asks {
+    pub(super) fn new(cell: &RunCell, name: &str, jobs: Vec<Job>) -> Result<Asks, HandleError> {
+        let settings = Settings {
+            machine_delay: DELAY,
+            rack_delay: DELAY,
+            silence_max: None,
+            ..Settings::new(name)
+        };
+        let front = Front::new(cell, Profile::batch(), settings)?;
+        Ok(Asks { front, coming: jobs.into(), applications: Vec::new(), rounds: 0 })
+    }
+
+    /// Lets those join whose jobs have come.
+    fn join(&mut self, now: Nanos) {
+        while let Some(job) = self.coming.front()
+            && let Ok(id) = self.front.join(&job.name, now)
+        {
+            let groups = job.groups.iter().map(|group| Wanted {
+                name: group.name.clone(),
+                tasks: group.count,
+                lacking: group.count,
+            });
+            let mut application =
+                Application { id, groups: groups.collect(), beat: Beat::default() };
+            // Some may run already.
+            for (task, _) in self.front.containers_of(id) {
+                if let Some(group) = application.group_of(task) {
+                    group.lacking -= 1;
+                }
+            }
+            let groups = job.groups.iter().zip(&application.groups);
+            let asks = groups.flat_map(|(group, wanted)| asks_of(group, wanted.lacking));
+            application.beat = Beat::asking(asks);
+            self.applications.push(application);
+            self.coming.pop_front();
+        }
+    }
+
+    /// Lets an application speak. The answer is whether it goes on.
+    fn beat(front: &mut Front, application: &mut Application, now: Nanos) -> bool {
+        let beat = std::mem::take(&mut application.beat);
+        let Ok(answer) = front.heartbeat(application.id, beat, now) else { return false };
+        for container in answer.allocated {
+            if let Some(group) = application.group_of(container.task) {
+                group.lacking = group.lacking.saturating_sub(1);
+            }
+        }
+        let displaced = answer.completed.iter().filter(|one| one.how == How::Displaced);
+        let displaced: Vec<TaskId> = displaced.map(|one| one.task).collect();
+        for task in &displaced {
+            if let Some(group) = application.group_of(*task) {
+                group.lacking += 1;
+            }
+        }
+        if !displaced.is_empty() {
+            application.ask_again();
+        }
+        !answer.is_over
+    }
+}
+
+impl Client for Asks {
+    fn step(&mut self, cell: &Watched<'_>, now: Nanos) -> Result<Round, HandleError> {
+        self.front.step(cell, now)?;
+        self.join(now);
+        self.rounds += 1;
+        let Asks { front, applications, rounds, .. } = self;
+        applications.retain_mut(|application| {
+            let speaks = application.lacks() > 0 || rounds.is_multiple_of(SELDOM);
+            !speaks || Asks::beat(front, application, now)
+        });
+        let waiting = applications.iter().map(|one| one.lacks() as usize).sum();
+        let patience = 2 * DELAY + 2;
+        Ok(Round { version: self.front.version(), waiting, patience })
+    }
+}
+
+/// What is asked for a group: so many containers, and as many on each machine that it prefers by name.
+fn asks_of(group: &TaskGroup, lacking: u32) -> Vec<Ask> {
+    let ask = |at| Ask::new(group.name.clone(), at, lacking);
+    let preferred = group.rules.affinity.preferred.iter().flat_map(|one| &one.machines.names);
+    let named = preferred.filter(|one| one.operator == Operator::In).flat_map(|one| &one.values);
+    let named: BTreeSet<Place> = named.map(|name| Place::Machine(name.clone())).collect();
+    named.into_iter().map(ask).chain([ask(Place::Anywhere)]).collect()
+}

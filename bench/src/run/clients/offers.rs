@@ -1,0 +1,149 @@
+//! Frameworks, one for each tenant: they take of each offer what their tasks fit into, the oldest job first.
+
+use super::{Client, Round, WHILE, Watched};
+use crate::run::cell::RunCell;
+use omega_cellstate::HandleError;
+use omega_core::{Amounts, Job, JobId, KindId, MachineId, TaskId};
+use omega_schedulers::Nanos;
+use omega_schedulers::offers::{
+    Event, Framework, FrameworkId, Front, Happened, Launch, NotLaunched, Offer, Refuse, Settings,
+};
+use std::collections::{BTreeSet, HashSet};
+
+/// See the head of the file.
+pub(super) struct Offers {
+    front: Front,
+    frameworks: Vec<Thinker>,
+}
+
+/// What a framework keeps in mind.
+struct Thinker {
+    id: FrameworkId,
+    /// Machines that the cell refused to a job for another reason than room: a rule forbids them.
+    avoided: HashSet<(JobId, MachineId)>,
+    is_suppressed: bool,
+}
+
+/// A machine as it is offered, while tasks are put on it.
+struct Room {
+    left: Amounts,
+}
+
+impl Offers {
+    pub(super) fn new(cell: &RunCell, name: &str, jobs: &[Job]) -> Result<Offers, HandleError> {
+        let mut front = Front::new(cell, Settings::new(name))?;
+        let tenants: BTreeSet<_> = jobs.iter().map(|job| job.tenant.clone()).collect();
+        let framework = |tenant: omega_core::Text| {
+            let id = front.register(Framework::new(tenant.clone(), tenant));
+            // There are fewer of a trace's tenants than a front takes; more are not served.
+            id.ok().map(|id| Thinker { id, avoided: HashSet::new(), is_suppressed: false })
+        };
+        let frameworks = tenants.into_iter().filter_map(framework).collect();
+        Ok(Offers { front, frameworks })
+    }
+}
+
+impl Client for Offers {
+    fn step(&mut self, cell: &Watched<'_>, now: Nanos) -> Result<Round, HandleError> {
+        let events = self.front.step(cell, now)?;
+        let mut waiting = 0;
+        let mut outstanding = false;
+        for thinker in &mut self.frameworks {
+            thinker.hear(&events);
+            waiting += thinker.answer(&mut self.front, now);
+            outstanding |= self.front.offers_of(thinker.id).next().is_some();
+        }
+        // Offers of a round are answered in it, and what is declined is not offered again at once.
+        let patience = if outstanding { u32::MAX } else { 2 };
+        Ok(Round { version: self.front.version(), waiting, patience })
+    }
+}
+
+impl Thinker {
+    fn hear(&mut self, events: &[Event]) {
+        for event in events.iter().filter(|event| event.framework == self.id) {
+            if let Happened::NotLaunched { task, machine, why: NotLaunched::Refused(reason) } =
+                &event.happened
+                && !matches!(reason, omega_core::Reason::NoRoom(_))
+            {
+                self.avoided.insert((task.job, *machine));
+            }
+        }
+    }
+
+    /// Answers the offers that are out. The answer is how many tasks wait after it.
+    fn answer(&mut self, front: &mut Front, now: Nanos) -> usize {
+        let mut jobs: Vec<Waiting> = Vec::new();
+        for (id, job) in front.jobs_of(self.id) {
+            for group in 0..job.groups.len() {
+                let tasks: Vec<TaskId> = front.waiting(id, group).collect();
+                if !tasks.is_empty() {
+                    let request = job.groups[group].request.clone();
+                    jobs.push(Waiting { id, request, tasks });
+                }
+            }
+        }
+        self.suppress(front, jobs.is_empty());
+        let offers: Vec<Offer> = front.offers_of(self.id).cloned().collect();
+        for offer in offers {
+            let launches = self.fill(&offer, &mut jobs);
+            let refuse = Refuse::Amounts { until: now + WHILE };
+            let answered = match launches.is_empty() {
+                true => front.decline(self.id, &[offer.id], refuse).is_ok(),
+                false => front.accept(self.id, &[offer.id], &launches, refuse).is_ok(),
+            };
+            if !answered {
+                // Its own view forbids one of them there; the next offer of it is judged anew.
+                self.avoided.extend(launches.iter().map(|one| (one.task.job, one.machine)));
+                let _ = front.decline(self.id, &[offer.id], refuse);
+            }
+        }
+        jobs.iter().map(|job| job.tasks.len()).sum()
+    }
+
+    /// Who has nothing that waits wants no offers.
+    fn suppress(&mut self, front: &mut Front, nothing: bool) {
+        if nothing != self.is_suppressed {
+            let done = if nothing { front.suppress(self.id) } else { front.revive(self.id) };
+            self.is_suppressed = nothing == done.is_ok();
+        }
+    }
+
+    /// The tasks that go on a machine that is offered.
+    fn fill(&self, offer: &Offer, jobs: &mut [Waiting]) -> Vec<Launch> {
+        let mut room = Room { left: offer.amounts.clone() };
+        let mut launches = Vec::new();
+        for job in jobs {
+            if self.avoided.contains(&(job.id, offer.machine)) {
+                continue;
+            }
+            while let Some(task) = job.tasks.last().copied().filter(|_| room.takes(&job.request)) {
+                job.tasks.pop();
+                launches.push(Launch { task, machine: offer.machine });
+            }
+        }
+        launches
+    }
+}
+
+/// Tasks of one group that wait.
+struct Waiting {
+    id: JobId,
+    request: Amounts,
+    tasks: Vec<TaskId>,
+}
+
+impl Room {
+    /// Takes one request more, if it fits.
+    fn takes(&mut self, request: &Amounts) -> bool {
+        if request.iter().any(|(kind, amount)| self.left.get(kind) < amount) {
+            return false;
+        }
+        let asked: Vec<(KindId, u64)> = request.iter().collect();
+        asked.into_iter().for_each(|(kind, amount)| {
+            let left = self.left.get(kind) - amount;
+            self.left.set(kind, left);
+        });
+        true
+    }
+}
