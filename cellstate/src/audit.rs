@@ -47,6 +47,9 @@ pub enum AuditError {
     /// A tenant's use differs.
     #[error("tenant {0:?}: its use differs from a recount")]
     Tenant(Text),
+    /// What a tenant's jobs ask for differs.
+    #[error("tenant {0:?}: what its jobs ask for differs from a recount")]
+    Asked(Text),
     /// A rule's counters differ.
     #[error("rule counters differ from a recount")]
     Rules,
@@ -75,6 +78,15 @@ impl Cell {
         for (tenant, used) in self.tenants.iter().zip(&recount.tenants) {
             if tenant.used != *used {
                 return Err(AuditError::Tenant(tenant.name.clone()));
+            }
+        }
+        for (id, recounted) in (0..).zip(self.count_asked()) {
+            let differs = match self.tenants.asked(id) {
+                Some(asked) => asked != recounted,
+                None => recounted.iter().any(|asked| *asked > 0),
+            };
+            if differs {
+                return Err(AuditError::Asked(self.tenants.list[id as usize].name.clone()));
             }
         }
         self.audit_rules(&recount)?;

@@ -94,6 +94,8 @@ pub struct Cell {
     pub(crate) evicted: EvictionLog,
     /// How many there were, for those who look on.
     pub(crate) eviction_counts: EvictionCounts,
+    /// Tasks that moved, since this process has the cell.
+    pub(crate) moves: u64,
     /// Rows whose amounts changed.
     pub(crate) row_log: ChangeLog<u32>,
     /// All other changes.
@@ -134,6 +136,7 @@ impl Cell {
             gang_counts: GangCounts::default(),
             evicted: EvictionLog::default(),
             eviction_counts: EvictionCounts::default(),
+            moves: 0,
             row_log: ChangeLog::new(Version(0), changes),
             log: ChangeLog::new(Version(0), changes),
             lineage: Version(0),
@@ -170,6 +173,7 @@ impl Cell {
             }
             Command::EndHolder { holder } => Ok(self.end_holder(holder)),
             Command::SetStanding { tenant, standing } => self.set_standing(&tenant, standing),
+            Command::SetAdmission { tenant, limit } => self.set_admission(&tenant, limit),
             _ => unreachable!("every command of this version is handled above"),
         }
     }
@@ -192,6 +196,7 @@ impl Cell {
     fn set_standing(&mut self, tenant: &Text, standing: Standing) -> Result<Outcome, Rejection> {
         validate::standing(tenant, &standing, &self.kinds)?;
         self.tenants.set_standing(tenant, standing)?;
+        self.recount_asked();
         let version = self.begin();
         // A limit above it may be another one now.
         self.log.push(Change::Quota);
@@ -326,6 +331,12 @@ impl Cell {
         self.version
     }
 
+    /// How many tasks a transaction took off one machine and placed again, since this process has the cell.
+    #[must_use]
+    pub fn moves(&self) -> u64 {
+        self.moves
+    }
+
     /// The last time that the cell was told, in milliseconds: see [`Command::Expire`].
     #[must_use]
     pub fn now_ms(&self) -> u64 {
@@ -454,6 +465,20 @@ impl Cell {
     #[must_use]
     pub fn standing(&self, name: &str) -> Option<&Standing> {
         self.tenants.get(name).map(|tenant| &tenant.standing)
+    }
+
+    /// What the jobs of a tenant and of all below it may ask for together, if that is limited.
+    #[must_use]
+    pub fn admission(&self, name: &str) -> Option<&omega_core::Amounts> {
+        self.tenants.get(name)?.admits.as_ref()
+    }
+
+    /// What they ask for, by kind; `None` while no tenant of the cell has such a limit. More than 64 bits count is
+    /// told as the most that they do.
+    #[must_use]
+    pub fn asked(&self, name: &str) -> Option<Vec<u64>> {
+        let sums = self.tenants.asked(self.tenants.id(name)?)?;
+        Some(sums.iter().map(|sum| (*sum).try_into().unwrap_or(u64::MAX)).collect())
     }
 
     /// What a tenant's tasks claim together with those of all tenants below it, by kind.

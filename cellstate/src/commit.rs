@@ -109,6 +109,7 @@ impl Cell {
                 let taken = txn.evictions.len() - stayed.count();
                 self.count_evictions(taken as u32, scratch.reclaimed);
             }
+            self.moves += self.moved(txn, &scratch.conflicts);
         }
         let commit = Commit { version: self.version, conflicts: scratch.conflicts.clone() };
         let registered = &mut self.schedulers[scheduler];
@@ -118,6 +119,17 @@ impl Cell {
         registered.answers.insert(txn.id.number, digest, &commit);
         self.scratch = scratch;
         Ok(commit)
+    }
+
+    /// How many tasks it took off their machines and placed again.
+    fn moved(&self, txn: &Transaction, conflicts: &[Conflict]) -> u64 {
+        let stayed = |i| conflicts.binary_search_by(|c| c.item.cmp(&Item::Release(i))).is_ok();
+        let is_placed = |task: TaskId| {
+            self.jobs.task(task).is_some_and(|(_, task)| task.state.machine().is_some())
+        };
+        let moved =
+            txn.releases.iter().zip(0..).filter(|(task, i)| !stayed(*i) && is_placed(**task));
+        moved.count() as u64
     }
 
     pub(crate) fn check_form(&self, txn: &Transaction) -> Result<(), TransactionError> {

@@ -40,7 +40,10 @@ impl Cell {
                 scheduler.answers.iter(),
             );
         }
-        self.tenants.iter().for_each(|tenant| hash.standing(&tenant.name, &tenant.standing));
+        for tenant in self.tenants.iter() {
+            hash.standing(&tenant.name, &tenant.standing);
+            hash.admission(&tenant.name, tenant.admits.as_ref());
+        }
         hash.preemption(&self.policy, self.evicted.iter());
         hash.finish()
     }
@@ -72,7 +75,10 @@ impl Image {
                 scheduler.answers.iter(),
             );
         }
-        self.tenants.iter().for_each(|tenant| hash.standing(&tenant.name, &tenant.standing));
+        for tenant in self.tenants.iter() {
+            hash.standing(&tenant.name, &tenant.standing);
+            hash.admission(&tenant.name, tenant.admits.as_ref());
+        }
         hash.preemption(&self.policy, self.evicted.iter().copied());
         hash.finish()
     }
@@ -142,6 +148,12 @@ impl StateHasher {
 
     fn tenant(&mut self, name: &Text, limit: Option<&Amounts>) {
         (name, limit).hash(self);
+    }
+
+    fn admission(&mut self, name: &Text, limit: Option<&Amounts>) {
+        if let Some(limit) = limit {
+            ("admits", name, limit).hash(self);
+        }
     }
 
     /// Tenants that stand alone leave no trace: cells that know of no standings keep their hashes.

@@ -23,6 +23,7 @@ impl Cell {
             let given = self.jobs.next_id().0;
             return Err(Rejection::TooMany { what: "jobs".into(), given, max: JOBS_MAX });
         }
+        self.admit_job(&job)?;
         self.begin();
         let id = self.jobs.next_id();
         let owner = self.intern_owner(&job.scheduler);
@@ -32,6 +33,7 @@ impl Cell {
         let mut made = Vec::new();
         for index in 0..job.groups.len() {
             let (need, new) = self.facts.compile((id, &job), index, kinds, Trackers::Make);
+            self.tenants.ask(tenant, &need.request, i64::from(job.groups[index].count));
             groups.push(GroupRecord { need });
             made.extend(new);
         }
@@ -124,13 +126,16 @@ impl Cell {
         if count == wanted {
             return Ok(Outcome::Done(self.version));
         }
-        let owner = job.owner;
+        let (owner, tenant) = (job.owner, job.tenant);
+        let more = count.saturating_sub(wanted);
+        let request = &job.spec.groups[index].request;
+        self.tenants.admit(&self.kinds, tenant, std::iter::once((request, more)))?;
         let version = self.begin();
         if count < wanted {
             self.shrink_group(id, index, wanted - count);
         }
         if let Some(job) = self.jobs.get_mut(id) {
-            let more = count.saturating_sub(wanted);
+            self.tenants.ask(tenant, &job.groups[index].need.request, i64::from(more));
             job.tasks.extend((0..more).map(|_| TaskRecord::pending(index)));
             job.alive += more;
             job.resized = true;
@@ -283,6 +288,8 @@ impl Cell {
             return None;
         }
         parts.job.alive -= 1;
+        let request = &parts.job.groups[usize::from(task.group)].need.request;
+        parts.tenants.ask(parts.job.tenant, request, -1);
         let slot = task.state.machine().map(MachineId::row);
         match slot {
             None => task.state = state,

@@ -39,6 +39,7 @@
 //! In reading order: `cell.rs`, `commit.rs`, `gangs.rs`, `cap.rs`, `judge.rs`, `rules/`, `sets.rs`, `view/`,
 //! `delta.rs`, `changed.rs`, `merge.rs`, `handle.rs`, `shared.rs`, `audit.rs`, `image/`.
 
+mod admission;
 mod answers;
 mod audit;
 mod cap;

@@ -7,6 +7,7 @@
 //! 2. parents form no ring, and at most [`TENANT_DEPTH_MAX`] tenants stand one below the other;
 //! 3. a tenant that was changed in a version says so, so that views hear of it.
 
+use crate::admission::Asked;
 use crate::map::FastMap;
 use omega_core::limits::TENANT_DEPTH_MAX;
 use omega_core::{Amounts, KindId, Reason, Rejection, Standing, Text, Version};
@@ -18,6 +19,8 @@ pub(crate) struct Tenant {
     pub(crate) used: Vec<i64>,
     pub(crate) limit: Option<Amounts>,
     pub(crate) standing: Standing,
+    /// What its jobs may ask for, if that is limited; see `admission.rs`.
+    pub(crate) admits: Option<Amounts>,
     parent: Option<u32>,
     /// The version that changes it made last, or the one after it.
     changed: Version,
@@ -44,8 +47,9 @@ pub(crate) struct Borrower<'a> {
 /// All tenants that ever had a job, a quota or a standing.
 #[derive(Clone, Debug)]
 pub(crate) struct Tenants {
-    kinds: usize,
-    list: Vec<Tenant>,
+    pub(crate) kinds: usize,
+    pub(crate) list: Vec<Tenant>,
+    pub(crate) asked: Asked,
     by_name: FastMap<Text, u32>,
     /// The version that the next change belongs to.
     next: Version,
@@ -59,6 +63,7 @@ impl Tenants {
         Tenants {
             kinds,
             list: Vec::new(),
+            asked: Asked::default(),
             by_name: FastMap::default(),
             next: Version(1),
             told: false,
@@ -76,6 +81,7 @@ impl Tenants {
             used: vec![0; self.kinds],
             limit: None,
             standing: Standing::default(),
+            admits: None,
             parent: None,
             changed: self.next,
         });

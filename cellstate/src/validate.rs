@@ -2,8 +2,8 @@
 
 use omega_core::limits::{
     BANDS_MAX, CARD_MILLI, CARDS_MAX, EVICTION_CAP_MAX, EVICTION_SPAN_MS_MAX, GANG_HOLD_MS_MAX,
-    GRACE_MS_MAX, GROUPS_PER_JOB_MAX, LABELS_MAX, OVERCOMMIT_PERCENT_MAX, RULES_PER_GROUP_MAX,
-    TASKS_PER_JOB_MAX, TENANT_WEIGHT_MAX, TEXT_BYTES_MAX, WEIGHT_MAX,
+    GRACE_MS_MAX, GROUPS_PER_JOB_MAX, LABELS_MAX, OVERCOMMIT_PERCENT_MAX, QUOTA_MAX,
+    RULES_PER_GROUP_MAX, TASKS_PER_JOB_MAX, TENANT_WEIGHT_MAX, TEXT_BYTES_MAX, WEIGHT_MAX,
 };
 use omega_core::{
     Amounts, Job, Kinds, Labels, Machine, Policy, Rejection, Standing, TaskGroup, TaskRule,
@@ -49,7 +49,7 @@ fn amounts(what: &Text, amounts: &Amounts, kinds: &Kinds) -> Result<(), Rejectio
 /// A quota may exceed what one machine has: only its kinds are bounded, and its sums.
 pub(crate) fn quota(tenant: &Text, limit: &Amounts, kinds: &Kinds) -> Result<(), Rejection> {
     let bad = |(kind, amount): (omega_core::KindId, u64)| {
-        (kind.index() >= kinds.count() || amount > i64::MAX as u64 / 2).then_some(kind)
+        (kind.index() >= kinds.count() || amount > QUOTA_MAX).then_some(kind)
     };
     match limit.iter().find_map(bad) {
         Some(kind) => Err(Rejection::BadAmount { what: tenant.clone(), kind }),

@@ -131,6 +131,14 @@ pub enum Command {
         /// How it stands from now on.
         standing: Standing,
     },
+    /// Limits what a tenant's jobs may ask for together, placed or not, with those of tenants below it; `None` lifts
+    /// the limit. A job beyond it is refused. What is asked for already stays.
+    SetAdmission {
+        /// Which tenant.
+        tenant: Text,
+        /// The most of each registered kind; a kind that is not named has 0.
+        limit: Option<Amounts>,
+    },
 }
 
 /// Who holds a scheduler's name.
@@ -283,4 +291,19 @@ pub enum Rejection {
     /// Choose other bands, or another cap of evictions.
     #[error("{0}")]
     BadPolicy(Text),
+    /// Ask for less, wait until tasks of the tenant have ended, or have the limit raised (see
+    /// [`Command::SetAdmission`]).
+    #[error("the jobs of tenant {tenant:?} {told}")]
+    NotAdmitted {
+        /// Whose limit it is: the job's tenant, or one above it.
+        tenant: Text,
+        /// Of which kind.
+        kind: KindId,
+        /// What they would ask for, with this.
+        asked: u64,
+        /// What they may ask for.
+        limit: u64,
+        /// The same in words, by the kind's name and in its unit.
+        told: Text,
+    },
 }

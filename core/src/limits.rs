@@ -10,6 +10,10 @@ pub const KINDS_MAX: usize = 16;
 /// double-precision number, which the vectorised scores use.
 pub const AMOUNT_MAX: u64 = 1 << 50;
 
+/// The largest amount of one resource that a tenant's limit or guarantee says, which is what a limit says of a
+/// resource that it does not bound: sums of claims, and one more, stay within 63 bits below it.
+pub const QUOTA_MAX: u64 = i64::MAX as u64 / 2;
+
 /// Machines in a cell: ten times the largest cell that Borg reports.
 pub const MACHINES_MAX: usize = 1 << 20;
 

@@ -211,6 +211,11 @@ def tenants(at):
     refused(grpc.StatusCode.INVALID_ARGUMENT, lambda: at.call(f"{service}/SetStanding", **ring))
     at.call(f"{service}/SetStanding", tenant="t")
     assert not {one.name: one for one in at.call(f"{service}/ListTenants").tenants}["t"].HasField("standing")
+    at.call(f"{service}/SetAdmission", tenant="t", limit={"limit": [1_000, 1 << 40]})
+    much = {"name": "much", "tenant": "t", "groups": [{"count": 2, "request": [600]}]}
+    refused(grpc.StatusCode.RESOURCE_EXHAUSTED, lambda: at.call("omega.v1.JobService/SubmitJob", job=much))
+    assert list({one.name: one for one in at.call(f"{service}/ListTenants").tenants}["t"].admission.limit)[0] == 1_000
+    at.call(f"{service}/SetAdmission", tenant="t")
     at.call(f"{service}/SetQuota", tenant="t")
     assert not {one.name: one for one in at.call(f"{service}/ListTenants").tenants}["t"].HasField("quota")
 

@@ -215,6 +215,10 @@ fn every_command() -> Vec<(&'static str, Command)> {
             Command::HoldScheduler { name, holder, lease_ms: 10_000 }
         }),
         ("end holder", Command::EndHolder { holder: HolderId(7) }),
+        ("set admission", {
+            let limit = Some(Amounts::new([1_000_000]));
+            Command::SetAdmission { tenant: "shop".into(), limit }
+        }),
     ]
 }
 

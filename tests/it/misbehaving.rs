@@ -211,8 +211,16 @@ fn nothing_that_a_scheduler_sends_breaks_a_rule() {
     assert!(refused > 500 && taken > 500, "{refused} refused, {taken} taken");
 }
 
-/// Who behaves gets what there is room for, as if nothing had been.
+/// Who behaves gets what there is room for, as if nothing had been. Jobs whose rules may keep others away end first.
 fn still_serves(cell: &Watched, schedulers: &mut [Scheduler], seed: u64) {
+    let choosy = |job: &Job| job.groups.iter().any(|group| !group.rules.tasks.is_empty());
+    let choosy: Vec<_> = cell.read(|cell| {
+        cell.jobs()
+            .filter(|(_, job)| choosy(job))
+            .map(|(job, _)| Command::KillJob { job })
+            .collect()
+    });
+    choosy.iter().for_each(|kill| drop(cell.apply(kill).unwrap()));
     let kinds = cell.read(|cell| cell.kinds().count());
     let large = Amounts::new(vec![1 << 20; kinds]);
     cell.apply(&Command::RegisterMachine(Machine::new("untouched", large))).unwrap();

@@ -2,7 +2,9 @@
 
 use crate::small::{LONG, amounts, cell, job, placed, run, submit};
 use omega_cellstate::SharedCell;
-use omega_core::{Amounts, Command, Job, JobId, Precedence, Standing, TaskReport, Text};
+use omega_core::{
+    Amounts, Command, Job, JobId, Outcome, Precedence, Rejection, Standing, TaskReport, Text,
+};
 use omega_schedulers::plugins::{FairShare, Reclaim};
 use omega_schedulers::{Nanos, Observer, Profile, Scheduler, Search, Settings, Unobserved};
 use omega_tests::random::Dice;
@@ -284,4 +286,41 @@ fn end_some(cell: &SharedCell, tenant: &str, dice: &mut Dice) {
         // It may have been evicted meanwhile: then the report is late.
         drop(cell.apply(Command::ReportTask { task, machine, report }));
     }
+}
+
+#[test]
+fn clients_that_race_ask_for_no_more_than_they_may() {
+    let cell = cell(&[20]);
+    stands(&cell, "red", Standing { parent: Some("all".into()), ..Standing::default() });
+    stands(&cell, "blue", Standing { parent: Some("all".into()), ..Standing::default() });
+    let limit = Some(amounts(100));
+    cell.apply(Command::SetAdmission { tenant: "all".into(), limit }).unwrap();
+    let client = |tenant: &'static str, seed: u64| {
+        let (cell, mut dice, mut own) = (&cell, Dice::new(seed), Vec::new());
+        move || {
+            for number in 0..300 {
+                let tasks = 1 + dice.below(20) as u32;
+                let job = of(tenant, &format!("{tenant}-{seed}-{number}"), tasks);
+                match cell.apply(Command::SubmitJob(job)) {
+                    Ok(Outcome::Job(id)) => own.push(id),
+                    Err(Rejection::NotAdmitted { tenant, asked, limit, .. }) => {
+                        assert_eq!((&*tenant, limit), ("all", 100_000));
+                        assert!(asked > limit);
+                        if let Some(job) = own.pop() {
+                            cell.apply(Command::KillJob { job }).unwrap();
+                        }
+                    }
+                    other => panic!("{other:?}"),
+                }
+                assert!(cell.read(|cell| cell.asked("all").unwrap()[0]) <= 100_000);
+            }
+            own.len()
+        }
+    };
+    let left: usize = std::thread::scope(|scope| {
+        let clients = [("red", 1), ("blue", 2), ("red", 3)].map(|(t, s)| scope.spawn(client(t, s)));
+        clients.map(|client| client.join().unwrap()).iter().sum()
+    });
+    assert!(left > 0);
+    cell.read(|cell| cell.audit().unwrap());
 }

@@ -282,9 +282,8 @@ impl Heard {
         let heard: Vec<_> = self.jobs.iter().map(|(id, job)| (*id, job.clone())).collect();
         assert_eq!(heard, jobs, "seed {}", world.seed);
         let living = world.twin.tasks().filter(|(id, job, _)| wanted(id.job, job));
-        let tasks: Vec<_> = living
-            .map(|(id, _, task)| (id, (task.state, task.group, task.placed_ms)))
-            .collect();
+        let tasks: Vec<_> =
+            living.map(|(id, _, task)| (id, (task.state, task.group, task.placed_ms))).collect();
         let heard: Vec<_> = self.tasks.iter().map(|(id, state)| (*id, *state)).collect();
         assert_eq!(heard, tasks, "seed {} at {}", world.seed, world.twin.version());
     }

@@ -3,8 +3,8 @@
 use crate::twin::Twin;
 use omega_cellstate::{Cell, MachineStatus};
 use omega_core::{
-    Amounts, CardSet, JobId, Machine, MachineId, Outcome, Policy, Rejection, SequenceNumber,
-    TaskId, TaskState, Text, Version,
+    Amounts, CardSet, JobId, KindId, Machine, MachineId, Outcome, Policy, Rejection,
+    SequenceNumber, TaskId, TaskState, Text, Version,
 };
 use std::sync::Arc;
 
@@ -139,6 +139,12 @@ pub fn compare(cell: &Cell, twin: &Twin) -> Result<(), String> {
         equal("use of a tenant", &used, &twin.tenant_used(tenant))?;
         let standing = cell.standing(tenant).cloned().unwrap_or_default();
         equal("standing of a tenant", &standing, &twin.standing(tenant))?;
+        equal("admission of a tenant", &cell.admission(tenant), &twin.admission(tenant))?;
+        let asked = cell.asked(tenant).into_iter().flatten().zip(0..);
+        for (asked, kind) in asked {
+            let naive = twin.asked(tenant, KindId(kind)).min(u128::from(u64::MAX));
+            equal("asked by a tenant", &u128::from(asked), &naive)?;
+        }
     }
     Ok(())
 }
@@ -162,6 +168,9 @@ fn without_words(rejection: Rejection) -> Rejection {
         Rejection::BadPolicy(_) => Rejection::BadPolicy(none),
         Rejection::TooMany { given, max, .. } => Rejection::TooMany { what: none, given, max },
         Rejection::BadAmount { kind, .. } => Rejection::BadAmount { what: none, kind },
+        Rejection::NotAdmitted { tenant, kind, asked, limit, .. } => {
+            Rejection::NotAdmitted { tenant, kind, asked, limit, told: none }
+        }
         other => other,
     }
 }

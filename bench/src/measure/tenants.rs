@@ -1,11 +1,12 @@
-//! Question: what do tenants in a tree cost, and what does it cost to let them take turns?
+//! Question: what do tenants in a tree cost, what does it cost to let them take turns, and to admit their jobs?
 
 use super::cells::{self, Made};
 use super::clock::{Figure, by_turns, timed};
 use super::show::{Reach, Row, Unit};
 use super::{Options, SEED};
 use omega_cellstate::SharedCell;
-use omega_core::{Amounts, Command, Job, Standing, Text};
+use omega_core::limits::QUOTA_MAX;
+use omega_core::{Amounts, Command, Job, Outcome, Standing, Text};
 use omega_schedulers::plugins::FairShare;
 use omega_schedulers::{Profile, Scheduler, Settings, Unobserved};
 
@@ -42,12 +43,24 @@ pub(crate) fn rows(options: &Options) -> Vec<Row> {
     let ratio = |what: &str, figure: Figure| {
         Row::value(what.to_owned(), Unit::Times, figure.cpu / off.cpu).reach(Reach::AtMost(1.1))
     };
+    let (limited, free) = by_turns(
+        options.runs(),
+        || submitted(&made, &jobs, Submitted::Limited),
+        || submitted(&made, &jobs, Submitted::Freely),
+    );
     vec![
         Row::time("tenants alone, order by age".to_owned(), Unit::Micros, off),
         Row::time("a tree of limits and guarantees".to_owned(), Unit::Micros, tree),
         ratio("  to tenants alone, time", tree),
         Row::time("the same, and fair_share".to_owned(), Unit::Micros, turns),
         Row::value("  to tenants alone, time".to_owned(), Unit::Times, turns.cpu / off.cpu),
+        Row::time("a job submitted and killed".to_owned(), Unit::Micros, free),
+        Row::time(
+            "the same in the tree, each asking within limits".to_owned(),
+            Unit::Micros,
+            limited,
+        ),
+        Row::value("  to freely, time".to_owned(), Unit::Times, limited.cpu / free.cpu),
     ]
 }
 
@@ -57,6 +70,40 @@ fn of_tenant((number, job): (usize, Job)) -> Job {
 
 fn tenant(number: usize) -> Text {
     format!("tenant-{number}").into()
+}
+
+/// Whether what jobs ask for is limited.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Submitted {
+    Freely,
+    Limited,
+}
+
+/// What the cell takes to have each of the jobs submitted, and killed.
+fn submitted(made: &Made, jobs: &[Job], how: Submitted) -> Figure {
+    let cell = SharedCell::new(made.copy());
+    if how == Submitted::Limited {
+        for number in 0..TENANTS {
+            let branch: Text = format!("branch-{}", number % 10).into();
+            for (name, parent) in [(branch.clone(), "all".into()), (tenant(number), branch)] {
+                let standing = Standing { parent: Some(parent), ..Standing::default() };
+                cell.apply(Command::SetStanding { tenant: name.clone(), standing })
+                    .expect("a tree");
+                let limit = Some(Amounts::new([QUOTA_MAX; 4]));
+                cell.apply(Command::SetAdmission { tenant: name, limit }).expect("a limit");
+            }
+        }
+    }
+    let jobs: Vec<Command> = jobs.iter().cloned().map(Command::SubmitJob).collect();
+    let count = jobs.len();
+    let ((), span) = timed(|| {
+        for command in jobs {
+            if let Ok(Outcome::Job(job)) = cell.apply(command) {
+                cell.apply(Command::KillJob { job }).expect("the job is there");
+            }
+        }
+    });
+    span.each(count)
 }
 
 /// What a scheduler takes for each of the jobs.

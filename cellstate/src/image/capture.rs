@@ -222,6 +222,7 @@ impl Cell {
             name: tenant.name.clone(),
             limit: tenant.limit.clone(),
             standing: tenant.standing.clone(),
+            admits: tenant.admits.clone(),
         };
         let scheduler = |scheduler: &Registered| SchedulerImage {
             name: scheduler.name.clone(),

@@ -120,6 +120,8 @@ pub struct TenantImage {
     pub limit: Option<Amounts>,
     /// How it stands among the others.
     pub standing: Standing,
+    /// What its jobs may ask for together; `None` is anything.
+    pub admits: Option<Amounts>,
 }
 
 /// A scheduler that has registered.

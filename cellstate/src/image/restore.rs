@@ -65,6 +65,10 @@ impl Cell {
                 validate::quota(&tenant.name, limit, &cell.kinds)?;
             }
             cell.tenants.set_limit(&tenant.name, tenant.limit.clone());
+            if let Some(limit) = &tenant.admits {
+                validate::quota(&tenant.name, limit, &cell.kinds)?;
+                cell.tenants.set_admission(&tenant.name, Some(limit.clone()));
+            }
         }
         for tenant in image.tenants.iter().filter(|t| t.standing != Standing::default()) {
             validate::standing(&tenant.name, &tenant.standing, &cell.kinds)?;
@@ -87,6 +91,7 @@ impl Cell {
             cell.restore_job(job)?;
         }
         cell.restore_ended(image.ended)?;
+        cell.recount_asked();
         if !cell.facts.rules.is_empty() {
             cell.restore_counts()?;
         }
@@ -204,6 +209,10 @@ impl Cell {
         job: &JobRecord,
         task: &TaskRecord,
     ) -> Result<(), ImageError> {
+        let latest = if task.state.machine().is_some() { self.now_ms } else { 0 };
+        if task.placed_ms > latest {
+            return Err(ImageError::PlacedAt(id));
+        }
         let Some(machine) = task.state.machine() else {
             return if task.cards.is_empty() { Ok(()) } else { Err(ImageError::Cards(id)) };
         };

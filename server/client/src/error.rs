@@ -103,6 +103,8 @@ define_codes! {
     BadLease = "BAD_LEASE", InvalidArgument;
     /// Choose another parent, guarantee or weight for the tenant.
     BadStanding = "BAD_STANDING", InvalidArgument;
+    /// The tenant's jobs ask for as much as they may: ask for less, or wait until some have ended.
+    NotAdmitted = "NOT_ADMITTED", ResourceExhausted;
     /// Choose other bands of precedence, or another cap of evictions.
     BadPolicy = "BAD_POLICY", InvalidArgument;
     /// A page token was not made by this call, or with other filters.
@@ -286,6 +288,7 @@ impl From<&Rejection> for ApiError {
             Rejection::BadLease { .. } => ErrorCode::BadLease,
             Rejection::BadStanding(_) => ErrorCode::BadStanding,
             Rejection::BadPolicy(_) => ErrorCode::BadPolicy,
+            Rejection::NotAdmitted { .. } => ErrorCode::NotAdmitted,
             _ => ErrorCode::Internal,
         };
         ApiError::new(code, rejection.to_string())

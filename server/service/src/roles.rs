@@ -163,6 +163,7 @@ pub const RULES: &[Rule] = &[
     rule("omega.v1.AgentService/Attach", AGENT.and(OPERATOR), Stream),
     rule("omega.v1.TenantService/SetQuota", OPERATOR, Change),
     rule("omega.v1.TenantService/SetStanding", OPERATOR, Change),
+    rule("omega.v1.TenantService/SetAdmission", OPERATOR, Change),
     rule("omega.v1.TenantService/ListTenants", LOOKERS, Look),
     rule("omega.v1.CellService/DescribeCell", CLIENTS, Look),
     rule("omega.v1.CellService/GetStatistics", LOOKERS, Look),

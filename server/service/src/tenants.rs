@@ -51,6 +51,19 @@ impl TenantService for Tenants {
         Ok(Response::new(proto::SetStandingResponse { version: version.0 }))
     }
 
+    async fn set_admission(
+        &self,
+        request: Request<proto::SetAdmissionRequest>,
+    ) -> Answered<proto::SetAdmissionResponse> {
+        crate::audit::about(&request, |request| request.tenant.clone());
+        let until = deadline(&request);
+        let request = request.into_inner();
+        let limit = request.limit.map(|limit| convert::amounts(limit.limit));
+        let command = Command::SetAdmission { tenant: request.tenant.into(), limit };
+        let version = done(self.host.apply(command, until).await?)?;
+        Ok(Response::new(proto::SetAdmissionResponse { version: version.0 }))
+    }
+
     async fn list_tenants(
         &self,
         request: Request<proto::ListTenantsRequest>,
@@ -70,6 +83,10 @@ impl TenantService for Tenants {
                     .standing(name)
                     .filter(|s| **s != Standing::default())
                     .map(Into::into),
+                admission: cell
+                    .admission(name)
+                    .map(|limit| proto::Quota { limit: convert::values(limit) }),
+                asked: cell.asked(name).unwrap_or_default(),
             });
             let tenants = told.collect();
             let more = rest.next().is_some();

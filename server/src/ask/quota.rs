@@ -9,7 +9,7 @@ use clap::{Args, Subcommand};
 use omega_client::proto::tenant_service_client::TenantServiceClient;
 use omega_client::{convert, proto};
 use omega_core::Kinds;
-use omega_core::limits::{AMOUNT_MAX, TENANT_WEIGHT_MAX};
+use omega_core::limits::{QUOTA_MAX, TENANT_WEIGHT_MAX};
 
 /// What to do with quotas.
 #[derive(Debug, Subcommand)]
@@ -27,6 +27,10 @@ pub(crate) enum QuotaCommand {
     #[command(after_help = "Example:\n  omega quota guarantee team-a --parent research --cpu 60 \
         --memory 500GiB --weight 3")]
     Guarantee(Box<GuaranteeArgs>),
+    /// Limit what the jobs of a tenant may ask for together, placed or not: a job beyond it is refused when it is
+    /// submitted. A kind that is not named is not limited. Without amounts, whatever is asked for is admitted.
+    #[command(after_help = "Example:\n  omega quota admit team-a --cpu 2000 --memory 4TiB")]
+    Admit(Box<SetArgs>),
     /// Lift the limits of a tenant.
     #[command(after_help = "Example:\n  omega quota clear team-a")]
     Clear(ClearArgs),
@@ -89,6 +93,7 @@ pub(crate) fn run(command: &QuotaCommand) -> Result<(), AskError> {
         QuotaCommand::List(args) => list(args),
         QuotaCommand::Set(args) => set_some(args),
         QuotaCommand::Guarantee(args) => guarantee(args),
+        QuotaCommand::Admit(args) => admit(args),
         QuotaCommand::Clear(args) => set(&args.ask, &args.tenant, None),
     }
 }
@@ -126,6 +131,10 @@ fn table(kinds: &Kinds, tenants: &[TenantShape]) -> String {
             if let Some(limit) = tenant.limit.as_ref().and_then(|limit| limit[&kind.name]) {
                 told += &format!(" of {}", kinds.display(id, limit));
             }
+            if let Some(admitted) = tenant.admitted.as_ref().and_then(|limit| limit[&kind.name]) {
+                let asked = kinds.display(id, tenant.asked[&kind.name]);
+                told += &format!(", asks {asked} of {}", kinds.display(id, admitted));
+            }
             match tenant.guaranteed[&kind.name] {
                 0 => told,
                 guaranteed => format!("{told} ({} sure)", kinds.display(id, guaranteed)),
@@ -143,7 +152,7 @@ fn set_some(args: &SetArgs) -> Result<(), AskError> {
         return Err(AskError::NoLimit);
     }
     let kinds = args.ask.caller()?.kinds()?;
-    let limit = amount::amounts(&kinds, named, AMOUNT_MAX)?;
+    let limit = amount::amounts(&kinds, named, QUOTA_MAX)?;
     let quota = proto::Quota { limit: convert::values(&limit) };
     set(&args.ask, &args.tenant, Some(quota))
 }
@@ -162,6 +171,24 @@ fn guarantee(args: &GuaranteeArgs) -> Result<(), AskError> {
         TenantServiceClient::new(channel).set_standing(request).await
     })?;
     let done = "has its standing";
+    let shape = DoneShape { name: args.tenant.clone(), done, version: told.version };
+    show::print(args.ask.output, &shape, || show::done("tenant", &shape))
+}
+
+fn admit(args: &SetArgs) -> Result<(), AskError> {
+    let named = args.amounts.named();
+    let caller = args.ask.caller()?;
+    let (limit, done) = match named.is_empty() {
+        true => (None, "may ask for anything"),
+        false => {
+            let limit = amount::amounts(&caller.kinds()?, named, QUOTA_MAX)?;
+            (Some(proto::Quota { limit: convert::values(&limit) }), "may ask for so much")
+        }
+    };
+    let request = proto::SetAdmissionRequest { tenant: args.tenant.clone(), limit };
+    let told = caller.call(&request, |channel, request| async move {
+        TenantServiceClient::new(channel).set_admission(request).await
+    })?;
     let shape = DoneShape { name: args.tenant.clone(), done, version: told.version };
     show::print(args.ask.output, &shape, || show::done("tenant", &shape))
 }

@@ -6,7 +6,7 @@ use super::AskError;
 use super::pairs::taint_text;
 use omega_client::convert::{self, Malformed};
 use omega_client::proto;
-use omega_core::limits::AMOUNT_MAX;
+use omega_core::limits::QUOTA_MAX;
 use omega_core::{
     Amounts, Job, JobKind, KindId, Kinds, Labels, Machine, MachineId, Preemption, Standing,
 };
@@ -142,6 +142,10 @@ pub(super) struct TenantShape {
     pub(super) parent: Option<String>,
     pub(super) guaranteed: ByKind<u64>,
     pub(super) weight: u32,
+    /// What its jobs may ask for, placed or not; as `limit` is of what they claim.
+    pub(super) admitted: Option<ByKind<Option<u64>>>,
+    /// What they ask for; 0 while no tenant's is limited.
+    pub(super) asked: ByKind<u64>,
 }
 
 /// A replica of the cell.
@@ -274,17 +278,19 @@ pub(super) fn state(phase: proto::TaskPhase) -> &'static str {
 
 impl TenantShape {
     pub(super) fn new(kinds: &Kinds, told: proto::TenantStatus) -> TenantShape {
-        let limit = told.quota.map(|quota| {
+        let limit = |quota: proto::Quota| {
             let limit = by_kind(kinds, &convert::amounts(quota.limit));
             // The most that can be said is what is said of a kind that is not limited.
-            let told = |(kind, most)| (kind, (most < AMOUNT_MAX).then_some(most));
+            let told = |(kind, most)| (kind, (most < QUOTA_MAX).then_some(most));
             limit.into_iter().map(told).collect()
-        });
+        };
+        let (limit, admitted) = (told.quota.map(limit), told.admission.map(limit));
+        let asked = by_kind(kinds, &convert::amounts(told.asked));
         let used = by_kind(kinds, &convert::amounts(told.used));
         let Standing { parent, guaranteed, weight } = convert::standing(told.standing);
         let parent = parent.map(|parent| parent.to_string());
         let guaranteed = by_kind(kinds, &guaranteed);
-        TenantShape { name: told.name, limit, used, parent, guaranteed, weight }
+        TenantShape { name: told.name, limit, used, parent, guaranteed, weight, admitted, asked }
     }
 }
 

@@ -36,6 +36,12 @@ pub(super) fn command(command: &Command) -> String {
             Some(parent) => format!("standing of {} below {}", clean(tenant), clean(parent)),
             None => format!("standing of {}", clean(tenant)),
         },
+        Command::SetAdmission { tenant, limit: Some(_) } => {
+            format!("limit what {} asks for", clean(tenant))
+        }
+        Command::SetAdmission { tenant, limit: None } => {
+            format!("admit whatever {} asks for", clean(tenant))
+        }
         Command::SetPolicy(_) => "set policy".to_owned(),
         Command::Commit(txn) => format!(
             "commit {} of scheduler {}: {} claims, {} evictions, {} releases",

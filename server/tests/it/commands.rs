@@ -452,6 +452,7 @@ fn the_help_of_each_verb_has_an_example() {
         "quota list",
         "quota set",
         "quota guarantee",
+        "quota admit",
         "quota clear",
         "policy get",
         "policy set",

@@ -34,7 +34,8 @@ const STANDINGS: u32 = 2;
 /// The first format with jobs and policies of version 2 of the [bytes of commands](crate::codec).
 const COMMANDS_2: u32 = 3;
 
-/// The first format with jobs and policies of version 3 of them, and tasks that say when they were placed.
+/// The first format with jobs and policies of version 3 of them, tasks that say when they were placed, and tenants
+/// that say what they may ask for.
 const COMMANDS_3: u32 = 4;
 
 /// The first format in which reports of load say when they came, and what was claimed then.
@@ -57,8 +58,8 @@ pub(super) fn write(image: &Image, body: &mut BodyWriter<'_, '_>) -> Result<(), 
         tasks.iter().try_for_each(|task| body.part(task))?;
     }
     image.ended.iter().try_for_each(|job| body.part(job))?;
-    for TenantImage { name, limit, standing } in &image.tenants {
-        body.part(&(name, limit, standing))?;
+    for TenantImage { name, limit, standing, admits } in &image.tenants {
+        body.part(&(name, limit, standing, admits))?;
     }
     for SchedulerImage { name, hold, floor, answers } in &image.schedulers {
         body.part(&(name, hold, floor, answers.len() as u32))?;
@@ -94,14 +95,7 @@ pub(super) fn read(format: u32, counts: Counts, body: &mut Body<'_>) -> Result<I
         note_claims(&mut loads, &jobs);
     }
     let ended = list(counts.ended, body, Body::part)?;
-    let tenants = list(counts.tenants, body, |body| {
-        if format < STANDINGS {
-            let (name, limit): (Text, Option<Amounts>) = body.part()?;
-            return Ok(TenantImage { name, limit, standing: Standing::default() });
-        }
-        let (name, limit, standing): (Text, Option<Amounts>, Standing) = body.part()?;
-        Ok(TenantImage { name, limit, standing })
-    })?;
+    let tenants = list(counts.tenants, body, |body| read_tenant(format, body))?;
     let schedulers = list(counts.schedulers, body, |body| {
         let (name, hold, floor, answers): (Text, Option<Hold>, u64, u32) = body.part()?;
         let answers: Vec<Answer> = list(u64::from(answers), body, Body::part)?;
@@ -172,6 +166,21 @@ fn read_job(format: u32, body: &mut Body<'_>) -> Result<JobImage, LoadError> {
     };
     let tasks = (0..tasks).map(|_| read_task(format, body)).collect::<Result<_, _>>()?;
     Ok(JobImage { id, spec, resized, hold, tasks })
+}
+
+fn read_tenant(format: u32, body: &mut Body<'_>) -> Result<TenantImage, LoadError> {
+    let (name, limit, standing, admits) = match format {
+        ..STANDINGS => {
+            let (name, limit): (Text, Option<Amounts>) = body.part()?;
+            (name, limit, Standing::default(), None)
+        }
+        ..COMMANDS_3 => {
+            let (name, limit, standing): (Text, Option<Amounts>, Standing) = body.part()?;
+            (name, limit, standing, None)
+        }
+        _ => body.part::<(Text, Option<Amounts>, Standing, Option<Amounts>)>()?,
+    };
+    Ok(TenantImage { name, limit, standing, admits })
 }
 
 /// A task. Nobody knows when one from before that was noted was placed: long ago.

@@ -183,7 +183,14 @@ impl Generator {
     fn set_quota(&mut self) -> Command {
         let tenant = self.tenant();
         let limit = (!self.dice.chance(30)).then(|| self.amounts(12));
-        Command::SetQuota { tenant, limit }
+        match self.dice.chance(30) {
+            // Jobs ask for much more than they get.
+            true => {
+                let limit = limit.filter(|_| self.dice.chance(50)).map(|_| self.amounts(60));
+                Command::SetAdmission { tenant, limit }
+            }
+            false => Command::SetQuota { tenant, limit },
+        }
     }
 
     fn set_standing(&mut self) -> Command {

@@ -132,6 +132,14 @@ impl World {
                 keys.iter().for_each(|key| parse::amount(key, &mut limit));
                 Command::SetQuota { tenant: (*tenant).into(), limit: Some(limit) }
             }
+            ["admit", tenant, "all"] => {
+                Command::SetAdmission { tenant: (*tenant).into(), limit: None }
+            }
+            ["admit", tenant, keys @ ..] => {
+                let mut limit = Amounts::zero();
+                keys.iter().for_each(|key| parse::amount(key, &mut limit));
+                Command::SetAdmission { tenant: (*tenant).into(), limit: Some(limit) }
+            }
             ["standing", tenant, keys @ ..] => {
                 Command::SetStanding { tenant: (*tenant).into(), standing: parse::standing(keys) }
             }

@@ -45,6 +45,8 @@ impl Twin {
         if self.jobs.values().any(|known| known.spec.name == job.name) {
             return Err(Rejection::NameTaken(job.name));
         }
+        let asks = job.groups.iter().map(|group| (&group.request, u64::from(group.count)));
+        self.admit(&job.tenant, asks)?;
         let id = JobId(self.next_job);
         self.next_job += 1;
         self.tenants.insert(job.tenant.clone());
@@ -63,7 +65,7 @@ impl Twin {
         name: &Text,
         count: u32,
     ) -> Result<Outcome, Rejection> {
-        let job = self.jobs.get_mut(&id).filter(|job| job.alive() > 0);
+        let job = self.jobs.get(&id).filter(|job| job.alive() > 0);
         let job = job.ok_or(Rejection::UnknownJob(id))?;
         let Some(group) = job.spec.groups.iter().position(|group| group.name == *name) else {
             return Err(Rejection::UnknownGroup { job: id, group: name.clone() });
@@ -78,6 +80,9 @@ impl Twin {
         if count == old {
             return Ok(Outcome::Done(self.version));
         }
+        let request = &job.spec.groups[group].request;
+        self.admit(&job.spec.tenant, [(request, u64::from(count.saturating_sub(old)))])?;
+        let job = self.jobs.get_mut(&id).ok_or(Rejection::UnknownJob(id))?;
         Arc::make_mut(&mut job.spec).groups[group].count = count;
         job.tasks.extend((old..count).map(|_| TwinTask::pending(group)));
         let mut left = BTreeSet::new();

@@ -125,6 +125,7 @@ pub struct Twin {
     tenants: BTreeSet<Text>,
     quotas: BTreeMap<Text, Amounts>,
     standings: BTreeMap<Text, Standing>,
+    admissions: BTreeMap<Text, Amounts>,
     schedulers: Vec<Scheduler>,
     /// The times of evictions that count against the policy's cap.
     evicted: Vec<u64>,
@@ -148,6 +149,7 @@ impl Twin {
             tenants: BTreeSet::new(),
             quotas: BTreeMap::new(),
             standings: BTreeMap::new(),
+            admissions: BTreeMap::new(),
             schedulers: Vec::new(),
             evicted: Vec::new(),
             over: Vec::new(),
@@ -200,6 +202,7 @@ impl Twin {
             }
             Command::EndHolder { holder } => Ok(self.end_holder(holder)),
             Command::SetStanding { tenant, standing } => self.set_standing(tenant, standing),
+            Command::SetAdmission { tenant, limit } => self.set_admission(tenant, limit),
             other => unimplemented_command(&other),
         }
     }

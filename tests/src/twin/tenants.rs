@@ -40,6 +40,61 @@ impl Twin {
         self.standings.get(name).cloned().unwrap_or_default()
     }
 
+    /// Limits what a tenant's jobs may ask for, or lifts the limit.
+    pub(super) fn set_admission(
+        &mut self,
+        tenant: Text,
+        limit: Option<Amounts>,
+    ) -> Result<Outcome, Rejection> {
+        validate::name(&tenant)?;
+        limit.iter().try_for_each(|limit| validate::quota(&tenant, limit, &self.kinds))?;
+        self.tenants.insert(tenant.clone());
+        match limit {
+            Some(limit) => self.admissions.insert(tenant, limit),
+            None => self.admissions.remove(&tenant),
+        };
+        Ok(self.done())
+    }
+
+    /// What a tenant's jobs may ask for, if that is limited.
+    #[must_use]
+    pub fn admission(&self, name: &Text) -> Option<&Amounts> {
+        self.admissions.get(name)
+    }
+
+    /// What the living tasks of a tenant and of all below it ask for of a kind.
+    #[must_use]
+    pub fn asked(&self, name: &Text, kind: KindId) -> u128 {
+        let living = self.tasks().filter(|(_, _, task)| !task.state.ended());
+        let below = living.filter(|(_, job, _)| self.line(&job.spec.tenant).contains(name));
+        below.map(|(_, job, task)| u128::from(job.spec.groups[task.group].request.get(kind))).sum()
+    }
+
+    /// Whether a tenant may ask for these tasks too.
+    pub(super) fn admit<'a>(
+        &self,
+        tenant: &Text,
+        tasks: impl IntoIterator<Item = (&'a Amounts, u64)>,
+    ) -> Result<(), Rejection> {
+        let tasks: Vec<_> = tasks.into_iter().collect();
+        for name in self.line(tenant) {
+            let Some(limit) = self.admissions.get(&name) else { continue };
+            for (kind, _) in self.kinds.iter() {
+                let of = |(request, count): &(&Amounts, u64)| {
+                    u128::from(request.get(kind)) * u128::from(*count)
+                };
+                let more: u128 = tasks.iter().map(of).sum();
+                let asked = self.asked(&name, kind) + more;
+                if more > 0 && asked > u128::from(limit.get(kind)) {
+                    let (asked, limit) = (asked.min(u128::from(u64::MAX)) as u64, limit.get(kind));
+                    let told = Text::from("");
+                    return Err(Rejection::NotAdmitted { tenant: name, kind, asked, limit, told });
+                }
+            }
+        }
+        Ok(())
+    }
+
     /// What a tenant and all below it may claim together, if that is limited.
     #[must_use]
     pub fn quota(&self, name: &Text) -> Option<&Amounts> {

@@ -5,6 +5,7 @@
 
 use crate::exposition::{Figure, Pen};
 use omega_cellstate::Cell;
+use omega_core::limits::QUOTA_MAX;
 use omega_core::{Kinds, Text};
 use std::fmt;
 
@@ -18,6 +19,8 @@ struct Told {
     used: Vec<u64>,
     limit: Option<Vec<u64>>,
     guaranteed: Vec<u64>,
+    asked: Vec<u64>,
+    admitted: Vec<u64>,
 }
 
 /// What is told of all of them.
@@ -40,6 +43,8 @@ impl TenantFigures {
             used: used.iter().map(|used| (*used).max(0).cast_unsigned()).collect(),
             limit: limit.map(amounts),
             guaranteed: cell.standing(name).map(|s| amounts(&s.guaranteed)).unwrap_or_default(),
+            asked: cell.asked(name).unwrap_or_default(),
+            admitted: cell.admission(name).map(amounts).unwrap_or_default(),
         });
         let told = told.collect();
         TenantFigures { count: cell.tenants().count(), told, kinds }
@@ -51,13 +56,23 @@ impl TenantFigures {
         let help = "What the tasks of a tenant and of all below it claim, in each kind's unit";
         pen.gauges(Figure::new("tenant_used", help), self.series(|told| &told.used))?;
         let help = "The most that they may claim, of tenants and kinds that are limited";
-        let limits = self.series(|told| told.limit.as_deref().unwrap_or_default());
-        let limits =
-            limits.into_iter().filter(|(_, most)| *most < omega_core::limits::AMOUNT_MAX as f64);
+        let limits = self.limits(|told| told.limit.as_deref().unwrap_or_default());
         pen.gauges(Figure::new("tenant_limit", help), limits)?;
+        let help = "What the jobs of a tenant and of all below it ask for, placed or not, while some tenant's may not ask for all they like";
+        pen.gauges(Figure::new("tenant_asked", help), self.series(|told| &told.asked))?;
+        let help = "The most that they may ask for, of tenants and kinds of which that is limited";
+        pen.gauges(Figure::new("tenant_admitted", help), self.limits(|told| &told.admitted))?;
         let help = "What they may count on; what a tenant uses beyond it is borrowed";
         let sure = self.series(|told| &told.guaranteed).into_iter().filter(|(_, sure)| *sure > 0.0);
         pen.gauges(Figure::new("tenant_guaranteed", help), sure)
+    }
+
+    /// Of the kinds that are limited.
+    fn limits<'a>(
+        &'a self,
+        of: impl Fn(&'a Told) -> &'a [u64],
+    ) -> impl Iterator<Item = ([(&'static str, &'a str); 2], f64)> {
+        self.series(of).into_iter().filter(|(_, most)| *most < QUOTA_MAX as f64)
     }
 
     fn series<'a>(
