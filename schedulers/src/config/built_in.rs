@@ -20,7 +20,7 @@ pub(super) fn plugins() -> Vec<Plugin> {
     let old = super::kube_old::filters().into_iter().chain(super::kube_old::scores());
     own.chain(tenants())
         .chain(super::load::plugins())
-        .chain([super::delay::plugin()])
+        .chain([super::delay::plugin(), super::cards::plugin()])
         .chain(kube)
         .chain(old)
         .collect()

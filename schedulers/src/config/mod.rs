@@ -60,6 +60,7 @@
 
 mod arguments;
 mod built_in;
+mod cards;
 mod delay;
 mod error;
 mod file;

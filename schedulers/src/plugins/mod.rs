@@ -5,6 +5,7 @@
 
 mod affinity;
 mod balanced_allocation;
+mod card_fragments;
 mod default_preemption;
 mod fair_share;
 mod image_locality;
@@ -31,6 +32,7 @@ mod volumes;
 
 pub use affinity::{MachineAffinity, PreferredAffinity};
 pub use balanced_allocation::BalancedAllocation;
+pub use card_fragments::{CardFragments, CardShape};
 pub use default_preemption::{CandidateMachines, DefaultPreemption};
 pub use fair_share::FairShare;
 pub use image_locality::ImageLocality;
