@@ -4,6 +4,9 @@
 //! process: all is tried out there, and nothing else is touched. A cell that is served is looked at, and
 //! changed only with `--carry-out`.
 
+mod aims;
+
+use crate::ask::file::FileError;
 use crate::connect::CellArgs;
 use crate::output::{self, OutputError};
 use crate::run::{Error, HowArgs, prepare, with_bar};
@@ -14,11 +17,12 @@ use omega_bench::run::{Carry, Moment, Pass, RunError, cell_of, improve_at, impro
 use omega_cellstate::CellHandle;
 use omega_cellstate::{Cell, View};
 use omega_client::RemoteCell;
-use omega_core::{JobKind, KindId, Kinds, Text, TopologyLevel};
+use omega_core::{JobKind, Kinds, Text};
 use omega_schedulers::disruption::DisruptionBudget;
 use omega_schedulers::improve::objective::WEIGHT_MAX;
-use omega_schedulers::improve::{Aims, Bounds, Safety, Settings};
+use omega_schedulers::improve::{Bounds, Settings};
 use omega_sim::input::InputArgs;
+use serde::Deserialize;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -59,7 +63,8 @@ enum MomentArg {
     EndOfAll,
 }
 
-#[derive(Clone, Copy, Debug, ValueEnum)]
+#[derive(Clone, Copy, Debug, Deserialize, ValueEnum)]
+#[serde(rename_all = "kebab-case")]
 enum Purpose {
     /// Less load above the safety levels, and what is free in proportion.
     Balance,
@@ -74,12 +79,15 @@ enum Purpose {
 #[derive(Debug, Args)]
 #[command(next_help_heading = "What is to become better")]
 struct PassArgs {
-    /// The purpose: it chooses the weights. By default drain with --drain, and else balance.
+    /// The purpose: it chooses the weights. By default that of --aims, or drain with --drain, and else balance.
     #[arg(long = "for", value_enum, value_name = "PURPOSE")]
     purpose: Option<Purpose>,
     /// Take all tasks off this machine; may be given several times.
     #[arg(long, value_name = "MACHINE")]
     drain: Vec<String>,
+    /// What is better, from a file; docs/improve.md has its fields. What is named by flags counts beside it.
+    #[arg(long, value_name = "FILE.toml")]
+    aims: Option<PathBuf>,
     /// How much of a kind is safe, in percent: cpu=70,memory=85.
     #[arg(long, value_name = "KIND=PERCENT,...", value_delimiter = ',', value_parser = pair)]
     safety: Vec<(String, u32)>,
@@ -155,10 +163,10 @@ enum Format {
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ImproveError {
     /// Name a kind that the cell has.
-    #[error("{flag}: the cell has no resource kind {kind:?}; it has: {has}")]
+    #[error("{place}: the cell has no resource kind {kind:?}; it has: {has}")]
     NoKind {
-        /// Which flag.
-        flag: &'static str,
+        /// Which flag, or field of a file.
+        place: String,
         /// What it names.
         kind: String,
         /// Those that there are.
@@ -166,12 +174,33 @@ pub(crate) enum ImproveError {
     },
     /// Name a term.
     #[error(
-        "--weight: there is no term {0:?}; there are: misplaced, load, load.KIND, balance, fragments, crowding, moves, job-moves"
+        "{place}: there is no term {term:?}; there are: misplaced, load, load.KIND, balance, fragments, crowding, moves, job-moves"
     )]
-    NoTerm(String),
+    NoTerm {
+        /// Which flag, or field of a file.
+        place: String,
+        /// What it names.
+        term: String,
+    },
     /// Choose a smaller weight for it, and smaller ones for the others.
-    #[error("--weight: {0} is above {WEIGHT_MAX}")]
-    Weight(u32),
+    #[error("{place}: {given} is above {WEIGHT_MAX}")]
+    Weight {
+        /// Which flag, or field of a file.
+        place: String,
+        /// What was given.
+        given: u32,
+    },
+    /// Choose a part within the bounds.
+    #[error("{place}: is {given}: 1 to {} percent", aims::PAIR_PERCENT_MAX)]
+    Percent {
+        /// Which field of a file.
+        place: String,
+        /// What was given.
+        given: u32,
+    },
+    /// Mend the file.
+    #[error(transparent)]
+    Aims(#[from] FileError),
     /// Correct the address, or look whether the cell runs.
     #[error("the cell does not answer: {0}")]
     Cell(#[from] omega_cellstate::HandleError),
@@ -337,7 +366,7 @@ impl ImproveArgs {
             waves: pass.waves as usize,
             steps: pass.steps.unwrap_or(u64::MAX),
         };
-        let transient = pass.transient.iter().map(|name| kind(kinds, "--transient", name));
+        let transient = pass.transient.iter().map(|name| aims::kind(kinds, "--transient", name));
         let only = pass.only.map(|only| match only {
             OnlyArg::Service => JobKind::Service,
             OnlyArg::Batch => JobKind::Batch,
@@ -353,64 +382,4 @@ impl ImproveArgs {
             ..Settings::new(pass.aims(kinds)?)
         })
     }
-}
-
-impl PassArgs {
-    fn aims(&self, kinds: &Kinds) -> Result<Aims, ImproveError> {
-        let mut aims = match self.purpose {
-            None if !self.drain.is_empty() => Aims::drain(),
-            None | Some(Purpose::Balance) => Aims::balance(),
-            Some(Purpose::Drain) => Aims::drain(),
-            Some(Purpose::Defragment) => Aims::defragment(),
-            Some(Purpose::Spread) => Aims::spread(),
-        };
-        if let Some(label) = &self.level {
-            aims.level = TopologyLevel::Label(label.as_str().into());
-        }
-        for (term, weight) in &self.weight {
-            set_weight(&mut aims, kinds, (term, *weight))?;
-        }
-        for (name, percent) in &self.safety {
-            let kind = kind(kinds, "--safety", name)?;
-            let safety = Safety { percent: *percent, ..aims.safety(kind) };
-            aims.loads.insert(kind, safety);
-        }
-        Ok(aims)
-    }
-}
-
-fn set_weight(
-    aims: &mut Aims,
-    kinds: &Kinds,
-    (term, weight): (&str, u32),
-) -> Result<(), ImproveError> {
-    if weight > WEIGHT_MAX {
-        return Err(ImproveError::Weight(weight));
-    }
-    let of = match term {
-        "misplaced" => &mut aims.misplaced,
-        "balance" => &mut aims.balance,
-        "fragments" => &mut aims.fragments,
-        "crowding" => &mut aims.crowding,
-        "moves" => &mut aims.moves,
-        "job-moves" => &mut aims.job_moves,
-        "load" => &mut aims.load.weight,
-        _ => {
-            let name = term.strip_prefix("load.");
-            let name = name.ok_or_else(|| ImproveError::NoTerm(term.to_owned()))?;
-            let kind = kind(kinds, "--weight", name)?;
-            let safety = Safety { weight, ..aims.safety(kind) };
-            aims.loads.insert(kind, safety);
-            return Ok(());
-        }
-    };
-    *of = weight;
-    Ok(())
-}
-
-fn kind(kinds: &Kinds, flag: &'static str, name: &str) -> Result<KindId, ImproveError> {
-    kinds.by_name(name).ok_or_else(|| {
-        let has: Vec<&str> = kinds.iter().map(|(_, kind)| kind.name.as_str()).collect();
-        ImproveError::NoKind { flag, kind: name.to_owned(), has: has.join(", ") }
-    })
 }

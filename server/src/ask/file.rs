@@ -27,7 +27,7 @@ pub(crate) enum FileError {
 }
 
 /// What is in a file; `-` is standard input.
-pub(super) fn read<T: DeserializeOwned>(file: &Path) -> Result<T, FileError> {
+pub(crate) fn read<T: DeserializeOwned>(file: &Path) -> Result<T, FileError> {
     let text = text(file)?;
     let text = text.trim_start_matches('\u{feff}');
     let parsed = if text.trim_start().starts_with('{') { json(text) } else { toml(text) };

@@ -14,7 +14,7 @@ pub(crate) mod backup;
 mod call;
 pub(crate) mod cell;
 pub(crate) mod explain;
-mod file;
+pub(crate) mod file;
 pub(crate) mod job;
 mod job_file;
 mod job_flags;

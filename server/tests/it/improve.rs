@@ -58,10 +58,41 @@ fn a_cell_that_was_kept_is_looked_at_and_not_changed() {
     assert_eq!(listing(&dir.path().join("cell")), before);
 }
 
+const AIMS: &str = "for = \"defragment\"\nlevel = \"zone\"\nsafety = { cpu = 70 }\n\
+    weight = { fragments = 7, crowding = 3, \"load.cpu\" = 2, balance = 1 }\n\
+    [[pair]]\nfree = \"cpu\"\nbeside = \"memory\"\n";
+
+#[test]
+fn what_is_better_is_told_by_a_file_and_flags_go_before_it() {
+    let dir = tables();
+    std::fs::write(dir.path().join("aims.toml"), AIMS).unwrap();
+    let more = ["--aims", "aims.toml", "--weight", "fragments=9", "-o", "json", "--steps", "100"];
+    let said = improve(dir.path(), &[&FILES[..], &more].concat());
+    assert_eq!((said.code, said.stderr.as_str()), (Some(0), ""));
+    let report: Value = serde_json::from_str(&said.stdout).unwrap();
+    let weight = |name: &str| {
+        let terms = report["terms"].as_array().unwrap();
+        let term = terms.iter().find(|term| term["term"] == name);
+        term.map_or(0, |term| term["weight"].as_u64().unwrap())
+    };
+    assert_eq!(
+        ["fragments", "crowding", "load cpu", "load memory", "balance", "misplaced"].map(weight),
+        [9, 3, 2, 0, 1, 1000]
+    );
+}
+
 #[test]
 fn bad_input_ends_with_one_line() {
     let dir = tables();
-    let cases: [(&[&str], &str); 8] = [
+    for (name, content) in [
+        ("unknown.toml", "wait = { fragments = 7 }"),
+        ("term.toml", "weight = { speed = 7 }"),
+        ("pair.toml", "[[pair]]\nfree = \"cpu\"\nbeside = \"cores\""),
+        ("much.toml", "[[pair]]\nfree = \"cpu\"\nbeside = \"memory\"\npercent = 1001"),
+    ] {
+        std::fs::write(dir.path().join(name), content).unwrap();
+    }
+    let cases: [(&[&str], &str); 13] = [
         (&["--drain", "none"], "there is no machine \"none\""),
         (
             &["--safety", "cores=3"],
@@ -70,6 +101,11 @@ fn bad_input_ends_with_one_line() {
         (&["--weight", "speed=3"], "--weight: there is no term \"speed\""),
         (&["--weight", "load=10001"], "--weight: 10001 is above 10000"),
         (&["--safety", "cpu"], "\"cpu\" is not NAME=NUMBER"),
+        (&["--aims", "none.toml"], "none.toml: cannot be read"),
+        (&["--aims", "unknown.toml"], "unknown.toml:1:1: wait: unknown field"),
+        (&["--aims", "term.toml"], "term.toml: weight: there is no term \"speed\""),
+        (&["--aims", "pair.toml"], "pair.toml: pair.beside: the cell has no resource kind"),
+        (&["--aims", "much.toml"], "much.toml: pair.percent: is 1001: 1 to 1000 percent"),
         (&["--carry-out"], "--carry-out is for --cell"),
         (&["--all"], "--from"),
         (&["--for", "speed"], "speed"),
