@@ -54,13 +54,13 @@ fn rack() -> TopologyLevel {
 /// Puts machines into racks, and racks into zones.
 fn lay_out(machines: &mut [Machine]) {
     for (i, machine) in machines.iter_mut().enumerate() {
-        let place = [("rack", i / RACK), ("zone", i / (RACK * 16))].map(|(key, number)| {
-            let (key, value): (Text, Text) = (key.into(), format!("{key}-{number}").into());
-            (key, value)
-        });
-        let known = machine.labels.iter().filter(|(key, _)| !["rack", "zone"].contains(&&***key));
-        let known = known.map(|(key, value)| (key.clone(), value.clone()));
-        machine.labels = Labels::from_iter(known.chain(place));
+        let known: Vec<(Text, Text)> =
+            machine.labels.iter().map(|(key, value)| (key.clone(), value.clone())).collect();
+        let place = [("rack", i / RACK), ("zone", i / (RACK * 16))];
+        let place = place.map(|(key, number)| (key.into(), format!("{key}-{number:03}").into()));
+        let new = place.into_iter().filter(|(key, _)| known.iter().all(|(other, _)| other != key));
+        let new: Vec<(Text, Text)> = new.collect();
+        machine.labels = Labels::from_iter(known.into_iter().chain(new));
     }
 }
 

@@ -294,6 +294,7 @@ fn options(how: &HowArgs) -> Result<RunOptions, ProfileError> {
             SearchArg::Sampled => Search::Sampled { feasible: 64 },
             SearchArg::Indexed => Search::Indexed { feasible: 64 },
         }),
+        setup: Vec::new(),
         profiles: how.profile.as_deref().map_or(Ok(Profiles::default()), profiles::load)?,
         evict: if how.evict { Evict::Always } else { Evict::AsProfilesSay },
         pace: how.speed.map_or(Pace::Fastest, Pace::Speed),

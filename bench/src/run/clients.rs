@@ -28,9 +28,6 @@ use std::time::Duration;
 /// How long a front with nothing to do sleeps.
 const IDLE: Duration = Duration::from_millis(1);
 
-/// Something that is not tried again within this time: a refused offer.
-const WHILE: Nanos = 200_000_000;
-
 /// Clients of one kind, with their front.
 trait Client: Send {
     /// Lets them speak, and steps the front once.

@@ -1,14 +1,18 @@
-//! Frameworks, one for each tenant: they take of each offer what their tasks fit into, the oldest job first.
+//! Frameworks, one for each tenant: they take of each offer what their tasks fit into, the oldest job first, and refuse
+//! the rest until there is more of it, or until other tasks wait.
 
-use super::{Client, Round, WHILE, Watched};
+use super::{Client, Round, Watched};
 use crate::run::cell::RunCell;
 use omega_cellstate::HandleError;
-use omega_core::{Amounts, Job, JobId, KindId, MachineId, TaskId};
+use omega_core::{Amounts, Job, JobId, KindId, MachineId, TaskId, Text};
 use omega_schedulers::Nanos;
 use omega_schedulers::offers::{
     Event, Framework, FrameworkId, Front, Happened, Launch, NotLaunched, Offer, Refuse, Settings,
 };
 use std::collections::{BTreeSet, HashSet};
+
+/// How long a machine is refused with no more than it had: an hour, which a run hardly takes.
+const WHILE: Nanos = 3_600_000_000_000;
 
 /// See the head of the file.
 pub(super) struct Offers {
@@ -22,6 +26,9 @@ struct Thinker {
     /// Machines that the cell refused to a job for another reason than room: a rule forbids them.
     avoided: HashSet<(JobId, MachineId)>,
     is_suppressed: bool,
+    /// The newest job that it has seen, and how many tasks waited when it had answered last.
+    seen: Option<JobId>,
+    waiting: usize,
 }
 
 /// A machine as it is offered, while tasks are put on it.
@@ -33,10 +40,11 @@ impl Offers {
     pub(super) fn new(cell: &RunCell, name: &str, jobs: &[Job]) -> Result<Offers, HandleError> {
         let mut front = Front::new(cell, Settings::new(name))?;
         let tenants: BTreeSet<_> = jobs.iter().map(|job| job.tenant.clone()).collect();
-        let framework = |tenant: omega_core::Text| {
-            let id = front.register(Framework::new(tenant.clone(), tenant));
+        let framework = |tenant: Text| {
+            let least = least(jobs.iter().filter(|job| job.tenant == tenant));
+            let framework = Framework { least, ..Framework::new(tenant.clone(), tenant) };
             // There are fewer of a trace's tenants than a front takes; more are not served.
-            id.ok().map(|id| Thinker { id, avoided: HashSet::new(), is_suppressed: false })
+            front.register(framework).ok().map(Thinker::new)
         };
         let frameworks = tenants.into_iter().filter_map(framework).collect();
         Ok(Offers { front, frameworks })
@@ -59,7 +67,22 @@ impl Client for Offers {
     }
 }
 
+/// What each task of these jobs asks for at least.
+fn least<'a>(jobs: impl Iterator<Item = &'a Job>) -> Amounts {
+    let mut requests = jobs.flat_map(|job| &job.groups).map(|group| &group.request);
+    let Some(mut least) = requests.next().cloned() else { return Amounts::zero() };
+    for request in requests {
+        let known: Vec<(KindId, u64)> = least.iter().collect();
+        known.into_iter().for_each(|(kind, most)| least.set(kind, most.min(request.get(kind))));
+    }
+    least
+}
+
 impl Thinker {
+    fn new(id: FrameworkId) -> Thinker {
+        Thinker { id, avoided: HashSet::new(), is_suppressed: false, seen: None, waiting: 0 }
+    }
+
     fn hear(&mut self, events: &[Event]) {
         for event in events.iter().filter(|event| event.framework == self.id) {
             if let Happened::NotLaunched { task, machine, why: NotLaunched::Refused(reason) } =
@@ -83,11 +106,11 @@ impl Thinker {
                 }
             }
         }
-        self.suppress(front, jobs.is_empty());
+        self.look_again(front, &jobs);
         let offers: Vec<Offer> = front.offers_of(self.id).cloned().collect();
         for offer in offers {
             let launches = self.fill(&offer, &mut jobs);
-            let refuse = Refuse::Amounts { until: now + WHILE };
+            let refuse = Refuse::Amounts { until: now.saturating_add(WHILE) };
             let answered = match launches.is_empty() {
                 true => front.decline(self.id, &[offer.id], refuse).is_ok(),
                 false => front.accept(self.id, &[offer.id], &launches, refuse).is_ok(),
@@ -98,14 +121,20 @@ impl Thinker {
                 let _ = front.decline(self.id, &[offer.id], refuse);
             }
         }
-        jobs.iter().map(|job| job.tasks.len()).sum()
+        self.waiting = count(&jobs);
+        self.waiting
     }
 
-    /// Who has nothing that waits wants no offers.
-    fn suppress(&mut self, front: &mut Front, nothing: bool) {
-        if nothing != self.is_suppressed {
-            let done = if nothing { front.suppress(self.id) } else { front.revive(self.id) };
-            self.is_suppressed = nothing == done.is_ok();
+    /// Who has nothing that waits wants no offers; who has other tasks than when it refused wants them again.
+    fn look_again(&mut self, front: &mut Front, jobs: &[Waiting]) {
+        let newest = jobs.iter().map(|job| job.id).max();
+        let others = newest > self.seen || count(jobs) > self.waiting;
+        self.seen = self.seen.max(newest);
+        let nothing = jobs.is_empty();
+        if nothing && !self.is_suppressed {
+            self.is_suppressed = front.suppress(self.id).is_ok();
+        } else if !nothing && (self.is_suppressed || others) {
+            self.is_suppressed = front.revive(self.id).is_err();
         }
     }
 
@@ -131,6 +160,10 @@ struct Waiting {
     id: JobId,
     request: Amounts,
     tasks: Vec<TaskId>,
+}
+
+fn count(jobs: &[Waiting]) -> usize {
+    jobs.iter().map(|job| job.tasks.len()).sum()
 }
 
 impl Room {
