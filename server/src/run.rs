@@ -15,6 +15,7 @@ use omega_store::directory::EngineKind;
 use omega_store::history::HistoryError;
 use omega_workload::Workload;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 /// Where a workload comes from, and how it is run. Without an input, a synthetic cell and a day
 /// of work for it, after the published statistics of a large cluster.
@@ -85,6 +86,9 @@ pub(crate) struct HowArgs {
     #[arg(long, value_name = "N", allow_negative_numbers = true, default_value_t = 100,
           value_parser = clap::value_parser!(u32).range(1..=10_000))]
     claims: u32,
+    /// Keep a transaction open for so long, up to 1s, when no job has its turn, so that jobs that come soon share a commit.
+    #[arg(long, value_name = "TIME", default_value = "0ms", value_parser = crate::scheduler::hold)]
+    hold: Duration,
     /// Run the schedulers that this file names by its profiles; docs/profiles.md has the format.
     #[arg(long, value_name = "FILE.toml")]
     profile: Option<PathBuf>,
@@ -280,6 +284,7 @@ fn options(how: &HowArgs) -> Result<RunOptions, ProfileError> {
         service_schedulers: how.service,
         batch_schedulers: how.batch,
         claims_max: how.claims as usize,
+        hold: how.hold.as_nanos() as u64,
         granularity: match how.all_or_nothing {
             true => Granularity::AllOrNothing,
             false => Granularity::Incremental,

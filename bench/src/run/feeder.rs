@@ -203,6 +203,7 @@ impl Feeder {
     ) -> Result<(Profile, Settings), RunError> {
         let mut settings = Settings::worker(name, index, count).with_seed(options.seed);
         settings.claims_max = options.claims_max;
+        settings.hold = options.hold;
         settings.commits_in_flight = self.cell.commits_in_flight();
         settings.granularity = options.granularity;
         settings.check = options.check;

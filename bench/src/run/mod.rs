@@ -36,8 +36,8 @@ use crate::report::waiting::WaitingReport;
 use cell::RunCell;
 use omega_cellstate::Cell;
 use omega_core::{Command, ConflictCheck, Granularity, Rejection, Text};
-use omega_schedulers::Search;
 use omega_schedulers::config::{ConfigError, Profiles};
+use omega_schedulers::{Nanos, Search};
 use omega_store::directory::EngineKind;
 use omega_store::replica::AskError;
 use omega_workload::Workload;
@@ -113,6 +113,8 @@ pub struct RunOptions {
     pub batch_schedulers: u32,
     /// Claims in one transaction.
     pub claims_max: usize,
+    /// How long a scheduler keeps a transaction open when no job has its turn, in nanoseconds.
+    pub hold: Nanos,
     /// Whether a transaction is taken in parts.
     pub granularity: Granularity,
     /// What counts as a conflict.
@@ -139,6 +141,7 @@ impl Default for RunOptions {
             service_schedulers: 1,
             batch_schedulers: 3,
             claims_max: 100,
+            hold: 0,
             granularity: Granularity::Incremental,
             check: ConflictCheck::ResourceFit,
             search: None,

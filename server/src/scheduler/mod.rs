@@ -50,6 +50,9 @@ pub(crate) struct SchedulerArgs {
     /// The profile of this name in this file says how it places; docs/profiles.md.
     #[arg(long, value_name = "FILE.toml")]
     profile: Option<PathBuf>,
+    /// Keep a transaction open for so long, up to 1s, when no job has its turn, so that jobs that come soon share a commit.
+    #[arg(long, value_name = "TIME", default_value = "0ms", value_parser = hold)]
+    hold: Duration,
     /// Wait until nobody else holds the name, then take over. Without it, a name that is held is an error.
     #[arg(long)]
     standby: bool,
@@ -60,6 +63,15 @@ pub(crate) struct SchedulerArgs {
     metrics: MetricsArgs,
     #[command(flatten)]
     log: LogArgs,
+}
+
+/// How long a transaction is kept open: longer than a second, jobs would wait for more than they gain.
+pub(crate) fn hold(text: &str) -> Result<Duration, String> {
+    let time = duration(text)?;
+    match time > Duration::from_secs(1) {
+        true => Err(format!("{text} is more than 1s")),
+        false => Ok(time),
+    }
 }
 
 fn lease(text: &str) -> Result<Duration, String> {
@@ -251,6 +263,7 @@ fn schedulers(
     for index in 0..args.workers {
         let mut settings = Settings::worker(&args.name, index, args.workers);
         settings.commits_in_flight = COMMITS_IN_FLIGHT;
+        settings.hold = args.hold.as_nanos() as u64;
         let mut profile = Profile::batch();
         if let (Some(profiles), Some(file)) = (profiles, &args.profile) {
             let (file, name) = (file.clone(), args.name.clone());

@@ -500,6 +500,7 @@ impl Cell for ShippedCell<'_> {
     }
 
     fn change(&mut self, number: usize) -> Vec<Lost> {
+        self.ledger.forget_totals();
         self.change_machine(number)
     }
 

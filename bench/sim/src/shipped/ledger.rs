@@ -6,7 +6,7 @@ use omega_schedulers::dominant::{Totals, Weight};
 use std::collections::BTreeMap;
 
 /// Looks at the cell's use of which one takes shares down: looks come every second.
-const SELDOM: u64 = 10;
+const SELDOM: u64 = 60;
 
 /// What one tenant got.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -25,6 +25,8 @@ pub struct Got {
 #[derive(Debug, Default)]
 pub(super) struct Ledger {
     looks: u64,
+    /// What the cell has, since its machines changed last.
+    totals: Option<Totals>,
     /// By tenant; the mean is a sum until it is told.
     tenants: BTreeMap<Text, Got>,
 }
@@ -37,15 +39,22 @@ impl Ledger {
         if !seldom {
             return;
         }
-        // Machines come and go.
-        let totals = Totals::of_cell(cell);
-        for (name, _, used) in cell.tenants() {
+        let totals = self.totals.get_or_insert_with(|| Totals::of_cell(cell));
+        let shares = cell.tenants().map(|(name, _, used)| {
             let used = used.iter().map(|used| (*used).max(0).cast_unsigned()).collect();
-            let share = totals.share([&used], Weight::ONE).fraction();
+            (name, totals.share([&used], Weight::ONE).fraction())
+        });
+        let shares: Vec<(&Text, f64)> = shares.collect();
+        for (name, share) in shares {
             let got = self.of(name);
             got.share_mean += share;
             got.share_peak = got.share_peak.max(share);
         }
+    }
+
+    /// Machines came, changed or went.
+    pub(super) fn forget_totals(&mut self) {
+        self.totals = None;
     }
 
     /// A task of a group was placed that would rather have some machines than others.
