@@ -10,7 +10,7 @@ use crate::cell::Cell;
 use crate::gangs::GangHold;
 use crate::image::{Image, MachineImage};
 use crate::jobs::TaskRecord;
-use omega_core::{Amounts, Hold, Job, JobId, Kinds, Policy, Standing, Text, Version};
+use omega_core::{Amounts, Hold, Job, JobId, Kinds, Policy, Reservation, Standing, Text, Version};
 use std::hash::{Hash, Hasher};
 use xxhash_rust::xxh3::Xxh3;
 
@@ -42,6 +42,7 @@ impl Cell {
         }
         self.tenants.iter().for_each(|tenant| hash.standing(&tenant.name, &tenant.standing));
         hash.preemption(&self.policy, self.evicted.iter());
+        self.reservations().for_each(|reservation| hash.reservation(reservation));
         hash.finish()
     }
 }
@@ -74,6 +75,7 @@ impl Image {
         }
         self.tenants.iter().for_each(|tenant| hash.standing(&tenant.name, &tenant.standing));
         hash.preemption(&self.policy, self.evicted.iter().copied());
+        self.reservations.iter().for_each(|reservation| hash.reservation(reservation));
         hash.finish()
     }
 }
@@ -160,6 +162,10 @@ impl StateHasher {
             ("cap", cap).hash(self);
             evicted.for_each(|one| one.hash(self));
         }
+    }
+
+    fn reservation(&mut self, reservation: &Reservation) {
+        ("reserved", reservation).hash(self);
     }
 
     fn scheduler<'a>(

@@ -9,6 +9,7 @@ use crate::ids::{HolderId, JobId, MachineId, SchedulerId, TaskId, Version};
 use crate::job::Job;
 use crate::limits::{LEASE_MS_MAX, LEASE_MS_MIN};
 use crate::machine::{Machine, Overcommit};
+use crate::reservation::Reservation;
 use crate::tenant::Standing;
 use crate::text::Text;
 use crate::transaction::{Commit, Transaction, TransactionError};
@@ -130,6 +131,13 @@ pub enum Command {
         tenant: Text,
         /// How it stands from now on.
         standing: Standing,
+    },
+    /// Keeps machines for some tenants, for a time to come. The same reservation again is done already.
+    Reserve(Reservation),
+    /// Ends a reservation before its time.
+    Unreserve {
+        /// Its name.
+        name: Text,
     },
 }
 
@@ -283,4 +291,10 @@ pub enum Rejection {
     /// Choose other bands, or another cap of evictions.
     #[error("{0}")]
     BadPolicy(Text),
+    /// Choose other machines, tenants or times.
+    #[error("{0}")]
+    BadReservation(Text),
+    /// It is over, was ended, or never was.
+    #[error("there is no reservation {0:?}")]
+    UnknownReservation(Text),
 }

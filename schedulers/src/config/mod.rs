@@ -71,6 +71,7 @@ mod preemption;
 mod profiles;
 mod registry;
 mod schema;
+mod time;
 
 pub use arguments::{ArgumentError, KindName};
 pub use error::{ConfigError, Fault};

@@ -36,6 +36,10 @@ pub(super) fn command(command: &Command) -> String {
             Some(parent) => format!("standing of {} below {}", clean(tenant), clean(parent)),
             None => format!("standing of {}", clean(tenant)),
         },
+        Command::Reserve(reservation) => {
+            format!("reserve machines as {}", clean(&reservation.name))
+        }
+        Command::Unreserve { name } => format!("end reservation {}", clean(name)),
         Command::SetPolicy(_) => "set policy".to_owned(),
         Command::Commit(txn) => format!(
             "commit {} of scheduler {}: {} claims, {} evictions, {} releases",

@@ -67,8 +67,7 @@ impl Twin {
         self.known(id)?;
         for task in self.jobs.values_mut().flat_map(|job| &mut job.tasks) {
             if task.state.machine() == Some(id) {
-                task.state = TaskState::Pending;
-                task.cards = Default::default();
+                task.leave(TaskState::Pending);
             }
         }
         let row = &mut self.rows[id.row()];

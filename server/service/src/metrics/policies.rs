@@ -1,4 +1,5 @@
-//! What Prometheus is told of the rules that hold for the whole cell: gangs that hold places, evictions.
+//! What Prometheus is told of the rules that hold for the whole cell: gangs that hold places, evictions,
+//! reservations.
 //!
 //! Every replica does every command, so each tells the same, but for what it did before it was restarted.
 
@@ -13,6 +14,7 @@ pub(super) struct PolicyFigures {
     gangs: GangCounts,
     evictions: EvictionCounts,
     evictions_left: Option<u32>,
+    reservations: usize,
 }
 
 impl PolicyFigures {
@@ -23,6 +25,7 @@ impl PolicyFigures {
             gangs: cell.gang_counts(),
             evictions: cell.eviction_counts(),
             evictions_left: cell.evictions_left(),
+            reservations: cell.reservations().count(),
         }
     }
 
@@ -45,6 +48,8 @@ impl PolicyFigures {
         pen.counters(Figure::new("cell_evictions", help), causes)?;
         let help = "Evictions that the cell still takes before its time has moved; -1: any number";
         let left = self.evictions_left.map_or(-1.0, f64::from);
-        pen.gauge(Figure::new("evictions_left", help), left)
+        pen.gauge(Figure::new("evictions_left", help), left)?;
+        let help = "Reservations of machines that are not over";
+        pen.gauge(Figure::new("reservations", help), self.reservations as f64)
     }
 }
