@@ -12,7 +12,7 @@
 //! The outcome is a function of the state and the command alone, and so is the new state: no
 //! clock, no chance, no hash order. A refused command leaves no trace. What each command does is
 //! in `omega_core::Command`; the files beside this one hold one family of commands each:
-//! `machine_commands.rs`, `job_commands.rs`, `holders.rs`, `commit.rs`.
+//! `machine_commands.rs`, `job_commands.rs`, `holders.rs`, `calendar.rs`, `commit.rs`.
 //!
 //! What always holds, and [`Cell::audit`] checks:
 //! 1. per machine and kind, what is free equals what is claimable minus what its tasks claim;
@@ -59,6 +59,8 @@ pub(crate) enum Change {
     Quota,
     /// Evictions may be taken that would not have been before.
     Evictions,
+    /// A reservation came or went.
+    Reservations,
 }
 
 /// A scheduler that may commit.
@@ -174,6 +176,8 @@ impl Cell {
             Command::EndHolder { holder } => Ok(self.end_holder(holder)),
             Command::SetStanding { tenant, standing } => self.set_standing(&tenant, standing),
             Command::SetAdmission { tenant, limit } => self.set_admission(&tenant, limit),
+            Command::Reserve(reservation) => self.reserve(reservation),
+            Command::Unreserve { name } => self.unreserve(&name),
             _ => unreachable!("every command of this version is handled above"),
         }
     }

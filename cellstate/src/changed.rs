@@ -30,7 +30,11 @@ impl Cell {
             Change::Machine(slot) => Some(Changed::Machine(slot)),
             Change::Job(id, _) => Some(Changed::Job(id)),
             Change::Task(id, _) => Some(Changed::Task(id)),
-            Change::Tracker(_) | Change::Count(..) | Change::Quota | Change::Evictions => None,
+            Change::Tracker(_)
+            | Change::Count(..)
+            | Change::Quota
+            | Change::Evictions
+            | Change::Reservations => None,
         }))
     }
 

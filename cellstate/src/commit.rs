@@ -18,7 +18,7 @@
 use crate::answers;
 use crate::cell::{Cell, Parts};
 use crate::jobs::{OwnerId, TaskRecord};
-use crate::judge::judge;
+use crate::judge::{Spot, judge};
 use crate::map::FastMap;
 use crate::tenants::{Borrower, Claimant};
 use omega_core::bands::band_of;
@@ -243,7 +243,10 @@ impl Cell {
         let spot = machines.spot(claim.machine).ok_or(Reason::MachineGone)?;
         let cards = match crate::planted!(EarlyJudgementTrusted) {
             true => claim.cards,
-            false => judge(claim.machine, spot, need, facts, claim.cards)?,
+            false => {
+                let reserved = facts.is_reserved(claim.machine, (job, tenants), *now_ms);
+                judge(claim.machine, Spot { reserved, ..spot }, need, facts, claim.cards)?
+            }
         };
         tenants.judge(job.tenant, &need.request)?;
         scratch.gangs |= job.spec.is_placed_at_once();

@@ -16,8 +16,8 @@ use crate::load::LoadReport;
 use crate::rules::{Count, DomainName, TrackerId, TrackerKey};
 use crate::tenants::Tenant;
 use omega_core::{
-    Band, CardSet, Job, JobId, Kinds, Machine, Overcommit, SequenceNumber, Standing, TaskId,
-    TaskState, Text, Version,
+    Band, CardSet, Job, JobId, Kinds, Machine, Overcommit, Reservation, SequenceNumber, Standing,
+    TaskId, TaskState, Text, Version,
 };
 use smallvec::SmallVec;
 use std::sync::Arc;
@@ -128,6 +128,8 @@ pub struct Delta {
     pub evictions_left: Option<u32>,
     /// Whether evictions may be taken that would not have been before.
     pub refilled: bool,
+    /// All reservations, by name, if one came or went; in a full delta, if there are any.
+    pub reservations: Option<Vec<Reservation>>,
     /// How many rows the cell has.
     pub rows: usize,
     /// Machines that came, changed or went.
@@ -182,6 +184,7 @@ impl Delta {
         self.counts.clear();
         self.quotas = false;
         self.refilled = false;
+        self.reservations = None;
         self.tenants.clear();
         self.jobs.clear();
         self.tasks.clear();
@@ -254,6 +257,7 @@ impl Cell {
                 }
                 Change::Quota => delta.quotas = true,
                 Change::Evictions => delta.refilled = true,
+                Change::Reservations => self.write_reservations(delta),
                 Change::Job(id, owner) if wants.includes(owner, id) => self.write_job(id, delta),
                 Change::Task(id, owner) if wants.includes(owner, id.job) => {
                     if let Some((_, task)) = self.jobs.task(id) {
@@ -273,6 +277,9 @@ impl Cell {
             self.write_machine(slot, delta);
         }
         self.write_rows(delta);
+        if !self.facts.calendar.is_empty() {
+            self.write_reservations(delta);
+        }
         for id in self.facts.rules.ids() {
             self.write_tracker(id, delta);
         }
@@ -316,6 +323,10 @@ impl Cell {
             status: row.status,
             machine: self.facts.machines.get(slot as usize).cloned().flatten(),
         });
+    }
+
+    fn write_reservations(&self, delta: &mut Delta) {
+        delta.reservations = Some(self.reservations().cloned().collect());
     }
 
     fn write_tracker(&self, id: TrackerId, delta: &mut Delta) {

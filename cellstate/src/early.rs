@@ -6,7 +6,7 @@
 
 use crate::answers;
 use crate::cell::Cell;
-use crate::judge::judge;
+use crate::judge::{Spot, judge};
 use omega_core::{
     Claim, Commit, ConflictCheck, Granularity, TaskState, Transaction, TransactionError,
 };
@@ -77,6 +77,8 @@ impl Cell {
             return false;
         }
         let Some(spot) = self.machines.spot(claim.machine) else { return true };
+        let reserved = self.facts.is_reserved(claim.machine, (job, &self.tenants), self.now_ms);
+        let spot = Spot { reserved, ..spot };
         let judged = judge(claim.machine, spot, need, &self.facts, claim.cards);
         judged.and_then(|_| self.tenants.judge(job.tenant, &need.request)).is_err()
     }

@@ -3,6 +3,7 @@
 //! The master has one `Facts`, every view its own: descriptions, sets of machines, and rule
 //! counters. Both compile a task group into a [`Need`] and hand it to the same judge.
 
+use crate::calendar::Calendar;
 use crate::rules::{Check, GroupRules, Member, Pull, RuleBook, SpreadWish, TrackerId, TrackerKey};
 use crate::sets::{CountingMachines, MachineSets, SetId, SetKey};
 use omega_core::{
@@ -62,6 +63,7 @@ pub(crate) struct Facts {
     pub(crate) machines: Vec<Option<Arc<Machine>>>,
     pub(crate) sets: MachineSets,
     pub(crate) rules: RuleBook,
+    pub(crate) calendar: Calendar,
 }
 
 /// Who numbers trackers: the master makes them, a view finds those that came with the delta.

@@ -91,7 +91,9 @@ impl Cell {
     /// Whether something happens soon that only the time brings about: then the cell should be told it often.
     #[must_use]
     pub fn waits_for_time(&self) -> bool {
-        !self.holding.is_empty() || self.evicted.iter().next().is_some()
+        !self.holding.is_empty()
+            || self.evicted.iter().next().is_some()
+            || self.facts.calendar.is_near_an_edge(self.now_ms)
     }
 
     /// How often gangs held places, since this process has the cell.

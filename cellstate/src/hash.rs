@@ -10,7 +10,7 @@ use crate::cell::Cell;
 use crate::gangs::GangHold;
 use crate::image::{Image, MachineImage};
 use crate::jobs::TaskRecord;
-use omega_core::{Amounts, Hold, Job, JobId, Kinds, Policy, Standing, Text, Version};
+use omega_core::{Amounts, Hold, Job, JobId, Kinds, Policy, Reservation, Standing, Text, Version};
 use std::hash::{Hash, Hasher};
 use xxhash_rust::xxh3::Xxh3;
 
@@ -45,6 +45,7 @@ impl Cell {
             hash.admission(&tenant.name, tenant.admits.as_ref());
         }
         hash.preemption(&self.policy, self.evicted.iter());
+        self.reservations().for_each(|reservation| hash.reservation(reservation));
         hash.finish()
     }
 }
@@ -80,6 +81,7 @@ impl Image {
             hash.admission(&tenant.name, tenant.admits.as_ref());
         }
         hash.preemption(&self.policy, self.evicted.iter().copied());
+        self.reservations.iter().for_each(|reservation| hash.reservation(reservation));
         hash.finish()
     }
 }
@@ -172,6 +174,10 @@ impl StateHasher {
             ("cap", cap).hash(self);
             evicted.for_each(|one| one.hash(self));
         }
+    }
+
+    fn reservation(&mut self, reservation: &Reservation) {
+        ("reserved", reservation).hash(self);
     }
 
     fn scheduler<'a>(

@@ -343,9 +343,11 @@ impl Cell {
         let forgotten = self.ended.iter().take_while(|(_, noticed)| over(*noticed)).count();
         let overdue = self.overdue_gangs();
         let refilled = self.refill_evictions();
-        if forgotten > 0 || !overdue.is_empty() || refilled {
+        let past = self.past_reservations();
+        if forgotten > 0 || !overdue.is_empty() || refilled || !past.is_empty() {
             self.begin();
         }
+        self.forget_reservations(&past);
         if refilled {
             self.log_evictions();
         }

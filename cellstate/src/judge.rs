@@ -32,6 +32,8 @@ pub(crate) struct Spot<'a> {
     /// What may still be claimed of each kind; below zero on a machine that shrank.
     pub(crate) free: &'a [i64],
     pub(crate) cards: Option<&'a Cards>,
+    /// Whether a reservation keeps it from the task.
+    pub(crate) reserved: bool,
 }
 
 /// Judges a claim of one task on one machine. The answer is the cards that the task gets.
@@ -60,6 +62,9 @@ pub(crate) fn judge(
     }
     if !facts.sets.contains(need.tolerated, row) {
         return Err(Reason::Tainted);
+    }
+    if spot.reserved {
+        return Err(Reason::Reserved);
     }
     for (kind, (free, request)) in spot.free.iter().zip(&need.request).enumerate() {
         // A kind that is not asked for does not count, even where the machine has less than none.

@@ -36,12 +36,13 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! In reading order: `cell.rs`, `commit.rs`, `gangs.rs`, `cap.rs`, `judge.rs`, `rules/`, `sets.rs`, `view/`,
+//! In reading order: `cell.rs`, `commit.rs`, `gangs.rs`, `cap.rs`, `calendar.rs`, `judge.rs`, `rules/`, `sets.rs`, `view/`,
 //! `delta.rs`, `changed.rs`, `merge.rs`, `handle.rs`, `shared.rs`, `audit.rs`, `image/`.
 
 mod admission;
 mod answers;
 mod audit;
+mod calendar;
 mod cap;
 mod cards;
 mod cell;

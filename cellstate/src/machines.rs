@@ -138,6 +138,7 @@ impl Machines {
             status: row.status,
             free: self.free(id.row()),
             cards: if self.cards.is_empty() { None } else { self.cards(id.row()) },
+            reserved: false,
         })
     }
 

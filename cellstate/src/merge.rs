@@ -27,6 +27,7 @@ impl Delta {
         self.evictions_left = later.evictions_left;
         self.quotas |= later.quotas;
         self.refilled |= later.refilled;
+        self.reservations = later.reservations.or(self.reservations.take());
         self.tenants.extend(later.tenants);
         self.machines.extend(later.machines);
         self.slots.extend(later.slots);

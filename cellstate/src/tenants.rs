@@ -108,6 +108,11 @@ impl Tenants {
         self.next = version.next();
     }
 
+    /// The names of a tenant and of those above it, from the tenant up.
+    pub(crate) fn line_names(&self, tenant: u32) -> impl Iterator<Item = &Text> {
+        self.line(tenant).map(|id| &self.list[id as usize].name)
+    }
+
     /// Those of which views are told that changed since a version, if they are told of any.
     pub(crate) fn changed_since(&self, since: Version) -> impl Iterator<Item = &Tenant> {
         let list: &[Tenant] = if self.told { &self.list } else { &[] };

@@ -3,11 +3,12 @@
 use omega_core::limits::{
     BANDS_MAX, CARD_MILLI, CARDS_MAX, EVICTION_CAP_MAX, EVICTION_SPAN_MS_MAX, GANG_HOLD_MS_MAX,
     GRACE_MS_MAX, GROUPS_PER_JOB_MAX, LABELS_MAX, OVERCOMMIT_PERCENT_MAX, QUOTA_MAX,
-    RULES_PER_GROUP_MAX, TASKS_PER_JOB_MAX, TENANT_WEIGHT_MAX, TEXT_BYTES_MAX, WEIGHT_MAX,
+    RESERVATION_TENANTS_MAX, RESERVED_VALUES_MAX, RULES_PER_GROUP_MAX, TASKS_PER_JOB_MAX,
+    TENANT_WEIGHT_MAX, TEXT_BYTES_MAX, WEIGHT_MAX,
 };
 use omega_core::{
-    Amounts, Job, Kinds, Labels, Machine, Policy, Rejection, Standing, TaskGroup, TaskRule,
-    TaskSelector, Text,
+    Amounts, Job, Kinds, Labels, Machine, Policy, Rejection, Reservation, Standing, TaskGroup,
+    TaskRule, TaskSelector, Text,
 };
 
 pub(crate) fn too_many(what: &str, given: usize, max: usize) -> Rejection {
@@ -95,6 +96,35 @@ pub(crate) fn policy(policy: &Policy) -> Result<(), Rejection> {
         )),
         _ => Ok(()),
     }
+}
+
+/// Machines that are kept for some tenants, for a time to come.
+pub(crate) fn reservation(reservation: &Reservation, now_ms: u64) -> Result<(), Rejection> {
+    let Reservation { name: called, machines, tenants, from_ms, until_ms } = reservation;
+    name(called)?;
+    tenants.iter().try_for_each(name)?;
+    at_most("tenants of a reservation", tenants.len(), RESERVATION_TENANTS_MAX)?;
+    let requirements = [&machines.labels, &machines.names];
+    for list in requirements {
+        at_most("requirements of a reservation", list.len(), RULES_PER_GROUP_MAX)?;
+        let values = list.iter().map(|requirement| requirement.values.len()).sum();
+        at_most("values in the requirements of a reservation", values, RESERVED_VALUES_MAX)?;
+    }
+    let bad =
+        |why: &str| Err(Rejection::BadReservation(format!("reservation {called:?} {why}").into()));
+    if requirements.iter().all(|list| list.is_empty()) {
+        return bad("names no machines: give a label or a name");
+    }
+    if tenants.is_empty() {
+        return bad("is for nobody: name tenants, or drain the machines");
+    }
+    if from_ms >= until_ms {
+        return bad("is over before it begins");
+    }
+    if *until_ms <= now_ms {
+        return bad("is over already");
+    }
+    Ok(())
 }
 
 /// What a machine reports as used.

@@ -9,6 +9,7 @@ use crate::ids::{HolderId, JobId, MachineId, SchedulerId, TaskId, Version};
 use crate::job::Job;
 use crate::limits::{LEASE_MS_MAX, LEASE_MS_MIN};
 use crate::machine::{Machine, Overcommit};
+use crate::reservation::Reservation;
 use crate::tenant::Standing;
 use crate::text::Text;
 use crate::transaction::{Commit, Transaction, TransactionError};
@@ -138,6 +139,13 @@ pub enum Command {
         tenant: Text,
         /// The most of each registered kind; a kind that is not named has 0.
         limit: Option<Amounts>,
+    },
+    /// Keeps machines for some tenants, for a time to come. The same reservation again is done already.
+    Reserve(Reservation),
+    /// Ends a reservation before its time.
+    Unreserve {
+        /// Its name.
+        name: Text,
     },
 }
 
@@ -306,4 +314,10 @@ pub enum Rejection {
         /// The same in words, by the kind's name and in its unit.
         told: Text,
     },
+    /// Choose other machines, tenants or times.
+    #[error("{0}")]
+    BadReservation(Text),
+    /// It is over, was ended, or never was.
+    #[error("there is no reservation {0:?}")]
+    UnknownReservation(Text),
 }

@@ -59,6 +59,9 @@ pub struct Job {
     pub gang_hold_ms: Option<u32>,
     /// How long a task is expected to run, in milliseconds, if anyone knows.
     pub run_ms_expected: Option<u64>,
+    /// By when it should have ended, in milliseconds of [`Command::Expire`](crate::Command::Expire), if that
+    /// matters. A queue may be ordered by it; nothing is refused or ended because of it.
+    pub due_ms: Option<u64>,
 }
 
 impl Job {
@@ -75,6 +78,7 @@ impl Job {
             gang_min: None,
             gang_hold_ms: None,
             run_ms_expected: None,
+            due_ms: None,
         }
     }
 
@@ -145,11 +149,14 @@ impl TaskGroup {
 impl Hash for Job {
     fn hash<H: Hasher>(&self, state: &mut H) {
         let Job { name, tenant, scheduler, precedence, preemption, kind, .. } = self;
-        let Job { groups, gang_min, run_ms_expected, gang_hold_ms, .. } = self;
+        let Job { groups, gang_min, run_ms_expected, gang_hold_ms, due_ms, .. } = self;
         (name, tenant, scheduler, precedence, preemption, kind).hash(state);
         (groups, gang_min, run_ms_expected).hash(state);
         if let Some(hold) = gang_hold_ms {
             ("gang hold", hold).hash(state);
+        }
+        if let Some(due) = due_ms {
+            ("due", due).hash(state);
         }
     }
 }

@@ -22,7 +22,7 @@
 //! ```
 //!
 //! In reading order: [`ids`], [`amounts`], [`machine`], [`selector`], [`job`], [`tenant`],
-//! [`bands`], [`transaction`], [`command`], [`limits`].
+//! [`bands`], [`reservation`], [`transaction`], [`command`], [`limits`].
 
 pub mod amounts;
 pub mod bands;
@@ -31,6 +31,7 @@ pub mod ids;
 pub mod job;
 pub mod limits;
 pub mod machine;
+pub mod reservation;
 pub mod selector;
 pub mod tenant;
 pub mod text;
@@ -51,6 +52,7 @@ pub use machine::{
     CardSet, Image, Labels, Machine, Overcommit, Taint, TaintEffect, Toleration,
     TolerationOperator, TopologyLevel,
 };
+pub use reservation::Reservation;
 pub use selector::{LabelSelector, MachineSelector, Operator, Requirement, TaskSelector, Tenants};
 pub use tenant::Standing;
 pub use text::Text;

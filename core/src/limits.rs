@@ -84,6 +84,16 @@ pub const GRACE_MS_MAX: u32 = 3_600_000;
 /// from others is worth more than the gang.
 pub const GANG_HOLD_MS_MAX: u32 = 3_600_000;
 
+/// Reservations of machines that are known at once: each is looked at for each claim while there are any, and
+/// a cell whose operators plan every day of a season has fewer.
+pub const RESERVATIONS_MAX: usize = 256;
+
+/// Values in the requirements of one reservation, so that one can name each machine of a few racks.
+pub const RESERVED_VALUES_MAX: usize = 1024;
+
+/// Tenants that one reservation is for: a tenant above them says more with one name.
+pub const RESERVATION_TENANTS_MAX: usize = 64;
+
 /// Labels on one machine or one task group.
 pub const LABELS_MAX: usize = 256;
 

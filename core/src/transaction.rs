@@ -145,6 +145,9 @@ pub enum Reason {
     /// The cell takes no more evictions until its time has moved (see
     /// [`Policy::eviction_cap`](crate::Policy::eviction_cap)).
     EvictionsCapped,
+    /// The machine is reserved for other tenants, now or before the task is expected to have ended (see
+    /// [`Reservation`](crate::Reservation)).
+    Reserved,
 }
 
 /// A part of a transaction, by its position in its list.

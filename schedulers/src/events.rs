@@ -10,7 +10,7 @@ use std::ops::{BitOr, BitOrAssign};
 
 /// A set of kinds of events.
 #[derive(Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Events(u16);
+pub struct Events(u32);
 
 impl Events {
     /// None: nothing but the long look of [`Patience`](crate::queue::Patience) helps.
@@ -49,11 +49,13 @@ impl Events {
     pub const VOLUMES_CHANGED: Events = Events(1 << 13);
     /// The cell takes more evictions than before, or others.
     pub const EVICTIONS_REFILLED: Events = Events(1 << 14);
+    /// A reservation of machines came or went.
+    pub const RESERVATIONS_CHANGED: Events = Events(1 << 15);
     /// Every one of them.
     pub const ALL: Events = Events((1 << Events::COUNT) - 1);
 
     /// How many kinds there are.
-    pub(crate) const COUNT: usize = 15;
+    pub(crate) const COUNT: usize = 16;
 
     /// Events that say which machines they are about.
     pub(crate) const OF_MACHINES: Events = Events(
@@ -144,6 +146,7 @@ const NAMES: [&str; Events::COUNT] = [
     "told",
     "volumes changed",
     "evictions refilled",
+    "reservations changed",
 ];
 
 impl fmt::Debug for Events {

@@ -114,6 +114,8 @@ pub use waiting::{Waiting, WaitingTask};
 #[doc = include_str!("../../docs/quotas.md")]
 #[doc = include_str!("../../docs/load.md")]
 #[doc = include_str!("../../docs/delay.md")]
+#[doc = include_str!("../../docs/reservations.md")]
+#[doc = include_str!("../../docs/time.md")]
 #[doc = include_str!("../../docs/offers.md")]
 #[doc = include_str!("../../docs/asks.md")]
 mod documents {}

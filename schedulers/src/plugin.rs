@@ -92,7 +92,9 @@ impl Judged {
     pub const NEIGHBOURS: Judged = Judged(128);
     /// The most tasks in a domain.
     pub const LIMITS: Judged = Judged(256);
-    /// All rules about other tasks: the four before.
+    /// The reservations of machines for other tenants.
+    pub const RESERVATIONS: Judged = Judged(512);
+    /// All rules about other tasks: ports, spreads, neighbours and limits.
     pub const RULES: Judged = Judged(32 | 64 | 128 | 256);
 
     /// Whether all of `other` is in it.

@@ -8,8 +8,8 @@ use crate::plugins::{
     AvoidMarked, Balanced, BalancedAllocation, DefaultPreemption, FitArgs, ImageLocality,
     InterPodAffinity, LeastAllocated, MachineAffinity, MostAllocated, NodeAffinity, NodeName,
     NodePorts, NodeResourcesFit, NodeUnschedulable, PackedCards, PodTopologySpread,
-    PreferredAffinity, ResourcesFit, Schedulable, SpreadWishes, TaintToleration, Taints,
-    TaskLimits, TaskRules,
+    PreferredAffinity, Reservations, ResourcesFit, Schedulable, SpreadWishes, TaintToleration,
+    Taints, TaskLimits, TaskRules,
 };
 use crate::relative::{RelativeScore, Stance};
 use crate::volumes::Volumes;
@@ -59,6 +59,7 @@ fn own_filters(judged: Judged) -> Vec<Box<dyn Filter>> {
         Box::new(NodeName),
         Box::new(MachineAffinity),
         Box::new(Taints),
+        Box::new(Reservations),
         Box::new(ResourcesFit),
     ];
     if judged.overlaps(Judged::RULES) {

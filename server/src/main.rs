@@ -101,6 +101,9 @@ enum Command {
     /// What the tasks of a tenant may claim together.
     #[command(subcommand)]
     Quota(ask::quota::QuotaCommand),
+    /// Machines that some tenants have to themselves for a time to come.
+    #[command(subcommand)]
+    Reservation(ask::reservation::ReservationCommand),
     /// What holds for the whole cell: bands of precedence, how many evictions there may be.
     #[command(subcommand)]
     Policy(ask::policy::PolicyCommand),
@@ -162,6 +165,7 @@ fn main() -> ExitCode {
         Some(Command::Machine(command)) => ask::machine::run(&command).map_err(Into::into),
         Some(Command::Job(command)) => ask::job::run(&command).map_err(Into::into),
         Some(Command::Task(command)) => ask::task::run(&command).map_err(Into::into),
+        Some(Command::Reservation(command)) => ask::reservation::run(&command).map_err(Into::into),
         Some(Command::Quota(command)) => ask::quota::run(&command).map_err(Into::into),
         Some(Command::Policy(command)) => ask::policy::run(&command).map_err(Into::into),
         Some(Command::Member(command)) => ask::member::run(&command).map_err(Into::into),

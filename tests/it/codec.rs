@@ -6,10 +6,10 @@ use omega_core::{
     Affinity, Amounts, Band, CardRequest, CardSet, Claim, Command, ConflictCheck, EvictionCap,
     Granularity, HolderId, Image, Job, JobId, JobKind, KindId, LabelSelector, Labels, Machine,
     MachineId, MachineSelector, Near, Operator, Overcommit, PlacementRules, Policy, Port,
-    Precedence, Preemption, Preferred, Protocol, Requirement, SchedulerId, SequenceNumber, Spread,
-    Taint, TaintEffect, TaskGroup, TaskId, TaskReport, TaskRule, TaskSelector, Tenants, Text,
-    Toleration, TolerationOperator, TopologyLevel, Transaction, TransactionId, Version,
-    WhenUnsatisfiable,
+    Precedence, Preemption, Preferred, Protocol, Requirement, Reservation, SchedulerId,
+    SequenceNumber, Spread, Taint, TaintEffect, TaskGroup, TaskId, TaskReport, TaskRule,
+    TaskSelector, Tenants, Text, Toleration, TolerationOperator, TopologyLevel, Transaction,
+    TransactionId, Version, WhenUnsatisfiable,
 };
 use omega_store::CodecError;
 use omega_store::codec::{VERSION, decode, encode};
@@ -141,6 +141,7 @@ fn job() -> Job {
         gang_min: Some(7),
         gang_hold_ms: Some(30_000),
         run_ms_expected: Some(86_400_000),
+        due_ms: Some(1_700_000_000_000),
         ..Job::batch("web", TaskGroup::new(1, Amounts::zero()))
     }
 }
@@ -170,7 +171,7 @@ fn every_command() -> Vec<(&'static str, Command)> {
     };
     let plain = Transaction::new(TransactionId::default(), Version(0), Vec::new());
     let limit = |limit| Command::SetQuota { tenant: "shop".into(), limit };
-    vec![
+    let mut commands = vec![
         ("register scheduler", Command::RegisterScheduler { name: "batch-0 é".into() }),
         ("register machine", Command::RegisterMachine(machine())),
         ("register machine, plain", {
@@ -219,6 +220,22 @@ fn every_command() -> Vec<(&'static str, Command)> {
             let limit = Some(Amounts::new([1_000_000]));
             Command::SetAdmission { tenant: "shop".into(), limit }
         }),
+    ];
+    commands.extend(about_reservations());
+    commands
+}
+
+fn about_reservations() -> [(&'static str, Command); 2] {
+    let reservation = Reservation {
+        name: "night".into(),
+        machines: MachineSelector::label("rack", "a"),
+        tenants: texts(&["shop", "ops"]),
+        from_ms: 1_700_000_000_000,
+        until_ms: 1_700_000_600_000,
+    };
+    [
+        ("reserve", Command::Reserve(reservation)),
+        ("unreserve", Command::Unreserve { name: "night".into() }),
     ]
 }
 
@@ -261,7 +278,10 @@ fn as_of_version_1(mut command: Command) -> Command {
 }
 
 /// A command as version 2 of the bytes could say it.
-fn as_of_version_2(command: Command) -> Command {
+fn as_of_version_2(mut command: Command) -> Command {
+    if let Command::SubmitJob(job) = &mut command {
+        job.due_ms = None;
+    }
     command
 }
 

@@ -31,7 +31,10 @@ impl MachineFilter for Odd {
 
 /// A cell that is used for a while, with some machines that drain.
 fn world(seed: u64, machines: usize) -> World {
-    let mut world = World::new(seed, machines);
+    used(World::new(seed, machines), machines)
+}
+
+fn used(mut world: World, machines: usize) -> World {
     (0..machines / 3).for_each(|_| world.churn());
     for row in 0..machines {
         if world.dice.chance(10) {
@@ -209,7 +212,7 @@ fn check_remedies(seed: u64, machines: usize) {
 }
 
 fn check_rules(seed: u64, machines: usize) {
-    let mut world = world(seed, machines);
+    let mut world = used(World::new(seed, machines).with_reservations(seed), machines);
     let group = world.ruled_group();
     let group = world.submit(group);
     let profile = Profile::service().with_filter(Silent).with_filter(PerMachine(Odd));

@@ -43,7 +43,7 @@ fn a_cell_and_its_twin_agree_at_each_step() {
 fn random_histories_meet_every_reason() {
     let mut met: BTreeMap<String, u32> = BTreeMap::new();
     for seed in 0..2500 {
-        let mut generator = Generator::with_holders(seed);
+        let mut generator = Generator::with_holders(seed).with_reservations(seed);
         let mut twin = Twin::new(generator.kinds());
         for _ in 0..LENGTH {
             let command = generator.next(&twin);
@@ -58,7 +58,7 @@ fn random_histories_meet_every_reason() {
                   GangIncomplete OthersConflict CompanyNeeded complete NameTaken BadName UnknownMachine OtherName \
                   UnknownJob UnknownGroup TaskNotThere BadAmount BadJob CardsInUse Empty \
                   BaseFromFuture UnknownScheduler IdReused AnswerExpired Fenced NameHeld BadLease \
-                  BadPolicy NotAdmitted";
+                  BadPolicy NotAdmitted BadReservation UnknownReservation Reserved";
     let rare = wanted.split_whitespace().filter(|name| met.get(*name).is_none_or(|n| *n < 3));
     assert_eq!(rare.collect::<Vec<_>>(), [""; 0], "{met:?}");
 }

@@ -76,6 +76,9 @@ fn is_misplaced(cell: &Cell, task: TaskId, machine: MachineId) -> bool {
     let mut job = (**cell.job(task.job).unwrap()).clone();
     let group = cell.task_group(task).unwrap();
     others.into_iter().for_each(|job| drop(alone.apply(Command::KillJob { job })));
+    // That a machine is kept for others by and by is not what it is: who runs there stays.
+    let reserved: Vec<_> = alone.reservations().map(|one| one.name.clone()).collect();
+    reserved.into_iter().for_each(|name| drop(alone.apply(Command::Unreserve { name })));
     job.name = "alone".into();
     (job.gang_min, job.gang_hold_ms) = (None, None);
     job.tenant = "a tenant without a quota".into();

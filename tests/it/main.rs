@@ -26,6 +26,7 @@
 //! - `pool.rs`, `examples.rs`: the loop on threads; the examples of `omega-schedulers`.
 //! - `company.rs`: what one scheduler takes away and another one's tasks need near them.
 //! - `bands.rs`: preemption that cannot cascade.
+//! - `reservations.rs`: machines that are kept for some tenants, and queues that look at time.
 //! - `gangs.rs`: gangs that several transactions place.
 //! - `threads.rs`, `races.rs`: schedulers on threads, and two that would break a rule together.
 //! - `codec.rs`, `wire.rs`: commands and messages as bytes.
@@ -103,6 +104,7 @@ mod profiles;
 mod races;
 mod remote;
 mod replicated;
+mod reservations;
 mod retries;
 #[cfg(feature = "rocksdb")]
 mod rocks;

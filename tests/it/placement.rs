@@ -90,7 +90,7 @@ fn one_by_one(
 /// (a) The scores of a batch, task by task: claimed again in its order, each machine is scored
 /// just before its claim.
 fn check_batch(seed: u64, machines: usize, count: u32) {
-    let mut world = World::new(seed, machines);
+    let mut world = World::new(seed, machines).with_reservations(seed);
     (0..20).for_each(|_| world.churn());
     let mut group = world.random_group();
     group.count = count;
@@ -119,7 +119,7 @@ fn check_batch(seed: u64, machines: usize, count: u32) {
 /// (b) Rules about other tasks: what is proposed is taken, and is what a greedy scheduler places
 /// that asks the judge about each machine in turn.
 fn check_rules(seed: u64, machines: usize) {
-    let mut world = World::new(seed, machines);
+    let mut world = World::new(seed, machines).with_reservations(seed);
     for round in 0..8 {
         let group = world.ruled_group();
         let count = group.count;
@@ -152,7 +152,7 @@ fn check_rules(seed: u64, machines: usize) {
 /// (c), (d) Every search finds only what is feasible, and something if there is anything; the
 /// explanation adds up and agrees.
 fn check_searches(seed: u64, machines: usize) {
-    let mut world = World::new(seed, machines);
+    let mut world = World::new(seed, machines).with_reservations(seed);
     let mut rng = rng(seed);
     let mut candidates = Candidates::default();
     for _ in 0..25 {
@@ -193,7 +193,7 @@ fn check_searches(seed: u64, machines: usize) {
 /// The same seed gives the same claims, whatever the search and however wide the choice.
 fn check_seeds(seed: u64, machines: usize, near_best: u32) {
     let run = || {
-        let mut world = World::new(seed, machines);
+        let mut world = World::new(seed, machines).with_reservations(seed);
         let mut rng = rng(seed);
         let mut all = Vec::new();
         for search in SEARCHES {
@@ -217,7 +217,7 @@ fn check_seeds(seed: u64, machines: usize, near_best: u32) {
 /// What a placer remembers changes nothing: whatever happens between the searches, it takes the
 /// machine that one without a memory takes.
 fn check_reuse(seed: u64, machines: usize, which: usize) {
-    let mut world = World::new(seed, machines);
+    let mut world = World::new(seed, machines).with_reservations(seed);
     if world.dice.chance(50) {
         world.make_plain();
     }

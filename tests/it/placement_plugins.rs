@@ -96,7 +96,7 @@ impl Score for Roomy {
 
 /// (e) A plugin about one machine decides as the columnar one does.
 fn check_forms(seed: u64, machines: usize, count: u32) {
-    let mut world = World::new(seed, machines);
+    let mut world = World::new(seed, machines).with_reservations(seed);
     (0..10).for_each(|_| world.churn());
     let mut group = world.random_group();
     group.count = count;

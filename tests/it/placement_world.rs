@@ -4,9 +4,9 @@ use crate::small;
 use omega_cellstate::{CellHandle, GroupRef, Interest, SharedCell, View};
 use omega_core::{
     Amounts, CardRequest, Command, Image, JobId, Kinds, LabelSelector, Labels, Machine,
-    MachineSelector, Near, Port, Preferred, Requirement, SchedulerId, Spread, Taint, TaintEffect,
-    TaskGroup, TaskId, TaskRule, TaskSelector, Tenants, Toleration, TolerationOperator,
-    TopologyLevel, WhenUnsatisfiable,
+    MachineSelector, Near, Operator, Port, Preferred, Requirement, Reservation, SchedulerId,
+    Spread, Taint, TaintEffect, TaskGroup, TaskId, TaskRule, TaskSelector, Tenants, Text,
+    Toleration, TolerationOperator, TopologyLevel, WhenUnsatisfiable,
 };
 use omega_schedulers::Profile;
 use omega_tests::random::Dice;
@@ -21,6 +21,8 @@ pub(crate) struct World {
     pub(crate) view: View,
     pub(crate) dice: Dice,
     jobs: Vec<JobId>,
+    /// Dice of their own for reservations and run times.
+    planner: Option<Dice>,
 }
 
 impl World {
@@ -36,13 +38,18 @@ impl World {
         for profile in PROFILES {
             profile().prepare(&mut view);
         }
-        World { cell, view, dice, jobs: Vec::new() }
+        World { cell, view, dice, jobs: Vec::new(), planner: None }
     }
 
     /// Submits a job, which the view compiles.
     pub(crate) fn submit(&mut self, group: TaskGroup) -> GroupRef {
         let name = format!("j{}", self.jobs.len());
-        let id = small::submit(&self.cell, omega_core::Job::batch(name, group));
+        let mut job = omega_core::Job::batch(name, group);
+        if let Some(dice) = &mut self.planner {
+            job.tenant = (*dice.pick(&["red", "blue"])).into();
+            job.run_ms_expected = dice.chance(50).then(|| dice.below(20) as u64);
+        }
+        let id = small::submit(&self.cell, job);
         self.jobs.push(id);
         self.view.sync(&self.cell).unwrap();
         let job = self.cell.read(|cell| cell.job(id).unwrap().clone());
@@ -77,8 +84,41 @@ impl World {
         self.cell.read(|cell| cell.audit_no_overcommit()).expect("the cell is right");
     }
 
+    /// The same, in which machines are reserved now and then.
+    pub(crate) fn with_reservations(mut self, seed: u64) -> World {
+        self.planner = Some(Dice::new(seed ^ 0xB00C));
+        self
+    }
+
+    /// Reserves a few machines, or gives them back, now and then.
+    fn plan(&mut self) {
+        let rows = self.view.rows();
+        let Some(dice) = self.planner.as_mut().filter(|_| rows > 0) else { return };
+        if !dice.chance(20) {
+            return;
+        }
+        let name: Text = (*dice.pick(&["one", "two"])).into();
+        let row = dice.below(rows);
+        let names = (0..3).map(|more| format!("m{}", row + more).as_str().into()).collect();
+        let names = Requirement { key: "".into(), operator: Operator::In, values: names };
+        let command = match dice.chance(60) {
+            true => Command::Reserve(Reservation {
+                name,
+                machines: MachineSelector { labels: Vec::new(), names: vec![names] },
+                tenants: vec![(*dice.pick(&["red", "blue"])).into()],
+                from_ms: dice.below(20) as u64,
+                until_ms: 20 + dice.below(20) as u64,
+            }),
+            false => Command::Unreserve { name },
+        };
+        // One that there is, or is not, makes no difference.
+        drop(self.cell.apply(command));
+        self.view.sync(&self.cell).unwrap();
+    }
+
     /// Places some tasks anywhere, and lets some others end.
     pub(crate) fn churn(&mut self) {
+        self.plan();
         let mut group = self.random_group();
         group.count = 1 + self.dice.below(8) as u32;
         let tasks = group.count;

@@ -27,7 +27,7 @@ pub(crate) struct World {
 
 impl World {
     pub(crate) fn new(seed: u64) -> World {
-        let generator = Generator::new(seed);
+        let generator = Generator::new(seed).with_reservations(seed);
         let mut dice = Dice::new(seed ^ 0xD1CE);
         let kinds = generator.kinds();
         let limit = [1, 3, 10, 1000][dice.below(4)];
@@ -175,7 +175,8 @@ fn assert_blocks_agree(world: &World, view: &mut View) {
             let sets = need.affinity.into_iter().chain(need.machine);
             let affinity = sets.fold(u64::MAX, |word, set| word & block.set(set));
             let fits = block.fits(&need.request);
-            let simple = block.schedulable() & affinity & block.set(need.tolerated) & fits;
+            let open = block.schedulable() & !block.reserved(view.job(group).0, u64::MAX);
+            let simple = open & affinity & block.set(need.tolerated) & fits;
             let word = block.rules_allow(need, block.cards_fit(need, simple));
             for row in index * BLOCK..(index + 1) * BLOCK {
                 let judged = view.judge(row, group);

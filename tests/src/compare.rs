@@ -133,6 +133,7 @@ pub fn compare(cell: &Cell, twin: &Twin) -> Result<(), String> {
     let capped = cell.policy().eviction_cap.is_some();
     let left = capped.then(|| twin.evictions_left());
     equal("evictions left", &cell.evictions_left().map(u64::from), &left)?;
+    equal("reservations", &cell.reservations().collect(), &twin.reservations())?;
     for tenant in twin.tenants() {
         let used = cell.tenant_used(tenant).unwrap_or(&[]);
         let used: Vec<i128> = used.iter().copied().map(i128::from).collect();
@@ -165,6 +166,7 @@ fn without_words(rejection: Rejection) -> Rejection {
     match rejection {
         Rejection::BadJob(_) => Rejection::BadJob(none),
         Rejection::BadStanding(_) => Rejection::BadStanding(none),
+        Rejection::BadReservation(_) => Rejection::BadReservation(none),
         Rejection::BadPolicy(_) => Rejection::BadPolicy(none),
         Rejection::TooMany { given, max, .. } => Rejection::TooMany { what: none, given, max },
         Rejection::BadAmount { kind, .. } => Rejection::BadAmount { what: none, kind },

@@ -82,7 +82,7 @@ pub struct Failure {
 /// The commands of a random history, with the kinds of its cell.
 #[must_use]
 pub fn commands(seed: u64, length: usize) -> (Kinds, Vec<Command>) {
-    let mut generator = Generator::with_holders(seed);
+    let mut generator = Generator::with_holders(seed).with_reservations(seed);
     let mut twin = Twin::new(generator.kinds());
     let mut next = || {
         let command = generator.next(&twin);
@@ -99,7 +99,7 @@ pub fn commands(seed: u64, length: usize) -> (Kinds, Vec<Command>) {
 /// # Errors
 /// If it goes wrong.
 pub fn run(seed: u64, length: usize) -> Result<(), Failure> {
-    let mut generator = Generator::with_holders(seed);
+    let mut generator = Generator::with_holders(seed).with_reservations(seed);
     let kinds = generator.kinds();
     let mut trio = Trio::new(&kinds);
     let mut commands = Vec::new();

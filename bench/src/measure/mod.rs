@@ -25,6 +25,7 @@ mod log;
 pub(crate) mod memory;
 mod preempt;
 mod replicate;
+mod reservations;
 mod restart;
 mod scan;
 mod show;
@@ -47,7 +48,7 @@ const SEED: u64 = 20_130_415;
 #[derive(Args, Clone, Debug)]
 pub struct Options {
     /// Only groups whose name contains this: scan, sync, commit, whole, decide, preempt, improve, kube, levers,
-    /// tenants, company, gangs, waits, fronts, workers, memory, log, snapshot, replicate, api, sim, matrix.
+    /// reservations, tenants, company, gangs, waits, fronts, workers, memory, log, snapshot, replicate, api, sim, matrix.
     #[arg(long, value_name = "PATTERN")]
     only: Option<String>,
     /// Fewer and shorter runs: for a look, not for a record.
@@ -92,7 +93,7 @@ struct Group {
     measure: fn(&Options) -> Vec<Row>,
 }
 
-const GROUPS: [Group; 22] = [
+const GROUPS: [Group; 23] = [
     Group { name: "scan", workload: scan::WORKLOAD, measure: scan::rows },
     Group { name: "sync", workload: sync::WORKLOAD, measure: sync::rows },
     Group { name: "commit", workload: commit::WORKLOAD, measure: commit::rows },
@@ -102,6 +103,7 @@ const GROUPS: [Group; 22] = [
     Group { name: "improve", workload: improve::WORKLOAD, measure: improve::rows },
     Group { name: "kube", workload: kube::WORKLOAD, measure: kube::rows },
     Group { name: "levers", workload: levers::WORKLOAD, measure: levers::rows },
+    Group { name: "reservations", workload: reservations::WORKLOAD, measure: reservations::rows },
     Group { name: "tenants", workload: tenants::WORKLOAD, measure: tenants::rows },
     Group { name: "company", workload: company::WORKLOAD, measure: company::rows },
     Group { name: "waits", workload: waits::WORKLOAD, measure: waits::rows },

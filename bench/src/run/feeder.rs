@@ -561,7 +561,8 @@ impl Feeder {
         self.series.push(Sample {
             workload_s: at_ms as f64 / 1000.0,
             wall_s: clock.seconds(),
-            pending: self.pending(),
+            pending: (self.submitted.saturating_sub(self.finished) as usize)
+                .saturating_sub(running),
             running,
             placements: self.placements,
             conflicts: self.conflicts,

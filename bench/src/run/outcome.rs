@@ -35,13 +35,20 @@ pub(crate) fn used_shares(cell: &Cell) -> (Vec<f64>, usize) {
     (used.iter().zip(&capacity).map(share).collect(), running)
 }
 
+/// How many tasks have no machine. (The feeder does not hear of all that the cell takes off their machines, as it does
+/// with gangs whose time is over.)
+fn waiting(cell: &Cell) -> usize {
+    let waits = |task: &(omega_core::TaskId, _)| task.1 == omega_core::TaskState::Pending;
+    cell.jobs().map(|(id, _)| cell.tasks(id).filter(waits).count()).sum()
+}
+
 /// The report of a run that has ended.
 pub(super) fn report(ended: Ended, options: &RunOptions) -> RunReport {
     let Ended { mut feeder, replicas, mut workers, served, wall_s, cpu_s } = ended;
     let mut unplaced = unplaced(&feeder, &mut workers);
     unplaced.extend(served.iter().filter_map(|one| unserved(&feeder, one.name)));
     let kinds = feeder.cell.read(|cell| cell.kinds().clone());
-    let pending = feeder.pending();
+    let pending = feeder.cell.read(waiting);
     let resources = resources(&feeder, &kinds);
     let ledger = std::mem::take(&mut feeder.ledger);
     let own = workers.iter().map(|one| (&*one.scheduler.settings().name, &one.observer));

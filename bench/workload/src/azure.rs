@@ -265,6 +265,7 @@ fn job(mut batch: Vec<Vm>) -> JobEvent {
             gang_min: None,
             gang_hold_ms: None,
             run_ms_expected: None,
+            due_ms: None,
         },
     };
     JobEvent { arrival, line }

@@ -167,6 +167,7 @@ impl List {
                 gang_min: None,
                 gang_hold_ms: None,
                 run_ms_expected,
+                due_ms: None,
             };
             self.count += 1;
             let at_ms = row.amount(submit, 1000, Rounding::Nearest)?;

@@ -210,6 +210,7 @@ fn read_job(row: &Row<'_>, columns: &TaskColumns, texts: &Texts) -> Result<Job, 
         gang_min: None,
         gang_hold_ms: None,
         run_ms_expected: None,
+        due_ms: None,
     })
 }
 

@@ -236,6 +236,7 @@ impl Cell {
             now_ms: self.now_ms,
             policy: self.policy.clone(),
             evicted: self.evicted.iter().collect(),
+            reservations: self.reservations().cloned().collect(),
             machines: rows.map(|slot| MachineImage::of(None, self.machines.row(slot))).collect(),
             loads: Vec::new(),
             vacant: self.machines.vacant().to_vec(),

@@ -37,6 +37,9 @@ pub enum ImageError {
     /// The evictions that count against the cap are out of order, or count no more.
     #[error("the image's list of evictions is out of place")]
     Evictions,
+    /// The reservations are out of order, or there is one that is over.
+    #[error("the image's list of reservations is out of place at {0:?}")]
+    Reservation(Text),
     /// A row's status, sequence number or incarnation cannot be at this version.
     #[error("row {0} of the image has a status, sequence number or incarnation that cannot be")]
     Row(u32),

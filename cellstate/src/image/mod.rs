@@ -33,7 +33,8 @@ use crate::judge::MachineStatus;
 use crate::load::LoadReport;
 use crate::machines::Row;
 use omega_core::{
-    Amounts, Hold, Job, JobId, Kinds, Machine, Policy, SequenceNumber, Standing, Text, Version,
+    Amounts, Hold, Job, JobId, Kinds, Machine, Policy, Reservation, SequenceNumber, Standing, Text,
+    Version,
 };
 use smallvec::SmallVec;
 use std::sync::Arc;
@@ -51,6 +52,8 @@ pub struct Image {
     pub policy: Policy,
     /// Evictions that count against the policy's cap: the times, ascending, with how many at each.
     pub evicted: Vec<(u64, u32)>,
+    /// The reservations, by name.
+    pub reservations: Vec<Reservation>,
     /// Every row, also those without a machine.
     pub machines: Vec<MachineImage>,
     /// What machines reported as used, ascending by row.

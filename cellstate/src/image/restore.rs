@@ -17,10 +17,11 @@ use crate::rules::GroupRules;
 use crate::validate::{self, GroupCounts};
 use omega_core::limits::{
     ANSWERS_PER_SCHEDULER, CHANGES_MAX, JOBS_MAX, LEASE_MS_MAX, LEASE_MS_MIN, MACHINES_MAX,
-    SCHEDULERS_MAX, TRANSACTION_ITEMS_MAX,
+    RESERVATIONS_MAX, SCHEDULERS_MAX, TRANSACTION_ITEMS_MAX,
 };
 use omega_core::{
-    Conflict, Job, JobId, Kinds, MachineId, SchedulerId, Standing, TaskId, Text, Version,
+    Conflict, Job, JobId, Kinds, MachineId, Reservation, SchedulerId, Standing, TaskId, Text,
+    Version,
 };
 
 /// No cell reaches it, and no count of changes overflows from here: 2^62.
@@ -56,6 +57,7 @@ impl Cell {
         cell.row_log = ChangeLog::new(image.version, CHANGES_MAX);
         cell.log = ChangeLog::new(image.version, CHANGES_MAX);
         cell.restore_machines(&image)?;
+        cell.restore_reservations(image.reservations)?;
         for tenant in &image.tenants {
             validate::name(&tenant.name)?;
             if cell.tenants.get(&tenant.name).is_some() {
@@ -141,6 +143,18 @@ impl Cell {
             validate::load(&machine.name, &load.claimed, &self.kinds)?;
             before = Some(*slot);
             self.machines.set_load(*slot as usize, load.clone());
+        }
+        Ok(())
+    }
+
+    fn restore_reservations(&mut self, list: Vec<Reservation>) -> Result<(), ImageError> {
+        at_most("reservations", list.len() as u64, RESERVATIONS_MAX as u64)?;
+        if let Some(pair) = list.windows(2).find(|pair| pair[0].name >= pair[1].name) {
+            return Err(ImageError::Reservation(pair[1].name.clone()));
+        }
+        for reservation in list {
+            validate::reservation(&reservation, self.now_ms)?;
+            self.facts.book(reservation);
         }
         Ok(())
     }

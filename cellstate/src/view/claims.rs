@@ -51,7 +51,7 @@ impl View {
         if machine.row() >= self.rows() {
             return Err(Reason::MachineGone);
         }
-        let cards = self.judge_machine(machine, self.need(group))?;
+        let cards = self.judge_machine(machine, group)?;
         let seen = self.sequences[machine.row()];
         // The cell chooses the cards, by the same rule: asking for these would conflict for naught.
         let claim = Claim { task, machine, seen, cards: CardSet::default() };

@@ -31,6 +31,7 @@ mod kept;
 mod loads;
 mod placements;
 mod reach;
+mod reservations;
 mod rules;
 mod tally;
 mod tenants;
@@ -238,6 +239,9 @@ impl View {
         }
         self.apply_rules(delta);
         self.tenants.apply(delta);
+        if let Some(reservations) = &delta.reservations {
+            self.set_reservations(reservations);
+        }
         if let Some(placements) = &mut self.placements {
             placements.apply(delta, kinds);
         }
@@ -577,16 +581,18 @@ impl View {
         if row >= self.rows() {
             return Err(Reason::MachineGone);
         }
-        self.judge_machine(self.machine_id(row), self.need(group))
+        self.judge_machine(self.machine_id(row), group)
     }
 
-    fn judge_machine(&self, machine: MachineId, need: &Need) -> Result<CardSet, Reason> {
+    fn judge_machine(&self, machine: MachineId, group: GroupRef) -> Result<CardSet, Reason> {
+        let Compiled { job, need, .. } = self.compiled(group);
         let row = machine.row();
         let kinds = self.columns.kinds();
         let free: SmallVec<[i64; 8]> = (0..kinds).map(|kind| self.columns.get(row, kind)).collect();
         let cards = if self.cards.is_empty() { None } else { self.cards(row) };
         let status = self.status(row);
-        let spot = Spot { id: self.machine_id(row), status, free: &free, cards };
+        let reserved = self.is_reserved(row, job);
+        let spot = Spot { id: self.machine_id(row), status, free: &free, cards, reserved };
         judge(machine, spot, need, &self.facts, CardSet::default())
     }
 }

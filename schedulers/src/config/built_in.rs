@@ -21,13 +21,14 @@ pub(super) fn plugins() -> Vec<Plugin> {
     own.chain(tenants())
         .chain(super::load::plugins())
         .chain([super::delay::plugin(), super::cards::plugin()])
+        .chain(super::time::plugins())
         .chain(kube)
         .chain(old)
         .collect()
 }
 
 /// The filters that the cell judges by, in the order in which they are asked.
-fn cells_own() -> [Plugin; 7] {
+fn cells_own() -> [Plugin; 8] {
     [
         Plugin::always("schedulable").about("The machine takes tasks: it is not draining."),
         Plugin::always("node_name")
@@ -35,6 +36,8 @@ fn cells_own() -> [Plugin; 7] {
             .about("The task names no machine, or this one."),
         Plugin::always("machine_affinity").about("The machine matches the required affinity."),
         Plugin::always("taints").about("The task tolerates every taint that keeps tasks off."),
+        Plugin::always("reservations")
+            .about("The machine is reserved for nobody else while the task is expected to run."),
         Plugin::always("resources_fit")
             .about("The machine has what the task requests of every kind, and the cards."),
         Plugin::always("task_rules").about("No rule about other tasks forbids the machine."),

@@ -72,6 +72,7 @@ mod preemption;
 mod profiles;
 mod registry;
 mod schema;
+mod time;
 
 pub use arguments::{ArgumentError, KindName};
 pub use error::{ConfigError, Fault};

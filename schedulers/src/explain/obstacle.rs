@@ -4,6 +4,7 @@
 //! obstacle exactly where the judge and the profile allow the task.
 
 use crate::plugin::{Filter, Tasks};
+use crate::plugins::why_reserved;
 use omega_cellstate::{BLOCK, GroupRef, RuleFamily};
 use omega_core::{KindId, Reason, Taint, TaintEffect};
 
@@ -19,6 +20,8 @@ pub enum Obstacle {
     Affinity,
     /// Taints that the task does not tolerate, in the machine's order.
     Taints(Vec<Taint>),
+    /// A reservation keeps the machine for others: for whom and when, in a clause.
+    Reserved(String),
     /// There is too little of a kind left.
     Room {
         /// Of which kind.
@@ -54,6 +57,7 @@ impl Obstacle {
             Obstacle::OtherMachine => "other_machine",
             Obstacle::Affinity => "affinity",
             Obstacle::Taints(_) => "taints",
+            Obstacle::Reserved(_) => "reserved",
             Obstacle::Room { .. } => "room",
             Obstacle::Cards { .. } => "cards",
             Obstacle::Rule(_) => "rule",
@@ -119,6 +123,7 @@ fn of_the_machine(tasks: &Tasks<'_>, row: usize) -> Vec<Obstacle> {
         let taints = tasks.view.machine(row).map_or(&[][..], |machine| &machine.taints);
         found.push(Obstacle::Taints(taints.iter().filter(keeps_off).cloned().collect()));
     }
+    found.extend(why_reserved(tasks, row).map(Obstacle::Reserved));
     found
 }
 

@@ -28,6 +28,7 @@ pub fn describe(reason: Reason, kinds: &Kinds) -> String {
         Reason::GangIncomplete => "gang incomplete".to_owned(),
         Reason::CompanyNeeded => "a task that stays there needs it near".to_owned(),
         Reason::SameBand => "a task of the same band keeps its machine".to_owned(),
+        Reason::Reserved => "reserved for others".to_owned(),
         Reason::EvictionsCapped => "no more evictions for now".to_owned(),
         other => format!("{other:?}"),
     }
@@ -41,6 +42,7 @@ pub fn describe_obstacle(obstacle: &Obstacle, kinds: &Kinds) -> String {
         Obstacle::OtherMachine => describe(Reason::OtherMachine, kinds),
         Obstacle::Affinity => describe(Reason::AffinityUnmet, kinds),
         Obstacle::Taints(taints) => format!("not tolerated: {}", taint_list(taints)),
+        Obstacle::Reserved(why) => why.clone(),
         Obstacle::Room { kind, missing } => format!("{} short", amount(*kind, *missing, kinds)),
         Obstacle::Cards { missing } => format!("{} short", cards(*missing)),
         Obstacle::Rule(reason) => describe(*reason, kinds),
@@ -80,6 +82,7 @@ fn change(obstacle: &Obstacle, kinds: &Kinds) -> String {
             let s = if taints.len() == 1 { "" } else { "s" };
             format!("with a toleration for the taint{s} {}", taint_list(taints))
         }
+        Obstacle::Reserved(why) => format!("if it were not {why}"),
         Obstacle::Rule(reason) => format!("if it were not for {:?}", describe(*reason, kinds)),
         Obstacle::Filter(name) => format!("without the filter {name}"),
         Obstacle::Told { filter, why } => format!("if {filter} did not find that {why}"),

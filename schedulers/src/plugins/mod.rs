@@ -21,12 +21,14 @@ mod node_unschedulable;
 mod normalize;
 mod pod_topology_spread;
 mod reclaim;
+mod reservations;
 mod resources;
 mod rules;
 mod selector_spread;
 mod service_affinity;
 mod taint_toleration;
 mod taints;
+mod time;
 mod usage;
 mod volumes;
 
@@ -47,6 +49,8 @@ pub use node_resources_fit::{FitArgs, NodeResourcesFit, ShapePoint, Strategy};
 pub use node_unschedulable::NodeUnschedulable;
 pub use pod_topology_spread::PodTopologySpread;
 pub use reclaim::Reclaim;
+pub use reservations::Reservations;
+pub(crate) use reservations::why_reserved;
 pub use resources::{
     Balanced, LeastAllocated, MostAllocated, PackedCards, ResourcesFit, SCORED_KINDS_MAX,
     Schedulable,
@@ -56,4 +60,5 @@ pub use selector_spread::{SelectorSpread, ZONE};
 pub use service_affinity::ServiceAffinity;
 pub use taint_toleration::TaintToleration;
 pub use taints::{AvoidMarked, Taints};
+pub use time::{LeastSlack, ShortestFirst};
 pub use volumes::{VolumeBinding, VolumeFilter};

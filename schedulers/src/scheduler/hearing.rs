@@ -138,6 +138,7 @@ fn events_of(delta: &Delta, before: Tally, after: Tally) -> Events {
         (delta.quotas, Events::QUOTA_CHANGED),
         (delta.changes_rules(), Events::RULES_CHANGED),
         (delta.refilled, Events::EVICTIONS_REFILLED),
+        (delta.reservations.is_some(), Events::RESERVATIONS_CHANGED),
     ];
     let happened = happened.into_iter().filter(|(did, _)| *did);
     happened.fold(Events::NONE, |events, (_, event)| events | event)

@@ -107,6 +107,10 @@ define_codes! {
     NotAdmitted = "NOT_ADMITTED", ResourceExhausted;
     /// Choose other bands of precedence, or another cap of evictions.
     BadPolicy = "BAD_POLICY", InvalidArgument;
+    /// Choose other machines, tenants or times for the reservation.
+    BadReservation = "BAD_RESERVATION", InvalidArgument;
+    /// The reservation is over, was ended, or never was.
+    UnknownReservation = "UNKNOWN_RESERVATION", NotFound;
     /// A page token was not made by this call, or with other filters.
     BadPageToken = "BAD_PAGE_TOKEN", InvalidArgument;
     /// No leader is known: wait, or ask another replica.
@@ -289,6 +293,8 @@ impl From<&Rejection> for ApiError {
             Rejection::BadStanding(_) => ErrorCode::BadStanding,
             Rejection::BadPolicy(_) => ErrorCode::BadPolicy,
             Rejection::NotAdmitted { .. } => ErrorCode::NotAdmitted,
+            Rejection::BadReservation(_) => ErrorCode::BadReservation,
+            Rejection::UnknownReservation(_) => ErrorCode::UnknownReservation,
             _ => ErrorCode::Internal,
         };
         ApiError::new(code, rejection.to_string())

@@ -9,7 +9,9 @@ use crate::service::{Answered, deadline, page_size, page_start, page_token};
 use omega_cellstate::Cell;
 use omega_client::proto::machine_service_server::MachineService;
 use omega_client::{ApiError, ErrorCode, convert, proto};
-use omega_core::{Command, LabelSelector, Machine, MachineId, Outcome, Rejection, Requirement};
+use omega_core::{
+    Command, LabelSelector, Machine, MachineId, Outcome, Rejection, Requirement, Reservation,
+};
 use tonic::{Request, Response};
 
 /// The service.
@@ -101,6 +103,45 @@ impl MachineService for Machines {
             Err(error) => return Err(error.into()),
         };
         Ok(Response::new(proto::RegisterMachineResponse { id: Some(id.into()) }))
+    }
+
+    async fn create_reservation(
+        &self,
+        request: Request<proto::CreateReservationRequest>,
+    ) -> Answered<proto::CreateReservationResponse> {
+        let until = deadline(&request);
+        about(&request, |request| {
+            request.reservation.as_ref().map_or("", |reservation| &reservation.name).to_owned()
+        });
+        let missing = || ApiError::new(ErrorCode::Malformed, "reservation is missing");
+        let given = request.into_inner().reservation.ok_or_else(missing)?;
+        let reservation = Reservation::try_from(given).map_err(ApiError::from)?;
+        let version = done(self.host.apply(Command::Reserve(reservation), until).await?)?;
+        Ok(Response::new(proto::CreateReservationResponse { version: version.0 }))
+    }
+
+    async fn delete_reservation(
+        &self,
+        request: Request<proto::DeleteReservationRequest>,
+    ) -> Answered<proto::DeleteReservationResponse> {
+        let until = deadline(&request);
+        about(&request, |request| request.name.clone());
+        let name = request.into_inner().name.into();
+        let version = done(self.host.apply(Command::Unreserve { name }, until).await?)?;
+        Ok(Response::new(proto::DeleteReservationResponse { version: version.0 }))
+    }
+
+    async fn list_reservations(
+        &self,
+        request: Request<proto::ListReservationsRequest>,
+    ) -> Answered<proto::ListReservationsResponse> {
+        self.host.refresh(deadline(&request)).await?;
+        let answer = self.host.read(|cell| proto::ListReservationsResponse {
+            reservations: cell.reservations().map(Into::into).collect(),
+            now_ms: cell.now_ms(),
+            version: cell.version().0,
+        });
+        Ok(Response::new(answer))
     }
 
     async fn drain_machine(

@@ -3,6 +3,7 @@
 use super::AskError;
 use super::amount::{self, Amount};
 use super::machine_file::NumberOrText;
+use super::moment::Moment;
 use super::rules_file::{
     PortFile, PreferredFile, RuleFile, SelectorFile, TolerationFile, affinity,
 };
@@ -44,6 +45,9 @@ pub(super) struct JobFile {
     /// How long a task is expected to run: `500ms`, `30s`, `5m`, `2h`.
     #[schemars(with = "Option<String>")]
     run_time: Option<TimeFile>,
+    /// By when it should have ended: `2h` from when it is submitted, or `@1764000000` in seconds since 1970.
+    #[schemars(with = "Option<String>")]
+    due: Option<Moment>,
     /// Its tasks.
     group: Vec<GroupFile>,
 }
@@ -181,6 +185,7 @@ impl JobFile {
             gang_min: self.gang_min,
             gang_hold_ms: self.gang_hold.map(|TimeFile(time)| millis(time)),
             run_ms_expected: self.run_time.map(|TimeFile(time)| time.as_millis() as u64),
+            due_ms: self.due.map(Moment::unix_ms),
         })
     }
 }
@@ -240,6 +245,7 @@ mod tests {
         gang_min = 2
         gang_hold = "30s"
         run_time = "1.5s"
+        due = "@1764000000"
 
         [[group]]
         count = 3
@@ -270,7 +276,7 @@ mod tests {
         let job = file.job(&Kinds::standard(), Path::new("job.toml")).unwrap();
         assert_eq!((&*job.tenant, &*job.scheduler, job.gang_min), ("default", "default", Some(2)));
         assert_eq!(job.gang_hold_ms, Some(30_000));
-        assert_eq!(job.run_ms_expected, Some(1500));
+        assert_eq!((job.run_ms_expected, job.due_ms), (Some(1500), Some(1_764_000_000_000)));
         let group = &job.groups[0];
         assert_eq!(group.request.as_slice(), [500, 2 << 30, 0, 1000]);
         assert_eq!(group.rules.tasks.len(), 9);

@@ -1,6 +1,7 @@
 //! A job of one group of tasks, as flags describe it. What flags cannot say, a file can.
 
 use super::amount::{self, AmountArgs};
+use super::moment::Moment;
 use super::{AskError, pairs};
 use clap::Args;
 use omega_core::{
@@ -35,6 +36,9 @@ pub(super) struct JobFlags {
     /// How long a task is expected to run: 30s, 5m, 2h.
     #[arg(long, value_name = "TIME", value_parser = amount::duration)]
     run_time: Option<Duration>,
+    /// By when it should have ended: 2h from now, or @1764000000 in seconds since 1970.
+    #[arg(long, value_name = "TIME", value_parser = Moment::parse)]
+    due: Option<Moment>,
     /// Place no task unless so many are.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     gang: Option<u32>,
@@ -95,6 +99,7 @@ impl JobFlags {
         let millis = |time: Duration| u32::try_from(time.as_millis()).unwrap_or(u32::MAX);
         job.gang_hold_ms = self.gang_hold.map(millis);
         job.run_ms_expected = self.run_time.map(|time| time.as_millis() as u64);
+        job.due_ms = self.due.map(Moment::unix_ms);
         Ok(job)
     }
 }

@@ -83,6 +83,8 @@ pub(super) struct JobShape {
     pub(super) gang_min: Option<u32>,
     pub(super) gang_hold_ms: Option<u32>,
     pub(super) run_ms_expected: Option<u64>,
+    /// By when it should have ended, in milliseconds since 1970.
+    pub(super) due_ms: Option<u64>,
     /// If its tasks hold their places, and do not run yet.
     pub(super) held: Option<HeldShape>,
     pub(super) tasks: TasksShape,
@@ -230,6 +232,7 @@ impl JobShape {
                 until_ms: hold.until_ms,
             }),
             run_ms_expected: job.run_ms_expected,
+            due_ms: job.due_ms,
             tasks: TasksShape {
                 pending: told.pending,
                 placed: told.placed,

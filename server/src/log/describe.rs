@@ -42,6 +42,10 @@ pub(super) fn command(command: &Command) -> String {
         Command::SetAdmission { tenant, limit: None } => {
             format!("admit whatever {} asks for", clean(tenant))
         }
+        Command::Reserve(reservation) => {
+            format!("reserve machines as {}", clean(&reservation.name))
+        }
+        Command::Unreserve { name } => format!("end reservation {}", clean(name)),
         Command::SetPolicy(_) => "set policy".to_owned(),
         Command::Commit(txn) => format!(
             "commit {} of scheduler {}: {} claims, {} evictions, {} releases",

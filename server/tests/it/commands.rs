@@ -246,6 +246,35 @@ fn a_policy_is_set_in_part_and_shown() {
 }
 
 #[test]
+fn machines_are_reserved_listed_and_given_back() {
+    let cell = Served::new(&[]);
+    let create = "reservation create demo --label rack=a --machine m1 --machine m2 --tenant show";
+    assert_eq!(
+        cell.ok(&format!("{create} --from @4000000000 --for 30m")),
+        "reservation demo is reserved\n"
+    );
+    cell.ok(&format!("{create} --from @4000000000 --for 30m"));
+    let why = cell.fails(1, &format!("{create} --from @4000000000 --for 1h"));
+    assert!(why.contains("NAME_TAKEN"), "{why}");
+    let why = cell.fails(1, "reservation create none --machine m1 --tenant t --for 0s");
+    assert!(why.contains("before it begins") && why.contains("BAD_RESERVATION"), "{why}");
+    let wanted = serde_json::json!([{
+        "name": "demo",
+        "machines": "rack=a, name=m1|m2",
+        "tenants": ["show"],
+        "from_ms": 4_000_000_000_000u64,
+        "until_ms": 4_000_001_800_000u64,
+        "begun": false,
+    }]);
+    assert_eq!(cell.json("reservation list"), wanted);
+    cell.fails(2, "reservation create all --tenant show --for 1h");
+    assert_eq!(cell.ok("reservation delete demo"), "reservation demo is ended\n");
+    let why = cell.fails(1, "reservation delete demo");
+    assert!(why.contains("UNKNOWN_RESERVATION"), "{why}");
+    assert_eq!(cell.json("reservation list"), serde_json::json!([]));
+}
+
+#[test]
 fn quotas_are_set_listed_and_cleared() {
     let cell = Served::new(&[]);
     assert_eq!(cell.ok("quota set team --cpu 10 --memory 1TiB"), "tenant team is limited\n");
@@ -455,6 +484,9 @@ fn the_help_of_each_verb_has_an_example() {
         "quota admit",
         "quota clear",
         "policy get",
+        "reservation list",
+        "reservation create",
+        "reservation delete",
         "policy set",
         "member list",
         "member add",

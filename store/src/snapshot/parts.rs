@@ -34,8 +34,8 @@ const STANDINGS: u32 = 2;
 /// The first format with jobs and policies of version 2 of the [bytes of commands](crate::codec).
 const COMMANDS_2: u32 = 3;
 
-/// The first format with jobs and policies of version 3 of them, tasks that say when they were placed, and tenants
-/// that say what they may ask for.
+/// The first format with jobs and policies of version 3 of them, tasks that say when they were placed, tenants that
+/// say what they may ask for, and reservations.
 const COMMANDS_3: u32 = 4;
 
 /// The first format in which reports of load say when they came, and what was claimed then.
@@ -46,6 +46,7 @@ pub(super) fn write(image: &Image, body: &mut BodyWriter<'_, '_>) -> Result<(), 
     body.part(&image.kinds)?;
     body.part(&(image.version, image.now_ms, &image.policy, image.next_job))?;
     body.part(&image.evicted)?;
+    body.part(&image.reservations)?;
     for MachineImage { machine, sequence, incarnation, status } in &image.machines {
         body.part(&(machine, sequence, incarnation, status))?;
     }
@@ -84,6 +85,7 @@ pub(super) fn read(format: u32, counts: Counts, body: &mut Body<'_>) -> Result<I
         _ => body.part::<(Version, u64, Policy, JobId)>()?,
     };
     let evicted = if format < COMMANDS_2 { Vec::new() } else { body.part()? };
+    let reservations = if format < COMMANDS_3 { Vec::new() } else { body.part()? };
     let machines = list(counts.rows, body, |body| {
         let (machine, sequence, incarnation, status): Row = body.part()?;
         Ok(MachineImage { machine, sequence, incarnation, status })
@@ -107,6 +109,7 @@ pub(super) fn read(format: u32, counts: Counts, body: &mut Body<'_>) -> Result<I
         now_ms,
         policy,
         evicted,
+        reservations,
         machines,
         loads,
         vacant,

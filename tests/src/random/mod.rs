@@ -8,6 +8,7 @@ mod dice;
 mod holders;
 mod jobs;
 mod machines;
+mod reservations;
 mod transactions;
 
 pub use dice::Dice;
@@ -31,6 +32,8 @@ pub struct Generator {
     reserved: Vec<SchedulerId>,
     /// Dice of their own for processes that hold names: without them, every history is as it was.
     holders: Option<Dice>,
+    /// Likewise for whoever reserves machines.
+    planner: Option<Dice>,
 }
 
 impl Generator {
@@ -49,6 +52,7 @@ impl Generator {
             numbers: BTreeMap::new(),
             reserved: Vec::new(),
             holders: None,
+            planner: None,
         }
     }
 
@@ -72,10 +76,18 @@ impl Generator {
 
     /// The next command for a cell that looks like this.
     pub fn next(&mut self, twin: &Twin) -> Command {
+        let command = self.next_of_any(twin);
+        self.time(command)
+    }
+
+    fn next_of_any(&mut self, twin: &Twin) -> Command {
         if twin.schedulers() == 0 {
             return Command::RegisterScheduler { name: "first".into() };
         }
         if let Some(command) = self.change_hands(twin) {
+            return command;
+        }
+        if let Some(command) = self.plan(twin) {
             return command;
         }
         let machines = twin.rows().iter().filter(|row| row.machine.is_some()).count();

@@ -25,6 +25,7 @@
 //! | `update M ...`, `drain M`, `resume M`, `remove M` | |
 //! | `policy over=cpu:200 band=0..9 evictions=2/100`, `quota T cpu=4`, `quota T none` | |
 //! | `standing T parent=all cpu=4 weight=2` | amounts are guaranteed |
+//! | `reserve R rack=a for=T,U from=10 until=20`, `unreserve R` | other keys are labels, `name` the machine's |
 //! | `job J tasks=2 cpu=1 ...` | see `parse.rs` for its keys |
 //! | `resize J 3`, `kill J`, `report J/0 finished`, `expire 100` | |
 //! | `a: sync` | scheduler `a` looks at the cell |
@@ -143,6 +144,8 @@ impl World {
             ["standing", tenant, keys @ ..] => {
                 Command::SetStanding { tenant: (*tenant).into(), standing: parse::standing(keys) }
             }
+            ["reserve", name, keys @ ..] => Command::Reserve(parse::reservation(name, keys)),
+            ["unreserve", name] => Command::Unreserve { name: (*name).into() },
             ["job", name, keys @ ..] => Command::SubmitJob(parse::job(name, keys)),
             ["resize", job, count] => Command::ResizeGroup {
                 job: self.task(&format!("{job}/0")).job,

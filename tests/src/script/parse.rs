@@ -4,6 +4,7 @@
 //! |---|---|
 //! | `tasks=2 cpu=1 mem=1` | how many tasks, and what each claims |
 //! | `tenant=t precedence=5 gang=2 hold=30 restarts=1 cards=1` | whole cards |
+//! | `runs=10` | for how long a task is expected to run |
 //! | `label=app:web` | what other jobs select its tasks by |
 //! | `port=80`, `port=10.0.0.1:80` | a TCP port, on every address or on one |
 //! | `require=disk:ssd`, `tolerate=old` | machines that it needs, taints that it puts up with |
@@ -17,9 +18,9 @@
 
 use omega_core::{
     Amounts, Band, CardRequest, EvictionCap, Job, KindId, LabelSelector, Labels, Machine,
-    MachineSelector, Near, Overcommit, Policy, Port, Precedence, Requirement, Spread, Standing,
-    Taint, TaintEffect, TaskGroup, TaskRule, TaskSelector, Tenants, Toleration, TolerationOperator,
-    TopologyLevel,
+    MachineSelector, Near, Overcommit, Policy, Port, Precedence, Requirement, Reservation, Spread,
+    Standing, Taint, TaintEffect, TaskGroup, TaskRule, TaskSelector, Tenants, Toleration,
+    TolerationOperator, TopologyLevel,
 };
 
 /// A number, or a panic that shows what was written instead.
@@ -106,6 +107,22 @@ pub(super) fn standing(keys: &[&str]) -> Standing {
     standing
 }
 
+/// A reservation from its keys.
+pub(super) fn reservation(name: &str, keys: &[&str]) -> Reservation {
+    let (machines, tenants) = Default::default();
+    let mut made = Reservation { name: name.into(), machines, tenants, from_ms: 0, until_ms: 0 };
+    for text in keys {
+        match pair(text, "=") {
+            ("for", tenants) => made.tenants = tenants.split(',').map(Into::into).collect(),
+            ("from", at) => made.from_ms = number(at),
+            ("until", at) => made.until_ms = number(at),
+            ("name", value) => made.machines.names.push(Requirement::equals("", value)),
+            (key, value) => made.machines.labels.push(Requirement::equals(key, value)),
+        }
+    }
+    made
+}
+
 /// A job from its keys, with one group.
 pub(super) fn job(name: &str, keys: &[&str]) -> Job {
     let mut job = Job::batch(name, TaskGroup::new(1, Amounts::zero()));
@@ -114,6 +131,7 @@ pub(super) fn job(name: &str, keys: &[&str]) -> Job {
         match key {
             "tenant" => job.tenant = value.into(),
             "precedence" => job.precedence = Precedence(number(value)),
+            "runs" => job.run_ms_expected = Some(number(value)),
             "hold" => job.gang_hold_ms = Some(number(value)),
             "gang" => job.gang_min = Some(number(value)),
             _ => group(&mut job.groups[0], text),

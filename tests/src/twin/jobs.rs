@@ -183,13 +183,14 @@ impl Twin {
         }
         let released = self.release_gangs();
         let refilled = self.forget_evictions();
+        let over = self.forget_reservations();
         let (now, keep) = (u128::from(self.now_ms), u128::from(self.policy.keep_ended_ms));
         let long_over = |at: Option<u64>| at.is_some_and(|at| u128::from(at) + keep <= now);
         let forgotten: Vec<JobId> =
             self.over.iter().filter(|(_, at)| long_over(*at)).map(|(id, _)| *id).collect();
         self.over.retain(|(id, _)| !forgotten.contains(id));
         self.jobs.retain(|id, _| !forgotten.contains(id));
-        if forgotten.is_empty() && !released && !refilled {
+        if forgotten.is_empty() && !released && !refilled && !over {
             Outcome::Done(self.version)
         } else {
             self.done()

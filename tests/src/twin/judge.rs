@@ -1,6 +1,6 @@
 //! Whether a task may have a part of a machine, by walking all tasks for each rule.
 //!
-//! Reasons come in a fixed order: the machine itself, affinity, taints, room by kind, cards, ports,
+//! Reasons come in a fixed order: the machine itself, affinity, taints, reservations, room by kind, cards, ports,
 //! the group's rules as written, the anti-affinity of tasks that run, the tenant's quota.
 
 use super::{Twin, TwinJob};
@@ -56,6 +56,7 @@ impl Twin {
         refuse(other, Reason::OtherMachine)?;
         refuse(!self.meets_affinity(of, row), Reason::AffinityUnmet)?;
         refuse(!self.tolerates(of, row), Reason::Tainted)?;
+        refuse(self.is_reserved(of, row), Reason::Reserved)?;
         let free = self.free(row);
         for (kind, amount) in group.request.iter() {
             refuse(i128::from(amount) > free[kind.index()], Reason::NoRoom(kind))?;

@@ -19,14 +19,15 @@ mod holders;
 mod jobs;
 mod judge;
 mod machines;
+mod reservations;
 mod tenants;
 mod validate;
 mod wishes;
 
 use omega_core::{
     Amounts, CardSet, Command, Commit, HolderId, Job, JobId, Kinds, Machine, MachineId, Outcome,
-    Policy, Rejection, SchedulerId, SequenceNumber, Standing, TaskId, TaskState, Text, Transaction,
-    Version,
+    Policy, Rejection, Reservation, SchedulerId, SequenceNumber, Standing, TaskId, TaskState, Text,
+    Transaction, Version,
 };
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -129,6 +130,8 @@ pub struct Twin {
     schedulers: Vec<Scheduler>,
     /// The times of evictions that count against the policy's cap.
     evicted: Vec<u64>,
+    /// Reservations that are not over, in the order in which they came.
+    reservations: Vec<Reservation>,
     /// Jobs that are over, and when that was noticed.
     over: Vec<(JobId, Option<u64>)>,
 }
@@ -152,6 +155,7 @@ impl Twin {
             admissions: BTreeMap::new(),
             schedulers: Vec::new(),
             evicted: Vec::new(),
+            reservations: Vec::new(),
             over: Vec::new(),
         }
     }
@@ -203,6 +207,8 @@ impl Twin {
             Command::EndHolder { holder } => Ok(self.end_holder(holder)),
             Command::SetStanding { tenant, standing } => self.set_standing(tenant, standing),
             Command::SetAdmission { tenant, limit } => self.set_admission(tenant, limit),
+            Command::Reserve(reservation) => self.reserve(reservation),
+            Command::Unreserve { name } => self.unreserve(&name),
             other => unimplemented_command(&other),
         }
     }
@@ -244,6 +250,12 @@ impl Twin {
     #[must_use]
     pub fn version(&self) -> Version {
         self.version
+    }
+
+    /// The last time that it was told.
+    #[must_use]
+    pub fn now_ms(&self) -> u64 {
+        self.now_ms
     }
 
     /// The kinds.

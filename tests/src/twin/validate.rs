@@ -7,8 +7,8 @@ use omega_core::limits::{
     RULES_PER_GROUP_MAX, TASKS_PER_JOB_MAX, TEXT_BYTES_MAX,
 };
 use omega_core::{
-    Amounts, Job, Kinds, Labels, Machine, Policy, Rejection, TaskGroup, TaskRule, TaskSelector,
-    Text,
+    Amounts, Job, Kinds, Labels, Machine, Policy, Rejection, Reservation, TaskGroup, TaskRule,
+    TaskSelector, Text,
 };
 
 fn at_most(given: usize, max: usize) -> Result<(), Rejection> {
@@ -115,6 +115,22 @@ pub(super) fn policy(policy: &Policy) -> Result<(), Rejection> {
     match apart && bounded {
         true => Ok(()),
         false => Err(Rejection::BadPolicy("".into())),
+    }
+}
+
+/// The times are the caller's.
+pub(super) fn reservation(asked: &Reservation) -> Result<(), Rejection> {
+    name(&asked.name)?;
+    asked.tenants.iter().try_for_each(name)?;
+    at_most(asked.tenants.len(), 64)?;
+    for list in [&asked.machines.labels, &asked.machines.names] {
+        at_most(list.len(), RULES_PER_GROUP_MAX)?;
+        at_most(list.iter().map(|requirement| requirement.values.len()).sum(), 1024)?;
+    }
+    let any = !asked.machines.labels.is_empty() || !asked.machines.names.is_empty();
+    match any && !asked.tenants.is_empty() {
+        true => Ok(()),
+        false => Err(Rejection::BadReservation("".into())),
     }
 }
 

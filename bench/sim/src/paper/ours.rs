@@ -48,6 +48,7 @@ pub(super) fn workload(
                     gang_min: None,
                     gang_hold_ms: None,
                     run_ms_expected: None,
+                    due_ms: None,
                 },
             }
         };

@@ -117,6 +117,7 @@ pub(super) fn read_arrival(row: &Row<'_>, columns: &Columns) -> Result<Arrival, 
             gang_min,
             gang_hold_ms: None,
             run_ms_expected: run_ms,
+            due_ms: None,
         },
     })
 }

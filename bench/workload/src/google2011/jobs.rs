@@ -95,6 +95,7 @@ fn read(row: &Row<'_>, columns: &Columns) -> Result<Arrival, LoadError> {
             gang_min: None,
             gang_hold_ms: None,
             run_ms_expected: run_ms,
+            due_ms: None,
         },
     })
 }

@@ -320,6 +320,7 @@ fn arrival(mut tasks: Vec<&Task>, part: Option<u32>, tenant: Text) -> Arrival {
             gang_min: None,
             gang_hold_ms: None,
             run_ms_expected: None,
+            due_ms: None,
         },
     }
 }

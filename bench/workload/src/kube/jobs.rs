@@ -161,6 +161,7 @@ impl<'a> Draft<'a> {
             gang_min: None,
             gang_hold_ms: None,
             run_ms_expected: None,
+            due_ms: None,
         };
         let tasks = (0..).zip(self.machines.into_iter().flatten());
         let placed = tasks.filter_map(|(task, machine)| Some((task, machine?))).collect();

@@ -170,6 +170,7 @@ fn event(job: &LoggedJob, first_ms: u64) -> JobEvent {
             gang_min: Some(count),
             gang_hold_ms: None,
             run_ms_expected: job.requested_ms,
+            due_ms: None,
         },
     };
     JobEvent { arrival, line: Some(job.line) }

@@ -83,6 +83,7 @@ impl Writer {
                 gang_min: None,
                 gang_hold_ms: None,
                 run_ms_expected: None,
+                due_ms: None,
             },
         }
     }

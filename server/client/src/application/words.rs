@@ -77,6 +77,7 @@ impl ContainerSpec {
             precedence: settings.precedence,
             kind: self.kind,
             run_ms_expected: self.run_ms_expected,
+            due_ms: None,
             ..Job::batch(name, group)
         }
     }

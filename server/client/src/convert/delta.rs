@@ -68,6 +68,10 @@ impl From<&Delta> for proto::Delta {
             now_ms: delta.now_ms,
             ..proto::Delta::default()
         };
+        message.reservations = delta
+            .reservations
+            .as_deref()
+            .map(|all| proto::Reservations { all: all.iter().map(Into::into).collect() });
         message.loads = delta.loads.iter().map(load_out).collect();
         let tracker = |(id, key): &(TrackerId, Option<TrackerKey>)| proto::Tracker {
             id: id.0,
@@ -161,6 +165,7 @@ pub fn delta(message: proto::Delta) -> Result<Delta, Malformed> {
         tasks,
         ..Delta::default()
     };
+    read.reservations = message.reservations.map(|given| all(given.all)).transpose()?;
     for machine in message.machines {
         in_rows(machine.slot, rows, "machines.slot")?;
         read.machines.push(machine.try_into()?);

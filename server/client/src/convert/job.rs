@@ -42,6 +42,7 @@ impl From<&Job> for proto::Job {
             gang_min: job.gang_min,
             gang_hold_ms: job.gang_hold_ms,
             run_ms_expected: job.run_ms_expected,
+            due_ms: job.due_ms,
         }
     }
 }
@@ -70,6 +71,7 @@ impl TryFrom<proto::Job> for Job {
             gang_min: job.gang_min,
             gang_hold_ms: job.gang_hold_ms,
             run_ms_expected: job.run_ms_expected,
+            due_ms: job.due_ms,
         })
     }
 }

@@ -5,7 +5,7 @@ use super::{Malformed, all, given, narrow, variant};
 use crate::proto;
 use omega_core::{
     Affinity, LabelSelector, MachineSelector, Near, Operator, PlacementRules, Port, Preferred,
-    Protocol, Requirement, Spread, TaskRule, TaskSelector, Tenants, TopologyLevel,
+    Protocol, Requirement, Reservation, Spread, TaskRule, TaskSelector, Tenants, TopologyLevel,
     WhenUnsatisfiable,
 };
 
@@ -73,6 +73,32 @@ impl From<&MachineSelector> for proto::MachineSelector {
             labels: selector.labels.iter().map(Into::into).collect(),
             names: selector.names.iter().map(Into::into).collect(),
         }
+    }
+}
+
+impl From<&Reservation> for proto::Reservation {
+    fn from(reservation: &Reservation) -> Self {
+        proto::Reservation {
+            name: reservation.name.to_string(),
+            machines: Some((&reservation.machines).into()),
+            tenants: strings(&reservation.tenants),
+            from_ms: reservation.from_ms,
+            until_ms: reservation.until_ms,
+        }
+    }
+}
+
+impl TryFrom<proto::Reservation> for Reservation {
+    type Error = Malformed;
+
+    fn try_from(reservation: proto::Reservation) -> Result<Self, Malformed> {
+        Ok(Reservation {
+            name: reservation.name.into(),
+            machines: given(reservation.machines, "reservation.machines")?.try_into()?,
+            tenants: texts(reservation.tenants),
+            from_ms: reservation.from_ms,
+            until_ms: reservation.until_ms,
+        })
     }
 }
 

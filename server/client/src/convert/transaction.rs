@@ -190,6 +190,7 @@ fn reason_out(reason: Reason) -> (proto::Reason, KindId) {
         Reason::CompanyNeeded => R::CompanyNeeded,
         Reason::SameBand => R::SameBand,
         Reason::EvictionsCapped => R::EvictionsCapped,
+        Reason::Reserved => R::Reserved,
         other => unreachable!("every reason of this version is sent, not {other:?}"),
     };
     (plain, KindId(0))
@@ -226,5 +227,6 @@ fn reason_in(reason: proto::Reason, kind: KindId) -> Option<Reason> {
         R::CompanyNeeded => Reason::CompanyNeeded,
         R::SameBand => Reason::SameBand,
         R::EvictionsCapped => Reason::EvictionsCapped,
+        R::Reserved => Reason::Reserved,
     })
 }

@@ -1,5 +1,5 @@
 //! What Prometheus is told of the rules that hold for the whole cell: gangs that hold places, evictions,
-//! moves.
+//! moves, reservations.
 //!
 //! Every replica does every command, so each tells the same, but for what it did before it was restarted.
 
@@ -15,6 +15,7 @@ pub(super) struct PolicyFigures {
     evictions: EvictionCounts,
     evictions_left: Option<u32>,
     moves: u64,
+    reservations: usize,
 }
 
 impl PolicyFigures {
@@ -26,6 +27,7 @@ impl PolicyFigures {
             evictions: cell.eviction_counts(),
             evictions_left: cell.evictions_left(),
             moves: cell.moves(),
+            reservations: cell.reservations().count(),
         }
     }
 
@@ -51,6 +53,8 @@ impl PolicyFigures {
         pen.gauge(Figure::new("evictions_left", help), left)?;
         let help =
             "Tasks that a transaction took off one machine and placed again, as omega improve does";
-        pen.counter(Figure::new("moves", help), self.moves as f64)
+        pen.counter(Figure::new("moves", help), self.moves as f64)?;
+        let help = "Reservations of machines that are not over";
+        pen.gauge(Figure::new("reservations", help), self.reservations as f64)
     }
 }

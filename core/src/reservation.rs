@@ -1,0 +1,76 @@
+//! Machines that some tenants have to themselves for a time to come.
+//!
+//! A maintenance, a demonstration, the large run of the night: what needs machines at a moment that is known
+//! before asks for them here, and until then they go on working. (Slurm's advance reservations.)
+
+use crate::selector::MachineSelector;
+use crate::text::Text;
+use serde::{Deserialize, Serialize};
+
+/// That these machines are for the tasks of these tenants alone, from a time until a time.
+///
+/// Before `from_ms` a task of somebody else is placed there only if it is expected to have ended by then (see
+/// [`Job::run_ms_expected`](crate::Job::run_ms_expected)); from then until `until_ms` none is. What runs there
+/// already stays: the cell takes nothing off a machine for it. Of two reservations that share a machine and a
+/// moment, both hold.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Reservation {
+    /// Its name; no two reservations of a cell share one while both are known.
+    pub name: Text,
+    /// Which machines: those that match now, and those that come to match.
+    pub machines: MachineSelector,
+    /// Whose tasks may be placed there: of these tenants, and of all below them.
+    pub tenants: Vec<Text>,
+    /// When it begins, in milliseconds of [`Command::Expire`](crate::Command::Expire).
+    pub from_ms: u64,
+    /// When it is over, and forgotten.
+    pub until_ms: u64,
+}
+
+impl Reservation {
+    /// Whether it keeps a task of somebody else off its machines that would be placed now and run for so long,
+    /// if anyone knows.
+    #[must_use]
+    pub fn binds(&self, now_ms: u64, run_ms: Option<u64>) -> bool {
+        let ends_ms = run_ms.and_then(|run| now_ms.checked_add(run));
+        now_ms < self.until_ms && ends_ms.is_none_or(|ends| ends > self.from_ms)
+    }
+
+    /// Whether a task may be placed on its machines at any time: `line` is the task's tenant and all above it.
+    #[must_use]
+    pub fn admits<'a>(&self, mut line: impl Iterator<Item = &'a Text>) -> bool {
+        line.any(|tenant| self.tenants.contains(tenant))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_task_is_kept_off_that_would_still_run_when_the_reservation_begins() {
+        let reservation = Reservation {
+            name: "demo".into(),
+            machines: MachineSelector::label("rack", "a"),
+            tenants: vec!["show".into()],
+            from_ms: 100,
+            until_ms: 200,
+        };
+        let cases = [
+            // now, expected run, whether it is kept off
+            (40, Some(60), false),
+            (41, Some(60), true),
+            (0, None, true),
+            (100, Some(0), false),
+            (101, Some(0), true),
+            (199, Some(1), true),
+            (200, None, false),
+            (40, Some(u64::MAX), true),
+        ];
+        for (now, run, binds) in cases {
+            assert_eq!(reservation.binds(now, run), binds, "{now} {run:?}");
+        }
+        assert!(reservation.admits([&"east".into(), &"show".into()].into_iter()));
+        assert!(!reservation.admits([&"east".into()].into_iter()));
+    }
+}

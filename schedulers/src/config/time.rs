@@ -1,0 +1,51 @@
+//! Queues that look at time.
+
+use super::arguments::{ArgumentError, NoArguments};
+use super::registry::{Plugin, Point};
+use crate::plugins::{LeastSlack, ShortestFirst};
+use crate::profile::Profile;
+use omega_core::Kinds;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+pub(super) fn plugins() -> [Plugin; 2] {
+    let slack = |_: &NoArguments, _: &Kinds| Ok(LeastSlack);
+    [
+        Plugin::around(Point::Order, "least_slack", slack, Profile::with_order)
+            .describe::<NoArguments>()
+            .about("The job goes first that can wait least and still be done when it is due."),
+        Plugin::around(Point::Order, "shortest_first", make, Profile::with_order)
+            .describe::<Steps>()
+            .about("The shortest job goes first, and each is overtaken by a bounded number of younger ones."),
+    ]
+}
+
+/// What is said of jobs of a minute.
+fn minute() -> u32 {
+    60_000
+}
+
+/// Sixty of them.
+fn hour() -> u32 {
+    3_600_000
+}
+
+/// The arguments of `shortest_first`.
+#[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct Steps {
+    /// A job lets one younger job go first for each so many milliseconds that it is expected to run.
+    #[serde(default = "minute")]
+    #[schemars(range(min = 1))]
+    step_ms: u32,
+    /// How long a job counts as running that does not say it.
+    #[serde(default = "hour")]
+    unknown_ms: u32,
+}
+
+fn make(steps: &Steps, _: &Kinds) -> Result<ShortestFirst, ArgumentError> {
+    if steps.step_ms == 0 {
+        return Err(ArgumentError::new("step_ms", "is 0: a step is 1 millisecond or more"));
+    }
+    Ok(ShortestFirst::new(steps.step_ms.into(), steps.unknown_ms.into()))
+}

@@ -1,0 +1,58 @@
+//! Machines that are kept for other tenants: see [`Reservation`](omega_core::Reservation).
+
+use crate::events::Events;
+use crate::plugin::{Filter, Judged, Reads, Tasks};
+use omega_cellstate::Block;
+
+/// Filter: no reservation keeps the machine from the tasks while they would run.
+#[derive(Clone, Copy, Debug)]
+pub struct Reservations;
+
+impl Filter for Reservations {
+    fn name(&self) -> &'static str {
+        "reservations"
+    }
+
+    fn reads(&self) -> Reads {
+        Reads::DESCRIPTION | Reads::JOB | Reads::TIME
+    }
+
+    /// Time alone only brings reservations nearer; that one is over is a change of them. Whom it is for may
+    /// change with the tree of tenants, of which views hear as of quotas.
+    fn wakes_on(&self) -> Events {
+        let changed = Events::MACHINE_ADDED | Events::MACHINE_CHANGED;
+        changed | Events::RESERVATIONS_CHANGED | Events::QUOTA_CHANGED
+    }
+
+    fn applies(&self, tasks: &Tasks<'_>) -> bool {
+        tasks.view.keeps_off(tasks.job)
+    }
+
+    fn filter(&self, tasks: &Tasks<'_>, block: Block<'_>, among: u64) -> u64 {
+        among & !block.reserved(tasks.job, among)
+    }
+
+    fn curable(&self, _: &Tasks<'_>, _: Block<'_>, _: u64) -> u64 {
+        0
+    }
+
+    fn why(&self, tasks: &Tasks<'_>, row: usize) -> Option<String> {
+        why_reserved(tasks, row)
+    }
+
+    fn judges(&self) -> Judged {
+        Judged::RESERVATIONS
+    }
+}
+
+/// For whom the machine in a row is reserved that is kept from these tasks.
+pub(crate) fn why_reserved(tasks: &Tasks<'_>, row: usize) -> Option<String> {
+    let of = tasks.view.reservation_on(row, tasks.job)?;
+    let tenants: Vec<&str> = of.tenants.iter().map(|tenant| &**tenant).collect();
+    let whom = format!("reserved for {} ({})", tenants.join(", "), of.name);
+    Some(match (tasks.view.now_ms() < of.from_ms, tasks.job.run_ms_expected) {
+        (false, _) => whom,
+        (true, Some(_)) => format!("to be {whom} before the task would have ended"),
+        (true, None) => format!("to be {whom}, and nobody said how long the task runs"),
+    })
+}

@@ -1,0 +1,159 @@
+//! Queues that look at time: by when a job should have ended, and for how long its tasks run.
+//!
+//! What is queued is not sorted again, so both orders use keys that time does not change.
+//!
+//! **Least slack** (least laxity, Mok 1983; with equal run times earliest deadline first): the slack of a job is
+//! what is left until it is due, less the time that it runs. Time takes as much from everybody's slack, so
+//! the order is that of `due - run`, the last moment at which the job can start.
+//!
+//! **Shortest first, with aging.** The response ratio (Brinch Hansen's HRRN, 1971) lets the short go first and
+//! starves nobody, but its order changes as time passes. Linear aging does not: a job goes after
+//! those that came after it only for as many as it runs long. Its key is its number plus one for each
+//! `step_ms` of its run, so it is overtaken by at most so many younger jobs, whatever comes.
+
+use crate::points::{Order, Queued};
+use omega_core::Job;
+use std::cmp::{Ordering, Reverse};
+
+/// Precedence, then the job that can wait least until it is due; then those that are never due, by age.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct LeastSlack;
+
+/// The last moment at which a job can start; nobody knows how long its tasks run: none at all.
+fn latest_start(job: &Job) -> Option<i128> {
+    let due = i128::from(job.due_ms?);
+    Some(due - i128::from(job.run_ms_expected.unwrap_or(0)))
+}
+
+impl Order for LeastSlack {
+    fn name(&self) -> &'static str {
+        "least_slack"
+    }
+
+    fn compare(&self, a: Queued<'_>, b: Queued<'_>) -> Ordering {
+        let key = |of: Queued<'_>| {
+            let latest = latest_start(of.job);
+            (Reverse(of.job.precedence), latest.is_none(), latest)
+        };
+        key(a).cmp(&key(b))
+    }
+}
+
+/// Precedence, then the shortest, but no job is overtaken by more younger ones than its run has steps.
+#[derive(Clone, Copy, Debug)]
+pub struct ShortestFirst {
+    step_ms: u64,
+    unknown_ms: u64,
+}
+
+impl Default for ShortestFirst {
+    /// A job of an hour lets sixty younger ones go first, and one of which nobody knows is taken for such a one.
+    fn default() -> ShortestFirst {
+        ShortestFirst::new(60_000, 3_600_000)
+    }
+}
+
+impl ShortestFirst {
+    /// A job lets one younger job go first for each `step_ms` that it runs; one of which nobody knows how long
+    /// it runs counts as one of `unknown_ms`.
+    #[must_use]
+    pub fn new(step_ms: u64, unknown_ms: u64) -> ShortestFirst {
+        ShortestFirst { step_ms: step_ms.max(1), unknown_ms }
+    }
+
+    fn key(self, queued: Queued<'_>) -> u128 {
+        let run_ms = queued.job.run_ms_expected.unwrap_or(self.unknown_ms);
+        u128::from(queued.id.0) + u128::from(run_ms / self.step_ms)
+    }
+}
+
+impl Order for ShortestFirst {
+    fn name(&self) -> &'static str {
+        "shortest_first"
+    }
+
+    fn compare(&self, a: Queued<'_>, b: Queued<'_>) -> Ordering {
+        b.job.precedence.cmp(&a.job.precedence).then_with(|| self.key(a).cmp(&self.key(b)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::turns::Turns;
+    use omega_core::{Amounts, JobId, Precedence, TaskGroup};
+    use proptest::prelude::*;
+    use std::sync::Arc;
+
+    type Times = (i32, Option<u64>, Option<u64>);
+
+    fn job((precedence, run_ms_expected, due_ms): Times) -> Arc<Job> {
+        let job = Job::batch("job", TaskGroup::new(1, Amounts::zero()));
+        Arc::new(Job { precedence: Precedence(precedence), run_ms_expected, due_ms, ..job })
+    }
+
+    /// The turns of jobs that come in this order.
+    fn turns(order: impl Order + 'static, jobs: &[Times]) -> Vec<u64> {
+        let mut turns = Turns::new(Some(Arc::new(order)));
+        let jobs: Vec<_> = (0..).map(JobId).zip(jobs.iter().map(|times| job(*times))).collect();
+        jobs.iter().for_each(|(id, job)| turns.insert(job, *id));
+        let mut taken = Vec::new();
+        while let Some(id) = turns.first() {
+            turns.remove(&jobs[id.0 as usize].1, id);
+            taken.push(id.0);
+        }
+        taken
+    }
+
+    #[test]
+    fn who_can_wait_least_goes_first() {
+        let jobs = [
+            (0, Some(10), None),
+            (0, Some(10), Some(100)),
+            (0, Some(50), Some(120)),
+            (0, None, Some(80)),
+            (0, Some(500), Some(100)),
+            (1, None, None),
+        ];
+        assert_eq!(turns(LeastSlack, &jobs), [5, 4, 2, 3, 1, 0]);
+    }
+
+    #[test]
+    fn the_short_go_first_and_the_long_let_so_many_pass() {
+        let long = (0, Some(3_000), None);
+        let mut jobs = vec![long];
+        jobs.extend([(0, Some(0), None); 5]);
+        assert_eq!(turns(ShortestFirst::new(1000, 0), &jobs), [1, 2, 0, 3, 4, 5]);
+        let unknown = [(0, None, None), (0, Some(0), None), (1, Some(9_000), None)];
+        assert_eq!(turns(ShortestFirst::new(1000, 5_000), &unknown), [2, 1, 0]);
+    }
+
+    proptest! {
+        /// Whatever comes after a job, of equal precedence no more of it goes first than the job has steps; and
+        /// slack orders those that are due as it would at any moment.
+        #[test]
+        fn nobody_is_overtaken_without_end(
+            jobs in prop::collection::vec(
+                (0..2, prop::option::of(0u64..20_000), prop::option::of(0u64..50_000)), 1..60),
+            now in 0i128..100_000,
+        ) {
+            let order = turns(ShortestFirst::new(1000, 7_000), &jobs);
+            for (place, id) in order.iter().enumerate() {
+                let (precedence, run_ms, _) = jobs[*id as usize];
+                let younger = |other: &&u64| **other > *id && jobs[**other as usize].0 == precedence;
+                let passed = order[..place].iter().filter(younger).count() as u64;
+                prop_assert!(passed <= run_ms.unwrap_or(7_000) / 1000);
+            }
+            let slack = |id: &u64| {
+                let (_, run, due) = jobs[*id as usize];
+                due.map(|due| i128::from(due) - now - i128::from(run.unwrap_or(0)))
+            };
+            let order = turns(LeastSlack, &jobs);
+            for precedence in 0..2 {
+                let due = order.iter().filter(|id| jobs[**id as usize].0 == precedence);
+                let slacks: Vec<i128> = due.filter_map(slack).collect();
+                prop_assert!(slacks.is_sorted());
+            }
+        }
+    }
+}

@@ -1,0 +1,181 @@
+//! `omega reservation`: machines that some tenants have to themselves for a time to come.
+
+use super::moment::{Moment, millis};
+use super::shape::DoneShape;
+use super::show::{self, Align, columns};
+use super::{AskArgs, AskError, NameArgs, amount, pairs};
+use clap::{Args, Subcommand};
+use omega_client::proto;
+use omega_client::proto::machine_service_client::MachineServiceClient;
+use omega_core::{MachineSelector, Operator, Requirement, Reservation};
+use serde::Serialize;
+use std::time::Duration;
+
+/// What to do with reservations.
+#[derive(Debug, Subcommand)]
+pub(crate) enum ReservationCommand {
+    /// List the reservations that are not over.
+    #[command(after_help = "Example:\n  omega reservation list")]
+    List(AskArgs),
+    /// Keep machines for some tenants. What runs there already stays; before it begins, tasks of others
+    /// are placed there only if they are expected to have ended by then.
+    #[command(
+        after_help = "Examples:\n  omega reservation create demo --label rack=a --tenant show \
+        --from 2h --for 30m\n  omega reservation create night --machine m1 --machine m2 --tenant batch \
+        --from @1764540000 --for 8h"
+    )]
+    Create(Box<CreateArgs>),
+    /// End a reservation before its time.
+    #[command(after_help = "Example:\n  omega reservation delete demo")]
+    Delete(NameArgs),
+}
+
+/// Which machines, for whom, and when.
+#[derive(Debug, Args)]
+#[command(group = clap::ArgGroup::new("machines").required(true).multiple(true)
+    .args(["labels", "machines_named"]))]
+pub(crate) struct CreateArgs {
+    /// The reservation's name.
+    #[arg(value_name = "NAME")]
+    name: String,
+    /// Machines with this label. May be repeated: they need all.
+    #[arg(long = "label", value_name = "KEY=VALUE", value_parser = pairs::label)]
+    labels: Vec<(String, String)>,
+    /// The machine of this name. May be repeated: one of them.
+    #[arg(long = "machine", id = "machines_named", value_name = "NAME")]
+    machines: Vec<String>,
+    /// For this tenant and all below it. May be repeated.
+    #[arg(long = "tenant", value_name = "NAME", required = true)]
+    tenants: Vec<String>,
+    /// When it begins: 2h from now, or @1764000000 in seconds since 1970.
+    #[arg(long, value_name = "TIME", default_value = "0s", value_parser = Moment::parse)]
+    from: Moment,
+    /// How long it is.
+    #[arg(long = "for", value_name = "TIME", value_parser = amount::duration)]
+    length: Duration,
+    #[command(flatten)]
+    ask: AskArgs,
+}
+
+/// A reservation.
+#[derive(Debug, Serialize)]
+struct ReservationShape {
+    name: String,
+    /// What their labels and names must be, in words.
+    machines: String,
+    tenants: Vec<String>,
+    /// In milliseconds since 1970.
+    from_ms: u64,
+    until_ms: u64,
+    /// Whether it has begun, by the cell's time.
+    begun: bool,
+}
+
+/// Does what was asked.
+pub(crate) fn run(command: &ReservationCommand) -> Result<(), AskError> {
+    match command {
+        ReservationCommand::List(ask) => list(ask),
+        ReservationCommand::Create(args) => create(args),
+        ReservationCommand::Delete(args) => delete(args),
+    }
+}
+
+fn create(args: &CreateArgs) -> Result<(), AskError> {
+    let labels = args.labels.iter();
+    let labels = labels.map(|(key, value)| Requirement::equals(&**key, &**value)).collect();
+    let values = args.machines.iter().map(|name| name.as_str().into()).collect();
+    let name = Requirement { key: "".into(), operator: Operator::In, values };
+    let names = if args.machines.is_empty() { Vec::new() } else { vec![name] };
+    let from_ms = args.from.unix_ms();
+    let reservation = Reservation {
+        name: args.name.as_str().into(),
+        machines: MachineSelector { labels, names },
+        tenants: args.tenants.iter().map(|tenant| tenant.as_str().into()).collect(),
+        from_ms,
+        until_ms: from_ms.saturating_add(millis(args.length)),
+    };
+    let request = proto::CreateReservationRequest { reservation: Some((&reservation).into()) };
+    let told = args.ask.caller()?.call(&request, |channel, request| async move {
+        MachineServiceClient::new(channel).create_reservation(request).await
+    })?;
+    let shape = DoneShape { name: args.name.clone(), done: "is reserved", version: told.version };
+    show::print(args.ask.output, &shape, || show::done("reservation", &shape))
+}
+
+fn delete(args: &NameArgs) -> Result<(), AskError> {
+    let request = proto::DeleteReservationRequest { name: args.name.clone() };
+    let told = args.ask.caller()?.call(&request, |channel, request| async move {
+        MachineServiceClient::new(channel).delete_reservation(request).await
+    })?;
+    let shape = DoneShape { name: args.name.clone(), done: "is ended", version: told.version };
+    show::print(args.ask.output, &shape, || show::done("reservation", &shape))
+}
+
+fn list(ask: &AskArgs) -> Result<(), AskError> {
+    let request = proto::ListReservationsRequest {};
+    let told = ask.caller()?.call(&request, |channel, request| async move {
+        MachineServiceClient::new(channel).list_reservations(request).await
+    })?;
+    let now_ms = told.now_ms;
+    let all = told.reservations.into_iter().map(|given| shape(given, now_ms));
+    let all: Vec<ReservationShape> = all.collect::<Result<_, _>>()?;
+    show::print(ask.output, &all, || table(&all, now_ms))
+}
+
+fn shape(given: proto::Reservation, now_ms: u64) -> Result<ReservationShape, AskError> {
+    let reservation = Reservation::try_from(given)?;
+    let Reservation { name, machines, tenants, from_ms, until_ms } = reservation;
+    Ok(ReservationShape {
+        name: name.to_string(),
+        machines: selector(&machines),
+        tenants: tenants.iter().map(ToString::to_string).collect(),
+        from_ms,
+        until_ms,
+        begun: from_ms <= now_ms,
+    })
+}
+
+/// Which machines, in words.
+fn selector(machines: &MachineSelector) -> String {
+    let one = |what: &str, requirement: &Requirement| {
+        let values = requirement.values.join("|");
+        match requirement.operator {
+            Operator::In => format!("{what}={values}"),
+            Operator::NotIn => format!("{what}!={values}"),
+            Operator::Exists => format!("has {what}"),
+            Operator::DoesNotExist => format!("has no {what}"),
+            Operator::Gt => format!("{what}>{values}"),
+            Operator::Lt => format!("{what}<{values}"),
+        }
+    };
+    let labels = machines.labels.iter().map(|requirement| one(&requirement.key, requirement));
+    let names = machines.names.iter().map(|requirement| one("name", requirement));
+    labels.chain(names).collect::<Vec<_>>().join(", ")
+}
+
+fn table(all: &[ReservationShape], now_ms: u64) -> String {
+    let heading = [
+        ("reservation", Align::Left),
+        ("machines", Align::Left),
+        ("tenants", Align::Left),
+        ("begins", Align::Right),
+        ("ends", Align::Right),
+    ];
+    let row = |one: &ReservationShape| {
+        let begins = if one.begun { "has begun".to_owned() } else { away(one.from_ms, now_ms) };
+        let tenants = one.tenants.join(", ");
+        vec![one.name.clone(), one.machines.clone(), tenants, begins, away(one.until_ms, now_ms)]
+    };
+    columns(&heading, &all.iter().map(row).collect::<Vec<_>>())
+}
+
+/// How far away a moment is.
+fn away(at_ms: u64, now_ms: u64) -> String {
+    let seconds = at_ms.saturating_sub(now_ms) / 1000;
+    let (hours, minutes) = (seconds / 3600, seconds / 60 % 60);
+    match hours {
+        0 if minutes == 0 => format!("in {seconds} s"),
+        0 => format!("in {minutes} min"),
+        _ => format!("in {hours} h {minutes} min"),
+    }
+}

@@ -1,0 +1,65 @@
+//! Reservations, and jobs that say how long they run.
+
+use super::{Dice, Generator};
+use crate::twin::Twin;
+use omega_core::{Command, MachineSelector, Requirement, Reservation, Text};
+
+impl Generator {
+    /// The same, in which machines are reserved now and then.
+    #[must_use]
+    pub fn with_reservations(mut self, seed: u64) -> Generator {
+        self.planner = Some(Dice::new(seed ^ 0xB00C));
+        self
+    }
+
+    /// A command about a reservation, now and then.
+    pub(super) fn plan(&mut self, twin: &Twin) -> Option<Command> {
+        let dice = self.planner.as_mut()?;
+        match dice.below(24) {
+            0..2 => Some(Command::Reserve(reservation(dice, twin))),
+            2 => Some(Command::Unreserve { name: name(dice) }),
+            3 => Some(Command::Expire { now_ms: later(dice, twin) }),
+            _ => None,
+        }
+    }
+
+    /// Says of a job how long its tasks run, and by when they should have ended.
+    pub(super) fn time(&mut self, command: Command) -> Command {
+        let (Some(dice), Command::SubmitJob(mut job)) = (self.planner.as_mut(), command.clone())
+        else {
+            return command;
+        };
+        job.run_ms_expected = dice.chance(60).then(|| dice.below(30) as u64);
+        job.due_ms = dice.chance(30).then(|| dice.below(100) as u64);
+        if dice.chance(1) {
+            job.run_ms_expected = Some(u64::MAX);
+        }
+        Command::SubmitJob(job)
+    }
+}
+
+fn name(dice: &mut Dice) -> Text {
+    (*dice.pick(&["demo", "night", "repair", ""])).into()
+}
+
+/// A moment about now.
+fn later(dice: &mut Dice, twin: &Twin) -> u64 {
+    (twin.now_ms() + dice.below(12) as u64).saturating_sub(2)
+}
+
+fn reservation(dice: &mut Dice, twin: &Twin) -> Reservation {
+    let machines = match dice.below(5) {
+        0 => MachineSelector::default(),
+        1 => {
+            let names = vec![Requirement::equals("", format!("m{}", 1 + dice.below(6)))];
+            MachineSelector { labels: Vec::new(), names }
+        }
+        2 => MachineSelector::label("disk", "ssd"),
+        _ => MachineSelector::label("zone", *dice.pick(&["z0", "z1"])),
+    };
+    let tenants = (0..dice.below(4)).map(|_| *dice.pick(&["red", "blue", "all", "half"]));
+    let tenants = tenants.map(Text::from).collect();
+    let from_ms = later(dice, twin);
+    let until_ms = from_ms + dice.below(25) as u64;
+    Reservation { name: name(dice), machines, tenants, from_ms, until_ms }
+}
