@@ -80,6 +80,10 @@ pub const GRACE_MS_MAX: u32 = 3_600_000;
 /// from others is worth more than the gang.
 pub const GANG_HOLD_MS_MAX: u32 = 3_600_000;
 
+/// Points in a curve: five minutes each, as fine as load is measured over days. Its divisors are what one cuts a day
+/// into.
+pub const CURVE_POINTS_MAX: usize = 288;
+
 /// Labels on one machine or one task group.
 pub const LABELS_MAX: usize = 256;
 

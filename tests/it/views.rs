@@ -115,6 +115,7 @@ pub(crate) fn assert_equal_views(world: &World, view: &mut View) {
         assert_eq!(view.machine(row), fresh.machine(row), "{context}");
         assert_eq!(view.sequence(row), fresh.sequence(row), "{context}");
         assert_eq!(view.cards(row), fresh.cards(row), "{context}");
+        assert_eq!(view.curves_on(row), fresh.curves_on(row), "{context}");
         assert_eq!(view.load(row), fresh.load(row), "{context}");
         assert_eq!(view.load_age_ms(row), fresh.load_age_ms(row), "{context}");
         for kind in 0..view.kinds().count() as u8 {
@@ -174,7 +175,7 @@ fn assert_blocks_agree(world: &World, view: &mut View) {
             let (block, need) = (view.block(index), view.need(group));
             let sets = need.affinity.into_iter().chain(need.machine);
             let affinity = sets.fold(u64::MAX, |word, set| word & block.set(set));
-            let fits = block.fits(&need.request);
+            let fits = block.room_among(need, &need.request, u64::MAX);
             let simple = block.schedulable() & affinity & block.set(need.tolerated) & fits;
             let word = block.rules_allow(need, block.cards_fit(need, simple));
             for row in index * BLOCK..(index + 1) * BLOCK {
@@ -182,8 +183,8 @@ fn assert_blocks_agree(world: &World, view: &mut View) {
                 let bit = word >> (row % BLOCK) & 1 == 1;
                 assert_eq!(bit, judged.is_ok(), "seed {} row {row} {judged:?}", world.seed);
             }
-            let may = view.block_may_fit(index, &need.request)
-                && view.blocks_may_fit(index / BLOCK, &need.request);
+            let may = view.block_may_fit(index, need.least())
+                && view.blocks_may_fit(index / BLOCK, need.least());
             assert!(may || word == 0, "seed {}: a bound is too low", world.seed);
         }
     }
@@ -282,9 +283,8 @@ impl Heard {
         let heard: Vec<_> = self.jobs.iter().map(|(id, job)| (*id, job.clone())).collect();
         assert_eq!(heard, jobs, "seed {}", world.seed);
         let living = world.twin.tasks().filter(|(id, job, _)| wanted(id.job, job));
-        let tasks: Vec<_> = living
-            .map(|(id, _, task)| (id, (task.state, task.group, task.placed_ms)))
-            .collect();
+        let tasks: Vec<_> =
+            living.map(|(id, _, task)| (id, (task.state, task.group, task.placed_ms))).collect();
         let heard: Vec<_> = self.tasks.iter().map(|(id, state)| (*id, *state)).collect();
         assert_eq!(heard, tasks, "seed {} at {}", world.seed, world.twin.version());
     }

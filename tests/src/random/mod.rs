@@ -31,6 +31,8 @@ pub struct Generator {
     reserved: Vec<SchedulerId>,
     /// Dice of their own for processes that hold names: without them, every history is as it was.
     holders: Option<Dice>,
+    /// Dice of their own for curves: they change no other choice.
+    curves: Dice,
 }
 
 impl Generator {
@@ -49,6 +51,7 @@ impl Generator {
             numbers: BTreeMap::new(),
             reserved: Vec::new(),
             holders: None,
+            curves: Dice::new(seed ^ 0xC42E),
         }
     }
 

@@ -23,6 +23,7 @@ mod tenants;
 mod validate;
 mod wishes;
 
+pub use machines::claimed_together;
 use omega_core::{
     Amounts, CardSet, Command, Commit, HolderId, Job, JobId, Kinds, Machine, MachineId, Outcome,
     Policy, Rejection, SchedulerId, SequenceNumber, Standing, TaskId, TaskState, Text, Transaction,
