@@ -84,8 +84,8 @@ struct GroupFile {
     #[serde(default)]
     #[schemars(with = "BTreeMap<String, NumberOrText>")]
     request: BTreeMap<String, Amount>,
-    /// What varies over the day, by resource kind: amounts for equal parts of it, from its beginning on. As many as
-    /// divide 288. Of these kinds the request is the highest, unless it says so itself.
+    /// What varies over the day, by resource kind: as many amounts as divide 288, each for an equal part of the day.
+    /// The highest is what is requested of the kind.
     #[serde(default)]
     #[schemars(with = "BTreeMap<String, Vec<NumberOrText>>")]
     curves: BTreeMap<String, Vec<Amount>>,
