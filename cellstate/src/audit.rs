@@ -5,6 +5,7 @@
 
 use crate::cards::Cards;
 use crate::cell::Cell;
+use crate::curves::CurveSums;
 use crate::facts::Facts;
 use crate::jobs::JobRecord;
 use crate::judge::MachineStatus;
@@ -38,6 +39,9 @@ pub enum AuditError {
     /// Card shares differ.
     #[error("machine {0}: its cards differ from a recount")]
     Cards(MachineId),
+    /// The sum of the curves of its tasks differs.
+    #[error("machine {0}: the sum of its curves differs from a recount")]
+    Curves(MachineId),
     /// A job's counts differ.
     #[error("job {0}: its counts of placed and living tasks differ from a recount")]
     JobCounts(omega_core::JobId),
@@ -61,6 +65,7 @@ pub enum AuditError {
 /// What is counted anew.
 struct Recount {
     free: Vec<Vec<i64>>,
+    curves: CurveSums,
     cards: Vec<Option<Cards>>,
     tasks: Vec<Vec<TaskId>>,
     tenants: Vec<Vec<i64>>,
@@ -105,6 +110,7 @@ impl Cell {
                     None => empty.clone(),
                 })
                 .collect(),
+            curves: CurveSums::default(),
             cards: (0..rows)
                 .map(|slot| described(slot).filter(|m| m.cards > 0).map(|m| Cards::new(m.cards)))
                 .collect(),
@@ -145,8 +151,12 @@ impl Cell {
         let row = machine.row();
         let need = job.need(task);
         recount.tasks[row].push(id);
+        let taken = match &need.curves {
+            None => need.request.clone(),
+            Some(curves) => recount.curves.shift(row, (&need.request, curves), 1),
+        };
         for (kind, request) in need.request.iter().enumerate() {
-            recount.free[row][kind] -= request;
+            recount.free[row][kind] -= taken[kind];
             for tenant in self.tenants.line(job.tenant) {
                 recount.tenants[tenant as usize][kind] += request;
             }
@@ -189,6 +199,9 @@ impl Cell {
             if found != expected {
                 let (found, expected) = (found.to_vec(), expected.clone());
                 return Err(AuditError::Free { machine: id, found, expected });
+            }
+            if self.machines.curves(slot) != recount.curves.get(slot) {
+                return Err(AuditError::Curves(id));
             }
             let row = self.machines.row(slot);
             let mut listed = row.tasks.clone();

@@ -237,7 +237,7 @@ impl Cell {
         task.placed_ms = now_ms;
         let need = &job.groups[usize::from(task.group)].need;
         job.placed += 1;
-        let part = Part { request: &need.request, cards: need.cards, chosen: cards };
+        let part = Part::of(need, cards);
         machines.take(machine.row(), id, part);
         tenants.count(job.tenant, &need.request, 1);
         if let Some(rules) = &need.rules {
@@ -256,8 +256,10 @@ impl Cell {
         let need = &job.groups[usize::from(task.group)].need;
         job.placed -= 1;
         let lost = crate::planted!(NotGivenBack) && state.ended();
-        let request: &[i64] = if lost { &[] } else { &need.request };
-        let part = Part { request, cards: need.cards, chosen };
+        let part = match lost {
+            true => Part { request: &[], curves: None, ..Part::of(need, chosen) },
+            false => Part::of(need, chosen),
+        };
         machines.give_back(machine.row(), id, part);
         tenants.count(job.tenant, &need.request, -1);
         if let Some(rules) = &need.rules {

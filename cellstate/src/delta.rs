@@ -10,6 +10,7 @@
 
 use crate::cards::Cards;
 use crate::cell::{Cell, Change};
+use crate::curves::CurveSum;
 use crate::jobs::{JobRecord, OwnerId, TaskRecord};
 use crate::judge::MachineStatus;
 use crate::load::LoadReport;
@@ -142,6 +143,8 @@ pub struct Delta {
     pub free: Vec<i64>,
     /// Cards of those rows that have any.
     pub cards: Vec<(u32, Cards)>,
+    /// The sums of the curves of those rows whose tasks have any: the others have none any more.
+    pub curves: Vec<(u32, Arc<CurveSum>)>,
     /// Reports of those rows that have one.
     pub loads: Vec<(u32, LoadReport)>,
     /// Trackers that came (with a key) or went.
@@ -179,6 +182,7 @@ impl Delta {
         self.sequences.clear();
         self.free.clear();
         self.cards.clear();
+        self.curves.clear();
         self.loads.clear();
         self.trackers.clear();
         self.counts.clear();
@@ -307,6 +311,9 @@ impl Cell {
             && let Some(cards) = self.machines.cards(row)
         {
             delta.cards.push((slot, *cards));
+        }
+        if let Some(sum) = self.machines.curves(row) {
+            delta.curves.push((slot, sum.clone()));
         }
         if self.machines.has_loads()
             && let Some(load) = self.machines.load(row)

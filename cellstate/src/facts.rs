@@ -4,11 +4,12 @@
 //! counters. Both compile a task group into a [`Need`] and hand it to the same judge.
 
 use crate::calendar::Calendar;
+use crate::curves::{CurveSum, Curves};
 use crate::rules::{Check, GroupRules, Member, Pull, RuleBook, SpreadWish, TrackerId, TrackerKey};
 use crate::sets::{CountingMachines, MachineSets, SetId, SetKey};
 use omega_core::{
-    CardRequest, Job, JobId, Machine, MachineSelector, Near, Requirement, Spread, TaskGroup,
-    TaskRule, TaskSelector, Text, TopologyLevel, WhenUnsatisfiable,
+    CardRequest, Job, JobId, KindId, Machine, MachineSelector, Near, Requirement, Spread,
+    TaskGroup, TaskRule, TaskSelector, Text, TopologyLevel, WhenUnsatisfiable,
 };
 use smallvec::SmallVec;
 use std::sync::Arc;
@@ -18,6 +19,8 @@ use std::sync::Arc;
 pub struct Need {
     /// What it claims of each kind, in the order of the cell's kinds.
     pub request: SmallVec<[i64; 4]>,
+    /// What of it varies over the day; `None` if nothing does. `request` has the peaks.
+    pub curves: Option<Arc<Curves>>,
     /// Cards that it needs.
     pub cards: Option<CardRequest>,
     /// The machine that it names; `None` if it names none.
@@ -35,6 +38,25 @@ pub struct Need {
 }
 
 impl Need {
+    /// The least that a task takes of any machine, by kind: what it requests, unless that varies.
+    #[must_use]
+    pub fn least(&self) -> &[i64] {
+        self.curves.as_ref().map_or(&self.request, |curves| curves.least())
+    }
+
+    /// Whether there is room where so much is free of a kind, on a machine whose curves have this sum. A kind that
+    /// is not asked for does not count, even where the machine has less than none.
+    pub(crate) fn fits(
+        &self,
+        (kind, request): (KindId, i64),
+        free: i64,
+        sum: Option<&CurveSum>,
+    ) -> bool {
+        request <= free
+            || request == 0
+            || self.curves.as_ref().is_some_and(|curves| curves.fits(kind, free, sum))
+    }
+
     /// Whether a rule about other tasks concerns these: then a claim for one of them may change
     /// what the next may do elsewhere.
     #[must_use]
@@ -119,8 +141,18 @@ impl Facts {
         rules.matched = self.rules.matching(member);
         let rules = (!rules.is_empty()).then(|| Box::new(rules));
         let cards = group.cards;
-        let need =
-            Need { request, cards, machine, affinity, tolerated, preferred, unmarked, rules };
+        let curves = Curves::of(&group.curves, &request);
+        let need = Need {
+            request,
+            curves,
+            cards,
+            machine,
+            affinity,
+            tolerated,
+            preferred,
+            unmarked,
+            rules,
+        };
         (need, made)
     }
 

@@ -8,6 +8,7 @@
 //! quotas, gangs, and whether the task may be placed at all.
 
 use crate::cards::Cards;
+use crate::curves::CurveSum;
 use crate::facts::{Facts, Need};
 use omega_core::{CardSet, KindId, MachineId, Reason};
 use serde::{Deserialize, Serialize};
@@ -31,6 +32,8 @@ pub(crate) struct Spot<'a> {
     pub(crate) status: MachineStatus,
     /// What may still be claimed of each kind; below zero on a machine that shrank.
     pub(crate) free: &'a [i64],
+    /// What its tasks claim that varies over the day, beside the highest point of which `free` is left.
+    pub(crate) curves: Option<&'a CurveSum>,
     pub(crate) cards: Option<&'a Cards>,
     /// Whether a reservation keeps it from the task.
     pub(crate) reserved: bool,
@@ -66,10 +69,9 @@ pub(crate) fn judge(
     if spot.reserved {
         return Err(Reason::Reserved);
     }
-    for (kind, (free, request)) in spot.free.iter().zip(&need.request).enumerate() {
-        // A kind that is not asked for does not count, even where the machine has less than none.
-        if request > free && *request > 0 {
-            return Err(Reason::NoRoom(KindId(kind as u8)));
+    for (kind, (free, request)) in (0..).map(KindId).zip(spot.free.iter().zip(&need.request)) {
+        if !need.fits((kind, *request), *free, spot.curves) {
+            return Err(Reason::NoRoom(kind));
         }
     }
     let cards = match (need.cards, spot.cards) {

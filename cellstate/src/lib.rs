@@ -37,7 +37,11 @@
 //! ```
 //!
 //! In reading order: `cell.rs`, `commit.rs`, `gangs.rs`, `cap.rs`, `calendar.rs`, `judge.rs`, `rules/`, `sets.rs`, `view/`,
-//! `delta.rs`, `changed.rs`, `merge.rs`, `handle.rs`, `shared.rs`, `audit.rs`, `image/`.
+//! `curves.rs`, `delta.rs`, `changed.rs`, `merge.rs`, `handle.rs`, `shared.rs`, `audit.rs`, `image/`.
+
+#[cfg(doctest)]
+#[doc = include_str!("../../docs/curves.md")]
+struct TheExampleInTheDocs;
 
 mod admission;
 mod answers;
@@ -50,6 +54,7 @@ mod changed;
 mod changes;
 mod commit;
 mod company;
+mod curves;
 mod delta;
 mod early;
 mod facts;
@@ -80,6 +85,7 @@ pub use cap::EvictionCounts;
 pub use cards::Cards;
 pub use cell::{Cell, MachineState};
 pub use changed::Changed;
+pub use curves::{CurveSum, Curves};
 pub use delta::{Delta, Interest, JobDelta, MachineDelta, Share, TaskDelta, TenantDelta};
 pub use facts::Need;
 pub use gangs::{GangCounts, GangHold};

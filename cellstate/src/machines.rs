@@ -4,6 +4,8 @@
 //! (A view is laid out the other way, for scans: see `view.rs`.)
 
 use crate::cards::Cards;
+use crate::curves::{CurveSum, CurveSums, Curves};
+use crate::facts::Need;
 use crate::image::MachineImage;
 use crate::judge::{MachineStatus, Spot};
 use crate::load::LoadReport;
@@ -12,6 +14,7 @@ use omega_core::{
     CardRequest, CardSet, KindId, Kinds, Machine, MachineId, Overcommit, Policy, SequenceNumber,
     TaskId, Text,
 };
+use std::sync::Arc;
 
 /// One machine's row, without its amounts.
 #[derive(Clone, Debug, Default)]
@@ -28,6 +31,7 @@ pub(crate) struct Machines {
     kinds: usize,
     rows: Vec<Row>,
     free: Vec<i64>,
+    curves: CurveSums,
     cards: FastMap<u32, Cards>,
     loads: FastMap<u32, LoadReport>,
     vacant: Vec<u32>,
@@ -61,6 +65,7 @@ impl Machines {
             kinds,
             rows: Vec::new(),
             free: Vec::new(),
+            curves: CurveSums::default(),
             cards: FastMap::default(),
             loads: FastMap::default(),
             vacant: Vec::new(),
@@ -108,6 +113,11 @@ impl Machines {
         &self.free[slot * self.kinds..][..self.kinds]
     }
 
+    /// The sum of the curves of a row's tasks, if they have any.
+    pub(crate) fn curves(&self, slot: usize) -> Option<&Arc<CurveSum>> {
+        self.curves.get(slot)
+    }
+
     pub(crate) fn cards(&self, slot: usize) -> Option<&Cards> {
         self.cards.get(&(slot as u32))
     }
@@ -137,6 +147,7 @@ impl Machines {
             id: self.id(id.row()),
             status: row.status,
             free: self.free(id.row()),
+            curves: self.curves.get(id.row()).map(|sum| &**sum),
             cards: if self.cards.is_empty() { None } else { self.cards(id.row()) },
             reserved: false,
         })
@@ -214,11 +225,22 @@ impl Machines {
         self.vacant.push(slot as u32);
     }
 
+    /// Gives these amounts back to a row, or with `sign` -1 takes them.
+    fn add(&mut self, slot: usize, amounts: &[i64], sign: i64) {
+        let free = &mut self.free[slot * self.kinds..][..self.kinds];
+        for (free, amount) in free.iter_mut().zip(amounts) {
+            *free += sign * amount;
+        }
+    }
+
     /// Gives a task its part of a machine.
     pub(crate) fn take(&mut self, slot: usize, task: TaskId, part: Part<'_>) {
-        let free = &mut self.free[slot * self.kinds..][..self.kinds];
-        for (free, request) in free.iter_mut().zip(part.request) {
-            *free -= request;
+        match part.curves {
+            None => self.add(slot, part.request, -1),
+            Some(curves) => {
+                let taken = self.curves.shift(slot, (part.request, curves), 1);
+                self.add(slot, &taken, -1);
+            }
         }
         if let Some(request) = part.cards
             && let Some(cards) = self.cards.get_mut(&(slot as u32))
@@ -230,9 +252,12 @@ impl Machines {
 
     /// Takes a task's part back.
     pub(crate) fn give_back(&mut self, slot: usize, task: TaskId, part: Part<'_>) {
-        let free = &mut self.free[slot * self.kinds..][..self.kinds];
-        for (free, request) in free.iter_mut().zip(part.request) {
-            *free += request;
+        match part.curves {
+            None => self.add(slot, part.request, 1),
+            Some(curves) => {
+                let freed = self.curves.shift(slot, (part.request, curves), -1);
+                self.add(slot, &freed, 1);
+            }
         }
         if let Some(request) = part.cards
             && let Some(cards) = self.cards.get_mut(&(slot as u32))
@@ -250,6 +275,15 @@ impl Machines {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Part<'a> {
     pub(crate) request: &'a [i64],
+    pub(crate) curves: Option<&'a Curves>,
     pub(crate) cards: Option<CardRequest>,
     pub(crate) chosen: CardSet,
+}
+
+impl<'a> Part<'a> {
+    /// What a task that needs this takes, with these cards.
+    pub(crate) fn of(need: &'a Need, chosen: CardSet) -> Part<'a> {
+        let Need { request, curves, cards, .. } = need;
+        Part { request, curves: curves.as_deref(), cards: *cards, chosen }
+    }
 }

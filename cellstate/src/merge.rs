@@ -5,6 +5,7 @@
 //! list by list.
 
 use crate::delta::Delta;
+use std::collections::BTreeSet;
 
 impl Delta {
     /// Puts a delta that starts where this one ends behind it. A view that applies the result is where
@@ -30,6 +31,12 @@ impl Delta {
         self.reservations = later.reservations.or(self.reservations.take());
         self.tenants.extend(later.tenants);
         self.machines.extend(later.machines);
+        if !self.curves.is_empty() {
+            // What the later one says of a row is all there is, even if it says nothing of curves.
+            let again: BTreeSet<u32> = later.slots.iter().copied().collect();
+            self.curves.retain(|(slot, _)| !again.contains(slot));
+        }
+        self.curves.extend(later.curves);
         self.slots.extend(later.slots);
         self.sequences.extend(later.sequences);
         self.free.extend(later.free);

@@ -1,10 +1,10 @@
 //! Whether what came from outside makes sense, before it touches any state.
 
 use omega_core::limits::{
-    BANDS_MAX, CARD_MILLI, CARDS_MAX, EVICTION_CAP_MAX, EVICTION_SPAN_MS_MAX, GANG_HOLD_MS_MAX,
-    GRACE_MS_MAX, GROUPS_PER_JOB_MAX, LABELS_MAX, OVERCOMMIT_PERCENT_MAX, QUOTA_MAX,
-    RESERVATION_TENANTS_MAX, RESERVED_VALUES_MAX, RULES_PER_GROUP_MAX, TASKS_PER_JOB_MAX,
-    TENANT_WEIGHT_MAX, TEXT_BYTES_MAX, WEIGHT_MAX,
+    BANDS_MAX, CARD_MILLI, CARDS_MAX, CURVE_POINTS_MAX, EVICTION_CAP_MAX, EVICTION_SPAN_MS_MAX,
+    GANG_HOLD_MS_MAX, GRACE_MS_MAX, GROUPS_PER_JOB_MAX, LABELS_MAX, OVERCOMMIT_PERCENT_MAX,
+    QUOTA_MAX, RESERVATION_TENANTS_MAX, RESERVED_VALUES_MAX, RULES_PER_GROUP_MAX,
+    TASKS_PER_JOB_MAX, TENANT_WEIGHT_MAX, TEXT_BYTES_MAX, WEIGHT_MAX,
 };
 use omega_core::{
     Amounts, Job, Kinds, Labels, Machine, Policy, Rejection, Reservation, Standing, TaskGroup,
@@ -229,6 +229,32 @@ fn task_rule(group: &TaskGroup, rule: &TaskRule) -> Result<(), Rejection> {
     }
 }
 
+/// What varies over the day: each kind at most once, and what is requested of it is the highest point.
+fn curves(group: &TaskGroup, kinds: &Kinds) -> Result<(), Rejection> {
+    let bad = |why: String| Err(Rejection::BadJob(format!("group {:?} {why}", group.name).into()));
+    if !group.curves.is_sorted_by_key(|curve| curve.kind)
+        || group.curves.windows(2).any(|pair| pair[0].kind == pair[1].kind)
+    {
+        return bad("has curves that do not ascend by kind, one for each".to_owned());
+    }
+    for curve in &group.curves {
+        let kind = kinds.get(curve.kind).map_or("a kind that is not registered", |kind| &kind.name);
+        let points = curve.points.len();
+        if !curve.divides_the_day() {
+            return bad(format!(
+                "has a curve of {kind} with {points} points: a divisor of {CURVE_POINTS_MAX} is allowed"
+            ));
+        }
+        let (peak, request) = (curve.peak(), group.request.get(curve.kind));
+        if peak == 0 || peak != request {
+            return bad(format!(
+                "requests {request} of {kind}, and the highest point of its curve is {peak}"
+            ));
+        }
+    }
+    Ok(())
+}
+
 fn task_group(job: &Job, group: &TaskGroup, kinds: &Kinds) -> Result<(), Rejection> {
     name(&group.name)?;
     amounts(&job.name, &group.request, kinds)?;
@@ -245,6 +271,7 @@ fn task_group(job: &Job, group: &TaskGroup, kinds: &Kinds) -> Result<(), Rejecti
     at_most("required selectors", required, RULES_PER_GROUP_MAX)?;
     at_most("preferred selectors", rules.affinity.preferred.len(), RULES_PER_GROUP_MAX)?;
     at_most("milliseconds of grace", group.grace_ms as usize, GRACE_MS_MAX as usize)?;
+    curves(group, kinds)?;
     if let Some(cards) = group.cards {
         at_most("cards of a task", usize::from(cards.count), usize::from(CARDS_MAX))?;
         at_most("share of a card", usize::from(cards.milli_each), CARD_MILLI as usize)?;

@@ -1,6 +1,7 @@
 //! A job: groups of identical tasks, and the rules for where they may run.
 
 use crate::amounts::Amounts;
+use crate::curve::Curve;
 use crate::ids::{MachineId, Precedence};
 use crate::machine::{Labels, Toleration, TopologyLevel};
 use crate::selector::{MachineSelector, TaskSelector};
@@ -122,6 +123,8 @@ pub struct TaskGroup {
     /// How long a task may take to end after it was told to stop, in milliseconds; then its machine kills it. In
     /// the cell its room is another's at once, and what comes there waits on the machine. 0: no time at all.
     pub grace_ms: u32,
+    /// What of the request varies over the day, ascending by kind: `request` has the highest point of each.
+    pub curves: Vec<Curve>,
 }
 
 impl TaskGroup {
@@ -139,6 +142,7 @@ impl TaskGroup {
             rules: PlacementRules::default(),
             volumes: Vec::new(),
             grace_ms: 0,
+            curves: Vec::new(),
         }
     }
 }
@@ -164,11 +168,14 @@ impl Hash for Job {
 impl Hash for TaskGroup {
     fn hash<H: Hasher>(&self, state: &mut H) {
         let TaskGroup { name, count, request, cards, labels, restarts, images, .. } = self;
-        let TaskGroup { rules, volumes, grace_ms, .. } = self;
+        let TaskGroup { rules, volumes, grace_ms, curves, .. } = self;
         (name, count, request, cards, labels, restarts, images).hash(state);
         (rules, volumes).hash(state);
         if *grace_ms > 0 {
             ("grace", grace_ms).hash(state);
+        }
+        if !curves.is_empty() {
+            ("curves", curves).hash(state);
         }
     }
 }

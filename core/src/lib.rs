@@ -21,12 +21,13 @@
 //! assert_eq!(request.get(KindId::CPU), 500);
 //! ```
 //!
-//! In reading order: [`ids`], [`amounts`], [`machine`], [`selector`], [`job`], [`tenant`],
+//! In reading order: [`ids`], [`amounts`], [`machine`], [`selector`], [`job`], [`curve`], [`tenant`],
 //! [`bands`], [`reservation`], [`transaction`], [`command`], [`limits`].
 
 pub mod amounts;
 pub mod bands;
 pub mod command;
+pub mod curve;
 pub mod ids;
 pub mod job;
 pub mod limits;
@@ -40,6 +41,7 @@ pub mod transaction;
 pub use amounts::{Amounts, KindId, Kinds, KindsError, ResourceKind, Unit};
 pub use bands::{Band, EvictionCap};
 pub use command::{Command, Hold, Outcome, Policy, Rejection, TaskReport};
+pub use curve::Curve;
 pub use ids::{
     HolderId, JobId, MachineId, Precedence, SchedulerId, SequenceNumber, TaskId, TransactionId,
     Version,

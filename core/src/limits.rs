@@ -94,6 +94,10 @@ pub const RESERVED_VALUES_MAX: usize = 1024;
 /// Tenants that one reservation is for: a tenant above them says more with one name.
 pub const RESERVATION_TENANTS_MAX: usize = 64;
 
+/// Points in a curve: five minutes each, as fine as load is measured over days. Its divisors are what one cuts a day
+/// into.
+pub const CURVE_POINTS_MAX: usize = 288;
+
 /// Labels on one machine or one task group.
 pub const LABELS_MAX: usize = 256;
 

@@ -61,8 +61,9 @@ fn is_alike(one: &TaskGroup, other: &TaskGroup) -> bool {
             images,
             volumes,
             rules,
+            curves,
         } = group;
-        (request, cards, labels, images, rules, volumes)
+        (request, cards, labels, images, rules, volumes, curves)
     }
     described(one) == described(other)
 }

@@ -268,6 +268,7 @@ impl Preemptor<'_> {
             && !view.any_company()
             && !need.has_rules()
             && need.cards.is_none()
+            && need.curves.is_none()
             && on_amounts.all(|filter| filter.judges() == Judged::ROOM)
     }
 
@@ -277,6 +278,14 @@ impl Preemptor<'_> {
             return 0;
         }
         let tasks = tasks(view, self.group);
+        // What comes free when a task goes is not what it requests where some demand varies over the day.
+        let varies = |lane: &usize| view.curves_on(block * BLOCK + lane).is_some();
+        let among = match view.any_curves() {
+            true => {
+                lanes(among).filter(|lane| !varies(lane)).fold(0, |word, lane| word | 1 << lane)
+            }
+            false => among,
+        };
         let block = view.block(block);
         let others = self.profile.filters().filter(|f| !f.reads().includes(Reads::AMOUNTS));
         others
@@ -413,7 +422,7 @@ pub(crate) fn could_fit_without_lower(tasks: &Tasks<'_>, row: usize) -> bool {
         let freed: i64 = lower.iter().skip(kind).step_by(stride).sum();
         *request <= 0 || there + freed >= *request
     };
-    !lower.is_empty() && need.request.iter().enumerate().all(enough)
+    !lower.is_empty() && need.least().iter().enumerate().all(enough)
 }
 
 /// What a machine would have left of each kind.
@@ -434,7 +443,7 @@ enum Sums {
 impl<const N: usize> Room<N> {
     fn of(view: &View, row: usize, group: GroupRef) -> Room<N> {
         let mut room = Room { left: [0; N], needed: [i64::MIN; N] };
-        for (kind, request) in (0..).map(KindId).zip(&view.need(group).request) {
+        for (kind, request) in (0..).map(KindId).zip(view.need(group).least()) {
             room.left[kind.index()] = view.free(row, kind);
             if *request > 0 {
                 room.needed[kind.index()] = *request;

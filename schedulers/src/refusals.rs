@@ -145,7 +145,7 @@ impl Refusers {
             if allowed != there {
                 refusers.others |= Events::of(Reads::DESCRIPTION);
             }
-            if !view.blocks_may_fit(sixty_four, &tasks.need.request) {
+            if !view.blocks_may_fit(sixty_four, tasks.need.least()) {
                 refusers.others |= Events::of(Reads::AMOUNTS);
                 continue;
             }
@@ -157,7 +157,7 @@ impl Refusers {
     }
 
     fn add_block(&mut self, profile: &Profile, tasks: &Tasks<'_>, block: usize) {
-        if !tasks.view.block_may_fit(block, &tasks.need.request) {
+        if !tasks.view.block_may_fit(block, tasks.need.least()) {
             self.others |= Events::of(Reads::AMOUNTS);
             return;
         }

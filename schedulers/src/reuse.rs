@@ -178,7 +178,7 @@ impl Walk<'_, '_> {
 
     fn look(&self, index: usize, stamp: u64, indexed: bool) -> Known {
         let none = Known { stamp, ..Known::default() };
-        if indexed && !self.view.block_may_fit(index, &self.tasks.need.request) {
+        if indexed && !self.view.block_may_fit(index, self.tasks.need.least()) {
             return none;
         }
         let block = self.view.block(index);

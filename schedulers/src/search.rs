@@ -311,12 +311,12 @@ impl Scan<'_, '_> {
     ) {
         let Tasks { view, need, .. } = self.tasks;
         let allowed = part & view.blocks_allowed(group, need);
-        if allowed == 0 || indexed && !view.blocks_may_fit(group, &need.request) {
+        if allowed == 0 || indexed && !view.blocks_may_fit(group, need.least()) {
             return;
         }
         for lane in lanes(allowed) {
             let block = group * BLOCK + lane;
-            if !indexed || view.block_may_fit(block, &need.request) {
+            if !indexed || view.block_may_fit(block, need.least()) {
                 self.block(block, into);
                 if into.met >= enough {
                     return;
@@ -330,7 +330,7 @@ impl Scan<'_, '_> {
         let block = view.block(index);
         let feasible = self.active.feasible(self.tasks, block, u64::MAX);
         if feasible == 0 {
-            if block.fits(&self.tasks.need.request) == 0 {
+            if block.fits(self.tasks.need.least()) == 0 {
                 into.misled.push(index as u32);
             }
             return;

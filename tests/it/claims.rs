@@ -102,19 +102,15 @@ impl Scheduler {
         self.kept.retain(|kept| kept.number != Some(TAKEN));
     }
 
-    /// What is free in the view is what is free in the cell without the kept claims.
+    /// What is free in the view is what would be free in the cell with the kept claims.
     fn check_free(&self, world: &World) {
-        let fresh = world.fresh_view();
-        for row in 0..fresh.rows() {
-            let on_row = self.kept.iter().filter(|kept| kept.machine == fresh.machine_id(row));
-            let mut claimed = vec![0; fresh.kinds().count()];
-            for kept in on_row {
-                let request = &world.twin.jobs()[&kept.job].spec.groups[kept.group].request;
-                request.iter().for_each(|(kind, n)| claimed[kind.index()] += n as i64);
-            }
-            for (kind, claimed) in (0..).map(KindId).zip(claimed) {
-                let expected = fresh.free(row, kind) - claimed;
-                assert_eq!(self.view.free(row, kind), expected, "seed {} {row}", world.seed);
+        let twin = &world.twin;
+        for row in 0..twin.rows().len() {
+            let on_row = self.kept.iter().filter(|kept| kept.machine == twin.machine_id(row));
+            let claimed = on_row.map(|kept| &twin.jobs()[&kept.job].spec.groups[kept.group]);
+            for (kind, expected) in (0..).map(KindId).zip(twin.free_with(row, claimed)) {
+                let free = i128::from(self.view.free(row, kind));
+                assert_eq!(free, expected, "seed {} {row}", world.seed);
             }
         }
     }

@@ -3,9 +3,9 @@
 
 use crate::histories::seeds;
 use omega_core::{
-    Affinity, Amounts, Band, CardRequest, CardSet, Claim, Command, ConflictCheck, EvictionCap,
-    Granularity, HolderId, Image, Job, JobId, JobKind, KindId, LabelSelector, Labels, Machine,
-    MachineId, MachineSelector, Near, Operator, Overcommit, PlacementRules, Policy, Port,
+    Affinity, Amounts, Band, CardRequest, CardSet, Claim, Command, ConflictCheck, Curve,
+    EvictionCap, Granularity, HolderId, Image, Job, JobId, JobKind, KindId, LabelSelector, Labels,
+    Machine, MachineId, MachineSelector, Near, Operator, Overcommit, PlacementRules, Policy, Port,
     Precedence, Preemption, Preferred, Protocol, Requirement, Reservation, SchedulerId,
     SequenceNumber, Spread, Taint, TaintEffect, TaskGroup, TaskId, TaskReport, TaskRule,
     TaskSelector, Tenants, Text, Toleration, TolerationOperator, TopologyLevel, Transaction,
@@ -116,6 +116,10 @@ fn job() -> Job {
         images: texts(&["nginx:1"]),
         volumes: texts(&["shop/data", "shop/logs"]),
         grace_ms: 30_000,
+        curves: vec![
+            Curve { kind: KindId::CPU, points: vec![0, 250, 100] },
+            Curve { kind: KindId::MEMORY, points: vec![1 << 30; 24] },
+        ],
         rules: PlacementRules {
             machine: Some("n1".into()),
             affinity: Affinity {
@@ -281,6 +285,7 @@ fn as_of_version_1(mut command: Command) -> Command {
 fn as_of_version_2(mut command: Command) -> Command {
     if let Command::SubmitJob(job) = &mut command {
         job.due_ms = None;
+        job.groups.iter_mut().for_each(|group| group.curves.clear());
     }
     command
 }

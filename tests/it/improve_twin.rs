@@ -16,14 +16,17 @@ use omega_schedulers::improve::{
     Aims, Bounds, Fate, Improver, Move, Pair, Plan, Safety, Settings, Step, Why,
 };
 use omega_tests::random::Dice;
+use omega_tests::twin::claimed_together;
 use std::collections::BTreeMap;
 
 /// What a machine has of each kind, and what its tasks claim of it.
-struct Use {
+struct Use<'c> {
     id: MachineId,
     takes_tasks: bool,
     claimable: Vec<i128>,
     claimed: Vec<i128>,
+    /// The groups of those tasks.
+    groups: Vec<&'c TaskGroup>,
 }
 
 fn request(job: &Job, group: usize, kind: usize) -> i128 {
@@ -37,29 +40,28 @@ pub(crate) fn running(cell: &Cell) -> Vec<(TaskId, usize, MachineId)> {
     placed.map(|(id, machine)| (id, cell.task_group(id).unwrap(), machine)).collect()
 }
 
-fn uses(cell: &Cell) -> Vec<Use> {
+fn uses(cell: &Cell) -> Vec<Use<'_>> {
     let kinds = cell.kinds().count();
     let tasks = running(cell);
     let of = |state: omega_cellstate::MachineState<'_>| {
         let here = tasks.iter().filter(|(.., machine)| *machine == state.id);
-        let claims = |kind| {
-            let of = |(task, group, _): &(TaskId, usize, _)| {
-                request(cell.job(task.job).unwrap(), *group, kind)
-            };
-            here.clone().map(of).sum()
+        let group = |(task, group, _): &(TaskId, usize, _)| -> &TaskGroup {
+            &cell.job(task.job).unwrap().groups[*group]
         };
+        let groups: Vec<&TaskGroup> = here.map(group).collect();
         Use {
             id: state.id,
             takes_tasks: state.status == MachineStatus::Schedulable,
             claimable: state.claimable.iter().map(|amount| i128::from(*amount)).collect(),
-            claimed: (0..kinds).map(claims).collect(),
+            claimed: (0..kinds).map(|kind| claimed_together(&groups, kind)).collect(),
+            groups,
         }
     };
     cell.machines().map(of).collect()
 }
 
 /// A million parts are what the machines that have any have on average.
-fn mean(uses: &[Use], kind: usize) -> i128 {
+fn mean(uses: &[Use<'_>], kind: usize) -> i128 {
     let some: Vec<i128> = uses.iter().map(|u| u.claimable[kind]).filter(|c| *c > 0).collect();
     if some.is_empty() { 1 } else { (some.iter().sum::<i128>() / some.len() as i128).max(1) }
 }
@@ -86,6 +88,7 @@ fn is_misplaced(cell: &Cell, task: TaskId, machine: MachineId) -> bool {
     job.groups[0].count = 1;
     job.groups[0].request = Amounts::zero();
     job.groups[0].cards = None;
+    job.groups[0].curves.clear();
     job.groups[0].rules.tasks.clear();
     job.groups[0].rules.ports.clear();
     let Ok(Outcome::Job(id)) = alone.apply(Command::SubmitJob(job)) else {
@@ -371,11 +374,11 @@ fn assert_fits_with_sources_held(cell: &Cell, wave: &[Step], transient: &[KindId
     for kind in transient.iter().map(|kind| kind.index()).filter(|k| *k < cell.kinds().count()) {
         for u in &uses {
             let to = wave.iter().flat_map(|step| &step.moves).filter(|m| m.to == u.id);
-            let wants =
-                to.map(|m| request(cell.job(m.task.job).unwrap(), usize::from(m.group), kind));
-            let wants: Vec<i128> = wants.collect();
-            let sum: i128 = wants.iter().sum();
-            assert!(sum == 0 || u.claimed[kind] + sum <= u.claimable[kind], "{:?} {wave:?}", u.id);
+            let come = to.map(|m| &cell.job(m.task.job).unwrap().groups[usize::from(m.group)]);
+            let come: Vec<&TaskGroup> = come.collect();
+            let wanted = claimed_together(&come, kind);
+            let together = claimed_together(&[&u.groups[..], &come].concat(), kind);
+            assert!(wanted == 0 || together <= u.claimable[kind], "{:?} {wave:?}", u.id);
         }
     }
 }

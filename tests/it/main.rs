@@ -57,6 +57,7 @@ mod claims;
 mod codec;
 mod company;
 mod corrupted_histories;
+mod curves;
 mod diagnosis;
 mod directory;
 mod evicting;

@@ -115,6 +115,7 @@ pub(crate) fn assert_equal_views(world: &World, view: &mut View) {
         assert_eq!(view.machine(row), fresh.machine(row), "{context}");
         assert_eq!(view.sequence(row), fresh.sequence(row), "{context}");
         assert_eq!(view.cards(row), fresh.cards(row), "{context}");
+        assert_eq!(view.curves_on(row), fresh.curves_on(row), "{context}");
         assert_eq!(view.load(row), fresh.load(row), "{context}");
         assert_eq!(view.load_age_ms(row), fresh.load_age_ms(row), "{context}");
         for kind in 0..view.kinds().count() as u8 {
@@ -174,7 +175,7 @@ fn assert_blocks_agree(world: &World, view: &mut View) {
             let (block, need) = (view.block(index), view.need(group));
             let sets = need.affinity.into_iter().chain(need.machine);
             let affinity = sets.fold(u64::MAX, |word, set| word & block.set(set));
-            let fits = block.fits(&need.request);
+            let fits = block.room_among(need, &need.request, u64::MAX);
             let open = block.schedulable() & !block.reserved(view.job(group).0, u64::MAX);
             let simple = open & affinity & block.set(need.tolerated) & fits;
             let word = block.rules_allow(need, block.cards_fit(need, simple));
@@ -183,8 +184,8 @@ fn assert_blocks_agree(world: &World, view: &mut View) {
                 let bit = word >> (row % BLOCK) & 1 == 1;
                 assert_eq!(bit, judged.is_ok(), "seed {} row {row} {judged:?}", world.seed);
             }
-            let may = view.block_may_fit(index, &need.request)
-                && view.blocks_may_fit(index / BLOCK, &need.request);
+            let may = view.block_may_fit(index, need.least())
+                && view.blocks_may_fit(index / BLOCK, need.least());
             assert!(may || word == 0, "seed {}: a bound is too low", world.seed);
         }
     }

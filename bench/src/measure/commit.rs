@@ -6,7 +6,7 @@ use super::show::{Reach, Row, Unit};
 use super::{Options, SEED, bare};
 use omega_cellstate::Cell;
 use omega_core::{
-    Claim, Command, MachineId, Outcome, SequenceNumber, TaskId, Transaction, TransactionId,
+    Claim, Command, JobId, MachineId, Outcome, SequenceNumber, TaskId, Transaction, TransactionId,
 };
 use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64;
@@ -54,9 +54,18 @@ pub(super) fn transactions(
     machines: usize,
     (claims, each, tasks): (usize, usize, usize),
 ) -> Vec<Transaction> {
-    let mut rng = Pcg64::seed_from_u64(SEED);
-    let ids: Vec<_> =
+    let jobs: Vec<_> =
         cells::small_jobs(0, claims, tasks).map(|job| cells::submit(cell, job)).collect();
+    claims_of(cell, machines, (&jobs, each, tasks))
+}
+
+/// The same, of these jobs.
+pub(super) fn claims_of(
+    cell: &mut Cell,
+    machines: usize,
+    (jobs, each, tasks): (&[JobId], usize, usize),
+) -> Vec<Transaction> {
+    let mut rng = Pcg64::seed_from_u64(SEED);
     let name = "measured".into();
     let Ok(Outcome::Scheduler { id: scheduler, .. }) =
         cell.apply(Command::RegisterScheduler { name })
@@ -65,7 +74,7 @@ pub(super) fn transactions(
     };
     let base = cell.version();
     let mut claim = |i: usize| Claim {
-        task: TaskId { job: ids[i / tasks], index: (i % tasks) as u32 },
+        task: TaskId { job: jobs[i / tasks], index: (i % tasks) as u32 },
         machine: MachineId::first(rng.random_range(0..machines as u32)),
         seen: SequenceNumber(0),
         cards: Default::default(),
@@ -74,5 +83,5 @@ pub(super) fn transactions(
         let claims = (t * each..(t + 1) * each).map(&mut claim).collect();
         Transaction::new(TransactionId { scheduler, number: t as u64 }, base, claims)
     };
-    (0..claims / each).map(transaction).collect()
+    (0..jobs.len() * tasks / each).map(transaction).collect()
 }

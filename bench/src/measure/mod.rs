@@ -14,6 +14,7 @@ mod cells;
 mod clock;
 mod commit;
 mod company;
+mod curves;
 mod decide;
 mod forms;
 mod fronts;
@@ -48,7 +49,8 @@ const SEED: u64 = 20_130_415;
 #[derive(Args, Clone, Debug)]
 pub struct Options {
     /// Only groups whose name contains this: scan, sync, commit, whole, decide, preempt, improve, kube, levers,
-    /// reservations, tenants, company, gangs, waits, fronts, workers, memory, log, snapshot, replicate, api, sim, matrix.
+    /// reservations, tenants, company, gangs, waits, curves, fronts, workers, memory, log, snapshot, replicate, api, sim,
+    /// matrix.
     #[arg(long, value_name = "PATTERN")]
     only: Option<String>,
     /// Fewer and shorter runs: for a look, not for a record.
@@ -93,7 +95,7 @@ struct Group {
     measure: fn(&Options) -> Vec<Row>,
 }
 
-const GROUPS: [Group; 23] = [
+const GROUPS: [Group; 24] = [
     Group { name: "scan", workload: scan::WORKLOAD, measure: scan::rows },
     Group { name: "sync", workload: sync::WORKLOAD, measure: sync::rows },
     Group { name: "commit", workload: commit::WORKLOAD, measure: commit::rows },
@@ -108,6 +110,7 @@ const GROUPS: [Group; 23] = [
     Group { name: "company", workload: company::WORKLOAD, measure: company::rows },
     Group { name: "waits", workload: waits::WORKLOAD, measure: waits::rows },
     Group { name: "gangs", workload: gangs::WORKLOAD, measure: gangs::rows },
+    Group { name: "curves", workload: curves::WORKLOAD, measure: curves::rows },
     Group { name: "fronts", workload: fronts::WORKLOAD, measure: fronts::rows },
     Group { name: "workers", workload: workers::WORKLOAD, measure: workers::rows },
     Group { name: "memory", workload: memory::WORKLOAD, measure: memory::rows },

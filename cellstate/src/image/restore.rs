@@ -243,15 +243,16 @@ impl Cell {
         if !fit {
             return Err(ImageError::Cards(id));
         }
+        let sum = self.machines.curves(row).map(|sum| &**sum);
         let free = self.machines.free(row).iter().zip(&need.request);
         let sums = free.map(|(free, request)| free.checked_sub(*request));
         if sums.into_iter().any(|sum| sum.is_none())
             || !self.tenants.can_count(job.tenant, &need.request)
+            || need.curves.as_ref().is_some_and(|curves| !curves.can_count(sum))
         {
             return Err(ImageError::Overflow(id));
         }
-        let part = Part { request: &need.request, cards: need.cards, chosen: task.cards };
-        self.machines.take(row, id, part);
+        self.machines.take(row, id, Part::of(need, task.cards));
         self.tenants.count(job.tenant, &need.request, 1);
         Ok(())
     }

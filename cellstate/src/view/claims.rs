@@ -3,12 +3,15 @@
 //! What is off the view is given back exactly once: when the claim is dropped or refused, or when
 //! a sync brings the row of which it has become a part.
 
+use super::columns::Columns;
 use super::{GroupRef, View};
+use crate::curves::{CurveSums, Curves};
 use omega_core::{
     CardRequest, CardSet, Claim, Commit, ConflictCheck, Granularity, MachineId, Reason, TaskId,
     Transaction, TransactionId, Version,
 };
 use smallvec::SmallVec;
+use std::sync::Arc;
 
 /// A claim that was not yet answered.
 #[derive(Clone, Copy, Debug)]
@@ -34,6 +37,7 @@ pub(super) struct Taken {
     version: Version,
     machine: MachineId,
     request: SmallVec<[i64; 4]>,
+    curves: Option<Arc<Curves>>,
     cards: Option<(CardRequest, CardSet)>,
 }
 
@@ -184,7 +188,8 @@ impl View {
         let need = &self.compiled(open.group).need;
         let request = need.request.clone();
         let cards = need.cards.map(|request| (request, open.cards));
-        self.taken.push(Taken { version, machine: open.claim.machine, request, cards });
+        let curves = need.curves.clone();
+        self.taken.push(Taken { version, machine: open.claim.machine, request, curves, cards });
     }
 
     /// Lets go of the claims that are in the rows of a version. They are off the view, as in the rows.
@@ -196,13 +201,13 @@ impl View {
     /// off again (-1).
     pub(super) fn each_taken(&mut self, sign: i64) {
         let mut taken = std::mem::take(&mut self.taken);
-        for Taken { machine, request, cards, .. } in &mut taken {
+        for Taken { machine, request, curves, cards, .. } in &mut taken {
             let row = machine.row();
             // The machine may have gone since.
             if self.incarnations.get(row) != Some(&machine.incarnation) {
                 continue;
             }
-            self.columns.add(row, request, sign);
+            add(&mut self.columns, &mut self.curves, (row, request, curves.as_deref()), sign);
             let (Some((request, chosen)), Some(left)) = (cards, self.cards.get_mut(&(row as u32)))
             else {
                 continue;
@@ -271,7 +276,8 @@ impl View {
         if let Some(places) = &mut self.job_places {
             places.add(compiled.id, row as u32, -sign as i32);
         }
-        self.columns.add(row, &need.request, sign);
+        let part = (row, need.request.as_slice(), need.curves.as_deref());
+        add(&mut self.columns, &mut self.curves, part, sign);
         if let Some(request) = need.cards
             && let Some(cards) = self.cards.get_mut(&(row as u32))
         {
@@ -280,5 +286,18 @@ impl View {
         if let Some(rules) = &need.rules {
             self.facts.rules.count_task(rules, row, -sign as i32, &self.facts.sets);
         }
+    }
+}
+
+/// Takes what a task claims off a row (`sign` -1), or gives it back (1).
+fn add(
+    columns: &mut Columns,
+    sums: &mut CurveSums,
+    (row, request, curves): (usize, &[i64], Option<&Curves>),
+    sign: i64,
+) {
+    match curves {
+        None => columns.add(row, request, sign),
+        Some(curves) => columns.add(row, &sums.shift(row, (request, curves), -sign), sign),
     }
 }

@@ -24,6 +24,7 @@ mod block;
 mod claims;
 mod columns;
 mod counted;
+mod curves;
 mod evictions;
 mod images;
 mod job_places;
@@ -49,6 +50,7 @@ pub use rules::{Draws, WishCounts};
 pub use tally::Tally;
 
 use crate::cards::Cards;
+use crate::curves::CurveSums;
 use crate::delta::{Delta, Interest};
 use crate::facts::{Facts, Need, Trackers};
 use crate::handle::{CellHandle, HandleError};
@@ -105,6 +107,7 @@ pub struct View {
     schedulable: Vec<u64>,
     draining: Vec<u64>,
     cards: FastMap<u32, Cards>,
+    curves: CurveSums,
     loads: loads::Loads,
     images: Images,
     tenants: tenants::KnownTenants,
@@ -148,6 +151,7 @@ impl View {
             schedulable: Vec::new(),
             draining: Vec::new(),
             cards: FastMap::default(),
+            curves: CurveSums::default(),
             loads: loads::Loads::default(),
             images: Images::default(),
             tenants: tenants::KnownTenants::default(),
@@ -224,6 +228,7 @@ impl View {
             self.set_machine(machine);
         }
         let kinds = self.columns.kinds();
+        self.apply_curves(delta);
         for (i, slot) in delta.slots.iter().enumerate() {
             self.sequences[*slot as usize] = delta.sequences[i];
             let more = self.columns.set(*slot as usize, &delta.free[i * kinds..][..kinds]);
@@ -303,6 +308,7 @@ impl View {
         self.schedulable.clear();
         self.draining.clear();
         self.cards.clear();
+        self.curves.clear();
         self.loads.clear();
         // The old sets are gone with the facts: compile without giving them back.
         self.rules_generation = u64::MAX;
@@ -592,7 +598,9 @@ impl View {
         let cards = if self.cards.is_empty() { None } else { self.cards(row) };
         let status = self.status(row);
         let reserved = self.is_reserved(row, job);
-        let spot = Spot { id: self.machine_id(row), status, free: &free, cards, reserved };
+        let curves = self.curves.get(row).map(|sum| &**sum);
+        let id = self.machine_id(row);
+        let spot = Spot { id, status, free: &free, curves, cards, reserved };
         judge(machine, spot, need, &self.facts, CardSet::default())
     }
 }

@@ -239,7 +239,7 @@ impl View {
     pub(super) fn count_placed(&mut self, row: usize, task: PlacedTask, sign: i64) {
         let Some(job) = self.job_of(task.id).cloned() else { return };
         let group = &job.groups[usize::from(task.group)];
-        if self.facts.rules.is_empty() && group.cards.is_none() {
+        if self.facts.rules.is_empty() && group.cards.is_none() && group.curves.is_empty() {
             if let Some(places) = &mut self.job_places {
                 places.add(task.id.job, row as u32, -sign as i32);
             }

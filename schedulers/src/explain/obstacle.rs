@@ -131,9 +131,11 @@ fn of_the_machine(tasks: &Tasks<'_>, row: usize) -> Vec<Obstacle> {
 fn of_room(tasks: &Tasks<'_>, row: usize) -> impl Iterator<Item = Obstacle> {
     let (view, need) = (tasks.view, tasks.need);
     let room = (0..).map(KindId).zip(&need.request).filter_map(move |(kind, request)| {
-        let missing = request.checked_sub(view.free(row, kind))?;
-        (*request > 0 && missing > 0)
-            .then_some(Obstacle::Room { kind, missing: missing.unsigned_abs() })
+        if *request == 0 {
+            return None;
+        }
+        let missing = view.taken(row, need, kind).checked_sub(view.free(row, kind))?;
+        (missing > 0).then_some(Obstacle::Room { kind, missing: missing.unsigned_abs() })
     });
     let cards = need.cards.and_then(|request| {
         let left = view.cards(row).map_or(&[][..], |cards| cards.left());

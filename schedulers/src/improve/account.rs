@@ -8,7 +8,7 @@
 use super::objective::{Aims, Costs, MACHINE, MOVE, Objective, PAIR, Spot};
 use super::plan::Picture;
 use foldhash::fast::FixedState;
-use omega_cellstate::{BLOCK, PlacedTask, View};
+use omega_cellstate::{BLOCK, Need, PlacedTask, View};
 use omega_core::limits::KINDS_MAX;
 use omega_core::{JobId, KindId, TopologyLevel};
 use std::collections::{BTreeMap, HashMap};
@@ -93,8 +93,8 @@ impl Account {
     }
 
     /// By how much a row becomes cheaper when a task of a job leaves it.
-    pub(super) fn leaving(&self, view: &View, row: usize, (job, request): (JobId, &[i64])) -> i64 {
-        let value = self.value_with(view, row, |kind| request[kind]);
+    pub(super) fn leaving(&self, view: &View, row: usize, (job, need): (JobId, &Need)) -> i64 {
+        let value = self.value_with(view, row, |kind| view.freed(row, need, KindId(kind as u8)));
         self.values[row] - value + self.pairs(job, row, -1)
     }
 
@@ -104,9 +104,9 @@ impl Account {
         &self,
         view: &View,
         (row, from): (usize, usize),
-        (job, request): (JobId, &[i64]),
+        (job, need): (JobId, &Need),
     ) -> i64 {
-        let value = self.value_with(view, row, |kind| -request[kind]);
+        let value = self.value_with(view, row, |kind| -view.taken(row, need, KindId(kind as u8)));
         let here = self.domains[row] == self.domains[from];
         value - self.values[row] + self.pairs(job, row, if here { -1 } else { 0 })
     }

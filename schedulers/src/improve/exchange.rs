@@ -7,7 +7,7 @@
 use super::plan::Why;
 use super::search::{Look, Proposed, Search};
 use super::sweep::step;
-use omega_cellstate::PlacedTask;
+use omega_cellstate::{Need, PlacedTask};
 use omega_core::{KindId, Reason};
 use rand::RngExt;
 use smallvec::SmallVec;
@@ -50,7 +50,8 @@ pub(super) fn swap(search: &mut Search<'_>, row: usize, leavers: &[(i64, PlacedT
     best.is_some_and(|(_, moves)| step(search, &moves))
 }
 
-/// What an exchange would gain, if amounts allow it. Crowds, and the costs of jobs, are seen when it is tried.
+/// What an exchange would gain, if amounts allow it. Crowds, the costs of jobs, and what curves leave free are seen
+/// when it is tried.
 fn exchanged(search: &mut Search<'_>, moves: [Proposed; 2]) -> Option<i64> {
     let [mine, theirs] = [search.know(moves[0].task)?, search.know(moves[1].task)?];
     search.considered += 1;
@@ -60,14 +61,14 @@ fn exchanged(search: &mut Search<'_>, moves: [Proposed; 2]) -> Option<i64> {
     if out == back {
         return None;
     }
-    let fits = |row: usize, comes: &[i64], goes: &[i64]| {
-        comes.iter().zip(goes).enumerate().all(|(kind, (comes, goes))| {
+    let fits = |row: usize, comes: &Need, goes: &[i64]| {
+        comes.least().iter().zip(goes).enumerate().all(|(kind, (comes, goes))| {
             let free = view.free(row, KindId(kind as u8)) - search.hold.held(row, kind);
             let left = if search.hold.is_transient(kind) { 0 } else { *goes };
             *comes == 0 || free + left >= *comes
         })
     };
-    if !fits(partner, out, back) || !fits(here, back, out) {
+    if !fits(partner, search.need(mine), back) || !fits(here, search.need(theirs), out) {
         return None;
     }
     let (account, left) = (&search.account, &search.left);
@@ -77,13 +78,14 @@ fn exchanged(search: &mut Search<'_>, moves: [Proposed; 2]) -> Option<i64> {
         + account.of_move(back, left.moved_of(moves[1].task.id.job));
     let gain = account.value(here) + account.value(partner) - at_home - there - moving;
     let allowed = gain > 0
-        && (!search.hold.any() || !has_cards(search, [mine, theirs]))
+        && (!search.hold.any() || [mine, theirs].iter().all(|known| is_plain(search.need(*known))))
         && search.may_move(&[(moves[0].task, mine), (moves[1].task, theirs)]).is_ok();
     allowed.then_some(gain)
 }
 
-fn has_cards(search: &Search<'_>, known: [usize; 2]) -> bool {
-    known.iter().any(|known| search.need(*known).cards.is_some())
+/// Whether amounts, kind by kind, are all that is to be had of a machine at any time of the day.
+fn is_plain(need: &Need) -> bool {
+    need.cards.is_none() && need.curves.is_none()
 }
 
 /// Has another task make room for one that no machine takes: that one goes elsewhere, and this one in its
@@ -144,7 +146,7 @@ fn room_makers(
     let short: Vec<usize> = (0..search.view.rows()).filter(is_short).collect();
     search.view.put_back(row, task);
     search.considered += short.len() as u64;
-    let request: SmallVec<[i64; 8]> = search.need(known).request.iter().copied().collect();
+    let request: SmallVec<[i64; 8]> = search.need(known).least().iter().copied().collect();
     let mut makers = Vec::new();
     for at in short {
         for other in search.unmoved(at) {

@@ -54,9 +54,9 @@ impl Hold {
         }
         let kinds = self.transient.len();
         let held = &self.amounts[row * kinds..][..kinds];
-        let wanted = need.request.iter().zip(held).enumerate();
+        let wanted = (0..).map(KindId).zip(need.request.iter().zip(held));
         let mut wanted = wanted.filter(|(_, (request, held))| **request > 0 && **held > 0);
-        wanted.all(|(kind, (request, held))| view.free(row, KindId(kind as u8)) - held >= *request)
+        wanted.all(|(kind, (_, held))| view.free(row, kind) - held >= view.taken(row, need, kind))
     }
 
     /// How much of a kind is held in a row.
@@ -64,7 +64,7 @@ impl Hold {
         if self.rows.is_empty() { 0 } else { self.amounts[row * self.transient.len() + kind] }
     }
 
-    /// Holds the old room of a task that leaves a row.
+    /// Holds the old room of a task that leaves a row: its highest point, if it varies over the day.
     pub(super) fn leave(&mut self, row: usize, need: &Need) {
         if !self.any() {
             return;

@@ -198,7 +198,7 @@ impl<'a> Search<'a> {
         let request = &self.need(known).request;
         let misplaced =
             if self.misplaced.contains(&task.id) { self.account.of_misplaced() } else { 0 };
-        self.account.leaving(self.view, row, (task.id.job, request)) + misplaced
+        self.account.leaving(self.view, row, (task.id.job, self.need(known))) + misplaced
             - self.account.of_move(request, self.left.moved_of(task.id.job))
     }
 
@@ -249,11 +249,10 @@ impl<'a> Search<'a> {
         let view: &View = view;
         let tasks = tasks(view, self.known[known].group);
         let active = settings.profile.active(&tasks);
-        let request = &tasks.need.request;
         let mut found = Found::default();
         let is_company = view.may_be_company(tasks.need);
         for block in (start..blocks).chain(0..start) {
-            if !view.block_may_fit(block, request) {
+            if !view.block_may_fit(block, tasks.need.least()) {
                 continue;
             }
             let block = view.block(block);
@@ -271,7 +270,7 @@ impl<'a> Search<'a> {
                     found.held += 1;
                     continue;
                 }
-                let costs = account.arriving(view, (row, from), (job, request));
+                let costs = account.arriving(view, (row, from), (job, tasks.need));
                 if found.best.is_none_or(|(_, least)| costs < least) {
                     found.best = Some((row, costs));
                 }

@@ -156,7 +156,7 @@ impl Filter for NodeResourcesFit {
         match self.ignored.is_empty() {
             true => ResourcesFit.filter(tasks, block, among),
             false => {
-                let room = block.fits_among(&self.request(tasks), among);
+                let room = block.room_among(tasks.need, &self.request(tasks), among);
                 block.cards_fit(tasks.need, room)
             }
         }

@@ -47,7 +47,7 @@ impl Filter for ResourcesFit {
     }
 
     fn filter(&self, tasks: &Tasks<'_>, block: Block<'_>, among: u64) -> u64 {
-        let room = block.fits_among(&tasks.need.request, among);
+        let room = block.room_among(tasks.need, &tasks.need.request, among);
         if tasks.need.cards.is_none() { room } else { block.cards_fit(tasks.need, room) }
     }
 

@@ -62,6 +62,8 @@ pub(crate) struct Sizes {
     pub(crate) claimed: Vec<u64>,
     /// What is claimed of each kind beyond what machines have.
     pub(crate) overcommitted: Vec<u64>,
+    /// What of each kind is not claimed because demand that varies over the day is not highest at once.
+    pub(crate) curves_saved: Vec<u64>,
     /// The age of the oldest among the machines' last reports of load, if there is one.
     pub(crate) oldest_load_ms: Option<u64>,
 }
@@ -72,6 +74,7 @@ pub(crate) fn sizes(cell: &Cell) -> Sizes {
     let mut claimable = vec![0; kinds];
     let mut claimed = vec![0; kinds];
     let mut overcommitted = vec![0; kinds];
+    let mut curves_saved = vec![0; kinds];
     let mut oldest_load_ms = None;
     let mut machines = 0;
     for state in cell.machines() {
@@ -83,12 +86,24 @@ pub(crate) fn sizes(cell: &Cell) -> Sizes {
             let capacity = state.machine.capacity.get(KindId(kind as u8));
             overcommitted[kind] += of_it.saturating_sub(capacity);
         }
+        for (kind, saved) in cell.curves_saved(state.id) {
+            curves_saved[kind.index()] += saved.max(0) as u64;
+        }
         let age = state.load.map(|report| report.age_ms(cell.now_ms()));
         oldest_load_ms = oldest_load_ms.max(age);
     }
     let jobs = cell.jobs().count() as u64;
     let version = cell.version();
-    Sizes { version, machines, jobs, claimable, claimed, overcommitted, oldest_load_ms }
+    Sizes {
+        version,
+        machines,
+        jobs,
+        claimable,
+        claimed,
+        overcommitted,
+        curves_saved,
+        oldest_load_ms,
+    }
 }
 
 fn describe_cell(cell: &Cell) -> proto::DescribeCellResponse {

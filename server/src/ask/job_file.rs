@@ -8,7 +8,8 @@ use super::rules_file::{
     PortFile, PreferredFile, RuleFile, SelectorFile, TolerationFile, affinity,
 };
 use omega_core::{
-    CardRequest, Job, JobKind, Kinds, Labels, PlacementRules, Precedence, Preemption, TaskGroup,
+    CardRequest, Curve, Job, JobKind, Kinds, Labels, PlacementRules, Precedence, Preemption,
+    TaskGroup, Unit,
 };
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -87,6 +88,11 @@ struct GroupFile {
     #[serde(default)]
     #[schemars(with = "BTreeMap<String, NumberOrText>")]
     request: BTreeMap<String, Amount>,
+    /// What varies over the day, by resource kind: as many amounts as divide 288, each for an equal part of the day.
+    /// The highest is what is requested of the kind.
+    #[serde(default)]
+    #[schemars(with = "BTreeMap<String, Vec<NumberOrText>>")]
+    curves: BTreeMap<String, Vec<Amount>>,
     /// Accelerator cards that each task needs; its `gpu` is as much, unless `request` says it.
     cards: Option<CardsFile>,
     /// What rules of other jobs select these tasks by.
@@ -208,6 +214,12 @@ impl GroupFile {
             let gpu = amount::kind(kinds, at("cards"), "gpu")?;
             request.set(gpu, u64::from(cards.count) * u64::from(cards.milli_each));
         }
+        let curves = self.curves(kinds, &at)?;
+        for curve in &curves {
+            if request.get(curve.kind) == 0 {
+                request.set(curve.kind, curve.peak());
+            }
+        }
         let texts = |list: &[String]| list.iter().map(|text| text.as_str().into()).collect();
         Ok(TaskGroup {
             name: self.name.as_str().into(),
@@ -226,7 +238,26 @@ impl GroupFile {
             },
             volumes: texts(&self.volumes),
             grace_ms: self.grace.map_or(0, |TimeFile(time)| millis(time)),
+            curves,
         })
+    }
+
+    fn curves(&self, kinds: &Kinds, at: impl Fn(&str) -> String) -> Result<Vec<Curve>, AskError> {
+        let curve = |(name, points): (&String, &Vec<Amount>)| {
+            let kind = amount::kind(kinds, at("curves"), name)?;
+            let unit = kinds.get(kind).map_or(Unit::Count, |kind| kind.unit);
+            let points = points.iter().enumerate().map(|(i, point)| {
+                point.of(unit).map_err(|why| AskError::Amount {
+                    place: at(&format!("curves.{name}[{i}]")),
+                    why,
+                })
+            });
+            Ok(Curve { kind, points: points.collect::<Result<_, AskError>>()? })
+        };
+        let mut curves: Vec<Curve> =
+            self.curves.iter().map(curve).collect::<Result<_, AskError>>()?;
+        curves.sort_by_key(|curve| curve.kind);
+        Ok(curves)
     }
 }
 
@@ -288,6 +319,21 @@ mod tests {
         assert!(named(&group.rules.tasks[8]), "{:?}", group.rules.tasks[8]);
         assert_eq!(group.rules.ports.len(), 2);
         assert_eq!(group.rules.tolerations.len(), 1);
+    }
+
+    #[test]
+    fn the_job_in_the_docs_requests_the_highest_point_of_its_curve() {
+        let docs = include_str!("../../../docs/curves.md");
+        let (_, file) = docs.split_once("```toml").unwrap();
+        let file: JobFile = toml::from_str(file.split_once("```").unwrap().0).unwrap();
+        let job = file.job(&Kinds::standard(), Path::new("job.toml")).unwrap();
+        let group = &job.groups[0];
+        assert_eq!(group.request.as_slice(), [4000, 4 << 30]);
+        assert_eq!(group.curves[0].points, [500, 500, 1000, 4000, 4000, 2000]);
+        let other = ALL.replace("count = 3", "count = 3\ncurves.cpu = [1, 2]\ncurves.gold = [1]");
+        let file: JobFile = toml::from_str(&other).unwrap();
+        let refused = file.job(&Kinds::standard(), Path::new("job.toml")).unwrap_err();
+        assert!(refused.to_string().contains("gold"), "{refused}");
     }
 
     #[test]

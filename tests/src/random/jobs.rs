@@ -3,9 +3,9 @@
 use super::Generator;
 use crate::twin::Twin;
 use omega_core::{
-    CardRequest, Command, Job, JobKind, LabelSelector, Labels, MachineSelector, Near, Operator,
-    Port, Precedence, Protocol, Requirement, Spread, TaskGroup, TaskRule, TaskSelector, Tenants,
-    Toleration, TolerationOperator, TopologyLevel, WhenUnsatisfiable,
+    Amounts, CardRequest, Command, Curve, Job, JobKind, LabelSelector, Labels, MachineSelector,
+    Near, Operator, Port, Precedence, Protocol, Requirement, Spread, TaskGroup, TaskRule,
+    TaskSelector, Tenants, Toleration, TolerationOperator, TopologyLevel, WhenUnsatisfiable,
 };
 
 impl Generator {
@@ -49,6 +49,9 @@ impl Generator {
         if self.dice.chance(20) {
             group.grace_ms = *self.dice.pick(&[1, 30_000, 3_600_000, 3_600_001]);
         }
+        if self.curves.chance(20) {
+            group.curves = self.curves_of(&group.request);
+        }
         if self.dice.chance(20) {
             let milli_each = *self.dice.pick(&[1000, 500, 400, 1000, 500, 0]);
             group.cards = Some(CardRequest { count: 1 + self.dice.below(2) as u8, milli_each });
@@ -72,6 +75,28 @@ impl Generator {
             group.rules.tasks = (0..1 + self.dice.below(2)).map(|_| self.task_rule()).collect();
         }
         group
+    }
+
+    /// Curves of some of the kinds that are requested; now and then one that cannot be.
+    fn curves_of(&mut self, request: &Amounts) -> Vec<Curve> {
+        let mut curves = Vec::new();
+        for (kind, amount) in request.iter() {
+            if self.curves.chance(30) || amount > 100 {
+                continue;
+            }
+            let count = *self.curves.pick(&[1, 2, 3, 4, 24, 48, 9, 32, 288]);
+            let count = if self.curves.chance(2) { 5 } else { count };
+            let mut points: Vec<u64> =
+                (0..count).map(|_| self.curves.below(amount as usize + 1) as u64).collect();
+            if !self.curves.chance(2) {
+                points[self.curves.below(count)] = amount;
+            }
+            curves.push(Curve { kind, points });
+        }
+        if self.curves.chance(2) {
+            curves.reverse();
+        }
+        curves
     }
 
     fn machine_selector(&mut self) -> MachineSelector {

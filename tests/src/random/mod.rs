@@ -34,6 +34,8 @@ pub struct Generator {
     holders: Option<Dice>,
     /// Likewise for whoever reserves machines.
     planner: Option<Dice>,
+    /// Dice of their own for curves: they change no other choice.
+    curves: Dice,
 }
 
 impl Generator {
@@ -53,6 +55,7 @@ impl Generator {
             reserved: Vec::new(),
             holders: None,
             planner: None,
+            curves: Dice::new(seed ^ 0xC42E),
         }
     }
 

@@ -5,6 +5,7 @@
 //! | `tasks=2 cpu=1 mem=1` | how many tasks, and what each claims |
 //! | `tenant=t precedence=5 gang=2 hold=30 restarts=1 cards=1` | whole cards |
 //! | `runs=10` | for how long a task is expected to run |
+//! | `curve=cpu:4,1,1` | what it claims in each part of the day; its highest point is requested |
 //! | `label=app:web` | what other jobs select its tasks by |
 //! | `port=80`, `port=10.0.0.1:80` | a TCP port, on every address or on one |
 //! | `require=disk:ssd`, `tolerate=old` | machines that it needs, taints that it puts up with |
@@ -17,7 +18,7 @@
 //! The level `machine` means that each machine is a domain.
 
 use omega_core::{
-    Amounts, Band, CardRequest, EvictionCap, Job, KindId, LabelSelector, Labels, Machine,
+    Amounts, Band, CardRequest, Curve, EvictionCap, Job, KindId, LabelSelector, Labels, Machine,
     MachineSelector, Near, Overcommit, Policy, Port, Precedence, Requirement, Reservation, Spread,
     Standing, Taint, TaintEffect, TaskGroup, TaskRule, TaskSelector, Tenants, Toleration,
     TolerationOperator, TopologyLevel,
@@ -145,6 +146,13 @@ fn group(group: &mut TaskGroup, text: &str) {
     let rules = &mut group.rules;
     match key {
         _ if kind(key).is_some() => amount(text, &mut group.request),
+        "curve" => {
+            let (name, points) = pair(value, ":");
+            let kind = kind(name).unwrap_or_else(|| panic!("no resource kind: {name}"));
+            let curve = Curve { kind, points: points.split(',').map(number).collect() };
+            group.request.set(kind, curve.peak());
+            group.curves.push(curve);
+        }
         "tasks" => group.count = number(value),
         "restarts" => group.restarts = number(value),
         "cards" => group.cards = Some(CardRequest { count: number(value), milli_each: 1000 }),

@@ -57,9 +57,9 @@ impl Twin {
         refuse(!self.meets_affinity(of, row), Reason::AffinityUnmet)?;
         refuse(!self.tolerates(of, row), Reason::Tainted)?;
         refuse(self.is_reserved(of, row), Reason::Reserved)?;
-        let free = self.free(row);
-        for (kind, amount) in group.request.iter() {
-            refuse(i128::from(amount) > free[kind.index()], Reason::NoRoom(kind))?;
+        let left = self.free_with(row, [group]);
+        for (kind, _) in group.request.iter() {
+            refuse(left[kind.index()] < 0, Reason::NoRoom(kind))?;
         }
         let cards = self.choose_cards(of, row, wanted)?;
         self.judge_ports(of, row)?;

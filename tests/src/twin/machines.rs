@@ -3,7 +3,8 @@
 use super::{Host, Row, Twin, TwinLoad, validate};
 use omega_core::limits::{AMOUNT_MAX, CARD_MILLI};
 use omega_core::{
-    Amounts, KindId, Machine, MachineId, Outcome, Policy, Rejection, TaskState, TopologyLevel,
+    Amounts, KindId, Machine, MachineId, Outcome, Policy, Rejection, TaskGroup, TaskState,
+    TopologyLevel,
 };
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -132,16 +133,25 @@ impl Twin {
         self.kinds.iter().map(of).collect()
     }
 
-    /// What is left of a row, by kind: what is claimable without what its tasks claim.
+    /// What is left of a row, by kind: what is claimable without what its tasks claim, where that is least over the
+    /// day.
     #[must_use]
     pub fn free(&self, row: usize) -> Vec<i128> {
-        let mut free = self.claimable(row);
-        for (_, job, task, at) in self.placed() {
-            for (kind, amount) in job.spec.groups[task.group].request.iter() {
-                free[kind.index()] -= if at == row { i128::from(amount) } else { 0 };
-            }
-        }
-        free
+        self.free_with(row, [])
+    }
+
+    /// The same, with more tasks of some groups.
+    #[must_use]
+    pub fn free_with<'t>(
+        &'t self,
+        row: usize,
+        more: impl IntoIterator<Item = &'t TaskGroup>,
+    ) -> Vec<i128> {
+        let here = self.placed().filter(|(.., at)| *at == row);
+        let here = here.map(|(_, job, task, _)| &job.spec.groups[task.group]);
+        let groups: Vec<&TaskGroup> = here.chain(more).collect();
+        let all = self.claimable(row).into_iter().enumerate();
+        all.map(|(kind, claimable)| claimable - claimed_together(&groups, kind)).collect()
     }
 
     /// What is left in each card of a row.
@@ -165,5 +175,26 @@ impl Twin {
             TopologyLevel::Machine => Some(row.to_string()),
             TopologyLevel::Label(key) => host.spec.labels.get(key).map(|value| value.to_string()),
         }
+    }
+}
+
+/// What a task of each of these groups claim of a kind together, in that of the 288 parts of a day in which that is
+/// most.
+#[must_use]
+pub fn claimed_together(groups: &[&TaskGroup], kind: usize) -> i128 {
+    let varies = groups.iter().any(|group| !group.curves.is_empty());
+    let moments = 0..if varies { 288 } else { 1 };
+    let claimed = |moment: usize| -> i128 {
+        groups.iter().map(|group| i128::from(demand(group, kind, moment))).sum()
+    };
+    moments.map(claimed).max().unwrap_or(0)
+}
+
+/// What a task of a group claims of a kind in one of the 288 parts of a day.
+fn demand(group: &TaskGroup, kind: usize, moment: usize) -> u64 {
+    let curve = group.curves.iter().find(|curve| curve.kind.index() == kind);
+    match curve {
+        Some(curve) => curve.points[moment * curve.points.len() / 288],
+        None => group.request.get(KindId(kind as u8)),
     }
 }

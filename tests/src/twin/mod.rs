@@ -24,6 +24,7 @@ mod tenants;
 mod validate;
 mod wishes;
 
+pub use machines::claimed_together;
 use omega_core::{
     Amounts, CardSet, Command, Commit, HolderId, Job, JobId, Kinds, Machine, MachineId, Outcome,
     Policy, Rejection, Reservation, SchedulerId, SequenceNumber, Standing, TaskId, TaskState, Text,

@@ -162,6 +162,16 @@ fn task_group(job: &Text, group: &TaskGroup, kinds: &Kinds) -> Result<(), Reject
     at_most(rules.affinity.required.as_ref().map_or(0, Vec::len), RULES_PER_GROUP_MAX)?;
     at_most(rules.affinity.preferred.len(), RULES_PER_GROUP_MAX)?;
     at_most(group.grace_ms as usize, 3_600_000)?;
+    let mut last = None;
+    for curve in &group.curves {
+        let highest = curve.points.iter().max().copied().unwrap_or(0);
+        let later = last < Some(curve.kind);
+        let divides = (1..=288).any(|each| each * curve.points.len() == 288);
+        if !later || !divides || highest == 0 || highest != group.request.get(curve.kind) {
+            return Err(bad_job());
+        }
+        last = Some(curve.kind);
+    }
     let Some(cards) = group.cards else { return Ok(()) };
     at_most(usize::from(cards.count), usize::from(CARDS_MAX))?;
     at_most(usize::from(cards.milli_each), CARD_MILLI as usize)?;

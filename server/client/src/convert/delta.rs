@@ -8,12 +8,13 @@ use super::{
 };
 use crate::proto;
 use omega_cellstate::{
-    Beside, Cards, Count, CountingMachines, Delta, DomainName, Interest, JobDelta, LoadReport,
-    MachineDelta, MachineStatus, Share, TaskDelta, TenantDelta, Tracked, TrackerId, TrackerKey,
+    Beside, Cards, Count, CountingMachines, CurveSum, Delta, DomainName, Interest, JobDelta,
+    LoadReport, MachineDelta, MachineStatus, Share, TaskDelta, TenantDelta, Tracked, TrackerId,
+    TrackerKey,
 };
 use omega_core::limits::CARDS_MAX;
 use omega_core::{
-    CardSet, JobId, LabelSelector, MachineId, SequenceNumber, TaskId, TaskState, Version,
+    CardSet, JobId, KindId, LabelSelector, MachineId, SequenceNumber, TaskId, TaskState, Version,
 };
 use std::sync::Arc;
 
@@ -72,6 +73,8 @@ impl From<&Delta> for proto::Delta {
             .reservations
             .as_deref()
             .map(|all| proto::Reservations { all: all.iter().map(Into::into).collect() });
+        message.curves =
+            delta.curves.iter().flat_map(|(slot, sum)| curves_out(*slot, sum)).collect();
         message.loads = delta.loads.iter().map(load_out).collect();
         let tracker = |(id, key): &(TrackerId, Option<TrackerKey>)| proto::Tracker {
             id: id.0,
@@ -126,6 +129,15 @@ fn load_out((slot, report): &(u32, LoadReport)) -> proto::Load {
     proto::Load { slot: *slot, used: values(used), at_ms: *at_ms, claimed: values(claimed) }
 }
 
+fn curves_out(slot: u32, sum: &CurveSum) -> impl Iterator<Item = proto::CurveSum> {
+    sum.parts().map(move |(kind, tasks, points)| proto::CurveSum {
+        slot,
+        kind: kind.0.into(),
+        tasks,
+        points: points.to_vec(),
+    })
+}
+
 fn cards_out((slot, cards): &(u32, Cards)) -> proto::CardsLeft {
     let milli = cards.left().iter().map(|left| i32::from(*left)).collect();
     proto::CardsLeft { slot: *slot, milli }
@@ -174,6 +186,7 @@ pub fn delta(message: proto::Delta) -> Result<Delta, Malformed> {
         in_rows(cards.slot, rows, "cards.slot")?;
         read.cards.push((cards.slot, cards_in(&cards.milli)?));
     }
+    read.curves = curves_in(message.curves, rows)?;
     for load in message.loads {
         in_rows(load.slot, rows, "loads.slot")?;
         let (used, claimed) = (amounts(load.used), amounts(load.claimed));
@@ -196,6 +209,31 @@ pub fn delta(message: proto::Delta) -> Result<Delta, Malformed> {
             standing: standing(tenant.standing),
             used: tenant.used.into_iter().collect(),
         });
+    }
+    Ok(read)
+}
+
+/// The sums of rows: those of one row, a kind each, follow one another.
+fn curves_in(
+    sums: Vec<proto::CurveSum>,
+    rows: usize,
+) -> Result<Vec<(u32, Arc<CurveSum>)>, Malformed> {
+    let mut read = Vec::new();
+    let mut sums = sums.into_iter().peekable();
+    while let Some(slot) = sums.peek().map(|sum| sum.slot) {
+        in_rows(slot, rows, "curves.slot")?;
+        let mut parts: Vec<(KindId, u64, Vec<i64>)> = Vec::new();
+        let goes_on = |sum: &proto::CurveSum, parts: &[(KindId, u64, Vec<i64>)]| {
+            let ascends = parts.last().is_none_or(|(kind, ..)| u32::from(kind.0) < sum.kind);
+            sum.slot == slot && ascends
+        };
+        while let Some(sum) = sums.next_if(|sum| goes_on(sum, &parts)) {
+            let kind = KindId(narrow(sum.kind, u8::MAX, "curves.kind")?);
+            parts.push((kind, sum.tasks, sum.points));
+        }
+        let points = parts.last().map_or(0, |(.., points)| points.len() as i64);
+        let wrong = Malformed::NoSuchValue { field: "curves.points", given: points };
+        read.push((slot, Arc::new(CurveSum::from_parts(parts).ok_or(wrong)?)));
     }
     Ok(read)
 }

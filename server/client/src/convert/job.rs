@@ -4,8 +4,8 @@ use super::machine::{label_list, labels};
 use super::{Malformed, all, amounts, narrow, values, variant};
 use crate::proto;
 use omega_core::{
-    CardRequest, Job, JobKind, MachineId, Precedence, Preemption, TaskGroup, TaskReport, TaskState,
-    Text,
+    CardRequest, Curve, Job, JobKind, KindId, MachineId, Precedence, Preemption, TaskGroup,
+    TaskReport, TaskState, Text,
 };
 
 /// A name that may be left out.
@@ -93,6 +93,7 @@ impl From<&TaskGroup> for proto::TaskGroup {
             rules: Some((&group.rules).into()),
             volumes: strings(&group.volumes),
             grace_ms: group.grace_ms,
+            curves: group.curves.iter().map(curve).collect(),
         }
     }
 }
@@ -118,8 +119,18 @@ impl TryFrom<proto::TaskGroup> for TaskGroup {
             rules: group.rules.map(TryFrom::try_from).transpose()?.unwrap_or_default(),
             volumes: texts(group.volumes),
             grace_ms: group.grace_ms,
+            curves: group.curves.into_iter().map(curve_in).collect::<Result<_, _>>()?,
         })
     }
+}
+
+fn curve(curve: &Curve) -> proto::Curve {
+    proto::Curve { kind: curve.kind.0.into(), points: curve.points.clone() }
+}
+
+fn curve_in(curve: proto::Curve) -> Result<Curve, Malformed> {
+    let kind = KindId(narrow(curve.kind, u8::MAX, "curves.kind")?);
+    Ok(Curve { kind, points: curve.points })
 }
 
 /// The state of a task as a message has it: its phase, and its machine if it has one.

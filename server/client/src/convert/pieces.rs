@@ -38,6 +38,7 @@ fn cut(delta: &mut proto::Delta, parts: usize) -> proto::Delta {
         sequences: tail(&mut delta.sequences, parts),
         free: delta.free.split_off(delta.free.len().saturating_sub(rows * kinds)),
         cards: tail(&mut delta.cards, parts),
+        curves: tail(&mut delta.curves, parts),
         loads: tail(&mut delta.loads, parts),
         tenants: tail(&mut delta.tenants, parts),
         jobs: tail(&mut delta.jobs, parts),
@@ -81,6 +82,7 @@ pub fn join(delta: &mut proto::Delta, piece: proto::Delta) {
     delta.sequences.extend(piece.sequences);
     delta.free.extend(piece.free);
     delta.cards.extend(piece.cards);
+    delta.curves.extend(piece.curves);
     delta.loads.extend(piece.loads);
     delta.tenants.extend(piece.tenants);
     delta.jobs.extend(piece.jobs);

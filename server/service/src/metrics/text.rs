@@ -201,8 +201,8 @@ impl Now {
     }
 
     fn write_cell(&self, pen: &mut Pen<'_>) -> fmt::Result {
-        let Sizes { version, machines, jobs, claimable, claimed, overcommitted, oldest_load_ms } =
-            &self.sizes;
+        let Sizes { version, machines, jobs, claimable, claimed, .. } = &self.sizes;
+        let Sizes { overcommitted, curves_saved, oldest_load_ms, .. } = &self.sizes;
         let help = "The version of the cell at this replica";
         pen.gauge(Figure::new("cell_version", help), version.0 as f64)?;
         pen.gauge(Figure::new("cell_machines", "Machines of the cell"), f64::from(*machines))?;
@@ -232,6 +232,8 @@ impl Now {
         let help =
             "What is claimed beyond what machines have, over all machines, in each kind's unit";
         pen.gauges(Figure::new("cell_overcommitted", help), of_kinds(overcommitted))?;
+        let help = "What tasks whose demand varies over the day claim less together than each at its peak, in each kind's unit";
+        pen.gauges(Figure::new("cell_curves_saved", help), of_kinds(curves_saved))?;
         let help =
             "How old the oldest is of the machines' last reports of load; 0 if there is none";
         let oldest = oldest_load_ms.unwrap_or(0) as f64 / 1000.0;
