@@ -36,7 +36,7 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! In reading order: `cell.rs`, `commit.rs`, `gangs.rs`, `cap.rs`, `judge.rs`, `rules/`, `sets.rs`, `view/`,
+//! In reading order: `cell.rs`, `commit.rs`, `resize.rs`, `gangs.rs`, `cap.rs`, `judge.rs`, `rules/`, `sets.rs`, `view/`,
 //! `delta.rs`, `changed.rs`, `merge.rs`, `handle.rs`, `shared.rs`, `audit.rs`, `image/`.
 
 mod answers;
@@ -54,6 +54,7 @@ mod facts;
 mod gangs;
 mod handle;
 mod hash;
+mod held;
 mod holders;
 mod image;
 mod job_commands;
@@ -65,6 +66,7 @@ mod machines;
 mod map;
 mod merge;
 pub mod planted;
+mod resize;
 mod rules;
 mod sets;
 mod shared;
@@ -87,6 +89,7 @@ pub use image::{Captured, Image, ImageError, JobImage, MachineImage, SchedulerIm
 pub use jobs::TaskRecord;
 pub use judge::MachineStatus;
 pub use load::LoadReport;
+pub use resize::HeldCounts;
 pub use rules::{
     Beside, Count, DomainName, RuleFamily, SpreadWish, Tracked, TrackerId, TrackerKey,
 };

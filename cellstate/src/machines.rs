@@ -227,6 +227,12 @@ impl Machines {
         self.rows[slot].tasks.push(task);
     }
 
+    /// Gives a task so much more of its machine, or less where that is below zero.
+    pub(crate) fn resize(&mut self, slot: usize, more: &[i64]) {
+        let free = &mut self.free[slot * self.kinds..][..self.kinds];
+        free.iter_mut().zip(more).for_each(|(free, more)| *free -= more);
+    }
+
     /// Takes a task's part back.
     pub(crate) fn give_back(&mut self, slot: usize, task: TaskId, part: Part<'_>) {
         let free = &mut self.free[slot * self.kinds..][..self.kinds];

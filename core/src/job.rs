@@ -118,6 +118,8 @@ pub struct TaskGroup {
     /// How long a task may take to end after it was told to stop, in milliseconds; then its machine kills it. In
     /// the cell its room is another's at once, and what comes there waits on the machine. 0: no time at all.
     pub grace_ms: u32,
+    /// What each task takes on top of its request where that is free, and does without elsewhere.
+    pub wants: Option<Wants>,
 }
 
 impl TaskGroup {
@@ -135,8 +137,27 @@ impl TaskGroup {
             rules: PlacementRules::default(),
             volumes: Vec::new(),
             grace_ms: 0,
+            wants: None,
         }
     }
+
+    /// The same group, requesting what it wants; `None` if it wants nothing.
+    #[must_use]
+    pub fn with_wants(&self) -> Option<TaskGroup> {
+        let wants = self.wants.as_ref()?;
+        let request = self.request.checked_add(&wants.amounts)?;
+        Some(TaskGroup { request, cards: self.cards.or(wants.cards), wants: None, ..self.clone() })
+    }
+}
+
+/// What a task takes on top of its request, where it is free. (A preferred resource, such as a card that makes
+/// it faster.)
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Wants {
+    /// How much of each kind.
+    pub amounts: Amounts,
+    /// Accelerator cards, which are counted in `amounts` too. Only tasks that need none may want some.
+    pub cards: Option<CardRequest>,
 }
 
 // The hash of a cell's state is kept with its snapshots. So that those of earlier versions keep theirs, what a job
@@ -157,11 +178,14 @@ impl Hash for Job {
 impl Hash for TaskGroup {
     fn hash<H: Hasher>(&self, state: &mut H) {
         let TaskGroup { name, count, request, cards, labels, restarts, images, .. } = self;
-        let TaskGroup { rules, volumes, grace_ms, .. } = self;
+        let TaskGroup { rules, volumes, grace_ms, wants, .. } = self;
         (name, count, request, cards, labels, restarts, images).hash(state);
         (rules, volumes).hash(state);
         if *grace_ms > 0 {
             ("grace", grace_ms).hash(state);
+        }
+        if let Some(wants) = wants {
+            ("wants", wants).hash(state);
         }
     }
 }

@@ -6,10 +6,10 @@ use omega_core::{
     Affinity, Amounts, Band, CardRequest, CardSet, Claim, Command, ConflictCheck, EvictionCap,
     Granularity, HolderId, Image, Job, JobId, JobKind, KindId, LabelSelector, Labels, Machine,
     MachineId, MachineSelector, Near, Operator, Overcommit, PlacementRules, Policy, Port,
-    Precedence, Preemption, Preferred, Protocol, Requirement, SchedulerId, SequenceNumber, Spread,
-    Taint, TaintEffect, TaskGroup, TaskId, TaskReport, TaskRule, TaskSelector, Tenants, Text,
-    Toleration, TolerationOperator, TopologyLevel, Transaction, TransactionId, Version,
-    WhenUnsatisfiable,
+    Precedence, Preemption, Preferred, Protocol, Requirement, Resize, SchedulerId, SequenceNumber,
+    Spread, Taint, TaintEffect, Take, TaskGroup, TaskId, TaskReport, TaskRule, TaskSelector,
+    Tenants, Text, Toleration, TolerationOperator, TopologyLevel, Transaction, TransactionId,
+    Version, Wants, WhenUnsatisfiable,
 };
 use omega_store::CodecError;
 use omega_store::codec::{VERSION, decode, encode};
@@ -116,6 +116,10 @@ fn job() -> Job {
         images: texts(&["nginx:1"]),
         volumes: texts(&["shop/data", "shop/logs"]),
         grace_ms: 30_000,
+        wants: Some(Wants {
+            amounts: Amounts::new([250]),
+            cards: Some(CardRequest { count: 1, milli_each: 500 }),
+        }),
         rules: PlacementRules {
             machine: Some("n1".into()),
             affinity: Affinity {
@@ -156,12 +160,14 @@ fn every_command() -> Vec<(&'static str, Command)> {
         machine: id,
         seen: SequenceNumber(9),
         cards: CardSet(cards),
+        take: if index > 0 { Take::WithWants } else { Take::Request },
     };
     let transaction = Transaction {
         granularity: Granularity::AllOrNothing,
         check: ConflictCheck::SequenceNumber,
         releases: vec![task(3)],
         evictions: vec![task(4), task(5)],
+        resizes: vec![Resize { task: task(7), to: Amounts::new([500, 1 << 30]) }],
         ..Transaction::new(
             TransactionId { scheduler: SchedulerId(2), number: u64::MAX },
             Version(1 << 40),
@@ -257,7 +263,15 @@ fn as_of_version_1(mut command: Command) -> Command {
 }
 
 /// A command as version 2 of the bytes could say it.
-fn as_of_version_2(command: Command) -> Command {
+fn as_of_version_2(mut command: Command) -> Command {
+    match &mut command {
+        Command::SubmitJob(job) => job.groups.iter_mut().for_each(|group| group.wants = None),
+        Command::Commit(txn) => {
+            txn.claims.iter_mut().for_each(|claim| claim.take = Take::Request);
+            txn.resizes.clear();
+        }
+        _ => {}
+    }
     command
 }
 

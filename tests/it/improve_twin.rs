@@ -43,8 +43,8 @@ fn uses(cell: &Cell) -> Vec<Use> {
     let of = |state: omega_cellstate::MachineState<'_>| {
         let here = tasks.iter().filter(|(.., machine)| *machine == state.id);
         let claims = |kind| {
-            let of = |(task, group, _): &(TaskId, usize, _)| {
-                request(cell.job(task.job).unwrap(), *group, kind)
+            let of = |(task, ..): &(TaskId, usize, _)| {
+                i128::from(cell.task_holds(*task).unwrap().get(KindId(kind as u8)))
             };
             here.clone().map(of).sum()
         };

@@ -27,6 +27,7 @@
 //! - `company.rs`: what one scheduler takes away and another one's tasks need near them.
 //! - `bands.rs`: preemption that cannot cascade.
 //! - `gangs.rs`: gangs that several transactions place.
+//! - `held.rs`: what tasks hold beside their groups' requests.
 //! - `threads.rs`, `races.rs`: schedulers on threads, and two that would break a rule together.
 //! - `codec.rs`, `wire.rs`: commands and messages as bytes.
 //! - `upgrades.rs`: what earlier versions wrote, and what the API has promised.
@@ -64,6 +65,7 @@ mod examples;
 mod failures;
 mod fuzz;
 mod gangs;
+mod held;
 mod held_claims;
 mod histories;
 mod history;

@@ -55,6 +55,9 @@ pub enum ImageError {
     /// A job's tasks hold their places, which they cannot.
     #[error("the tasks of job {0} of the image cannot hold their places so")]
     GangHold(JobId),
+    /// A task holds what it cannot.
+    #[error("a task of job {0} of the image holds what it cannot")]
+    Held(JobId),
     /// The tenant above this one is not among the tenants.
     #[error("the tenant above {0:?} is not in the image")]
     NoParent(Text),

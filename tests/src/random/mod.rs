@@ -5,6 +5,7 @@
 //! often.
 
 mod dice;
+mod held;
 mod holders;
 mod jobs;
 mod machines;
@@ -31,6 +32,8 @@ pub struct Generator {
     reserved: Vec<SchedulerId>,
     /// Dice of their own for processes that hold names: without them, every history is as it was.
     holders: Option<Dice>,
+    /// And for tasks that come to hold something else than their group's request.
+    held: Option<Dice>,
 }
 
 impl Generator {
@@ -49,6 +52,7 @@ impl Generator {
             numbers: BTreeMap::new(),
             reserved: Vec::new(),
             holders: None,
+            held: None,
         }
     }
 
@@ -57,6 +61,12 @@ impl Generator {
     pub fn with_holders(seed: u64) -> Generator {
         let holders = Some(Dice::new(seed ^ 0x401D));
         Generator { holders, ..Generator::new(seed) }
+    }
+
+    /// The same, in which tasks take what they want, and are resized.
+    #[must_use]
+    pub fn with_held(self, seed: u64) -> Generator {
+        Generator { held: Some(Dice::new(seed ^ 0x8E1D)), ..self }
     }
 
     /// The resource kinds of the cell.

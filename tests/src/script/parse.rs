@@ -3,6 +3,7 @@
 //! | key of a job | means |
 //! |---|---|
 //! | `tasks=2 cpu=1 mem=1` | how many tasks, and what each claims |
+//! | `wants=cpu:2 wants=cards:1` | what each takes on top where it is free |
 //! | `tenant=t precedence=5 gang=2 hold=30 restarts=1 cards=1` | whole cards |
 //! | `label=app:web` | what other jobs select its tasks by |
 //! | `port=80`, `port=10.0.0.1:80` | a TCP port, on every address or on one |
@@ -19,7 +20,7 @@ use omega_core::{
     Amounts, Band, CardRequest, EvictionCap, Job, KindId, LabelSelector, Labels, Machine,
     MachineSelector, Near, Overcommit, Policy, Port, Precedence, Requirement, Spread, Standing,
     Taint, TaintEffect, TaskGroup, TaskRule, TaskSelector, Tenants, Toleration, TolerationOperator,
-    TopologyLevel,
+    TopologyLevel, Wants,
 };
 
 /// A number, or a panic that shows what was written instead.
@@ -127,6 +128,17 @@ fn group(group: &mut TaskGroup, text: &str) {
     let rules = &mut group.rules;
     match key {
         _ if kind(key).is_some() => amount(text, &mut group.request),
+        "wants" => {
+            let (kind, amount) = pair(value, ":");
+            let wants =
+                group.wants.get_or_insert_with(|| Wants { amounts: Amounts::zero(), cards: None });
+            match kind {
+                "cards" => {
+                    wants.cards = Some(CardRequest { count: number(amount), milli_each: 1000 });
+                }
+                kind => self::amount(&format!("{kind}={amount}"), &mut wants.amounts),
+            }
+        }
         "tasks" => group.count = number(value),
         "restarts" => group.restarts = number(value),
         "cards" => group.cards = Some(CardRequest { count: number(value), milli_each: 1000 }),

@@ -67,8 +67,7 @@ impl Twin {
         self.known(id)?;
         for task in self.jobs.values_mut().flat_map(|job| &mut job.tasks) {
             if task.state.machine() == Some(id) {
-                task.state = TaskState::Pending;
-                task.cards = Default::default();
+                task.leave(TaskState::Pending);
             }
         }
         let row = &mut self.rows[id.row()];
@@ -88,7 +87,7 @@ impl Twin {
         validate::amounts(&name, &load, &self.kinds)?;
         let mut claimed = vec![0u128; self.kinds.count()];
         for (_, job, task, at) in self.placed() {
-            for (kind, amount) in job.spec.groups[task.group].request.iter() {
+            for (kind, amount) in job.holds(task).iter() {
                 claimed[kind.index()] += if at == id.row() { u128::from(amount) } else { 0 };
             }
         }
@@ -138,7 +137,7 @@ impl Twin {
     pub fn free(&self, row: usize) -> Vec<i128> {
         let mut free = self.claimable(row);
         for (_, job, task, at) in self.placed() {
-            for (kind, amount) in job.spec.groups[task.group].request.iter() {
+            for (kind, amount) in job.holds(task).iter() {
                 free[kind.index()] -= if at == row { i128::from(amount) } else { 0 };
             }
         }
@@ -151,7 +150,9 @@ impl Twin {
         let cards = self.rows[row].machine.as_ref().map_or(0, |host| host.spec.cards);
         let mut left = vec![CARD_MILLI as u16; usize::from(cards)];
         for (_, job, task, at) in self.placed() {
-            let share = job.spec.groups[task.group].cards.map_or(0, |cards| cards.milli_each);
+            let group = &job.spec.groups[task.group];
+            let wanted = group.wants.as_ref().and_then(|wants| wants.cards);
+            let share = group.cards.or(wanted).map_or(0, |cards| cards.milli_each);
             for card in task.cards.iter().filter(|_| at == row) {
                 left[card] -= share;
             }

@@ -5,7 +5,7 @@ use super::{Malformed, all, amounts, narrow, values, variant};
 use crate::proto;
 use omega_core::{
     CardRequest, Job, JobKind, MachineId, Precedence, Preemption, TaskGroup, TaskReport, TaskState,
-    Text,
+    Text, Wants,
 };
 
 /// A name that may be left out.
@@ -80,6 +80,10 @@ impl From<&TaskGroup> for proto::TaskGroup {
             count: cards.count.into(),
             milli_each: cards.milli_each.into(),
         };
+        let wants = |wants: &Wants| proto::Wants {
+            amounts: values(&wants.amounts),
+            cards: wants.cards.map(cards),
+        };
         proto::TaskGroup {
             name: group.name.to_string(),
             count: group.count,
@@ -91,6 +95,7 @@ impl From<&TaskGroup> for proto::TaskGroup {
             rules: Some((&group.rules).into()),
             volumes: strings(&group.volumes),
             grace_ms: group.grace_ms,
+            wants: group.wants.as_ref().map(wants),
         }
     }
 }
@@ -105,6 +110,10 @@ impl TryFrom<proto::TaskGroup> for TaskGroup {
                 milli_each: narrow(cards.milli_each, u16::MAX, "cards.milli_each")?,
             })
         };
+        let wants = |wants: proto::Wants| -> Result<_, Malformed> {
+            let cards = wants.cards.map(cards).transpose()?;
+            Ok(Wants { amounts: amounts(wants.amounts), cards })
+        };
         Ok(TaskGroup {
             name: named(group.name, "main"),
             count: group.count,
@@ -116,6 +125,7 @@ impl TryFrom<proto::TaskGroup> for TaskGroup {
             rules: group.rules.map(TryFrom::try_from).transpose()?.unwrap_or_default(),
             volumes: texts(group.volumes),
             grace_ms: group.grace_ms,
+            wants: group.wants.map(wants).transpose()?,
         })
     }
 }

@@ -1,9 +1,10 @@
-//! What Prometheus is told of the rules that hold for the whole cell: gangs that hold places, evictions.
+//! What Prometheus is told of the rules that hold for the whole cell: gangs that hold places, evictions, what
+//! tasks hold beside their groups' requests.
 //!
 //! Every replica does every command, so each tells the same, but for what it did before it was restarted.
 
 use crate::exposition::{Figure, Pen};
-use omega_cellstate::{Cell, EvictionCounts, GangCounts};
+use omega_cellstate::{Cell, EvictionCounts, GangCounts, HeldCounts};
 use std::fmt;
 
 /// What is told.
@@ -13,6 +14,7 @@ pub(super) struct PolicyFigures {
     gangs: GangCounts,
     evictions: EvictionCounts,
     evictions_left: Option<u32>,
+    held: HeldCounts,
 }
 
 impl PolicyFigures {
@@ -23,6 +25,7 @@ impl PolicyFigures {
             gangs: cell.gang_counts(),
             evictions: cell.eviction_counts(),
             evictions_left: cell.evictions_left(),
+            held: cell.held_counts(),
         }
     }
 
@@ -45,6 +48,20 @@ impl PolicyFigures {
         pen.counters(Figure::new("cell_evictions", help), causes)?;
         let help = "Evictions that the cell still takes before its time has moved; -1: any number";
         let left = self.evictions_left.map_or(-1.0, f64::from);
-        pen.gauge(Figure::new("evictions_left", help), left)
+        pen.gauge(Figure::new("evictions_left", help), left)?;
+        let HeldCounts { resized, resizes_refused, wants_met, wants_missed } = self.held;
+        let resizes = [
+            ([("result", "taken")], resized as f64),
+            ([("result", "refused")], resizes_refused as f64),
+        ];
+        let help = "Tasks that were to get more or less of their machines while they run";
+        pen.counters(Figure::new("task_resizes", help), resizes)?;
+        let wants = [
+            ([("result", "met")], wants_met as f64),
+            ([("result", "missed")], wants_missed as f64),
+        ];
+        let help =
+            "Tasks that want more than they request, when they were placed with it or without";
+        pen.counters(Figure::new("task_wants", help), wants)
     }
 }
