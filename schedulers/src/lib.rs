@@ -114,6 +114,7 @@ pub use waiting::{Waiting, WaitingTask};
 #[doc = include_str!("../../docs/quotas.md")]
 #[doc = include_str!("../../docs/load.md")]
 #[doc = include_str!("../../docs/delay.md")]
+#[doc = include_str!("../../docs/held.md")]
 #[doc = include_str!("../../docs/offers.md")]
 #[doc = include_str!("../../docs/asks.md")]
 mod documents {}

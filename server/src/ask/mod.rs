@@ -25,6 +25,7 @@ pub(crate) mod member;
 mod pairs;
 pub(crate) mod policy;
 pub(crate) mod quota;
+pub(crate) mod resize;
 mod rules_file;
 mod shape;
 mod show;
