@@ -434,7 +434,10 @@ impl Cell {
             let (Step::Placed { task, slot, owner }
             | Step::Removed { task, slot, owner, .. }
             | Step::Resized { task, slot, owner }) = *step;
-            self.log_task(task, owner, Some(slot as usize));
+            match step {
+                Step::Resized { .. } => self.log_resize(task, owner),
+                _ => self.log_task(task, owner, Some(slot as usize)),
+            }
         }
         scratch.touched.sort_unstable();
         scratch.touched.dedup();

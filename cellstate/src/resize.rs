@@ -4,9 +4,10 @@
 //! quotas of its tenant, and what is less goes back at once. No task is evicted for it. A machine that drains
 //! takes no new tasks, but lets those that it has grow.
 
-use crate::cell::Cell;
+use crate::cell::{Cell, Change};
 use crate::commit::{Scratch, Step};
 use crate::held::{Values, amounts_of, values_of};
+use crate::jobs::OwnerId;
 use crate::judge::room;
 use omega_core::{Amounts, Item, Reason, Resize, TaskId, Transaction};
 
@@ -72,6 +73,15 @@ impl Cell {
         scratch.held.push((task, job.part(task.index).request.into()));
         self.set_held(task, slot, to);
         Ok(Step::Resized { task, slot, owner })
+    }
+
+    /// Notes in this version's changes that a task was resized: no rule counts it otherwise than before.
+    pub(crate) fn log_resize(&mut self, id: TaskId, owner: OwnerId) {
+        self.log_task(id, owner, None);
+        if self.jobs.get(id.job).is_some_and(|job| self.tenants.is_limited(job.tenant)) {
+            // It may hold less: what was refused for the quota may be taken now.
+            self.log.push(Change::Quota);
+        }
     }
 
     /// Counts what a transaction changed of what tasks hold.
