@@ -156,11 +156,9 @@ fn every_command() -> Vec<(&'static str, Command)> {
     let adopt = Command::AdoptTask { task: task(6), machine: id };
     let report = |report| Command::ReportTask { task: task(1), machine: id, report };
     let claim = |index, cards| Claim {
-        task: task(index),
-        machine: id,
-        seen: SequenceNumber(9),
         cards: CardSet(cards),
         take: if index > 0 { Take::WithWants } else { Take::Request },
+        ..Claim::new(task(index), id, SequenceNumber(9))
     };
     let transaction = Transaction {
         granularity: Granularity::AllOrNothing,
