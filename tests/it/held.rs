@@ -4,8 +4,8 @@
 use crate::small::{LONG, cell, job, placed, report, rows, run, scheduler, submit, task};
 use omega_cellstate::{Cell, CellHandle, Delta, Interest, SharedCell, View};
 use omega_core::{
-    Amounts, Command, Commit, Item, Job, JobId, KindId, MachineId, Reason, Resize, TaskId,
-    TaskReport, Transaction, TransactionId, Version, Wants,
+    Amounts, Commit, Item, Job, JobId, KindId, MachineId, Reason, Resize, TaskId, TaskReport,
+    Transaction, TransactionId, Version, Wants,
 };
 use std::sync::Barrier;
 
@@ -84,25 +84,6 @@ fn a_task_that_comes_back_takes_what_it_wants_anew() {
     report(&cell, task(job, 0), TaskReport::Lost);
     run(&mut scheduler, &cell, LONG);
     assert_eq!(cores(&cell, job), [Some(3)]);
-}
-
-#[test]
-fn who_waits_for_room_or_quota_has_it_when_a_task_shrinks() {
-    for limit in [None, Some(Amounts::new([2000]))] {
-        let cell = cell(&[if limit.is_some() { 8 } else { 2 }]);
-        let tenant = "default".into();
-        cell.apply(Command::SetQuota { tenant, limit }).unwrap();
-        let first = submit(&cell, job("first", 1, 2));
-        let mut scheduler = scheduler(&cell, "default");
-        run(&mut scheduler, &cell, 0);
-        let second = submit(&cell, job("second", 1, 1));
-        run(&mut scheduler, &cell, 1);
-        assert_eq!((placed(&cell, first), placed(&cell, second)), (1, 0));
-        assert!(run(&mut scheduler, &cell, 2) == 0, "it waits");
-        assert_eq!(resize(&cell, "by-hand", task(first, 0), 1), None);
-        run(&mut scheduler, &cell, 3);
-        assert_eq!(placed(&cell, second), 1);
-    }
 }
 
 /// Four schedulers on as many threads grow four tasks by turns, where there is room for one of them at a time.
