@@ -9,7 +9,8 @@
 
 use omega_core::limits::ANSWERS_PER_SCHEDULER;
 use omega_core::{
-    Claim, Commit, Conflict, ConflictCheck, Granularity, TaskId, Transaction, TransactionError,
+    Claim, Commit, Conflict, ConflictCheck, Granularity, Resize, Take, TaskId, Transaction,
+    TransactionError,
 };
 use serde::{Deserialize, Serialize};
 use xxhash_rust::xxh3::xxh3_64;
@@ -127,12 +128,28 @@ pub(crate) fn digest(txn: &Transaction, scratch: &mut Vec<u8>) -> u64 {
     for TaskId { job, index } in txn.releases.iter().chain(&txn.evictions) {
         put(scratch, &[job.0, u64::from(*index)]);
     }
-    for Claim { task, machine, seen, cards } in &txn.claims {
+    for Claim { task, machine, seen, cards, take: _ } in &txn.claims {
         let packed = u64::from(machine.slot) << 32 | u64::from(machine.incarnation);
         let small = u64::from(task.index) << 32 | u64::from(cards.0);
         put(scratch, &[task.job.0, small, packed, seen.0]);
     }
+    put_later(txn, scratch);
     xxh3_64(scratch)
+}
+
+/// What transactions gained later goes in only where it asks for something, so that the answers to those of earlier
+/// versions are found again. No job has the number that it begins with.
+fn put_later(txn: &Transaction, scratch: &mut Vec<u8>) {
+    for (claim, index) in txn.claims.iter().zip(0..) {
+        if claim.take == Take::WithWants {
+            put(scratch, &[u64::MAX, index]);
+        }
+    }
+    for Resize { task, to } in &txn.resizes {
+        let amounts = to.as_slice();
+        put(scratch, &[u64::MAX, task.job.0, u64::from(task.index), amounts.len() as u64]);
+        put(scratch, amounts);
+    }
 }
 
 fn put(bytes: &mut Vec<u8>, words: &[u64]) {

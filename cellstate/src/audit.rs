@@ -48,6 +48,9 @@ pub enum AuditError {
     /// A job holds places without a reason, or is not listed among those that do.
     #[error("job {0}: that its tasks hold their places differs from a recount")]
     GangHold(omega_core::JobId),
+    /// What is noted of what a job's tasks hold is of tasks without a machine, or nothing of its own.
+    #[error("what tasks of job {0} hold is noted of tasks that hold no such thing")]
+    Held(omega_core::JobId),
     /// A tenant's use differs.
     #[error("tenant {0:?}: its use differs from a recount")]
     Tenant(Text),
@@ -128,6 +131,9 @@ impl Cell {
             if !job.hold_is_right(self.now_ms) || listed != job.hold.is_some() {
                 return Err(AuditError::GangHold(id));
             }
+            if !job.held_is_right() {
+                return Err(AuditError::Held(id));
+            }
             for (task, index) in job.tasks.iter().zip(0..) {
                 if let Some(machine) = task.state.machine() {
                     let id = TaskId { job: id, index };
@@ -150,18 +156,21 @@ impl Cell {
         }
         let row = machine.row();
         let need = job.need(task);
+        let part = job.part(id.index);
         recount.tasks[row].push(id);
-        let taken = match &need.curves {
-            None => need.request.clone(),
-            Some(curves) => recount.curves.shift(row, (&need.request, curves), 1),
+        let taken = match part.curves {
+            None => part.request.into(),
+            Some(curves) => recount.curves.shift(row, (part.request, curves), 1),
         };
-        for (kind, request) in need.request.iter().enumerate() {
+        for (kind, request) in part.request.iter().enumerate() {
             recount.free[row][kind] -= taken[kind];
             for tenant in self.tenants.line(job.tenant) {
                 recount.tenants[tenant as usize][kind] += request;
             }
         }
-        if let Some(request) = need.cards {
+        // Cards that it only wants it may be without.
+        let has_cards = need.cards.is_some() || !task.cards.is_empty();
+        if let Some(request) = part.cards.filter(|_| has_cards) {
             match &mut recount.cards[row] {
                 Some(cards)
                     if task

@@ -28,12 +28,14 @@ use crate::changes::ChangeLog;
 use crate::commit::Scratch;
 use crate::facts::Facts;
 use crate::gangs::GangCounts;
+use crate::held::Values;
 use crate::image::Capture;
 use crate::jobs::{JobRecord, Jobs, OwnerId, TaskRecord};
 use crate::judge::MachineStatus;
 use crate::load::LoadReport;
 use crate::machines::{Machines, Part};
 use crate::map::FastMap;
+use crate::resize::HeldCounts;
 use crate::rules::{Domain, TrackerId};
 use crate::tenants::Tenants;
 use crate::validate;
@@ -98,6 +100,8 @@ pub struct Cell {
     pub(crate) eviction_counts: EvictionCounts,
     /// Tasks that moved, since this process has the cell.
     pub(crate) moves: u64,
+    /// How often tasks came to hold something else than their group's request, for those who look on.
+    pub(crate) held_counts: HeldCounts,
     /// Rows whose amounts changed.
     pub(crate) row_log: ChangeLog<u32>,
     /// All other changes.
@@ -139,6 +143,7 @@ impl Cell {
             evicted: EvictionLog::default(),
             eviction_counts: EvictionCounts::default(),
             moves: 0,
+            held_counts: HeldCounts::default(),
             row_log: ChangeLog::new(Version(0), changes),
             log: ChangeLog::new(Version(0), changes),
             lineage: Version(0),
@@ -228,43 +233,47 @@ impl Cell {
         self.row_log.push(slot as u32);
     }
 
-    /// Gives a pending task its part of a machine, which the judge has allowed.
+    /// Gives a pending task its part of a machine, which the judge has allowed. What it holds, if that is not
+    /// its group's request, is noted before.
     pub(crate) fn place(parts: Parts<'_>, id: TaskId, machine: MachineId, cards: CardSet) {
         let Parts { job, machines, tenants, facts, now_ms } = parts;
         let task = &mut job.tasks[id.index as usize];
         task.state = TaskState::Placed(machine);
         task.cards = cards;
         task.placed_ms = now_ms;
-        let need = &job.groups[usize::from(task.group)].need;
+        let group = usize::from(task.group);
         job.placed += 1;
-        let part = Part::of(need, cards);
+        let part = job.part(id.index);
         machines.take(machine.row(), id, part);
-        tenants.count(job.tenant, &need.request, 1);
-        if let Some(rules) = &need.rules {
+        tenants.count(job.tenant, part.request, 1);
+        if let Some(rules) = &job.groups[group].need.rules {
             facts.rules.count_task(rules, machine.row(), 1, &facts.sets);
         }
     }
 
-    /// Takes a placed task off its machine and gives it another state.
-    pub(crate) fn unplace(parts: Parts<'_>, id: TaskId, state: TaskState) {
+    /// Takes a placed task off its machine and gives it another state. The answer is what it held, if that was
+    /// not its group's request.
+    pub(crate) fn unplace(parts: Parts<'_>, id: TaskId, state: TaskState) -> Option<Values> {
         let Parts { job, machines, tenants, facts, .. } = parts;
-        let task = &mut job.tasks[id.index as usize];
-        let Some(machine) = task.state.machine() else { return };
-        let chosen = std::mem::take(&mut task.cards);
-        task.state = state;
-        task.placed_ms = 0;
-        let need = &job.groups[usize::from(task.group)].need;
-        job.placed -= 1;
+        let machine = job.tasks[id.index as usize].state.machine()?;
+        let part = job.part(id.index);
         let lost = crate::planted!(NotGivenBack) && state.ended();
-        let part = match lost {
-            true => Part { request: &[], curves: None, ..Part::of(need, chosen) },
-            false => Part::of(need, chosen),
+        let given = match lost {
+            true => Part { request: &[], curves: None, ..part },
+            false => part,
         };
-        machines.give_back(machine.row(), id, part);
-        tenants.count(job.tenant, &need.request, -1);
-        if let Some(rules) = &need.rules {
+        machines.give_back(machine.row(), id, given);
+        tenants.count(job.tenant, part.request, -1);
+        let task = &mut job.tasks[id.index as usize];
+        task.state = state;
+        task.cards = CardSet::default();
+        task.placed_ms = 0;
+        let group = usize::from(task.group);
+        job.placed -= 1;
+        if let Some(rules) = &job.groups[group].need.rules {
             facts.rules.count_task(rules, machine.row(), -1, &facts.sets);
         }
+        job.held.take(id.index)
     }
 
     /// Notes a task's new state, and the counters that it moved, in this version's changes.

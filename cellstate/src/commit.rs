@@ -1,8 +1,8 @@
 //! How a transaction is judged: what still holds is taken, what conflicts is refused.
 //!
 //! ```text
-//!   releases ─▶ evictions ─▶ claims in order      each judged after those before it
-//!        └──────────┴────────────┴──▶ steps       done to amounts and counters at once
+//!   releases ─▶ evictions ─▶ resizes ─▶ claims    each judged after those before it
+//!        └──────────┴──────────┴──────────┴─▶ steps   done to amounts and counters at once
 //!                     │
 //!           gang too small? eviction unused?      then undo all steps, refuse those, judge anew
 //!           somebody left alone?
@@ -17,6 +17,7 @@
 
 use crate::answers;
 use crate::cell::{Cell, Parts};
+use crate::held::Values;
 use crate::jobs::{OwnerId, TaskRecord};
 use crate::judge::{Spot, judge};
 use crate::map::FastMap;
@@ -25,8 +26,8 @@ use omega_core::bands::band_of;
 use omega_core::limits::TRANSACTION_ITEMS_MAX;
 use omega_core::transaction::Item;
 use omega_core::{
-    Claim, Commit, Conflict, ConflictCheck, Granularity, Precedence, Reason, TaskId, TaskState,
-    Transaction, TransactionError,
+    Claim, Commit, Conflict, ConflictCheck, Granularity, Precedence, Reason, Take, TaskId,
+    TaskState, Transaction, TransactionError,
 };
 use smallvec::SmallVec;
 
@@ -42,12 +43,15 @@ type Claimants = FastMap<u32, SmallVec<[Claimant; 2]>>;
 pub(crate) enum Step {
     Placed { task: TaskId, slot: u32, owner: OwnerId },
     Removed { task: TaskId, slot: u32, owner: OwnerId, before: TaskRecord },
+    Resized { task: TaskId, slot: u32, owner: OwnerId },
 }
 
 impl Step {
     fn slot(&self) -> u32 {
         match self {
-            Step::Placed { slot, .. } | Step::Removed { slot, .. } => *slot,
+            Step::Placed { slot, .. } | Step::Removed { slot, .. } | Step::Resized { slot, .. } => {
+                *slot
+            }
         }
     }
 }
@@ -59,6 +63,11 @@ pub(crate) struct Scratch {
     pub(crate) conflicts: Vec<Conflict>,
     touched: Vec<u32>,
     bytes: Vec<u8>,
+    /// What tasks held that were resized, or were removed and held something else than their group's
+    /// request: for the undo, in the order of the steps.
+    pub(crate) held: Vec<(TaskId, Values)>,
+    /// Whether tasks are placed that want something.
+    pub(crate) wants: bool,
     /// Whether gangs are in it that it must place.
     gangs: bool,
     /// Whether a task has left that others may need near them.
@@ -74,9 +83,14 @@ impl Scratch {
     fn machines_before(&self) -> FastMap<TaskId, u32> {
         let removed = |step: &Step| match step {
             Step::Removed { task, slot, .. } => Some((*task, *slot)),
-            Step::Placed { .. } => None,
+            Step::Placed { .. } | Step::Resized { .. } => None,
         };
         self.steps.iter().filter_map(removed).collect()
+    }
+
+    /// What a task held that was removed, if that was not its group's request.
+    fn held_before(&self, task: TaskId) -> Option<&Values> {
+        self.held.iter().find(|(held, _)| *held == task).map(|(_, values)| values)
     }
 }
 
@@ -110,6 +124,9 @@ impl Cell {
                 self.count_evictions(taken as u32, scratch.reclaimed);
             }
             self.moves += self.moved(txn, &scratch.conflicts);
+        }
+        if !txn.resizes.is_empty() || scratch.wants {
+            self.count_held(txn, &scratch);
         }
         let commit = Commit { version: self.version, conflicts: scratch.conflicts.clone() };
         let registered = &mut self.schedulers[scheduler];
@@ -179,7 +196,9 @@ impl Cell {
     fn judge_items(&mut self, txn: &Transaction, refused: &[Conflict], scratch: &mut Scratch) {
         scratch.steps.clear();
         scratch.conflicts.clear();
+        scratch.held.clear();
         (scratch.gangs, scratch.holds, scratch.company) = (false, false, false);
+        scratch.wants = false;
         let early = |item: Item| {
             let found = refused.binary_search_by(|conflict| conflict.item.cmp(&item));
             found.ok().map(|i| refused[i].reason)
@@ -190,6 +209,7 @@ impl Cell {
         for (task, i) in txn.evictions.iter().zip(0..) {
             self.remove(*task, Item::Eviction(i), early(Item::Eviction(i)), scratch);
         }
+        let resized = self.judge_resizes(txn, scratch);
         for (claim, i) in txn.claims.iter().zip(0..) {
             let item = Item::Claim(i);
             let judged = match early(item) {
@@ -201,6 +221,19 @@ impl Cell {
                 Err(reason) => scratch.conflicts.push(Conflict { item, reason }),
             }
         }
+        scratch.conflicts.extend(resized);
+    }
+
+    /// Judges each resize. The answer is those that are refused, which come last among the conflicts.
+    fn judge_resizes(&mut self, txn: &Transaction, scratch: &mut Scratch) -> Vec<Conflict> {
+        let mut refused = Vec::new();
+        for (resize, i) in txn.resizes.iter().zip(0..) {
+            match self.resize(resize, scratch) {
+                Ok(step) => scratch.steps.push(step),
+                Err(reason) => refused.push(Conflict { item: Item::Resize(i), reason }),
+            }
+        }
+        refused
     }
 
     /// Takes a task off its machine, for a release or an eviction.
@@ -211,7 +244,7 @@ impl Cell {
             (None, Some(parts)) => {
                 scratch.company |= may_be_company(&parts, task);
                 scratch.holds |= parts.job.spec.gang_hold_ms.is_some();
-                remove_task(parts, task)
+                remove_task(parts, task, &mut scratch.held)
             }
         };
         match judged {
@@ -245,10 +278,17 @@ impl Cell {
             true => claim.cards,
             false => {
                 let reserved = facts.is_reserved(claim.machine, (job, tenants), *now_ms);
-                judge(claim.machine, Spot { reserved, ..spot }, need, facts, claim.cards)?
+                let asked = (claim.take, claim.cards);
+                judge(claim.machine, Spot { reserved, ..spot }, need, facts, asked)?
             }
         };
-        tenants.judge(job.tenant, &need.request)?;
+        scratch.wants |= need.wants.is_some();
+        let request = need.taken(claim.take).0;
+        tenants.judge(job.tenant, request)?;
+        if claim.take == Take::WithWants {
+            let request = request.clone();
+            job.hold(claim.task.index, request);
+        }
         scratch.gangs |= job.spec.is_placed_at_once();
         scratch.holds |= job.spec.gang_hold_ms.is_some();
         let owner = job.owner;
@@ -298,7 +338,8 @@ impl Cell {
                 return false;
             }
             let claimants = claimants.get_or_insert_with(|| self.claimants(txn, conflicts));
-            claimants.get(&slot).is_some_and(|here| self.may_reclaim(here, task))
+            let held = scratch.held_before(task);
+            claimants.get(&slot).is_some_and(|here| self.may_reclaim(here, task, held))
         };
         for (task, i) in txn.evictions.iter().zip(0..).filter(|(_, i)| taken(Item::Eviction(*i))) {
             let slot = machine_before.get(task).copied().unwrap_or(u32::MAX);
@@ -341,7 +382,7 @@ impl Cell {
         for (claim, i) in txn.claims.iter().zip(0..) {
             let taken = conflicts.binary_search_by(|c| c.item.cmp(&Item::Claim(i))).is_err();
             let Some((job, task)) = self.jobs.task(claim.task).filter(|_| taken) else { continue };
-            let request = job.need(task).request.iter().zip(0..);
+            let request = job.need(task).taken(claim.take).0.iter().zip(0..);
             let kinds = request.filter(|(amount, _)| **amount > 0);
             let kinds = kinds.fold(0, |kinds, (_, kind)| kinds | 1 << kind);
             let here = claimants.entry(claim.machine.slot).or_default();
@@ -354,11 +395,12 @@ impl Cell {
     }
 
     /// Whether one of these has a guarantee that an evicted task stands in the way of.
-    fn may_reclaim(&self, claimants: &[Claimant], victim: TaskId) -> bool {
+    fn may_reclaim(&self, claimants: &[Claimant], victim: TaskId, held: Option<&Values>) -> bool {
         let Some((job, task)) = self.jobs.task(victim) else { return false };
         // One that was placed elsewhere in the same transaction is counted already.
         let counted = task.state.machine().is_some();
-        let victim = Borrower { tenant: job.tenant, request: &job.need(task).request, counted };
+        let request = held.unwrap_or(&job.need(task).request);
+        let victim = Borrower { tenant: job.tenant, request, counted };
         claimants.iter().any(|claimant| self.tenants.may_reclaim(*claimant, &victim))
     }
 
@@ -374,14 +416,24 @@ impl Cell {
                         Cell::unplace(parts, task, TaskState::Pending);
                     }
                 }
-                Step::Removed { task, before, .. } => self.put_back(task, before),
+                Step::Removed { task, before, .. } => {
+                    let held = scratch.held.pop_if(|(held, _)| *held == task);
+                    self.put_back(task, before, held.map(|(_, values)| values));
+                }
+                Step::Resized { task, slot, .. } => {
+                    let (_, held) = scratch.held.pop().expect("each resize noted what was held");
+                    self.set_held(task, slot, held);
+                }
             }
         }
     }
 
-    fn put_back(&mut self, task: TaskId, before: TaskRecord) {
+    fn put_back(&mut self, task: TaskId, before: TaskRecord, held: Option<Values>) {
         let Some(machine) = before.state.machine() else { return };
         if let Some(parts) = self.parts(task.job) {
+            if let Some(held) = held {
+                parts.job.hold(task.index, held);
+            }
             Cell::place(parts, task, machine, before.cards);
         }
         if let Some(job) = self.jobs.get_mut(task.job) {
@@ -395,9 +447,13 @@ impl Cell {
         scratch.touched.clear();
         for step in &scratch.steps {
             scratch.touched.push(step.slot());
-            let (Step::Placed { task, slot, owner } | Step::Removed { task, slot, owner, .. }) =
-                *step;
-            self.log_task(task, owner, Some(slot as usize));
+            let (Step::Placed { task, slot, owner }
+            | Step::Removed { task, slot, owner, .. }
+            | Step::Resized { task, slot, owner }) = *step;
+            match step {
+                Step::Resized { .. } => self.log_resize(task, owner),
+                _ => self.log_task(task, owner, Some(slot as usize)),
+            }
         }
         scratch.touched.sort_unstable();
         scratch.touched.dedup();
@@ -422,15 +478,19 @@ fn may_be_company(parts: &Parts<'_>, id: TaskId) -> bool {
     rules.is_some_and(|rules| book.may_be_company(rules))
 }
 
-/// Takes a task off its machine.
-fn remove_task(parts: Parts<'_>, id: TaskId) -> Result<Step, Reason> {
+/// Takes a task off its machine, and notes what it held.
+fn remove_task(
+    parts: Parts<'_>,
+    id: TaskId,
+    held: &mut Vec<(TaskId, Values)>,
+) -> Result<Step, Reason> {
     let record = *parts.job.tasks.get(id.index as usize).ok_or(Reason::UnknownTask)?;
     if record.state.ended() {
         return Err(Reason::TaskEnded);
     }
     let machine = record.state.machine().ok_or(Reason::TaskNotPlaced)?;
     let owner = parts.job.owner;
-    Cell::unplace(parts, id, TaskState::Pending);
+    held.extend(Cell::unplace(parts, id, TaskState::Pending).map(|values| (id, values)));
     Ok(Step::Removed { task: id, slot: machine.slot, owner, before: record })
 }
 
@@ -449,8 +509,9 @@ fn refuse_others(txn: &Transaction, conflicts: &mut Vec<Conflict>) {
     let releases = (0..txn.releases.len() as u32).map(Item::Release);
     let evictions = (0..txn.evictions.len() as u32).map(Item::Eviction);
     let claims = (0..txn.claims.len() as u32).map(Item::Claim);
+    let resizes = (0..txn.resizes.len() as u32).map(Item::Resize);
     let own = std::mem::take(conflicts);
-    conflicts.extend(releases.chain(evictions).chain(claims).map(|item| {
+    conflicts.extend(releases.chain(evictions).chain(claims).chain(resizes).map(|item| {
         let found = own.binary_search_by(|conflict| conflict.item.cmp(&item));
         let reason = found.map_or(Reason::OthersConflict, |i| own[i].reason);
         Conflict { item, reason }

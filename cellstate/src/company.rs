@@ -56,7 +56,7 @@ impl Cell {
             Step::Removed { task, slot, .. } => {
                 Some(Left { item, row: slot as usize, rules: self.rules_of(task)? })
             }
-            Step::Placed { .. } => None,
+            Step::Placed { .. } | Step::Resized { .. } => None,
         };
         items.filter_map(left).collect()
     }

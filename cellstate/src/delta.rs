@@ -11,14 +11,15 @@
 use crate::cards::Cards;
 use crate::cell::{Cell, Change};
 use crate::curves::CurveSum;
+use crate::held::amounts_of;
 use crate::jobs::{JobRecord, OwnerId, TaskRecord};
 use crate::judge::MachineStatus;
 use crate::load::LoadReport;
 use crate::rules::{Count, DomainName, TrackerId, TrackerKey};
 use crate::tenants::Tenant;
 use omega_core::{
-    Band, CardSet, Job, JobId, Kinds, Machine, Overcommit, Reservation, SequenceNumber, Standing,
-    TaskId, TaskState, Text, Version,
+    Amounts, Band, CardSet, Job, JobId, Kinds, Machine, Overcommit, Reservation, SequenceNumber,
+    Standing, TaskId, TaskState, Text, Version,
 };
 use smallvec::SmallVec;
 use std::sync::Arc;
@@ -161,6 +162,9 @@ pub struct Delta {
     /// Tasks whose state changed, and all of a job that was ever resized. A task of a new job that
     /// is not here is pending; without a resize, tasks are numbered group by group.
     pub tasks: Vec<TaskDelta>,
+    /// By position, ascending, those of these tasks that hold something else of their machines than their group
+    /// requests, with what that is.
+    pub held: Vec<(u32, Amounts)>,
 }
 
 impl Delta {
@@ -168,6 +172,14 @@ impl Delta {
     #[must_use]
     pub fn changes_rules(&self) -> bool {
         !self.counts.is_empty() || !self.trackers.is_empty()
+    }
+
+    /// Each task, with what it holds if that is not its group's request.
+    pub fn tasks_held(&self) -> impl Iterator<Item = (&TaskDelta, Option<&Amounts>)> {
+        let mut held = self.held.iter().peekable();
+        (0..).zip(&self.tasks).map(move |(position, task)| {
+            (task, held.next_if(|(at, _)| *at == position).map(|(_, amounts)| amounts))
+        })
     }
 
     fn clear(&mut self) {
@@ -192,6 +204,7 @@ impl Delta {
         self.tenants.clear();
         self.jobs.clear();
         self.tasks.clear();
+        self.held.clear();
     }
 
     fn push_tenant(&mut self, tenant: &Tenant) {
@@ -202,14 +215,17 @@ impl Delta {
         });
     }
 
-    fn push_task(&mut self, id: TaskId, task: &TaskRecord) {
+    fn push_task(&mut self, id: TaskId, (job, task): (&JobRecord, &TaskRecord)) {
         let TaskRecord { state, cards, group, placed_ms, .. } = *task;
+        if let Some(values) = job.held.get(id.index) {
+            self.held.push((self.tasks.len() as u32, amounts_of(values)));
+        }
         self.tasks.push(TaskDelta { id, group, state, cards, placed_ms });
     }
 
     fn push_tasks(&mut self, job: JobId, record: &JobRecord) {
         for (task, index) in record.tasks.iter().zip(0..) {
-            self.push_task(TaskId { job, index }, task);
+            self.push_task(TaskId { job, index }, (record, task));
         }
     }
 }
@@ -264,7 +280,7 @@ impl Cell {
                 Change::Reservations => self.write_reservations(delta),
                 Change::Job(id, owner) if wants.includes(owner, id) => self.write_job(id, delta),
                 Change::Task(id, owner) if wants.includes(owner, id.job) => {
-                    if let Some((_, task)) = self.jobs.task(id) {
+                    if let Some(task) = self.jobs.task(id) {
                         delta.push_task(id, task);
                     }
                 }

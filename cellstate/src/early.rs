@@ -40,7 +40,7 @@ impl Cell {
     /// Whether each part of a transaction by itself would be refused, or one part if it is all or
     /// nothing. For a transaction that will be taken this costs one look at one claim, mostly.
     fn will_be_refused(&self, txn: &Transaction) -> bool {
-        if !txn.releases.is_empty() || !txn.evictions.is_empty() {
+        if !txn.releases.is_empty() || !txn.evictions.is_empty() || !txn.resizes.is_empty() {
             // They might make the room that a claim needs.
             return false;
         }
@@ -79,7 +79,8 @@ impl Cell {
         let Some(spot) = self.machines.spot(claim.machine) else { return true };
         let reserved = self.facts.is_reserved(claim.machine, (job, &self.tenants), self.now_ms);
         let spot = Spot { reserved, ..spot };
-        let judged = judge(claim.machine, spot, need, &self.facts, claim.cards);
-        judged.and_then(|_| self.tenants.judge(job.tenant, &need.request)).is_err()
+        let judged = judge(claim.machine, spot, need, &self.facts, (claim.take, claim.cards));
+        let request = need.taken(claim.take).0;
+        judged.and_then(|_| self.tenants.judge(job.tenant, request)).is_err()
     }
 }

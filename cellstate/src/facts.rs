@@ -5,6 +5,7 @@
 
 use crate::calendar::Calendar;
 use crate::curves::{CurveSum, Curves};
+use crate::held::{Values, values_of};
 use crate::rules::{Check, GroupRules, Member, Pull, RuleBook, SpreadWish, TrackerId, TrackerKey};
 use crate::sets::{CountingMachines, MachineSets, SetId, SetKey};
 use omega_core::{
@@ -23,6 +24,8 @@ pub struct Need {
     pub curves: Option<Arc<Curves>>,
     /// Cards that it needs.
     pub cards: Option<CardRequest>,
+    /// What it claims where it takes what it wants, too; `None` if it wants nothing.
+    pub(crate) wants: Option<Box<WithWants>>,
     /// The machine that it names; `None` if it names none.
     pub machine: Option<SetId>,
     /// Machines that meet its required affinity; `None` if it requires nothing.
@@ -35,6 +38,13 @@ pub struct Need {
     pub unmarked: Option<SetId>,
     /// What the rules ask; `None` for a group that no rule concerns.
     pub(crate) rules: Option<Box<GroupRules>>,
+}
+
+/// What one task of a group claims in all if it takes what it wants.
+#[derive(Clone, Debug)]
+pub(crate) struct WithWants {
+    pub(crate) request: Values,
+    pub(crate) cards: Option<CardRequest>,
 }
 
 impl Need {
@@ -132,9 +142,11 @@ impl Facts {
             unmarked = Some(self.sets.acquire(key, &self.machines));
         }
         let tolerated = self.sets.acquire(SetKey::Tolerated(tolerations), &self.machines);
-        let mut request: SmallVec<[i64; 4]> =
-            group.request.as_slice().iter().map(|amount| *amount as i64).collect();
-        request.resize(kinds, 0);
+        let request = values_of(&group.request, kinds);
+        let with_wants = |with: TaskGroup| {
+            Box::new(WithWants { request: values_of(&with.request, kinds), cards: with.cards })
+        };
+        let wants = group.with_wants().map(with_wants);
         let member = member(id, job, group_index);
         let mut made = Vec::new();
         let mut rules = self.compile_rules(member, group, trackers, &mut made);
@@ -146,6 +158,7 @@ impl Facts {
             request,
             curves,
             cards,
+            wants,
             machine,
             affinity,
             tolerated,

@@ -110,6 +110,7 @@ impl Cell {
             match step {
                 Step::Placed { task, .. } => *net.entry(task.job).or_default() += 1,
                 Step::Removed { task, .. } => *net.entry(task.job).or_default() -= 1,
+                Step::Resized { .. } => {}
             }
         }
         for (id, net) in net {

@@ -30,6 +30,7 @@ impl Cell {
         for (id, job) in self.jobs.iter() {
             hash.job(id, (&job.spec, job.resized), &job.tasks);
             hash.gang_hold(job.hold);
+            job.held.iter().for_each(|held| hash.task_held(&held));
         }
         hash.ended(&self.ended);
         self.tenants.iter().for_each(|tenant| hash.tenant(&tenant.name, tenant.limit.as_ref()));
@@ -66,6 +67,7 @@ impl Image {
         for job in &self.jobs {
             hash.job(job.id, (&job.spec, job.resized), &job.tasks);
             hash.gang_hold(job.hold);
+            job.held.iter().for_each(|held| hash.task_held(held));
         }
         hash.ended(&self.ended);
         self.tenants.iter().for_each(|tenant| hash.tenant(&tenant.name, tenant.limit.as_ref()));
@@ -140,6 +142,11 @@ impl StateHasher {
         if let Some(hold) = hold {
             ("held", hold).hash(self);
         }
+    }
+
+    /// So do jobs whose tasks hold what their groups request.
+    fn task_held(&mut self, held: &(u32, Amounts)) {
+        ("holds", held).hash(self);
     }
 
     fn ended<'a>(&mut self, ended: impl IntoIterator<Item = &'a (JobId, Option<u64>)>) {

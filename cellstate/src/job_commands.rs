@@ -3,6 +3,7 @@
 use crate::cards::Cards;
 use crate::cell::{Cell, Change};
 use crate::facts::{Trackers, member};
+use crate::held::Held;
 use crate::jobs::{GroupRecord, JobRecord, OwnerId, TaskRecord};
 use crate::rules::{GroupRules, Step, TrackerId};
 use crate::validate::{self, GroupCounts};
@@ -51,6 +52,7 @@ impl Cell {
             tasks,
             placed: 0,
             hold: None,
+            held: Held::default(),
             resized: false,
         });
         self.adopt_trackers(&made);
@@ -293,7 +295,7 @@ impl Cell {
         let slot = task.state.machine().map(MachineId::row);
         match slot {
             None => task.state = state,
-            Some(_) => Cell::unplace(parts, id, state),
+            Some(_) => _ = Cell::unplace(parts, id, state),
         }
         self.log_task(id, owner, slot);
         slot

@@ -11,6 +11,7 @@
 
 use crate::facts::Need;
 use crate::gangs::GangHold;
+use crate::held::Held;
 use crate::image::JobImage;
 use omega_core::{CardSet, Job, JobId, TaskId, TaskState};
 use serde::{Deserialize, Serialize};
@@ -44,6 +45,8 @@ pub(crate) struct JobRecord {
     pub(crate) alive: u32,
     /// Whether its tasks hold their places until more of them have one.
     pub(crate) hold: Option<GangHold>,
+    /// What tasks of it hold that is not their group's request.
+    pub(crate) held: Held,
 }
 
 /// A scheduler's name, numbered by the cell.

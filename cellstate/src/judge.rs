@@ -10,7 +10,7 @@
 use crate::cards::Cards;
 use crate::curves::CurveSum;
 use crate::facts::{Facts, Need};
-use omega_core::{CardSet, KindId, MachineId, Reason};
+use omega_core::{CardSet, KindId, MachineId, Reason, Take};
 use serde::{Deserialize, Serialize};
 
 /// Whether a row has a machine, and whether that takes tasks.
@@ -39,7 +39,8 @@ pub(crate) struct Spot<'a> {
     pub(crate) reserved: bool,
 }
 
-/// Judges a claim of one task on one machine. The answer is the cards that the task gets.
+/// Judges a claim of one task on one machine, which takes so much, of these cards. The answer is the cards that
+/// the task gets.
 ///
 /// # Errors
 /// The first reason, in the order of the table in ARCHITECTURE.md.
@@ -48,7 +49,7 @@ pub(crate) fn judge(
     spot: Spot<'_>,
     need: &Need,
     facts: &Facts,
-    wanted: CardSet,
+    (take, wanted): (Take, CardSet),
 ) -> Result<CardSet, Reason> {
     match spot.status {
         MachineStatus::Absent => return Err(Reason::MachineGone),
@@ -69,12 +70,13 @@ pub(crate) fn judge(
     if spot.reserved {
         return Err(Reason::Reserved);
     }
-    for (kind, (free, request)) in (0..).map(KindId).zip(spot.free.iter().zip(&need.request)) {
+    let (request, cards) = need.taken(take);
+    for (kind, (free, request)) in (0..).map(KindId).zip(spot.free.iter().zip(request)) {
         if !need.fits((kind, *request), *free, spot.curves) {
             return Err(Reason::NoRoom(kind));
         }
     }
-    let cards = match (need.cards, spot.cards) {
+    let cards = match (cards, spot.cards) {
         (None, _) => CardSet::default(),
         (Some(_), None) => return Err(Reason::NoCards),
         (Some(request), Some(cards)) => cards.choose(request, wanted).ok_or(Reason::NoCards)?,
@@ -83,4 +85,19 @@ pub(crate) fn judge(
         Some(rules) => facts.rules.judge(rules, row, &facts.sets).map(|()| cards),
         None => Ok(cards),
     }
+}
+
+/// Whether so much of every kind is free.
+///
+/// # Errors
+/// The first kind of which there is too little.
+#[inline]
+pub(crate) fn room(free: &[i64], request: &[i64]) -> Result<(), Reason> {
+    for (kind, (free, request)) in free.iter().zip(request).enumerate() {
+        // A kind that is not asked for does not count, even where the machine has less than none.
+        if request > free && *request > 0 {
+            return Err(Reason::NoRoom(KindId(kind as u8)));
+        }
+    }
+    Ok(())
 }

@@ -36,8 +36,8 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! In reading order: `cell.rs`, `commit.rs`, `gangs.rs`, `cap.rs`, `calendar.rs`, `judge.rs`, `rules/`, `sets.rs`, `view/`,
-//! `curves.rs`, `delta.rs`, `changed.rs`, `merge.rs`, `handle.rs`, `shared.rs`, `audit.rs`, `image/`.
+//! In reading order: `cell.rs`, `commit.rs`, `resize.rs`, `gangs.rs`, `cap.rs`, `calendar.rs`, `judge.rs`, `rules/`,
+//! `sets.rs`, `view/`, `curves.rs`, `delta.rs`, `changed.rs`, `merge.rs`, `handle.rs`, `shared.rs`, `audit.rs`, `image/`.
 
 #[cfg(doctest)]
 #[doc = include_str!("../../docs/curves.md")]
@@ -61,6 +61,7 @@ mod facts;
 mod gangs;
 mod handle;
 mod hash;
+mod held;
 mod holders;
 mod image;
 mod job_commands;
@@ -72,6 +73,7 @@ mod machines;
 mod map;
 mod merge;
 pub mod planted;
+mod resize;
 mod rules;
 mod sets;
 mod shared;
@@ -95,6 +97,7 @@ pub use image::{Captured, Image, ImageError, JobImage, MachineImage, SchedulerIm
 pub use jobs::TaskRecord;
 pub use judge::MachineStatus;
 pub use load::LoadReport;
+pub use resize::HeldCounts;
 pub use rules::{
     Beside, Count, DomainName, RuleFamily, SpreadWish, Tracked, TrackerId, TrackerKey,
 };

@@ -5,7 +5,7 @@
 
 use crate::cards::Cards;
 use crate::curves::{CurveSum, CurveSums, Curves};
-use crate::facts::Need;
+use crate::held::Values;
 use crate::image::MachineImage;
 use crate::judge::{MachineStatus, Spot};
 use crate::load::LoadReport;
@@ -235,13 +235,7 @@ impl Machines {
 
     /// Gives a task its part of a machine.
     pub(crate) fn take(&mut self, slot: usize, task: TaskId, part: Part<'_>) {
-        match part.curves {
-            None => self.add(slot, part.request, -1),
-            Some(curves) => {
-                let taken = self.curves.shift(slot, (part.request, curves), 1);
-                self.add(slot, &taken, -1);
-            }
-        }
+        self.count(slot, part, -1);
         if let Some(request) = part.cards
             && let Some(cards) = self.cards.get_mut(&(slot as u32))
         {
@@ -250,15 +244,29 @@ impl Machines {
         self.rows[slot].tasks.push(task);
     }
 
-    /// Takes a task's part back.
-    pub(crate) fn give_back(&mut self, slot: usize, task: TaskId, part: Part<'_>) {
+    /// Takes what a task has of each kind off a row, or with `sign` 1 gives it back.
+    #[inline]
+    pub(crate) fn count(&mut self, slot: usize, part: Part<'_>, sign: i64) {
         match part.curves {
-            None => self.add(slot, part.request, 1),
+            None => self.add(slot, part.request, sign),
             Some(curves) => {
-                let freed = self.curves.shift(slot, (part.request, curves), -1);
-                self.add(slot, &freed, 1);
+                let amounts = self.curves.shift(slot, (part.request, curves), -sign);
+                self.add(slot, &amounts, sign);
             }
         }
+    }
+
+    /// What comes back of each kind when a task leaves.
+    pub(crate) fn freed_by(&mut self, slot: usize, part: Part<'_>) -> Values {
+        let Some(curves) = part.curves else { return part.request.into() };
+        let freed = self.curves.shift(slot, (part.request, curves), -1);
+        self.curves.shift(slot, (part.request, curves), 1);
+        freed
+    }
+
+    /// Takes a task's part back.
+    pub(crate) fn give_back(&mut self, slot: usize, task: TaskId, part: Part<'_>) {
+        self.count(slot, part, 1);
         if let Some(request) = part.cards
             && let Some(cards) = self.cards.get_mut(&(slot as u32))
         {
@@ -278,12 +286,4 @@ pub(crate) struct Part<'a> {
     pub(crate) curves: Option<&'a Curves>,
     pub(crate) cards: Option<CardRequest>,
     pub(crate) chosen: CardSet,
-}
-
-impl<'a> Part<'a> {
-    /// What a task that needs this takes, with these cards.
-    pub(crate) fn of(need: &'a Need, chosen: CardSet) -> Part<'a> {
-        let Need { request, curves, cards, .. } = need;
-        Part { request, curves: curves.as_deref(), cards: *cards, chosen }
-    }
 }

@@ -45,6 +45,8 @@ impl Delta {
         self.trackers.extend(later.trackers);
         self.counts.extend(later.counts);
         self.jobs.extend(later.jobs);
+        let before = self.tasks.len() as u32;
+        self.held.extend(later.held.into_iter().map(|(at, amounts)| (before + at, amounts)));
         self.tasks.extend(later.tasks);
     }
 }

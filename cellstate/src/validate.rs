@@ -7,8 +7,8 @@ use omega_core::limits::{
     TASKS_PER_JOB_MAX, TENANT_WEIGHT_MAX, TEXT_BYTES_MAX, WEIGHT_MAX,
 };
 use omega_core::{
-    Amounts, Job, Kinds, Labels, Machine, Policy, Rejection, Reservation, Standing, TaskGroup,
-    TaskRule, TaskSelector, Text,
+    Amounts, CardRequest, Job, KindId, Kinds, Labels, Machine, Policy, Rejection, Reservation,
+    Standing, TaskGroup, TaskRule, TaskSelector, Text,
 };
 
 pub(crate) fn too_many(what: &str, given: usize, max: usize) -> Rejection {
@@ -273,12 +273,43 @@ fn task_group(job: &Job, group: &TaskGroup, kinds: &Kinds) -> Result<(), Rejecti
     at_most("milliseconds of grace", group.grace_ms as usize, GRACE_MS_MAX as usize)?;
     curves(group, kinds)?;
     if let Some(cards) = group.cards {
-        at_most("cards of a task", usize::from(cards.count), usize::from(CARDS_MAX))?;
-        at_most("share of a card", usize::from(cards.milli_each), CARD_MILLI as usize)?;
-        if cards.count == 0 || cards.milli_each == 0 {
-            let why = format!("group {:?} asks for cards but for nothing of them", group.name);
-            return Err(Rejection::BadJob(why.into()));
-        }
+        cards_of(group, cards)?;
+    }
+    if let Some(with) = wants(job, group)? {
+        amounts(&job.name, &with.request, kinds)?;
+    }
+    Ok(())
+}
+
+/// The group with what it wants, if that makes sense.
+fn wants(job: &Job, group: &TaskGroup) -> Result<Option<TaskGroup>, Rejection> {
+    let Some(wants) = &group.wants else { return Ok(None) };
+    let bad = |why| Err(Rejection::BadJob(format!("group {:?} {why}", group.name).into()));
+    if wants.amounts.is_zero() && wants.cards.is_none() {
+        return bad("wants nothing: leave it out");
+    }
+    if wants.cards.is_some() && group.cards.is_some() {
+        return bad("needs cards, so that it cannot want others");
+    }
+    if !group.curves.is_empty() {
+        return bad(
+            "varies over the day, so that it cannot want more: let its curves say what it needs",
+        );
+    }
+    if let Some(cards) = wants.cards {
+        cards_of(group, cards)?;
+    }
+    let kind = wants.amounts.iter().next().map_or(KindId::CPU, |(kind, _)| kind);
+    let too_much = || Rejection::BadAmount { what: job.name.clone(), kind };
+    group.with_wants().ok_or_else(too_much).map(Some)
+}
+
+fn cards_of(group: &TaskGroup, cards: CardRequest) -> Result<(), Rejection> {
+    at_most("cards of a task", usize::from(cards.count), usize::from(CARDS_MAX))?;
+    at_most("share of a card", usize::from(cards.milli_each), CARD_MILLI as usize)?;
+    if cards.count == 0 || cards.milli_each == 0 {
+        let why = format!("group {:?} asks for cards but for nothing of them", group.name);
+        return Err(Rejection::BadJob(why.into()));
     }
     Ok(())
 }

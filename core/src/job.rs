@@ -125,6 +125,8 @@ pub struct TaskGroup {
     pub grace_ms: u32,
     /// What of the request varies over the day, ascending by kind: `request` has the highest point of each.
     pub curves: Vec<Curve>,
+    /// What each task takes on top of its request where that is free, and does without elsewhere.
+    pub wants: Option<Wants>,
 }
 
 impl TaskGroup {
@@ -143,8 +145,27 @@ impl TaskGroup {
             volumes: Vec::new(),
             grace_ms: 0,
             curves: Vec::new(),
+            wants: None,
         }
     }
+
+    /// The same group, requesting what it wants; `None` if it wants nothing.
+    #[must_use]
+    pub fn with_wants(&self) -> Option<TaskGroup> {
+        let wants = self.wants.as_ref()?;
+        let request = self.request.checked_add(&wants.amounts)?;
+        Some(TaskGroup { request, cards: self.cards.or(wants.cards), wants: None, ..self.clone() })
+    }
+}
+
+/// What a task takes on top of its request, where it is free. (A preferred resource, such as a card that makes
+/// it faster.)
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Wants {
+    /// How much of each kind.
+    pub amounts: Amounts,
+    /// Accelerator cards, which are counted in `amounts` too. Only tasks that need none may want some.
+    pub cards: Option<CardRequest>,
 }
 
 // The hash of a cell's state is kept with its snapshots. So that those of earlier versions keep theirs, what a job
@@ -168,7 +189,7 @@ impl Hash for Job {
 impl Hash for TaskGroup {
     fn hash<H: Hasher>(&self, state: &mut H) {
         let TaskGroup { name, count, request, cards, labels, restarts, images, .. } = self;
-        let TaskGroup { rules, volumes, grace_ms, curves, .. } = self;
+        let TaskGroup { rules, volumes, grace_ms, curves, wants, .. } = self;
         (name, count, request, cards, labels, restarts, images).hash(state);
         (rules, volumes).hash(state);
         if *grace_ms > 0 {
@@ -176,6 +197,9 @@ impl Hash for TaskGroup {
         }
         if !curves.is_empty() {
             ("curves", curves).hash(state);
+        }
+        if let Some(wants) = wants {
+            ("wants", wants).hash(state);
         }
     }
 }

@@ -48,7 +48,7 @@ pub use ids::{
 };
 pub use job::{
     Affinity, CardRequest, Job, JobKind, Near, PlacementRules, Port, Preemption, Preferred,
-    Protocol, Spread, TaskGroup, TaskRule, TaskState, WhenUnsatisfiable,
+    Protocol, Spread, TaskGroup, TaskRule, TaskState, Wants, WhenUnsatisfiable,
 };
 pub use machine::{
     CardSet, Image, Labels, Machine, Overcommit, Taint, TaintEffect, Toleration,
@@ -59,6 +59,6 @@ pub use selector::{LabelSelector, MachineSelector, Operator, Requirement, TaskSe
 pub use tenant::Standing;
 pub use text::Text;
 pub use transaction::{
-    Claim, Commit, Conflict, ConflictCheck, Granularity, Item, Reason, Transaction,
+    Claim, Commit, Conflict, ConflictCheck, Granularity, Item, Reason, Resize, Take, Transaction,
     TransactionError,
 };

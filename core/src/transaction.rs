@@ -3,7 +3,7 @@
 //! A refused claim is an answer, not an error: with optimistic concurrency it is the normal price
 //! of deciding in parallel, and the answer says why and how far to sync before trying again.
 
-use crate::amounts::KindId;
+use crate::amounts::{Amounts, KindId};
 use crate::ids::{MachineId, SequenceNumber, TaskId, TransactionId, Version};
 use crate::machine::CardSet;
 use serde::{Deserialize, Serialize};
@@ -19,6 +19,42 @@ pub struct Claim {
     pub seen: SequenceNumber,
     /// The accelerator cards to use. Empty: the cell takes the fullest that fit.
     pub cards: CardSet,
+    /// How much it takes.
+    pub take: Take,
+}
+
+impl Claim {
+    /// A claim of what the task requests; the cell chooses the cards.
+    #[must_use]
+    pub fn new(task: TaskId, machine: MachineId, seen: SequenceNumber) -> Claim {
+        Claim { task, machine, seen, cards: CardSet::default(), take: Take::Request }
+    }
+}
+
+/// How much of a machine a claim takes.
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
+)]
+#[serde(rename_all = "kebab-case")]
+pub enum Take {
+    /// What the task's group requests.
+    #[default]
+    Request,
+    /// What it wants, too (see [`TaskGroup::wants`](crate::TaskGroup::wants)): all of that, or the claim
+    /// conflicts.
+    WithWants,
+}
+
+/// A wish that a placed task holds more or less of its machine from now on.
+///
+/// It holds so much as long as it has this machine. When it leaves, it is its group's request again that it
+/// needs. The cards that it has stay as they are.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Resize {
+    /// Which task.
+    pub task: TaskId,
+    /// What it is to hold of each kind.
+    pub to: Amounts,
 }
 
 /// What happens to the rest of a transaction if a part of it conflicts.
@@ -60,6 +96,10 @@ pub struct Transaction {
     pub evictions: Vec<TaskId>,
     /// What is to be placed, in order: each is judged after those before it.
     pub claims: Vec<Claim>,
+    /// Placed tasks that are to hold more or less, in order. They come before the claims, so that one
+    /// transaction can shrink a task to place another. What grows needs room for the difference; to
+    /// hold less of a kind is never refused.
+    pub resizes: Vec<Resize>,
 }
 
 impl Transaction {
@@ -74,13 +114,14 @@ impl Transaction {
             releases: Vec::new(),
             evictions: Vec::new(),
             claims,
+            resizes: Vec::new(),
         }
     }
 
-    /// How many claims, releases and evictions there are.
+    /// How many claims, releases, evictions and resizes there are.
     #[must_use]
     pub fn items(&self) -> usize {
-        self.claims.len() + self.releases.len() + self.evictions.len()
+        self.claims.len() + self.releases.len() + self.evictions.len() + self.resizes.len()
     }
 }
 
@@ -125,7 +166,7 @@ pub enum Reason {
     TaskPlaced,
     /// The task has ended, or its job was killed.
     TaskEnded,
-    /// The task to be released or evicted has no machine.
+    /// The task to be released, evicted or resized has no machine.
     TaskNotPlaced,
     /// The task to be evicted is not of lower precedence than a claim on its machine, and its tenant has not
     /// borrowed what the claim's tenant is guaranteed (see [`Standing`](crate::Standing)).
@@ -160,6 +201,8 @@ pub enum Item {
     Eviction(u32),
     /// One of the claims.
     Claim(u32),
+    /// One of the resizes.
+    Resize(u32),
 }
 
 /// A part of a transaction that was refused, and why.

@@ -55,6 +55,8 @@ fn is_alike(one: &TaskGroup, other: &TaskGroup) -> bool {
             count: _,
             restarts: _,
             grace_ms: _,
+            // A group that is placed with what it wants requests it.
+            wants: _,
             request,
             cards,
             labels,

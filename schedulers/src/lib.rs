@@ -116,6 +116,7 @@ pub use waiting::{Waiting, WaitingTask};
 #[doc = include_str!("../../docs/delay.md")]
 #[doc = include_str!("../../docs/reservations.md")]
 #[doc = include_str!("../../docs/time.md")]
+#[doc = include_str!("../../docs/held.md")]
 #[doc = include_str!("../../docs/offers.md")]
 #[doc = include_str!("../../docs/asks.md")]
 mod documents {}

@@ -24,6 +24,7 @@ mod hearing;
 mod passage;
 mod settings;
 mod waits;
+mod wants;
 
 use crate::crowding::{Crowding, is_of_a_place};
 use crate::delay::{WaitFigures, Waits};
@@ -438,6 +439,14 @@ impl Scheduler {
 
     /// The same, in the room that there is.
     fn place_in_room(&mut self, group: GroupRef, tasks: &[TaskId]) -> usize {
+        match self.with_wants(group) {
+            None => self.place_alike(group, tasks),
+            Some(with) => self.place_with_wants((group, with), tasks),
+        }
+    }
+
+    /// The same, all of them with what the group requests.
+    fn place_alike(&mut self, group: GroupRef, tasks: &[TaskId]) -> usize {
         let remembers = self.settings.failures;
         if remembers && self.failures.has(&self.view, &self.profile, group) {
             return 0;

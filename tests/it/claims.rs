@@ -107,7 +107,7 @@ impl Scheduler {
         let twin = &world.twin;
         for row in 0..twin.rows().len() {
             let on_row = self.kept.iter().filter(|kept| kept.machine == twin.machine_id(row));
-            let claimed = on_row.map(|kept| &twin.jobs()[&kept.job].spec.groups[kept.group]);
+            let claimed = on_row.map(|kept| twin.jobs()[&kept.job].spec.groups[kept.group].clone());
             for (kind, expected) in (0..).map(KindId).zip(twin.free_with(row, claimed)) {
                 let free = i128::from(self.view.free(row, kind));
                 assert_eq!(free, expected, "seed {} {row}", world.seed);

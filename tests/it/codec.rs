@@ -6,10 +6,10 @@ use omega_core::{
     Affinity, Amounts, Band, CardRequest, CardSet, Claim, Command, ConflictCheck, Curve,
     EvictionCap, Granularity, HolderId, Image, Job, JobId, JobKind, KindId, LabelSelector, Labels,
     Machine, MachineId, MachineSelector, Near, Operator, Overcommit, PlacementRules, Policy, Port,
-    Precedence, Preemption, Preferred, Protocol, Requirement, Reservation, SchedulerId,
-    SequenceNumber, Spread, Taint, TaintEffect, TaskGroup, TaskId, TaskReport, TaskRule,
+    Precedence, Preemption, Preferred, Protocol, Requirement, Reservation, Resize, SchedulerId,
+    SequenceNumber, Spread, Taint, TaintEffect, Take, TaskGroup, TaskId, TaskReport, TaskRule,
     TaskSelector, Tenants, Text, Toleration, TolerationOperator, TopologyLevel, Transaction,
-    TransactionId, Version, WhenUnsatisfiable,
+    TransactionId, Version, Wants, WhenUnsatisfiable,
 };
 use omega_store::CodecError;
 use omega_store::codec::{VERSION, decode, encode};
@@ -120,6 +120,10 @@ fn job() -> Job {
             Curve { kind: KindId::CPU, points: vec![0, 250, 100] },
             Curve { kind: KindId::MEMORY, points: vec![1 << 30; 24] },
         ],
+        wants: Some(Wants {
+            amounts: Amounts::new([250]),
+            cards: Some(CardRequest { count: 1, milli_each: 500 }),
+        }),
         rules: PlacementRules {
             machine: Some("n1".into()),
             affinity: Affinity {
@@ -157,16 +161,16 @@ fn every_command() -> Vec<(&'static str, Command)> {
     let adopt = Command::AdoptTask { task: task(6), machine: id };
     let report = |report| Command::ReportTask { task: task(1), machine: id, report };
     let claim = |index, cards| Claim {
-        task: task(index),
-        machine: id,
-        seen: SequenceNumber(9),
         cards: CardSet(cards),
+        take: if index > 0 { Take::WithWants } else { Take::Request },
+        ..Claim::new(task(index), id, SequenceNumber(9))
     };
     let transaction = Transaction {
         granularity: Granularity::AllOrNothing,
         check: ConflictCheck::SequenceNumber,
         releases: vec![task(3)],
         evictions: vec![task(4), task(5)],
+        resizes: vec![Resize { task: task(7), to: Amounts::new([500, 1 << 30]) }],
         ..Transaction::new(
             TransactionId { scheduler: SchedulerId(2), number: u64::MAX },
             Version(1 << 40),
@@ -283,9 +287,18 @@ fn as_of_version_1(mut command: Command) -> Command {
 
 /// A command as version 2 of the bytes could say it.
 fn as_of_version_2(mut command: Command) -> Command {
-    if let Command::SubmitJob(job) = &mut command {
-        job.due_ms = None;
-        job.groups.iter_mut().for_each(|group| group.curves.clear());
+    match &mut command {
+        Command::SubmitJob(job) => {
+            job.due_ms = None;
+            job.groups
+                .iter_mut()
+                .for_each(|group| (group.curves, group.wants) = (Vec::new(), None));
+        }
+        Command::Commit(txn) => {
+            txn.claims.iter_mut().for_each(|claim| claim.take = Take::Request);
+            txn.resizes.clear();
+        }
+        _ => {}
     }
     command
 }

@@ -122,12 +122,7 @@ fn about_a_job(dice: &mut Dice, number: u64, cell: &Cell) -> Command {
         _ => Command::Commit(Transaction::new(
             TransactionId { scheduler: SchedulerId(0), number },
             cell.version(),
-            vec![Claim {
-                task,
-                machine: MachineId::first(0),
-                seen: SequenceNumber(0),
-                cards: CardSet::default(),
-            }],
+            vec![Claim::new(task, MachineId::first(0), SequenceNumber(0))],
         )),
     }
 }
@@ -248,11 +243,8 @@ pub(crate) fn rich_image() -> Image {
     for (name, group) in [("x", group(3, 400)), ("y", group(1, 1000)), ("z", group(2, 100))] {
         apply(Command::SubmitJob(Job::batch(name, group)));
     }
-    let claim = |job: u64, index| Claim {
-        task: TaskId { job: JobId(job), index },
-        machine: MachineId::first(0),
-        seen: SequenceNumber(0),
-        cards: CardSet::default(),
+    let claim = |job: u64, index| {
+        Claim::new(TaskId { job: JobId(job), index }, MachineId::first(0), SequenceNumber(0))
     };
     for number in [0, 3] {
         let id = TransactionId { scheduler: SchedulerId(0), number };

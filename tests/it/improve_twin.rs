@@ -17,6 +17,7 @@ use omega_schedulers::improve::{
 };
 use omega_tests::random::Dice;
 use omega_tests::twin::claimed_together;
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 /// What a machine has of each kind, and what its tasks claim of it.
@@ -26,7 +27,7 @@ struct Use<'c> {
     claimable: Vec<i128>,
     claimed: Vec<i128>,
     /// The groups of those tasks.
-    groups: Vec<&'c TaskGroup>,
+    groups: Vec<Cow<'c, TaskGroup>>,
 }
 
 fn request(job: &Job, group: usize, kind: usize) -> i128 {
@@ -45,10 +46,14 @@ fn uses(cell: &Cell) -> Vec<Use<'_>> {
     let tasks = running(cell);
     let of = |state: omega_cellstate::MachineState<'_>| {
         let here = tasks.iter().filter(|(.., machine)| *machine == state.id);
-        let group = |(task, group, _): &(TaskId, usize, _)| -> &TaskGroup {
-            &cell.job(task.job).unwrap().groups[*group]
+        let group = |(task, group, _): &(TaskId, usize, _)| {
+            let group = &cell.job(task.job).unwrap().groups[*group];
+            match cell.task_held(*task) {
+                Some(held) => Cow::Owned(TaskGroup::new(1, held)),
+                None => Cow::Borrowed(group),
+            }
         };
-        let groups: Vec<&TaskGroup> = here.map(group).collect();
+        let groups: Vec<Cow<'_, TaskGroup>> = here.map(group).collect();
         Use {
             id: state.id,
             takes_tasks: state.status == MachineStatus::Schedulable,
@@ -375,7 +380,7 @@ fn assert_fits_with_sources_held(cell: &Cell, wave: &[Step], transient: &[KindId
         for u in &uses {
             let to = wave.iter().flat_map(|step| &step.moves).filter(|m| m.to == u.id);
             let come = to.map(|m| &cell.job(m.task.job).unwrap().groups[usize::from(m.group)]);
-            let come: Vec<&TaskGroup> = come.collect();
+            let come: Vec<Cow<'_, TaskGroup>> = come.map(Cow::Borrowed).collect();
             let wanted = claimed_together(&come, kind);
             let together = claimed_together(&[&u.groups[..], &come].concat(), kind);
             assert!(wanted == 0 || together <= u.claimable[kind], "{:?} {wave:?}", u.id);

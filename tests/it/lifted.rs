@@ -74,8 +74,9 @@ fn a_view_knows_what_runs_where() {
                 for (task, request) in
                     tasks.iter().zip(view.requests_on(row).chunks(view.request_stride()))
                 {
-                    let group = &view.job_of(task.id).unwrap().groups[usize::from(task.group)];
-                    let expected = (0..kinds as u8).map(|k| group.request.get(KindId(k)) as i64);
+                    let (job, known) = world.twin.task(task.id).unwrap();
+                    let held = job.holds(known);
+                    let expected = (0..kinds as u8).map(|k| held.get(KindId(k)) as i64);
                     assert!(expected.eq(request[..kinds].iter().copied()), "seed {seed}");
                 }
             }

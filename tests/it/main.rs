@@ -28,6 +28,7 @@
 //! - `bands.rs`: preemption that cannot cascade.
 //! - `reservations.rs`: machines that are kept for some tenants, and queues that look at time.
 //! - `gangs.rs`: gangs that several transactions place.
+//! - `held.rs`: what tasks hold beside their groups' requests.
 //! - `threads.rs`, `races.rs`: schedulers on threads, and two that would break a rule together.
 //! - `codec.rs`, `wire.rs`: commands and messages as bytes.
 //! - `upgrades.rs`: what earlier versions wrote, and what the API has promised.
@@ -66,6 +67,7 @@ mod examples;
 mod failures;
 mod fuzz;
 mod gangs;
+mod held;
 mod held_claims;
 mod histories;
 mod history;

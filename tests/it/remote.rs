@@ -5,8 +5,8 @@ use omega_client::proto::job_service_client::JobServiceClient;
 use omega_client::proto::scheduling_service_server::{SchedulingService, SchedulingServiceServer};
 use omega_client::{Address, ApiError, ErrorCode, LeaseSettings, RemoteCell, proto};
 use omega_core::{
-    Amounts, CardSet, Claim, Command, Job, JobId, Kinds, Machine, MachineId, SchedulerId,
-    SequenceNumber, TaskGroup, TaskId, Transaction, TransactionError, TransactionId, Version,
+    Amounts, Claim, Command, Job, JobId, Kinds, Machine, MachineId, SchedulerId, SequenceNumber,
+    TaskGroup, TaskId, Transaction, TransactionError, TransactionId, Version,
 };
 use omega_schedulers::Profile;
 use omega_schedulers::asks::{self, Ask, Beat, Place};
@@ -156,12 +156,11 @@ fn a_transaction_that_cannot_be_judged_says_why() {
     let id = TransactionId { scheduler, number };
     let empty = Transaction::new(id, Version(0), Vec::new());
     assert_eq!(remote.commit(&empty), Err(HandleError::Refused(TransactionError::Empty)));
-    let claim = Claim {
-        task: TaskId::default(),
-        machine: omega_core::MachineId::first(0),
-        seen: omega_core::SequenceNumber(0),
-        cards: omega_core::CardSet::default(),
-    };
+    let claim = Claim::new(
+        TaskId::default(),
+        omega_core::MachineId::first(0),
+        omega_core::SequenceNumber(0),
+    );
     let future = Transaction::new(id, Version(99), vec![claim]);
     let version = served.cell.read(Cell::version);
     let said = TransactionError::BaseFromFuture { base: Version(99), version };
@@ -329,7 +328,7 @@ fn a_job_is_submitted_once_however_often_it_is_sent() {
 fn claim(scheduler: SchedulerId, number: u64, index: u32) -> Transaction {
     let task = TaskId { job: JobId(0), index };
     let machine = MachineId::first(0);
-    let claim = Claim { task, machine, seen: SequenceNumber(0), cards: CardSet::default() };
+    let claim = Claim::new(task, machine, SequenceNumber(0));
     Transaction::new(TransactionId { scheduler, number }, Version(0), vec![claim])
 }
 

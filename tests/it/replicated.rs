@@ -62,12 +62,9 @@ fn place(cell: &ReplicatedCell, number: u64, job: omega_core::JobId) -> Transact
     let (scheduler, _) = cell.register("s".into()).unwrap();
     cell.read(|cell| {
         let machine = cell.machines().next().unwrap();
-        let claims = cell.tasks(job).map(|(task, _)| omega_core::Claim {
-            task,
-            machine: machine.id,
-            seen: machine.sequence,
-            cards: omega_core::CardSet::default(),
-        });
+        let claims = cell
+            .tasks(job)
+            .map(|(task, _)| omega_core::Claim::new(task, machine.id, machine.sequence));
         let id = TransactionId { scheduler, number };
         Transaction::new(id, cell.version(), claims.collect())
     })

@@ -2,8 +2,8 @@
 
 use omega_cellstate::Cell;
 use omega_core::{
-    Amounts, CardSet, Claim, Command, Job, Kinds, Machine, MachineId, Outcome, SchedulerId,
-    SequenceNumber, TaskGroup, TaskId, Transaction, TransactionId, Version,
+    Amounts, Claim, Command, Job, Kinds, Machine, MachineId, Outcome, SchedulerId, SequenceNumber,
+    TaskGroup, TaskId, Transaction, TransactionId, Version,
 };
 use omega_store::log::{HardState, ReplicaId, Term};
 use omega_store::membership::Membership;
@@ -44,7 +44,7 @@ fn claim(replica: &Replica, number: u64, index: u32) -> Command {
     let (job, _) = state.cell.jobs().next().unwrap();
     let machine: MachineId = state.cell.machines().next().unwrap().id;
     let task = TaskId { job, index };
-    let claim = Claim { task, machine, seen: SequenceNumber(0), cards: CardSet::default() };
+    let claim = Claim::new(task, machine, SequenceNumber(0));
     let id = TransactionId { scheduler: SchedulerId(0), number };
     Command::Commit(Transaction::new(id, Version(0), vec![claim]))
 }

@@ -27,12 +27,8 @@ fn cell(commands: impl IntoIterator<Item = Command>) -> Cell {
 
 fn transaction(number: u64, claims: &[(TaskId, MachineId)]) -> Transaction {
     let id = TransactionId { scheduler: SchedulerId(0), number };
-    let claim = |(task, machine): &(TaskId, MachineId)| Claim {
-        task: *task,
-        machine: *machine,
-        seen: Default::default(),
-        cards: Default::default(),
-    };
+    let claim =
+        |(task, machine): &(TaskId, MachineId)| Claim::new(*task, *machine, Default::default());
     Transaction::new(id, Version(0), claims.iter().map(claim).collect())
 }
 

@@ -1,6 +1,6 @@
 //! A cell and its twin side by side: everything that is public of a cell must be equal.
 
-use crate::twin::Twin;
+use crate::twin::{Twin, TwinJob, TwinTask};
 use omega_cellstate::{Cell, MachineStatus};
 use omega_core::{
     Amounts, CardSet, JobId, KindId, Machine, MachineId, Outcome, Policy, Rejection,
@@ -30,6 +30,7 @@ struct TaskPicture {
     cards: CardSet,
     group: usize,
     placed_ms: u64,
+    holds: Option<Amounts>,
 }
 
 fn machines_of_cell(cell: &Cell) -> Vec<MachinePicture> {
@@ -80,17 +81,19 @@ fn tasks_of_cell(cell: &Cell, job: JobId) -> Vec<TaskPicture> {
         cards: cell.task_cards(id).unwrap_or_default(),
         group: cell.task_group(id).unwrap_or(usize::MAX),
         placed_ms: cell.task_placed_ms(id).unwrap_or(u64::MAX),
+        holds: cell.task_holds(id),
     };
     cell.tasks(job).map(picture).collect()
 }
 
 fn tasks_of_twin(twin: &Twin) -> Vec<TaskPicture> {
-    let picture = |(id, _, task): (TaskId, _, &crate::twin::TwinTask)| TaskPicture {
+    let picture = |(id, job, task): (TaskId, &TwinJob, &TwinTask)| TaskPicture {
         id,
         state: task.state,
         cards: task.cards,
         group: task.group,
         placed_ms: task.placed_ms,
+        holds: task.state.machine().map(|_| job.holds(task)),
     };
     twin.tasks().map(picture).collect()
 }

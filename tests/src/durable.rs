@@ -3,8 +3,8 @@
 
 use omega_cellstate::Cell;
 use omega_core::{
-    Amounts, CardSet, Claim, Command, Commit, Job, JobId, Kinds, Machine, MachineId, Outcome,
-    SchedulerId, SequenceNumber, TaskGroup, TaskId, Transaction, TransactionId, Version,
+    Amounts, Claim, Command, Commit, Job, JobId, Kinds, Machine, MachineId, Outcome, SchedulerId,
+    SequenceNumber, TaskGroup, TaskId, Transaction, TransactionId, Version,
 };
 use omega_store::directory::{Directory, EngineKind, Expected, Identity};
 use omega_store::log::ReplicaId;
@@ -50,7 +50,7 @@ pub fn setup() -> [Command; 3] {
 pub fn transaction(cell: &Cell, number: u64) -> Transaction {
     let task = TaskId { job: JobId(first_job(cell)), index: (number / 2 % TASKS) as u32 };
     let machine: MachineId = cell.machines().next().expect("there is one").id;
-    let claim = Claim { task, machine, seen: SequenceNumber(0), cards: CardSet::default() };
+    let claim = Claim::new(task, machine, SequenceNumber(0));
     let id = TransactionId { scheduler: SchedulerId(0), number };
     let mut txn = Transaction::new(id, Version(0), Vec::new());
     match number % 2 {

@@ -147,11 +147,8 @@ fn claims_on(
     job: JobId,
     slots: &[u32],
 ) -> Transaction {
-    let claim = |(slot, index): (&u32, u32)| Claim {
-        task: TaskId { job, index },
-        machine: MachineId::first(*slot),
-        seen: SequenceNumber(0),
-        cards: Default::default(),
+    let claim = |(slot, index): (&u32, u32)| {
+        Claim::new(TaskId { job, index }, MachineId::first(*slot), SequenceNumber(0))
     };
     let claims = slots.iter().zip(0..).map(claim).collect();
     Transaction::new(TransactionId { scheduler, number }, cell.version(), claims)

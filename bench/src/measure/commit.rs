@@ -6,7 +6,8 @@ use super::show::{Reach, Row, Unit};
 use super::{Options, SEED, bare};
 use omega_cellstate::Cell;
 use omega_core::{
-    Claim, Command, JobId, MachineId, Outcome, SequenceNumber, TaskId, Transaction, TransactionId,
+    Amounts, Claim, Command, JobId, MachineId, Outcome, Resize, SequenceNumber, TaskId,
+    Transaction, TransactionId,
 };
 use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64;
@@ -32,7 +33,39 @@ pub(crate) fn rows(options: &Options) -> Vec<Row> {
             }
         }
     }
+    let made = cells::in_use(10_000);
+    let resizes = options.work(100_000);
+    let figures: Vec<Figure> = (0..options.runs()).map(|_| resize(&made, resizes)).collect();
+    rows.push(Row::time("10000 machines, 10 resizes", Unit::Nanos, Figure::median(&figures)));
     rows
+}
+
+/// Resizes of so many tasks that run, ten in a transaction: first down to nothing, so that each has room.
+fn resize(made: &Made, count: usize) -> Figure {
+    let mut cell = made.copy();
+    for txn in transactions(&mut cell, made.machines, (count, 100, 100)) {
+        cell.commit(&txn).expect("it is judged");
+    }
+    let placed: Vec<TaskId> = cell.machines().flat_map(|machine| machine.tasks.to_vec()).collect();
+    let Ok(Outcome::Scheduler { id: scheduler, .. }) =
+        cell.apply(Command::RegisterScheduler { name: "resizing".into() })
+    else {
+        unreachable!("a scheduler registers")
+    };
+    let txn = |(number, tasks): (u64, &[TaskId])| {
+        let id = TransactionId { scheduler, number };
+        let mut txn = Transaction::new(id, cell.version(), Vec::new());
+        txn.resizes.extend(tasks.iter().map(|task| Resize { task: *task, to: Amounts::zero() }));
+        txn
+    };
+    let txns: Vec<Transaction> = (0..).zip(placed.chunks(10).take(count / 10)).map(txn).collect();
+    let resized: usize = txns.iter().map(|txn| txn.resizes.len()).sum();
+    let (refused, span) = timed(|| {
+        let commits = txns.iter().map(|txn| cell.commit(txn).expect("it is judged"));
+        commits.map(|commit| commit.conflicts.len()).sum::<usize>()
+    });
+    assert_eq!(refused, 0, "to hold less is never refused");
+    span.each(resized)
 }
 
 /// Commits that place `claims` tasks of jobs of `tasks` tasks, `each` in a transaction.
@@ -73,11 +106,12 @@ pub(super) fn claims_of(
         unreachable!("a scheduler registers")
     };
     let base = cell.version();
-    let mut claim = |i: usize| Claim {
-        task: TaskId { job: jobs[i / tasks], index: (i % tasks) as u32 },
-        machine: MachineId::first(rng.random_range(0..machines as u32)),
-        seen: SequenceNumber(0),
-        cards: Default::default(),
+    let mut claim = |i: usize| {
+        Claim::new(
+            TaskId { job: jobs[i / tasks], index: (i % tasks) as u32 },
+            MachineId::first(rng.random_range(0..machines as u32)),
+            SequenceNumber(0),
+        )
     };
     let transaction = |t: usize| {
         let claims = (t * each..(t + 1) * each).map(&mut claim).collect();

@@ -76,12 +76,7 @@ fn place(cell: &SharedCell, build: &Build) {
         };
         let claims = (0..build.job_tasks as u32).map(|index| {
             slot = (slot + 1) % build.machines as u32;
-            Claim {
-                task: TaskId { job, index },
-                machine: MachineId::first(slot),
-                seen: Default::default(),
-                cards: Default::default(),
-            }
+            Claim::new(TaskId { job, index }, MachineId::first(slot), Default::default())
         });
         let id = TransactionId { scheduler, number };
         let base = cell.read(Cell::version);

@@ -13,9 +13,7 @@ use super::whole::{self, Load, Submit};
 use super::{Options, SEED};
 use crate::run::{TimedCell, Took};
 use omega_cellstate::{Cell, SharedCell};
-use omega_core::{
-    CardSet, Claim, Command, Job, MachineId, Outcome, TaskId, Transaction, TransactionId,
-};
+use omega_core::{Claim, Command, Job, MachineId, Outcome, TaskId, Transaction, TransactionId};
 use omega_store::directory::{Directory, EngineKind, Identity};
 use omega_store::log::ReplicaId;
 use omega_store::membership::Membership;
@@ -251,7 +249,7 @@ fn transactions(made: &Made, count: usize) -> (Cell, Vec<Transaction>) {
         let claim = |index: u32| {
             let at = (number * 7919 + index as usize * 31) % machines.len();
             let (machine, seen) = machines[at];
-            Claim { task: TaskId { job, index }, machine, seen, cards: CardSet::default() }
+            Claim::new(TaskId { job, index }, machine, seen)
         };
         let id = TransactionId { scheduler, number: number as u64 };
         txns.push(Transaction::new(id, cell.version(), (0..CLAIMS as u32).map(claim).collect()));

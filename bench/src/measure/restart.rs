@@ -10,8 +10,7 @@ use super::show::{Reach, Row, Unit};
 use super::{cells, snapshot};
 use omega_cellstate::{Cell, CellHandle};
 use omega_core::{
-    CardSet, Claim, Command, JobId, MachineId, Outcome, SequenceNumber, TaskId, Transaction,
-    TransactionId,
+    Claim, Command, JobId, MachineId, Outcome, SequenceNumber, TaskId, Transaction, TransactionId,
 };
 use omega_store::directory::{Directory, EngineKind, Expected, Identity};
 use omega_store::log::ReplicaId;
@@ -83,11 +82,12 @@ fn write_log(path: &Path, txns: usize) -> u64 {
         other => panic!("a small job is taken: {other:?}"),
     });
     let txn = |(number, job): (usize, JobId)| {
-        let claim = |index: usize| Claim {
-            task: TaskId { job, index: index as u32 },
-            machine: machines[(number * CLAIMS + index) % machines.len()],
-            seen: SequenceNumber(0),
-            cards: CardSet::default(),
+        let claim = |index: usize| {
+            Claim::new(
+                TaskId { job, index: index as u32 },
+                machines[(number * CLAIMS + index) % machines.len()],
+                SequenceNumber(0),
+            )
         };
         let id = TransactionId { scheduler, number: first + number as u64 };
         let claims = (0..CLAIMS).map(claim).collect();

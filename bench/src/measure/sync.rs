@@ -67,12 +67,10 @@ fn run(cell: &SharedCell, view: &mut View, changed: usize, rounds: usize) -> Fig
     let clock = timed(|| ()).1;
     for _ in 0..rounds {
         let tasks = (0..).map(|index| TaskId { job, index });
-        let claims = slots.iter().zip(tasks).map(|(slot, task)| Claim {
-            task,
-            machine: MachineId::first(*slot),
-            seen: SequenceNumber(0),
-            cards: Default::default(),
-        });
+        let claims = slots
+            .iter()
+            .zip(tasks)
+            .map(|(slot, task)| Claim::new(task, MachineId::first(*slot), SequenceNumber(0)));
         view.sync(cell).expect("a cell in this process answers");
         let id = TransactionId { scheduler: writer, number };
         let mut txn = Transaction::new(id, view.version(), claims.collect());

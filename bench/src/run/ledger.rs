@@ -336,11 +336,8 @@ mod tests {
         }
         let task = |job, index| TaskId { job: JobId(job), index };
         let commit = |cell: &mut Cell, number, tasks: &[TaskId], evictions: Vec<TaskId>| {
-            let claim = |task: &TaskId| omega_core::Claim {
-                task: *task,
-                machine,
-                seen: omega_core::SequenceNumber(0),
-                cards: omega_core::CardSet::default(),
+            let claim = |task: &TaskId| {
+                omega_core::Claim::new(*task, machine, omega_core::SequenceNumber(0))
             };
             let id = TransactionId { scheduler: SchedulerId(0), number };
             let claims = tasks.iter().map(claim).collect();

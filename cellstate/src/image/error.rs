@@ -61,6 +61,9 @@ pub enum ImageError {
     /// A task was placed later than it is, or has no machine.
     #[error("the image has task {0} placed at a time that cannot be")]
     PlacedAt(TaskId),
+    /// A task holds what it cannot.
+    #[error("a task of job {0} of the image holds what it cannot")]
+    Held(JobId),
     /// The tenant above this one is not among the tenants.
     #[error("the tenant above {0:?} is not in the image")]
     NoParent(Text),

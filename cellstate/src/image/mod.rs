@@ -103,6 +103,8 @@ pub struct JobImage {
     pub resized: bool,
     /// Whether its tasks hold their places until more of them have one.
     pub hold: Option<GangHold>,
+    /// What tasks of it hold that is not their group's request, ascending by number.
+    pub held: Vec<(u32, Amounts)>,
     /// Its tasks, by number.
     pub tasks: SmallVec<[TaskRecord; 2]>,
 }
@@ -110,7 +112,8 @@ pub struct JobImage {
 impl JobImage {
     pub(crate) fn of(id: JobId, job: &JobRecord) -> JobImage {
         let tasks = SmallVec::from_slice(&job.tasks);
-        JobImage { id, spec: job.spec.clone(), resized: job.resized, hold: job.hold, tasks }
+        let held = job.held.iter().collect();
+        JobImage { id, spec: job.spec.clone(), resized: job.resized, hold: job.hold, held, tasks }
     }
 }
 

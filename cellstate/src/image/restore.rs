@@ -10,9 +10,10 @@ use crate::cap::EvictionLog;
 use crate::cell::{Cell, Registered};
 use crate::changes::ChangeLog;
 use crate::facts::{Trackers, member};
+use crate::held::{Held, values_of};
 use crate::jobs::{GroupRecord, JobRecord, Jobs, TaskRecord};
 use crate::judge::MachineStatus;
-use crate::machines::{Part, claimable};
+use crate::machines::claimable;
 use crate::rules::GroupRules;
 use crate::validate::{self, GroupCounts};
 use omega_core::limits::{
@@ -20,8 +21,8 @@ use omega_core::limits::{
     RESERVATIONS_MAX, SCHEDULERS_MAX, TRANSACTION_ITEMS_MAX,
 };
 use omega_core::{
-    Conflict, Job, JobId, Kinds, MachineId, Reservation, SchedulerId, Standing, TaskId, Text,
-    Version,
+    Amounts, Conflict, Job, JobId, Kinds, MachineId, Reservation, SchedulerId, Standing, TaskId,
+    Text, Version,
 };
 
 /// No cell reaches it, and no count of changes overflows from here: 2^62.
@@ -182,7 +183,7 @@ impl Cell {
     }
 
     fn restore_job(&mut self, image: JobImage) -> Result<(), ImageError> {
-        let JobImage { id, spec, resized, hold, tasks } = image;
+        let JobImage { id, spec, resized, hold, held, tasks } = image;
         let counts = if resized { GroupCounts::Resized } else { GroupCounts::AsSubmitted };
         validate::job(&spec, counts, &self.kinds)?;
         if !tasks_match(&spec, resized, &tasks) {
@@ -202,10 +203,23 @@ impl Cell {
         });
         let groups = groups.collect();
         let owner = self.intern_owner(&spec.scheduler);
-        let job = JobRecord { spec, owner, tenant, groups, tasks, resized, placed, alive, hold };
+        let nothing = Held::default();
+        let mut job = JobRecord {
+            spec,
+            owner,
+            tenant,
+            groups,
+            tasks,
+            resized,
+            placed,
+            alive,
+            hold,
+            held: nothing,
+        };
         if !job.hold_is_right(self.now_ms) {
             return Err(ImageError::GangHold(id));
         }
+        self.restore_held(&mut job, &held).ok_or(ImageError::Held(id))?;
         if hold.is_some() {
             self.holding.insert(id);
         }
@@ -214,6 +228,21 @@ impl Cell {
         }
         self.jobs.put(id, job);
         Ok(())
+    }
+
+    /// Notes what tasks hold that is not their group's request. `None` if they cannot.
+    fn restore_held(&self, job: &mut JobRecord, held: &[(u32, Amounts)]) -> Option<()> {
+        if !held.is_sorted_by(|(one, _), (other, _)| one < other) {
+            return None;
+        }
+        for (index, amounts) in held {
+            job.tasks.get(*index as usize)?.state.machine()?;
+            if amounts.first_invalid(&self.kinds).is_some() {
+                return None;
+            }
+            job.hold(*index, values_of(amounts, self.kinds.count()));
+        }
+        (job.held.iter().len() == held.len()).then_some(())
     }
 
     /// Gives a task its part of a machine, but does not count it in the rules yet.
@@ -234,26 +263,28 @@ impl Cell {
             return Err(ImageError::NoMachine(id, machine));
         }
         let row = machine.row();
-        let need = job.need(task);
+        let part = job.part(id.index);
         let cards = self.machines.cards(row);
-        let fit = match need.cards {
+        let fit = match part.cards {
             None => task.cards.is_empty(),
+            // Those that it only wants it may be without.
+            Some(_) if task.cards.is_empty() => job.need(task).cards.is_none(),
             Some(request) => cards.is_some_and(|cards| cards.have(request, task.cards)),
         };
         if !fit {
             return Err(ImageError::Cards(id));
         }
         let sum = self.machines.curves(row).map(|sum| &**sum);
-        let free = self.machines.free(row).iter().zip(&need.request);
+        let free = self.machines.free(row).iter().zip(part.request);
         let sums = free.map(|(free, request)| free.checked_sub(*request));
         if sums.into_iter().any(|sum| sum.is_none())
-            || !self.tenants.can_count(job.tenant, &need.request)
-            || need.curves.as_ref().is_some_and(|curves| !curves.can_count(sum))
+            || !self.tenants.can_count(job.tenant, part.request)
+            || part.curves.is_some_and(|curves| !curves.can_count(sum))
         {
             return Err(ImageError::Overflow(id));
         }
-        self.machines.take(row, id, Part::of(need, task.cards));
-        self.tenants.count(job.tenant, &need.request, 1);
+        self.machines.take(row, id, part);
+        self.tenants.count(job.tenant, part.request, 1);
         Ok(())
     }
 

@@ -58,7 +58,8 @@ impl View {
         let cards = self.judge_machine(machine, group)?;
         let seen = self.sequences[machine.row()];
         // The cell chooses the cards, by the same rule: asking for these would conflict for naught.
-        let claim = Claim { task, machine, seen, cards: CardSet::default() };
+        let take = self.compiled(group).take;
+        let claim = Claim { take, ..Claim::new(task, machine, seen) };
         let open = Open { claim, group, cards };
         self.count(&open, -1);
         self.open.push(open);
@@ -142,6 +143,7 @@ impl View {
             releases: Vec::new(),
             evictions: self.submit_evictions(number),
             claims: claims.iter().map(|open| open.claim).collect(),
+            resizes: Vec::new(),
         };
         self.in_flight.push(InFlight { number, claims });
         txn
@@ -265,20 +267,29 @@ impl View {
         if row >= self.sequences.len() || self.incarnations[row] != open.claim.machine.incarnation {
             return;
         }
-        self.count_group(row, open.group, open.cards, sign);
+        self.count_group((row, sign), open.group, open.cards, None);
     }
 
-    /// Takes a task of a group, with these cards, off a row (`sign` -1), or gives it back (1).
-    pub(super) fn count_group(&mut self, row: usize, group: GroupRef, chosen: CardSet, sign: i64) {
+    /// Takes a task of a group, with these cards, off a row (`sign` -1), or gives it back (1). `held` is what
+    /// it holds, if that is not what the group requests.
+    pub(super) fn count_group(
+        &mut self,
+        (row, sign): (usize, i64),
+        group: GroupRef,
+        chosen: CardSet,
+        held: Option<&[i64]>,
+    ) {
         let compiled = self.groups[group.0 as usize].as_ref();
         let compiled = compiled.expect("a group is used until its job is forgotten");
         let need = &compiled.need;
         if let Some(places) = &mut self.job_places {
             places.add(compiled.id, row as u32, -sign as i32);
         }
-        let part = (row, need.request.as_slice(), need.curves.as_deref());
+        // What it was resized to it holds all day.
+        let curves = need.curves.as_deref().filter(|_| held.is_none());
+        let part = (row, held.unwrap_or(&need.request), curves);
         add(&mut self.columns, &mut self.curves, part, sign);
-        if let Some(request) = need.cards
+        if let Some(request) = need.cards_of_placed()
             && let Some(cards) = self.cards.get_mut(&(row as u32))
         {
             if sign < 0 { cards.take(request, chosen) } else { cards.give_back(request, chosen) }

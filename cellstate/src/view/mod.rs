@@ -23,6 +23,7 @@
 mod block;
 mod claims;
 mod columns;
+mod compiled;
 mod counted;
 mod curves;
 mod evictions;
@@ -39,6 +40,7 @@ mod tenants;
 
 pub use block::{Block, FEW, LeftShare};
 pub use columns::BLOCK;
+pub use compiled::GroupRef;
 pub use counted::{TaskCounts, TaskSet};
 pub use images::ImageHolder;
 pub use job_places::JobPlaces;
@@ -58,11 +60,12 @@ use crate::judge::{MachineStatus, Spot, judge};
 use crate::map::FastMap;
 use claims::{InFlight, Open, Taken};
 use columns::Columns;
+use compiled::Compiled;
 use evictions::Eviction;
 use images::Images;
 use kept::{Kept, inverse_capacity};
 use omega_core::{
-    CardSet, Job, JobId, Kinds, Machine, MachineId, Reason, SchedulerId, SequenceNumber, TaskId,
+    CardSet, JobId, Kinds, Machine, MachineId, Reason, SchedulerId, SequenceNumber, Take, TaskId,
     Version,
 };
 use placements::Placements;
@@ -70,19 +73,6 @@ use smallvec::SmallVec;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use tally::RowState;
-
-/// A task group that a view has compiled: see [`View::compile`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct GroupRef(u32);
-
-#[derive(Debug)]
-struct Compiled {
-    id: JobId,
-    job: Arc<Job>,
-    index: usize,
-    need: Need,
-    reach: Reach,
-}
 
 /// A scheduler's private copy of the cell. See the head of the file.
 #[derive(Debug)]
@@ -511,73 +501,6 @@ impl View {
 
     // --- Deciding ------------------------------------------------------------------------------
 
-    /// Compiles a group of a job; the same group again costs a lookup. It stays until
-    /// [`View::forget_job`].
-    pub fn compile(&mut self, id: JobId, job: &Arc<Job>, index: usize) -> GroupRef {
-        if let Some(placements) = &mut self.placements {
-            placements.compiled.remove(&id);
-        }
-        let known = self.by_job.get(&id).into_iter().flatten();
-        for group in known {
-            let compiled = self.groups[group.0 as usize].as_ref();
-            if compiled.is_some_and(|c| c.index == index && Arc::ptr_eq(&c.job, job)) {
-                return *group;
-            }
-        }
-        let kinds = self.columns.kinds();
-        let (need, _) = self.facts.compile((id, job), index, kinds, Trackers::Find);
-        let compiled = Compiled { id, job: job.clone(), index, need, reach: Reach::Anywhere };
-        let group = GroupRef(self.vacant.pop().unwrap_or_else(|| {
-            self.groups.push(None);
-            (self.groups.len() - 1) as u32
-        }));
-        self.groups[group.0 as usize] = Some(compiled);
-        self.by_job.entry(id).or_default().push(group);
-        group
-    }
-
-    /// Drops what was compiled for a job. Its claims must be settled.
-    pub fn forget_job(&mut self, id: JobId) {
-        for group in self.by_job.remove(&id).into_iter().flatten() {
-            if let Some(compiled) = self.groups[group.0 as usize].take() {
-                self.facts.release(&compiled.need, Trackers::Find);
-                self.vacant.push(group.0);
-            }
-        }
-    }
-
-    /// What a compiled group needs.
-    ///
-    /// # Panics
-    /// If the group was forgotten.
-    #[must_use]
-    pub fn need(&self, group: GroupRef) -> &Need {
-        &self.compiled(group).need
-    }
-
-    /// The id of a compiled group's job.
-    ///
-    /// # Panics
-    /// If the group was forgotten.
-    #[must_use]
-    pub fn job_id(&self, group: GroupRef) -> JobId {
-        self.compiled(group).id
-    }
-
-    /// The job of a compiled group, and the group's position in it.
-    ///
-    /// # Panics
-    /// If the group was forgotten.
-    #[must_use]
-    pub fn job(&self, group: GroupRef) -> (&Arc<Job>, usize) {
-        let compiled = self.compiled(group);
-        (&compiled.job, compiled.index)
-    }
-
-    fn compiled(&self, group: GroupRef) -> &Compiled {
-        self.groups[group.0 as usize].as_ref().expect("a group is used until its job is forgotten")
-    }
-
     /// Asks the judge whether a task of this group may run on the machine in a row, as far as the
     /// view knows. The answer is the cards that it would get.
     ///
@@ -601,6 +524,6 @@ impl View {
         let curves = self.curves.get(row).map(|sum| &**sum);
         let id = self.machine_id(row);
         let spot = Spot { id, status, free: &free, curves, cards, reserved };
-        judge(machine, spot, need, &self.facts, CardSet::default())
+        judge(machine, spot, need, &self.facts, (Take::Request, CardSet::default()))
     }
 }

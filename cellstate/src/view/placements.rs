@@ -10,9 +10,10 @@
 use super::counted::Counted;
 use super::{GroupRef, View};
 use crate::delta::{Delta, TaskDelta};
+use crate::held::{Values, amounts_of, values_of};
 use crate::map::FastMap;
 use foldhash::fast::FixedState;
-use omega_core::{CardSet, Job, JobId, MachineId, Precedence, TaskId};
+use omega_core::{Amounts, CardSet, Job, JobId, MachineId, Precedence, TaskId};
 use smallvec::SmallVec;
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, HashSet};
@@ -56,7 +57,7 @@ fn stride(kinds: usize) -> usize {
 struct Row {
     /// The most important first: of higher precedence, then the older.
     tasks: Vec<PlacedTask>,
-    /// What each of them claims: every kind in order, and zeroes up to the stride.
+    /// What each of them holds: every kind in order, and zeroes up to the stride.
     requests: Vec<i64>,
 }
 
@@ -88,6 +89,8 @@ pub(super) struct Placements {
     /// Which tasks are counted, and how many of them there are.
     pub(super) counted: Counted,
     lifted: usize,
+    /// What tasks hold that is not their group's request.
+    held: FastMap<TaskId, Values>,
     /// Jobs whose groups were compiled to take their tasks off, and for nobody else.
     pub(super) compiled: HashSet<JobId, FixedState>,
 }
@@ -110,11 +113,12 @@ impl Placements {
             let placed = self.jobs.get(&change.id).map_or(0, |job| job.placed);
             self.jobs.insert(change.id, PlacedJob { spec, placed });
         }
-        delta.tasks.iter().for_each(|task| self.set_task(task));
+        delta.tasks_held().for_each(|(task, held)| self.set_task(task, held, kinds));
         let strays: Vec<JobId> =
             ended.into_iter().filter(|job| self.end(job.id)).map(|j| j.id).collect();
         if !strays.is_empty() {
             self.places.retain(|task, _| !strays.contains(&task.job));
+            self.held.retain(|task, _| !strays.contains(&task.job));
             let stray = |task: &PlacedTask| strays.contains(&task.id.job);
             self.rows.iter_mut().for_each(|row| row.remove(stray, stride));
         }
@@ -138,13 +142,16 @@ impl Placements {
         }
     }
 
-    fn set_task(&mut self, task: &TaskDelta) {
+    fn set_task(&mut self, task: &TaskDelta, held: Option<&Amounts>, kinds: usize) {
         let Some(job) = self.jobs.get_mut(&task.id.job) else { return };
         if let Some(machine) = self.places.remove(&task.id) {
             self.rows[machine.row()].remove(|placed| placed.id == task.id, self.stride);
             job.placed -= 1;
             let precedence = job.spec.precedence;
             self.leave(precedence, 1);
+            if !self.held.is_empty() {
+                self.held.remove(&task.id);
+            }
         }
         let Some(job) = self.jobs.get_mut(&task.id.job) else { return };
         let Some(machine) = task.state.machine() else { return };
@@ -153,7 +160,10 @@ impl Placements {
         job.placed += 1;
         *self.precedences.entry(precedence).or_default() += 1;
         self.places.insert(id, machine);
-        let request = job.spec.groups[usize::from(group)].request.as_slice();
+        let request = held.unwrap_or(&job.spec.groups[usize::from(group)].request).as_slice();
+        if let Some(held) = held {
+            self.held.insert(id, values_of(held, kinds));
+        }
         let placed = PlacedTask { id, group, precedence, cards };
         self.rows[machine.row()].insert(placed, request, self.stride);
     }
@@ -189,12 +199,32 @@ impl View {
         stride(self.kinds.count())
     }
 
-    /// What the tasks on the machine in a row claim, in the order of [`View::tasks_on`]: of each
+    /// What the tasks on the machine in a row hold, in the order of [`View::tasks_on`]: of each
     /// every kind, in order, and zeroes (see [`View::request_stride`]).
     #[must_use]
     pub fn requests_on(&self, row: usize) -> &[i64] {
         let placements = self.placements.as_deref();
         placements.and_then(|placements| placements.rows.get(row)).map_or(&[], |row| &row.requests)
+    }
+
+    /// Whether a placed task holds something else than its group's request: then that is all that it would have
+    /// if it were moved.
+    #[must_use]
+    pub fn holds_its_own(&self, task: TaskId) -> bool {
+        self.placements.as_deref().is_some_and(|placements| placements.held.contains_key(&task))
+    }
+
+    /// What a placed task holds, if the view keeps placements.
+    #[must_use]
+    pub fn held_by(&self, task: &PlacedTask) -> Option<Amounts> {
+        let placements = self.placements.as_deref()?;
+        match placements.held.get(&task.id) {
+            Some(values) => Some(amounts_of(values)),
+            None => {
+                let job = placements.jobs.get(&task.id.job)?;
+                Some(job.spec.groups.get(usize::from(task.group))?.request.clone())
+            }
+        }
     }
 
     /// The job of a placed task.
@@ -239,18 +269,29 @@ impl View {
     pub(super) fn count_placed(&mut self, row: usize, task: PlacedTask, sign: i64) {
         let Some(job) = self.job_of(task.id).cloned() else { return };
         let group = &job.groups[usize::from(task.group)];
-        if self.facts.rules.is_empty() && group.cards.is_none() && group.curves.is_empty() {
+        let held = match &self.placements {
+            Some(placements) if !placements.held.is_empty() => placements.held.get(&task.id),
+            _ => None,
+        };
+        let is_flat = group.curves.is_empty() || held.is_some();
+        if self.facts.rules.is_empty() && task.cards.is_empty() && is_flat {
             if let Some(places) = &mut self.job_places {
                 places.add(task.id.job, row as u32, -sign as i32);
             }
             // No rule looks at any task: amounts are all there is.
-            let request = group.request.as_slice().iter().map(|amount| *amount as i64);
-            let request: SmallVec<[i64; 8]> = request.collect();
-            self.columns.add(row, &request, sign);
+            match held {
+                Some(held) => self.columns.add(row, held, sign),
+                None => {
+                    let request = group.request.as_slice().iter().map(|amount| *amount as i64);
+                    let request: SmallVec<[i64; 8]> = request.collect();
+                    self.columns.add(row, &request, sign);
+                }
+            }
             return;
         }
+        let held = held.cloned();
         let group = self.compile_placed(task, &job);
-        self.count_group(row, group, task.cards, sign);
+        self.count_group((row, sign), group, task.cards, held.as_deref());
     }
 
     /// Compiles the group of a placed task, which is forgotten when its job changes if nobody else uses it.
@@ -293,6 +334,6 @@ impl View {
     /// Counts a task of a group as if it ran in a row, judged by nobody, or with `sign` 1 takes it
     /// off again: for tasks that are expected there.
     pub fn assume(&mut self, row: usize, group: GroupRef, sign: i64) {
-        self.count_group(row, group, CardSet::default(), sign);
+        self.count_group((row, sign), group, CardSet::default(), None);
     }
 }

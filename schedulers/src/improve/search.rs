@@ -171,10 +171,13 @@ impl<'a> Search<'a> {
         self.view.need(self.known[known].group)
     }
 
-    /// The tasks on a row that have not moved, the most important first.
+    /// The tasks on a row that may move and have not, the most important first. Those that hold something else
+    /// than their group's request would lose it, so they stay.
     pub(super) fn unmoved(&self, row: usize) -> SmallVec<[PlacedTask; 32]> {
         let tasks = self.view.tasks_on(row).iter();
-        tasks.filter(|task| !self.moved.contains(&task.id)).copied().collect()
+        let stays =
+            |task: &&PlacedTask| self.moved.contains(&task.id) || self.view.holds_its_own(task.id);
+        tasks.filter(|task| !stays(task)).copied().collect()
     }
 
     /// Whether these tasks may move now.

@@ -117,10 +117,11 @@ fn lent_out(view: &View, tenant: &Text, request: &Amounts) -> Borrowed {
 
 /// Takes what a task has off what its branch has borrowed. The answer is whether it had borrowed any of it.
 fn give_back(view: &View, tenant: &Text, task: PlacedTask, borrowed: &mut Borrowed) -> bool {
-    let Some(job) = view.job_of(task.id) else { return false };
+    let (Some(job), Some(request)) = (view.job_of(task.id), view.held_by(&task)) else {
+        return false;
+    };
     let Some((_, branch)) = view.parting(tenant, &job.tenant) else { return false };
     let Some(beyond) = borrowed.get_mut(&branch.name) else { return false };
-    let request = &job.groups[usize::from(task.group)].request;
     let had = request.iter().any(|(kind, _)| beyond.get(kind.index()).is_some_and(|b| *b > 0));
     if had {
         for (kind, amount) in request.iter() {

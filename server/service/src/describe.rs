@@ -48,6 +48,7 @@ pub(crate) fn task(cell: &Cell, id: TaskId, state: TaskState) -> proto::TaskStat
         machine_name: machine.and_then(name).unwrap_or_default(),
         group: group.map(|group| group.name.to_string()).unwrap_or_default(),
         cards: cards.iter().map(|card| card as u32).collect(),
+        holds: cell.task_held(id).map(|held| convert::values(&held)).unwrap_or_default(),
     }
 }
 

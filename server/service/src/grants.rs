@@ -123,7 +123,8 @@ impl Grant {
         self.check_scheduler(cell, txn.id.scheduler)?;
         let claimed = txn.claims.iter().map(|claim| claim.task);
         let mut last = None;
-        for TaskId { job, .. } in claimed.chain(txn.releases.iter().copied()) {
+        let resized = txn.resizes.iter().map(|resize| resize.task);
+        for TaskId { job, .. } in claimed.chain(txn.releases.iter().copied()).chain(resized) {
             // Most transactions are of one job.
             if last != Some(job) {
                 self.check_job(cell, job)?;
@@ -181,7 +182,7 @@ fn known(cell: &Cell, id: JobId) -> Result<Option<&Arc<omega_core::Job>>, Refuse
 mod tests {
     use super::*;
     use crate::identity;
-    use omega_core::{Amounts, Command, Job, Kinds, Outcome, Precedence, TaskGroup};
+    use omega_core::{Amounts, Command, Job, Kinds, Outcome, Precedence, Resize, TaskGroup};
     use omega_core::{Claim, Granularity, TransactionId, Version};
     use proptest::prelude::*;
 
@@ -212,12 +213,7 @@ mod tests {
     fn txn(scheduler: u32, claims: &[u64], releases: &[u64], evictions: &[u64]) -> Transaction {
         let task = |job: &u64| TaskId { job: JobId(*job), index: 0 };
         let machine = MachineId { slot: 0, incarnation: 0 };
-        let claim = |job: &u64| Claim {
-            task: task(job),
-            machine,
-            seen: omega_core::SequenceNumber(0),
-            cards: omega_core::CardSet(0),
-        };
+        let claim = |job: &u64| Claim::new(task(job), machine, omega_core::SequenceNumber(0));
         Transaction {
             id: TransactionId { scheduler: SchedulerId(scheduler), number: 0 },
             base: Version(0),
@@ -226,7 +222,12 @@ mod tests {
             releases: releases.iter().map(task).collect(),
             evictions: evictions.iter().map(task).collect(),
             claims: claims.iter().map(claim).collect(),
+            resizes: Vec::new(),
         }
+    }
+
+    fn resize(job: &u64) -> Resize {
+        Resize { task: TaskId { job: JobId(*job), index: 0 }, to: Amounts::zero() }
     }
 
     proptest! {
@@ -237,6 +238,7 @@ mod tests {
             claims in proptest::collection::vec(0..9_u64, 0..5),
             releases in proptest::collection::vec(0..9_u64, 0..5),
             evictions in proptest::collection::vec(0..9_u64, 0..5),
+            resizes in proptest::collection::vec(0..9_u64, 0..3),
         ) {
             let grant = grant("omega://c/scheduler/web?tenant=a&precedence-max=10");
             let cell = cell();
@@ -246,8 +248,11 @@ mod tests {
             let expected = scheduler == 0
                 && claims.iter().all(own)
                 && releases.iter().all(own)
+                && resizes.iter().all(own)
                 && evictions.iter().all(low);
-            let allowed = grant.check(&cell, &txn(scheduler, &claims, &releases, &evictions));
+            let mut txn = txn(scheduler, &claims, &releases, &evictions);
+            txn.resizes = resizes.iter().map(resize).collect();
+            let allowed = grant.check(&cell, &txn);
             prop_assert_eq!(allowed.is_ok(), expected, "{:?}", allowed);
         }
     }

@@ -165,6 +165,7 @@ fn obey(agent: &Agent, simulation: &mut Simulation, order: Order, now_ms: u64) {
             simulation.end((machine, task), grace_ms, now_ms)
         }
         Order::Kill { task, machine } => simulation.stop(machine, task),
+        Order::Resize { task, machine, to } => simulation.resize((machine, task), &to),
         Order::Detached(machine) => simulation.forget(machine),
     }
 }

@@ -94,6 +94,20 @@ impl Simulation {
         self.running.insert(key, Run { number, report, used });
     }
 
+    /// Gives a task so much. It uses the same part of that as of what it had at first.
+    pub(super) fn resize(&mut self, key: (MachineId, TaskId), to: &Amounts) {
+        let percent =
+            USE_PERCENT_MIN + (self.chance(key) >> 32) % (USE_PERCENT_MAX - USE_PERCENT_MIN + 1);
+        let Some(run) = self.running.get_mut(&key) else { return };
+        let used: Vec<u64> = to.as_slice().iter().map(|amount| amount * percent / 100).collect();
+        let before = std::mem::replace(&mut run.used, used.clone());
+        let all = self.used.entry(key.0).or_default();
+        all.resize(all.len().max(used.len()), 0);
+        all.iter_mut().zip(&before).for_each(|(all, used)| *all -= used);
+        all.iter_mut().zip(&used).for_each(|(all, used)| *all += used);
+        self.changed.insert(key.0);
+    }
+
     /// Tells a task to end. It takes from a fifth of its grace to a fifth more than that: then it is killed
     /// before.
     pub(super) fn end(&mut self, key: (MachineId, TaskId), grace_ms: u32, now_ms: u64) {

@@ -1,6 +1,6 @@
 //! `omega job`: the jobs of a cell.
 
-use super::call::Page;
+use super::call::{Caller, Page};
 use super::explain::{self, ExplainArgs};
 use super::job_file::JobFile;
 use super::job_flags::JobFlags;
@@ -181,14 +181,21 @@ struct WhereShape {
     machines_more: usize,
 }
 
+/// A job, as the cell tells of it.
+pub(super) fn find(
+    caller: &Caller,
+    job: Option<proto::JobRef>,
+) -> Result<proto::JobStatus, AskError> {
+    let told = caller.call(&proto::GetJobRequest { job }, |channel, request| async move {
+        JobServiceClient::new(channel).get_job(request).await
+    })?;
+    Ok(told.job.ok_or(omega_client::convert::Malformed::Missing("job"))?)
+}
+
 fn get(args: &NameArgs) -> Result<(), AskError> {
     let caller = args.ask.caller()?;
     let kinds = caller.kinds()?;
-    let request = proto::GetJobRequest { job: by_name(&args.name) };
-    let told = caller.call(&request, |channel, request| async move {
-        JobServiceClient::new(channel).get_job(request).await
-    })?;
-    let told = told.job.ok_or(omega_client::convert::Malformed::Missing("job"))?;
+    let told = find(&caller, by_name(&args.name))?;
     let job = JobShape::new(&kinds, told)?;
     let tasks = task::list(&caller, by_name(&args.name).map(Of::Job), None)?;
     let machines = tasks.items.into_iter().map(|task| task.machine_name);

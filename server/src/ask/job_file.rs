@@ -8,8 +8,8 @@ use super::rules_file::{
     PortFile, PreferredFile, RuleFile, SelectorFile, TolerationFile, affinity,
 };
 use omega_core::{
-    CardRequest, Curve, Job, JobKind, Kinds, Labels, PlacementRules, Precedence, Preemption,
-    TaskGroup, Unit,
+    Amounts, CardRequest, Curve, Job, JobKind, Kinds, Labels, PlacementRules, Precedence,
+    Preemption, TaskGroup, Unit, Wants,
 };
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -95,6 +95,12 @@ struct GroupFile {
     curves: BTreeMap<String, Vec<Amount>>,
     /// Accelerator cards that each task needs; its `gpu` is as much, unless `request` says it.
     cards: Option<CardsFile>,
+    /// What each task takes of each resource kind on top of that where it is free, and does without elsewhere.
+    #[serde(default)]
+    #[schemars(with = "BTreeMap<String, NumberOrText>")]
+    wants: BTreeMap<String, Amount>,
+    /// Accelerator cards that it takes likewise, if it needs none; their `gpu` is as much, unless `wants` says it.
+    wants_cards: Option<CardsFile>,
     /// What rules of other jobs select these tasks by.
     #[serde(default)]
     labels: BTreeMap<String, String>,
@@ -203,23 +209,26 @@ fn millis(time: Duration) -> u32 {
 
 impl GroupFile {
     fn group(&self, kinds: &Kinds, at: impl Fn(&str) -> String) -> Result<TaskGroup, AskError> {
-        let named = self.request.iter();
-        let named =
-            named.map(|(kind, amount)| (at(&format!("request.{kind}")), kind.clone(), amount));
-        let mut request = amount::amounts(kinds, named, 0)?;
-        let cards = self
-            .cards
-            .map(|cards| CardRequest { count: cards.count, milli_each: cards.milli_each });
-        if let Some(cards) = cards.filter(|_| !self.request.contains_key("gpu")) {
-            let gpu = amount::kind(kinds, at("cards"), "gpu")?;
-            request.set(gpu, u64::from(cards.count) * u64::from(cards.milli_each));
-        }
+        let (mut request, cards) = amounts_and_cards(
+            kinds,
+            (&self.request, self.cards),
+            |field: &str| at(&format!("request.{field}")),
+            at("cards"),
+        )?;
         let curves = self.curves(kinds, &at)?;
         for curve in &curves {
             if request.get(curve.kind) == 0 {
                 request.set(curve.kind, curve.peak());
             }
         }
+        let (wanted, wanted_cards) = amounts_and_cards(
+            kinds,
+            (&self.wants, self.wants_cards),
+            |field: &str| at(&format!("wants.{field}")),
+            at("wants_cards"),
+        )?;
+        let wants = Wants { amounts: wanted, cards: wanted_cards };
+        let wants_nothing = wants.amounts.is_zero() && wants.cards.is_none();
         let texts = |list: &[String]| list.iter().map(|text| text.as_str().into()).collect();
         Ok(TaskGroup {
             name: self.name.as_str().into(),
@@ -239,6 +248,7 @@ impl GroupFile {
             volumes: texts(&self.volumes),
             grace_ms: self.grace.map_or(0, |TimeFile(time)| millis(time)),
             curves,
+            wants: (!wants_nothing).then_some(wants),
         })
     }
 
@@ -259,6 +269,25 @@ impl GroupFile {
         curves.sort_by_key(|curve| curve.kind);
         Ok(curves)
     }
+}
+
+/// Amounts by kind, and cards, which are counted as `gpu` unless that is among the amounts.
+fn amounts_and_cards(
+    kinds: &Kinds,
+    (amounts, cards): (&BTreeMap<String, Amount>, Option<CardsFile>),
+    at: impl Fn(&str) -> String,
+    at_cards: String,
+) -> Result<(Amounts, Option<CardRequest>), AskError> {
+    let named = amounts.iter().map(|(kind, amount)| (at(kind), kind.clone(), amount));
+    let mut sum = amount::amounts(kinds, named, 0)?;
+    let request =
+        |cards: CardsFile| CardRequest { count: cards.count, milli_each: cards.milli_each };
+    let cards = cards.map(request);
+    if let Some(cards) = cards.filter(|_| !amounts.contains_key("gpu")) {
+        let gpu = amount::kind(kinds, at_cards, "gpu")?;
+        sum.set(gpu, u64::from(cards.count) * u64::from(cards.milli_each));
+    }
+    Ok((sum, cards))
 }
 
 #[cfg(test)]
@@ -282,6 +311,7 @@ mod tests {
         count = 3
         request = { cpu = 0.5, memory = "2GiB" }
         cards = { count = 1 }
+        wants = { cpu = 1 }
         labels = { app = "web" }
         required = [{ labels = [{ key = "zone", values = ["a", "b"] }] }]
         preferred = [{ weight = 5, machines = { names = [{ operator = "not_in", values = ["m"] }] } }]
@@ -310,6 +340,7 @@ mod tests {
         assert_eq!((job.run_ms_expected, job.due_ms), (Some(1500), Some(1_764_000_000_000)));
         let group = &job.groups[0];
         assert_eq!(group.request.as_slice(), [500, 2 << 30, 0, 1000]);
+        assert_eq!(group.with_wants().unwrap().request.as_slice(), [1500, 2 << 30, 0, 1000]);
         assert_eq!(group.rules.tasks.len(), 9);
         let rack = TopologyLevel::Label("rack".into());
         let named = |rule: &TaskRule| {

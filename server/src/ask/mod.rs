@@ -27,6 +27,7 @@ mod pairs;
 pub(crate) mod policy;
 pub(crate) mod quota;
 pub(crate) mod reservation;
+pub(crate) mod resize;
 mod rules_file;
 mod shape;
 mod show;

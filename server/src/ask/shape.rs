@@ -117,6 +117,8 @@ pub(super) struct GroupShape {
     pub(super) name: String,
     pub(super) count: u32,
     pub(super) request: ByKind<u64>,
+    /// What each takes on top where it is free; `null`: nothing.
+    pub(super) wants: Option<ByKind<u64>>,
     pub(super) labels: BTreeMap<String, String>,
     pub(super) restarts: u32,
     pub(super) grace_ms: u32,
@@ -130,6 +132,8 @@ pub(super) struct TaskShape {
     pub(super) state: &'static str,
     pub(super) machine: Option<String>,
     pub(super) cards: Vec<u32>,
+    /// What it has of its machine, in the order of the cell's kinds; empty: what its group requests.
+    pub(super) holds: Vec<u64>,
 }
 
 /// A tenant, what it may claim and what it has.
@@ -206,6 +210,7 @@ impl JobShape {
             name: group.name.to_string(),
             count: group.count,
             request: by_kind(kinds, &group.request),
+            wants: group.wants.as_ref().map(|wants| by_kind(kinds, &wants.amounts)),
             labels: texts(&group.labels),
             restarts: group.restarts,
             grace_ms: group.grace_ms,
@@ -262,6 +267,7 @@ impl TaskShape {
             group: told.group,
             machine: (!told.machine_name.is_empty()).then_some(told.machine_name),
             cards: told.cards,
+            holds: told.holds,
         }
     }
 }

@@ -1,9 +1,10 @@
-//! `omega task`: the tasks of a job, or of a machine.
+//! `omega task`: the tasks of a job, or of a machine; `resize.rs` has the verb that gives one more or less.
 
 use super::call::{Caller, Listed, Page};
+use super::resize::ResizeArgs;
 use super::shape::{ListShape, TaskShape};
 use super::show::{self, Align, and_more, columns};
-use super::{AskArgs, AskError, job, machine};
+use super::{AskArgs, AskError, job, machine, resize};
 use clap::{Args, Subcommand};
 use omega_client::proto;
 use omega_client::proto::list_tasks_request::Of;
@@ -17,6 +18,9 @@ pub(crate) enum TaskCommand {
         after_help = "Examples:\n  omega task list --job web\n  omega task list --machine m-1"
     )]
     List(ListArgs),
+    /// Give a task that has a machine more or less of it, while it runs.
+    #[command(after_help = "Example:\n  omega task resize web/0 --cpu 2 --memory 4GiB")]
+    Resize(ResizeArgs),
 }
 
 /// Whose tasks.
@@ -42,7 +46,13 @@ pub(crate) struct ListArgs {
 
 /// Does what was asked.
 pub(crate) fn run(command: &TaskCommand) -> Result<(), AskError> {
-    let TaskCommand::List(args) = command;
+    match command {
+        TaskCommand::List(args) => run_list(args),
+        TaskCommand::Resize(args) => resize::run(args),
+    }
+}
+
+fn run_list(args: &ListArgs) -> Result<(), AskError> {
     let of = match (&args.job, &args.machine) {
         (Some(name), _) => job::by_name(name).map(Of::Job),
         (None, name) => machine::by_name(name.as_deref().unwrap_or_default()).map(Of::Machine),

@@ -9,8 +9,8 @@
 use super::call::{Caller, Page};
 use super::shape::ListShape;
 use super::show::{self, Align, and_more, columns, facts};
-use super::txn_file::{ClaimName, TaskName, TransactionFile};
-use super::{AskArgs, AskError, file, job, machine};
+use super::txn_file::{ClaimName, ResizeName, TaskName, TransactionFile};
+use super::{AskArgs, AskError, amount, file, job, machine};
 use clap::{Args, Subcommand};
 use omega_client::convert::{self, Malformed};
 use omega_client::proto::job_service_client::JobServiceClient;
@@ -19,8 +19,8 @@ use omega_client::proto::scheduling_service_client::SchedulingServiceClient;
 use omega_client::{ErrorCode, proto};
 use omega_core::limits::ANSWERS_PER_SCHEDULER;
 use omega_core::{
-    Claim, Commit, Item, JobId, Kinds, MachineId, Reason, SchedulerId, SequenceNumber, TaskId,
-    Transaction, TransactionId, Version,
+    Claim, Commit, Item, JobId, Kinds, MachineId, Reason, Resize, SchedulerId, SequenceNumber,
+    TaskId, Transaction, TransactionId, Version,
 };
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -103,7 +103,7 @@ struct AnswerShape {
 /// An item that was refused, by its place in its list.
 #[derive(Debug, Serialize)]
 struct RefusedShape {
-    /// `release`, `eviction` or `claim`.
+    /// `release`, `eviction`, `resize` or `claim`.
     item: &'static str,
     index: u32,
     #[serde(flatten)]
@@ -112,7 +112,7 @@ struct RefusedShape {
 
 /// Why an item was refused.
 #[derive(Debug, Serialize)]
-struct WhyShape {
+pub(super) struct WhyShape {
     /// As the API has it: `NO_ROOM`. `null`: it was taken.
     reason: Option<&'static str>,
     /// Which resource kind, where the reason is about one.
@@ -227,13 +227,9 @@ fn commit(args: &CommitArgs) -> Result<(), AskError> {
     let named = Named::of(&described, path)?;
     let caller = args.ask.caller()?;
     let kinds = caller.kinds()?;
-    let mut txn = named.found(&caller, &described)?;
+    let mut txn = named.found((&caller, &kinds), &described)?;
     txn.id = transaction_id(&caller, &args.name, args.id)?;
-    let request = proto::CommitRequest { retry: true, ..(&txn).into() };
-    let answer = caller.call(&request, |channel, request| async move {
-        SchedulingServiceClient::new(channel).commit(request).await
-    })?;
-    let commit = Commit::try_from(answer)?;
+    let commit = send(&caller, &txn)?;
     let shape = committed(args, &kinds, &txn, (&described, &commit));
     show::print(args.ask.output, &shape, || commit_table(&shape))?;
     match (shape.refused, shape.items.len()) {
@@ -242,8 +238,17 @@ fn commit(args: &CommitArgs) -> Result<(), AskError> {
     }
 }
 
+/// Sends a transaction by hand. The answer is the cell's.
+pub(super) fn send(caller: &Caller, txn: &Transaction) -> Result<Commit, AskError> {
+    let request = proto::CommitRequest { retry: true, ..txn.into() };
+    let answer = caller.call(&request, |channel, request| async move {
+        SchedulingServiceClient::new(channel).commit(request).await
+    })?;
+    Ok(Commit::try_from(answer)?)
+}
+
 /// A number of a scheduler that nobody holds.
-fn transaction_id(
+pub(super) fn transaction_id(
     caller: &Caller,
     name: &str,
     given: Option<u64>,
@@ -267,6 +272,7 @@ struct Named<'t> {
     releases: Vec<TaskName<'t>>,
     evictions: Vec<TaskName<'t>>,
     claims: Vec<ClaimName<'t>>,
+    resizes: Vec<ResizeName<'t>>,
 }
 
 impl<'t> Named<'t> {
@@ -276,14 +282,20 @@ impl<'t> Named<'t> {
             releases: TransactionFile::tasks(("releases", releases), path)?,
             evictions: TransactionFile::tasks(("evictions", evictions), path)?,
             claims: described.claims(path)?,
+            resizes: described.resizes(path)?,
         })
     }
 
     /// The same by the ids that the cell has now, under no number yet. Each name is asked for once.
-    fn found(&self, caller: &Caller, described: &TransactionFile) -> Result<Transaction, AskError> {
+    fn found(
+        &self,
+        (caller, kinds): (&Caller, &Kinds),
+        described: &TransactionFile,
+    ) -> Result<Transaction, AskError> {
         let claimed = self.claims.iter().map(|claim| &claim.task);
+        let resized = self.resizes.iter().map(|resize| &resize.task);
         let mut jobs = BTreeMap::new();
-        for task in self.releases.iter().chain(&self.evictions).chain(claimed) {
+        for task in self.releases.iter().chain(&self.evictions).chain(claimed).chain(resized) {
             if !jobs.contains_key(task.job) {
                 jobs.insert(task.job, find_job(caller, task.job)?);
             }
@@ -300,6 +312,14 @@ impl<'t> Named<'t> {
             machine: machines[claim.machine],
             seen: SequenceNumber(claim.seen),
             cards: claim.cards,
+            take: claim.take,
+        };
+        let resize = |resize: &ResizeName<'_>| {
+            let named = resize.to.iter().map(|(kind, amount)| {
+                (format!("{}.to.{kind}", resize.place), kind.clone(), amount)
+            });
+            let to = amount::amounts(kinds, named, 0)?;
+            Ok::<Resize, AskError>(Resize { task: task(&resize.task), to })
         };
         let claims = self.claims.iter().map(claim).collect();
         Ok(Transaction {
@@ -307,13 +327,14 @@ impl<'t> Named<'t> {
             check: described.check.into(),
             releases: self.releases.iter().map(task).collect(),
             evictions: self.evictions.iter().map(task).collect(),
+            resizes: self.resizes.iter().map(resize).collect::<Result<_, _>>()?,
             ..Transaction::new(TransactionId::default(), Version(described.base), claims)
         })
     }
 }
 
 /// The job of this name; or of this id, as `omega task list` prints it, if none has the name.
-fn find_job(caller: &Caller, name: &str) -> Result<JobId, AskError> {
+pub(super) fn find_job(caller: &Caller, name: &str) -> Result<JobId, AskError> {
     let ask = |job: Option<proto::JobRef>| {
         let request = proto::GetJobRequest { job };
         caller.call(&request, |channel, request| async move {
@@ -369,7 +390,9 @@ fn committed(
         (0..).zip(&described.evictions).map(|(i, task)| item(Item::Eviction(i), task, None));
     let claims = (0..).zip(&described.claim);
     let claims = claims.map(|(i, of)| item(Item::Claim(i), &of.task, Some(&of.machine)));
-    let items: Vec<ItemShape> = releases.chain(evictions).chain(claims).collect();
+    let resizes = (0..).zip(&described.resize);
+    let resizes = resizes.map(|(i, of)| item(Item::Resize(i), &of.task, None));
+    let items: Vec<ItemShape> = releases.chain(evictions).chain(resizes).chain(claims).collect();
     let refused = commit.conflicts.len();
     CommittedShape {
         transaction: format!("{}:{}", args.name, txn.id.number),
@@ -402,6 +425,7 @@ fn place(item: Item) -> (&'static str, u32) {
         Item::Release(index) => ("release", index),
         Item::Eviction(index) => ("eviction", index),
         Item::Claim(index) => ("claim", index),
+        Item::Resize(index) => ("resize", index),
     }
 }
 
@@ -424,7 +448,7 @@ impl AnswerShape {
 }
 
 impl WhyShape {
-    fn new(kinds: &Kinds, reason: Option<Reason>) -> WhyShape {
+    pub(super) fn new(kinds: &Kinds, reason: Option<Reason>) -> WhyShape {
         let kind = match reason {
             Some(Reason::NoRoom(kind) | Reason::QuotaExceeded(kind)) => Some(kind),
             _ => None,
@@ -435,7 +459,7 @@ impl WhyShape {
     }
 
     /// For people: `no room: cpu`.
-    fn words(&self) -> String {
+    pub(super) fn words(&self) -> String {
         let Some(reason) = self.reason else { return "taken".to_owned() };
         let reason = reason.to_lowercase().replace('_', " ");
         match &self.kind {

@@ -1,11 +1,14 @@
-//! A transaction as a file describes it: claims, releases and evictions, by the names of jobs and machines.
+//! A transaction as a file describes it: claims, releases, evictions and resizes, by the names of jobs and machines.
 //!
 //! What is read here depends on the file alone. Names become ids in `txn.rs`, which asks the cell.
 
+use super::amount::Amount;
 use super::file::FileError;
-use omega_core::{CardSet, ConflictCheck, Granularity};
+use super::machine_file::NumberOrText;
+use omega_core::{CardSet, ConflictCheck, Granularity, Take};
 use schemars::JsonSchema;
 use serde::Deserialize;
+use std::collections::BTreeMap;
 use std::path::Path;
 
 /// A transaction.
@@ -30,6 +33,20 @@ pub(super) struct TransactionFile {
     /// What is to be placed, in order.
     #[serde(default)]
     pub(super) claim: Vec<ClaimFile>,
+    /// Placed tasks that are to hold more or less of their machines, in order, before the claims.
+    #[serde(default)]
+    pub(super) resize: Vec<ResizeFile>,
+}
+
+/// A resize.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct ResizeFile {
+    /// Which task: `job/index`.
+    pub(super) task: String,
+    /// What it is to hold of each resource kind; of a kind that is not named, nothing.
+    #[schemars(with = "BTreeMap<String, NumberOrText>")]
+    pub(super) to: BTreeMap<String, Amount>,
 }
 
 /// A claim.
@@ -45,6 +62,9 @@ pub(super) struct ClaimFile {
     /// The accelerator cards to use, from 0; none: the cell chooses.
     #[serde(default)]
     pub(super) cards: Vec<u8>,
+    /// Whether it takes what the task wants, too.
+    #[serde(default)]
+    pub(super) wants: bool,
 }
 
 /// What happens to the rest of a transaction if a part of it conflicts.
@@ -97,7 +117,7 @@ pub(super) struct TaskName<'t> {
 }
 
 /// The task that a text names. A job's name may have slashes of its own.
-fn task_name(text: &str) -> Option<TaskName<'_>> {
+pub(super) fn task_name(text: &str) -> Option<TaskName<'_>> {
     let (job, index) = text.rsplit_once('/')?;
     let index = index.parse().ok()?;
     (!job.is_empty()).then_some(TaskName { job, index })
@@ -110,6 +130,16 @@ pub(super) struct ClaimName<'t> {
     pub(super) machine: &'t str,
     pub(super) seen: u64,
     pub(super) cards: CardSet,
+    pub(super) take: Take,
+}
+
+/// A resize whose form is right.
+#[derive(Clone, Debug)]
+pub(super) struct ResizeName<'t> {
+    pub(super) task: TaskName<'t>,
+    pub(super) to: &'t BTreeMap<String, Amount>,
+    /// Where it stands, for what is said of it.
+    pub(super) place: String,
 }
 
 impl TransactionFile {
@@ -124,6 +154,20 @@ impl TransactionFile {
         let one =
             |(index, text): (usize, &'t String)| named(file, text, || format!("{field}[{index}]"));
         names.iter().enumerate().map(one).collect()
+    }
+
+    /// The resizes.
+    ///
+    /// # Errors
+    /// If one is of no task.
+    pub(super) fn resizes(&self, file: &Path) -> Result<Vec<ResizeName<'_>>, FileError> {
+        let mut resizes = Vec::with_capacity(self.resize.len());
+        for (index, resize) in self.resize.iter().enumerate() {
+            let task = named(file, &resize.task, || format!("resize[{index}].task"))?;
+            let place = format!("{}: resize[{index}]", file.display());
+            resizes.push(ResizeName { task, to: &resize.to, place });
+        }
+        Ok(resizes)
     }
 
     /// The claims.
@@ -161,7 +205,8 @@ impl ClaimFile {
                 None => return Err(value(file, at("cards"), format!("{card} is above 31"))),
             }
         }
-        Ok(ClaimName { task, machine: &self.machine, seen, cards })
+        let take = if self.wants { Take::WithWants } else { Take::Request };
+        Ok(ClaimName { task, machine: &self.machine, seen, cards, take })
     }
 }
 

@@ -47,14 +47,16 @@ pub(super) fn command(command: &Command) -> String {
         }
         Command::Unreserve { name } => format!("end reservation {}", clean(name)),
         Command::SetPolicy(_) => "set policy".to_owned(),
-        Command::Commit(txn) => format!(
-            "commit {} of scheduler {}: {} claims, {} evictions, {} releases",
-            txn.id.number,
-            txn.id.scheduler.0,
-            txn.claims.len(),
-            txn.evictions.len(),
-            txn.releases.len()
-        ),
+        Command::Commit(txn) => {
+            let (claims, evictions) = (txn.claims.len(), txn.evictions.len());
+            let (releases, resizes) = (txn.releases.len(), txn.resizes.len());
+            let resizes = if resizes > 0 { format!(", {resizes} resizes") } else { String::new() };
+            format!(
+                "commit {} of scheduler {}: {claims} claims, {evictions} evictions, {releases} \
+                 releases{resizes}",
+                txn.id.number, txn.id.scheduler.0
+            )
+        }
         Command::Expire { now_ms } => format!("expire, the time is {now_ms} ms"),
         Command::HoldScheduler { name, holder, .. } => {
             format!("give the scheduler's name {} to process {holder}", clean(name))

@@ -257,3 +257,27 @@ fn what_cannot_be_is_told_in_one_line() {
     let said = cell.fails(1, "txn get by-hand:1");
     assert!(said.contains(ErrorCode::AnswerExpired.name()), "one that was skipped: {said}");
 }
+
+#[test]
+fn a_task_that_has_a_machine_is_given_more_or_less_of_it() {
+    let grow = "[[resize]]\ntask = \"web/1\"\nto = { cpu = 1.5 }\n";
+    let cell = cell(&[("grow.toml", grow)]);
+    refused(&cell, "txn commit -f three.toml");
+    let (said, why) = refused(&cell, "task resize web/0 --cpu 2");
+    assert_eq!(said, "j0/0 was not resized: no room: cpu\n");
+    assert_eq!(why, "omega: 1 of 1 items were refused\n");
+    assert_eq!(cell.ok("task resize web/0 --cpu 500m"), "j0/0 holds 0.5 cpu\n");
+    let table = cell.ok("txn commit -f grow.toml");
+    assert!(table.contains("resize  web/1           taken\n"), "{table}");
+    let holds = |index: usize| cell.json("task list --job web")["items"][index]["holds"].clone();
+    assert_eq!((holds(0), holds(1), holds(2)), (json!([500]), json!([1500]), json!([])));
+    // What is not named stays, and as much as its group requests is nothing of its own.
+    assert_eq!(cell.ok("task resize web/1 --memory 0"), "j0/1 holds 1.5 cpu\n");
+    assert_eq!(cell.ok("task resize web/1 --cpu 1"), "j0/1 holds 1 cpu\n");
+    assert_eq!(holds(1), json!([]));
+    let (said, _) = refused(&cell, "task resize web/2 --cpu 1");
+    assert_eq!(said, "j0/2 was not resized: task not placed\n");
+    let (said, _) = refused(&cell, "task resize web/9 --cpu 1");
+    assert_eq!(said, "j0/9 was not resized: unknown task\n");
+    cell.fails(2, "task resize web --cpu 1");
+}

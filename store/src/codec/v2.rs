@@ -6,9 +6,9 @@
 use super::v1::{COMMIT, SET_POLICY, SUBMIT_JOB};
 use super::{CodecError, part};
 use omega_core::{
-    Amounts, Band, CardRequest, Claim, Command, ConflictCheck, EvictionCap, Granularity, Job,
-    JobKind, Labels, Overcommit, PlacementRules, Policy, Precedence, Preemption, TaskGroup, TaskId,
-    Text, Transaction, TransactionId, Version,
+    Amounts, Band, CardRequest, CardSet, Claim, Command, ConflictCheck, EvictionCap, Granularity,
+    Job, JobKind, Labels, MachineId, Overcommit, PlacementRules, Policy, Precedence, Preemption,
+    SequenceNumber, TaskGroup, TaskId, Text, Transaction, TransactionId, Version,
 };
 use serde::Deserialize;
 
@@ -79,7 +79,16 @@ pub(crate) struct TransactionV2 {
     check: ConflictCheck,
     releases: Vec<TaskId>,
     evictions: Vec<TaskId>,
-    claims: Vec<Claim>,
+    claims: Vec<ClaimV2>,
+}
+
+/// A [`Claim`] as it was.
+#[derive(Deserialize)]
+struct ClaimV2 {
+    task: TaskId,
+    machine: MachineId,
+    seen: SequenceNumber,
+    cards: CardSet,
 }
 
 impl From<JobV2> for Job {
@@ -128,14 +137,21 @@ impl From<PolicyV2> for Policy {
     }
 }
 
+impl From<ClaimV2> for Claim {
+    fn from(claim: ClaimV2) -> Claim {
+        Claim { cards: claim.cards, ..Claim::new(claim.task, claim.machine, claim.seen) }
+    }
+}
+
 impl From<TransactionV2> for Transaction {
     fn from(transaction: TransactionV2) -> Transaction {
+        let claims = transaction.claims.into_iter().map(Claim::from).collect();
         Transaction {
             granularity: transaction.granularity,
             check: transaction.check,
             releases: transaction.releases,
             evictions: transaction.evictions,
-            ..Transaction::new(transaction.id, transaction.base, transaction.claims)
+            ..Transaction::new(transaction.id, transaction.base, claims)
         }
     }
 }

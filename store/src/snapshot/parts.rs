@@ -54,9 +54,10 @@ pub(super) fn write(image: &Image, body: &mut BodyWriter<'_, '_>) -> Result<(), 
         body.part(&(slot, used, claimed, at_ms))?;
     }
     image.vacant.iter().try_for_each(|slot| body.part(slot))?;
-    for JobImage { id, spec, resized, hold, tasks } in &image.jobs {
-        body.part(&(id, spec, resized, hold, tasks.len() as u32))?;
+    for JobImage { id, spec, resized, hold, held, tasks } in &image.jobs {
+        body.part(&(id, spec, resized, hold, held.len() as u32, tasks.len() as u32))?;
         tasks.iter().try_for_each(|task| body.part(task))?;
+        held.iter().try_for_each(|held| body.part(held))?;
     }
     image.ended.iter().try_for_each(|job| body.part(job))?;
     for TenantImage { name, limit, standing, admits } in &image.tenants {
@@ -155,20 +156,21 @@ fn note_claims(loads: &mut [(u32, LoadReport)], jobs: &[JobImage]) {
 }
 
 fn read_job(format: u32, body: &mut Body<'_>) -> Result<JobImage, LoadError> {
-    let (id, spec, resized, hold, tasks) = match format {
+    let (id, spec, resized, hold, held, tasks) = match format {
         ..COMMANDS_2 => {
             let (id, job, resized, tasks): (JobId, JobV1, bool, u32) = body.part()?;
-            (id, Arc::new(job.into()), resized, None, tasks)
+            (id, Arc::new(job.into()), resized, None, 0, tasks)
         }
         ..COMMANDS_3 => {
             type Parts = (JobId, JobV2, bool, Option<GangHold>, u32);
             let (id, job, resized, hold, tasks): Parts = body.part()?;
-            (id, Arc::new(job.into()), resized, hold, tasks)
+            (id, Arc::new(job.into()), resized, hold, 0, tasks)
         }
-        _ => body.part::<(JobId, Arc<Job>, bool, Option<GangHold>, u32)>()?,
+        _ => body.part::<(JobId, Arc<Job>, bool, Option<GangHold>, u32, u32)>()?,
     };
     let tasks = (0..tasks).map(|_| read_task(format, body)).collect::<Result<_, _>>()?;
-    Ok(JobImage { id, spec, resized, hold, tasks })
+    let held = list(u64::from(held), body, Body::part)?;
+    Ok(JobImage { id, spec, resized, hold, held, tasks })
 }
 
 fn read_tenant(format: u32, body: &mut Body<'_>) -> Result<TenantImage, LoadError> {

@@ -9,8 +9,8 @@ use super::truth::Truth;
 use crate::random::{Dice, Generator};
 use omega_cellstate::{Cell, CellHandle, Delta, HandleError, Interest, View};
 use omega_core::{
-    CardSet, Claim, Command, Commit, Granularity, Outcome, SchedulerId, Text, Transaction,
-    TransactionId, Version,
+    Claim, Command, Commit, Granularity, Outcome, SchedulerId, Text, Transaction, TransactionId,
+    Version,
 };
 use omega_store::log::ReplicaId;
 use omega_store::replica::{Answer, Applied, Ask, AskId};
@@ -104,7 +104,7 @@ impl Client {
                 true => *dice.pick(&tasks),
                 false => **dice.pick(&pending),
             };
-            Claim { task, machine, seen, cards: CardSet::default() }
+            Claim::new(task, machine, seen)
         });
         let claims = claims.collect();
         let scheduler = self.scheduler.expect("it has registered");

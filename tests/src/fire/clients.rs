@@ -10,8 +10,8 @@ use crate::cluster::checker::{Asked, Fate, History, Read};
 use omega_cellstate::{CellHandle, HandleError};
 use omega_client::RemoteCell;
 use omega_core::{
-    CardSet, Claim, Command, ConflictCheck, Granularity, MachineId, Outcome, Rejection,
-    SequenceNumber, TaskId, Transaction, TransactionId, Version,
+    Claim, Command, ConflictCheck, Granularity, MachineId, Outcome, Rejection, SequenceNumber,
+    TaskId, Transaction, TransactionId, Version,
 };
 use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64;
@@ -223,7 +223,7 @@ impl<'a> Scheduler<'a> {
                 let machine = self.chance.random_range(0..self.place.machines.len());
                 let seen = SequenceNumber(self.chance.random_range(0..1000));
                 let machine = self.place.machines[machine];
-                txn.claims.push(Claim { task, machine, seen, cards: CardSet::default() });
+                txn.claims.push(Claim::new(task, machine, seen));
             }
         }
         txn

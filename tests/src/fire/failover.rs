@@ -13,7 +13,7 @@ use super::place::{self, Place};
 use super::proxy::Wire;
 use omega_cellstate::CellHandle;
 use omega_client::RemoteCell;
-use omega_core::{CardSet, Claim, SequenceNumber, TaskId, Transaction, TransactionId, Version};
+use omega_core::{Claim, SequenceNumber, TaskId, Transaction, TransactionId, Version};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -118,8 +118,8 @@ impl Clock {
         while !self.ended.load(Ordering::Relaxed) {
             let id = TransactionId { scheduler: place.scheduler, number };
             let machine = place.machines[number as usize % place.machines.len()];
-            let (seen, cards) = (SequenceNumber(0), CardSet::default());
-            let claim = Claim { task, machine, seen, cards };
+            let seen = SequenceNumber(0);
+            let claim = Claim::new(task, machine, seen);
             let mut txn = Transaction::new(id, Version(0), vec![claim]);
             txn.releases.push(task);
             if cell.commit(&txn).is_err() {

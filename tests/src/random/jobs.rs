@@ -74,6 +74,7 @@ impl Generator {
         if self.dice.chance(50) {
             group.rules.tasks = (0..1 + self.dice.below(2)).map(|_| self.task_rule()).collect();
         }
+        self.want(&mut group);
         group
     }
 

@@ -5,6 +5,7 @@
 //! often.
 
 mod dice;
+mod held;
 mod holders;
 mod jobs;
 mod machines;
@@ -36,6 +37,8 @@ pub struct Generator {
     planner: Option<Dice>,
     /// Dice of their own for curves: they change no other choice.
     curves: Dice,
+    /// And for tasks that come to hold something else than their group's request.
+    held: Option<Dice>,
 }
 
 impl Generator {
@@ -56,6 +59,7 @@ impl Generator {
             holders: None,
             planner: None,
             curves: Dice::new(seed ^ 0xC42E),
+            held: None,
         }
     }
 
@@ -64,6 +68,12 @@ impl Generator {
     pub fn with_holders(seed: u64) -> Generator {
         let holders = Some(Dice::new(seed ^ 0x401D));
         Generator { holders, ..Generator::new(seed) }
+    }
+
+    /// The same, in which tasks take what they want, and are resized.
+    #[must_use]
+    pub fn with_held(self, seed: u64) -> Generator {
+        Generator { held: Some(Dice::new(seed ^ 0x8E1D)), ..self }
     }
 
     /// The resource kinds of the cell.

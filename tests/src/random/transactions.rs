@@ -32,6 +32,7 @@ impl Generator {
         if self.dice.chance(30) {
             txn.evictions = self.evictions(twin, &txn.claims);
         }
+        self.hold_otherwise(twin, &mut txn);
         self.sent.push(txn.clone());
         txn
     }
@@ -45,6 +46,7 @@ impl Generator {
                 Granularity::AllOrNothing => Granularity::Incremental,
             };
         }
+        self.hold_again(&mut txn);
         txn
     }
 
@@ -95,7 +97,8 @@ impl Generator {
         let stays = self.dice.chance(40);
         let mut claim = |task| {
             let machine = if stays { home } else { self.some_machine(twin) };
-            Claim { task, machine, seen: self.seen(twin, machine), cards: self.wanted_cards() }
+            let claim = Claim::new(task, machine, self.seen(twin, machine));
+            Claim { cards: self.wanted_cards(), ..claim }
         };
         tasks.into_iter().map(&mut claim).collect()
     }

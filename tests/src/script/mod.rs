@@ -29,7 +29,8 @@
 //! | `job J tasks=2 cpu=1 ...` | see `parse.rs` for its keys |
 //! | `resize J 3`, `kill J`, `report J/0 finished`, `expire 100` | |
 //! | `a: sync` | scheduler `a` looks at the cell |
-//! | `a: claim J/0 M`, `a: release J/0`, `a: evict J/0` | puts it into `a`'s next transaction |
+//! | `a: claim J/0 M`, `a: claim J/0 M with-wants` | puts it into `a`'s next transaction |
+//! | `a: release J/0`, `a: evict J/0`, `a: resize J/0 cpu=2` | likewise |
 //! | `a: commit`, with `all-or-nothing` and `sequence` | submits it |
 //! | `a: retry`, `a: retry other` | submits the last one again, or another with its number |
 //! | `show` | prints the machines and their tasks |
@@ -40,8 +41,8 @@ mod parse;
 
 use omega_cellstate::{CellHandle, SharedCell, View};
 use omega_core::{
-    Amounts, CardSet, Claim, Command, Commit, ConflictCheck, Granularity, KindId, Kinds, MachineId,
-    Outcome, ResourceKind, TaskId, TaskReport, Transaction, Unit,
+    Amounts, Claim, Command, Commit, ConflictCheck, Granularity, KindId, Kinds, MachineId, Outcome,
+    Resize, ResourceKind, Take, TaskId, TaskReport, Transaction, Unit,
 };
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -188,15 +189,24 @@ impl World {
         let words: Vec<&str> = rest.split_whitespace().collect();
         match words.as_slice() {
             ["sync"] => scheduler.view.sync(&self.cell).expect("the cell is here"),
-            ["claim", task, machine] => {
+            ["claim", task, machine, how @ ..] => {
                 let task = self.task(task);
                 let machine = scheduler.view.machine_by_name(machine).unwrap_or_default();
                 let known = machine.row() < scheduler.view.rows();
                 let seen = known.then(|| scheduler.view.sequence(machine.row()));
-                let (seen, cards) = (seen.unwrap_or_default(), CardSet::default());
-                scheduler.next.claims.push(Claim { task, machine, seen, cards });
+                let seen = seen.unwrap_or_default();
+                let mut claim = Claim::new(task, machine, seen);
+                if *how == ["with-wants"] {
+                    claim.take = Take::WithWants;
+                }
+                scheduler.next.claims.push(claim);
             }
             ["release", task] => scheduler.next.releases.push(self.task(task)),
+            ["resize", task, keys @ ..] => {
+                let mut to = Amounts::zero();
+                keys.iter().for_each(|key| parse::amount(key, &mut to));
+                scheduler.next.resizes.push(Resize { task: self.task(task), to });
+            }
             ["evict", task] => scheduler.next.evictions.push(self.task(task)),
             ["commit", how @ ..] => self.commit(name, &mut scheduler, how),
             ["retry"] => self.submit(name, scheduler.last.clone()),
@@ -250,7 +260,12 @@ impl World {
                 let tasks = tasks.iter().map(|task| {
                     let job = cell.job(task.job).map_or("?", |job| &job.name);
                     let held = cell.gang_hold(task.job).map_or("", |_| " (held)");
-                    format!(" {job}/{}{held}", task.index)
+                    let holds = cell.task_holds(*task).unwrap_or_default();
+                    let group = cell.task_group(*task).unwrap_or_default();
+                    let same = cell.job(task.job).is_some_and(|j| j.groups[group].request == holds);
+                    let [cpu, mem] = [0, 1].map(|kind| holds.get(KindId(kind)));
+                    let holds = if same { String::new() } else { format!(" [{cpu} {mem}]") };
+                    format!(" {job}/{}{held}{holds}", task.index)
                 });
                 let free = format!("cpu={} mem={}", m.free[0], m.free[1]);
                 format!(

@@ -3,6 +3,7 @@
 //! | key of a job | means |
 //! |---|---|
 //! | `tasks=2 cpu=1 mem=1` | how many tasks, and what each claims |
+//! | `wants=cpu:2 wants=cards:1` | what each takes on top where it is free |
 //! | `tenant=t precedence=5 gang=2 hold=30 restarts=1 cards=1` | whole cards |
 //! | `runs=10` | for how long a task is expected to run |
 //! | `curve=cpu:4,1,1` | what it claims in each part of the day; its highest point is requested |
@@ -21,7 +22,7 @@ use omega_core::{
     Amounts, Band, CardRequest, Curve, EvictionCap, Job, KindId, LabelSelector, Labels, Machine,
     MachineSelector, Near, Overcommit, Policy, Port, Precedence, Requirement, Reservation, Spread,
     Standing, Taint, TaintEffect, TaskGroup, TaskRule, TaskSelector, Tenants, Toleration,
-    TolerationOperator, TopologyLevel,
+    TolerationOperator, TopologyLevel, Wants,
 };
 
 /// A number, or a panic that shows what was written instead.
@@ -152,6 +153,17 @@ fn group(group: &mut TaskGroup, text: &str) {
             let curve = Curve { kind, points: points.split(',').map(number).collect() };
             group.request.set(kind, curve.peak());
             group.curves.push(curve);
+        }
+        "wants" => {
+            let (kind, amount) = pair(value, ":");
+            let wants =
+                group.wants.get_or_insert_with(|| Wants { amounts: Amounts::zero(), cards: None });
+            match kind {
+                "cards" => {
+                    wants.cards = Some(CardRequest { count: number(amount), milli_each: 1000 });
+                }
+                kind => self::amount(&format!("{kind}={amount}"), &mut wants.amounts),
+            }
         }
         "tasks" => group.count = number(value),
         "restarts" => group.restarts = number(value),

@@ -1,5 +1,6 @@
 //! Transactions. Undo is to start again from a copy.
 
+use super::held::taken;
 use super::judge::Member;
 use super::{Twin, TwinJob};
 use omega_core::limits::{ANSWERS_PER_SCHEDULER, TRANSACTION_ITEMS_MAX};
@@ -116,6 +117,7 @@ impl Twin {
                 (Some(reason), _) => Err(*reason),
                 (None, Item::Release(i)) => self.try_leave(txn.releases[i as usize]),
                 (None, Item::Eviction(i)) => self.try_leave(txn.evictions[i as usize]),
+                (None, Item::Resize(i)) => self.try_resize(&txn.resizes[i as usize]),
                 (None, Item::Claim(i)) => {
                     self.try_claim(&txn.claims[i as usize], txn.check, before)
                 }
@@ -154,13 +156,15 @@ impl Twin {
         if check == ConflictCheck::SequenceNumber && sequence != claim.seen {
             return Err(Reason::MachineChanged);
         }
-        let cards = self.judge(of, claim.machine, claim.cards)?;
-        self.judge_quota(of)?;
+        let cards = self.judge(of, claim.machine, (claim.take, claim.cards))?;
+        self.judge_quota(of, claim.take)?;
+        let (holds, _) = taken(&job.spec.groups[of.group], claim.take);
         if let Some(job) = self.jobs.get_mut(&claim.task.job) {
             let task = &mut job.tasks[claim.task.index as usize];
             task.state = TaskState::Placed(claim.machine);
             task.cards = cards;
             task.placed_ms = self.now_ms;
+            task.holds = Some(holds);
         }
         Ok(())
     }
@@ -178,7 +182,7 @@ impl Twin {
         let mut left = self.evictions_left();
         for item in all_items(txn).filter(taken) {
             match item {
-                Item::Release(_) => {}
+                Item::Release(_) | Item::Resize(_) => {}
                 Item::Eviction(i) => {
                     let task = txn.evictions[i as usize];
                     let reason = self.judge_eviction(task, txn, refused, before);
@@ -222,7 +226,7 @@ impl Twin {
             .filter_map(|item| match item {
                 Item::Release(i) => Some((item, txn.releases[i as usize])),
                 Item::Eviction(i) => Some((item, txn.evictions[i as usize])),
-                Item::Claim(_) => None,
+                Item::Claim(_) | Item::Resize(_) => None,
             })
             .collect();
         let member = |id: TaskId| {
@@ -307,6 +311,7 @@ impl Twin {
             Item::Release(i) => self.row_of(txn.releases[i as usize]),
             Item::Eviction(i) => self.row_of(txn.evictions[i as usize]),
             Item::Claim(i) => Some(txn.claims[i as usize].machine.row()),
+            Item::Resize(i) => self.row_of(txn.resizes[i as usize].task),
         };
         all_items(txn).filter(|item| !conflicts.contains_key(item)).filter_map(row).collect()
     }
@@ -326,6 +331,7 @@ pub(super) fn is_complete(job: &TwinJob) -> bool {
 fn all_items(txn: &Transaction) -> impl Iterator<Item = Item> {
     let releases = (0..txn.releases.len() as u32).map(Item::Release);
     let evictions = (0..txn.evictions.len() as u32).map(Item::Eviction);
+    let resizes = (0..txn.resizes.len() as u32).map(Item::Resize);
     let claims = (0..txn.claims.len() as u32).map(Item::Claim);
-    releases.chain(evictions).chain(claims)
+    releases.chain(evictions).chain(resizes).chain(claims)
 }

@@ -1,6 +1,5 @@
 //! Commands about jobs and tasks.
 
-use super::judge::Member;
 use super::{Twin, TwinJob, TwinTask, validate};
 use omega_core::limits::TASKS_PER_JOB_MAX;
 use omega_core::{
@@ -12,7 +11,7 @@ use std::sync::Arc;
 impl TwinTask {
     fn pending(group: usize) -> TwinTask {
         let (state, cards) = (TaskState::Pending, CardSet::default());
-        TwinTask { state, cards, group, failures: 0, placed_ms: 0 }
+        TwinTask { state, cards, group, failures: 0, placed_ms: 0, holds: None }
     }
 
     /// Gives it another state, without a machine. The answer is the row that it leaves.
@@ -21,6 +20,7 @@ impl TwinTask {
         self.state = state;
         self.cards = CardSet::default();
         self.placed_ms = 0;
+        self.holds = None;
         row
     }
 }
@@ -157,8 +157,8 @@ impl Twin {
         if self.host(machine).is_none() {
             return Err(Rejection::UnknownMachine(machine));
         }
-        let of = Member { id: id.job, job, group: task.group };
-        let cards = self.choose_cards(of, machine.row(), CardSet::default());
+        let asked = job.spec.groups[task.group].cards;
+        let cards = self.choose_cards(asked, machine.row(), CardSet::default());
         let cards = cards.map_err(|_| Rejection::NoCardsLeft(id, machine))?;
         let job = self.jobs.get_mut(&id.job).ok_or(Rejection::UnknownTask(id))?;
         let task = &mut job.tasks[id.index as usize];

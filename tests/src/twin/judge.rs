@@ -3,10 +3,11 @@
 //! Reasons come in a fixed order: the machine itself, affinity, taints, reservations, room by kind, cards, ports,
 //! the group's rules as written, the anti-affinity of tasks that run, the tenant's quota.
 
+use super::held::taken;
 use super::{Twin, TwinJob};
 use omega_core::{
-    CardSet, JobId, KindId, MachineId, Near, Reason, Spread, TaintEffect, TaskRule, TaskSelector,
-    Tenants, TopologyLevel, WhenUnsatisfiable,
+    CardRequest, CardSet, JobId, KindId, MachineId, Near, Reason, Spread, TaintEffect, Take,
+    TaskGroup, TaskRule, TaskSelector, Tenants, TopologyLevel, WhenUnsatisfiable,
 };
 
 /// A group of a job: whose rules are asked, or who is asked about.
@@ -46,7 +47,7 @@ impl Twin {
         &self,
         of: Member<'_>,
         machine: MachineId,
-        wanted: CardSet,
+        (take, wanted): (Take, CardSet),
     ) -> Result<CardSet, Reason> {
         let host = self.host(machine).ok_or(Reason::MachineGone)?;
         refuse(host.draining, Reason::MachineDraining)?;
@@ -57,11 +58,17 @@ impl Twin {
         refuse(!self.meets_affinity(of, row), Reason::AffinityUnmet)?;
         refuse(!self.tolerates(of, row), Reason::Tainted)?;
         refuse(self.is_reserved(of, row), Reason::Reserved)?;
-        let left = self.free_with(row, [group]);
-        for (kind, _) in group.request.iter() {
+        let (request, cards) = taken(group, take);
+        // What is taken on top of the request is taken all day.
+        let claimed = match take {
+            Take::WithWants => TaskGroup::new(1, request.clone()),
+            Take::Request => group.clone(),
+        };
+        let left = self.free_with(row, [claimed]);
+        for (kind, _) in request.iter() {
             refuse(left[kind.index()] < 0, Reason::NoRoom(kind))?;
         }
-        let cards = self.choose_cards(of, row, wanted)?;
+        let cards = self.choose_cards(cards, row, wanted)?;
         self.judge_ports(of, row)?;
         for rule in &group.rules.tasks {
             self.judge_rule(of, rule, row)?;
@@ -87,11 +94,11 @@ impl Twin {
     /// The fullest cards that fit, the lowest number among equals; or exactly those wanted.
     pub(super) fn choose_cards(
         &self,
-        of: Member<'_>,
+        asked: Option<CardRequest>,
         row: usize,
         wanted: CardSet,
     ) -> Result<CardSet, Reason> {
-        let Some(request) = of.job.spec.groups[of.group].cards else {
+        let Some(request) = asked else {
             return Ok(CardSet::default());
         };
         let left = self.cards_left(row);
@@ -309,11 +316,12 @@ impl Twin {
     }
 
     /// Whether the tenant may claim one more task of a group.
-    pub(super) fn judge_quota(&self, of: Member<'_>) -> Result<(), Reason> {
+    pub(super) fn judge_quota(&self, of: Member<'_>, take: Take) -> Result<(), Reason> {
+        let (request, _) = taken(&of.job.spec.groups[of.group], take);
         for tenant in self.line(&of.job.spec.tenant) {
             let Some(limit) = self.quotas.get(&tenant) else { continue };
             let used = self.tenant_used(&tenant);
-            for (kind, amount) in of.job.spec.groups[of.group].request.iter() {
+            for (kind, amount) in request.iter() {
                 let over = used[kind.index()] + i128::from(amount) > i128::from(limit.get(kind));
                 refuse(over, Reason::QuotaExceeded(KindId(kind.index() as u8)))?;
             }

@@ -3,9 +3,10 @@
 use super::{Host, Row, Twin, TwinLoad, validate};
 use omega_core::limits::{AMOUNT_MAX, CARD_MILLI};
 use omega_core::{
-    Amounts, KindId, Machine, MachineId, Outcome, Policy, Rejection, TaskGroup, TaskState,
+    Amounts, KindId, Machine, MachineId, Outcome, Policy, Rejection, TaskGroup, TaskId, TaskState,
     TopologyLevel,
 };
+use std::borrow::Borrow;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
@@ -88,7 +89,7 @@ impl Twin {
         validate::amounts(&name, &load, &self.kinds)?;
         let mut claimed = vec![0u128; self.kinds.count()];
         for (_, job, task, at) in self.placed() {
-            for (kind, amount) in job.spec.groups[task.group].request.iter() {
+            for (kind, amount) in job.holds(task).iter() {
                 claimed[kind.index()] += if at == id.row() { u128::from(amount) } else { 0 };
             }
         }
@@ -142,14 +143,20 @@ impl Twin {
 
     /// The same, with more tasks of some groups.
     #[must_use]
-    pub fn free_with<'t>(
-        &'t self,
+    pub fn free_with(&self, row: usize, more: impl IntoIterator<Item = TaskGroup>) -> Vec<i128> {
+        self.free_of(row, |_| true, more)
+    }
+
+    /// The same, with those of its tasks that are to count.
+    pub(super) fn free_of(
+        &self,
         row: usize,
-        more: impl IntoIterator<Item = &'t TaskGroup>,
+        counts: impl Fn(TaskId) -> bool,
+        more: impl IntoIterator<Item = TaskGroup>,
     ) -> Vec<i128> {
-        let here = self.placed().filter(|(.., at)| *at == row);
-        let here = here.map(|(_, job, task, _)| &job.spec.groups[task.group]);
-        let groups: Vec<&TaskGroup> = here.chain(more).collect();
+        let here = self.placed().filter(|(id, .., at)| *at == row && counts(*id));
+        let here = here.map(|(_, job, task, _)| job.claims(task));
+        let groups: Vec<TaskGroup> = here.chain(more).collect();
         let all = self.claimable(row).into_iter().enumerate();
         all.map(|(kind, claimable)| claimable - claimed_together(&groups, kind)).collect()
     }
@@ -160,7 +167,9 @@ impl Twin {
         let cards = self.rows[row].machine.as_ref().map_or(0, |host| host.spec.cards);
         let mut left = vec![CARD_MILLI as u16; usize::from(cards)];
         for (_, job, task, at) in self.placed() {
-            let share = job.spec.groups[task.group].cards.map_or(0, |cards| cards.milli_each);
+            let group = &job.spec.groups[task.group];
+            let wanted = group.wants.as_ref().and_then(|wants| wants.cards);
+            let share = group.cards.or(wanted).map_or(0, |cards| cards.milli_each);
             for card in task.cards.iter().filter(|_| at == row) {
                 left[card] -= share;
             }
@@ -181,11 +190,11 @@ impl Twin {
 /// What a task of each of these groups claim of a kind together, in that of the 288 parts of a day in which that is
 /// most.
 #[must_use]
-pub fn claimed_together(groups: &[&TaskGroup], kind: usize) -> i128 {
-    let varies = groups.iter().any(|group| !group.curves.is_empty());
+pub fn claimed_together<G: Borrow<TaskGroup>>(groups: &[G], kind: usize) -> i128 {
+    let varies = groups.iter().any(|group| !group.borrow().curves.is_empty());
     let moments = 0..if varies { 288 } else { 1 };
     let claimed = |moment: usize| -> i128 {
-        groups.iter().map(|group| i128::from(demand(group, kind, moment))).sum()
+        groups.iter().map(|group| i128::from(demand(group.borrow(), kind, moment))).sum()
     };
     moments.map(claimed).max().unwrap_or(0)
 }

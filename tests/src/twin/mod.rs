@@ -15,6 +15,7 @@
 
 mod commit;
 mod gangs;
+mod held;
 mod holders;
 mod jobs;
 mod judge;
@@ -99,6 +100,8 @@ pub struct TwinTask {
     pub failures: u64,
     /// When it got its machine; 0 while it has none.
     pub placed_ms: u64,
+    /// What it holds, if that was ever said otherwise than by its group.
+    pub holds: Option<Amounts>,
 }
 
 /// A scheduler and its past transactions.

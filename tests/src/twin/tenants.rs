@@ -113,7 +113,7 @@ impl Twin {
         let mut used = vec![0; self.kinds.count()];
         for (_, job, task, _) in self.placed() {
             if self.line(&job.spec.tenant).contains(tenant) {
-                for (kind, amount) in job.spec.groups[task.group].request.iter() {
+                for (kind, amount) in job.holds(task).iter() {
                     used[kind.index()] += i128::from(amount);
                 }
             }
@@ -125,7 +125,7 @@ impl Twin {
     /// together, by its guarantee. The twin has done all of the transaction.
     pub(super) fn may_reclaim(&self, claims: &[&Claim], victim: TaskId, before: &Twin) -> bool {
         let Some((job, task)) = before.task(victim) else { return false };
-        let request = &job.spec.groups[task.group].request;
+        let request = &job.holds(task);
         let stays = self.task(victim).is_some_and(|(_, task)| task.state.machine().is_some());
         claims.iter().any(|claim| {
             let ours = &self.jobs[&claim.task.job].spec.tenant;
@@ -133,8 +133,10 @@ impl Twin {
                 .iter()
                 .map(|claim| (&self.jobs[&claim.task.job], claim.task.index as usize))
                 .filter(|(job, _)| job.spec.tenant == *ours)
-                .flat_map(|(job, index)| job.spec.groups[job.tasks[index].group].request.iter())
-                .map(|(kind, _)| kind)
+                .flat_map(|(job, index)| {
+                    let holds = job.holds(&job.tasks[index]);
+                    holds.iter().map(|(kind, _)| kind).collect::<Vec<_>>()
+                })
                 .collect();
             let Some((ours, theirs)) = self.parting(ours, &job.spec.tenant) else { return false };
             let has = |name: &Text, kind: KindId| {

@@ -2,13 +2,14 @@
 //!
 //! Words in refusals are for people: `compare` leaves them out.
 
+use super::held::taken;
 use omega_core::limits::{
     CARD_MILLI, CARDS_MAX, GROUPS_PER_JOB_MAX, LABELS_MAX, OVERCOMMIT_PERCENT_MAX,
     RULES_PER_GROUP_MAX, TASKS_PER_JOB_MAX, TEXT_BYTES_MAX,
 };
 use omega_core::{
-    Amounts, Job, Kinds, Labels, Machine, Policy, Rejection, Reservation, TaskGroup, TaskRule,
-    TaskSelector, Text,
+    Amounts, CardRequest, Job, Kinds, Labels, Machine, Policy, Rejection, Reservation, Take,
+    TaskGroup, TaskRule, TaskSelector, Text,
 };
 
 fn at_most(given: usize, max: usize) -> Result<(), Rejection> {
@@ -172,7 +173,21 @@ fn task_group(job: &Text, group: &TaskGroup, kinds: &Kinds) -> Result<(), Reject
         }
         last = Some(curve.kind);
     }
-    let Some(cards) = group.cards else { return Ok(()) };
+    let cards = group.cards.into_iter().chain(group.wants.as_ref().and_then(|wants| wants.cards));
+    for cards in cards {
+        cards_of(cards)?;
+    }
+    let Some(wants) = &group.wants else { return Ok(()) };
+    if wants.cards.is_some() && group.cards.is_some() {
+        return Err(bad_job());
+    }
+    if wants.amounts.is_zero() && wants.cards.is_none() || !group.curves.is_empty() {
+        return Err(bad_job());
+    }
+    amounts(job, &taken(group, Take::WithWants).0, kinds)
+}
+
+fn cards_of(cards: CardRequest) -> Result<(), Rejection> {
     at_most(usize::from(cards.count), usize::from(CARDS_MAX))?;
     at_most(usize::from(cards.milli_each), CARD_MILLI as usize)?;
     match cards.count == 0 || cards.milli_each == 0 {

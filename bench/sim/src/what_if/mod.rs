@@ -118,7 +118,9 @@ impl Left {
             by_group[cell.task_group(task)?].push(position(state));
         }
         let with_tasks = |(group, tasks): (&TaskGroup, &Vec<Option<u32>>)| {
-            (!tasks.is_empty()).then(|| TaskGroup { count: tasks.len() as u32, ..group.clone() })
+            // A simulated task holds its group's request.
+            let count = tasks.len() as u32;
+            (count > 0).then(|| TaskGroup { count, wants: None, ..group.clone() })
         };
         let groups: Vec<TaskGroup> =
             job.groups.iter().zip(&by_group).filter_map(with_tasks).collect();

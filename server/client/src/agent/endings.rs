@@ -96,6 +96,16 @@ impl Here {
         Some(Order::Stop { task, machine, grace_ms })
     }
 
+    /// Notes what a task holds. One that waits is started with it.
+    fn resize(&mut self, (task, machine): (TaskId, MachineId), to: Amounts) -> Option<Order> {
+        if let Some(waiting) = self.waits.iter_mut().find(|waiting| waiting.id == task) {
+            waiting.request = to;
+            return None;
+        }
+        self.runs.get_mut(&task)?.request.clone_from(&to);
+        Some(Order::Resize { task, machine, to })
+    }
+
     fn is_idle(&self) -> bool {
         self.runs.is_empty() && self.ends.is_empty() && self.waits.is_empty()
     }
@@ -130,6 +140,11 @@ impl Endings {
             Order::Stop { task, machine, .. } => {
                 let here = self.machines.entry(machine).or_default();
                 orders.extend(here.stop((task, machine), now_ms));
+                here.start_waiting(&mut orders);
+            }
+            Order::Resize { task, machine, to } => {
+                let here = self.machines.entry(machine).or_default();
+                orders.extend(here.resize((task, machine), to));
                 here.start_waiting(&mut orders);
             }
             other => orders.push(other),

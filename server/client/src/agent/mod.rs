@@ -30,6 +30,7 @@
 //!             agent.report(machine, task, TaskReport::Finished);
 //!         }
 //!         Order::Kill { task, .. } => println!("{task} did not end in time"),
+//!         Order::Resize { task, to, .. } => println!("{task} holds {to} from now on"),
 //!         Order::Detached(_) => break,
 //!     }
 //! }
@@ -145,6 +146,15 @@ pub enum Order {
         task: TaskId,
         /// On which machine.
         machine: MachineId,
+    },
+    /// Give a task that runs more or less of its machine.
+    Resize {
+        /// Which.
+        task: TaskId,
+        /// On which machine.
+        machine: MachineId,
+        /// What it holds from now on.
+        to: Amounts,
     },
     /// The agent no longer speaks for this machine: it was removed, or another agent does. Its tasks
     /// were told to stop before.

@@ -4,7 +4,7 @@
 //! until the cell says that the task is to stop, and is said again on a new stream.
 
 use super::{Found, Order, Task};
-use omega_core::{MachineId, TaskId, TaskReport};
+use omega_core::{Amounts, MachineId, TaskId, TaskReport};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// How far a task is, as far as its agent knows.
@@ -21,7 +21,7 @@ enum Phase {
 /// The tasks of all machines of an agent.
 #[derive(Debug, Default)]
 pub(super) struct Records {
-    tasks: BTreeMap<(MachineId, TaskId), Phase>,
+    tasks: BTreeMap<(MachineId, TaskId), (Phase, Amounts)>,
 }
 
 /// What follows from a message: for the machine, and for the cell.
@@ -70,14 +70,15 @@ impl Records {
     /// Notes a task that runs since before this process began.
     pub(super) fn found(&mut self, found: &Found) {
         if found.kill_in_ms.is_none() {
-            self.tasks.insert((found.machine, found.task), Phase::Running);
+            let held = (Phase::Running, found.request.clone());
+            self.tasks.insert((found.machine, found.task), held);
         }
     }
 
     /// Notes what became of a task. The answer is whether the cell is to hear of it: a task that was
     /// stopped meanwhile concerns nobody.
     pub(super) fn report(&mut self, machine: MachineId, task: TaskId, report: TaskReport) -> bool {
-        let Some(phase) = self.tasks.get_mut(&(machine, task)) else { return false };
+        let Some((phase, _)) = self.tasks.get_mut(&(machine, task)) else { return false };
         match (*phase, report) {
             (Phase::Ended(_), _) => return false,
             (_, TaskReport::Started) => *phase = Phase::Running,
@@ -94,29 +95,32 @@ impl Records {
 
     fn stop(&mut self, machine: MachineId, task: TaskId, follows: &mut Follows) {
         match self.tasks.remove(&(machine, task)) {
-            Some(Phase::Ordered | Phase::Running) => {
+            Some((Phase::Ordered | Phase::Running, _)) => {
                 // How long it may take is known where its end is watched.
                 follows.orders.push(Order::Stop { task, machine, grace_ms: 0 });
             }
             // It has ended by itself: this is the confirmation.
-            Some(Phase::Ended(_)) | None => {}
+            Some((Phase::Ended(_), _)) | None => {}
         }
     }
 
     fn start(&mut self, task: Task, is_running: bool, is_new_stream: bool, follows: &mut Follows) {
         let (machine, id) = (task.machine, task.id);
-        match self.tasks.get(&(machine, id)) {
-            None => {
-                self.tasks.insert((machine, id), Phase::Ordered);
-                follows.orders.push(Order::Start(task));
-            }
-            Some(Phase::Running) if !is_running => {
+        let Some((phase, held)) = self.tasks.get_mut(&(machine, id)) else {
+            self.tasks.insert((machine, id), (Phase::Ordered, task.request.clone()));
+            follows.orders.push(Order::Start(task));
+            return;
+        };
+        match *phase {
+            Phase::Running if !is_running => {
                 follows.reports.push((machine, id, TaskReport::Started));
             }
-            Some(Phase::Ended(ended)) if is_new_stream => {
-                follows.reports.push((machine, id, *ended))
-            }
-            Some(_) => {}
+            Phase::Ended(ended) if is_new_stream => follows.reports.push((machine, id, ended)),
+            _ => {}
+        }
+        if !matches!(phase, Phase::Ended(_)) && *held != task.request {
+            held.clone_from(&task.request);
+            follows.orders.push(Order::Resize { task: id, machine, to: task.request });
         }
     }
 }
@@ -124,7 +128,7 @@ impl Records {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use omega_core::{Amounts, JobId, JobKind};
+    use omega_core::{JobId, JobKind};
 
     const HERE: MachineId = MachineId { slot: 1, incarnation: 0 };
 
@@ -188,6 +192,24 @@ mod tests {
         );
         assert_eq!(records.hear(stop(0)), Follows::default());
         assert!(!records.report(HERE, id(0), TaskReport::Finished), "it concerns nobody");
+    }
+
+    #[test]
+    fn a_task_that_runs_is_given_what_it_holds_from_now_on() {
+        let mut records = Records::default();
+        records.hear(start(0, false));
+        let resized = |amount: u64, is_running: bool| Told {
+            starts: vec![(Task { request: Amounts::new([amount]), ..task(0) }, is_running)],
+            ..Told::default()
+        };
+        let order =
+            |amount| Order::Resize { task: id(0), machine: HERE, to: Amounts::new([amount]) };
+        assert_eq!(records.hear(resized(2, false)).orders, [order(2)], "before it runs");
+        assert!(records.report(HERE, id(0), TaskReport::Started));
+        assert_eq!(records.hear(resized(2, true)), Follows::default(), "as it is");
+        assert_eq!(records.hear(resized(1, true)).orders, [order(1)]);
+        assert!(records.report(HERE, id(0), TaskReport::Finished));
+        assert_eq!(records.hear(resized(3, true)), Follows::default(), "it has ended");
     }
 
     #[test]

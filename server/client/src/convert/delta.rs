@@ -93,6 +93,10 @@ impl From<&Delta> for proto::Delta {
             used: tenant.used.to_vec(),
         };
         message.tenants = delta.tenants.iter().map(tenant).collect();
+        for (at, held) in &delta.held {
+            let held = proto::Held { at: *at, amounts: values(held) };
+            message.held.push(held);
+        }
         for task in &delta.tasks {
             push_task(task, &mut message);
         }
@@ -191,6 +195,14 @@ pub fn delta(message: proto::Delta) -> Result<Delta, Malformed> {
         in_rows(load.slot, rows, "loads.slot")?;
         let (used, claimed) = (amounts(load.used), amounts(load.claimed));
         read.loads.push((load.slot, LoadReport { used, claimed, at_ms: load.at_ms }));
+    }
+    for held in message.held {
+        let (at, max) = (u64::from(held.at), (read.tasks.len() as u64).saturating_sub(1));
+        let after = read.held.last().is_none_or(|(before, _)| *before < held.at);
+        if !after || at >= read.tasks.len() as u64 {
+            return Err(Malformed::TooLarge { field: "held.at", given: at, max });
+        }
+        read.held.push((held.at, amounts(held.amounts)));
     }
     for tracker in message.trackers {
         let key = tracker.key.map(TryFrom::try_from).transpose()?;

@@ -5,7 +5,7 @@ use super::{Malformed, all, amounts, narrow, values, variant};
 use crate::proto;
 use omega_core::{
     CardRequest, Curve, Job, JobKind, KindId, MachineId, Precedence, Preemption, TaskGroup,
-    TaskReport, TaskState, Text,
+    TaskReport, TaskState, Text, Wants,
 };
 
 /// A name that may be left out.
@@ -82,6 +82,10 @@ impl From<&TaskGroup> for proto::TaskGroup {
             count: cards.count.into(),
             milli_each: cards.milli_each.into(),
         };
+        let wants = |wants: &Wants| proto::Wants {
+            amounts: values(&wants.amounts),
+            cards: wants.cards.map(cards),
+        };
         proto::TaskGroup {
             name: group.name.to_string(),
             count: group.count,
@@ -94,6 +98,7 @@ impl From<&TaskGroup> for proto::TaskGroup {
             volumes: strings(&group.volumes),
             grace_ms: group.grace_ms,
             curves: group.curves.iter().map(curve).collect(),
+            wants: group.wants.as_ref().map(wants),
         }
     }
 }
@@ -108,6 +113,10 @@ impl TryFrom<proto::TaskGroup> for TaskGroup {
                 milli_each: narrow(cards.milli_each, u16::MAX, "cards.milli_each")?,
             })
         };
+        let wants = |wants: proto::Wants| -> Result<_, Malformed> {
+            let cards = wants.cards.map(cards).transpose()?;
+            Ok(Wants { amounts: amounts(wants.amounts), cards })
+        };
         Ok(TaskGroup {
             name: named(group.name, "main"),
             count: group.count,
@@ -120,6 +129,7 @@ impl TryFrom<proto::TaskGroup> for TaskGroup {
             volumes: texts(group.volumes),
             grace_ms: group.grace_ms,
             curves: group.curves.into_iter().map(curve_in).collect::<Result<_, _>>()?,
+            wants: group.wants.map(wants).transpose()?,
         })
     }
 }

@@ -1,10 +1,10 @@
 //! Transactions and their answers.
 
-use super::{Malformed, given, variant};
+use super::{Malformed, amounts, given, values, variant};
 use crate::proto;
 use omega_core::{
     CardSet, Claim, Commit, Conflict, ConflictCheck, Granularity, Item, KindId, MachineId, Reason,
-    SchedulerId, SequenceNumber, TaskId, Transaction, TransactionId, Version,
+    Resize, SchedulerId, SequenceNumber, Take, TaskId, Transaction, TransactionId, Version,
 };
 
 impl From<&Transaction> for proto::CommitRequest {
@@ -33,6 +33,11 @@ impl From<&Transaction> for proto::CommitRequest {
             claim_incarnations: sparse(claims, |claim| claim.machine.incarnation),
             claim_seen: claims.iter().map(|claim| claim.seen.0).collect(),
             claim_cards: sparse(claims, |claim| claim.cards.0),
+            claim_wants: match claims.iter().any(|claim| claim.take == Take::WithWants) {
+                true => claims.iter().map(|claim| claim.take == Take::WithWants).collect(),
+                false => Vec::new(),
+            },
+            resizes: txn.resizes.iter().map(Into::into).collect(),
             retry: false,
         }
     }
@@ -71,6 +76,7 @@ impl TryFrom<proto::CommitRequest> for Transaction {
             releases: request.releases.into_iter().map(Into::into).collect(),
             evictions: request.evictions.into_iter().map(Into::into).collect(),
             claims,
+            resizes: super::all(request.resizes)?,
         })
     }
 }
@@ -90,6 +96,9 @@ fn claims(request: &proto::CommitRequest) -> Result<Vec<Claim>, Malformed> {
     if !request.claim_cards.is_empty() {
         check("claim_cards", request.claim_cards.len())?;
     }
+    if !request.claim_wants.is_empty() {
+        check("claim_wants", request.claim_wants.len())?;
+    }
     let sparse = |column: &[u32], i: usize| column.get(i).copied().unwrap_or(0);
     let claim = |i: usize| Claim {
         task: TaskId {
@@ -102,8 +111,27 @@ fn claims(request: &proto::CommitRequest) -> Result<Vec<Claim>, Malformed> {
         },
         seen: SequenceNumber(request.claim_seen[i]),
         cards: CardSet(sparse(&request.claim_cards, i)),
+        take: match request.claim_wants.get(i) {
+            Some(true) => Take::WithWants,
+            _ => Take::Request,
+        },
     };
     Ok((0..count).map(claim).collect())
+}
+
+impl From<&Resize> for proto::Resize {
+    fn from(resize: &Resize) -> Self {
+        proto::Resize { task: Some(resize.task.into()), to: values(&resize.to) }
+    }
+}
+
+impl TryFrom<proto::Resize> for Resize {
+    type Error = Malformed;
+
+    fn try_from(resize: proto::Resize) -> Result<Self, Malformed> {
+        let task = given(resize.task, "resize.task")?.into();
+        Ok(Resize { task, to: amounts(resize.to) })
+    }
 }
 
 impl From<&Commit> for proto::CommitResponse {
@@ -131,6 +159,7 @@ impl From<&Conflict> for proto::Conflict {
             Item::Release(i) => Given::Release(i),
             Item::Eviction(i) => Given::Eviction(i),
             Item::Claim(i) => Given::Claim(i),
+            Item::Resize(i) => Given::Resize(i),
         };
         let (reason, kind) = reason_out(conflict.reason);
         proto::Conflict { item: Some(item), reason: reason.into(), kind: kind.0.into() }
@@ -146,6 +175,7 @@ impl TryFrom<proto::Conflict> for Conflict {
             Given::Release(i) => Item::Release(i),
             Given::Eviction(i) => Item::Eviction(i),
             Given::Claim(i) => Item::Claim(i),
+            Given::Resize(i) => Item::Resize(i),
         };
         let kind = KindId(super::narrow(conflict.kind, u8::MAX, "conflict.kind")?);
         let reason = reason_in(variant(conflict.reason, "conflict.reason")?, kind);

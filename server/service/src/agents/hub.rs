@@ -7,7 +7,8 @@
 use super::Sent;
 use super::marks::{carry_out, has_taint};
 use super::monitor::{Monitor, MonitorSettings, Step};
-use super::routes::{Outbox, Routes, StreamId};
+use super::orders::{Outbox, StreamId};
+use super::routes::Routes;
 use crate::host::Host;
 use omega_cellstate::{Cell, Changed};
 use omega_client::agent::AGENT;

@@ -18,6 +18,7 @@
 mod hub;
 mod marks;
 pub mod monitor;
+mod orders;
 mod reports;
 mod routes;
 
@@ -32,8 +33,8 @@ use monitor::MonitorSettings;
 use omega_client::proto::agent_service_server::AgentService;
 use omega_client::{ApiError, ErrorCode, proto};
 use omega_core::JobKind;
+use orders::{Orders, Start, StreamId};
 use reports::Report;
-use routes::{Orders, Start, StreamId};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -178,7 +179,7 @@ fn start(start: Start) -> proto::StartTask {
         kind: kind.into(),
         run_ms_expected: start.job.run_ms_expected,
         images: group.images.iter().map(ToString::to_string).collect(),
-        request: group.request.as_slice().to_vec(),
+        request: start.holds.as_slice().to_vec(),
         cards: start.cards.iter().map(|card| card as u32).collect(),
         running: start.is_running,
         grace_ms: group.grace_ms,

@@ -7,69 +7,10 @@
 //! Invariant: a task that is known on a machine is in that machine's set, and the machine in its
 //! stream's set; nothing else is in them.
 
+use super::orders::{Outbox, Start, StreamId, start};
 use omega_cellstate::{Cell, Changed};
-use omega_core::{CardSet, Job, JobId, MachineId, TaskId, TaskState, Version};
+use omega_core::{Amounts, JobId, MachineId, TaskId, TaskState, Version};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
-use std::sync::Arc;
-
-/// The most tasks of one message, but for those of one machine, which stay together.
-const ITEMS_MAX: usize = 500;
-
-/// One stream of one agent.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct StreamId(pub(crate) u64);
-
-/// A task that should run.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Start {
-    pub(crate) task: TaskId,
-    pub(crate) machine: MachineId,
-    pub(crate) job: Arc<Job>,
-    /// The position of its group.
-    pub(crate) group: usize,
-    pub(crate) cards: CardSet,
-    pub(crate) is_running: bool,
-}
-
-/// What an agent is told at once.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Orders {
-    pub(crate) whole: Vec<MachineId>,
-    pub(crate) stops: Vec<(TaskId, MachineId)>,
-    pub(crate) starts: Vec<Start>,
-    pub(crate) detached: Vec<MachineId>,
-}
-
-impl Orders {
-    fn is_full(&self) -> bool {
-        self.whole.len() + self.stops.len() + self.starts.len() + self.detached.len() >= ITEMS_MAX
-    }
-}
-
-/// What is to be told, for each stream in order.
-#[derive(Debug, Default)]
-pub(crate) struct Outbox(pub(crate) BTreeMap<StreamId, Vec<Orders>>);
-
-impl Outbox {
-    /// The message that is being filled.
-    fn of(&mut self, stream: StreamId) -> &mut Orders {
-        let all = self.0.entry(stream).or_default();
-        if all.last().is_none_or(Orders::is_full) {
-            all.push(Orders::default());
-        }
-        let last = all.len() - 1;
-        &mut all[last]
-    }
-
-    /// Stops come before starts: a stop after a start of the same task opens a new message.
-    fn stop(&mut self, stream: StreamId, task: TaskId, machine: MachineId) {
-        let begun = self.of(stream);
-        if begun.starts.iter().any(|start| start.task == task) {
-            self.0.entry(stream).or_default().push(Orders::default());
-        }
-        self.of(stream).stops.push((task, machine));
-    }
-}
 
 /// See the head of the file.
 #[derive(Debug, Default)]
@@ -77,6 +18,8 @@ pub(crate) struct Routes {
     streams: BTreeMap<StreamId, BTreeSet<MachineId>>,
     machines: BTreeMap<MachineId, Attached>,
     tasks: HashMap<TaskId, Known>,
+    /// What agents were told that tasks hold, where that is not their group's request.
+    held: HashMap<TaskId, Amounts>,
 }
 
 #[derive(Debug)]
@@ -115,6 +58,7 @@ impl Routes {
             for start in &starts {
                 self.leave(start.task, out);
                 self.know(start.task, *id, cell.version());
+                self.note_held(cell, start.task);
             }
             let orders = out.of(stream);
             orders.whole.push(*id);
@@ -132,6 +76,7 @@ impl Routes {
         for id in self.streams.remove(&stream).unwrap_or_default() {
             for task in self.machines.remove(&id).map(|gone| gone.tasks).unwrap_or_default() {
                 self.tasks.remove(&task);
+                self.held.remove(&task);
             }
         }
     }
@@ -191,9 +136,11 @@ impl Routes {
         let Some(machine) = now else { return };
         match before == now {
             // Where it is already, but the cell does not know that it runs: the agent says it again.
-            true if matches!(state, Some(TaskState::Placed(_))) => {
+            // So it is told what a task holds that was resized.
+            true if matches!(state, Some(TaskState::Placed(_))) || self.is_resized(cell, task) => {
                 let stream = self.machines[&machine].stream;
                 out.of(stream).starts.extend(start(cell, task));
+                self.note_held(cell, task);
             }
             true => {}
             false => self.begin(cell, task, machine, out),
@@ -229,9 +176,15 @@ impl Routes {
         let stream = attached.stream;
         let left: Vec<TaskId> = attached.tasks.difference(&wanted).copied().collect();
         let fresh: Vec<TaskId> = wanted.difference(&attached.tasks).copied().collect();
-        let stayed = wanted.intersection(&attached.tasks).filter_map(|task| start(cell, *task));
+        let stayed: Vec<Start> =
+            wanted.intersection(&attached.tasks).filter_map(|task| start(cell, *task)).collect();
         // They may have left and come back: the agent says again that they run.
-        out.of(stream).starts.extend(stayed.filter(|start| !start.is_running));
+        for start in stayed {
+            if !start.is_running || self.is_resized(cell, start.task) {
+                self.note_held(cell, start.task);
+                out.of(stream).starts.push(start);
+            }
+        }
         left.into_iter().for_each(|task| self.leave(task, out));
         fresh.into_iter().for_each(|task| self.begin(cell, task, id, out));
     }
@@ -243,6 +196,20 @@ impl Routes {
         let Some(start) = start(cell, task) else { return };
         out.of(attached.stream).starts.push(start);
         self.know(task, machine, cell.version());
+        self.note_held(cell, task);
+    }
+
+    /// Whether a task holds something else than its agent was told.
+    fn is_resized(&self, cell: &Cell, task: TaskId) -> bool {
+        self.held.get(&task) != cell.task_held(task).as_ref()
+    }
+
+    /// Notes that an agent is told what a task holds.
+    fn note_held(&mut self, cell: &Cell, task: TaskId) {
+        match cell.task_held(task) {
+            Some(held) => _ = self.held.insert(task, held),
+            None => _ = self.held.remove(&task),
+        }
     }
 
     /// Tells the agent that was told to run a task to stop it.
@@ -262,6 +229,7 @@ impl Routes {
     }
 
     fn forget(&mut self, task: TaskId) {
+        self.held.remove(&task);
         let Some(known) = self.tasks.remove(&task) else { return };
         if let Some(attached) = self.machines.get_mut(&known.machine) {
             attached.tasks.remove(&task);
@@ -282,6 +250,7 @@ impl Routes {
         let Some(gone) = self.machines.remove(&id) else { return };
         for task in &gone.tasks {
             self.tasks.remove(task);
+            self.held.remove(task);
         }
         if let Some(machines) = self.streams.get_mut(&gone.stream) {
             machines.remove(&id);
@@ -292,25 +261,12 @@ impl Routes {
     }
 }
 
-/// A task that is placed and should run, as its agent is told of it: one that only holds its place should not.
-fn start(cell: &Cell, task: TaskId) -> Option<Start> {
-    let state = cell.task(task).filter(|_| cell.gang_hold(task.job).is_none())?;
-    Some(Start {
-        task,
-        machine: state.machine()?,
-        job: cell.job(task.job)?.clone(),
-        group: cell.task_group(task)?,
-        cards: cell.task_cards(task).unwrap_or_default(),
-        is_running: matches!(state, TaskState::Running(_)),
-    })
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use omega_core::{
-        Amounts, Claim, Command, Kinds, Machine, Outcome, TaskGroup, TaskReport, Transaction,
-        TransactionId,
+        Amounts, Claim, Command, Job, Kinds, Machine, Outcome, Resize, SchedulerId, TaskGroup,
+        TaskReport, Transaction, TransactionId,
     };
     use proptest::prelude::*;
 
@@ -323,6 +279,7 @@ mod tests {
     enum Step {
         Place(u32, u32),
         Evict(u32),
+        Resize(u32, u64),
         End(u32, TaskReport),
         Remove(u32),
         Attach(u64, u32),
@@ -337,6 +294,7 @@ mod tests {
         prop_oneof![
             6 => (0..TASKS, 0..MACHINES).prop_map(|(task, machine)| Step::Place(task, machine)),
             2 => (0..TASKS).prop_map(Step::Evict),
+            3 => (0..TASKS, 9..12_u64).prop_map(|(task, to)| Step::Resize(task, to)),
             3 => (0..TASKS, report).prop_map(|(task, report)| Step::End(task, report)),
             1 => (0..MACHINES).prop_map(Step::Remove),
             3 => (0..STREAMS, 0..MACHINES).prop_map(|(stream, machine)| Step::Attach(stream, machine)),
@@ -354,6 +312,10 @@ mod tests {
         /// What each stream's agent has: tasks that run, and those that ended and are not confirmed.
         agents: BTreeMap<(StreamId, MachineId, TaskId), Option<TaskReport>>,
         confirmations: Vec<(TaskId, MachineId, Version)>,
+        /// What each stream's agent gives to a task.
+        holds: BTreeMap<(StreamId, MachineId, TaskId), Amounts>,
+        /// How many transactions there were.
+        resizes: u64,
         names: u32,
     }
 
@@ -364,12 +326,15 @@ mod tests {
             let mut group = TaskGroup::new(TASKS, Amounts::new([10]));
             group.restarts = u32::MAX;
             cell.apply(Command::SubmitJob(Job::batch("job", group))).unwrap();
+            cell.apply(Command::RegisterScheduler { name: "resizing".into() }).unwrap();
             World {
                 cell,
                 routes: Routes::default(),
                 since: Version(0),
                 agents: BTreeMap::new(),
                 confirmations: Vec::new(),
+                holds: BTreeMap::new(),
+                resizes: 0,
                 names: 0,
             }
         }
@@ -388,6 +353,7 @@ mod tests {
                         self.say(machine, task(index), TaskReport::Lost);
                     }
                 }
+                Step::Resize(index, to) => self.resize(task(index), to),
                 Step::End(index, report) => self.end(task(index), report),
                 Step::Remove(slot) => {
                     self.cell.apply(Command::RemoveMachine { id: self.machine(slot) }).unwrap();
@@ -411,6 +377,15 @@ mod tests {
                 }
             }
             self.obey(out);
+        }
+
+        /// A task that has no machine stays as it is.
+        fn resize(&mut self, task: TaskId, to: u64) {
+            let id = TransactionId { scheduler: SchedulerId(0), number: self.resizes };
+            self.resizes += 1;
+            let mut txn = Transaction::new(id, Version(0), Vec::new());
+            txn.resizes.push(Resize { task, to: Amounts::new([to]) });
+            self.cell.commit(&txn).unwrap();
         }
 
         /// The machine that has a row now.
@@ -472,6 +447,7 @@ mod tests {
 
         fn start(&mut self, stream: StreamId, start: &Start, is_whole: bool) {
             let (machine, task) = (start.machine, start.task);
+            self.holds.insert((stream, machine, task), start.holds.clone());
             match *self.agents.entry((stream, machine, task)).or_insert(None) {
                 None => _ = self.say(machine, task, TaskReport::Started),
                 Some(ended) if is_whole => self.report(machine, task, ended),
@@ -496,6 +472,8 @@ mod tests {
                 assert_eq!(runs, state.tasks.iter().copied().collect(), "{id}");
                 for task in state.tasks {
                     assert_eq!(self.cell.task(*task), Some(TaskState::Running(id)), "{task}");
+                    let given = self.holds[&(attached.stream, id, *task)].clone();
+                    assert_eq!(Some(given), self.cell.task_holds(*task), "{task}");
                 }
                 let of = |stream: StreamId| {
                     self.agents
@@ -586,8 +564,8 @@ mod tests {
         let mut told = Vec::new();
         for (index, machine) in (0..).zip(machines) {
             let since = cell.version();
-            let (seen, cards) = Default::default();
-            let claim = Claim { task: task(index), machine, seen, cards };
+            let seen = Default::default();
+            let claim = Claim::new(task(index), machine, seen);
             let id = TransactionId { scheduler, number: u64::from(index) };
             cell.commit(&Transaction::new(id, since, vec![claim])).unwrap();
             let mut out = Outbox::default();

@@ -1,10 +1,10 @@
 //! What Prometheus is told of the rules that hold for the whole cell: gangs that hold places, evictions,
-//! moves, reservations.
+//! moves, reservations, what tasks hold beside their groups' requests.
 //!
 //! Every replica does every command, so each tells the same, but for what it did before it was restarted.
 
 use crate::exposition::{Figure, Pen};
-use omega_cellstate::{Cell, EvictionCounts, GangCounts};
+use omega_cellstate::{Cell, EvictionCounts, GangCounts, HeldCounts};
 use std::fmt;
 
 /// What is told.
@@ -16,6 +16,7 @@ pub(super) struct PolicyFigures {
     evictions_left: Option<u32>,
     moves: u64,
     reservations: usize,
+    held: HeldCounts,
 }
 
 impl PolicyFigures {
@@ -28,6 +29,7 @@ impl PolicyFigures {
             evictions_left: cell.evictions_left(),
             moves: cell.moves(),
             reservations: cell.reservations().count(),
+            held: cell.held_counts(),
         }
     }
 
@@ -55,6 +57,20 @@ impl PolicyFigures {
             "Tasks that a transaction took off one machine and placed again, as omega improve does";
         pen.counter(Figure::new("moves", help), self.moves as f64)?;
         let help = "Reservations of machines that are not over";
-        pen.gauge(Figure::new("reservations", help), self.reservations as f64)
+        pen.gauge(Figure::new("reservations", help), self.reservations as f64)?;
+        let HeldCounts { resized, resizes_refused, wants_met, wants_missed } = self.held;
+        let resizes = [
+            ([("result", "taken")], resized as f64),
+            ([("result", "refused")], resizes_refused as f64),
+        ];
+        let help = "Tasks that were to get more or less of their machines while they run";
+        pen.counters(Figure::new("task_resizes", help), resizes)?;
+        let wants = [
+            ([("result", "met")], wants_met as f64),
+            ([("result", "missed")], wants_missed as f64),
+        ];
+        let help =
+            "Tasks that want more than they request, when they were placed with it or without";
+        pen.counters(Figure::new("task_wants", help), wants)
     }
 }

@@ -1,0 +1,99 @@
+//! What placed tasks hold of their machines, where that is not what their group requests.
+//!
+//! A task that took what it wants holds more, and one that was resized holds what it was resized to. It does so as
+//! long as it has its machine: a task without one needs its group's request again. For nearly all jobs nothing is
+//! noted here, and whoever asks what a task holds pays for one look at an empty list.
+
+use crate::facts::Need;
+use crate::jobs::JobRecord;
+use crate::machines::Part;
+use omega_core::{Amounts, CardRequest, Take};
+use smallvec::SmallVec;
+use std::collections::BTreeMap;
+
+/// An amount of every kind, in order.
+pub(crate) type Values = SmallVec<[i64; 4]>;
+
+/// By the number of the task, what it holds.
+///
+/// Invariant: each of these tasks has a machine, and holds something else than its group's request.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Held(BTreeMap<u32, Values>);
+
+impl Held {
+    /// Each of them, ascending.
+    pub(crate) fn iter(&self) -> impl ExactSizeIterator<Item = (u32, Amounts)> {
+        self.0.iter().map(|(index, values)| (*index, amounts_of(values)))
+    }
+
+    #[inline]
+    pub(crate) fn get(&self, index: u32) -> Option<&Values> {
+        if self.0.is_empty() { None } else { self.0.get(&index) }
+    }
+
+    /// Forgets what a task holds. The answer is what was noted.
+    #[inline]
+    pub(crate) fn take(&mut self, index: u32) -> Option<Values> {
+        if self.0.is_empty() { None } else { self.0.remove(&index) }
+    }
+}
+
+impl JobRecord {
+    /// What a placed task has of its machine.
+    #[inline]
+    pub(crate) fn part(&self, index: u32) -> Part<'_> {
+        let task = &self.tasks[index as usize];
+        let need = self.need(task);
+        let held = self.held.get(index);
+        let request = held.unwrap_or(&need.request);
+        // What a task holds otherwise it holds all day.
+        let curves = need.curves.as_deref().filter(|_| held.is_none());
+        Part { request, curves, cards: need.cards_of_placed(), chosen: task.cards }
+    }
+
+    /// Notes what a task holds, which has a machine or is about to get it.
+    pub(crate) fn hold(&mut self, index: u32, values: Values) {
+        match values == self.need(&self.tasks[index as usize]).request {
+            true => self.held.0.remove(&index),
+            false => self.held.0.insert(index, values),
+        };
+    }
+
+    /// Whether what is noted keeps to the invariant of [`Held`].
+    pub(crate) fn held_is_right(&self) -> bool {
+        self.held.0.iter().all(|(index, values)| {
+            self.tasks.get(*index as usize).is_some_and(|task| {
+                task.state.machine().is_some() && *values != self.need(task).request
+            })
+        })
+    }
+}
+
+impl Need {
+    /// What a claim takes of each kind, and the cards.
+    #[inline]
+    pub(crate) fn taken(&self, take: Take) -> (&Values, Option<CardRequest>) {
+        match (take, &self.wants) {
+            (Take::WithWants, Some(with)) => (&with.request, with.cards),
+            _ => (&self.request, self.cards),
+        }
+    }
+
+    /// The request for cards of a task that has some: nobody has any that asked for none.
+    #[inline]
+    pub(crate) fn cards_of_placed(&self) -> Option<CardRequest> {
+        self.cards.or_else(|| self.wants.as_ref()?.cards)
+    }
+}
+
+/// These amounts as one of every kind.
+pub(crate) fn values_of(amounts: &Amounts, kinds: usize) -> Values {
+    let mut values: Values = amounts.as_slice().iter().map(|amount| *amount as i64).collect();
+    values.resize(kinds, 0);
+    values
+}
+
+/// The same back.
+pub(crate) fn amounts_of(values: &[i64]) -> Amounts {
+    Amounts::new(values.iter().map(|value| *value as u64))
+}

@@ -1,0 +1,80 @@
+//! What agents are told at once, and what waits to be told.
+
+use omega_cellstate::Cell;
+use omega_core::{Amounts, CardSet, Job, MachineId, TaskId, TaskState};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// The most tasks of one message, but for those of one machine, which stay together.
+const ITEMS_MAX: usize = 500;
+
+/// One stream of one agent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct StreamId(pub(crate) u64);
+
+/// A task that should run.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Start {
+    pub(crate) task: TaskId,
+    pub(crate) machine: MachineId,
+    pub(crate) job: Arc<Job>,
+    /// The position of its group.
+    pub(crate) group: usize,
+    pub(crate) cards: CardSet,
+    pub(crate) holds: Amounts,
+    pub(crate) is_running: bool,
+}
+
+/// What an agent is told at once.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Orders {
+    pub(crate) whole: Vec<MachineId>,
+    pub(crate) stops: Vec<(TaskId, MachineId)>,
+    pub(crate) starts: Vec<Start>,
+    pub(crate) detached: Vec<MachineId>,
+}
+
+impl Orders {
+    fn is_full(&self) -> bool {
+        self.whole.len() + self.stops.len() + self.starts.len() + self.detached.len() >= ITEMS_MAX
+    }
+}
+
+/// What is to be told, for each stream in order.
+#[derive(Debug, Default)]
+pub(crate) struct Outbox(pub(crate) BTreeMap<StreamId, Vec<Orders>>);
+
+impl Outbox {
+    /// The message that is being filled.
+    pub(super) fn of(&mut self, stream: StreamId) -> &mut Orders {
+        let all = self.0.entry(stream).or_default();
+        if all.last().is_none_or(Orders::is_full) {
+            all.push(Orders::default());
+        }
+        let last = all.len() - 1;
+        &mut all[last]
+    }
+
+    /// Stops come before starts: a stop after a start of the same task opens a new message.
+    pub(super) fn stop(&mut self, stream: StreamId, task: TaskId, machine: MachineId) {
+        let begun = self.of(stream);
+        if begun.starts.iter().any(|start| start.task == task) {
+            self.0.entry(stream).or_default().push(Orders::default());
+        }
+        self.of(stream).stops.push((task, machine));
+    }
+}
+
+/// A task that is placed and should run, as its agent is told of it: one that only holds its place should not.
+pub(super) fn start(cell: &Cell, task: TaskId) -> Option<Start> {
+    let state = cell.task(task).filter(|_| cell.gang_hold(task.job).is_none())?;
+    Some(Start {
+        task,
+        machine: state.machine()?,
+        job: cell.job(task.job)?.clone(),
+        group: cell.task_group(task)?,
+        cards: cell.task_cards(task).unwrap_or_default(),
+        holds: cell.task_holds(task)?,
+        is_running: matches!(state, TaskState::Running(_)),
+    })
+}

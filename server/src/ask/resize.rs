@@ -1,0 +1,105 @@
+//! `omega task resize`: gives a task that has a machine more or less of it.
+//!
+//! It is a transaction of one resize, sent by hand as those of `omega txn commit` are. Kinds that are not named stay
+//! as they are.
+
+use super::amount::{self, AmountArgs};
+use super::call::Caller;
+use super::shape::{ByKind, by_kind};
+use super::show;
+use super::txn::{self, WhyShape};
+use super::txn_file::task_name;
+use super::{AskArgs, AskError, job, task};
+use clap::Args;
+use omega_client::convert::{self, Malformed};
+use omega_client::proto;
+use omega_client::proto::list_tasks_request::Of;
+use omega_core::{Amounts, Item, Job, Kinds, Resize, TaskId, Transaction, Version};
+use serde::Serialize;
+
+/// Which task, and how much.
+#[derive(Debug, Args)]
+pub(crate) struct ResizeArgs {
+    /// The name of the job, and the number of the task: `web/0`.
+    #[arg(value_name = "JOB/INDEX", value_parser = name)]
+    task: (String, u32),
+    #[command(flatten)]
+    amounts: AmountArgs,
+    /// The scheduler's name under which it is sent; no process may hold it.
+    #[arg(long = "as", value_name = "NAME", default_value = "by-hand")]
+    name: String,
+    #[command(flatten)]
+    ask: AskArgs,
+}
+
+fn name(text: &str) -> Result<(String, u32), String> {
+    let found = task_name(text).map(|found| (found.job.to_owned(), found.index));
+    found.ok_or_else(|| "is not like web/0, the name of a job and the number of a task".to_owned())
+}
+
+/// What a task was to hold, and whether it does.
+#[derive(Debug, Serialize)]
+struct ResizedShape {
+    task: String,
+    holds: ByKind<u64>,
+    version: u64,
+    taken: bool,
+    #[serde(flatten)]
+    why: WhyShape,
+}
+
+/// Does what was asked.
+pub(super) fn run(args: &ResizeArgs) -> Result<(), AskError> {
+    let caller = args.ask.caller()?;
+    let kinds = caller.kinds()?;
+    let (job, index) = (args.task.0.as_str(), args.task.1);
+    let task = TaskId { job: txn::find_job(&caller, job)?, index };
+    let mut to = held(&caller, task)?;
+    let named = args.amounts.named();
+    for (place, kind, amount) in named {
+        let id = amount::kind(&kinds, place.clone(), &kind)?;
+        to.set(id, amount::amounts(&kinds, [(place, kind, amount)], 0)?.get(id));
+    }
+    let id = txn::transaction_id(&caller, &args.name, None)?;
+    let mut transaction = Transaction::new(id, Version(0), Vec::new());
+    transaction.resizes.push(Resize { task, to: to.clone() });
+    let commit = txn::send(&caller, &transaction)?;
+    let conflict = commit.conflict_of(Item::Resize(0));
+    let shape = ResizedShape {
+        task: task.to_string(),
+        holds: by_kind(&kinds, &to),
+        version: commit.version.0,
+        taken: conflict.is_none(),
+        why: WhyShape::new(&kinds, conflict),
+    };
+    show::print(args.ask.output, &shape, || match shape.taken {
+        true => format!("{task} holds {}\n", words(&kinds, &to)),
+        false => format!("{task} was not resized: {}\n", shape.why.words()),
+    })?;
+    match shape.taken {
+        true => Ok(()),
+        false => Err(AskError::Conflicts { refused: 1, items: 1 }),
+    }
+}
+
+/// What a task holds now, or would if it had a machine. One that is not there is the cell's to refuse.
+fn held(caller: &Caller, id: TaskId) -> Result<Amounts, AskError> {
+    let by_id = || Some(proto::JobRef { job: Some(proto::job_ref::Job::Id(id.job.0)) });
+    let listed = task::list(caller, by_id().map(Of::Job), id.index.checked_add(1))?;
+    let told = listed.items.into_iter().nth(id.index as usize).unwrap_or_default();
+    if !told.holds.is_empty() {
+        return Ok(convert::amounts(told.holds));
+    }
+    let job = Job::try_from(job::find(caller, by_id())?.job.ok_or(Malformed::Missing("job"))?)?;
+    let group = job.groups.into_iter().find(|group| *group.name == *told.group);
+    Ok(group.map(|group| group.request).unwrap_or_default())
+}
+
+/// For people: `2 cpu, 4.0 GiB memory`.
+fn words(kinds: &Kinds, amounts: &Amounts) -> String {
+    let named = kinds.iter().filter(|(id, _)| amounts.get(*id) > 0);
+    let all: Vec<String> = named
+        .map(|(id, kind)| format!("{} {}", kinds.display(id, amounts.get(id)), kind.name))
+        .collect();
+    if all.is_empty() { "nothing".to_owned() } else { all.join(", ") }
+}

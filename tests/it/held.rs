@@ -1,0 +1,163 @@
+//! Tasks that hold more or less than their group requests: what they want is taken where it is free and makes nobody
+//! wait, what they are resized to counts, and schedulers that race for the same room are judged one by one.
+
+use crate::small::{LONG, cell, job, placed, report, rows, run, scheduler, submit, task};
+use omega_cellstate::{Cell, CellHandle, Delta, Interest, SharedCell, View};
+use omega_core::{
+    Amounts, Commit, Item, Job, JobId, KindId, MachineId, Reason, Resize, TaskId, TaskReport,
+    Transaction, TransactionId, Version, Wants,
+};
+use std::sync::Barrier;
+
+/// A job whose tasks request one core and want so many more.
+fn wanting(name: &str, tasks: u32, more: u64) -> Job {
+    let mut job = job(name, tasks, 1);
+    let amounts = Amounts::new([more * 1000]);
+    job.groups[0].wants = Some(Wants { amounts, cards: None });
+    job
+}
+
+/// How many cores each task of a job holds.
+fn cores(cell: &SharedCell, job: JobId) -> Vec<Option<u64>> {
+    let held = |cell: &Cell, id| cell.task_holds(id).map(|held| held.get(KindId::CPU) / 1000);
+    cell.read(|cell| cell.tasks(job).map(|(id, _)| held(cell, id)).collect())
+}
+
+/// Has a task hold so many cores, as a scheduler of this name; the answer is why not.
+fn resize(cell: &SharedCell, name: &str, task: TaskId, cores: u64) -> Option<Reason> {
+    let commit = try_resize(cell, name, task, cores);
+    commit.conflict_of(Item::Resize(0))
+}
+
+fn try_resize(cell: &SharedCell, name: &str, task: TaskId, cores: u64) -> Commit {
+    let (scheduler, number) = cell.register(name.into()).unwrap();
+    let id = TransactionId { scheduler, number };
+    let mut txn = Transaction::new(id, Version(0), Vec::new());
+    txn.resizes.push(Resize { task, to: Amounts::new([cores * 1000]) });
+    cell.commit(&txn).unwrap()
+}
+
+#[test]
+fn what_is_wanted_is_taken_as_far_as_there_is_room() {
+    let cell = cell(&[4, 2]);
+    let job = submit(&cell, wanting("web", 3, 2));
+    run(&mut scheduler(&cell, "default"), &cell, 0);
+    assert_eq!(cores(&cell, job), [Some(3), Some(1), Some(1)]);
+    let counts = cell.read(Cell::held_counts);
+    assert_eq!((counts.wants_met, counts.wants_missed), (1, 2));
+    cell.read(|cell| cell.audit()).unwrap();
+}
+
+#[test]
+fn nobody_waits_because_another_one_took_more() {
+    let cell = cell(&[4]);
+    let job = submit(&cell, wanting("web", 4, 3));
+    run(&mut scheduler(&cell, "default"), &cell, 0);
+    assert_eq!(cores(&cell, job), [Some(1); 4]);
+}
+
+#[test]
+fn what_helps_nobody_is_not_given_up() {
+    // The third task finds no machine either way: the first keeps what it took, on a machine that only it has.
+    let cell = cell(&[1, 1]);
+    let fast = omega_core::Machine::new("fast", Amounts::new([1000, 0, 0, 1000]));
+    crate::small::add_machine(&cell, fast);
+    let mut job = wanting("web", 4, 0);
+    let amounts = Amounts::zero().with(KindId::GPU, 1000);
+    job.groups[0].wants = Some(Wants { amounts, cards: None });
+    let job = submit(&cell, job);
+    run(&mut scheduler(&cell, "default"), &cell, 0);
+    assert_eq!(rows(&cell, job), [Some(2), Some(0), Some(1), None]);
+    let held = cell.read(|cell| cell.task_held(task(job, 0))).unwrap();
+    assert_eq!(held.get(KindId::GPU), 1000);
+    assert_eq!(cell.read(|cell| cell.task_held(task(job, 1))), None);
+}
+
+#[test]
+fn a_task_that_comes_back_takes_what_it_wants_anew() {
+    let cell = cell(&[3]);
+    let job = submit(&cell, wanting("web", 1, 2));
+    let mut scheduler = scheduler(&cell, "default");
+    run(&mut scheduler, &cell, 0);
+    assert_eq!(resize(&cell, "by-hand", task(job, 0), 2), None);
+    assert_eq!(cores(&cell, job), [Some(2)]);
+    report(&cell, task(job, 0), TaskReport::Lost);
+    run(&mut scheduler, &cell, LONG);
+    assert_eq!(cores(&cell, job), [Some(3)]);
+}
+
+/// Four schedulers on as many threads grow four tasks by turns, where there is room for one of them at a time.
+#[test]
+fn schedulers_that_race_to_grow_tasks_are_judged_one_by_one() {
+    const THREADS: u32 = 4;
+    const ROUNDS: usize = 200;
+    let cell = cell(&[2 * u64::from(THREADS) - 1]);
+    let job = submit(&cell, job("web", THREADS, 1));
+    run(&mut scheduler(&cell, "default"), &cell, 0);
+    assert_eq!(placed(&cell, job), THREADS as usize);
+    let start = Barrier::new(THREADS as usize);
+    let race = |index: u32| {
+        let (cell, name) = (cell.clone(), format!("s{index}"));
+        let mut taken = 0;
+        start.wait();
+        for _ in 0..ROUNDS {
+            match resize(&cell, &name, task(job, index), u64::from(THREADS)) {
+                None => {
+                    taken += 1;
+                    assert_eq!(
+                        resize(&cell, &name, task(job, index), 1),
+                        None,
+                        "less is given back"
+                    );
+                }
+                Some(reason) => assert_eq!(reason, Reason::NoRoom(KindId::CPU)),
+            }
+        }
+        taken
+    };
+    let taken: u64 = std::thread::scope(|scope| {
+        let race = &race;
+        let threads: Vec<_> = (0..THREADS).map(|i| scope.spawn(move || race(i))).collect();
+        threads.into_iter().map(|thread| thread.join().unwrap()).sum()
+    });
+    assert!(taken > 0);
+    cell.read(|cell| cell.audit_no_overcommit()).unwrap();
+    let counts = cell.read(Cell::held_counts);
+    assert_eq!(counts.resized, 2 * taken);
+    assert_eq!(counts.resizes_refused, u64::from(THREADS) * ROUNDS as u64 - taken);
+    assert_eq!(cores(&cell, job), [Some(1); THREADS as usize]);
+}
+
+#[test]
+fn views_that_join_deltas_know_what_is_held_last() {
+    let cell = cell(&[8]);
+    let job = submit(&cell, job("web", 2, 1));
+    run(&mut scheduler(&cell, "default"), &cell, 0);
+    let (id, number) = cell.register("watcher".into()).unwrap();
+    let mut view = View::new(id, number).with_placements();
+    view.sync(&cell).unwrap();
+    let since = |version, delta: &mut Delta| {
+        cell.read(|cell| cell.delta_since(version, &Interest::AllJobs, delta));
+    };
+    let mut joined = Delta { lineage: view.delta().lineage, ..Delta::default() };
+    resize(&cell, "by-hand", task(job, 0), 5);
+    since(view.version(), &mut joined);
+    assert_eq!(joined.tasks_held().filter(|(_, held)| held.is_some()).count(), 1);
+    resize(&cell, "by-hand", task(job, 0), 1);
+    resize(&cell, "by-hand", task(job, 1), 3);
+    let mut later = Delta { lineage: joined.lineage, ..Delta::default() };
+    since(joined.to, &mut later);
+    joined.append(later);
+    view.apply(&joined);
+    let stride = view.request_stride();
+    let held: Vec<i64> = view.requests_on(0).chunks(stride).map(|amounts| amounts[0]).collect();
+    assert_eq!(held, [1000, 3000]);
+    assert_eq!(view.free(0, KindId::CPU), 4000);
+    assert_eq!((view.holds_its_own(task(job, 0)), view.holds_its_own(task(job, 1))), (false, true));
+    // What would be free without it is what it holds.
+    let second = view.tasks_on(0)[1];
+    view.lift(0, second);
+    assert_eq!(view.free(0, KindId::CPU), 7000);
+    view.put_back(0, second);
+    assert_eq!(view.machine_id(0), MachineId::first(0));
+}

@@ -1,0 +1,65 @@
+//! Tasks that want more than they request, claims that take it, and resizes.
+
+use super::{Dice, Generator};
+use crate::twin::Twin;
+use omega_core::{
+    Amounts, CardRequest, KindId, Resize, Take, TaskGroup, TaskId, Transaction, Wants,
+};
+
+impl Generator {
+    /// Has a group want something, now and then.
+    pub(super) fn want(&mut self, group: &mut TaskGroup) {
+        let kinds = self.kinds.count();
+        let Some(dice) = self.held.as_mut() else { return };
+        if !dice.chance(40) {
+            return;
+        }
+        let wants_cards = dice.chance(30) && (group.cards.is_none() || dice.chance(10));
+        let milli_each = *dice.pick(&[1000, 500]);
+        let cards = wants_cards.then_some(CardRequest { count: 1, milli_each });
+        group.wants = Some(Wants { amounts: amounts(dice, kinds, 2), cards });
+    }
+
+    /// Has claims take what their tasks want, and tasks hold more or less, now and then.
+    pub(super) fn hold_otherwise(&mut self, twin: &Twin, txn: &mut Transaction) {
+        let kinds = self.kinds.count();
+        let placed: Vec<TaskId> = twin.placed().map(|(id, ..)| id).collect();
+        let Some(dice) = self.held.as_mut() else { return };
+        for claim in txn.claims.iter_mut().filter(|_| dice.chance(50)) {
+            claim.take = Take::WithWants;
+        }
+        for _ in 0..dice.below(4) {
+            let task = match dice.below(10) {
+                // One that has no machine any more, or gets it only later.
+                0 if !txn.claims.is_empty() => dice.pick(&txn.claims).task,
+                0 => TaskId::default(),
+                1 if !txn.releases.is_empty() => *dice.pick(&txn.releases),
+                _ if placed.is_empty() => continue,
+                _ => *dice.pick(&placed),
+            };
+            txn.resizes.push(Resize { task, to: amounts(dice, kinds, 5) });
+        }
+    }
+
+    /// Makes another body of a transaction that was sent, now and then.
+    pub(super) fn hold_again(&mut self, txn: &mut Transaction) {
+        let Some(dice) = self.held.as_mut() else { return };
+        if dice.chance(20) {
+            txn.resizes.pop();
+        }
+        if dice.chance(20)
+            && let Some(claim) = txn.claims.first_mut()
+        {
+            claim.take = Take::WithWants;
+        }
+    }
+}
+
+/// Up to `most` of each kind; now and then of a kind that there is not.
+fn amounts(dice: &mut Dice, kinds: usize, most: usize) -> Amounts {
+    let mut amounts = Amounts::zero();
+    for kind in 0..kinds + usize::from(dice.chance(1)) {
+        amounts.set(KindId(kind as u8), dice.below(most + 1) as u64);
+    }
+    amounts
+}

@@ -1,0 +1,80 @@
+//! What tasks hold of their machines: what they were resized to, what they took, or their group's request.
+
+use super::{Twin, TwinJob, TwinTask};
+use omega_core::{Amounts, CardRequest, KindId, Reason, Resize, Take, TaskGroup};
+
+/// What a claim for a task of a group takes, in all.
+pub(super) fn taken(group: &TaskGroup, take: Take) -> (Amounts, Option<CardRequest>) {
+    match (&group.wants, take) {
+        (Some(wants), Take::WithWants) => {
+            let mut sum = group.request.clone();
+            for (kind, amount) in wants.amounts.iter() {
+                sum.set(kind, group.request.get(kind) + amount);
+            }
+            (sum, group.cards.or(wants.cards))
+        }
+        _ => (group.request.clone(), group.cards),
+    }
+}
+
+impl TwinJob {
+    /// What a placed task holds.
+    #[must_use]
+    pub fn holds(&self, task: &TwinTask) -> Amounts {
+        task.holds.clone().unwrap_or_else(|| self.spec.groups[task.group].request.clone())
+    }
+
+    /// The same as a group of one task: what it holds otherwise it holds all day.
+    #[must_use]
+    pub fn claims(&self, task: &TwinTask) -> TaskGroup {
+        match &task.holds {
+            Some(holds) => TaskGroup::new(1, holds.clone()),
+            None => self.spec.groups[task.group].clone(),
+        }
+    }
+}
+
+impl Twin {
+    pub(super) fn try_resize(&mut self, resize: &Resize) -> Result<(), Reason> {
+        let (job, task) = self.task(resize.task).ok_or(Reason::UnknownTask)?;
+        if task.state.ended() {
+            return Err(Reason::TaskEnded);
+        }
+        let row = task.state.machine().ok_or(Reason::TaskNotPlaced)?.row();
+        if let Some(kind) = resize.to.first_invalid(&self.kinds) {
+            return Err(Reason::NoRoom(kind));
+        }
+        let held = job.holds(task);
+        let kinds = (0..self.kinds.count() as u8).map(KindId);
+        let free = self.free(row);
+        let without = self.free_of(row, |id| id != resize.task, []);
+        for kind in kinds.clone() {
+            let freed = without[kind.index()] - free[kind.index()];
+            let more = i128::from(resize.to.get(kind)) - freed;
+            if more > 0 && more > free[kind.index()] {
+                return Err(Reason::NoRoom(kind));
+            }
+        }
+        let grows = |kind: KindId| {
+            let more = i128::from(resize.to.get(kind)) - i128::from(held.get(kind));
+            (more > 0).then_some((kind, more))
+        };
+        let grows: Vec<(KindId, i128)> = kinds.filter_map(grows).collect();
+        for tenant in self.line(&job.spec.tenant) {
+            let Some(limit) = self.quota(&tenant) else { continue };
+            let used = self.tenant_used(&tenant);
+            let over = |(kind, more): &&(KindId, i128)| {
+                used[kind.index()] + more > i128::from(limit.get(*kind))
+            };
+            if let Some((kind, _)) = grows.iter().find(over) {
+                return Err(Reason::QuotaExceeded(*kind));
+            }
+        }
+        if let Some(job) = self.jobs.get_mut(&resize.task.job) {
+            let task = &mut job.tasks[resize.task.index as usize];
+            let request = &job.spec.groups[task.group].request;
+            task.holds = (resize.to != *request).then(|| resize.to.clone());
+        }
+        Ok(())
+    }
+}
