@@ -75,6 +75,30 @@ fn task_rules() -> Vec<TaskRule> {
     ]
 }
 
+fn curves() -> Vec<Curve> {
+    vec![
+        Curve { kind: KindId::CPU, points: vec![0, 250, 100] },
+        Curve { kind: KindId::MEMORY, points: vec![1 << 30; 24] },
+    ]
+}
+
+fn tolerations() -> Vec<Toleration> {
+    vec![
+        Toleration {
+            key: Some("a".into()),
+            operator: TolerationOperator::Equal,
+            value: "a!".into(),
+            effect: Some(TaintEffect::NoSchedule),
+        },
+        Toleration {
+            key: None,
+            operator: TolerationOperator::Exists,
+            value: "".into(),
+            effect: None,
+        },
+    ]
+}
+
 /// A job with every rule that a job can have.
 fn job() -> Job {
     let requirement = |operator, values: &[&str]| Requirement {
@@ -93,20 +117,7 @@ fn job() -> Job {
         ],
         names: vec![Requirement::equals("", "n1")],
     };
-    let tolerations = vec![
-        Toleration {
-            key: Some("a".into()),
-            operator: TolerationOperator::Equal,
-            value: "a!".into(),
-            effect: Some(TaintEffect::NoSchedule),
-        },
-        Toleration {
-            key: None,
-            operator: TolerationOperator::Exists,
-            value: "".into(),
-            effect: None,
-        },
-    ];
+    let tolerations = tolerations();
     let port = |protocol, number| Port { address: Some("10.0.0.1".into()), protocol, number };
     let group = TaskGroup {
         name: "web".into(),
@@ -116,10 +127,7 @@ fn job() -> Job {
         images: texts(&["nginx:1"]),
         volumes: texts(&["shop/data", "shop/logs"]),
         grace_ms: 30_000,
-        curves: vec![
-            Curve { kind: KindId::CPU, points: vec![0, 250, 100] },
-            Curve { kind: KindId::MEMORY, points: vec![1 << 30; 24] },
-        ],
+        curves: curves(),
         wants: Some(Wants {
             amounts: Amounts::new([250]),
             cards: Some(CardRequest { count: 1, milli_each: 500 }),
@@ -204,18 +212,7 @@ fn every_command() -> Vec<(&'static str, Command)> {
         ("adopt task", adopt),
         ("set quota", limit(Some(Amounts::new([1_000_000])))),
         ("lift quota", limit(None)),
-        ("set policy", {
-            let overcommit_max = Overcommit::none().with(KindId::MEMORY, 120);
-            let band = |from, to| Band { from: Precedence(from), to: Precedence(to) };
-            let bands = vec![band(i32::MIN, -1), band(100, 199)];
-            let eviction_cap = Some(EvictionCap { count: 20, per_ms: 60_000 });
-            Command::SetPolicy(Policy {
-                overcommit_max,
-                keep_ended_ms: 60_000,
-                bands,
-                eviction_cap,
-            })
-        }),
+        ("set policy", Command::SetPolicy(policy())),
         ("commit", Command::Commit(transaction)),
         ("commit, plain", Command::Commit(plain)),
         ("expire", Command::Expire { now_ms: 1_700_000_000_000 }),
@@ -224,13 +221,25 @@ fn every_command() -> Vec<(&'static str, Command)> {
             Command::HoldScheduler { name, holder, lease_ms: 10_000 }
         }),
         ("end holder", Command::EndHolder { holder: HolderId(7) }),
-        ("set admission", {
-            let limit = Some(Amounts::new([1_000_000]));
-            Command::SetAdmission { tenant: "shop".into(), limit }
-        }),
     ];
+    commands.push(admission());
     commands.extend(about_reservations());
     commands
+}
+
+fn policy() -> Policy {
+    let band = |from, to| Band { from: Precedence(from), to: Precedence(to) };
+    Policy {
+        overcommit_max: Overcommit::none().with(KindId::MEMORY, 120),
+        keep_ended_ms: 60_000,
+        bands: vec![band(i32::MIN, -1), band(100, 199)],
+        eviction_cap: Some(EvictionCap { count: 20, per_ms: 60_000 }),
+    }
+}
+
+fn admission() -> (&'static str, Command) {
+    let limit = Some(Amounts::new([1_000_000]));
+    ("set admission", Command::SetAdmission { tenant: "shop".into(), limit })
 }
 
 fn about_reservations() -> [(&'static str, Command); 2] {

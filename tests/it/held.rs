@@ -4,8 +4,8 @@
 use crate::small::{LONG, cell, job, placed, report, rows, run, scheduler, submit, task};
 use omega_cellstate::{Cell, CellHandle, Delta, Interest, SharedCell, View};
 use omega_core::{
-    Amounts, Commit, Item, Job, JobId, KindId, MachineId, Reason, Resize, TaskId, TaskReport,
-    Transaction, TransactionId, Version, Wants,
+    Amounts, Command, Commit, Item, Job, JobId, KindId, MachineId, Reason, Resize, TaskId,
+    TaskReport, Transaction, TransactionId, Version, Wants,
 };
 use std::sync::Barrier;
 
@@ -84,6 +84,54 @@ fn a_task_that_comes_back_takes_what_it_wants_anew() {
     report(&cell, task(job, 0), TaskReport::Lost);
     run(&mut scheduler, &cell, LONG);
     assert_eq!(cores(&cell, job), [Some(3)]);
+}
+
+#[test]
+fn who_waits_for_room_or_quota_has_it_when_a_task_shrinks() {
+    for limit in [None, Some(Amounts::new([2000]))] {
+        let cell = cell(&[if limit.is_some() { 8 } else { 2 }]);
+        let tenant = "default".into();
+        cell.apply(Command::SetQuota { tenant, limit: limit.clone() }).unwrap();
+        let first = submit(&cell, job("first", 1, 2));
+        let mut scheduler = scheduler(&cell, "default");
+        run(&mut scheduler, &cell, 0);
+        let second = submit(&cell, job("second", 1, 1));
+        run(&mut scheduler, &cell, 1);
+        assert_eq!((placed(&cell, first), placed(&cell, second)), (1, 0));
+        assert_eq!(run(&mut scheduler, &cell, LONG), 0, "it waits");
+        assert_eq!(resize(&cell, "by-hand", task(first, 0), 1), None);
+        run(&mut scheduler, &cell, 2 * LONG);
+        assert_eq!(placed(&cell, second), 1, "{limit:?}");
+    }
+}
+
+#[test]
+fn a_task_whose_demand_varies_holds_all_day_what_it_is_resized_to() {
+    let cell = cell(&[4]);
+    let varies = |name: &str, points: [u64; 2]| {
+        let mut job = job(name, 1, 3);
+        let points = points.map(|cores| cores * 1000).into();
+        job.groups[0].curves = vec![omega_core::Curve { kind: KindId::CPU, points }];
+        submit(&cell, job)
+    };
+    let (day, night) = (varies("day", [3, 1]), varies("night", [1, 3]));
+    let mut scheduler = scheduler(&cell, "default");
+    run(&mut scheduler, &cell, 0);
+    assert_eq!((placed(&cell, day), placed(&cell, night)), (1, 1), "4 at each point");
+    let free = || cell.read(|cell| cell.machine(MachineId::first(0)).unwrap().free[0] / 1000);
+    assert_eq!(free(), 0);
+    // 2 all day leaves 3 and 5: too much by night.
+    assert_eq!(resize(&cell, "by-hand", task(day, 0), 2), Some(Reason::NoRoom(KindId::CPU)));
+    assert_eq!(resize(&cell, "by-hand", task(day, 0), 1), None);
+    assert_eq!(free(), 0, "3 are needed by night beside it");
+    assert_eq!(resize(&cell, "by-hand", task(night, 0), 1), None);
+    assert_eq!(free(), 2);
+    // What is requested varies again, and is judged as if it were held all day.
+    assert_eq!(resize(&cell, "by-hand", task(day, 0), 3), None);
+    assert_eq!(free(), 0);
+    cell.read(|cell| cell.audit()).unwrap();
+    let image = cell.read(Cell::image);
+    assert_eq!(Cell::from_image(image.clone()).unwrap().image(), image);
 }
 
 /// Four schedulers on as many threads grow four tasks by turns, where there is room for one of them at a time.

@@ -42,7 +42,7 @@ fn a_cell_and_its_twin_agree_at_each_step() {
 #[test]
 fn random_histories_meet_every_reason() {
     let mut met: BTreeMap<String, u32> = BTreeMap::new();
-    for seed in 0..2500 {
+    for seed in 0..4000 {
         let mut generator = Generator::with_holders(seed).with_reservations(seed);
         let mut twin = Twin::new(generator.kinds());
         for _ in 0..LENGTH {

@@ -29,7 +29,7 @@ impl World {
     pub(crate) fn new(seed: u64) -> World {
         let generator = Generator::new(seed).with_reservations(seed);
         // In every other world tasks come to hold something else than their group's request.
-        let generator = if seed % 2 == 0 { generator } else { generator.with_held(seed) };
+        let generator = if seed.is_multiple_of(2) { generator } else { generator.with_held(seed) };
         let mut dice = Dice::new(seed ^ 0xD1CE);
         let kinds = generator.kinds();
         let limit = [1, 3, 10, 1000][dice.below(4)];

@@ -20,7 +20,7 @@ pub(crate) enum TaskCommand {
     List(ListArgs),
     /// Give a task that has a machine more or less of it, while it runs.
     #[command(after_help = "Example:\n  omega task resize web/0 --cpu 2 --memory 4GiB")]
-    Resize(ResizeArgs),
+    Resize(Box<ResizeArgs>),
 }
 
 /// Whose tasks.

@@ -478,6 +478,7 @@ fn the_help_of_each_verb_has_an_example() {
         "job watch",
         "job explain",
         "task list",
+        "task resize",
         "quota list",
         "quota set",
         "quota guarantee",

@@ -132,7 +132,6 @@ impl From<PolicyV2> for Policy {
             keep_ended_ms: policy.keep_ended_ms,
             bands: policy.bands,
             eviction_cap: policy.eviction_cap,
-            ..Policy::default()
         }
     }
 }

@@ -79,7 +79,7 @@ pub(super) fn read(format: u32, counts: Counts, body: &mut Body<'_>) -> Result<I
             let (version, now_ms, policy, next): (Version, u64, PolicyV1, JobId) = body.part()?;
             (version, now_ms, policy.into(), next)
         }
-        ..COMMANDS_3 => {
+        COMMANDS_2..COMMANDS_3 => {
             let (version, now_ms, policy, next): (Version, u64, PolicyV2, JobId) = body.part()?;
             (version, now_ms, policy.into(), next)
         }
@@ -161,7 +161,7 @@ fn read_job(format: u32, body: &mut Body<'_>) -> Result<JobImage, LoadError> {
             let (id, job, resized, tasks): (JobId, JobV1, bool, u32) = body.part()?;
             (id, Arc::new(job.into()), resized, None, 0, tasks)
         }
-        ..COMMANDS_3 => {
+        COMMANDS_2..COMMANDS_3 => {
             type Parts = (JobId, JobV2, bool, Option<GangHold>, u32);
             let (id, job, resized, hold, tasks): Parts = body.part()?;
             (id, Arc::new(job.into()), resized, hold, 0, tasks)
@@ -179,7 +179,7 @@ fn read_tenant(format: u32, body: &mut Body<'_>) -> Result<TenantImage, LoadErro
             let (name, limit): (Text, Option<Amounts>) = body.part()?;
             (name, limit, Standing::default(), None)
         }
-        ..COMMANDS_3 => {
+        STANDINGS..COMMANDS_3 => {
             let (name, limit, standing): (Text, Option<Amounts>, Standing) = body.part()?;
             (name, limit, standing, None)
         }

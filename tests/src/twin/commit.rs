@@ -158,13 +158,15 @@ impl Twin {
         }
         let cards = self.judge(of, claim.machine, (claim.take, claim.cards))?;
         self.judge_quota(of, claim.take)?;
-        let (holds, _) = taken(&job.spec.groups[of.group], claim.take);
+        let group = &job.spec.groups[of.group];
+        let (holds, _) = taken(group, claim.take);
+        let holds = (holds != group.request).then_some(holds);
         if let Some(job) = self.jobs.get_mut(&claim.task.job) {
             let task = &mut job.tasks[claim.task.index as usize];
             task.state = TaskState::Placed(claim.machine);
             task.cards = cards;
             task.placed_ms = self.now_ms;
-            task.holds = Some(holds);
+            task.holds = holds;
         }
         Ok(())
     }

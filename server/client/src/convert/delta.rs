@@ -14,7 +14,8 @@ use omega_cellstate::{
 };
 use omega_core::limits::CARDS_MAX;
 use omega_core::{
-    CardSet, JobId, KindId, LabelSelector, MachineId, SequenceNumber, TaskId, TaskState, Version,
+    Amounts, CardSet, JobId, KindId, LabelSelector, MachineId, SequenceNumber, TaskId, TaskState,
+    Version,
 };
 use std::sync::Arc;
 
@@ -196,14 +197,7 @@ pub fn delta(message: proto::Delta) -> Result<Delta, Malformed> {
         let (used, claimed) = (amounts(load.used), amounts(load.claimed));
         read.loads.push((load.slot, LoadReport { used, claimed, at_ms: load.at_ms }));
     }
-    for held in message.held {
-        let (at, max) = (u64::from(held.at), (read.tasks.len() as u64).saturating_sub(1));
-        let after = read.held.last().is_none_or(|(before, _)| *before < held.at);
-        if !after || at >= read.tasks.len() as u64 {
-            return Err(Malformed::TooLarge { field: "held.at", given: at, max });
-        }
-        read.held.push((held.at, amounts(held.amounts)));
-    }
+    read.held = held_in(message.held, read.tasks.len() as u64)?;
     for tracker in message.trackers {
         let key = tracker.key.map(TryFrom::try_from).transpose()?;
         read.trackers.push((TrackerId(tracker.id), key));
@@ -221,6 +215,21 @@ pub fn delta(message: proto::Delta) -> Result<Delta, Malformed> {
             standing: standing(tenant.standing),
             used: tenant.used.into_iter().collect(),
         });
+    }
+    Ok(read)
+}
+
+/// What tasks hold otherwise, by their positions among so many tasks, ascending.
+fn held_in(given: Vec<proto::Held>, tasks: u64) -> Result<Vec<(u32, Amounts)>, Malformed> {
+    let mut read: Vec<(u32, Amounts)> = Vec::new();
+    for held in given {
+        let after = read.last().is_none_or(|(before, _)| *before < held.at);
+        let given = u64::from(held.at);
+        if !after || given >= tasks {
+            let max = tasks.saturating_sub(1);
+            return Err(Malformed::TooLarge { field: "held.at", given, max });
+        }
+        read.push((held.at, amounts(held.amounts)));
     }
     Ok(read)
 }
