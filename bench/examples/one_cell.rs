@@ -11,9 +11,10 @@
 use omega_bench::report::{RunReport, page, table};
 use omega_bench::run::{RunOptions, run};
 use omega_core::{
-    Amounts, Band, Command, EvictionCap, Job, JobKind, LabelSelector, Labels, Machine,
-    MachineSelector, Near, Policy, Precedence, Preferred, Requirement, Spread, Standing, TaskGroup,
-    TaskRule, TaskSelector, Tenants, Text, TopologyLevel, WhenUnsatisfiable,
+    Amounts, Band, Command, Curve, EvictionCap, Job, JobKind, KindId, LabelSelector, Labels,
+    Machine, MachineSelector, Near, Operator, Policy, Precedence, Preferred, Requirement,
+    Reservation, Spread, Standing, TaskGroup, TaskRule, TaskSelector, Tenants, Text, TopologyLevel,
+    Wants, WhenUnsatisfiable,
 };
 use omega_schedulers::config::{Profiles, Registry};
 use omega_workload::synth::{SynthOptions, synthesize};
@@ -77,6 +78,18 @@ fn caches(machines: usize) -> Arrival {
     Arrival { at_ms: 0, job, placed: Vec::new(), run: RunTime::Forever }
 }
 
+/// Processors over the day: all of the request at one hour, 40 % of it twelve hours later.
+fn by_day(request: &Amounts, i: usize) -> Vec<Curve> {
+    let peak = request.get(KindId::CPU);
+    let hours_off = |hour: usize| (hour + 24 - i % 24) % 24;
+    let points = (0..24).map(|hour| {
+        let off = hours_off(hour).min(24 - hours_off(hour)) as u64;
+        peak - peak * 6 * off / 120
+    });
+    let curve = Curve { kind: KindId::CPU, points: points.collect() };
+    if peak > 0 { vec![curve] } else { Vec::new() }
+}
+
 /// Deals rules out to a service: apart, in many racks, and away from what is noisy.
 fn service_rules(job: &mut Job, i: usize) {
     job.tenant = "production".into();
@@ -88,6 +101,9 @@ fn service_rules(job: &mut Job, i: usize) {
             let wish = Spread::new(TaskSelector::SameGroup, rack(), 1);
             rules
                 .push(TaskRule::Spread(Spread { when: WhenUnsatisfiable::ScheduleAnyway, ..wish }));
+        }
+        if i % 4 == 1 {
+            group.curves = by_day(&group.request, i);
         }
         if i.is_multiple_of(3) {
             let (of, level) = (labelled("noisy"), TopologyLevel::Machine);
@@ -127,6 +143,11 @@ fn batch_rules(job: &mut Job, i: usize, machines: &[Machine]) {
                 },
             }));
         }
+        if client == "batch" && i.is_multiple_of(13) {
+            // A cache on top, where there is memory for it.
+            let amounts = Amounts::zero().with(KindId::MEMORY, 1 << 30);
+            group.wants = Some(Wants { amounts, cards: None });
+        }
         if client == "batch" && i.is_multiple_of(11) {
             let near = Near { tasks: labelled("cache"), level: rack() };
             group.rules.tasks.push(TaskRule::Company(near));
@@ -134,7 +155,7 @@ fn batch_rules(job: &mut Job, i: usize, machines: &[Machine]) {
     }
 }
 
-/// Bands of precedence, a cap on evictions, and tenants in a tree, of whom two are limited.
+/// Bands of precedence, a cap on evictions, a reservation, and tenants in a tree, of whom two are limited.
 fn setup(policy: &Policy, workload: &Workload) -> Vec<Command> {
     let band = |from, to| Band { from: Precedence(from), to: Precedence(to) };
     let policy = Policy {
@@ -142,7 +163,7 @@ fn setup(policy: &Policy, workload: &Workload) -> Vec<Command> {
         eviction_cap: Some(EvictionCap { count: 2000, per_ms: 60_000 }),
         ..policy.clone()
     };
-    let kinds = [omega_core::KindId::CPU, omega_core::KindId::MEMORY];
+    let kinds = [KindId::CPU, KindId::MEMORY];
     let total = |percent: u64| {
         let sum = |kind| -> u64 {
             workload.machines.iter().map(|machine| machine.capacity.get(kind)).sum()
@@ -164,6 +185,16 @@ fn setup(policy: &Policy, workload: &Workload) -> Vec<Command> {
     };
     commands.push(Command::SetQuota { tenant: "ads".into(), limit: all(15) });
     commands.push(Command::SetQuota { tenant: "guests".into(), limit: all(40) });
+    // The second half hour, two racks are for one tenant alone.
+    let racks = Requirement { operator: Operator::In, ..Requirement::equals("rack", "rack-003") };
+    let racks = Requirement { values: vec!["rack-003".into(), "rack-004".into()], ..racks };
+    commands.push(Command::Reserve(Reservation {
+        name: "crawl".into(),
+        machines: MachineSelector { labels: vec![racks], ..MachineSelector::default() },
+        tenants: vec!["search".into()],
+        from_ms: 1_800_000,
+        until_ms: 3_600_000,
+    }));
     commands.push(Command::SetAdmission { tenant: "batch".into(), limit: all(400) });
     commands
 }

@@ -55,14 +55,13 @@ impl Client for Offers {
     fn step(&mut self, cell: &Watched<'_>, now: Nanos) -> Result<Round, HandleError> {
         let events = self.front.step(cell, now)?;
         let mut waiting = 0;
-        let mut outstanding = false;
         for thinker in &mut self.frameworks {
             thinker.hear(&events);
             waiting += thinker.answer(&mut self.front, now);
-            outstanding |= self.front.offers_of(thinker.id).next().is_some();
         }
-        // Offers of a round are answered in it, and what is declined is not offered again at once.
-        let patience = if outstanding { u32::MAX } else { 2 };
+        // As long as there are offers, something may come of the next.
+        let offered = events.iter().any(|event| matches!(event.happened, Happened::Offered(_)));
+        let patience = if offered { u32::MAX } else { 2 };
         Ok(Round { version: self.front.version(), waiting, patience })
     }
 }
