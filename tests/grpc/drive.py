@@ -220,6 +220,20 @@ def tenants(at):
     assert not {one.name: one for one in at.call(f"{service}/ListTenants").tenants}["t"].HasField("quota")
 
 
+def reservations(at):
+    """Machines are reserved, seen to be, and not any more."""
+    service = "omega.v1.MachineService"
+    now = at.call(f"{service}/ListReservations").now_ms
+    machines = {"labels": [{"key": "rack", "values": ["none has it"]}]}
+    night = {"name": "night", "machines": machines, "tenants": ["t"], "from_ms": now + 60_000, "until_ms": now + 120_000}
+    at.call(f"{service}/CreateReservation", reservation=night)
+    assert [one.name for one in at.call(f"{service}/ListReservations").reservations] == ["night"]
+    never = {**night, "name": "never", "until_ms": now}
+    refused(grpc.StatusCode.INVALID_ARGUMENT, lambda: at.call(f"{service}/CreateReservation", reservation=never))
+    at.call(f"{service}/DeleteReservation", name="night")
+    refused(grpc.StatusCode.NOT_FOUND, lambda: at.call(f"{service}/DeleteReservation", name="night"))
+
+
 def place(at, machine, job):
     """A scheduler of a few lines: it follows the cell, and places both tasks of the job."""
     service = "omega.v1.SchedulingService"
@@ -301,6 +315,7 @@ def main():
     machine = machines(at)
     job = jobs(at)
     tenants(at)
+    reservations(at)
     place(at, machine, job)
     tasks(at, machine, job)
     ours = {name for name in at.methods if not name.startswith("grpc.reflection.")}
