@@ -50,7 +50,7 @@ pub(super) fn millis(time: Duration) -> u64 {
 }
 
 /// Now, in milliseconds since 1970.
-fn unix_ms() -> u64 {
+pub(super) fn unix_ms() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, millis)
 }
 

@@ -1,6 +1,6 @@
 //! `omega reservation`: machines that some tenants have to themselves for a time to come.
 
-use super::moment::{Moment, millis};
+use super::moment::{Moment, millis, unix_ms};
 use super::shape::DoneShape;
 use super::show::{self, Align, columns};
 use super::{AskArgs, AskError, NameArgs, amount, pairs};
@@ -116,7 +116,8 @@ fn list(ask: &AskArgs) -> Result<(), AskError> {
     let told = ask.caller()?.call(&request, |channel, request| async move {
         MachineServiceClient::new(channel).list_reservations(request).await
     })?;
-    let now_ms = told.now_ms;
+    // A cell that has just begun was not told the time yet.
+    let now_ms = if told.now_ms > 0 { told.now_ms } else { unix_ms() };
     let all = told.reservations.into_iter().map(|given| shape(given, now_ms));
     let all: Vec<ReservationShape> = all.collect::<Result<_, _>>()?;
     show::print(ask.output, &all, || table(&all, now_ms))
