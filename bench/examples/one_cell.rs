@@ -11,10 +11,11 @@
 use omega_bench::report::{RunReport, page, table};
 use omega_bench::run::{RunOptions, run};
 use omega_core::{
-    Amounts, Band, Command, Curve, EvictionCap, Job, JobKind, KindId, LabelSelector, Labels,
-    Machine, MachineSelector, Near, Operator, Policy, Precedence, Preferred, Requirement,
-    Reservation, Spread, Standing, TaskGroup, TaskRule, TaskSelector, Tenants, Text, TopologyLevel,
-    Wants, WhenUnsatisfiable,
+    Amounts, Band, Command, CoreRequest, Curve, EvictionCap, Job, JobKind, KindId, KindShare,
+    Kinds, LabelSelector, Labels, Machine, MachineSelector, Near, NodeCores, Operator, Peak,
+    PeakCalendar, Policy, Precedence, Preferred, Requirement, Reservation, ResourceKind, Spread,
+    Standing, TaskGroup, TaskRule, TaskSelector, Tenants, Text, TopologyLevel, Unit, Wants,
+    WhenUnsatisfiable,
 };
 use omega_schedulers::config::{Profiles, Registry};
 use omega_workload::synth::{SynthOptions, synthesize};
@@ -52,7 +53,10 @@ fn rack() -> TopologyLevel {
     TopologyLevel::Label("rack".into())
 }
 
-/// Puts machines into racks, and racks into zones.
+/// A resource kind that belongs to no machine.
+const LICENCE: &str = "licence";
+
+/// Puts machines into racks, and racks into zones. Half of their cores are for tasks alone, on two nodes.
 fn lay_out(machines: &mut [Machine]) {
     for (i, machine) in machines.iter_mut().enumerate() {
         let known: Vec<(Text, Text)> =
@@ -62,6 +66,8 @@ fn lay_out(machines: &mut [Machine]) {
         let new = place.into_iter().filter(|(key, _)| known.iter().all(|(other, _)| other != key));
         let new: Vec<(Text, Text)> = new.collect();
         machine.labels = Labels::from_iter(known.into_iter().chain(new));
+        let quarter = u16::try_from(machine.capacity.get(KindId::CPU) / 4000).unwrap_or(0);
+        machine.numa = NodeCores::NONE.with(0, quarter).with(1, quarter);
     }
 }
 
@@ -90,11 +96,27 @@ fn by_day(request: &Amounts, i: usize) -> Vec<Curve> {
     if peak > 0 { vec![curve] } else { Vec::new() }
 }
 
+/// Some racks.
+fn racks(numbers: std::ops::Range<usize>) -> MachineSelector {
+    let names = numbers.map(|number| format!("rack-{number:03}").into());
+    let racks = Requirement {
+        operator: Operator::In,
+        values: names.collect(),
+        ..Requirement::equals("rack", "")
+    };
+    MachineSelector { labels: vec![racks], ..MachineSelector::default() }
+}
+
 /// Deals rules out to a service: apart, in many racks, and away from what is noisy.
-fn service_rules(job: &mut Job, i: usize) {
+fn service_rules(arrival: &mut Arrival, i: usize) {
+    let Arrival { job, placed, .. } = arrival;
     job.tenant = "production".into();
     for group in &mut job.groups {
         group.grace_ms = 30_000;
+        let cores = u16::try_from(group.request.get(KindId::CPU) / 1000).unwrap_or(0);
+        if i % 4 == 2 && cores > 0 && placed.is_empty() {
+            group.cores = Some(CoreRequest::on_one_node(cores));
+        }
         let rules = &mut group.rules.tasks;
         if group.count >= 8 {
             rules.push(TaskRule::MaxShare { level: rack(), percent: 25 });
@@ -113,7 +135,8 @@ fn service_rules(job: &mut Job, i: usize) {
 }
 
 /// Deals a batch job out to a client and a tenant, and rules to it.
-fn batch_rules(job: &mut Job, i: usize, machines: &[Machine]) {
+fn batch_rules(arrival: &mut Arrival, i: usize, (kinds, machines): (&Kinds, &[Machine])) {
+    let Arrival { job, placed, .. } = arrival;
     let (client, tenant) = match i % 10 {
         0 => ("offers", "spark"),
         1 => ("offers", "flink"),
@@ -148,6 +171,10 @@ fn batch_rules(job: &mut Job, i: usize, machines: &[Machine]) {
             let amounts = Amounts::zero().with(KindId::MEMORY, 1 << 30);
             group.wants = Some(Wants { amounts, cards: None });
         }
+        if client == "batch" && i.is_multiple_of(9) && placed.is_empty() {
+            let licence = kinds.by_name(LICENCE).expect("the cell has this kind");
+            group.cell_request = Amounts::zero().with(licence, 1);
+        }
         if client == "batch" && i.is_multiple_of(11) {
             let near = Near { tasks: labelled("cache"), level: rack() };
             group.rules.tasks.push(TaskRule::Company(near));
@@ -155,7 +182,8 @@ fn batch_rules(job: &mut Job, i: usize, machines: &[Machine]) {
     }
 }
 
-/// Bands of precedence, a cap on evictions, a reservation, and tenants in a tree, of whom two are limited.
+/// Bands of precedence, a cap on evictions, a reservation, hours of services, licences, and tenants in a tree, of
+/// whom two are limited.
 fn setup(policy: &Policy, workload: &Workload) -> Vec<Command> {
     let band = |from, to| Band { from: Precedence(from), to: Precedence(to) };
     let policy = Policy {
@@ -186,16 +214,21 @@ fn setup(policy: &Policy, workload: &Workload) -> Vec<Command> {
     commands.push(Command::SetQuota { tenant: "ads".into(), limit: all(15) });
     commands.push(Command::SetQuota { tenant: "guests".into(), limit: all(40) });
     // The second half hour, two racks are for one tenant alone.
-    let racks = Requirement { operator: Operator::In, ..Requirement::equals("rack", "rack-003") };
-    let racks = Requirement { values: vec!["rack-003".into(), "rack-004".into()], ..racks };
     commands.push(Command::Reserve(Reservation {
         name: "crawl".into(),
-        machines: MachineSelector { labels: vec![racks], ..MachineSelector::default() },
+        machines: racks(3..5),
         tenants: vec!["search".into()],
         from_ms: 1_800_000,
         until_ms: 3_600_000,
     }));
     commands.push(Command::SetAdmission { tenant: "batch".into(), limit: all(400) });
+    // From the twentieth minute to the fiftieth, batch may hold half of the processors in some racks.
+    let batch_max = vec![KindShare { kind: KindId::CPU, percent: 50 }];
+    let peaks = vec![Peak { from_ms: 1_200_000, until_ms: 3_000_000, batch_max }];
+    let calendar = PeakCalendar { name: "web".into(), machines: racks(0..3), peaks };
+    commands.push(Command::SetPeaks(calendar));
+    let licence = workload.kinds.by_name(LICENCE).expect("the cell has this kind");
+    commands.push(Command::SetCellCapacity { kind: licence, amount: 500 });
     commands
 }
 
@@ -205,11 +238,15 @@ pub(crate) fn shared(data: Option<&Path>, machines: u32) -> Result<Workload, Box
         Some(dir) => google2011::load(dir, &google2011::GoogleOptions::default())?,
         None => synthesize(&SynthOptions { machines, span_hours: 1, ..SynthOptions::default() }),
     };
+    let kinds = workload.kinds.iter().map(|(_, kind)| kind.clone());
+    let licence = ResourceKind { name: LICENCE.into(), unit: Unit::Count, compressible: false };
+    workload.kinds = Kinds::new(kinds.chain([licence]).collect())?;
     lay_out(&mut workload.machines);
+    let world = (&workload.kinds, &workload.machines[..]);
     for (i, arrival) in workload.arrivals.iter_mut().enumerate() {
         match arrival.job.kind {
-            JobKind::Service => service_rules(&mut arrival.job, i),
-            JobKind::Batch => batch_rules(&mut arrival.job, i, &workload.machines),
+            JobKind::Service => service_rules(arrival, i),
+            JobKind::Batch => batch_rules(arrival, i, world),
         }
     }
     workload.arrivals.insert(0, caches(workload.machines.len()));

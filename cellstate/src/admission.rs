@@ -4,12 +4,14 @@
 //! such a job when it is submitted, so that whoever sent it hears of it at once, and no tenant fills the queue.
 //! (Borg's quota is of this kind: "part of admission control, not scheduling", Verma et al., EuroSys 2015.)
 //!
-//! 1. a tenant *asks for* what all tasks that have not ended request, its own and those of tenants below it;
+//! 1. a tenant *asks for* what all tasks that have not ended request of machines and of the cell, its own
+//!    and those of tenants below it;
 //! 2. a job that would raise that above a limit of its tenant, or of one above it, is refused, as is a group
 //!    that grows. What was asked for before a limit came stays;
 //! 3. sums are kept only while somebody has a limit. They have 128 bits: a job may ask for more than 64 bits count.
 
 use crate::cell::Cell;
+use crate::facts::Need;
 use crate::tenants::Tenants;
 use crate::validate;
 use omega_core::{Amounts, Job, KindId, Kinds, Outcome, Rejection, Text};
@@ -33,9 +35,9 @@ impl Tenants {
 
     /// Counts what so many tasks of a tenant ask for, or below zero, what they ask for no more.
     #[inline]
-    pub(crate) fn ask(&mut self, tenant: u32, request: &[i64], count: i64) {
+    pub(crate) fn ask(&mut self, tenant: u32, need: &Need, count: i64) {
         if self.asked.limits > 0 {
-            self.ask_limited(tenant, request, count);
+            self.ask_limited(tenant, &need.charged(&need.request), count);
         }
     }
 
@@ -112,7 +114,9 @@ impl Cell {
 
     /// Whether a job may be submitted.
     pub(crate) fn admit_job(&self, job: &Job) -> Result<(), Rejection> {
-        let groups = job.groups.iter().map(|group| (&group.request, group.count));
+        let groups = job.groups.iter();
+        let groups =
+            groups.flat_map(|group| group.asks().map(move |amounts| (amounts, group.count)));
         match self.tenants.id(&job.tenant) {
             Some(tenant) => self.tenants.admit(&self.kinds, tenant, groups),
             None => Ok(()),
@@ -132,9 +136,10 @@ impl Cell {
         let mut sums = vec![vec![0; self.tenants.kinds]; self.tenants.list.len()];
         for (_, job) in self.jobs.iter() {
             let living = job.tasks.iter().filter(|task| !task.state.ended());
-            for request in living.map(|task| &job.need(task).request) {
+            for need in living.map(|task| job.need(task)) {
+                let asked = need.charged(&need.request);
                 for id in self.tenants.line(job.tenant) {
-                    let counts = sums[id as usize].iter_mut().zip(request);
+                    let counts = sums[id as usize].iter_mut().zip(asked.iter());
                     counts.for_each(|(sum, request)| *sum += u128::from(request.unsigned_abs()));
                 }
             }

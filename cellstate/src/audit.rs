@@ -5,6 +5,7 @@
 
 use crate::cards::Cards;
 use crate::cell::Cell;
+use crate::cores::CoresLeft;
 use crate::curves::CurveSums;
 use crate::facts::Facts;
 use crate::jobs::JobRecord;
@@ -39,6 +40,9 @@ pub enum AuditError {
     /// Card shares differ.
     #[error("machine {0}: its cards differ from a recount")]
     Cards(MachineId),
+    /// Cores that tasks have to themselves differ.
+    #[error("machine {0}: what is left of its cores differs from a recount")]
+    Cores(MachineId),
     /// The sum of the curves of its tasks differs.
     #[error("machine {0}: the sum of its curves differs from a recount")]
     Curves(MachineId),
@@ -51,9 +55,15 @@ pub enum AuditError {
     /// What is noted of what a job's tasks hold is of tasks without a machine, or nothing of its own.
     #[error("what tasks of job {0} hold is noted of tasks that hold no such thing")]
     Held(omega_core::JobId),
+    /// What batch holds on machines differs.
+    #[error("what batch holds on machines differs from a recount")]
+    Batch,
     /// A tenant's use differs.
     #[error("tenant {0:?}: its use differs from a recount")]
     Tenant(Text),
+    /// What is claimed of the cell as a whole differs.
+    #[error("what is claimed of the cell as a whole differs from a recount")]
+    CellClaims,
     /// What a tenant's jobs ask for differs.
     #[error("tenant {0:?}: what its jobs ask for differs from a recount")]
     Asked(Text),
@@ -70,6 +80,7 @@ struct Recount {
     free: Vec<Vec<i64>>,
     curves: CurveSums,
     cards: Vec<Option<Cards>>,
+    cores: Vec<Option<CoresLeft>>,
     tasks: Vec<Vec<TaskId>>,
     tenants: Vec<Vec<i64>>,
     counts: FastMap<(TrackerId, u32), Count>,
@@ -83,10 +94,16 @@ impl Cell {
     pub fn audit(&self) -> Result<Version, AuditError> {
         let recount = self.recount()?;
         self.audit_machines(&recount)?;
+        if !self.batch_is_right() {
+            return Err(AuditError::Batch);
+        }
         for (tenant, used) in self.tenants.iter().zip(&recount.tenants) {
             if tenant.used != *used {
                 return Err(AuditError::Tenant(tenant.name.clone()));
             }
+        }
+        if self.resources.claimed != self.recount_cell_claims() {
+            return Err(AuditError::CellClaims);
         }
         for (id, recounted) in (0..).zip(self.count_asked()) {
             let differs = match self.tenants.asked(id) {
@@ -116,6 +133,10 @@ impl Cell {
             curves: CurveSums::default(),
             cards: (0..rows)
                 .map(|slot| described(slot).filter(|m| m.cards > 0).map(|m| Cards::new(m.cards)))
+                .collect(),
+            cores: (0..rows)
+                .map(|slot| described(slot).map(|m| m.numa).filter(|numa| !numa.is_empty()))
+                .map(|numa| numa.as_ref().map(CoresLeft::all))
                 .collect(),
             tasks: vec![Vec::new(); rows],
             tenants: vec![empty.clone(); self.tenants.iter().count()],
@@ -162,10 +183,10 @@ impl Cell {
             None => part.request.into(),
             Some(curves) => recount.curves.shift(row, (part.request, curves), 1),
         };
-        for (kind, request) in part.request.iter().enumerate() {
+        for (kind, charged) in need.charged(part.request).iter().enumerate() {
             recount.free[row][kind] -= taken[kind];
             for tenant in self.tenants.line(job.tenant) {
-                recount.tenants[tenant as usize][kind] += request;
+                recount.tenants[tenant as usize][kind] += charged;
             }
         }
         // Cards that it only wants it may be without.
@@ -182,6 +203,14 @@ impl Cell {
                 }
                 _ => return Err(AuditError::Cards(machine)),
             }
+        }
+        let cores = part.cores.copied().unwrap_or_default();
+        match (need.cores, &mut recount.cores[row]) {
+            (None, _) if cores.is_empty() => {}
+            (Some(request), Some(left)) if cores.meet(request) && left.have(&cores) => {
+                left.take(&cores);
+            }
+            _ => return Err(AuditError::Cores(machine)),
         }
         if let Some(rules) = &need.rules {
             let Facts { rules: book, sets, .. } = &self.facts;
@@ -222,6 +251,9 @@ impl Cell {
             }
             if self.machines.cards(slot).copied() != recount.cards[slot] {
                 return Err(AuditError::Cards(id));
+            }
+            if self.machines.cores(slot).copied() != recount.cores[slot] {
+                return Err(AuditError::Cores(id));
             }
         }
         Ok(())

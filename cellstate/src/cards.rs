@@ -64,14 +64,14 @@ impl Cards {
     }
 
     /// Takes a request's part of these cards.
-    pub(crate) fn take(&mut self, request: CardRequest, cards: CardSet) {
+    pub fn take(&mut self, request: CardRequest, cards: CardSet) {
         for card in cards.iter() {
             self.left[card] -= share(request);
         }
     }
 
     /// Gives a request's part of these cards back.
-    pub(crate) fn give_back(&mut self, request: CardRequest, cards: CardSet) {
+    pub fn give_back(&mut self, request: CardRequest, cards: CardSet) {
         for card in cards.iter() {
             self.left[card] += share(request);
         }

@@ -12,37 +12,41 @@
 //! The outcome is a function of the state and the command alone, and so is the new state: no
 //! clock, no chance, no hash order. A refused command leaves no trace. What each command does is
 //! in `omega_core::Command`; the files beside this one hold one family of commands each:
-//! `machine_commands.rs`, `job_commands.rs`, `holders.rs`, `calendar.rs`, `commit.rs`.
+//! `machine_commands.rs`, `job_commands.rs`, `holders.rs`, `calendar.rs`, `cell_resources.rs`, `peaks.rs`, `commit.rs`.
 //!
 //! What always holds, and [`Cell::audit`] checks:
 //! 1. per machine and kind, what is free equals what is claimable minus what its tasks claim;
 //! 2. nothing was claimed beyond what was free at the time (it can only fall below zero when a
 //!    machine shrinks);
 //! 3. a task is on at most one machine, and that machine lists it once;
-//! 4. rule counters, card shares and tenants' use equal a recount;
+//! 4. rule counters, card shares, exclusive cores, tenants' use and what is claimed of the cell equal a recount;
 //! 5. versions and sequence numbers only grow.
 
 use crate::answers::Answers;
 use crate::cap::{EvictionCounts, EvictionLog};
+use crate::cell_resources::CellResources;
 use crate::changes::ChangeLog;
 use crate::commit::Scratch;
+use crate::cores::{CoreCounts, CoresLeft};
 use crate::facts::Facts;
 use crate::gangs::GangCounts;
 use crate::held::Values;
 use crate::image::Capture;
 use crate::jobs::{JobRecord, Jobs, OwnerId, TaskRecord};
-use crate::judge::MachineStatus;
+use crate::judge::{Grant, MachineStatus};
+use crate::lateness::DueCounts;
 use crate::load::LoadReport;
 use crate::machines::{Machines, Part};
 use crate::map::FastMap;
+use crate::peaks::PeakCounts;
 use crate::resize::HeldCounts;
 use crate::rules::{Domain, TrackerId};
 use crate::tenants::Tenants;
 use crate::validate;
 use omega_core::limits::CHANGES_MAX;
 use omega_core::{
-    CardSet, Command, Hold, Job, JobId, Kinds, Machine, MachineId, Outcome, Policy, Rejection,
-    SchedulerId, SequenceNumber, Standing, TaskId, TaskState, Text, Version,
+    CardSet, Command, Hold, Job, JobId, Kinds, Machine, MachineId, NodeCores, Outcome, Policy,
+    Rejection, SchedulerId, SequenceNumber, Standing, TaskId, TaskState, Text, Version,
 };
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -63,6 +67,8 @@ pub(crate) enum Change {
     Evictions,
     /// A reservation came or went.
     Reservations,
+    /// A calendar of peaks came, changed or went, or other peaks hold than before.
+    Peaks,
 }
 
 /// A scheduler that may commit.
@@ -86,6 +92,8 @@ pub struct Cell {
     pub(crate) jobs: Jobs,
     pub(crate) job_names: FastMap<Text, JobId>,
     pub(crate) tenants: Tenants,
+    /// What belongs to no machine.
+    pub(crate) resources: CellResources,
     pub(crate) owners: FastMap<Text, OwnerId>,
     pub(crate) schedulers: Vec<Registered>,
     /// Jobs that have ended, oldest first, with the time at which the cell noticed.
@@ -102,6 +110,10 @@ pub struct Cell {
     pub(crate) moves: u64,
     /// How often tasks came to hold something else than their group's request, for those who look on.
     pub(crate) held_counts: HeldCounts,
+    /// How often batch stepped back for peaks, and grew again, for those who look on.
+    pub(crate) peak_counts: PeakCounts,
+    /// How many jobs ended when they were due, for those who look on.
+    pub(crate) due_counts: DueCounts,
     /// Rows whose amounts changed.
     pub(crate) row_log: ChangeLog<u32>,
     /// All other changes.
@@ -135,6 +147,7 @@ impl Cell {
             jobs: Jobs::default(),
             job_names: FastMap::default(),
             tenants: Tenants::new(count),
+            resources: CellResources::default(),
             owners: FastMap::default(),
             schedulers: Vec::new(),
             ended: VecDeque::new(),
@@ -144,6 +157,8 @@ impl Cell {
             eviction_counts: EvictionCounts::default(),
             moves: 0,
             held_counts: HeldCounts::default(),
+            peak_counts: PeakCounts::default(),
+            due_counts: DueCounts::default(),
             row_log: ChangeLog::new(Version(0), changes),
             log: ChangeLog::new(Version(0), changes),
             lineage: Version(0),
@@ -183,6 +198,9 @@ impl Cell {
             Command::SetAdmission { tenant, limit } => self.set_admission(&tenant, limit),
             Command::Reserve(reservation) => self.reserve(reservation),
             Command::Unreserve { name } => self.unreserve(&name),
+            Command::SetCellCapacity { kind, amount } => self.set_cell_capacity(kind, amount),
+            Command::SetPeaks(calendar) => self.set_peaks(calendar),
+            Command::RemovePeaks { name } => self.remove_peaks(&name),
             _ => unreachable!("every command of this version is handled above"),
         }
     }
@@ -235,18 +253,24 @@ impl Cell {
 
     /// Gives a pending task its part of a machine, which the judge has allowed. What it holds, if that is not
     /// its group's request, is noted before.
-    pub(crate) fn place(parts: Parts<'_>, id: TaskId, machine: MachineId, cards: CardSet) {
-        let Parts { job, machines, tenants, facts, now_ms } = parts;
+    pub(crate) fn place(parts: Parts<'_>, id: TaskId, machine: MachineId, grant: Grant) {
+        let Parts { job, machines, tenants, resources, facts, now_ms } = parts;
         let task = &mut job.tasks[id.index as usize];
         task.state = TaskState::Placed(machine);
-        task.cards = cards;
+        task.cards = grant.cards;
         task.placed_ms = now_ms;
         let group = usize::from(task.group);
         job.placed += 1;
+        job.cores.put(id.index, grant.cores);
         let part = job.part(id.index);
         machines.take(machine.row(), id, part);
-        tenants.count(job.tenant, part.request, 1);
-        if let Some(rules) = &job.groups[group].need.rules {
+        let need = &job.groups[group].need;
+        tenants.count(job.tenant, &need.charged(part.request), 1);
+        if let Some(request) = &need.cell_request {
+            resources.count(request, 1);
+        }
+        facts.peaks.count(machine.row(), (job.spec.kind, part.request), 1);
+        if let Some(rules) = &need.rules {
             facts.rules.count_task(rules, machine.row(), 1, &facts.sets);
         }
     }
@@ -254,7 +278,7 @@ impl Cell {
     /// Takes a placed task off its machine and gives it another state. The answer is what it held, if that was
     /// not its group's request.
     pub(crate) fn unplace(parts: Parts<'_>, id: TaskId, state: TaskState) -> Option<Values> {
-        let Parts { job, machines, tenants, facts, .. } = parts;
+        let Parts { job, machines, tenants, resources, facts, .. } = parts;
         let machine = job.tasks[id.index as usize].state.machine()?;
         let part = job.part(id.index);
         let lost = crate::planted!(NotGivenBack) && state.ended();
@@ -263,7 +287,12 @@ impl Cell {
             false => part,
         };
         machines.give_back(machine.row(), id, given);
-        tenants.count(job.tenant, part.request, -1);
+        let need = job.need(&job.tasks[id.index as usize]);
+        tenants.count(job.tenant, &need.charged(part.request), -1);
+        if let Some(request) = &need.cell_request {
+            resources.count(request, -1);
+        }
+        facts.peaks.count(machine.row(), (job.spec.kind, part.request), -1);
         let task = &mut job.tasks[id.index as usize];
         task.state = state;
         task.cards = CardSet::default();
@@ -273,6 +302,7 @@ impl Cell {
         if let Some(rules) = &job.groups[group].need.rules {
             facts.rules.count_task(rules, machine.row(), -1, &facts.sets);
         }
+        job.cores.forget(id.index);
         job.held.take(id.index)
     }
 
@@ -300,6 +330,7 @@ impl Cell {
             job: self.jobs.get_mut(job)?,
             machines: &mut self.machines,
             tenants: &mut self.tenants,
+            resources: &mut self.resources,
             facts: &mut self.facts,
             now_ms: self.now_ms,
         })
@@ -311,6 +342,7 @@ pub(crate) struct Parts<'a> {
     pub(crate) job: &'a mut JobRecord,
     pub(crate) machines: &'a mut Machines,
     pub(crate) tenants: &'a mut Tenants,
+    pub(crate) resources: &'a mut CellResources,
     pub(crate) facts: &'a mut Facts,
     pub(crate) now_ms: u64,
 }
@@ -332,6 +364,8 @@ pub struct MachineState<'a> {
     pub claimable: Vec<i64>,
     /// What is left in each card, in thousandths.
     pub cards_left: &'a [i16],
+    /// What is left of its cores that tasks may have to themselves, by NUMA node; `None` where there are none.
+    pub cores_left: Option<&'a CoresLeft>,
     /// The last report of its load.
     pub load: Option<&'a LoadReport>,
     /// Its tasks, in no order.
@@ -395,6 +429,7 @@ impl Cell {
             free: self.machines.free(id.row()),
             claimable: crate::machines::claimable(machine, &self.kinds, &self.policy),
             cards_left: self.machines.cards(id.row()).map_or(&[], |cards| cards.left()),
+            cores_left: self.machines.cores(id.row()),
             load: self.machines.load(id.row()),
             tasks: &row.tasks,
         })
@@ -448,6 +483,19 @@ impl Cell {
     #[must_use]
     pub fn task_cards(&self, id: TaskId) -> Option<CardSet> {
         self.jobs.task(id).map(|(_, task)| task.cards)
+    }
+
+    /// The cores that a task has to itself, by NUMA node: none if it asks for none, or has no machine.
+    #[must_use]
+    pub fn task_cores(&self, id: TaskId) -> NodeCores {
+        let job = self.jobs.get(id.job);
+        job.and_then(|job| job.cores.get(id.index)).copied().unwrap_or_default()
+    }
+
+    /// How many cores there are that tasks may have to themselves, and how many of them tasks have.
+    #[must_use]
+    pub fn core_counts(&self) -> CoreCounts {
+        self.machines.core_counts()
     }
 
     /// When a task got its machine, by the cell's time; 0 while it has none.

@@ -34,7 +34,8 @@ impl Cell {
             | Change::Count(..)
             | Change::Quota
             | Change::Evictions
-            | Change::Reservations => None,
+            | Change::Reservations
+            | Change::Peaks => None,
         }))
     }
 

@@ -19,15 +19,16 @@ use crate::answers;
 use crate::cell::{Cell, Parts};
 use crate::held::Values;
 use crate::jobs::{OwnerId, TaskRecord};
-use crate::judge::{Spot, judge};
+use crate::judge::{Grant, Spot, judge};
 use crate::map::FastMap;
+use crate::peaks::PeakCounts;
 use crate::tenants::{Borrower, Claimant};
 use omega_core::bands::band_of;
 use omega_core::limits::TRANSACTION_ITEMS_MAX;
 use omega_core::transaction::Item;
 use omega_core::{
-    Claim, Commit, Conflict, ConflictCheck, Granularity, Precedence, Reason, Take, TaskId,
-    TaskState, Transaction, TransactionError,
+    Claim, Commit, Conflict, ConflictCheck, Granularity, NodeCores, Precedence, Reason, Take,
+    TaskId, TaskState, Transaction, TransactionError,
 };
 use smallvec::SmallVec;
 
@@ -66,8 +67,12 @@ pub(crate) struct Scratch {
     /// What tasks held that were resized, or were removed and held something else than their group's
     /// request: for the undo, in the order of the steps.
     pub(crate) held: Vec<(TaskId, Values)>,
+    /// The cores that tasks had to themselves which were removed, likewise.
+    cores: Vec<(TaskId, NodeCores)>,
     /// Whether tasks are placed that want something.
     pub(crate) wants: bool,
+    /// How batch steps back for peaks, and grows.
+    pub(crate) peaks: PeakCounts,
     /// Whether gangs are in it that it must place.
     gangs: bool,
     /// Whether a task has left that others may need near them.
@@ -124,6 +129,7 @@ impl Cell {
                 self.count_evictions(taken as u32, scratch.reclaimed);
             }
             self.moves += self.moved(txn, &scratch.conflicts);
+            self.count_peaks(scratch.peaks);
         }
         if !txn.resizes.is_empty() || scratch.wants {
             self.count_held(txn, &scratch);
@@ -197,8 +203,10 @@ impl Cell {
         scratch.steps.clear();
         scratch.conflicts.clear();
         scratch.held.clear();
+        scratch.cores.clear();
         (scratch.gangs, scratch.holds, scratch.company) = (false, false, false);
         scratch.wants = false;
+        scratch.peaks = PeakCounts::default();
         let early = |item: Item| {
             let found = refused.binary_search_by(|conflict| conflict.item.cmp(&item));
             found.ok().map(|i| refused[i].reason)
@@ -238,17 +246,21 @@ impl Cell {
 
     /// Takes a task off its machine, for a release or an eviction.
     fn remove(&mut self, task: TaskId, item: Item, early: Option<Reason>, scratch: &mut Scratch) {
+        let steps_back = self.is_over_its_share(task);
         let judged = match (early, self.parts(task.job)) {
             (Some(reason), _) => Err(reason),
             (None, None) => Err(Reason::UnknownTask),
             (None, Some(parts)) => {
                 scratch.company |= may_be_company(&parts, task);
                 scratch.holds |= parts.job.spec.gang_hold_ms.is_some();
-                remove_task(parts, task, &mut scratch.held)
+                remove_task(parts, task, scratch)
             }
         };
         match judged {
-            Ok(step) => scratch.steps.push(step),
+            Ok(step) => {
+                scratch.peaks.released += u64::from(steps_back);
+                scratch.steps.push(step);
+            }
             Err(reason) => scratch.conflicts.push(Conflict { item, reason }),
         }
     }
@@ -260,7 +272,7 @@ impl Cell {
         check: ConflictCheck,
         scratch: &mut Scratch,
     ) -> Result<Step, Reason> {
-        let Cell { jobs, machines, facts, tenants, now_ms, .. } = self;
+        let Cell { jobs, machines, facts, tenants, resources, now_ms, .. } = self;
         let job = jobs.get_mut(claim.task.job).ok_or(Reason::UnknownTask)?;
         let task = job.tasks.get(claim.task.index as usize).ok_or(Reason::UnknownTask)?;
         match task.state {
@@ -274,17 +286,22 @@ impl Cell {
             return Err(Reason::MachineChanged);
         }
         let spot = machines.spot(claim.machine).ok_or(Reason::MachineGone)?;
-        let cards = match crate::planted!(EarlyJudgementTrusted) {
-            true => claim.cards,
+        let grant = match crate::planted!(EarlyJudgementTrusted) {
+            true => Grant { cards: claim.cards, cores: NodeCores::NONE },
             false => {
                 let reserved = facts.is_reserved(claim.machine, (job, tenants), *now_ms);
                 let asked = (claim.take, claim.cards);
-                judge(claim.machine, Spot { reserved, ..spot }, need, facts, asked)?
+                let batch = (job.spec.kind, &**need.taken(claim.take).0);
+                let over_peak = facts.over_peak(claim.machine.row(), batch);
+                judge(claim.machine, Spot { reserved, over_peak, ..spot }, need, facts, asked)?
             }
         };
         scratch.wants |= need.wants.is_some();
         let request = need.taken(claim.take).0;
-        tenants.judge(job.tenant, request)?;
+        if let Some(request) = &need.cell_request {
+            resources.judge(request)?;
+        }
+        tenants.judge(job.tenant, &need.charged(request))?;
         if claim.take == Take::WithWants {
             let request = request.clone();
             job.hold(claim.task.index, request);
@@ -292,8 +309,8 @@ impl Cell {
         scratch.gangs |= job.spec.is_placed_at_once();
         scratch.holds |= job.spec.gang_hold_ms.is_some();
         let owner = job.owner;
-        let parts = Parts { job, machines, tenants, facts, now_ms: *now_ms };
-        Cell::place(parts, claim.task, claim.machine, cards);
+        let parts = Parts { job, machines, tenants, resources, facts, now_ms: *now_ms };
+        Cell::place(parts, claim.task, claim.machine, grant);
         Ok(Step::Placed { task: claim.task, slot: claim.machine.slot, owner })
     }
 
@@ -418,7 +435,12 @@ impl Cell {
                 }
                 Step::Removed { task, before, .. } => {
                     let held = scratch.held.pop_if(|(held, _)| *held == task);
-                    self.put_back(task, before, held.map(|(_, values)| values));
+                    let cores = scratch.cores.pop_if(|(had, _)| *had == task);
+                    let grant = Grant {
+                        cards: before.cards,
+                        cores: cores.map_or(NodeCores::NONE, |(_, cores)| cores),
+                    };
+                    self.put_back((task, before), held.map(|(_, values)| values), grant);
                 }
                 Step::Resized { task, slot, .. } => {
                     let (_, held) = scratch.held.pop().expect("each resize noted what was held");
@@ -428,13 +450,18 @@ impl Cell {
         }
     }
 
-    fn put_back(&mut self, task: TaskId, before: TaskRecord, held: Option<Values>) {
+    fn put_back(
+        &mut self,
+        (task, before): (TaskId, TaskRecord),
+        held: Option<Values>,
+        grant: Grant,
+    ) {
         let Some(machine) = before.state.machine() else { return };
         if let Some(parts) = self.parts(task.job) {
             if let Some(held) = held {
                 parts.job.hold(task.index, held);
             }
-            Cell::place(parts, task, machine, before.cards);
+            Cell::place(parts, task, machine, grant);
         }
         if let Some(job) = self.jobs.get_mut(task.job) {
             job.tasks[task.index as usize] = before;
@@ -479,18 +506,16 @@ fn may_be_company(parts: &Parts<'_>, id: TaskId) -> bool {
 }
 
 /// Takes a task off its machine, and notes what it held.
-fn remove_task(
-    parts: Parts<'_>,
-    id: TaskId,
-    held: &mut Vec<(TaskId, Values)>,
-) -> Result<Step, Reason> {
+fn remove_task(parts: Parts<'_>, id: TaskId, scratch: &mut Scratch) -> Result<Step, Reason> {
     let record = *parts.job.tasks.get(id.index as usize).ok_or(Reason::UnknownTask)?;
     if record.state.ended() {
         return Err(Reason::TaskEnded);
     }
     let machine = record.state.machine().ok_or(Reason::TaskNotPlaced)?;
     let owner = parts.job.owner;
-    held.extend(Cell::unplace(parts, id, TaskState::Pending).map(|values| (id, values)));
+    scratch.cores.extend(parts.job.cores.get(id.index).map(|cores| (id, *cores)));
+    let held = Cell::unplace(parts, id, TaskState::Pending);
+    scratch.held.extend(held.map(|values| (id, values)));
     Ok(Step::Removed { task: id, slot: machine.slot, owner, before: record })
 }
 

@@ -10,6 +10,8 @@
 
 use crate::cards::Cards;
 use crate::cell::{Cell, Change};
+use crate::cell_resources::CellResources;
+use crate::cores::CoresLeft;
 use crate::curves::CurveSum;
 use crate::held::amounts_of;
 use crate::jobs::{JobRecord, OwnerId, TaskRecord};
@@ -18,8 +20,8 @@ use crate::load::LoadReport;
 use crate::rules::{Count, DomainName, TrackerId, TrackerKey};
 use crate::tenants::Tenant;
 use omega_core::{
-    Amounts, Band, CardSet, Job, JobId, Kinds, Machine, Overcommit, Reservation, SequenceNumber,
-    Standing, TaskId, TaskState, Text, Version,
+    Amounts, Band, CardSet, Job, JobId, Kinds, Machine, NodeCores, Overcommit, PeakCalendar,
+    Reservation, SequenceNumber, Standing, TaskId, TaskState, Text, Version,
 };
 use smallvec::SmallVec;
 use std::sync::Arc;
@@ -128,10 +130,15 @@ pub struct Delta {
     pub bands: Vec<Band>,
     /// How many evictions more the cell takes now; `None`: any number.
     pub evictions_left: Option<u32>,
+    /// What the cell as a whole has at that version, and what of it is claimed.
+    pub resources: CellResources,
     /// Whether evictions may be taken that would not have been before.
     pub refilled: bool,
     /// All reservations, by name, if one came or went; in a full delta, if there are any.
     pub reservations: Option<Vec<Reservation>>,
+    /// All calendars of peaks, by name, if one came, changed or went, or if other peaks hold than before; in a full
+    /// delta, if there are any.
+    pub peaks: Option<Vec<PeakCalendar>>,
     /// How many rows the cell has.
     pub rows: usize,
     /// Machines that came, changed or went.
@@ -144,8 +151,13 @@ pub struct Delta {
     pub free: Vec<i64>,
     /// Cards of those rows that have any.
     pub cards: Vec<(u32, Cards)>,
+    /// What is left of the cores of those rows in which tasks may have some to themselves.
+    pub cores: Vec<(u32, CoresLeft)>,
     /// The sums of the curves of those rows whose tasks have any: the others have none any more.
     pub curves: Vec<(u32, Arc<CurveSum>)>,
+    /// What batch holds of each kind in those rows where that is anything, as long as there are calendars of peaks:
+    /// in the others nothing any more. With `peaks`, it is there for every row.
+    pub batch: Vec<(u32, SmallVec<[i64; 4]>)>,
     /// Reports of those rows that have one.
     pub loads: Vec<(u32, LoadReport)>,
     /// Trackers that came (with a key) or went.
@@ -165,6 +177,19 @@ pub struct Delta {
     /// By position, ascending, those of these tasks that hold something else of their machines than their group
     /// requests, with what that is.
     pub held: Vec<(u32, Amounts)>,
+    /// By position, ascending, those of these tasks that have cores to themselves, with how many of which NUMA node.
+    pub task_cores: Vec<(u32, NodeCores)>,
+}
+
+/// A task of a delta, with what its group does not tell of what it holds.
+#[derive(Clone, Copy, Debug)]
+pub struct HoldingTask<'a> {
+    /// The task.
+    pub task: &'a TaskDelta,
+    /// What it holds, if that is not its group's request.
+    pub held: Option<&'a Amounts>,
+    /// The cores that it has to itself.
+    pub cores: NodeCores,
 }
 
 impl Delta {
@@ -174,11 +199,14 @@ impl Delta {
         !self.counts.is_empty() || !self.trackers.is_empty()
     }
 
-    /// Each task, with what it holds if that is not its group's request.
-    pub fn tasks_held(&self) -> impl Iterator<Item = (&TaskDelta, Option<&Amounts>)> {
+    /// Each task, with what it holds.
+    pub fn tasks_held(&self) -> impl Iterator<Item = HoldingTask<'_>> {
         let mut held = self.held.iter().peekable();
-        (0..).zip(&self.tasks).map(move |(position, task)| {
-            (task, held.next_if(|(at, _)| *at == position).map(|(_, amounts)| amounts))
+        let mut cores = self.task_cores.iter().peekable();
+        (0..).zip(&self.tasks).map(move |(position, task)| HoldingTask {
+            task,
+            held: held.next_if(|(at, _)| *at == position).map(|(_, amounts)| amounts),
+            cores: cores.next_if(|(at, _)| *at == position).map_or(NodeCores::NONE, |(_, c)| *c),
         })
     }
 
@@ -194,17 +222,21 @@ impl Delta {
         self.sequences.clear();
         self.free.clear();
         self.cards.clear();
+        self.cores.clear();
         self.curves.clear();
+        self.batch.clear();
         self.loads.clear();
         self.trackers.clear();
         self.counts.clear();
         self.quotas = false;
         self.refilled = false;
         self.reservations = None;
+        self.peaks = None;
         self.tenants.clear();
         self.jobs.clear();
         self.tasks.clear();
         self.held.clear();
+        self.task_cores.clear();
     }
 
     fn push_tenant(&mut self, tenant: &Tenant) {
@@ -219,6 +251,9 @@ impl Delta {
         let TaskRecord { state, cards, group, placed_ms, .. } = *task;
         if let Some(values) = job.held.get(id.index) {
             self.held.push((self.tasks.len() as u32, amounts_of(values)));
+        }
+        if let Some(cores) = job.cores.get(id.index) {
+            self.task_cores.push((self.tasks.len() as u32, *cores));
         }
         self.tasks.push(TaskDelta { id, group, state, cards, placed_ms });
     }
@@ -245,6 +280,7 @@ impl Cell {
         delta.overcommit_max = self.policy.overcommit_max.clone();
         delta.bands.clone_from(&self.policy.bands);
         delta.evictions_left = self.evictions_left();
+        delta.resources.clone_from(&self.resources);
         if since == self.version && since != Version(0) && related {
             return;
         }
@@ -278,6 +314,7 @@ impl Cell {
                 Change::Quota => delta.quotas = true,
                 Change::Evictions => delta.refilled = true,
                 Change::Reservations => self.write_reservations(delta),
+                Change::Peaks => self.write_peaks(delta),
                 Change::Job(id, owner) if wants.includes(owner, id) => self.write_job(id, delta),
                 Change::Task(id, owner) if wants.includes(owner, id.job) => {
                     if let Some(task) = self.jobs.task(id) {
@@ -299,6 +336,9 @@ impl Cell {
         self.write_rows(delta);
         if !self.facts.calendar.is_empty() {
             self.write_reservations(delta);
+        }
+        if !self.facts.peaks.is_empty() {
+            delta.peaks = Some(self.peak_calendars().cloned().collect());
         }
         for id in self.facts.rules.ids() {
             self.write_tracker(id, delta);
@@ -328,9 +368,15 @@ impl Cell {
         {
             delta.cards.push((slot, *cards));
         }
+        if self.machines.has_cores()
+            && let Some(cores) = self.machines.cores(row)
+        {
+            delta.cores.push((slot, *cores));
+        }
         if let Some(sum) = self.machines.curves(row) {
             delta.curves.push((slot, sum.clone()));
         }
+        self.write_batch(slot, delta);
         if self.machines.has_loads()
             && let Some(load) = self.machines.load(row)
         {
@@ -350,6 +396,26 @@ impl Cell {
 
     fn write_reservations(&self, delta: &mut Delta) {
         delta.reservations = Some(self.reservations().cloned().collect());
+    }
+
+    /// Once for all changes of them: what batch holds is told of every row.
+    fn write_peaks(&self, delta: &mut Delta) {
+        if delta.peaks.is_some() {
+            return;
+        }
+        delta.peaks = Some(self.peak_calendars().cloned().collect());
+        delta.batch.clear();
+        (0..self.machines.row_count() as u32).for_each(|slot| self.write_batch(slot, delta));
+    }
+
+    fn write_batch(&self, slot: u32, delta: &mut Delta) {
+        if self.facts.peaks.is_empty() {
+            return;
+        }
+        let held = self.facts.peaks.held(slot as usize);
+        if held.iter().any(|held| *held != 0) {
+            delta.batch.push((slot, SmallVec::from_slice(held)));
+        }
     }
 
     fn write_tracker(&self, id: TrackerId, delta: &mut Delta) {

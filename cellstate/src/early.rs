@@ -78,9 +78,13 @@ impl Cell {
         }
         let Some(spot) = self.machines.spot(claim.machine) else { return true };
         let reserved = self.facts.is_reserved(claim.machine, (job, &self.tenants), self.now_ms);
-        let spot = Spot { reserved, ..spot };
-        let judged = judge(claim.machine, spot, need, &self.facts, (claim.take, claim.cards));
         let request = need.taken(claim.take).0;
-        judged.and_then(|_| self.tenants.judge(job.tenant, request)).is_err()
+        let of_cell = need.cell_request.as_deref();
+        let over_peak = self.facts.over_peak(claim.machine.row(), (job.spec.kind, request));
+        let spot = Spot { reserved, over_peak, ..spot };
+        let judged = judge(claim.machine, spot, need, &self.facts, (claim.take, claim.cards));
+        judged.is_err()
+            || of_cell.is_some_and(|request| self.resources.judge(request).is_err())
+            || self.tenants.judge(job.tenant, &need.charged(request)).is_err()
     }
 }

@@ -6,11 +6,12 @@
 use crate::calendar::Calendar;
 use crate::curves::{CurveSum, Curves};
 use crate::held::{Values, values_of};
+use crate::peaks::Peaks;
 use crate::rules::{Check, GroupRules, Member, Pull, RuleBook, SpreadWish, TrackerId, TrackerKey};
 use crate::sets::{CountingMachines, MachineSets, SetId, SetKey};
 use omega_core::{
-    CardRequest, Job, JobId, KindId, Machine, MachineSelector, Near, Requirement, Spread,
-    TaskGroup, TaskRule, TaskSelector, Text, TopologyLevel, WhenUnsatisfiable,
+    Amounts, CardRequest, CoreRequest, Job, JobId, KindId, Machine, MachineSelector, Near,
+    Requirement, Spread, TaskGroup, TaskRule, TaskSelector, Text, TopologyLevel, WhenUnsatisfiable,
 };
 use smallvec::SmallVec;
 use std::sync::Arc;
@@ -24,8 +25,12 @@ pub struct Need {
     pub curves: Option<Arc<Curves>>,
     /// Cards that it needs.
     pub cards: Option<CardRequest>,
+    /// Cores that it needs to itself.
+    pub cores: Option<CoreRequest>,
     /// What it claims where it takes what it wants, too; `None` if it wants nothing.
     pub(crate) wants: Option<Box<WithWants>>,
+    /// What it claims of the cell as a whole; `None` for nearly all, which claim nothing.
+    pub cell_request: Option<Box<Amounts>>,
     /// The machine that it names; `None` if it names none.
     pub machine: Option<SetId>,
     /// Machines that meet its required affinity; `None` if it requires nothing.
@@ -96,6 +101,7 @@ pub(crate) struct Facts {
     pub(crate) sets: MachineSets,
     pub(crate) rules: RuleBook,
     pub(crate) calendar: Calendar,
+    pub(crate) peaks: Peaks,
 }
 
 /// Who numbers trackers: the master makes them, a view finds those that came with the delta.
@@ -152,13 +158,17 @@ impl Facts {
         let mut rules = self.compile_rules(member, group, trackers, &mut made);
         rules.matched = self.rules.matching(member);
         let rules = (!rules.is_empty()).then(|| Box::new(rules));
-        let cards = group.cards;
+        let (cards, cores) = (group.cards, group.cores);
         let curves = Curves::of(&group.curves, &request);
+        let of_cell = &group.cell_request;
+        let cell_request = (!of_cell.is_zero()).then(|| Box::new(of_cell.clone()));
         let need = Need {
             request,
             curves,
             cards,
+            cores,
             wants,
+            cell_request,
             machine,
             affinity,
             tolerated,

@@ -94,6 +94,7 @@ impl Cell {
         !self.holding.is_empty()
             || self.evicted.iter().next().is_some()
             || self.facts.calendar.is_near_an_edge(self.now_ms)
+            || self.facts.peaks.is_near_an_edge(self.now_ms)
     }
 
     /// How often gangs held places, since this process has the cell.

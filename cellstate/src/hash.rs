@@ -10,7 +10,10 @@ use crate::cell::Cell;
 use crate::gangs::GangHold;
 use crate::image::{Image, MachineImage};
 use crate::jobs::TaskRecord;
-use omega_core::{Amounts, Hold, Job, JobId, Kinds, Policy, Reservation, Standing, Text, Version};
+use omega_core::{
+    Amounts, Hold, Job, JobId, Kinds, NodeCores, PeakCalendar, Policy, Reservation, Standing, Text,
+    Version,
+};
 use std::hash::{Hash, Hasher};
 use xxhash_rust::xxh3::Xxh3;
 
@@ -31,6 +34,7 @@ impl Cell {
             hash.job(id, (&job.spec, job.resized), &job.tasks);
             hash.gang_hold(job.hold);
             job.held.iter().for_each(|held| hash.task_held(&held));
+            job.cores.iter().for_each(|cores| hash.task_cores(&cores));
         }
         hash.ended(&self.ended);
         self.tenants.iter().for_each(|tenant| hash.tenant(&tenant.name, tenant.limit.as_ref()));
@@ -47,6 +51,8 @@ impl Cell {
         }
         hash.preemption(&self.policy, self.evicted.iter());
         self.reservations().for_each(|reservation| hash.reservation(reservation));
+        hash.cell_capacity(&self.resources.capacity);
+        self.peak_calendars().for_each(|calendar| hash.peaks(calendar));
         hash.finish()
     }
 }
@@ -68,6 +74,7 @@ impl Image {
             hash.job(job.id, (&job.spec, job.resized), &job.tasks);
             hash.gang_hold(job.hold);
             job.held.iter().for_each(|held| hash.task_held(held));
+            job.cores.iter().for_each(|cores| hash.task_cores(cores));
         }
         hash.ended(&self.ended);
         self.tenants.iter().for_each(|tenant| hash.tenant(&tenant.name, tenant.limit.as_ref()));
@@ -84,6 +91,8 @@ impl Image {
         }
         hash.preemption(&self.policy, self.evicted.iter().copied());
         self.reservations.iter().for_each(|reservation| hash.reservation(reservation));
+        hash.cell_capacity(&self.cell_capacity);
+        self.peaks.iter().for_each(|calendar| hash.peaks(calendar));
         hash.finish()
     }
 }
@@ -149,6 +158,11 @@ impl StateHasher {
         ("holds", held).hash(self);
     }
 
+    /// And jobs whose tasks have no cores to themselves.
+    fn task_cores(&mut self, cores: &(u32, NodeCores)) {
+        ("cores", cores).hash(self);
+    }
+
     fn ended<'a>(&mut self, ended: impl IntoIterator<Item = &'a (JobId, Option<u64>)>) {
         let mut count = 0u64;
         ended.into_iter().for_each(|job| (count += 1, job.hash(self)).1);
@@ -185,6 +199,16 @@ impl StateHasher {
 
     fn reservation(&mut self, reservation: &Reservation) {
         ("reserved", reservation).hash(self);
+    }
+
+    fn cell_capacity(&mut self, capacity: &Amounts) {
+        if !capacity.is_zero() {
+            ("the cell has", capacity).hash(self);
+        }
+    }
+
+    fn peaks(&mut self, calendar: &PeakCalendar) {
+        ("peaks", calendar).hash(self);
     }
 
     fn scheduler<'a>(

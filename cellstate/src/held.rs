@@ -48,7 +48,8 @@ impl JobRecord {
         let request = held.unwrap_or(&need.request);
         // What a task holds otherwise it holds all day.
         let curves = need.curves.as_deref().filter(|_| held.is_none());
-        Part { request, curves, cards: need.cards_of_placed(), chosen: task.cards }
+        let cores = self.cores.get(index);
+        Part { request, curves, cards: need.cards_of_placed(), chosen: task.cards, cores }
     }
 
     /// Notes what a task holds, which has a machine or is about to get it.
@@ -59,8 +60,15 @@ impl JobRecord {
         };
     }
 
-    /// Whether what is noted keeps to the invariant of [`Held`].
+    /// Whether what is noted keeps to the invariants of [`Held`] and of the cores that tasks have to themselves.
     pub(crate) fn held_is_right(&self) -> bool {
+        let placed = |index: u32| {
+            let task = self.tasks.get(index as usize);
+            task.is_some_and(|task| task.state.machine().is_some())
+        };
+        if !self.cores.iter().all(|(index, _)| placed(index)) {
+            return false;
+        }
         self.held.0.iter().all(|(index, values)| {
             self.tasks.get(*index as usize).is_some_and(|task| {
                 task.state.machine().is_some() && *values != self.need(task).request

@@ -2,14 +2,17 @@
 
 use crate::cards::Cards;
 use crate::cell::{Cell, Change};
+use crate::cores::TaskCores;
 use crate::facts::{Trackers, member};
 use crate::held::Held;
 use crate::jobs::{GroupRecord, JobRecord, OwnerId, TaskRecord};
+use crate::judge::Grant;
 use crate::rules::{GroupRules, Step, TrackerId};
 use crate::validate::{self, GroupCounts};
 use omega_core::limits::{JOBS_MAX, TASKS_PER_JOB_MAX};
 use omega_core::{
-    CardSet, Job, JobId, MachineId, Outcome, Rejection, TaskId, TaskReport, TaskState, Text,
+    CardSet, Job, JobId, MachineId, NodeCores, Outcome, Rejection, TaskId, TaskReport, TaskState,
+    Text,
 };
 use smallvec::SmallVec;
 use std::sync::Arc;
@@ -34,7 +37,7 @@ impl Cell {
         let mut made = Vec::new();
         for index in 0..job.groups.len() {
             let (need, new) = self.facts.compile((id, &job), index, kinds, Trackers::Make);
-            self.tenants.ask(tenant, &need.request, i64::from(job.groups[index].count));
+            self.tenants.ask(tenant, &need, i64::from(job.groups[index].count));
             groups.push(GroupRecord { need });
             made.extend(new);
         }
@@ -53,6 +56,7 @@ impl Cell {
             placed: 0,
             hold: None,
             held: Held::default(),
+            cores: TaskCores::default(),
             resized: false,
         });
         self.adopt_trackers(&made);
@@ -130,14 +134,14 @@ impl Cell {
         }
         let (owner, tenant) = (job.owner, job.tenant);
         let more = count.saturating_sub(wanted);
-        let request = &job.spec.groups[index].request;
-        self.tenants.admit(&self.kinds, tenant, std::iter::once((request, more)))?;
+        let asks = job.spec.groups[index].asks().map(|amounts| (amounts, more));
+        self.tenants.admit(&self.kinds, tenant, asks)?;
         let version = self.begin();
         if count < wanted {
             self.shrink_group(id, index, wanted - count);
         }
         if let Some(job) = self.jobs.get_mut(id) {
-            self.tenants.ask(tenant, &job.groups[index].need.request, i64::from(more));
+            self.tenants.ask(tenant, &job.groups[index].need, i64::from(more));
             job.tasks.extend((0..more).map(|_| TaskRecord::pending(index)));
             job.alive += more;
             job.resized = true;
@@ -259,9 +263,17 @@ impl Cell {
                 .and_then(|cards: &Cards| cards.choose(request, CardSet::default()))
                 .ok_or(Rejection::NoCardsLeft(id, machine))?,
         };
+        let cores = match job.need(task).cores {
+            None => NodeCores::NONE,
+            Some(request) => {
+                let left = self.machines.cores(machine.row());
+                let chosen = left.and_then(|left| left.choose(request));
+                chosen.ok_or(Rejection::NoCoresLeft(id, machine))?
+            }
+        };
         let version = self.begin();
         if let Some(parts) = self.parts(id.job) {
-            Cell::place(parts, id, machine, cards);
+            Cell::place(parts, id, machine, Grant { cards, cores });
         }
         self.log_task(id, owner, Some(machine.row()));
         self.touch(machine.row());
@@ -290,8 +302,8 @@ impl Cell {
             return None;
         }
         parts.job.alive -= 1;
-        let request = &parts.job.groups[usize::from(task.group)].need.request;
-        parts.tenants.ask(parts.job.tenant, request, -1);
+        let need = &parts.job.groups[usize::from(task.group)].need;
+        parts.tenants.ask(parts.job.tenant, need, -1);
         let slot = task.state.machine().map(MachineId::row);
         match slot {
             None => task.state = state,
@@ -308,6 +320,7 @@ impl Cell {
             return;
         }
         let owner = job.owner;
+        self.due_counts.note(&job.spec, self.now_ms);
         for group in std::mem::take(&mut job.groups) {
             for (tracker, key) in self.facts.release(&group.need, Trackers::Make) {
                 self.log.push(Change::Tracker(tracker));
@@ -335,6 +348,7 @@ impl Cell {
     }
 
     pub(crate) fn expire(&mut self, now_ms: u64) -> Outcome {
+        let before = self.now_ms;
         self.now_ms = self.now_ms.max(now_ms);
         let now = self.now_ms;
         for (_, noticed) in self.ended.iter_mut().rev().take_while(|(_, at)| at.is_none()) {
@@ -346,10 +360,15 @@ impl Cell {
         let overdue = self.overdue_gangs();
         let refilled = self.refill_evictions();
         let past = self.past_reservations();
-        if forgotten > 0 || !overdue.is_empty() || refilled || !past.is_empty() {
+        let other_peaks = self.facts.peaks.change_between(before, now);
+        if forgotten > 0 || !overdue.is_empty() || refilled || !past.is_empty() || other_peaks {
             self.begin();
         }
         self.forget_reservations(&past);
+        if other_peaks {
+            self.facts.peaks.tell_time(now);
+            self.log.push(Change::Peaks);
+        }
         if refilled {
             self.log_evictions();
         }

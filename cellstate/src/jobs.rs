@@ -9,6 +9,7 @@
 //! is not yet copied copies that page first. Every change goes through `get_mut`, `push` or
 //! `remove`, so that is one branch in each.
 
+use crate::cores::TaskCores;
 use crate::facts::Need;
 use crate::gangs::GangHold;
 use crate::held::Held;
@@ -47,6 +48,8 @@ pub(crate) struct JobRecord {
     pub(crate) hold: Option<GangHold>,
     /// What tasks of it hold that is not their group's request.
     pub(crate) held: Held,
+    /// The cores that tasks of it have to themselves.
+    pub(crate) cores: TaskCores,
 }
 
 /// A scheduler's name, numbered by the cell.

@@ -5,12 +5,13 @@
 //! two pieces of code, the scheduler can ask for ever what the cell refuses for ever.
 //!
 //! What the judge does not see, because it is not a matter of one machine, the commit judges:
-//! quotas, gangs, and whether the task may be placed at all.
+//! quotas, what belongs to no machine, gangs, and whether the task may be placed at all.
 
 use crate::cards::Cards;
+use crate::cores::CoresLeft;
 use crate::curves::CurveSum;
 use crate::facts::{Facts, Need};
-use omega_core::{CardSet, KindId, MachineId, Reason, Take};
+use omega_core::{CardSet, KindId, MachineId, NodeCores, Reason, Take};
 use serde::{Deserialize, Serialize};
 
 /// Whether a row has a machine, and whether that takes tasks.
@@ -35,12 +36,25 @@ pub(crate) struct Spot<'a> {
     /// What its tasks claim that varies over the day, beside the highest point of which `free` is left.
     pub(crate) curves: Option<&'a CurveSum>,
     pub(crate) cards: Option<&'a Cards>,
+    /// What is left of its cores that tasks may have to themselves.
+    pub(crate) cores: Option<&'a CoresLeft>,
     /// Whether a reservation keeps it from the task.
     pub(crate) reserved: bool,
+    /// The first kind of which batch would hold more there than this time of day allows.
+    pub(crate) over_peak: Option<KindId>,
 }
 
-/// Judges a claim of one task on one machine, which takes so much, of these cards. The answer is the cards that
-/// the task gets.
+/// What a task gets of a machine that others do not share: beside its amounts.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Grant {
+    /// The cards.
+    pub cards: CardSet,
+    /// How many cores of which NUMA node.
+    pub cores: NodeCores,
+}
+
+/// Judges a claim of one task on one machine, which takes so much, of these cards. The answer is the cards and the
+/// cores that the task gets.
 ///
 /// # Errors
 /// The first reason, in the order of the table in ARCHITECTURE.md.
@@ -50,7 +64,7 @@ pub(crate) fn judge(
     need: &Need,
     facts: &Facts,
     (take, wanted): (Take, CardSet),
-) -> Result<CardSet, Reason> {
+) -> Result<Grant, Reason> {
     match spot.status {
         MachineStatus::Absent => return Err(Reason::MachineGone),
         _ if spot.id != machine => return Err(Reason::MachineGone),
@@ -70,6 +84,9 @@ pub(crate) fn judge(
     if spot.reserved {
         return Err(Reason::Reserved);
     }
+    if let Some(kind) = spot.over_peak {
+        return Err(Reason::PeakHours(kind));
+    }
     let (request, cards) = need.taken(take);
     for (kind, (free, request)) in (0..).map(KindId).zip(spot.free.iter().zip(request)) {
         if !need.fits((kind, *request), *free, spot.curves) {
@@ -81,9 +98,14 @@ pub(crate) fn judge(
         (Some(_), None) => return Err(Reason::NoCards),
         (Some(request), Some(cards)) => cards.choose(request, wanted).ok_or(Reason::NoCards)?,
     };
+    let cores = match need.cores {
+        None => NodeCores::NONE,
+        Some(request) => spot.cores.and_then(|left| left.choose(request)).ok_or(Reason::NoCores)?,
+    };
+    let grant = Grant { cards, cores };
     match &need.rules {
-        Some(rules) => facts.rules.judge(rules, row, &facts.sets).map(|()| cards),
-        None => Ok(cards),
+        Some(rules) => facts.rules.judge(rules, row, &facts.sets).map(|()| grant),
+        None => Ok(grant),
     }
 }
 

@@ -36,7 +36,7 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! In reading order: `cell.rs`, `commit.rs`, `resize.rs`, `gangs.rs`, `cap.rs`, `calendar.rs`, `judge.rs`, `rules/`,
+//! In reading order: `cell.rs`, `commit.rs`, `resize.rs`, `gangs.rs`, `cap.rs`, `calendar.rs`, `cell_resources.rs`, `peaks.rs`, `judge.rs`, `rules/`,
 //! `sets.rs`, `view/`, `curves.rs`, `delta.rs`, `changed.rs`, `merge.rs`, `handle.rs`, `shared.rs`, `audit.rs`, `image/`.
 
 #[cfg(doctest)]
@@ -50,10 +50,12 @@ mod calendar;
 mod cap;
 mod cards;
 mod cell;
+mod cell_resources;
 mod changed;
 mod changes;
 mod commit;
 mod company;
+mod cores;
 mod curves;
 mod delta;
 mod early;
@@ -67,11 +69,13 @@ mod image;
 mod job_commands;
 mod jobs;
 mod judge;
+mod lateness;
 mod load;
 mod machine_commands;
 mod machines;
 mod map;
 mod merge;
+mod peaks;
 pub mod planted;
 mod resize;
 mod rules;
@@ -86,17 +90,23 @@ pub use audit::AuditError;
 pub use cap::EvictionCounts;
 pub use cards::Cards;
 pub use cell::{Cell, MachineState};
+pub use cell_resources::CellResources;
 pub use changed::Changed;
+pub use cores::{CoreCounts, CoresLeft};
 pub use curves::{CurveSum, Curves};
-pub use delta::{Delta, Interest, JobDelta, MachineDelta, Share, TaskDelta, TenantDelta};
+pub use delta::{
+    Delta, HoldingTask, Interest, JobDelta, MachineDelta, Share, TaskDelta, TenantDelta,
+};
 pub use facts::Need;
 pub use gangs::{GangCounts, GangHold};
 pub use handle::{CellHandle, HandleError};
 pub use holders::SchedulerState;
 pub use image::{Captured, Image, ImageError, JobImage, MachineImage, SchedulerImage, TenantImage};
 pub use jobs::TaskRecord;
-pub use judge::MachineStatus;
+pub use judge::{Grant, MachineStatus};
+pub use lateness::DueCounts;
 pub use load::LoadReport;
+pub use peaks::PeakCounts;
 pub use resize::HeldCounts;
 pub use rules::{
     Beside, Count, DomainName, RuleFamily, SpreadWish, Tracked, TrackerId, TrackerKey,
@@ -104,6 +114,6 @@ pub use rules::{
 pub use sets::{CountingMachines, SetId};
 pub use shared::SharedCell;
 pub use view::{
-    BLOCK, Block, BlockLoad, Draws, FEW, GroupRef, ImageHolder, JobPlaces, LeftShare, Level,
-    MachineSet, NEVER, PlacedTask, Reach, Tally, TaskCounts, TaskSet, View, WishCounts,
+    BLOCK, Block, BlockLoad, Departure, Draws, FEW, GroupRef, ImageHolder, JobPlaces, LeftShare,
+    Level, MachineSet, NEVER, PlacedTask, Reach, Tally, TaskCounts, TaskSet, View, WishCounts,
 };

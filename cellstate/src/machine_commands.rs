@@ -42,6 +42,9 @@ impl Cell {
         if old.cards != machine.cards && self.any_with_cards(&tasks) {
             return Err(Rejection::CardsInUse(id));
         }
+        if old.numa != machine.numa && self.any_with_cores(&tasks) {
+            return Err(Rejection::CoresInUse(id));
+        }
         let version = self.begin();
         self.before_row_changes(id.row());
         let before = claimable(&old, &self.kinds, &self.policy);
@@ -50,6 +53,9 @@ impl Cell {
         if old.cards != machine.cards {
             let cards = (machine.cards > 0).then(|| Cards::new(machine.cards));
             self.machines.set_cards(id.row(), cards);
+        }
+        if old.numa != machine.numa {
+            self.machines.set_cores(id.row(), &machine.numa);
         }
         // The machine may move to other domains, and its tasks' counters with it.
         let moves = old.labels != machine.labels;
@@ -142,6 +148,10 @@ impl Cell {
 
     fn any_with_cards(&self, tasks: &[TaskId]) -> bool {
         tasks.iter().any(|id| self.jobs.task(*id).is_some_and(|(_, task)| !task.cards.is_empty()))
+    }
+
+    fn any_with_cores(&self, tasks: &[TaskId]) -> bool {
+        tasks.iter().any(|id| !self.task_cores(*id).is_empty())
     }
 
     /// Makes a task pending whose machine goes away.

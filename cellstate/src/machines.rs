@@ -4,6 +4,7 @@
 //! (A view is laid out the other way, for scans: see `view.rs`.)
 
 use crate::cards::Cards;
+use crate::cores::{CoreCounts, CoresLeft};
 use crate::curves::{CurveSum, CurveSums, Curves};
 use crate::held::Values;
 use crate::image::MachineImage;
@@ -11,8 +12,8 @@ use crate::judge::{MachineStatus, Spot};
 use crate::load::LoadReport;
 use crate::map::FastMap;
 use omega_core::{
-    CardRequest, CardSet, KindId, Kinds, Machine, MachineId, Overcommit, Policy, SequenceNumber,
-    TaskId, Text,
+    CardRequest, CardSet, KindId, Kinds, Machine, MachineId, NodeCores, Overcommit, Policy,
+    SequenceNumber, TaskId, Text,
 };
 use std::sync::Arc;
 
@@ -33,6 +34,8 @@ pub(crate) struct Machines {
     free: Vec<i64>,
     curves: CurveSums,
     cards: FastMap<u32, Cards>,
+    cores: FastMap<u32, CoresLeft>,
+    core_counts: CoreCounts,
     loads: FastMap<u32, LoadReport>,
     vacant: Vec<u32>,
     by_name: FastMap<Text, u32>,
@@ -67,6 +70,8 @@ impl Machines {
             free: Vec::new(),
             curves: CurveSums::default(),
             cards: FastMap::default(),
+            cores: FastMap::default(),
+            core_counts: CoreCounts::default(),
             loads: FastMap::default(),
             vacant: Vec::new(),
             by_name: FastMap::default(),
@@ -127,6 +132,16 @@ impl Machines {
         !self.cards.is_empty()
     }
 
+    /// What is left of the cores that tasks may have to themselves; `None` where there are none.
+    pub(crate) fn cores(&self, slot: usize) -> Option<&CoresLeft> {
+        if self.cores.is_empty() { None } else { self.cores.get(&(slot as u32)) }
+    }
+
+    /// Whether any machine has such cores.
+    pub(crate) fn has_cores(&self) -> bool {
+        !self.cores.is_empty()
+    }
+
     /// Whether any machine has reported a load.
     pub(crate) fn has_loads(&self) -> bool {
         !self.loads.is_empty()
@@ -149,7 +164,9 @@ impl Machines {
             free: self.free(id.row()),
             curves: self.curves.get(id.row()).map(|sum| &**sum),
             cards: if self.cards.is_empty() { None } else { self.cards(id.row()) },
+            cores: self.cores(id.row()),
             reserved: false,
+            over_peak: None,
         })
     }
 
@@ -166,10 +183,16 @@ impl Machines {
         self.free.extend_from_slice(claimable);
         self.free.resize(self.rows.len() * self.kinds, 0);
         let Some(machine) = &image.machine else { return };
+        self.put_pieces(slot, machine);
+        self.by_name.insert(machine.name.clone(), slot);
+    }
+
+    /// Notes the cards and the cores of a machine, all of them free.
+    fn put_pieces(&mut self, slot: u32, machine: &Machine) {
         if machine.cards > 0 {
             self.cards.insert(slot, Cards::new(machine.cards));
         }
-        self.by_name.insert(machine.name.clone(), slot);
+        self.set_cores(slot as usize, &machine.numa);
     }
 
     /// Says in which order the rows without a machine are used.
@@ -188,9 +211,7 @@ impl Machines {
         row.status = MachineStatus::Schedulable;
         row.sequence = row.sequence.next();
         self.free[slot as usize * self.kinds..][..self.kinds].copy_from_slice(claimable);
-        if machine.cards > 0 {
-            self.cards.insert(slot, Cards::new(machine.cards));
-        }
+        self.put_pieces(slot, machine);
         self.by_name.insert(machine.name.clone(), slot);
         self.id(slot as usize)
     }
@@ -211,6 +232,22 @@ impl Machines {
         };
     }
 
+    /// Replaces the cores of a machine that are for tasks alone, of which no task has any.
+    pub(crate) fn set_cores(&mut self, slot: usize, numa: &NodeCores) {
+        let before = match numa.is_empty() {
+            true => self.cores.remove(&(slot as u32)),
+            false => self.cores.insert(slot as u32, CoresLeft::all(numa)),
+        };
+        let before = before.map_or(0, |left| left.total());
+        self.core_counts.all += u64::from(numa.total());
+        self.core_counts.all -= u64::from(before.unsigned_abs());
+    }
+
+    /// How many cores tasks may have to themselves, and have.
+    pub(crate) fn core_counts(&self) -> CoreCounts {
+        self.core_counts
+    }
+
     /// Empties a row; its tasks must be gone.
     pub(crate) fn remove(&mut self, slot: usize, name: &str) {
         let row = &mut self.rows[slot];
@@ -220,6 +257,7 @@ impl Machines {
         row.sequence = row.sequence.next();
         self.free[slot * self.kinds..][..self.kinds].fill(0);
         self.cards.remove(&(slot as u32));
+        self.set_cores(slot, &NodeCores::NONE);
         self.loads.remove(&(slot as u32));
         self.by_name.remove(name);
         self.vacant.push(slot as u32);
@@ -240,6 +278,12 @@ impl Machines {
             && let Some(cards) = self.cards.get_mut(&(slot as u32))
         {
             cards.take(request, part.chosen);
+        }
+        if let Some(cores) = part.cores
+            && let Some(left) = self.cores.get_mut(&(slot as u32))
+        {
+            left.take(cores);
+            self.core_counts.taken += u64::from(cores.total());
         }
         self.rows[slot].tasks.push(task);
     }
@@ -272,6 +316,12 @@ impl Machines {
         {
             cards.give_back(request, part.chosen);
         }
+        if let Some(cores) = part.cores
+            && let Some(left) = self.cores.get_mut(&(slot as u32))
+        {
+            left.give_back(cores);
+            self.core_counts.taken -= u64::from(cores.total());
+        }
         let tasks = &mut self.rows[slot].tasks;
         // From the end: what came last is what an undo removes, and what preemption looks at.
         let position = tasks.iter().rposition(|other| *other == task);
@@ -286,4 +336,5 @@ pub(crate) struct Part<'a> {
     pub(crate) curves: Option<&'a Curves>,
     pub(crate) cards: Option<CardRequest>,
     pub(crate) chosen: CardSet,
+    pub(crate) cores: Option<&'a NodeCores>,
 }

@@ -26,27 +26,35 @@ impl Delta {
         self.overcommit_max = later.overcommit_max;
         self.bands = later.bands;
         self.evictions_left = later.evictions_left;
+        self.resources = later.resources;
         self.quotas |= later.quotas;
         self.refilled |= later.refilled;
         self.reservations = later.reservations.or(self.reservations.take());
         self.tenants.extend(later.tenants);
         self.machines.extend(later.machines);
-        if !self.curves.is_empty() {
-            // What the later one says of a row is all there is, even if it says nothing of curves.
+        if !self.curves.is_empty() || !self.batch.is_empty() {
+            // What the later one says of a row is all there is, even if it says nothing of curves or of batch.
             let again: BTreeSet<u32> = later.slots.iter().copied().collect();
             self.curves.retain(|(slot, _)| !again.contains(slot));
+            let all = later.peaks.is_some();
+            self.batch.retain(|(slot, _)| !all && !again.contains(slot));
         }
         self.curves.extend(later.curves);
+        self.batch.extend(later.batch);
+        self.peaks = later.peaks.or(self.peaks.take());
         self.slots.extend(later.slots);
         self.sequences.extend(later.sequences);
         self.free.extend(later.free);
         self.cards.extend(later.cards);
+        self.cores.extend(later.cores);
         self.loads.extend(later.loads);
         self.trackers.extend(later.trackers);
         self.counts.extend(later.counts);
         self.jobs.extend(later.jobs);
         let before = self.tasks.len() as u32;
         self.held.extend(later.held.into_iter().map(|(at, amounts)| (before + at, amounts)));
+        let cores = later.task_cores.into_iter();
+        self.task_cores.extend(cores.map(|(at, cores)| (before + at, cores)));
         self.tasks.extend(later.tasks);
     }
 }

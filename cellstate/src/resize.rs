@@ -1,7 +1,7 @@
 //! Tasks that get more or less of their machine while they run.
 //!
 //! A resize is judged as a claim of the difference: it needs room for what is more, on its machine and under the
-//! quotas of its tenant, and what is less goes back at once. A task whose demand varies over the day holds all day what
+//! quotas of its tenant, and under the share of batch at this time of day; what is less goes back at once. A task whose demand varies over the day holds all day what
 //! it is resized to, and varies again when that is its request. No task is evicted for it. A machine that drains
 //! takes no new tasks, but lets those that it has grow.
 
@@ -10,7 +10,7 @@ use crate::commit::{Scratch, Step};
 use crate::held::{Values, amounts_of, values_of};
 use crate::jobs::OwnerId;
 use crate::judge::room;
-use omega_core::{Amounts, Item, Reason, Resize, TaskId, Transaction};
+use omega_core::{Amounts, Item, JobKind, Reason, Resize, TaskId, Transaction};
 
 /// How often tasks were resized, and took what they want, since this process has the cell. It is no part of its
 /// state.
@@ -56,6 +56,7 @@ impl Cell {
         scratch: &mut Scratch,
     ) -> Result<Step, Reason> {
         let task = resize.task;
+        let steps_back = self.is_over_its_share(task);
         let job = self.jobs.get_mut(task.job).ok_or(Reason::UnknownTask)?;
         let record = job.tasks.get(task.index as usize).ok_or(Reason::UnknownTask)?;
         if record.state.ended() {
@@ -66,12 +67,23 @@ impl Cell {
             // No machine has so much, or anything of a kind that nobody registered.
             return Err(Reason::NoRoom(kind));
         }
+        if job.need(record).cores.is_some_and(|cores| !cores.fit_in(&resize.to, &self.kinds)) {
+            return Err(Reason::NoCores);
+        }
         let to = values_of(&resize.to, self.kinds.count());
         let part = job.part(task.index);
         let more = difference(&to, &self.machines.freed_by(slot as usize, part));
+        let grows = difference(&to, part.request);
+        if let Some(kind) = self.facts.over_peak(slot as usize, (job.spec.kind, &grows)) {
+            return Err(Reason::PeakHours(kind));
+        }
         room(self.machines.free(slot as usize), &more)?;
-        self.tenants.judge(job.tenant, &difference(&to, part.request))?;
+        self.tenants.judge(job.tenant, &grows)?;
         let owner = job.owner;
+        let (less, more) = (grows.iter().any(|more| *more < 0), grows.iter().any(|more| *more > 0));
+        let batch = job.spec.kind == JobKind::Batch && self.facts.has_calendar(slot as usize);
+        scratch.peaks.throttled += u64::from(steps_back && less);
+        scratch.peaks.grown += u64::from(batch && more);
         scratch.held.push((task, job.part(task.index).request.into()));
         self.set_held(task, slot, to);
         Ok(Step::Resized { task, slot, owner })
@@ -118,6 +130,7 @@ impl Cell {
         job.hold(task.index, to);
         self.machines.count(slot as usize, job.part(task.index), -1);
         self.tenants.count(job.tenant, &more, 1);
+        self.facts.peaks.count(slot as usize, (job.spec.kind, &more), 1);
     }
 }
 

@@ -1,14 +1,15 @@
 //! Whether what came from outside makes sense, before it touches any state.
 
 use omega_core::limits::{
-    BANDS_MAX, CARD_MILLI, CARDS_MAX, CURVE_POINTS_MAX, EVICTION_CAP_MAX, EVICTION_SPAN_MS_MAX,
-    GANG_HOLD_MS_MAX, GRACE_MS_MAX, GROUPS_PER_JOB_MAX, LABELS_MAX, OVERCOMMIT_PERCENT_MAX,
-    QUOTA_MAX, RESERVATION_TENANTS_MAX, RESERVED_VALUES_MAX, RULES_PER_GROUP_MAX,
-    TASKS_PER_JOB_MAX, TENANT_WEIGHT_MAX, TEXT_BYTES_MAX, WEIGHT_MAX,
+    BANDS_MAX, CARD_MILLI, CARDS_MAX, CORES_PER_NODE_MAX, CURVE_POINTS_MAX, EVICTION_CAP_MAX,
+    EVICTION_SPAN_MS_MAX, GANG_HOLD_MS_MAX, GRACE_MS_MAX, GROUPS_PER_JOB_MAX, LABELS_MAX,
+    OVERCOMMIT_PERCENT_MAX, PEAKS_MAX, QUOTA_MAX, RESERVATION_TENANTS_MAX, RESERVED_VALUES_MAX,
+    RULES_PER_GROUP_MAX, TASKS_PER_JOB_MAX, TENANT_WEIGHT_MAX, TEXT_BYTES_MAX, WEIGHT_MAX,
 };
 use omega_core::{
-    Amounts, CardRequest, Job, KindId, Kinds, Labels, Machine, Policy, Rejection, Reservation,
-    Standing, TaskGroup, TaskRule, TaskSelector, Text,
+    Amounts, CardRequest, CoreRequest, DAY_MS, Job, KindId, Kinds, Labels, Machine,
+    MachineSelector, Peak, PeakCalendar, Policy, Rejection, Reservation, Standing, TaskGroup,
+    TaskRule, TaskSelector, Text,
 };
 
 pub(crate) fn too_many(what: &str, given: usize, max: usize) -> Rejection {
@@ -58,6 +59,19 @@ pub(crate) fn quota(tenant: &Text, limit: &Amounts, kinds: &Kinds) -> Result<(),
     }
 }
 
+/// A kind that is named by itself: amounts of it may be written down only if the cell has it.
+pub(crate) fn known_kind(kind: KindId, kinds: &Kinds) -> Result<(), Rejection> {
+    match kinds.get(kind) {
+        Some(_) => Ok(()),
+        None => Err(Rejection::BadAmount { what: "the cell".into(), kind }),
+    }
+}
+
+/// What the cell as a whole has: bounded as what a tenant may have of it.
+pub(crate) fn cell_capacity(capacity: &Amounts, kinds: &Kinds) -> Result<(), Rejection> {
+    quota(&"the cell".into(), capacity, kinds)
+}
+
 /// How a tenant stands; whether its parent may be above it is seen in the tree.
 pub(crate) fn standing(tenant: &Text, standing: &Standing, kinds: &Kinds) -> Result<(), Rejection> {
     name(tenant)?;
@@ -104,15 +118,9 @@ pub(crate) fn reservation(reservation: &Reservation, now_ms: u64) -> Result<(), 
     name(called)?;
     tenants.iter().try_for_each(name)?;
     at_most("tenants of a reservation", tenants.len(), RESERVATION_TENANTS_MAX)?;
-    let requirements = [&machines.labels, &machines.names];
-    for list in requirements {
-        at_most("requirements of a reservation", list.len(), RULES_PER_GROUP_MAX)?;
-        let values = list.iter().map(|requirement| requirement.values.len()).sum();
-        at_most("values in the requirements of a reservation", values, RESERVED_VALUES_MAX)?;
-    }
     let bad =
         |why: &str| Err(Rejection::BadReservation(format!("reservation {called:?} {why}").into()));
-    if requirements.iter().all(|list| list.is_empty()) {
+    if !selector("a reservation", machines)? {
         return bad("names no machines: give a label or a name");
     }
     if tenants.is_empty() {
@@ -123,6 +131,53 @@ pub(crate) fn reservation(reservation: &Reservation, now_ms: u64) -> Result<(), 
     }
     if *until_ms <= now_ms {
         return bad("is over already");
+    }
+    Ok(())
+}
+
+/// Whether a selector names any machines, within bounds.
+fn selector(of: &str, machines: &MachineSelector) -> Result<bool, Rejection> {
+    let requirements = [&machines.labels, &machines.names];
+    for list in requirements {
+        at_most(&format!("requirements of {of}"), list.len(), RULES_PER_GROUP_MAX)?;
+        let values = list.iter().map(|requirement| requirement.values.len()).sum();
+        at_most(&format!("values in the requirements of {of}"), values, RESERVED_VALUES_MAX)?;
+    }
+    Ok(requirements.iter().any(|list| !list.is_empty()))
+}
+
+/// When batch steps back on some machines.
+pub(crate) fn peaks(calendar: &PeakCalendar, kinds: &Kinds) -> Result<(), Rejection> {
+    let PeakCalendar { name: called, machines, peaks } = calendar;
+    name(called)?;
+    at_most("peaks of a calendar", peaks.len(), PEAKS_MAX)?;
+    let bad =
+        |why: &str| Err(Rejection::BadPeaks(format!("calendar of peaks {called:?} {why}").into()));
+    if !selector("a calendar of peaks", machines)? {
+        return bad("names no machines: give a label or a name");
+    }
+    if peaks.is_empty() {
+        return bad("has no peaks: remove it instead");
+    }
+    for Peak { from_ms, until_ms, batch_max } in peaks {
+        if *from_ms >= DAY_MS || *until_ms > DAY_MS {
+            return bad("has a peak beyond the end of the day");
+        }
+        if from_ms == until_ms {
+            return bad("has a peak that is over as it begins: the whole day is from 0 h to 24 h");
+        }
+        if batch_max.is_empty() {
+            return bad("has a peak that bounds nothing: say what batch may hold");
+        }
+        if !batch_max.windows(2).all(|pair| pair[0].kind < pair[1].kind) {
+            return bad("has a peak whose shares do not ascend by kind, one for each");
+        }
+        if let Some(share) = batch_max.iter().find(|share| kinds.get(share.kind).is_none()) {
+            return Err(Rejection::BadAmount { what: called.clone(), kind: share.kind });
+        }
+        if batch_max.iter().any(|share| share.percent > 100) {
+            return bad("has a share of more than 100 percent");
+        }
     }
     Ok(())
 }
@@ -140,11 +195,34 @@ pub(crate) fn machine(machine: &Machine, kinds: &Kinds) -> Result<(), Rejection>
     at_most("images", machine.images.len(), 16 * LABELS_MAX)?;
     machine.images.iter().try_for_each(|image| name(&image.name))?;
     at_most("cards", usize::from(machine.cards), usize::from(CARDS_MAX))?;
+    numa(machine, kinds)?;
     for (kind, percent) in machine.overcommit.iter() {
         if kind.index() >= kinds.count() {
             return Err(Rejection::BadAmount { what: machine.name.clone(), kind });
         }
         at_most("percent of overcommit", percent as usize, OVERCOMMIT_PERCENT_MAX as usize)?;
+    }
+    Ok(())
+}
+
+/// The cores of a machine's NUMA nodes: as much `cpu` as they are it must have.
+fn numa(machine: &Machine, kinds: &Kinds) -> Result<(), Rejection> {
+    let Machine { name, numa, .. } = machine;
+    if numa.is_empty() {
+        return Ok(());
+    }
+    for cores in numa.as_slice() {
+        at_most("cores of a NUMA node", usize::from(*cores), usize::from(CORES_PER_NODE_MAX))?;
+    }
+    let bad = |why: String| Err(Rejection::BadMachine(format!("machine {name:?} {why}").into()));
+    let Some(cpu) = kinds.cpu() else {
+        return bad("has NUMA nodes, and the cell has no `cpu` in thousandths of a core".into());
+    };
+    let has = machine.capacity.get(cpu);
+    if has < numa.cpu_milli() {
+        let cores = numa.total();
+        let has = kinds.display(cpu, has);
+        return bad(format!("has {cores} cores in its NUMA nodes, and {has} cpu in all"));
     }
     Ok(())
 }
@@ -258,6 +336,7 @@ fn curves(group: &TaskGroup, kinds: &Kinds) -> Result<(), Rejection> {
 fn task_group(job: &Job, group: &TaskGroup, kinds: &Kinds) -> Result<(), Rejection> {
     name(&group.name)?;
     amounts(&job.name, &group.request, kinds)?;
+    amounts(&job.name, &group.cell_request, kinds)?;
     labels(&group.name, &group.labels)?;
     let rules = &group.rules;
     at_most("rules of a group", rules.tasks.len(), RULES_PER_GROUP_MAX)?;
@@ -274,6 +353,9 @@ fn task_group(job: &Job, group: &TaskGroup, kinds: &Kinds) -> Result<(), Rejecti
     curves(group, kinds)?;
     if let Some(cards) = group.cards {
         cards_of(group, cards)?;
+    }
+    if let Some(cores) = group.cores {
+        cores_of(group, cores, kinds)?;
     }
     if let Some(with) = wants(job, group)? {
         amounts(&job.name, &with.request, kinds)?;
@@ -310,6 +392,26 @@ fn cards_of(group: &TaskGroup, cards: CardRequest) -> Result<(), Rejection> {
     if cards.count == 0 || cards.milli_each == 0 {
         let why = format!("group {:?} asks for cards but for nothing of them", group.name);
         return Err(Rejection::BadJob(why.into()));
+    }
+    Ok(())
+}
+
+/// Cores to itself: at least one, and as much `cpu` as they are all day.
+fn cores_of(group: &TaskGroup, cores: CoreRequest, kinds: &Kinds) -> Result<(), Rejection> {
+    let bad = |why: String| Err(Rejection::BadJob(format!("group {:?} {why}", group.name).into()));
+    let count = cores.count;
+    if count == 0 {
+        return bad("asks for 0 cores to itself: leave them out".into());
+    }
+    if !cores.fit_in(&group.request, kinds) {
+        return bad(format!("asks for {count} cores to itself, and for less `cpu` than they are"));
+    }
+    let of_cpu = group.curves.iter().find(|curve| Some(curve.kind) == kinds.cpu());
+    let least = of_cpu.and_then(|curve| curve.points.iter().min());
+    if least.is_some_and(|least| *least < cores.cpu_milli()) {
+        return bad(format!(
+            "has {count} cores to itself all day, and a curve of `cpu` below that"
+        ));
     }
     Ok(())
 }

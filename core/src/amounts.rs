@@ -132,6 +132,13 @@ impl Kinds {
         self.iter().find(|(_, kind)| kind.name == name).map(|(id, _)| id)
     }
 
+    /// The kind of which a core is 1000: `cpu`, in thousandths; `None` in a cell that has no such kind.
+    #[must_use]
+    pub fn cpu(&self) -> Option<KindId> {
+        let is_milli = |kind: &KindId| self.get(*kind).is_some_and(|k| k.unit == Unit::Milli);
+        self.by_name("cpu").filter(is_milli)
+    }
+
     /// An amount as a person reads it: `1.5 GiB`, `0.25`, `338,704`.
     #[must_use]
     pub fn display(&self, kind: KindId, amount: u64) -> String {

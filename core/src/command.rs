@@ -9,6 +9,7 @@ use crate::ids::{HolderId, JobId, MachineId, SchedulerId, TaskId, Version};
 use crate::job::Job;
 use crate::limits::{LEASE_MS_MAX, LEASE_MS_MIN};
 use crate::machine::{Machine, Overcommit};
+use crate::peaks::PeakCalendar;
 use crate::reservation::Reservation;
 use crate::tenant::Standing;
 use crate::text::Text;
@@ -144,6 +145,23 @@ pub enum Command {
     Reserve(Reservation),
     /// Ends a reservation before its time.
     Unreserve {
+        /// Its name.
+        name: Text,
+    },
+    /// Says how much the cell as a whole has of a kind, for what tasks claim of it (see
+    /// [`TaskGroup::cell_request`](crate::TaskGroup::cell_request)). What is claimed beyond that stays, and nothing
+    /// more is taken until less is claimed.
+    SetCellCapacity {
+        /// Of which registered kind.
+        kind: KindId,
+        /// How much; 0 is none.
+        amount: u64,
+    },
+    /// Says when batch steps back on some machines, in place of what the calendar of that name said. The same one
+    /// again is done already.
+    SetPeaks(PeakCalendar),
+    /// Forgets a calendar of peaks.
+    RemovePeaks {
         /// Its name.
         name: Text,
     },
@@ -320,4 +338,19 @@ pub enum Rejection {
     /// It is over, was ended, or never was.
     #[error("there is no reservation {0:?}")]
     UnknownReservation(Text),
+    /// Describe the machine otherwise.
+    #[error("{0}")]
+    BadMachine(Text),
+    /// The cores of its NUMA nodes can change only while no task has any to itself.
+    #[error("tasks of machine {0} have some of its cores to themselves")]
+    CoresInUse(MachineId),
+    /// The machine's NUMA nodes have too few cores left for the task: correct the machine first.
+    #[error("machine {1} has no cores left for task {0}")]
+    NoCoresLeft(TaskId, MachineId),
+    /// Choose other machines, times or shares.
+    #[error("{0}")]
+    BadPeaks(Text),
+    /// It was removed, or never was.
+    #[error("there is no calendar of peaks {0:?}")]
+    UnknownPeaks(Text),
 }

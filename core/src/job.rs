@@ -1,6 +1,7 @@
 //! A job: groups of identical tasks, and the rules for where they may run.
 
 use crate::amounts::Amounts;
+use crate::cores::CoreRequest;
 use crate::curve::Curve;
 use crate::ids::{MachineId, Precedence};
 use crate::machine::{Labels, Toleration, TopologyLevel};
@@ -127,6 +128,12 @@ pub struct TaskGroup {
     pub curves: Vec<Curve>,
     /// What each task takes on top of its request where that is free, and does without elsewhere.
     pub wants: Option<Wants>,
+    /// Cores that each task needs to itself. They are counted in `request` as `cpu`, too.
+    pub cores: Option<CoreRequest>,
+    /// What each task claims of the cell as a whole while it has a machine: licences, addresses, volumes of a
+    /// cloud. Of each kind the cell has so much as [`Command::SetCellCapacity`](crate::Command::SetCellCapacity)
+    /// says, wherever the tasks run. Zero for nearly all.
+    pub cell_request: Amounts,
 }
 
 impl TaskGroup {
@@ -146,7 +153,14 @@ impl TaskGroup {
             grace_ms: 0,
             curves: Vec::new(),
             wants: None,
+            cores: None,
+            cell_request: Amounts::zero(),
         }
+    }
+
+    /// What each task asks for, of its machine and of the cell.
+    pub fn asks(&self) -> impl Iterator<Item = &Amounts> {
+        [&self.request, &self.cell_request].into_iter()
     }
 
     /// The same group, requesting what it wants; `None` if it wants nothing.
@@ -189,7 +203,7 @@ impl Hash for Job {
 impl Hash for TaskGroup {
     fn hash<H: Hasher>(&self, state: &mut H) {
         let TaskGroup { name, count, request, cards, labels, restarts, images, .. } = self;
-        let TaskGroup { rules, volumes, grace_ms, curves, wants, .. } = self;
+        let TaskGroup { rules, volumes, grace_ms, curves, wants, cores, cell_request, .. } = self;
         (name, count, request, cards, labels, restarts, images).hash(state);
         (rules, volumes).hash(state);
         if *grace_ms > 0 {
@@ -200,6 +214,12 @@ impl Hash for TaskGroup {
         }
         if let Some(wants) = wants {
             ("wants", wants).hash(state);
+        }
+        if let Some(cores) = cores {
+            ("cores", cores).hash(state);
+        }
+        if !cell_request.is_zero() {
+            ("of the cell", cell_request).hash(state);
         }
     }
 }

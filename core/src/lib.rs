@@ -21,17 +21,19 @@
 //! assert_eq!(request.get(KindId::CPU), 500);
 //! ```
 //!
-//! In reading order: [`ids`], [`amounts`], [`machine`], [`selector`], [`job`], [`curve`], [`tenant`],
-//! [`bands`], [`reservation`], [`transaction`], [`command`], [`limits`].
+//! In reading order: [`ids`], [`amounts`], [`machine`], [`cores`], [`selector`], [`job`], [`curve`], [`tenant`],
+//! [`bands`], [`reservation`], [`peaks`], [`transaction`], [`command`], [`limits`].
 
 pub mod amounts;
 pub mod bands;
 pub mod command;
+pub mod cores;
 pub mod curve;
 pub mod ids;
 pub mod job;
 pub mod limits;
 pub mod machine;
+pub mod peaks;
 pub mod reservation;
 pub mod selector;
 pub mod tenant;
@@ -41,6 +43,7 @@ pub mod transaction;
 pub use amounts::{Amounts, KindId, Kinds, KindsError, ResourceKind, Unit};
 pub use bands::{Band, EvictionCap};
 pub use command::{Command, Hold, Outcome, Policy, Rejection, TaskReport};
+pub use cores::{CorePlace, CoreRequest, NodeCores};
 pub use curve::Curve;
 pub use ids::{
     HolderId, JobId, MachineId, Precedence, SchedulerId, SequenceNumber, TaskId, TransactionId,
@@ -54,6 +57,7 @@ pub use machine::{
     CardSet, Image, Labels, Machine, Overcommit, Taint, TaintEffect, Toleration,
     TolerationOperator, TopologyLevel,
 };
+pub use peaks::{DAY_MS, KindShare, Peak, PeakCalendar};
 pub use reservation::Reservation;
 pub use selector::{LabelSelector, MachineSelector, Operator, Requirement, TaskSelector, Tenants};
 pub use tenant::Standing;

@@ -10,8 +10,9 @@ pub const KINDS_MAX: usize = 16;
 /// double-precision number, which the vectorised scores use.
 pub const AMOUNT_MAX: u64 = 1 << 50;
 
-/// The largest amount of one resource that a tenant's limit or guarantee says, which is what a limit says of a
-/// resource that it does not bound: sums of claims, and one more, stay within 63 bits below it.
+/// The largest amount of one resource that the cell as a whole has, and that a tenant's limit or guarantee says,
+/// which is what a limit says of a resource that it does not bound: sums of claims, and one more, stay within 63
+/// bits below it.
 pub const QUOTA_MAX: u64 = i64::MAX as u64 / 2;
 
 /// Machines in a cell: ten times the largest cell that Borg reports.
@@ -22,6 +23,13 @@ pub const CARDS_MAX: u8 = 32;
 
 /// What one accelerator card offers, in thousandths of a card.
 pub const CARD_MILLI: u32 = 1000;
+
+/// NUMA nodes of one machine: two sockets of four nodes each.
+pub const NUMA_NODES_MAX: usize = 8;
+
+/// Cores of one NUMA node: twice what the largest socket has in hardware threads. Those of all nodes of a machine
+/// are counted in 16 bits.
+pub const CORES_PER_NODE_MAX: u16 = 1024;
 
 /// Tasks in one job over its life.
 pub const TASKS_PER_JOB_MAX: u32 = 1 << 20;
@@ -88,11 +96,18 @@ pub const GANG_HOLD_MS_MAX: u32 = 3_600_000;
 /// a cell whose operators plan every day of a season has fewer.
 pub const RESERVATIONS_MAX: usize = 256;
 
-/// Values in the requirements of one reservation, so that one can name each machine of a few racks.
+/// Values in the requirements of one reservation or calendar of peaks, so that one can name each machine of a few
+/// racks.
 pub const RESERVED_VALUES_MAX: usize = 1024;
 
 /// Tenants that one reservation is for: a tenant above them says more with one name.
 pub const RESERVATION_TENANTS_MAX: usize = 64;
+
+/// Calendars of peaks: more than a cell has kinds of machines that services and batch share.
+pub const PEAK_CALENDARS_MAX: usize = 64;
+
+/// Peaks in one calendar: one for each hour of the day.
+pub const PEAKS_MAX: usize = 24;
 
 /// Points in a curve: five minutes each, as fine as load is measured over days. Its divisors are what one cuts a day
 /// into.

@@ -1,10 +1,12 @@
 //! A machine: what it has, and what it is like.
 
 use crate::amounts::{Amounts, KindId};
+use crate::cores::NodeCores;
 use crate::limits::{CARD_MILLI, CARDS_MAX};
 use crate::text::Text;
 use serde::{Deserialize, Serialize};
 use std::fmt;
+use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
 /// Labels: keys with values, sorted by key.
@@ -254,7 +256,7 @@ pub struct Image {
 }
 
 /// One computer of the cell, as its operator describes it.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Machine {
     /// Its name; no two machines of a cell share one.
     pub name: Text,
@@ -270,10 +272,24 @@ pub struct Machine {
     pub images: Box<[Image]>,
     /// How many accelerator cards it has, each of [`CARD_MILLI`] thousandths.
     pub cards: u8,
+    /// The cores of each of its NUMA nodes that tasks may have to themselves, which its `cpu` counts, too. Those that
+    /// are left out always stay with the tasks that share. None: it gives no task cores of its own.
+    pub numa: NodeCores,
+}
+
+/// What machines gained later is hashed only where it is there, so that snapshots from before keep their hashes.
+impl Hash for Machine {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        let Machine { name, capacity, overcommit, labels, taints, images, cards, numa } = self;
+        (name, capacity, overcommit, labels, taints, images, cards).hash(state);
+        if !numa.is_empty() {
+            ("numa", numa).hash(state);
+        }
+    }
 }
 
 impl Machine {
-    /// A machine of this name and capacity, without labels, taints, images or cards.
+    /// A machine of this name and capacity, without labels, taints, images, cards or exclusive cores.
     pub fn new(name: impl Into<Text>, capacity: Amounts) -> Machine {
         Machine {
             name: name.into(),
@@ -283,6 +299,7 @@ impl Machine {
             taints: Box::default(),
             images: Box::default(),
             cards: 0,
+            numa: NodeCores::NONE,
         }
     }
 

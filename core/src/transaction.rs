@@ -48,7 +48,7 @@ pub enum Take {
 /// A wish that a placed task holds more or less of its machine from now on.
 ///
 /// It holds so much as long as it has this machine. When it leaves, it is its group's request again that it
-/// needs. The cards that it has stay as they are.
+/// needs. The cards and cores that it has stay as they are.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Resize {
     /// Which task.
@@ -98,7 +98,7 @@ pub struct Transaction {
     pub claims: Vec<Claim>,
     /// Placed tasks that are to hold more or less, in order. They come before the claims, so that one
     /// transaction can shrink a task to place another. What grows needs room for the difference; to
-    /// hold less of a kind is never refused.
+    /// hold less of a kind is refused only where a task would hold less `cpu` than it has cores to itself.
     pub resizes: Vec<Resize>,
 }
 
@@ -189,6 +189,15 @@ pub enum Reason {
     /// The machine is reserved for other tenants, now or before the task is expected to have ended (see
     /// [`Reservation`](crate::Reservation)).
     Reserved,
+    /// The NUMA nodes of the machine have too few cores left for a task that needs some to itself; or the task to be
+    /// resized would hold less `cpu` than it has cores.
+    NoCores,
+    /// The cell as a whole has too little of this kind left, wherever the task would run (see
+    /// [`TaskGroup::cell_request`](crate::TaskGroup::cell_request)).
+    CellExhausted(KindId),
+    /// Services need the machine at this time of day: batch tasks there would hold more of this kind than their
+    /// share (see [`PeakCalendar`](crate::PeakCalendar)).
+    PeakHours(KindId),
 }
 
 /// A part of a transaction, by its position in its list.

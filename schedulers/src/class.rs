@@ -28,8 +28,8 @@ pub(crate) struct ClassRef<'a> {
 impl ClassRef<'_> {
     pub(crate) fn new((group, kind): (&TaskGroup, JobKind), job: Option<JobId>) -> ClassRef<'_> {
         let mut hasher = FixedState::default().build_hasher();
-        (&group.request, &group.cards, &group.labels, &group.images, &group.rules)
-            .hash(&mut hasher);
+        (&group.request, &group.cards, &group.cores, &group.labels).hash(&mut hasher);
+        (&group.images, &group.rules).hash(&mut hasher);
         (kind, job).hash(&mut hasher);
         ClassRef { group, kind, job, hash: hasher.finish() }
     }
@@ -59,13 +59,15 @@ fn is_alike(one: &TaskGroup, other: &TaskGroup) -> bool {
             wants: _,
             request,
             cards,
+            cores,
             labels,
             images,
             volumes,
             rules,
             curves,
+            cell_request,
         } = group;
-        (request, cards, labels, images, rules, volumes, curves)
+        (request, cards, cores, labels, images, rules, volumes, curves, cell_request)
     }
     described(one) == described(other)
 }

@@ -4,7 +4,8 @@ use omega_core::Reason;
 
 /// Whether a claim was refused because of where it was to go: elsewhere it might have been taken.
 pub(crate) fn is_of_a_place(reason: Reason) -> bool {
-    !matches!(reason, Reason::QuotaExceeded(_) | Reason::GangIncomplete)
+    use Reason::{CellExhausted, GangIncomplete, QuotaExceeded};
+    !matches!(reason, QuotaExceeded(_) | CellExhausted(_) | GangIncomplete)
 }
 
 /// How often claims conflict lately, and what follows: schedulers that meet often spread wider.

@@ -51,11 +51,18 @@ impl Events {
     pub const EVICTIONS_REFILLED: Events = Events(1 << 14);
     /// A reservation of machines came or went.
     pub const RESERVATIONS_CHANGED: Events = Events(1 << 15);
+    /// There is more of something that belongs to no machine: a task that claimed it left, or the cell got more.
+    pub const CELL_FREED: Events = Events(1 << 16);
+    /// A calendar of peaks came, changed or went, or a peak began or is over.
+    pub const PEAKS_CHANGED: Events = Events(1 << 17);
+    /// A plan for a job that waits keeps less on some machine, or for another time: see
+    /// [`Backfill`](crate::Backfill).
+    pub const PLANS_CHANGED: Events = Events(1 << 18);
     /// Every one of them.
     pub const ALL: Events = Events((1 << Events::COUNT) - 1);
 
     /// How many kinds there are.
-    pub(crate) const COUNT: usize = 16;
+    pub(crate) const COUNT: usize = 19;
 
     /// Events that say which machines they are about.
     pub(crate) const OF_MACHINES: Events = Events(
@@ -147,6 +154,9 @@ const NAMES: [&str; Events::COUNT] = [
     "volumes changed",
     "evictions refilled",
     "reservations changed",
+    "cell freed",
+    "peaks changed",
+    "plans changed",
 ];
 
 impl fmt::Debug for Events {

@@ -41,13 +41,14 @@
 //!
 //! The library reads no clock and no chance: time comes in with [`Scheduler::step`], the seed with
 //! [`Settings`]. In reading order: [`plugin`], [`relative`], [`plugins`], [`profile`], [`search`],
-//! [`place`], [`delay`], [`preemption`], [`disruption`], [`events`], [`refusals`], [`queue`], [`points`], [`meter`],
+//! [`place`], [`delay`], [`backfill`](mod@backfill), [`preemption`], [`disruption`], [`events`], [`refusals`], [`queue`], [`points`], [`meter`],
 //! [`waiting`], [`volumes`], [`scheduler`], [`pool`], [`appraise`](mod@appraise),
-//! [`explain`](mod@explain), [`improve`], [`config`]; for schedulers that want to be offered or to ask,
+//! [`explain`](mod@explain), [`improve`], [`peaks`], [`config`]; for schedulers that want to be offered or to ask,
 //! [`dominant`], [`offers`], [`asks`].
 
 pub mod appraise;
 pub mod asks;
+pub mod backfill;
 mod chain;
 mod class;
 pub mod config;
@@ -62,6 +63,7 @@ mod fronts;
 pub mod improve;
 pub mod meter;
 pub mod offers;
+pub mod peaks;
 pub mod place;
 pub mod plugin;
 pub mod plugins;
@@ -83,6 +85,7 @@ pub mod volumes;
 pub mod waiting;
 
 pub use appraise::{Appraisal, Refusal, ScoreAccount, ScoreColumns, appraise};
+pub use backfill::{Backfill, BackfillFigures};
 pub use delay::{Delay, WaitFigures};
 pub use events::Events;
 pub use explain::{Diagnosis, Explanation, diagnose, explain};
@@ -111,12 +114,18 @@ pub use waiting::{Waiting, WaitingTask};
 #[doc = include_str!("../../README.md")]
 #[doc = include_str!("../../docs/plugins.md")]
 #[doc = include_str!("../../docs/profiles.md")]
+#[doc = include_str!("../../docs/gangs.md")]
+#[doc = include_str!("../../docs/preemption.md")]
 #[doc = include_str!("../../docs/quotas.md")]
 #[doc = include_str!("../../docs/load.md")]
+#[doc = include_str!("../../docs/backfill.md")]
 #[doc = include_str!("../../docs/delay.md")]
 #[doc = include_str!("../../docs/reservations.md")]
 #[doc = include_str!("../../docs/time.md")]
 #[doc = include_str!("../../docs/held.md")]
+#[doc = include_str!("../../docs/cores.md")]
+#[doc = include_str!("../../docs/cell-resources.md")]
+#[doc = include_str!("../../docs/colocation.md")]
 #[doc = include_str!("../../docs/offers.md")]
 #[doc = include_str!("../../docs/asks.md")]
 mod documents {}

@@ -1,4 +1,4 @@
-//! What plugins take, for whoever wants to know.
+//! What plugins take and refuse, for whoever wants to know.
 //!
 //! The library reads no clock, so a meter brings one. To read it costs as much as a filter takes for a block, so a
 //! meter says for each search whether it looks: one in some dozens tells as much, and a profile without a meter
@@ -23,6 +23,9 @@ pub trait Meter: Send + Sync {
 
     /// The time, if it is measured.
     fn now(&self) -> Nanos;
+
+    /// A filter refused so many machines of a block that those before it allow. It is told with what is measured.
+    fn refused(&self, _filter: &'static str, _machines: u32) {}
 
     /// A plugin took so long for a block, or a relative score for all machines that were found.
     fn took(&self, work: Work, plugin: &'static str, nanos: Nanos);

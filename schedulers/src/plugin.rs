@@ -94,6 +94,10 @@ impl Judged {
     pub const LIMITS: Judged = Judged(256);
     /// The reservations of machines for other tenants.
     pub const RESERVATIONS: Judged = Judged(512);
+    /// What tasks claim of the cell as a whole.
+    pub const CELL: Judged = Judged(1024);
+    /// What batch may hold at this time of day.
+    pub const PEAKS: Judged = Judged(2048);
     /// All rules about other tasks: ports, spreads, neighbours and limits.
     pub const RULES: Judged = Judged(32 | 64 | 128 | 256);
 

@@ -202,13 +202,15 @@ pub struct Lack<'a> {
     pub profile: &'a Profile,
 }
 
-/// Room that is there once some tasks have left.
+/// Room that is there once some tasks have left, or hold less. A way is one of the two.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MadeRoom {
     /// Where the task is to run.
     pub machine: MachineId,
     /// What must leave that machine: tasks of lower precedence, as [`View::tasks_on`] has them.
     pub evictions: Vec<PlacedTask>,
+    /// What must hold no more than its request there, if nothing leaves.
+    pub throttled: Vec<PlacedTask>,
 }
 
 /// Makes room for a task that found no machine, by preemption.

@@ -12,7 +12,7 @@
 //! Where no rule about other tasks concerns the task, only amounts can change, and a machine is
 //! tried by sums alone, without touching the view.
 
-use crate::plugin::{Judged, Reads, Tasks, lanes};
+use crate::plugin::{Filter, Judged, Reads, Tasks, lanes};
 use crate::profile::Profile;
 use crate::search::tasks;
 use omega_cellstate::{BLOCK, GroupRef, PlacedTask, TaskSet, View};
@@ -30,6 +30,18 @@ pub struct Budget {
 }
 
 impl Budget {
+    /// Whether it allows that a task goes.
+    pub(crate) fn lets_go(&self, view: &View, task: &PlacedTask) -> bool {
+        self.allowed > 0 || !self.protects(view, task)
+    }
+
+    /// Counts a task that goes (`more` -1), or stays after all (1).
+    pub(crate) fn count(&mut self, view: &View, task: &PlacedTask, more: i32) {
+        if self.protects(view, task) {
+            self.allowed = self.allowed.saturating_add_signed(more);
+        }
+    }
+
     fn protects(&self, view: &View, task: &PlacedTask) -> bool {
         let job = view.job_of(task.id);
         job.is_some_and(|job| self.tasks.includes(job, usize::from(task.group)))
@@ -263,11 +275,14 @@ impl Preemptor<'_> {
     fn only_amounts_matter(&self, view: &View) -> bool {
         let need = view.need(self.group);
         // Whoever looks at amounts is the cell's own judgement of room, and knows no more.
-        let mut on_amounts = self.profile.filters().filter(|f| f.reads().includes(Reads::AMOUNTS));
+        let tasks = tasks(view, self.group);
+        let reads = |f: &&dyn Filter| f.reads().includes(Reads::AMOUNTS) && f.applies(&tasks);
+        let mut on_amounts = self.profile.filters().filter(reads);
         self.expected.is_empty()
             && !view.any_company()
             && !need.has_rules()
             && need.cards.is_none()
+            && need.cores.is_none()
             && need.curves.is_none()
             && on_amounts.all(|filter| filter.judges() == Judged::ROOM)
     }

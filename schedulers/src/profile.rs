@@ -1,13 +1,14 @@
 //! Which plugins a scheduler asks, and how much each score counts.
 
+use crate::backfill::Backfill;
 use crate::chain::Chain;
 use crate::delay::Delay;
 use crate::meter::{Meter, Work};
 use crate::plugin::{Filter, Judged, Reads, Score, Tasks};
 use crate::plugins::{
-    AvoidMarked, Balanced, BalancedAllocation, DefaultPreemption, FitArgs, ImageLocality,
+    AvoidMarked, Balanced, BalancedAllocation, CellWide, DefaultPreemption, FitArgs, ImageLocality,
     InterPodAffinity, LeastAllocated, MachineAffinity, MostAllocated, NodeAffinity, NodeName,
-    NodePorts, NodeResourcesFit, NodeUnschedulable, PackedCards, PodTopologySpread,
+    NodePorts, NodeResourcesFit, NodeUnschedulable, PackedCards, PeakHours, PodTopologySpread,
     PreferredAffinity, Reservations, ResourcesFit, Schedulable, SpreadWishes, TaintToleration,
     Taints, TaskLimits, TaskRules,
 };
@@ -33,6 +34,8 @@ pub struct Profile {
     pub(crate) volumes: Volumes,
     /// How long jobs wait for machines that they prefer.
     pub(crate) delay: Option<Delay>,
+    /// What plans for jobs that find no room.
+    pub(crate) backfill: Option<Backfill>,
     /// What measures filters and scores, if anything does.
     meter: Option<Arc<dyn Meter>>,
 }
@@ -55,11 +58,13 @@ impl std::fmt::Debug for Profile {
 /// unless a profile has filters for some of them.
 fn own_filters(judged: Judged) -> Vec<Box<dyn Filter>> {
     let mut own: Vec<Box<dyn Filter>> = vec![
+        Box::new(CellWide),
         Box::new(Schedulable),
         Box::new(NodeName),
         Box::new(MachineAffinity),
         Box::new(Taints),
         Box::new(Reservations),
+        Box::new(PeakHours),
         Box::new(ResourcesFit),
     ];
     if judged.overlaps(Judged::RULES) {
@@ -91,7 +96,8 @@ impl Profile {
         filters.extend(missing.filter(|filter| !judged.includes(filter.judges())));
         let (scores, relative) = Default::default();
         let (chain, volumes) = Default::default();
-        Profile { filters, scores, relative, chain, volumes, delay: None, meter: None }
+        let (delay, backfill, meter) = Default::default();
+        Profile { filters, scores, relative, chain, volumes, delay, backfill, meter }
     }
 
     /// For services: spread over the machines, balanced, with all preferences.
@@ -316,7 +322,15 @@ impl<'a> Active<'a> {
     pub fn feasible(&self, tasks: &Tasks<'_>, block: Block<'_>, among: u64) -> u64 {
         let mut word = among;
         for filter in &self.filters {
-            word &= self.timed(Work::Filter, filter.name(), || filter.filter(tasks, block, word));
+            let left =
+                self.timed(Work::Filter, filter.name(), || filter.filter(tasks, block, word));
+            if let Some(meter) = self.meter {
+                let refused = (word & !left & block.present()).count_ones();
+                if refused > 0 {
+                    meter.refused(filter.name(), refused);
+                }
+            }
+            word &= left;
             if word == 0 {
                 break;
             }

@@ -468,6 +468,39 @@ impl Queue {
         self.placed_tasks(id) + more >= wanted
     }
 
+    /// How many tasks more a gang needs to run, those aside that are in a transaction; `None` where any number is
+    /// of use: the job is no gang, or enough of it runs.
+    #[must_use]
+    pub(crate) fn gang_lacks(&self, id: JobId) -> Option<u32> {
+        let entry = self.jobs.get(&id)?;
+        let count = |is_it: fn(TaskMark) -> bool| {
+            entry.tasks.iter().filter(|task| is_it(task.mark)).count()
+        };
+        let alive = count(|mark| mark != TaskMark::Ended);
+        let wanted = (entry.job.gang_min? as usize).min(alive);
+        let lacks = wanted.saturating_sub(count(|mark| mark == TaskMark::Placed));
+        (lacks > 0).then_some(lacks as u32)
+    }
+
+    /// The groups of a job with tasks to try, in order, and how many each has.
+    #[must_use]
+    pub(crate) fn waiting_tasks(&self, id: JobId) -> Vec<(usize, u32)> {
+        let Some(entry) = self.jobs.get(&id) else { return Vec::new() };
+        let mut waiting = vec![0; entry.job.groups.len()];
+        for task in entry.tasks.iter().filter(|task| task.mark == TaskMark::Waiting) {
+            if let Some(count) = waiting.get_mut(usize::from(task.group)) {
+                *count += 1;
+            }
+        }
+        waiting.into_iter().enumerate().filter(|(_, count)| *count > 0).collect()
+    }
+
+    /// Whether no task of a job waits for a machine.
+    #[must_use]
+    pub(crate) fn is_placed(&self, id: JobId) -> bool {
+        self.jobs.get(&id).is_some_and(|entry| entry.waiting == 0)
+    }
+
     /// The position of a task's group in its job.
     #[must_use]
     pub fn group_of(&self, task: TaskId) -> Option<usize> {

@@ -17,21 +17,23 @@
 //! comes in with the step, the seed with the settings. Whoever drives it (a thread, a simulator)
 //! can measure it through an [`Observer`].
 
+mod backfilling;
 mod decided;
 mod fault;
 mod flight;
 mod hearing;
+mod observer;
 mod passage;
 mod settings;
 mod waits;
 mod wants;
 
 use crate::crowding::{Crowding, is_of_a_place};
-use crate::delay::{WaitFigures, Waits};
+use crate::delay::Waits;
 use crate::events::Events;
 use crate::failures::Failures;
 use crate::place::{Placement, Placer};
-use crate::points::{Lack, Queued, Refused};
+use crate::points::{Lack, MadeRoom, Queued, Refused};
 use crate::profile::Profile;
 use crate::queue::{Nanos, Queue, Verdict};
 use crate::refusals::Refusers;
@@ -42,7 +44,7 @@ use fault::Fault;
 use flight::Flight;
 use omega_cellstate::{CellHandle, GroupRef, HandleError, Interest, View};
 use omega_core::limits::TRANSACTION_ITEMS_MAX;
-use omega_core::{Commit, Job, JobId, Reason, TaskId, Transaction, TransactionId, Version};
+use omega_core::{Commit, Job, JobId, Reason, TaskId, Transaction, TransactionId};
 use passage::Part;
 use rand::SeedableRng;
 use rand_pcg::Pcg64;
@@ -50,39 +52,8 @@ use smallvec::SmallVec;
 use std::collections::VecDeque;
 use std::sync::Arc;
 
+pub use observer::{Observer, Unobserved};
 pub use settings::Settings;
-
-/// What happens in a step, for whoever measures. Every method does nothing by default.
-pub trait Observer {
-    /// View and queue are up to date with what has come from the cell.
-    fn synced(&mut self, _view: &View, _queue: &Queue) {}
-
-    /// A decision begins.
-    fn deciding(&mut self) {}
-
-    /// A decision has ended: so many tasks of a job were asked for, and so many have a machine in
-    /// the view.
-    fn decided(&mut self, _job: JobId, _asked: usize, _placed: usize) {}
-
-    /// A transaction was answered.
-    fn committed(&mut self, _txn: &Transaction, _commit: &Commit) {}
-
-    /// A plugin refused a claim after the decision, or a wait for its permit was in vain.
-    fn refused(&mut self, _task: TaskId, _by: &'static str) {}
-
-    /// Jobs wait for machines that they prefer, or have: what became of it so far. Told in each step of a
-    /// scheduler whose profile has them wait.
-    fn waits(&mut self, _figures: WaitFigures) {}
-
-    /// There is nothing to do as of this version: no job has its turn.
-    fn idle(&mut self, _version: Version, _queue: &Queue) {}
-}
-
-/// An observer that looks away.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Unobserved;
-
-impl Observer for Unobserved {}
 
 /// What a step did.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -152,6 +123,10 @@ impl Scheduler {
         let mut view = View::new(id, next).with_interest(interest);
         if !profile.chain.post_filter.is_empty() {
             view = view.with_placements();
+        }
+        if let Some(backfill) = &profile.backfill {
+            backfill.begin(profile.chain.order.clone());
+            view = view.with_departures();
         }
         profile.prepare(&mut view);
         let waiting = Waiting::default();
@@ -286,6 +261,9 @@ impl Scheduler {
         if self.profile.delay.is_some() {
             observer.waits(self.waits.figures);
         }
+        if let Some(backfill) = &self.profile.backfill {
+            observer.backfill(backfill.plans().read().figures);
+        }
         self.fly(cell, now, observer)
     }
 
@@ -311,6 +289,7 @@ impl Scheduler {
             self.queue.begin(id);
             observer.deciding();
             let first = self.view.open_claims();
+            self.begin_turn(id, &job);
             let mut decided = self.decide_job((id, &job), room, now);
             observer.decided(id, decided.asked, decided.placed);
             if decided.placed > 0 && self.profile.chain.guards() {
@@ -320,6 +299,7 @@ impl Scheduler {
                 0 => self.missed_out(&decided, now),
                 _ => self.note_decided(decided),
             }
+            self.end_turn(&decided, &job, now);
         }
     }
 
@@ -478,9 +458,16 @@ impl Scheduler {
         let Some(made) = made else { return false };
         // What leaves may leave more room than the task takes.
         self.failures.forget();
-        let items = self.open_items() + made.evictions.len() + left;
-        items <= TRANSACTION_ITEMS_MAX
-            && self.view.claim_evicting(task, made.machine, group, &made.evictions).is_ok()
+        let MadeRoom { machine, evictions, throttled } = made;
+        let items = self.open_items() + evictions.len() + throttled.len() + left;
+        if items > TRANSACTION_ITEMS_MAX {
+            return false;
+        }
+        let claimed = match throttled.is_empty() {
+            true => self.view.claim_evicting(task, machine, group, &evictions),
+            false => self.view.claim_throttling(task, machine, group, &throttled),
+        };
+        claimed.is_ok()
     }
 
     /// Who refuses tasks that found no machine. The first time it may be chance, and a guess is
@@ -508,6 +495,7 @@ impl Scheduler {
     fn settle(&mut self, txn: &Transaction, commit: &Commit, now: Nanos) -> Step {
         self.view.settle(txn, commit);
         self.count_preferences(txn, commit);
+        self.count_backfilled(txn, commit);
         self.follow(txn, |index| commit.conflict_of_claim(index).is_none());
         let mut faults: SmallVec<[Fault; 8]> = SmallVec::new();
         let (mut crowded, mut conflicts) = (0, 0);
@@ -536,7 +524,7 @@ impl Scheduler {
         // What was evicted may leave more room than was needed; no sync tells, because it was off
         // the view already.
         let unheard = conflicts > 0 && (self.resumed || self.late);
-        if unheard || !txn.evictions.is_empty() {
+        if unheard || !txn.evictions.is_empty() || !txn.resizes.is_empty() {
             self.hear_of_own(txn.claims.iter().map(|claim| claim.machine.slot), now);
         }
         self.resumed = false;

@@ -18,6 +18,7 @@ mod events;
 mod explain;
 mod explainer;
 mod improve;
+mod keep;
 mod log;
 mod manual;
 mod output;
@@ -104,6 +105,12 @@ enum Command {
     /// Machines that some tenants have to themselves for a time to come.
     #[command(subcommand)]
     Reservation(ask::reservation::ReservationCommand),
+    /// What the cell as a whole has that tasks claim, such as licences.
+    #[command(subcommand)]
+    Resource(ask::resource::ResourceCommand),
+    /// Hours in which services need their machines, and batch steps back.
+    #[command(subcommand)]
+    Peak(ask::peak::PeakCommand),
     /// What holds for the whole cell: bands of precedence, how many evictions there may be.
     #[command(subcommand)]
     Policy(ask::policy::PolicyCommand),
@@ -166,6 +173,8 @@ fn main() -> ExitCode {
         Some(Command::Job(command)) => ask::job::run(&command).map_err(Into::into),
         Some(Command::Task(command)) => ask::task::run(&command).map_err(Into::into),
         Some(Command::Reservation(command)) => ask::reservation::run(&command).map_err(Into::into),
+        Some(Command::Resource(command)) => ask::resource::run(&command).map_err(Into::into),
+        Some(Command::Peak(command)) => peak(&command),
         Some(Command::Quota(command)) => ask::quota::run(&command).map_err(Into::into),
         Some(Command::Policy(command)) => ask::policy::run(&command).map_err(Into::into),
         Some(Command::Member(command)) => ask::member::run(&command).map_err(Into::into),
@@ -184,6 +193,18 @@ fn main() -> ExitCode {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => fail(&error.to_string(), error.exit_code()),
     }
+}
+
+/// What is asked of calendars of peaks, and the process that keeps them.
+fn peak(command: &ask::peak::PeakCommand) -> Result<(), run::Error> {
+    use ask::peak::PeakCommand;
+    match command {
+        PeakCommand::List(ask) => ask::peak::list(ask)?,
+        PeakCommand::Set(args) => ask::peak::set(args)?,
+        PeakCommand::Remove(args) => ask::peak::remove(args)?,
+        PeakCommand::Keep(args) => keep::run(args)?,
+    }
+    Ok(())
 }
 
 /// Says why in one line, whatever names are in it, and ends with this code.

@@ -234,6 +234,29 @@ def reservations(at):
     refused(grpc.StatusCode.NOT_FOUND, lambda: at.call(f"{service}/DeleteReservation", name="night"))
 
 
+def resources(at):
+    """The cell as a whole has cards that belong to no machine."""
+    service = "omega.v1.CellService"
+    at.call(f"{service}/SetCellCapacity", kind=3, amount=5_000)
+    told = at.call(f"{service}/ListCellResources")
+    assert list(told.capacity) == [0, 0, 0, 5_000] and not any(told.claimed), told
+    refused(grpc.StatusCode.INVALID_ARGUMENT, lambda: at.call(f"{service}/SetCellCapacity", kind=4, amount=1))
+    at.call(f"{service}/SetCellCapacity", kind=3)
+
+
+def peaks(at):
+    """A calendar of peaks is set, seen, and removed."""
+    service = "omega.v1.MachineService"
+    machines = {"labels": [{"key": "rack", "values": ["none has it"]}]}
+    peak = {"from_ms": 72_000_000, "until_ms": 28_800_000, "batch_max": [{"kind": 0, "percent": 30}]}
+    at.call(f"{service}/SetPeaks", calendar={"name": "web", "machines": machines, "peaks": [peak]})
+    assert [one.name for one in at.call(f"{service}/ListPeaks").calendars] == ["web"]
+    never = {"name": "never", "machines": machines, "peaks": [{**peak, "until_ms": 72_000_000}]}
+    refused(grpc.StatusCode.INVALID_ARGUMENT, lambda: at.call(f"{service}/SetPeaks", calendar=never))
+    at.call(f"{service}/RemovePeaks", name="web")
+    refused(grpc.StatusCode.NOT_FOUND, lambda: at.call(f"{service}/RemovePeaks", name="web"))
+
+
 def place(at, machine, job):
     """A scheduler of a few lines: it follows the cell, and places both tasks of the job."""
     service = "omega.v1.SchedulingService"
@@ -316,6 +339,8 @@ def main():
     job = jobs(at)
     tenants(at)
     reservations(at)
+    resources(at)
+    peaks(at)
     place(at, machine, job)
     tasks(at, machine, job)
     ours = {name for name in at.methods if not name.startswith("grpc.reflection.")}

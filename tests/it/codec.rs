@@ -3,13 +3,14 @@
 
 use crate::histories::seeds;
 use omega_core::{
-    Affinity, Amounts, Band, CardRequest, CardSet, Claim, Command, ConflictCheck, Curve,
-    EvictionCap, Granularity, HolderId, Image, Job, JobId, JobKind, KindId, LabelSelector, Labels,
-    Machine, MachineId, MachineSelector, Near, Operator, Overcommit, PlacementRules, Policy, Port,
-    Precedence, Preemption, Preferred, Protocol, Requirement, Reservation, Resize, SchedulerId,
-    SequenceNumber, Spread, Taint, TaintEffect, Take, TaskGroup, TaskId, TaskReport, TaskRule,
-    TaskSelector, Tenants, Text, Toleration, TolerationOperator, TopologyLevel, Transaction,
-    TransactionId, Version, Wants, WhenUnsatisfiable,
+    Affinity, Amounts, Band, CardRequest, CardSet, Claim, Command, ConflictCheck, CoreRequest,
+    Curve, EvictionCap, Granularity, HolderId, Image, Job, JobId, JobKind, KindId, KindShare,
+    LabelSelector, Labels, Machine, MachineId, MachineSelector, Near, NodeCores, Operator,
+    Overcommit, Peak, PeakCalendar, PlacementRules, Policy, Port, Precedence, Preemption,
+    Preferred, Protocol, Requirement, Reservation, Resize, SchedulerId, SequenceNumber, Spread,
+    Taint, TaintEffect, Take, TaskGroup, TaskId, TaskReport, TaskRule, TaskSelector, Tenants, Text,
+    Toleration, TolerationOperator, TopologyLevel, Transaction, TransactionId, Version, Wants,
+    WhenUnsatisfiable,
 };
 use omega_store::CodecError;
 use omega_store::codec::{VERSION, decode, encode};
@@ -41,6 +42,7 @@ fn machine() -> Machine {
             taint("c", TaintEffect::NoExecute),
         ]),
         images: Box::new([Image { name: "postgres:18".into(), bytes: 400 << 20 }]),
+        numa: NodeCores::NONE.with(0, 48).with(1, 40),
         ..Machine::new("n1", Amounts::new([96_000, 512 << 30, 0, 8_000])).with_cards(KindId::GPU, 8)
     }
 }
@@ -128,10 +130,12 @@ fn job() -> Job {
         volumes: texts(&["shop/data", "shop/logs"]),
         grace_ms: 30_000,
         curves: curves(),
+        cores: Some(CoreRequest::on_one_node(12)),
         wants: Some(Wants {
             amounts: Amounts::new([250]),
             cards: Some(CardRequest { count: 1, milli_each: 500 }),
         }),
+        cell_request: Amounts::new([0, 0, 0, 0, 1]),
         rules: PlacementRules {
             machine: Some("n1".into()),
             affinity: Affinity {
@@ -224,6 +228,9 @@ fn every_command() -> Vec<(&'static str, Command)> {
     ];
     commands.push(admission());
     commands.extend(about_reservations());
+    let amount = 40;
+    commands.push(("set cell capacity", Command::SetCellCapacity { kind: KindId(4), amount }));
+    commands.extend(about_peaks());
     commands
 }
 
@@ -253,6 +260,17 @@ fn about_reservations() -> [(&'static str, Command); 2] {
     [
         ("reserve", Command::Reserve(reservation)),
         ("unreserve", Command::Unreserve { name: "night".into() }),
+    ]
+}
+
+fn about_peaks() -> [(&'static str, Command); 2] {
+    let batch_max = vec![KindShare { kind: KindId::CPU, percent: 30 }];
+    let peak = Peak { from_ms: 72_000_000, until_ms: 28_800_000, batch_max };
+    let machines = MachineSelector::label("pool", "web");
+    let calendar = PeakCalendar { name: "night".into(), machines, peaks: vec![peak] };
+    [
+        ("set peaks", Command::SetPeaks(calendar)),
+        ("remove peaks", Command::RemovePeaks { name: "night".into() }),
     ]
 }
 
@@ -312,6 +330,21 @@ fn as_of_version_2(mut command: Command) -> Command {
     command
 }
 
+/// A command as version 3 of the bytes could say it.
+fn as_of_version_3(mut command: Command) -> Command {
+    match &mut command {
+        Command::RegisterMachine(machine) | Command::UpdateMachine { machine, .. } => {
+            machine.numa = NodeCores::NONE;
+        }
+        Command::SubmitJob(job) => job.groups.iter_mut().for_each(|group| group.cores = None),
+        _ => {}
+    }
+    if let Command::SubmitJob(job) = &mut command {
+        job.groups.iter_mut().for_each(|group| group.cell_request = Amounts::zero());
+    }
+    command
+}
+
 /// Reads the bytes of a version that are on record, and says what they should be by today's commands.
 fn read_recorded(version: u8, as_of: impl Fn(Command) -> Command) {
     let golden = format!("golden/commands-v{version}.txt");
@@ -332,8 +365,9 @@ fn read_recorded(version: u8, as_of: impl Fn(Command) -> Command) {
 
 #[test]
 fn bytes_of_earlier_versions_are_read() {
-    read_recorded(1, |command| as_of_version_1(as_of_version_2(command)));
-    read_recorded(2, as_of_version_2);
+    read_recorded(1, |command| as_of_version_1(as_of_version_2(as_of_version_3(command))));
+    read_recorded(2, |command| as_of_version_2(as_of_version_3(command)));
+    read_recorded(3, as_of_version_3);
 }
 
 #[test]
@@ -366,7 +400,7 @@ fn bytes_of_another_version_are_named() {
     bytes[0] = VERSION + 1;
     let error = decode(&bytes).unwrap_err();
     assert!(matches!(error, CodecError::UnknownVersion { .. }));
-    assert!(error.to_string().contains("use one that reads version 4"), "{error}");
+    assert!(error.to_string().contains("use one that reads version 5"), "{error}");
     assert!(matches!(decode(&[]), Err(CodecError::Empty)));
 }
 

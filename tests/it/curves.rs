@@ -1,10 +1,14 @@
 //! Demand that varies over the day: schedulers that race for the same hours, and what makes room by leaving.
 
-use crate::small::{LONG, cell, placed, report, run, scheduler, submit, task};
+use crate::small::{LONG, amounts, cell, placed, report, run, scheduler, submit, task};
 use omega_cellstate::{SharedCell, View};
-use omega_core::{Curve, Job, JobId, KindId, Precedence, TaskGroup, TaskReport};
+use omega_core::{
+    Claim, Command, Curve, Job, JobId, KindId, Kinds, Machine, MachineId, Precedence, SchedulerId,
+    SequenceNumber, TaskGroup, TaskReport, Transaction, TransactionId, Version,
+};
 use omega_schedulers::preemption::Preemptor;
 use omega_schedulers::{Profile, Scheduler, Search, Settings};
+use omega_tests::history::Trio;
 use std::sync::Barrier;
 
 /// So many tasks that claim these cores, one part of the day after the other.
@@ -113,4 +117,25 @@ fn only_those_go_whose_hours_are_wanted() {
     assert_eq!(victims(&[day, night], &[11, 0]), [], "that is more than there is");
     // What is flat is judged at the highest point of what varies.
     assert_eq!(victims(&[day, night], &[4]), [JobId(1)]);
+}
+
+/// A report of load comes with what was claimed then, as `free` has it: of two services that peak at different hours
+/// that is less than the sum of their requests.
+#[test]
+fn what_was_claimed_when_a_load_came_is_what_the_highest_hour_claims() {
+    let mut cells = Trio::new(&Kinds::standard());
+    let mut done = |command: Command| cells.answer(&command).unwrap().unwrap();
+    done(Command::RegisterScheduler { name: "default".into() });
+    done(Command::RegisterMachine(Machine::new("m", amounts(8))));
+    let id = MachineId::default();
+    done(Command::SubmitJob(service("days", 1, &[4, 1])));
+    done(Command::SubmitJob(service("nights", 1, &[1, 4])));
+    let claim = |job| Claim::new(task(JobId(job), 0), id, SequenceNumber(1));
+    let txn = TransactionId { scheduler: SchedulerId(0), number: 1 };
+    done(Command::Commit(Transaction::new(txn, Version(4), vec![claim(0), claim(1)])));
+    done(Command::ReportLoad { id, load: amounts(2) });
+    let cell = cells.cell();
+    let machine = cell.machines().next().unwrap();
+    assert_eq!(machine.tasks.len(), 2);
+    assert_eq!(machine.load.unwrap().claimed.get(KindId::CPU), 5000);
 }

@@ -6,7 +6,8 @@ use crate::placement_world::World;
 use crate::small;
 use omega_cellstate::{BLOCK, GroupRef};
 use omega_core::{
-    CardRequest, Command, Job, KindId, Machine, Taint, TaskGroup, Toleration, TolerationOperator,
+    CardRequest, Command, CoreRequest, Job, KindId, Machine, Taint, TaskGroup, Toleration,
+    TolerationOperator,
 };
 use omega_schedulers::explain::{Obstacle, Remedy, Shortage, describe_remedy};
 use omega_schedulers::search::tasks;
@@ -49,7 +50,8 @@ fn used(mut world: World, machines: usize) -> World {
 /// A group of which there is often no machine: larger than most, with requirements.
 fn hard_group(world: &mut World) -> TaskGroup {
     let mut group = world.random_group();
-    group.request.set(KindId::CPU, 1000 * (1 + world.dice.below(20) as u64));
+    let cores = group.cores.map_or(1, |cores| u64::from(cores.count));
+    group.request.set(KindId::CPU, 1000 * cores.max(1 + world.dice.below(20) as u64));
     if world.dice.chance(20) {
         group.cards = Some(CardRequest { count: 1 + world.dice.below(5) as u8, milli_each: 600 });
     }
@@ -148,6 +150,12 @@ fn smaller(group: &TaskGroup, shortage: &Shortage) -> TaskGroup {
         let count = cards.count.saturating_sub(shortage.cards as u8);
         (count > 0).then_some(CardRequest { count, ..cards })
     });
+    smaller.cores = group.cores.and_then(|cores| {
+        // A group that asks for less `cpu` can have no more cores than that.
+        let count = cores.count.saturating_sub(shortage.cores as u16);
+        let count = count.min((smaller.request.get(KindId::CPU) / 1000) as u16);
+        (count > 0).then_some(CoreRequest { count, ..cores })
+    });
     smaller
 }
 
@@ -192,6 +200,11 @@ fn check_remedies(seed: u64, machines: usize) {
                     larger.capacity.set(*kind, larger.capacity.get(*kind) + missing);
                 }
                 larger.cards += shortage.cards as u8;
+                let most = (0..8).max_by_key(|node| larger.numa.of(*node)).expect("eight nodes");
+                let cores = larger.numa.of(most) + shortage.cores as u16;
+                larger.numa = larger.numa.with(most, cores);
+                let cpu = larger.capacity.get(KindId::CPU).max(larger.numa.cpu_milli());
+                larger.capacity.set(KindId::CPU, cpu);
                 small::add_machine(&world.cell, larger);
                 let wider = TaskGroup {
                     rules: omega_core::PlacementRules { machine: None, ..spec.rules.clone() },

@@ -190,7 +190,7 @@ fn views_that_join_deltas_know_what_is_held_last() {
     let mut joined = Delta { lineage: view.delta().lineage, ..Delta::default() };
     resize(&cell, "by-hand", task(job, 0), 5);
     since(view.version(), &mut joined);
-    assert_eq!(joined.tasks_held().filter(|(_, held)| held.is_some()).count(), 1);
+    assert_eq!(joined.tasks_held().filter(|holding| holding.held.is_some()).count(), 1);
     resize(&cell, "by-hand", task(job, 0), 1);
     resize(&cell, "by-hand", task(job, 1), 3);
     let mut later = Delta { lineage: joined.lineage, ..Delta::default() };

@@ -252,10 +252,12 @@ impl Player {
             assert_eq!(gone, booked, "{context}");
         }
         // Cards are chosen anew with each sync, so only what asks for none must be judged alike.
-        let no_cards = |(job, group): &(JobId, usize)| {
-            world.twin.jobs()[job].spec.groups[*group].cards.is_none()
+        let no_pieces = |(job, group): &(JobId, usize)| {
+            let group = &world.twin.jobs()[job].spec.groups[*group];
+            // Which pieces it gets depends on who came before it.
+            group.cards.is_none() && group.cores.is_none()
         };
-        for id in world.groups().into_iter().filter(no_cards) {
+        for id in world.groups().into_iter().filter(no_pieces) {
             let ours = world.compile(&mut self.view, id);
             let theirs = world.compile(&mut self.base, id);
             for row in 0..self.base.rows() {
@@ -279,7 +281,7 @@ impl Player {
 #[test]
 fn a_view_is_the_cell_without_its_claims_and_their_victims() {
     let (mut evicting, mut held) = (0, 0);
-    for seed in seeds(250) {
+    for seed in seeds(350) {
         let mut world = World::new(seed);
         // Jobs must stay known while their claims are under way.
         world.keep_jobs();
@@ -306,5 +308,5 @@ fn a_view_is_the_cell_without_its_claims_and_their_victims() {
         player.sync(&world);
         assert_equal_views(&world, &mut player.view);
     }
-    assert!(evicting > 3000 && held > 3000, "it is tried often: {evicting}, {held}");
+    assert!(evicting > 2000 && held > 2000, "it is tried often: {evicting}, {held}");
 }

@@ -42,8 +42,11 @@ fn a_cell_and_its_twin_agree_at_each_step() {
 #[test]
 fn random_histories_meet_every_reason() {
     let mut met: BTreeMap<String, u32> = BTreeMap::new();
-    for seed in 0..4000 {
-        let mut generator = Generator::with_holders(seed).with_reservations(seed);
+    for seed in 0..4500 {
+        let generator = Generator::with_holders(seed).with_reservations(seed).with_peaks(seed);
+        let generator =
+            if seed < 4000 { generator } else { generator.with_held(seed).with_cores(seed) };
+        let mut generator = generator.with_cell_resources(seed);
         let mut twin = Twin::new(generator.kinds());
         for _ in 0..LENGTH {
             let command = generator.next(&twin);
@@ -58,7 +61,9 @@ fn random_histories_meet_every_reason() {
                   GangIncomplete OthersConflict CompanyNeeded complete NameTaken BadName UnknownMachine OtherName \
                   UnknownJob UnknownGroup TaskNotThere BadAmount BadJob CardsInUse Empty \
                   BaseFromFuture UnknownScheduler IdReused AnswerExpired Fenced NameHeld BadLease \
-                  BadPolicy NotAdmitted BadReservation UnknownReservation Reserved";
+                  BadPolicy NotAdmitted BadReservation UnknownReservation Reserved \
+                  NoCores BadMachine CoresInUse NoCoresLeft CellExhausted \
+                  BadPeaks UnknownPeaks PeakHours";
     let rare = wanted.split_whitespace().filter(|name| met.get(*name).is_none_or(|n| *n < 3));
     assert_eq!(rare.collect::<Vec<_>>(), [""; 0], "{met:?}");
 }

@@ -92,7 +92,8 @@ fn is_misplaced(cell: &Cell, task: TaskId, machine: MachineId) -> bool {
     job.groups = vec![job.groups[group].clone()];
     job.groups[0].count = 1;
     job.groups[0].request = Amounts::zero();
-    job.groups[0].cards = None;
+    (job.groups[0].cards, job.groups[0].cores) = (None, None);
+    job.groups[0].cell_request = Amounts::zero();
     job.groups[0].curves.clear();
     job.groups[0].rules.tasks.clear();
     job.groups[0].rules.ports.clear();

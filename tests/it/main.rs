@@ -17,6 +17,8 @@
 //! - `scheduler.rs`, `scheduler_wakes.rs`, `scheduler_faults.rs`: the loop, step by step.
 //! - `preemption.rs`: whom a preemption evicts.
 //! - `evicting.rs`, `evicting_random.rs`: the plugin that makes room by evicting, in the loop.
+//! - `peaks.rs`, `peak_keeper.rs`: hours in which batch steps back: who is held back, who makes room, and who keeps
+//!   the calendar.
 //! - `points.rs`, `points_random.rs`: plugins that refuse, wait and fail at each point around a
 //!   decision.
 //! - `volumes.rs`, `volumes_twin.rs`: tasks with volumes, and the list of volumes against a naive one.
@@ -27,6 +29,7 @@
 //! - `company.rs`: what one scheduler takes away and another one's tasks need near them.
 //! - `bands.rs`: preemption that cannot cascade.
 //! - `reservations.rs`: machines that are kept for some tenants, and queues that look at time.
+//! - `cell_resources.rs`: what belongs to no machine, such as licences.
 //! - `gangs.rs`: gangs that several transactions place.
 //! - `held.rs`: what tasks hold beside their groups' requests.
 //! - `threads.rs`, `races.rs`: schedulers on threads, and two that would break a rule together.
@@ -51,12 +54,15 @@
 
 #![allow(clippy::unwrap_used, reason = "all of it is tests, helpers too")]
 
+mod backfill;
 mod backups;
 mod bands;
+mod cell_resources;
 mod chaos;
 mod claims;
 mod codec;
 mod company;
+mod cores;
 mod corrupted_histories;
 mod curves;
 mod diagnosis;
@@ -92,6 +98,8 @@ mod misbehaving;
 mod model;
 mod moody_disk;
 mod nth_failure;
+mod peak_keeper;
+mod peaks;
 mod placement;
 mod placement_plugins;
 mod placement_world;

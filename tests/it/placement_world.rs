@@ -3,10 +3,11 @@
 use crate::small;
 use omega_cellstate::{CellHandle, GroupRef, Interest, SharedCell, View};
 use omega_core::{
-    Amounts, CardRequest, Command, Image, JobId, Kinds, LabelSelector, Labels, Machine,
-    MachineSelector, Near, Operator, Port, Preferred, Requirement, Reservation, SchedulerId,
-    Spread, Taint, TaintEffect, TaskGroup, TaskId, TaskRule, TaskSelector, Tenants, Text,
-    Toleration, TolerationOperator, TopologyLevel, WhenUnsatisfiable,
+    Amounts, CardRequest, Command, CoreRequest, DAY_MS, Image, JobId, KindId, KindShare, Kinds,
+    LabelSelector, Labels, Machine, MachineSelector, Near, NodeCores, Operator, Peak, PeakCalendar,
+    Port, Preferred, Requirement, Reservation, SchedulerId, Spread, Taint, TaintEffect, TaskGroup,
+    TaskId, TaskRule, TaskSelector, Tenants, Text, Toleration, TolerationOperator, TopologyLevel,
+    WhenUnsatisfiable,
 };
 use omega_schedulers::Profile;
 use omega_tests::random::Dice;
@@ -101,15 +102,23 @@ impl World {
         let row = dice.below(rows);
         let names = (0..3).map(|more| format!("m{}", row + more).as_str().into()).collect();
         let names = Requirement { key: "".into(), operator: Operator::In, values: names };
-        let command = match dice.chance(60) {
-            true => Command::Reserve(Reservation {
+        let machines = MachineSelector { labels: Vec::new(), names: vec![names] };
+        let command = match dice.below(10) {
+            0..4 => Command::Reserve(Reservation {
                 name,
-                machines: MachineSelector { labels: Vec::new(), names: vec![names] },
+                machines,
                 tenants: vec![(*dice.pick(&["red", "blue"])).into()],
                 from_ms: dice.below(20) as u64,
                 until_ms: 20 + dice.below(20) as u64,
             }),
-            false => Command::Unreserve { name },
+            4..7 => Command::Unreserve { name },
+            7..9 => {
+                let percent = *dice.pick(&[0, 30, 60]);
+                let batch_max = vec![KindShare { kind: KindId::CPU, percent }];
+                let peaks = vec![Peak { from_ms: 0, until_ms: DAY_MS, batch_max }];
+                Command::SetPeaks(PeakCalendar { name, machines, peaks })
+            }
+            _ => Command::RemovePeaks { name },
         };
         // One that there is, or is not, makes no difference.
         drop(self.cell.apply(command));
@@ -161,6 +170,7 @@ impl World {
                 machine.capacity = old.capacity.clone();
                 machine.name = old.name.clone();
                 machine.cards = if old.cards == 0 { machine.cards } else { old.cards };
+                machine.numa = old.numa;
                 Command::UpdateMachine { id, machine }
             }
         };
@@ -187,6 +197,13 @@ pub(crate) fn random_group(dice: &mut Dice) -> TaskGroup {
         let milli_each = *dice.pick(&[1000, 300, 500]);
         group.cards = Some(CardRequest { count: 1, milli_each });
     }
+    // Drawn with the request: every fifth group or so needs cores to itself.
+    let count = (request[0] / 1000) as u16;
+    group.cores = match request[1] >> 30 {
+        2 if count > 0 => Some(CoreRequest::any(count)),
+        3 if count > 0 => Some(CoreRequest::on_one_node(count)),
+        _ => None,
+    };
     if dice.chance(25) {
         group.rules.affinity.required = Some(vec![MachineSelector::label("disk", "ssd")]);
     }
@@ -238,6 +255,10 @@ pub(crate) fn random_machine(dice: &mut Dice, index: usize) -> Machine {
         ("disk", *dice.pick(&["ssd", "hdd"])),
     ]);
     machine.cards = *dice.pick(&[0, 0, 1, 4]);
+    if !index.is_multiple_of(3) && cores > 1 {
+        let half = cores as u16 / 2;
+        machine.numa = NodeCores::new(&[half, half - 1]).expect("two nodes");
+    }
     if dice.chance(30) {
         machine.images = [Image { name: "i".into(), bytes: 900 << 20 }].into();
     }

@@ -347,7 +347,8 @@ impl PostFilter for Pushy {
             let fits = view.judge(row, lack.group).is_ok();
             evictions.iter().for_each(|victim| view.put_back(row, *victim));
             if fits && !evictions.is_empty() {
-                return Some(MadeRoom { machine: view.machine_id(row), evictions });
+                let (machine, throttled) = (view.machine_id(row), Vec::new());
+                return Some(MadeRoom { machine, evictions, throttled });
             }
         }
         None

@@ -102,6 +102,7 @@ pub(crate) fn assert_settled(scheduler: &mut Scheduler, cell: &SharedCell, now: 
             assert_eq!(view.free(row, kind), fresh.free(row, kind), "row {row} {kind:?}");
         }
         assert_eq!(view.cards(row), fresh.cards(row), "row {row}");
+        assert_eq!(view.cores(row), fresh.cores(row), "row {row}");
     }
     let settings = scheduler.settings();
     let pending =

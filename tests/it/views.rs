@@ -27,9 +27,13 @@ pub(crate) struct World {
 
 impl World {
     pub(crate) fn new(seed: u64) -> World {
-        let generator = Generator::new(seed).with_reservations(seed);
+        let generator = Generator::new(seed).with_reservations(seed).with_cell_resources(seed);
         // In every other world tasks come to hold something else than their group's request.
         let generator = if seed.is_multiple_of(2) { generator } else { generator.with_held(seed) };
+        // And in every fourth pair, cores to themselves: then few tasks find room.
+        let generator = if seed % 8 < 6 { generator } else { generator.with_cores(seed) };
+        // In every third there are calendars of peaks.
+        let generator = if seed.is_multiple_of(3) { generator.with_peaks(seed) } else { generator };
         let mut dice = Dice::new(seed ^ 0xD1CE);
         let kinds = generator.kinds();
         let limit = [1, 3, 10, 1000][dice.below(4)];
@@ -111,18 +115,21 @@ pub(crate) fn assert_equal_views(world: &World, view: &mut View) {
     assert_eq!(view.version(), fresh.version(), "seed {seed}");
     assert_eq!(view.kinds(), fresh.kinds(), "seed {seed}");
     assert_eq!(view.rows(), fresh.rows(), "seed {seed}");
+    assert_eq!(view.resources(), fresh.resources(), "seed {seed}");
     for row in 0..view.rows() {
         let context = format!("seed {seed} row {row} at {}", view.version());
         assert_eq!(view.machine_id(row), fresh.machine_id(row), "{context}");
         assert_eq!(view.machine(row), fresh.machine(row), "{context}");
         assert_eq!(view.sequence(row), fresh.sequence(row), "{context}");
         assert_eq!(view.cards(row), fresh.cards(row), "{context}");
+        assert_eq!(view.cores(row), fresh.cores(row), "{context}");
         assert_eq!(view.curves_on(row), fresh.curves_on(row), "{context}");
         assert_eq!(view.load(row), fresh.load(row), "{context}");
         assert_eq!(view.load_age_ms(row), fresh.load_age_ms(row), "{context}");
         for kind in 0..view.kinds().count() as u8 {
             let kind = KindId(kind);
             assert_eq!(view.free(row, kind), fresh.free(row, kind), "{context} {kind:?}");
+            assert_eq!(view.batch_held(row, kind), fresh.batch_held(row, kind), "{context}");
             let share = |view: &View| {
                 view.block(row / BLOCK).left_share(kind, 1).map(|share| share.of(row % BLOCK))
             };
@@ -178,9 +185,14 @@ fn assert_blocks_agree(world: &World, view: &mut View) {
             let sets = need.affinity.into_iter().chain(need.machine);
             let affinity = sets.fold(u64::MAX, |word, set| word & block.set(set));
             let fits = block.room_among(need, &need.request, u64::MAX);
-            let open = block.schedulable() & !block.reserved(view.job(group).0, u64::MAX);
+            let job = view.job(group).0;
+            let open = block.schedulable() & !block.reserved(job, u64::MAX);
+            let open = open & !block.over_peak(job, need, u64::MAX);
             let simple = open & affinity & block.set(need.tolerated) & fits;
-            let word = block.rules_allow(need, block.cards_fit(need, simple));
+            let pieces = block.cores_fit(need, block.cards_fit(need, simple));
+            let word = block.rules_allow(need, pieces);
+            // What belongs to no machine is there for all rows or for none.
+            let word = if view.cell_room(group) > 0 { word } else { 0 };
             for row in index * BLOCK..(index + 1) * BLOCK {
                 let judged = view.judge(row, group);
                 let bit = word >> (row % BLOCK) & 1 == 1;

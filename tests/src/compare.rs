@@ -3,7 +3,7 @@
 use crate::twin::{Twin, TwinJob, TwinTask};
 use omega_cellstate::{Cell, MachineStatus};
 use omega_core::{
-    Amounts, CardSet, JobId, KindId, Machine, MachineId, Outcome, Policy, Rejection,
+    Amounts, CardSet, JobId, KindId, Machine, MachineId, NodeCores, Outcome, Policy, Rejection,
     SequenceNumber, TaskId, TaskState, Text, Version,
 };
 use std::sync::Arc;
@@ -18,6 +18,7 @@ struct MachinePicture {
     free: Vec<i128>,
     claimable: Vec<i128>,
     cards_left: Vec<i16>,
+    cores_left: Vec<i32>,
     load: Option<(Amounts, Amounts, u64)>,
     tasks: Vec<TaskId>,
 }
@@ -28,6 +29,7 @@ struct TaskPicture {
     id: TaskId,
     state: TaskState,
     cards: CardSet,
+    cores: NodeCores,
     group: usize,
     placed_ms: u64,
     holds: Option<Amounts>,
@@ -46,6 +48,10 @@ fn machines_of_cell(cell: &Cell) -> Vec<MachinePicture> {
             free: wide(m.free),
             claimable: wide(&m.claimable),
             cards_left: m.cards_left.to_vec(),
+            cores_left: {
+                let left = m.cores_left.into_iter().flat_map(|cores| *cores.left());
+                left.take(m.machine.numa.as_slice().len()).map(i32::from).collect()
+            },
             load: m.load.map(|load| (load.used.clone(), load.claimed.clone(), load.at_ms)),
             tasks,
         }
@@ -64,6 +70,7 @@ fn machines_of_twin(twin: &Twin) -> Vec<MachinePicture> {
             free: twin.free(row),
             claimable: twin.claimable(row),
             cards_left: twin.cards_left(row).into_iter().map(u16::cast_signed).collect(),
+            cores_left: twin.cores_left(row),
             load: host
                 .load
                 .as_ref()
@@ -79,6 +86,7 @@ fn tasks_of_cell(cell: &Cell, job: JobId) -> Vec<TaskPicture> {
         id,
         state,
         cards: cell.task_cards(id).unwrap_or_default(),
+        cores: cell.task_cores(id),
         group: cell.task_group(id).unwrap_or(usize::MAX),
         placed_ms: cell.task_placed_ms(id).unwrap_or(u64::MAX),
         holds: cell.task_holds(id),
@@ -91,6 +99,7 @@ fn tasks_of_twin(twin: &Twin) -> Vec<TaskPicture> {
         id,
         state: task.state,
         cards: task.cards,
+        cores: task.cores,
         group: task.group,
         placed_ms: task.placed_ms,
         holds: task.state.machine().map(|_| job.holds(task)),
@@ -120,6 +129,10 @@ pub fn compare(cell: &Cell, twin: &Twin) -> Result<(), String> {
         equal("machine by name", &cell.machine_by_name(&ours.spec.name), &Some(ours.id))?;
     }
     equal("number of machines", &ours.len(), &theirs.len())?;
+    let taken: u64 = twin.placed().map(|(_, _, task, _)| u64::from(task.cores.total())).sum();
+    equal("cores taken", &cell.core_counts().taken, &taken)?;
+    let all: u64 = theirs.iter().map(|machine| u64::from(machine.spec.numa.total())).sum();
+    equal("cores of all machines", &cell.core_counts().all, &all)?;
     let ours: Vec<_> = cell.jobs().map(|(id, job)| (id, job.clone())).collect();
     let theirs: Vec<_> = twin.jobs().iter().map(|(id, job)| (*id, job.spec.clone())).collect();
     equal("jobs", &ours, &theirs)?;
@@ -137,6 +150,13 @@ pub fn compare(cell: &Cell, twin: &Twin) -> Result<(), String> {
     let left = capped.then(|| twin.evictions_left());
     equal("evictions left", &cell.evictions_left().map(u64::from), &left)?;
     equal("reservations", &cell.reservations().collect(), &twin.reservations())?;
+    let resources = cell.resources();
+    for (kind, _) in cell.kinds().iter() {
+        equal("capacity of the cell", &resources.capacity.get(kind), &twin.cell_capacity(kind))?;
+        let claimed = u128::from(resources.claimed.get(kind));
+        equal("claimed of the cell", &claimed, &twin.cell_claimed(kind))?;
+    }
+    compare_peaks(cell, twin)?;
     for tenant in twin.tenants() {
         let used = cell.tenant_used(tenant).unwrap_or(&[]);
         let used: Vec<i128> = used.iter().copied().map(i128::from).collect();
@@ -151,6 +171,27 @@ pub fn compare(cell: &Cell, twin: &Twin) -> Result<(), String> {
         }
     }
     Ok(())
+}
+
+/// The calendars of peaks and, while there are any, what batch holds.
+fn compare_peaks(cell: &Cell, twin: &Twin) -> Result<(), String> {
+    let calendars = twin.peak_calendars();
+    equal("calendars of peaks", &cell.peak_calendars().collect(), &calendars)?;
+    if calendars.is_empty() {
+        return Ok(());
+    }
+    let mut over = 0;
+    for machine in cell.machines() {
+        let row = machine.id.row();
+        let mut is_over = false;
+        for kind in (0..twin.kinds().count() as u8).map(KindId) {
+            let held = twin.batch_held(row, kind);
+            equal("what batch holds", &i128::from(cell.batch_held(machine.id, kind)), &held)?;
+            is_over |= twin.batch_max(row, kind).is_some_and(|most| held > most);
+        }
+        over += usize::from(is_over);
+    }
+    equal("machines where batch holds too much", &cell.machines_over_peak(), &over)
 }
 
 /// Compares two answers but for the words in a refusal, which are for people.
@@ -168,8 +209,10 @@ fn without_words(rejection: Rejection) -> Rejection {
     let none = Text::from("");
     match rejection {
         Rejection::BadJob(_) => Rejection::BadJob(none),
+        Rejection::BadMachine(_) => Rejection::BadMachine(none),
         Rejection::BadStanding(_) => Rejection::BadStanding(none),
         Rejection::BadReservation(_) => Rejection::BadReservation(none),
+        Rejection::BadPeaks(_) => Rejection::BadPeaks(none),
         Rejection::BadPolicy(_) => Rejection::BadPolicy(none),
         Rejection::TooMany { given, max, .. } => Rejection::TooMany { what: none, given, max },
         Rejection::BadAmount { kind, .. } => Rejection::BadAmount { what: none, kind },

@@ -79,12 +79,15 @@ pub struct Failure {
     pub what: String,
 }
 
-/// Tasks hold something else than their group's request in every other history.
+/// Tasks hold something else than their group's request in every other history, and have cores to themselves in every
+/// other pair; in every third there are calendars of peaks.
 fn generator(seed: u64) -> Generator {
-    let generator = Generator::with_holders(seed).with_reservations(seed);
-    match seed % 2 {
-        0 => generator,
-        _ => generator.with_held(seed),
+    let generator = Generator::with_holders(seed).with_reservations(seed).with_cell_resources(seed);
+    let generator = if seed % 2 == 1 { generator.with_held(seed) } else { generator };
+    let generator = if seed % 4 >= 2 { generator.with_cores(seed) } else { generator };
+    match seed % 3 {
+        0 => generator.with_peaks(seed),
+        _ => generator,
     }
 }
 

@@ -9,11 +9,14 @@
 //! One file per group of rows; `cells` makes what is measured, `bare` has the bare loops.
 
 mod api;
+mod backfill;
 mod bare;
+mod cell_resources;
 mod cells;
 mod clock;
 mod commit;
 mod company;
+mod cores;
 mod curves;
 mod decide;
 mod forms;
@@ -24,6 +27,7 @@ mod kube;
 mod levers;
 mod log;
 pub(crate) mod memory;
+mod peaks;
 mod preempt;
 mod replicate;
 mod reservations;
@@ -49,7 +53,7 @@ const SEED: u64 = 20_130_415;
 #[derive(Args, Clone, Debug)]
 pub struct Options {
     /// Only groups whose name contains this: scan, sync, commit, whole, decide, preempt, improve, kube, levers,
-    /// reservations, tenants, company, gangs, waits, curves, fronts, workers, memory, log, snapshot, replicate, api, sim,
+    /// reservations, cell_resources, peaks, backfill, tenants, company, gangs, waits, curves, cores, fronts, workers, memory, log, snapshot, replicate, api, sim,
     /// matrix.
     #[arg(long, value_name = "PATTERN")]
     only: Option<String>,
@@ -95,7 +99,7 @@ struct Group {
     measure: fn(&Options) -> Vec<Row>,
 }
 
-const GROUPS: [Group; 24] = [
+const GROUPS: [Group; 28] = [
     Group { name: "scan", workload: scan::WORKLOAD, measure: scan::rows },
     Group { name: "sync", workload: sync::WORKLOAD, measure: sync::rows },
     Group { name: "commit", workload: commit::WORKLOAD, measure: commit::rows },
@@ -106,11 +110,19 @@ const GROUPS: [Group; 24] = [
     Group { name: "kube", workload: kube::WORKLOAD, measure: kube::rows },
     Group { name: "levers", workload: levers::WORKLOAD, measure: levers::rows },
     Group { name: "reservations", workload: reservations::WORKLOAD, measure: reservations::rows },
+    Group {
+        name: "cell_resources",
+        workload: cell_resources::WORKLOAD,
+        measure: cell_resources::rows,
+    },
+    Group { name: "peaks", workload: peaks::WORKLOAD, measure: peaks::rows },
+    Group { name: "backfill", workload: backfill::WORKLOAD, measure: backfill::rows },
     Group { name: "tenants", workload: tenants::WORKLOAD, measure: tenants::rows },
     Group { name: "company", workload: company::WORKLOAD, measure: company::rows },
     Group { name: "waits", workload: waits::WORKLOAD, measure: waits::rows },
     Group { name: "gangs", workload: gangs::WORKLOAD, measure: gangs::rows },
     Group { name: "curves", workload: curves::WORKLOAD, measure: curves::rows },
+    Group { name: "cores", workload: cores::WORKLOAD, measure: cores::rows },
     Group { name: "fronts", workload: fronts::WORKLOAD, measure: fronts::rows },
     Group { name: "workers", workload: workers::WORKLOAD, measure: workers::rows },
     Group { name: "memory", workload: memory::WORKLOAD, measure: memory::rows },

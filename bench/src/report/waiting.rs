@@ -88,12 +88,12 @@ pub struct NearMiss {
 /// One thing that a machine lacks.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Lack {
-    /// What it is: `room`, `cards`, `taints`, `affinity`, `other_machine`, `draining`, `rule` or
+    /// What it is: `room`, `cards`, `cores`, `taints`, `affinity`, `other_machine`, `draining`, `rule` or
     /// `filter`.
     pub what: Cow<'static, str>,
     /// Of which resource kind, if it is room.
     pub kind: Option<String>,
-    /// How much, if it is room (in the kind's smallest unit) or cards.
+    /// How much, if it is room (in the kind's smallest unit), cards or cores.
     pub missing: Option<u64>,
     /// The same in words.
     pub text: String,

@@ -9,7 +9,7 @@ use crate::report::waiting::{
     Help, Lack, NearMiss, WaitingGang, WaitingGroup, WaitingJob, WaitingReport,
 };
 use omega_cellstate::{Cell, CellHandle, View};
-use omega_core::{Job, JobId, Kinds, TaskGroup, TaskState};
+use omega_core::{CorePlace, Job, JobId, Kinds, TaskGroup, TaskState};
 use omega_schedulers::config::Profiles;
 use omega_schedulers::explain::{
     Miss, Obstacle, Remedy, describe, describe_obstacle, describe_remedy,
@@ -193,7 +193,11 @@ fn request(group: &TaskGroup, kinds: &Kinds) -> String {
         1000 => format!("{} whole cards", cards.count),
         milli => format!("{} of each of {} cards", f64::from(milli) / 1000.0, cards.count),
     });
-    let parts: Vec<String> = amounts.chain(cards).collect();
+    let cores = group.cores.map(|cores| match cores.place {
+        CorePlace::AnyNodes => format!("{} exclusive cores", cores.count),
+        CorePlace::OneNode => format!("{} exclusive cores of one NUMA node", cores.count),
+    });
+    let parts: Vec<String> = amounts.chain(cards).chain(cores).collect();
     if parts.is_empty() { "nothing".to_owned() } else { parts.join(", ") }
 }
 
@@ -207,10 +211,12 @@ fn near_miss(miss: &Miss, view: &View) -> NearMiss {
 
 fn lack(obstacle: &Obstacle, kinds: &Kinds) -> Lack {
     let (kind, missing) = match obstacle {
-        Obstacle::Room { kind, missing } => {
+        Obstacle::Room { kind, missing } | Obstacle::Cell { kind, missing } => {
             (kinds.get(*kind).map(|kind| kind.name.clone()), Some(*missing))
         }
-        Obstacle::Cards { missing } => (None, Some(u64::from(*missing))),
+        Obstacle::Cards { missing } | Obstacle::Cores { missing } => {
+            (None, Some(u64::from(*missing)))
+        }
         _ => (None, None),
     };
     Lack { what: obstacle.name().into(), kind, missing, text: describe_obstacle(obstacle, kinds) }

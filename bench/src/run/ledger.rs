@@ -6,8 +6,9 @@
 use crate::report::{SchedulerReport, TenantReport};
 use hdrhistogram::Histogram;
 use omega_cellstate::Cell;
-use omega_core::{Affinity, Amounts, CardRequest, Job, JobId, MachineId, TaskId, Text};
+use omega_core::{Affinity, Job, JobId, MachineId, TaskId, Text};
 use omega_schedulers::dominant::Totals;
+use omega_workload::fragments::Requests;
 use std::collections::{BTreeMap, HashMap};
 
 /// The longest wait that is told apart: a year.
@@ -15,12 +16,6 @@ const WAIT_MS_MAX: u64 = 365 * 86_400_000;
 
 /// Tenants whose shares over time are kept for the report: as many as a plot has colours.
 const SERIES_MAX: usize = 8;
-
-/// Different requests that are counted; what comes later and is not like these is not.
-const REQUESTS_MAX: usize = 4096;
-
-/// What one request is: amounts, and cards.
-pub(super) type Request = (Amounts, Option<CardRequest>);
 
 /// See the head of the file.
 #[derive(Debug, Default)]
@@ -35,7 +30,7 @@ pub(crate) struct Ledger {
     /// When tasks that wait again began to.
     again: HashMap<TaskId, u64>,
     /// How many tasks asked for the same.
-    requests: HashMap<Request, u64>,
+    pub(super) requests: Requests,
 }
 
 /// What is remembered of a job.
@@ -116,15 +111,7 @@ impl Ledger {
         book.tasks += job.task_count();
         let prefers = job.groups.iter().any(|group| !group.rules.affinity.preferred.is_empty());
         self.jobs.push(Known { tenant, arrived_ms: at_ms, prefers });
-        for group in &job.groups {
-            let request = (group.request.clone(), group.cards);
-            let room = self.requests.len() < REQUESTS_MAX;
-            match self.requests.get_mut(&request) {
-                Some(count) => *count += u64::from(group.count),
-                None if room => _ = self.requests.insert(request, u64::from(group.count)),
-                None => {}
-            }
-        }
+        job.groups.iter().for_each(|group| self.requests.note(group));
     }
 
     /// Notes tasks that a scheduler placed.
@@ -218,15 +205,6 @@ impl Ledger {
         }
     }
 
-    /// The most frequent requests, with the number of their tasks.
-    pub(super) fn requests(&self, most: usize) -> Vec<(&Request, u64)> {
-        let mut requests: Vec<_> = self.requests.iter().map(|(r, count)| (r, *count)).collect();
-        let order = |request: &Request| (request.0.as_slice().to_vec(), request.1.map(|c| c.count));
-        requests.sort_by_key(|(request, count)| (std::cmp::Reverse(*count), order(request)));
-        requests.truncate(most);
-        requests
-    }
-
     /// Adds what a scheduler got to its report.
     pub(super) fn tell_scheduler(&self, scheduler: usize, report: &mut SchedulerReport) {
         let Some(book) = self.schedulers.get(scheduler) else { return };
@@ -306,8 +284,8 @@ pub(super) fn preferences(cell: &Cell, task: TaskId, machine: MachineId) -> Opti
 mod tests {
     use super::*;
     use omega_core::{
-        Command, Kinds, Machine, MachineSelector, Outcome, Precedence, Preferred, SchedulerId,
-        TaskGroup, Transaction, TransactionId,
+        Amounts, Command, Kinds, Machine, MachineSelector, Outcome, Precedence, Preferred,
+        SchedulerId, TaskGroup, Transaction, TransactionId,
     };
 
     #[test]

@@ -120,7 +120,8 @@ impl Meter {
             Some((_, count)) => *count += 1,
             None => self.reasons.push((reason, 1)),
         }
-        if matches!(reason, Reason::QuotaExceeded(_) | Reason::GangIncomplete) {
+        use Reason::{CellExhausted, GangIncomplete, QuotaExceeded};
+        if matches!(reason, QuotaExceeded(_) | CellExhausted(_) | GangIncomplete) {
             self.refused.insert(job, reason);
         }
     }

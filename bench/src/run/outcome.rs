@@ -1,13 +1,12 @@
 //! From a run's end to its report.
 
 use super::feeder::Feeder;
-use super::ledger::Request;
 use super::meter::Meter;
 use super::{Ended, RunOptions};
 use crate::report::{MachineHeat, ResourceReport, RunReport, SchedulerReport, Unplaced};
 use omega_cellstate::{Cell, MachineState};
 use omega_core::limits::AMOUNT_MAX;
-use omega_core::{CardRequest, JobId, Kinds, PlacementRules, Reason};
+use omega_core::{Amounts, CardRequest, JobId, Kinds, PlacementRules, Reason};
 use omega_schedulers::Worker;
 use omega_schedulers::explain::describe;
 use std::collections::HashMap;
@@ -135,8 +134,7 @@ fn resources(feeder: &Feeder, kinds: &Kinds) -> Vec<ResourceReport> {
         u64::try_from(sum).unwrap_or(u64::MAX)
     };
     let at_end = feeder.cell.read(used_shares).0;
-    let requests = feeder.ledger.requests(REQUESTS_MAX);
-    let fragmented = feeder.cell.read(|cell| fragmented(cell, &requests));
+    let fragmented = feeder.cell.read(|cell| feeder.ledger.requests.fragmented(cell));
     let report = |(kind, spec): (omega_core::KindId, &omega_core::ResourceKind)| {
         let total = capacity(kind);
         let used = feeder.series.iter().filter_map(|sample| sample.used.get(kind.index()));
@@ -149,45 +147,6 @@ fn resources(feeder: &Feeder, kinds: &Kinds) -> Vec<ResourceReport> {
         })
     };
     kinds.iter().filter_map(report).collect()
-}
-
-/// The requests that fragmentation is told for: the most frequent ones stand for all.
-const REQUESTS_MAX: usize = 256;
-
-/// Of what is free of each kind, the part on machines where a task that asks for it does not fit: the mean over
-/// the tasks of these requests. (What Weng et al., "Beware of Fragmentation", ATC 2023, measure for cards, for
-/// any kind.)
-fn fragmented(cell: &Cell, requests: &[(&Request, u64)]) -> Vec<Option<f64>> {
-    let kinds = cell.kinds().count();
-    let (mut useless, mut free) = (vec![0.0; kinds], vec![0.0; kinds]);
-    for machine in cell.machines() {
-        let has = |kind: usize| machine.free[kind].max(0) as f64;
-        (0..kinds).for_each(|kind| free[kind] += has(kind));
-        for ((request, cards), tasks) in requests {
-            let fits = request.iter().all(|(kind, amount)| {
-                machine.free.get(kind.index()).is_some_and(|free| *free >= amount as i64)
-            });
-            let enough = cards.is_none_or(|cards| {
-                let has = |left: &&i16| **left >= cards.milli_each as i16;
-                machine.cards_left.iter().filter(has).count() >= usize::from(cards.count)
-            });
-            if !fits || !enough {
-                let kinds = request.iter().map(|(kind, _)| kind.index());
-                kinds.for_each(|kind| useless[kind] += has(kind) * *tasks as f64);
-            }
-        }
-    }
-    let asked = |kind: usize| {
-        let who = requests
-            .iter()
-            .filter(|((request, _), _)| request.get(omega_core::KindId(kind as u8)) > 0);
-        who.map(|(_, tasks)| *tasks as f64).sum::<f64>()
-    };
-    let share = |kind: usize| {
-        let whole = free[kind] * asked(kind);
-        (whole > 0.0).then(|| useless[kind] / whole)
-    };
-    (0..kinds).map(share).collect()
 }
 
 /// Whether a machine can run out of this kind: some are only counted.
@@ -213,7 +172,7 @@ fn heat(cell: &Cell, state: &MachineState<'_>) -> MachineHeat {
 }
 
 /// Groups that ask a worker for the same are refused for the same reasons.
-type Need = (usize, omega_core::Amounts, Option<CardRequest>, PlacementRules);
+type Need = (usize, [Amounts; 2], Option<CardRequest>, PlacementRules);
 
 /// What waits at the end, by what rules out most machines.
 pub(super) fn unplaced(feeder: &Feeder, workers: &mut [Worker<Meter>]) -> Vec<Unplaced> {
@@ -258,7 +217,8 @@ fn reason(
     let group = &job.groups[index];
     let rules = &group.rules;
     let alone = rules.tasks.is_empty() && rules.ports.is_empty() && group.volumes.is_empty();
-    let need = (worker_index, group.request.clone(), group.cards, group.rules.clone());
+    let asks = [group.request.clone(), group.cell_request.clone()];
+    let need = (worker_index, asks, group.cards, group.rules.clone());
     if let Some(reason) = known.get(&need).filter(|_| alone && job.gang_min.is_none()) {
         return reason.clone();
     }

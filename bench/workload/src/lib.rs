@@ -10,6 +10,7 @@ pub mod alike;
 pub mod azure;
 pub mod csv;
 pub mod decimal;
+pub mod fragments;
 pub mod google2011;
 pub mod kube;
 pub mod omega_sim;

@@ -237,6 +237,8 @@ impl Cell {
             policy: self.policy.clone(),
             evicted: self.evicted.iter().collect(),
             reservations: self.reservations().cloned().collect(),
+            cell_capacity: self.resources.capacity.clone(),
+            peaks: self.peak_calendars().cloned().collect(),
             machines: rows.map(|slot| MachineImage::of(None, self.machines.row(slot))).collect(),
             loads: Vec::new(),
             vacant: self.machines.vacant().to_vec(),

@@ -40,6 +40,9 @@ pub enum ImageError {
     /// The reservations are out of order, or there is one that is over.
     #[error("the image's list of reservations is out of place at {0:?}")]
     Reservation(Text),
+    /// The calendars of peaks are out of order.
+    #[error("the image's list of calendars of peaks is out of place at {0:?}")]
+    Peaks(Text),
     /// A row's status, sequence number or incarnation cannot be at this version.
     #[error("row {0} of the image has a status, sequence number or incarnation that cannot be")]
     Row(u32),
@@ -76,6 +79,9 @@ pub enum ImageError {
     /// A task has cards that its machine has not, or not for it.
     #[error("task {0} of the image has cards that it cannot have")]
     Cards(TaskId),
+    /// A task has cores of its machine that it cannot have, or not those that it needs.
+    #[error("task {0} of the image has cores to itself that it cannot have")]
+    Cores(TaskId),
     /// With this task a sum exceeds 64 bits.
     #[error("with task {0} of the image a sum of claims exceeds 64 bits")]
     Overflow(TaskId),

@@ -33,8 +33,8 @@ use crate::judge::MachineStatus;
 use crate::load::LoadReport;
 use crate::machines::Row;
 use omega_core::{
-    Amounts, Hold, Job, JobId, Kinds, Machine, Policy, Reservation, SequenceNumber, Standing, Text,
-    Version,
+    Amounts, Hold, Job, JobId, Kinds, Machine, NodeCores, PeakCalendar, Policy, Reservation,
+    SequenceNumber, Standing, Text, Version,
 };
 use smallvec::SmallVec;
 use std::sync::Arc;
@@ -54,6 +54,10 @@ pub struct Image {
     pub evicted: Vec<(u64, u32)>,
     /// The reservations, by name.
     pub reservations: Vec<Reservation>,
+    /// How much the cell as a whole has of each kind.
+    pub cell_capacity: Amounts,
+    /// The calendars of peaks, by name.
+    pub peaks: Vec<PeakCalendar>,
     /// Every row, also those without a machine.
     pub machines: Vec<MachineImage>,
     /// What machines reported as used, ascending by row.
@@ -105,6 +109,8 @@ pub struct JobImage {
     pub hold: Option<GangHold>,
     /// What tasks of it hold that is not their group's request, ascending by number.
     pub held: Vec<(u32, Amounts)>,
+    /// The cores that tasks of it have to themselves, ascending by number.
+    pub cores: Vec<(u32, NodeCores)>,
     /// Its tasks, by number.
     pub tasks: SmallVec<[TaskRecord; 2]>,
 }
@@ -112,8 +118,9 @@ pub struct JobImage {
 impl JobImage {
     pub(crate) fn of(id: JobId, job: &JobRecord) -> JobImage {
         let tasks = SmallVec::from_slice(&job.tasks);
-        let held = job.held.iter().collect();
-        JobImage { id, spec: job.spec.clone(), resized: job.resized, hold: job.hold, held, tasks }
+        let JobRecord { spec, resized, hold, held, cores, .. } = job;
+        let (held, cores) = (held.iter().collect(), cores.iter().collect());
+        JobImage { id, spec: spec.clone(), resized: *resized, hold: *hold, held, cores, tasks }
     }
 }
 

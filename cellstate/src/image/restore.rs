@@ -9,6 +9,7 @@ use crate::answers::{self, Answers};
 use crate::cap::EvictionLog;
 use crate::cell::{Cell, Registered};
 use crate::changes::ChangeLog;
+use crate::cores::TaskCores;
 use crate::facts::{Trackers, member};
 use crate::held::{Held, values_of};
 use crate::jobs::{GroupRecord, JobRecord, Jobs, TaskRecord};
@@ -18,11 +19,11 @@ use crate::rules::GroupRules;
 use crate::validate::{self, GroupCounts};
 use omega_core::limits::{
     ANSWERS_PER_SCHEDULER, CHANGES_MAX, JOBS_MAX, LEASE_MS_MAX, LEASE_MS_MIN, MACHINES_MAX,
-    RESERVATIONS_MAX, SCHEDULERS_MAX, TRANSACTION_ITEMS_MAX,
+    PEAK_CALENDARS_MAX, RESERVATIONS_MAX, SCHEDULERS_MAX, TRANSACTION_ITEMS_MAX,
 };
 use omega_core::{
-    Amounts, Conflict, Job, JobId, Kinds, MachineId, Reservation, SchedulerId, Standing, TaskId,
-    Text, Version,
+    Amounts, Conflict, Job, JobId, Kinds, MachineId, NodeCores, PeakCalendar, Reservation,
+    SchedulerId, Standing, TaskId, Text, Version,
 };
 
 /// No cell reaches it, and no count of changes overflows from here: 2^62.
@@ -59,6 +60,7 @@ impl Cell {
         cell.log = ChangeLog::new(image.version, CHANGES_MAX);
         cell.restore_machines(&image)?;
         cell.restore_reservations(image.reservations)?;
+        cell.restore_cell_capacity(image.cell_capacity)?;
         for tenant in &image.tenants {
             validate::name(&tenant.name)?;
             if cell.tenants.get(&tenant.name).is_some() {
@@ -98,6 +100,7 @@ impl Cell {
         if !cell.facts.rules.is_empty() {
             cell.restore_counts()?;
         }
+        cell.restore_peaks(&image.peaks)?;
         Ok(cell)
     }
 
@@ -160,6 +163,18 @@ impl Cell {
         Ok(())
     }
 
+    /// Sums up what batch holds, too: so it comes after the jobs.
+    fn restore_peaks(&mut self, list: &[PeakCalendar]) -> Result<(), ImageError> {
+        at_most("calendars of peaks", list.len() as u64, PEAK_CALENDARS_MAX as u64)?;
+        if let Some(pair) = list.windows(2).find(|pair| pair[0].name >= pair[1].name) {
+            return Err(ImageError::Peaks(pair[1].name.clone()));
+        }
+        list.iter().try_for_each(|calendar| validate::peaks(calendar, &self.kinds))?;
+        let kinds = self.kinds.count();
+        self.change_peaks(|facts| facts.set_all_peaks(list, kinds));
+        Ok(())
+    }
+
     fn restore_schedulers(&mut self, schedulers: Vec<SchedulerImage>) -> Result<(), ImageError> {
         at_most("schedulers", schedulers.len() as u64, SCHEDULERS_MAX as u64)?;
         for (id, image) in (0..).map(SchedulerId).zip(schedulers) {
@@ -183,7 +198,7 @@ impl Cell {
     }
 
     fn restore_job(&mut self, image: JobImage) -> Result<(), ImageError> {
-        let JobImage { id, spec, resized, hold, held, tasks } = image;
+        let JobImage { id, spec, resized, hold, held, cores, tasks } = image;
         let counts = if resized { GroupCounts::Resized } else { GroupCounts::AsSubmitted };
         validate::job(&spec, counts, &self.kinds)?;
         if !tasks_match(&spec, resized, &tasks) {
@@ -215,11 +230,13 @@ impl Cell {
             alive,
             hold,
             held: nothing,
+            cores: TaskCores::default(),
         };
         if !job.hold_is_right(self.now_ms) {
             return Err(ImageError::GangHold(id));
         }
         self.restore_held(&mut job, &held).ok_or(ImageError::Held(id))?;
+        restore_cores(id, &mut job, &cores)?;
         if hold.is_some() {
             self.holding.insert(id);
         }
@@ -274,17 +291,35 @@ impl Cell {
         if !fit {
             return Err(ImageError::Cards(id));
         }
+        let fit = match (job.need(task).cores, part.cores) {
+            (None, None) => true,
+            (Some(request), Some(cores)) => {
+                let left = self.machines.cores(row);
+                cores.meet(request) && left.is_some_and(|left| left.have(cores))
+            }
+            _ => false,
+        };
+        if !fit {
+            return Err(ImageError::Cores(id));
+        }
+        let need = job.need(task);
+        let (charged, of_cell) = (need.charged(part.request), need.cell_request.as_deref());
         let sum = self.machines.curves(row).map(|sum| &**sum);
         let free = self.machines.free(row).iter().zip(part.request);
+        // So far below zero that a sum of claims does not fit in 64 bits no free amount is.
         let sums = free.map(|(free, request)| free.checked_sub(*request));
-        if sums.into_iter().any(|sum| sum.is_none())
-            || !self.tenants.can_count(job.tenant, part.request)
+        if sums.into_iter().any(|sum| sum.is_none_or(|free| free < i64::MIN / 2))
+            || !self.tenants.can_count(job.tenant, &charged)
+            || of_cell.is_some_and(|request| self.resources.claimed.checked_add(request).is_none())
             || part.curves.is_some_and(|curves| !curves.can_count(sum))
         {
             return Err(ImageError::Overflow(id));
         }
         self.machines.take(row, id, part);
-        self.tenants.count(job.tenant, part.request, 1);
+        self.tenants.count(job.tenant, &charged, 1);
+        if let Some(request) = of_cell {
+            self.resources.count(request, 1);
+        }
         Ok(())
     }
 
@@ -337,6 +372,24 @@ impl Cell {
         }
         Ok(())
     }
+}
+
+/// Notes the cores that tasks have to themselves: whether they can is seen when they get them.
+fn restore_cores(
+    id: JobId,
+    job: &mut JobRecord,
+    cores: &[(u32, NodeCores)],
+) -> Result<(), ImageError> {
+    let mut before = None;
+    for (index, cores) in cores {
+        let placed = job.tasks.get(*index as usize).and_then(|task| task.state.machine());
+        if placed.is_none() || before >= Some(*index) || cores.is_empty() {
+            return Err(ImageError::Cores(TaskId { job: id, index: *index }));
+        }
+        before = Some(*index);
+        job.cores.put(*index, *cores);
+    }
+    Ok(())
 }
 
 /// Whether a job has the tasks that its groups ask for, or after a resize may have had.

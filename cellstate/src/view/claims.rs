@@ -6,9 +6,10 @@
 use super::columns::Columns;
 use super::{GroupRef, View};
 use crate::curves::{CurveSums, Curves};
+use crate::judge::Grant;
 use omega_core::{
-    CardRequest, CardSet, Claim, Commit, ConflictCheck, Granularity, MachineId, Reason, TaskId,
-    Transaction, TransactionId, Version,
+    Amounts, CardRequest, CardSet, Claim, Commit, ConflictCheck, CoreRequest, Granularity, Job,
+    MachineId, NodeCores, Reason, TaskId, Transaction, TransactionId, Version,
 };
 use smallvec::SmallVec;
 use std::sync::Arc;
@@ -18,7 +19,7 @@ use std::sync::Arc;
 pub(super) struct Open {
     claim: Claim,
     group: GroupRef,
-    cards: CardSet,
+    grant: Grant,
 }
 
 /// Claims that were submitted.
@@ -35,10 +36,15 @@ pub(super) struct InFlight {
 #[derive(Debug)]
 pub(super) struct Taken {
     version: Version,
+    task: TaskId,
     machine: MachineId,
+    /// Of what kind it is, and how long it is expected to run.
+    job: Arc<Job>,
     request: SmallVec<[i64; 4]>,
     curves: Option<Arc<Curves>>,
     cards: Option<(CardRequest, CardSet)>,
+    cores: Option<(CoreRequest, NodeCores)>,
+    cell_request: Option<Box<Amounts>>,
 }
 
 impl View {
@@ -55,12 +61,12 @@ impl View {
         if machine.row() >= self.rows() {
             return Err(Reason::MachineGone);
         }
-        let cards = self.judge_machine(machine, group)?;
+        let grant = self.judge_machine(machine, group)?;
         let seen = self.sequences[machine.row()];
         // The cell chooses the cards, by the same rule: asking for these would conflict for naught.
         let take = self.compiled(group).take;
         let claim = Claim { take, ..Claim::new(task, machine, seen) };
-        let open = Open { claim, group, cards };
+        let open = Open { claim, group, grant };
         self.count(&open, -1);
         self.open.push(open);
         Ok(())
@@ -135,15 +141,16 @@ impl View {
         let spare = self.spare.pop().unwrap_or_default();
         let claims = std::mem::replace(&mut self.open, spare);
         let id = TransactionId { scheduler: self.scheduler, number };
+        let (evictions, resizes) = self.submit_evictions(number);
         let txn = Transaction {
             id,
             base: self.version,
             granularity: Granularity::Incremental,
             check: ConflictCheck::ResourceFit,
             releases: Vec::new(),
-            evictions: self.submit_evictions(number),
+            evictions,
             claims: claims.iter().map(|open| open.claim).collect(),
-            resizes: Vec::new(),
+            resizes,
         };
         self.in_flight.push(InFlight { number, claims });
         txn
@@ -187,42 +194,83 @@ impl View {
         if let Some(places) = &mut self.job_places {
             places.placed(open.claim.task, open.claim.machine);
         }
-        let need = &self.compiled(open.group).need;
-        let request = need.request.clone();
-        let cards = need.cards.map(|request| (request, open.cards));
-        let curves = need.curves.clone();
-        self.taken.push(Taken { version, machine: open.claim.machine, request, curves, cards });
+        let compiled = self.compiled(open.group);
+        let (need, job) = (&compiled.need, compiled.job.clone());
+        let Claim { task, machine, .. } = open.claim;
+        self.taken.push(Taken {
+            version,
+            task,
+            machine,
+            request: need.request.clone(),
+            curves: need.curves.clone(),
+            cards: need.cards.map(|request| (request, open.grant.cards)),
+            cores: need.cores.map(|request| (request, open.grant.cores)),
+            cell_request: need.cell_request.clone(),
+            job,
+        });
     }
 
     /// Lets go of the claims that are in the rows of a version. They are off the view, as in the rows.
     pub(super) fn forget_taken(&mut self, version: Version) {
-        self.taken.retain(|taken| taken.version > version);
+        let departures = &mut self.departures;
+        self.taken.retain(|taken| {
+            if taken.version <= version
+                && let Some(departures) = departures
+            {
+                departures.remove(taken.machine.row(), taken.task);
+            }
+            taken.version > version
+        });
     }
 
     /// Gives every claim that was taken and is not in the rows yet back to the columns (`sign` 1), or takes it
     /// off again (-1).
     pub(super) fn each_taken(&mut self, sign: i64) {
         let mut taken = std::mem::take(&mut self.taken);
-        for Taken { machine, request, curves, cards, .. } in &mut taken {
-            let row = machine.row();
+        for taken in &mut taken {
+            let row = taken.machine.row();
             // The machine may have gone since.
-            if self.incarnations.get(row) != Some(&machine.incarnation) {
-                continue;
+            if self.incarnations.get(row) == Some(&taken.machine.incarnation) {
+                self.count_taken(taken, row, sign);
             }
-            add(&mut self.columns, &mut self.curves, (row, request, curves.as_deref()), sign);
-            let (Some((request, chosen)), Some(left)) = (cards, self.cards.get_mut(&(row as u32)))
-            else {
-                continue;
-            };
+        }
+        self.taken = taken;
+    }
+
+    fn count_taken(&mut self, taken: &mut Taken, row: usize, sign: i64) {
+        let Taken { task, job, request, curves, cards, cores, cell_request, .. } = taken;
+        add(&mut self.columns, &mut self.curves, (row, request, curves.as_deref()), sign);
+        self.facts.peaks.count(row, (job.kind, request), -sign);
+        if let Some(request) = cell_request {
+            self.resources.count(request, -sign);
+        }
+        // The cell chose by the same rule; it shows which when the row comes.
+        if let (Some((request, chosen)), Some(left)) =
+            (&mut *cards, self.cards.get_mut(&(row as u32)))
+        {
             if sign > 0 {
                 left.give_back(*request, *chosen);
             } else {
-                // The cell chose by the same rule; it shows which when the row comes.
                 *chosen = left.choose(*request, CardSet::default()).unwrap_or_default();
                 left.take(*request, *chosen);
             }
         }
-        self.taken = taken;
+        if let Some((request, chosen)) = cores {
+            self.cores.change(row, |left| {
+                if sign > 0 {
+                    left.give_back(chosen);
+                } else {
+                    *chosen = left.choose(*request).unwrap_or_default();
+                    left.take(chosen);
+                }
+            });
+        }
+        if let Some(departures) = &mut self.departures {
+            match sign > 0 {
+                true => departures.remove(row, *task),
+                false => departures.claim((row, *task), (self.now_ms, job), (request, *cards)),
+            }
+        }
     }
 
     /// Gives every unanswered claim back to the columns (`sign` 1), or takes it off (-1); with it
@@ -240,7 +288,7 @@ impl View {
         let flying = in_flight.iter_mut().flat_map(|flight| &mut flight.claims);
         for claim in flying.chain(&mut open).chain(held.values_mut()) {
             if sign < 0 {
-                claim.cards = self.cards_again(claim);
+                claim.grant = self.grant_again(claim);
             }
             self.count(claim, sign);
         }
@@ -252,13 +300,16 @@ impl View {
         }
     }
 
-    /// The cards that an unanswered claim now gets: others may have taken those that it had, and
+    /// The cards and cores that an unanswered claim now gets: others may have taken those that it had, and
     /// the cell chooses anew. None if there are too few: then the claim will conflict.
-    fn cards_again(&self, open: &Open) -> CardSet {
-        let Some(request) = self.compiled(open.group).need.cards else { return open.cards };
-        let cards = self.cards(open.claim.machine.row());
-        let chosen = cards.and_then(|cards| cards.choose(request, CardSet::default()));
-        chosen.unwrap_or_default()
+    fn grant_again(&self, open: &Open) -> Grant {
+        let need = &self.compiled(open.group).need;
+        let row = open.claim.machine.row();
+        let cards = need.cards.and_then(|request| {
+            self.cards(row).and_then(|cards| cards.choose(request, CardSet::default()))
+        });
+        let cores = need.cores.and_then(|request| self.cores(row)?.choose(request));
+        Grant { cards: cards.unwrap_or_default(), cores: cores.unwrap_or_default() }
     }
 
     fn count(&mut self, open: &Open, sign: i64) {
@@ -267,16 +318,36 @@ impl View {
         if row >= self.sequences.len() || self.incarnations[row] != open.claim.machine.incarnation {
             return;
         }
-        self.count_group((row, sign), open.group, open.cards, None);
+        self.count_group((row, sign), open.group, open.grant, None);
+        if self.departures.is_some() {
+            self.count_departure(open, sign);
+        }
     }
 
-    /// Takes a task of a group, with these cards, off a row (`sign` -1), or gives it back (1). `held` is what
+    /// Notes that the task of a claim leaves some day (`sign` -1), or that the claim is given back (1).
+    fn count_departure(&mut self, open: &Open, sign: i64) {
+        let Claim { task, machine, .. } = open.claim;
+        let compiled = self.groups[open.group.0 as usize].as_ref();
+        let (Some(departures), Some(compiled)) = (&mut self.departures, compiled) else { return };
+        let need = &compiled.need;
+        let cards = need.cards.map(|request| (request, open.grant.cards));
+        match sign > 0 {
+            true => departures.remove(machine.row(), task),
+            false => departures.claim(
+                (machine.row(), task),
+                (self.now_ms, &compiled.job),
+                (&need.request, cards),
+            ),
+        }
+    }
+
+    /// Takes a task of a group, with these cards and cores, off a row (`sign` -1), or gives it back (1). `held` is what
     /// it holds, if that is not what the group requests.
     pub(super) fn count_group(
         &mut self,
         (row, sign): (usize, i64),
         group: GroupRef,
-        chosen: CardSet,
+        grant: Grant,
         held: Option<&[i64]>,
     ) {
         let compiled = self.groups[group.0 as usize].as_ref();
@@ -287,12 +358,26 @@ impl View {
         }
         // What it was resized to it holds all day.
         let curves = need.curves.as_deref().filter(|_| held.is_none());
-        let part = (row, held.unwrap_or(&need.request), curves);
+        let request = held.unwrap_or(&need.request);
+        self.facts.peaks.count(row, (compiled.job.kind, request), -sign);
+        let part = (row, request, curves);
         add(&mut self.columns, &mut self.curves, part, sign);
+        if let Some(request) = &need.cell_request {
+            self.resources.count(request, -sign);
+        }
         if let Some(request) = need.cards_of_placed()
             && let Some(cards) = self.cards.get_mut(&(row as u32))
         {
-            if sign < 0 { cards.take(request, chosen) } else { cards.give_back(request, chosen) }
+            match sign < 0 {
+                true => cards.take(request, grant.cards),
+                false => cards.give_back(request, grant.cards),
+            }
+        }
+        if !grant.cores.is_empty() {
+            self.cores.change(row, |left| match sign < 0 {
+                true => left.take(&grant.cores),
+                false => left.give_back(&grant.cores),
+            });
         }
         if let Some(rules) = &need.rules {
             self.facts.rules.count_task(rules, row, -sign as i32, &self.facts.sets);

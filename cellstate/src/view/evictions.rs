@@ -1,12 +1,16 @@
-//! Room that a view's claims make for themselves by evicting.
+//! Room that a view's claims make for themselves: by evicting, and by having tasks give up what they hold beyond
+//! their request.
 //!
-//! A task that a claim evicts is off the view from the claim until the answer, as the claim itself
-//! is on it. It is put back when the claim is dropped or the eviction refused; if it was taken, the
+//! What a task is to give up for a claim is off the view from the claim until the answer, as the claim itself
+//! is on it. It is put back when the claim is dropped, or the eviction or resize refused; if that was taken, the
 //! next sync brings the rows without it.
 
 use super::{GroupRef, PlacedTask, View};
+use crate::held::amounts_of;
 use omega_core::bands::band_of;
-use omega_core::{Commit, MachineId, Precedence, Reason, TaskId, Transaction, transaction::Item};
+use omega_core::{
+    Commit, MachineId, Precedence, Reason, Resize, TaskId, Transaction, transaction::Item,
+};
 
 /// A task that makes room for a claim.
 #[derive(Clone, Copy, Debug)]
@@ -15,10 +19,20 @@ pub(super) struct Eviction {
     of: TaskId,
     machine: MachineId,
     victim: PlacedTask,
-    /// Whether the victim is off the view: it may have left the machine by itself.
+    gives: Gives,
+    /// Whether that is off the view: the victim may have left the machine by itself.
     off: bool,
     /// The transaction that it was submitted in.
     flight: Option<u64>,
+}
+
+/// What a task gives up for a claim.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Gives {
+    /// Its machine.
+    Everything,
+    /// What it holds beyond its group's request.
+    Surplus,
 }
 
 impl View {
@@ -35,12 +49,36 @@ impl View {
         group: GroupRef,
         victims: &[PlacedTask],
     ) -> Result<(), Reason> {
+        self.claim_given((task, machine), group, victims.iter().map(|v| (*v, Gives::Everything)))
+    }
+
+    /// The same, in the room that is there once these tasks hold no more than their groups request
+    /// ([`View::surplus`]).
+    ///
+    /// # Errors
+    /// If the judge refuses even so; then the view is as it was.
+    pub fn claim_throttling(
+        &mut self,
+        task: TaskId,
+        machine: MachineId,
+        group: GroupRef,
+        throttled: &[PlacedTask],
+    ) -> Result<(), Reason> {
+        self.claim_given((task, machine), group, throttled.iter().map(|t| (*t, Gives::Surplus)))
+    }
+
+    fn claim_given(
+        &mut self,
+        (task, machine): (TaskId, MachineId),
+        group: GroupRef,
+        given: impl Iterator<Item = (PlacedTask, Gives)>,
+    ) -> Result<(), Reason> {
         let first = self.evictions.len();
-        for victim in victims {
+        for (victim, gives) in given {
             if self.runs_on(victim.id, machine) && !self.is_evicted(victim.id) {
-                self.count_placed(machine.row(), *victim, 1);
-                let eviction =
-                    Eviction { of: task, machine, victim: *victim, off: true, flight: None };
+                self.count_given(machine.row(), (victim, gives), 1);
+                let (of, flight) = (task, None);
+                let eviction = Eviction { of, machine, victim, gives, off: true, flight };
                 self.evictions.push(eviction);
             }
         }
@@ -63,17 +101,18 @@ impl View {
     /// not yet answered taken off; `None`: any number.
     #[must_use]
     pub fn evictions_left(&self) -> Option<usize> {
-        Some((self.kept.evictions_left? as usize).saturating_sub(self.evictions.len()))
+        let whole = self.evictions.iter().filter(|eviction| eviction.gives == Gives::Everything);
+        Some((self.kept.evictions_left? as usize).saturating_sub(whole.count()))
     }
 
-    /// Whether a claim that was not yet answered evicts this task.
+    /// Whether a claim that was not yet answered evicts or throttles this task.
     #[must_use]
     pub fn is_evicted(&self, task: TaskId) -> bool {
         self.evictions.iter().any(|eviction| eviction.victim.id == task)
     }
 
-    /// The tasks on the machine in a row that claims evict which were not yet answered. They are
-    /// among [`View::tasks_on`] still, and off the view's amounts and counters already.
+    /// The tasks on the machine in a row that claims evict or throttle which were not yet answered. They are
+    /// among [`View::tasks_on`] still, and what they give up is off the view's amounts and counters already.
     pub fn evicted_from(&self, row: usize) -> impl Iterator<Item = TaskId> {
         let there = move |eviction: &&Eviction| eviction.off && eviction.machine.row() == row;
         self.evictions.iter().filter(there).map(|eviction| eviction.victim.id)
@@ -81,10 +120,11 @@ impl View {
 
     /// All tasks that claims evict which were not yet answered, and that still run.
     pub fn evicted(&self) -> impl Iterator<Item = &PlacedTask> {
-        self.evictions.iter().filter(|eviction| eviction.off).map(|eviction| &eviction.victim)
+        let gone = |eviction: &&Eviction| eviction.off && eviction.gives == Gives::Everything;
+        self.evictions.iter().filter(gone).map(|eviction| &eviction.victim)
     }
 
-    /// How many evictions wait for [`View::take_transaction`], those of held claims included.
+    /// How many evictions and resizes wait for [`View::take_transaction`], those of held claims included.
     #[must_use]
     pub fn open_evictions(&self) -> usize {
         self.evictions.iter().filter(|eviction| eviction.flight.is_none()).count()
@@ -97,7 +137,15 @@ impl View {
 
     fn return_victim(&mut self, eviction: Eviction) {
         if eviction.off {
-            self.count_placed(eviction.machine.row(), eviction.victim, -1);
+            self.count_given(eviction.machine.row(), (eviction.victim, eviction.gives), -1);
+        }
+    }
+
+    /// Takes what a task gives up off a row (`sign` 1), or puts it back (-1).
+    fn count_given(&mut self, row: usize, (task, gives): (PlacedTask, Gives), sign: i64) {
+        match gives {
+            Gives::Everything => self.count_placed(row, task, sign),
+            Gives::Surplus => self.count_surplus(row, task, sign),
         }
     }
 
@@ -112,36 +160,54 @@ impl View {
         }
     }
 
-    /// The evictions of open claims, which now go into a transaction.
-    pub(super) fn submit_evictions(&mut self, number: u64) -> Vec<TaskId> {
+    /// The evictions and resizes for open claims, which now go into a transaction.
+    pub(super) fn submit_evictions(&mut self, number: u64) -> (Vec<TaskId>, Vec<Resize>) {
         let held = &self.held;
         let open = self.evictions.iter_mut().filter(|eviction| eviction.flight.is_none());
         let submitted = open.filter(|eviction| !held.contains_key(&eviction.of));
         let mark = |eviction: &mut Eviction| {
             eviction.flight = Some(number);
-            eviction.victim.id
+            (eviction.victim, eviction.gives)
         };
-        submitted.map(mark).collect()
+        let submitted: Vec<_> = submitted.map(mark).collect();
+        let of = |wanted| submitted.iter().filter(move |(_, gives)| *gives == wanted);
+        let resize = |task: &PlacedTask| {
+            let to = amounts_of(&self.throttled(task)?);
+            Some(Resize { task: task.id, to })
+        };
+        let resizes = of(Gives::Surplus).filter_map(|(task, _)| resize(task)).collect();
+        (of(Gives::Everything).map(|(task, _)| task.id).collect(), resizes)
     }
 
-    /// Ends the evictions of a transaction: those that were refused, or not judged, or are in the
+    /// Ends the evictions and resizes of a transaction: those that were refused, or not judged, or are in the
     /// view's rows already, are put back.
     pub(super) fn end_evictions(&mut self, txn: &Transaction, commit: Option<&Commit>) {
-        if txn.evictions.is_empty() {
+        if self.evictions.is_empty() {
             return;
         }
         let flown = |eviction: &Eviction| eviction.flight == Some(txn.id.number);
         let ended: Vec<_> = self.evictions.extract_if(.., |e| flown(e)).collect();
         for eviction in ended {
-            let index = txn.evictions.iter().position(|task| *task == eviction.victim.id);
+            let victim = eviction.victim.id;
+            let item = match eviction.gives {
+                Gives::Everything => {
+                    let index = txn.evictions.iter().position(|task| *task == victim);
+                    index.map(|index| Item::Eviction(index as u32))
+                }
+                Gives::Surplus => {
+                    let index = txn.resizes.iter().position(|resize| resize.task == victim);
+                    index.map(|index| Item::Resize(index as u32))
+                }
+            };
             let taken = |commit: &Commit| {
-                let item = index.map(|index| Item::Eviction(index as u32));
                 commit.version > self.version
                     && item.is_some_and(|item| commit.conflict_of(item).is_none())
             };
             match (commit.is_some_and(taken), &mut self.job_places) {
                 (false, _) => self.return_victim(eviction),
-                (true, Some(places)) if eviction.off => places.evicted(eviction.victim.id),
+                (true, Some(places)) if eviction.off && eviction.gives == Gives::Everything => {
+                    places.evicted(victim);
+                }
                 (true, _) => {}
             }
         }
@@ -157,13 +223,13 @@ impl View {
         self.evictions = evictions;
     }
 
-    /// Takes every victim off again after a sync, if it still runs there.
+    /// Takes what every victim gives off again after a sync, if it still runs there.
     pub(super) fn lift_victims(&mut self) {
         let mut evictions = std::mem::take(&mut self.evictions);
         for eviction in &mut evictions {
             eviction.off = self.runs_on(eviction.victim.id, eviction.machine);
             if eviction.off {
-                self.count_placed(eviction.machine.row(), eviction.victim, 1);
+                self.count_given(eviction.machine.row(), (eviction.victim, eviction.gives), 1);
             }
         }
         // What has left by itself and was not submitted needs no eviction.

@@ -24,17 +24,21 @@ mod block;
 mod claims;
 mod columns;
 mod compiled;
+mod cores;
 mod counted;
 mod curves;
+mod departures;
 mod evictions;
 mod images;
 mod job_places;
 mod kept;
 mod loads;
+mod peaks;
 mod placements;
 mod reach;
 mod reservations;
 mod rules;
+mod surplus;
 mod tally;
 mod tenants;
 
@@ -42,6 +46,7 @@ pub use block::{Block, FEW, LeftShare};
 pub use columns::BLOCK;
 pub use compiled::GroupRef;
 pub use counted::{TaskCounts, TaskSet};
+pub use departures::Departure;
 pub use images::ImageHolder;
 pub use job_places::JobPlaces;
 pub use kept::{Level, MachineSet};
@@ -52,11 +57,12 @@ pub use rules::{Draws, WishCounts};
 pub use tally::Tally;
 
 use crate::cards::Cards;
+use crate::cell_resources::CellResources;
 use crate::curves::CurveSums;
 use crate::delta::{Delta, Interest};
 use crate::facts::{Facts, Need, Trackers};
 use crate::handle::{CellHandle, HandleError};
-use crate::judge::{MachineStatus, Spot, judge};
+use crate::judge::{Grant, MachineStatus, Spot, judge};
 use crate::map::FastMap;
 use claims::{InFlight, Open, Taken};
 use columns::Columns;
@@ -97,12 +103,16 @@ pub struct View {
     schedulable: Vec<u64>,
     draining: Vec<u64>,
     cards: FastMap<u32, Cards>,
+    cores: cores::Cores,
     curves: CurveSums,
     loads: loads::Loads,
     images: Images,
     tenants: tenants::KnownTenants,
+    /// What belongs to no machine, with its own claims taken off.
+    resources: CellResources,
     placements: Option<Box<Placements>>,
     job_places: Option<Box<job_places::Places>>,
+    departures: Option<Box<departures::Departures>>,
     groups: Vec<Option<Compiled>>,
     /// Positions in `groups` that are free again.
     vacant: Vec<u32>,
@@ -141,12 +151,15 @@ impl View {
             schedulable: Vec::new(),
             draining: Vec::new(),
             cards: FastMap::default(),
+            cores: cores::Cores::default(),
             curves: CurveSums::default(),
             loads: loads::Loads::default(),
             images: Images::default(),
             tenants: tenants::KnownTenants::default(),
+            resources: CellResources::default(),
             placements: None,
             job_places: None,
+            departures: None,
             groups: Vec::new(),
             vacant: Vec::new(),
             by_job: FastMap::default(),
@@ -229,19 +242,28 @@ impl View {
             let more = |before: Cards| cards.left().iter().zip(before.left()).any(|(a, b)| a > b);
             self.tally.freed += u64::from(before.is_none_or(more));
         }
+        for (slot, cores) in &delta.cores {
+            self.tally.freed += u64::from(self.cores.set(*slot as usize, *cores));
+        }
         for (slot, load) in &delta.loads {
             self.tally.loads += u64::from(self.loads.set(*slot, load));
         }
         self.apply_rules(delta);
         self.tenants.apply(delta);
+        self.tally.cell_freed += u64::from(delta.resources.exceeds(&self.resources));
+        self.resources.clone_from(&delta.resources);
         if let Some(reservations) = &delta.reservations {
             self.set_reservations(reservations);
         }
+        self.apply_peaks(delta);
         if let Some(placements) = &mut self.placements {
             placements.apply(delta, kinds);
         }
         if let Some(places) = &mut self.job_places {
             places.apply(delta);
+        }
+        if let Some(departures) = &mut self.departures {
+            departures.apply(delta);
         }
         self.each_taken(-1);
         self.each_unanswered(-1);
@@ -298,6 +320,7 @@ impl View {
         self.schedulable.clear();
         self.draining.clear();
         self.cards.clear();
+        self.cores.clear();
         self.curves.clear();
         self.loads.clear();
         // The old sets are gone with the facts: compile without giving them back.
@@ -320,6 +343,7 @@ impl View {
         self.draining.resize(rows.div_ceil(BLOCK), 0);
         self.kept.grow(rows);
         self.loads.grow(rows);
+        self.cores.grow(rows);
         for inverse in self.inverses.iter_mut().flatten() {
             inverse.resize(rows.next_multiple_of(BLOCK), 0.0);
         }
@@ -350,6 +374,7 @@ impl View {
         if delta.machine.as_ref().is_none_or(|machine| machine.cards == 0) {
             self.cards.remove(&delta.slot);
         }
+        self.cores.set_machine((row, self.sequences.len()), delta.machine.as_deref());
         self.columns.touch(row);
         let old = self.facts.machines.get(row).and_then(Option::as_deref);
         self.images.set_machine(delta.slot, old, delta.machine.as_deref());
@@ -499,21 +524,35 @@ impl View {
         sets.fold(u64::MAX, |words, set| words & self.facts.sets.full_words(set, group))
     }
 
+    /// What the cell as a whole has, and what of it is claimed, by claims of this view, too.
+    #[must_use]
+    pub fn resources(&self) -> &CellResources {
+        &self.resources
+    }
+
+    /// How many tasks of a group may claim what they need of the cell as a whole.
+    #[must_use]
+    pub fn cell_room(&self, group: GroupRef) -> usize {
+        let request = self.compiled(group).need.cell_request.as_deref();
+        let count = request.map_or(u64::MAX, |request| self.resources.room_for(request));
+        usize::try_from(count).unwrap_or(usize::MAX)
+    }
+
     // --- Deciding ------------------------------------------------------------------------------
 
     /// Asks the judge whether a task of this group may run on the machine in a row, as far as the
-    /// view knows. The answer is the cards that it would get.
+    /// view knows. The answer is the cards and cores that it would get.
     ///
     /// # Errors
     /// The reason why not.
-    pub fn judge(&self, row: usize, group: GroupRef) -> Result<CardSet, Reason> {
+    pub fn judge(&self, row: usize, group: GroupRef) -> Result<Grant, Reason> {
         if row >= self.rows() {
             return Err(Reason::MachineGone);
         }
         self.judge_machine(self.machine_id(row), group)
     }
 
-    fn judge_machine(&self, machine: MachineId, group: GroupRef) -> Result<CardSet, Reason> {
+    fn judge_machine(&self, machine: MachineId, group: GroupRef) -> Result<Grant, Reason> {
         let Compiled { job, need, .. } = self.compiled(group);
         let row = machine.row();
         let kinds = self.columns.kinds();
@@ -523,7 +562,14 @@ impl View {
         let reserved = self.is_reserved(row, job);
         let curves = self.curves.get(row).map(|sum| &**sum);
         let id = self.machine_id(row);
-        let spot = Spot { id, status, free: &free, curves, cards, reserved };
-        judge(machine, spot, need, &self.facts, (Take::Request, CardSet::default()))
+        let cores = self.cores(row);
+        let over_peak = self.facts.over_peak(row, (job.kind, &need.request));
+        let spot = Spot { id, status, free: &free, curves, cards, cores, reserved, over_peak };
+        let asked = (Take::Request, CardSet::default());
+        let grant = judge(machine, spot, need, &self.facts, asked)?;
+        match &need.cell_request {
+            Some(request) => self.resources.judge(request).map(|()| grant),
+            None => Ok(grant),
+        }
     }
 }

@@ -9,11 +9,12 @@
 
 use super::counted::Counted;
 use super::{GroupRef, View};
-use crate::delta::{Delta, TaskDelta};
+use crate::delta::{Delta, HoldingTask, TaskDelta};
 use crate::held::{Values, amounts_of, values_of};
+use crate::judge::Grant;
 use crate::map::FastMap;
 use foldhash::fast::FixedState;
-use omega_core::{Amounts, CardSet, Job, JobId, MachineId, Precedence, TaskId};
+use omega_core::{Amounts, CardSet, Job, JobId, MachineId, NodeCores, Precedence, TaskId};
 use smallvec::SmallVec;
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, HashSet};
@@ -30,6 +31,8 @@ pub struct PlacedTask {
     pub precedence: Precedence,
     /// The cards that it has.
     pub cards: CardSet,
+    /// When it got its machine, by the cell's time.
+    pub placed_ms: u64,
 }
 
 impl PlacedTask {
@@ -91,6 +94,8 @@ pub(super) struct Placements {
     lifted: usize,
     /// What tasks hold that is not their group's request.
     held: FastMap<TaskId, Values>,
+    /// The cores that tasks have to themselves.
+    cores: FastMap<TaskId, NodeCores>,
     /// Jobs whose groups were compiled to take their tasks off, and for nobody else.
     pub(super) compiled: HashSet<JobId, FixedState>,
 }
@@ -113,12 +118,13 @@ impl Placements {
             let placed = self.jobs.get(&change.id).map_or(0, |job| job.placed);
             self.jobs.insert(change.id, PlacedJob { spec, placed });
         }
-        delta.tasks_held().for_each(|(task, held)| self.set_task(task, held, kinds));
+        delta.tasks_held().for_each(|task| self.set_task(task, kinds));
         let strays: Vec<JobId> =
             ended.into_iter().filter(|job| self.end(job.id)).map(|j| j.id).collect();
         if !strays.is_empty() {
             self.places.retain(|task, _| !strays.contains(&task.job));
             self.held.retain(|task, _| !strays.contains(&task.job));
+            self.cores.retain(|task, _| !strays.contains(&task.job));
             let stray = |task: &PlacedTask| strays.contains(&task.id.job);
             self.rows.iter_mut().for_each(|row| row.remove(stray, stride));
         }
@@ -142,7 +148,13 @@ impl Placements {
         }
     }
 
-    fn set_task(&mut self, task: &TaskDelta, held: Option<&Amounts>, kinds: usize) {
+    /// The rows of tasks that hold something else than their group's request, in no order.
+    pub(super) fn rows_of_held(&self) -> impl Iterator<Item = usize> + '_ {
+        self.held.keys().filter_map(|task| Some(self.places.get(task)?.row()))
+    }
+
+    fn set_task(&mut self, holding: HoldingTask<'_>, kinds: usize) {
+        let HoldingTask { task, held, cores } = holding;
         let Some(job) = self.jobs.get_mut(&task.id.job) else { return };
         if let Some(machine) = self.places.remove(&task.id) {
             self.rows[machine.row()].remove(|placed| placed.id == task.id, self.stride);
@@ -152,10 +164,13 @@ impl Placements {
             if !self.held.is_empty() {
                 self.held.remove(&task.id);
             }
+            if !self.cores.is_empty() {
+                self.cores.remove(&task.id);
+            }
         }
         let Some(job) = self.jobs.get_mut(&task.id.job) else { return };
         let Some(machine) = task.state.machine() else { return };
-        let TaskDelta { id, group, cards, .. } = *task;
+        let TaskDelta { id, group, cards, placed_ms, .. } = *task;
         let precedence = job.spec.precedence;
         job.placed += 1;
         *self.precedences.entry(precedence).or_default() += 1;
@@ -164,7 +179,10 @@ impl Placements {
         if let Some(held) = held {
             self.held.insert(id, values_of(held, kinds));
         }
-        let placed = PlacedTask { id, group, precedence, cards };
+        if !cores.is_empty() {
+            self.cores.insert(id, cores);
+        }
+        let placed = PlacedTask { id, group, precedence, cards, placed_ms };
         self.rows[machine.row()].insert(placed, request, self.stride);
     }
 }
@@ -227,6 +245,17 @@ impl View {
         }
     }
 
+    /// The cores that a placed task has to itself, if the view keeps placements.
+    #[must_use]
+    pub fn cores_of(&self, task: TaskId) -> NodeCores {
+        match self.placements.as_deref() {
+            Some(placements) if !placements.cores.is_empty() => {
+                placements.cores.get(&task).copied().unwrap_or_default()
+            }
+            _ => NodeCores::NONE,
+        }
+    }
+
     /// The job of a placed task.
     #[must_use]
     pub fn job_of(&self, task: TaskId) -> Option<&Arc<Job>> {
@@ -259,7 +288,7 @@ impl View {
         self.count_placed(row, task, -1);
     }
 
-    fn note_lifted(&mut self, more: isize) {
+    pub(super) fn note_lifted(&mut self, more: isize) {
         if let Some(placements) = &mut self.placements {
             placements.lifted = placements.lifted.strict_add_signed(more);
         }
@@ -267,31 +296,49 @@ impl View {
 
     /// Takes a placed task off a row (`sign` 1), or puts it back (-1).
     pub(super) fn count_placed(&mut self, row: usize, task: PlacedTask, sign: i64) {
-        let Some(job) = self.job_of(task.id).cloned() else { return };
-        let group = &job.groups[usize::from(task.group)];
-        let held = match &self.placements {
-            Some(placements) if !placements.held.is_empty() => placements.held.get(&task.id),
+        self.count_holding(row, (task, self.own_holding(task.id).cloned()), sign);
+    }
+
+    /// What a placed task holds, if that is not what its group requests.
+    pub(super) fn own_holding(&self, task: TaskId) -> Option<&Values> {
+        match &self.placements {
+            Some(placements) if !placements.held.is_empty() => placements.held.get(&task),
             _ => None,
-        };
+        }
+    }
+
+    /// Takes a placed task off a row (`sign` 1) that holds so much, or what its group requests, or puts it back (-1).
+    pub(super) fn count_holding(
+        &mut self,
+        row: usize,
+        (task, held): (PlacedTask, Option<Values>),
+        sign: i64,
+    ) {
+        let Some(job) = self.job_of(task.id).cloned() else { return };
+        if let Some(departures) = &mut self.departures {
+            departures.set_lifted(row, task.id, sign > 0);
+        }
+        let group = &job.groups[usize::from(task.group)];
+
+        let cores = self.cores_of(task.id);
         let is_flat = group.curves.is_empty() || held.is_some();
-        if self.facts.rules.is_empty() && task.cards.is_empty() && is_flat {
+        let has_none = task.cards.is_empty() && cores.is_empty();
+        if self.facts.rules.is_empty() && has_none && is_flat {
             if let Some(places) = &mut self.job_places {
                 places.add(task.id.job, row as u32, -sign as i32);
             }
             // No rule looks at any task: amounts are all there is.
-            match held {
-                Some(held) => self.columns.add(row, held, sign),
-                None => {
-                    let request = group.request.as_slice().iter().map(|amount| *amount as i64);
-                    let request: SmallVec<[i64; 8]> = request.collect();
-                    self.columns.add(row, &request, sign);
-                }
-            }
+            let request: SmallVec<[i64; 8]> = match &held {
+                Some(held) => SmallVec::from_slice(held),
+                None => group.request.as_slice().iter().map(|amount| *amount as i64).collect(),
+            };
+            self.columns.add(row, &request, sign);
+            self.facts.peaks.count(row, (job.kind, &request), -sign);
             return;
         }
-        let held = held.cloned();
         let group = self.compile_placed(task, &job);
-        self.count_group((row, sign), group, task.cards, held.as_deref());
+        let grant = Grant { cards: task.cards, cores };
+        self.count_group((row, sign), group, grant, held.as_deref());
     }
 
     /// Compiles the group of a placed task, which is forgotten when its job changes if nobody else uses it.
@@ -334,6 +381,6 @@ impl View {
     /// Counts a task of a group as if it ran in a row, judged by nobody, or with `sign` 1 takes it
     /// off again: for tasks that are expected there.
     pub fn assume(&mut self, row: usize, group: GroupRef, sign: i64) {
-        self.count_group((row, sign), group, CardSet::default(), None);
+        self.count_group((row, sign), group, Grant::default(), None);
     }
 }

@@ -42,6 +42,17 @@ impl View {
         self.facts.reserved_by(row, self.stay(job), || line.iter().copied())
     }
 
+    /// Whether one keeps a task of a job off the machine in a row that would come then.
+    #[must_use]
+    pub fn is_reserved_at(&self, row: usize, job: &Job, now_ms: u64) -> bool {
+        if !self.any_reservation() {
+            return false;
+        }
+        let line = self.line_of(job);
+        let stay = Stay { now_ms, run_ms: job.run_ms_expected };
+        self.facts.reserved_by(row, stay, || line.iter().copied()).is_some()
+    }
+
     fn reserved_among(&self, spots: (usize, u64), job: &Job) -> u64 {
         let line = self.line_of(job);
         self.facts.reserved(spots, self.stay(job), || line.iter().copied())

@@ -15,6 +15,8 @@ pub struct Tally {
     pub removed: u64,
     /// Machines that had more left of some kind, or of some card, than before.
     pub freed: u64,
+    /// Syncs after which there was more of something that belongs to no machine.
+    pub cell_freed: u64,
     /// Machines that reported their load, changed or not: it is younger then.
     pub loads: u64,
 }

@@ -5,7 +5,7 @@ use super::registry::{Plugin, Point};
 use crate::plugin::{Filter, Score};
 use crate::plugins::{
     AvoidMarked, Balanced, FairShare, LeastAllocated, MostAllocated, PackedCards,
-    PreferredAffinity, Reclaim, SpreadWishes,
+    PreferredAffinity, Reclaim, SpreadWishes, Throttle,
 };
 use crate::profile::Profile;
 use crate::relative::RelativeScore;
@@ -19,8 +19,9 @@ pub(super) fn plugins() -> Vec<Plugin> {
     let kube = kube.chain(super::kube::scores()).chain(super::preemption::post_filters());
     let old = super::kube_old::filters().into_iter().chain(super::kube_old::scores());
     own.chain(tenants())
+        .chain([throttle()])
         .chain(super::load::plugins())
-        .chain([super::delay::plugin(), super::cards::plugin()])
+        .chain([super::delay::plugin(), super::backfill::plugin(), super::cards::plugin()])
         .chain(super::time::plugins())
         .chain(kube)
         .chain(old)
@@ -28,8 +29,10 @@ pub(super) fn plugins() -> Vec<Plugin> {
 }
 
 /// The filters that the cell judges by, in the order in which they are asked.
-fn cells_own() -> [Plugin; 8] {
+fn cells_own() -> [Plugin; 10] {
     [
+        Plugin::always("cell_resources")
+            .about("The cell as a whole has what the task claims of it, such as licences."),
         Plugin::always("schedulable").about("The machine takes tasks: it is not draining."),
         Plugin::always("node_name")
             .alias("NodeName")
@@ -38,8 +41,11 @@ fn cells_own() -> [Plugin; 8] {
         Plugin::always("taints").about("The task tolerates every taint that keeps tasks off."),
         Plugin::always("reservations")
             .about("The machine is reserved for nobody else while the task is expected to run."),
-        Plugin::always("resources_fit")
-            .about("The machine has what the task requests of every kind, and the cards."),
+        Plugin::always("peak_hours")
+            .about("At this time of day, batch may hold as much of the machine."),
+        Plugin::always("resources_fit").about(
+            "The machine has what the task requests of every kind, the cards and the cores.",
+        ),
         Plugin::always("task_rules").about("No rule about other tasks forbids the machine."),
         Plugin::always("task_limits").about("The machine's domains hold less than they may."),
     ]
@@ -71,6 +77,13 @@ fn scores() -> [Plugin; 7] {
 }
 
 /// What tenants that share a cell have of each other.
+/// What makes room without evicting.
+fn throttle() -> Plugin {
+    Plugin::post_filter("throttle", |_: &NoArguments, _| Ok(Throttle::default()))
+        .describe::<NoArguments>()
+        .about("Has tasks of lower precedence give up what they hold beyond their request.")
+}
+
 fn tenants() -> [Plugin; 2] {
     [
         Plugin::around(

@@ -59,6 +59,7 @@
 //! `profiles.rs`, `error.rs`, `schema.rs`. `docs/profiles.md` is for those who write files.
 
 mod arguments;
+mod backfill;
 mod built_in;
 mod cards;
 mod delay;

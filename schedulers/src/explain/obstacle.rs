@@ -4,14 +4,21 @@
 //! obstacle exactly where the judge and the profile allow the task.
 
 use crate::plugin::{Filter, Tasks};
-use crate::plugins::why_reserved;
-use omega_cellstate::{BLOCK, GroupRef, RuleFamily};
-use omega_core::{KindId, Reason, Taint, TaintEffect};
+use crate::plugins::{missing_of_cell, why_held_back, why_reserved};
+use omega_cellstate::{BLOCK, CoresLeft, GroupRef, RuleFamily};
+use omega_core::{CorePlace, CoreRequest, KindId, Reason, Taint, TaintEffect};
 
 /// One thing that keeps a task off one machine.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Obstacle {
+    /// The cell as a whole has too little of a kind left, on this machine as on any.
+    Cell {
+        /// Of which kind.
+        kind: KindId,
+        /// How much more the task claims than there is, in the kind's unit.
+        missing: u64,
+    },
     /// The machine takes no new tasks.
     Draining,
     /// The task names another machine.
@@ -22,6 +29,8 @@ pub enum Obstacle {
     Taints(Vec<Taint>),
     /// A reservation keeps the machine for others: for whom and when, in a clause.
     Reserved(String),
+    /// Batch holds its share at this time of day: until when, in a clause.
+    Peak(String),
     /// There is too little of a kind left.
     Room {
         /// Of which kind.
@@ -32,6 +41,11 @@ pub enum Obstacle {
     /// There are too few cards with enough left.
     Cards {
         /// How many more are needed.
+        missing: u32,
+    },
+    /// There are too few cores left for tasks that need some to themselves.
+    Cores {
+        /// How many more are needed: on one NUMA node, if they must be together.
         missing: u32,
     },
     /// A rule about other tasks: the first of its family.
@@ -53,13 +67,16 @@ impl Obstacle {
     #[must_use]
     pub fn name(&self) -> &'static str {
         match self {
+            Obstacle::Cell { .. } => "cell",
             Obstacle::Draining => "draining",
             Obstacle::OtherMachine => "other_machine",
             Obstacle::Affinity => "affinity",
             Obstacle::Taints(_) => "taints",
             Obstacle::Reserved(_) => "reserved",
+            Obstacle::Peak(_) => "peak",
             Obstacle::Room { .. } => "room",
             Obstacle::Cards { .. } => "cards",
+            Obstacle::Cores { .. } => "cores",
             Obstacle::Rule(_) => "rule",
             Obstacle::Filter(_) | Obstacle::Told { .. } => "filter",
         }
@@ -68,7 +85,7 @@ impl Obstacle {
     /// Whether it is a matter of how much is left, and so of what else runs there.
     #[must_use]
     pub fn is_room(&self) -> bool {
-        matches!(self, Obstacle::Room { .. } | Obstacle::Cards { .. })
+        matches!(self, Obstacle::Room { .. } | Obstacle::Cards { .. } | Obstacle::Cores { .. })
     }
 }
 
@@ -83,7 +100,9 @@ pub fn obstacles(
     filters: &[&dyn Filter],
     row: usize,
 ) -> Vec<Obstacle> {
-    let mut found = of_the_machine(tasks, row);
+    let of_cell = missing_of_cell(tasks).map(|(kind, missing)| Obstacle::Cell { kind, missing });
+    let mut found: Vec<Obstacle> = of_cell.collect();
+    found.extend(of_the_machine(tasks, row));
     found.extend(of_room(tasks, row));
     let rules =
         FAMILIES.into_iter().filter_map(|f| tasks.view.judge_rules(tasks.need, f, row).err());
@@ -124,6 +143,7 @@ fn of_the_machine(tasks: &Tasks<'_>, row: usize) -> Vec<Obstacle> {
         found.push(Obstacle::Taints(taints.iter().filter(keeps_off).cloned().collect()));
     }
     found.extend(why_reserved(tasks, row).map(Obstacle::Reserved));
+    found.extend(why_held_back(tasks, row).map(Obstacle::Peak));
     found
 }
 
@@ -146,5 +166,18 @@ fn of_room(tasks: &Tasks<'_>, row: usize) -> impl Iterator<Item = Obstacle> {
         let none = view.cards(row).is_none();
         (missing > 0 || none).then_some(Obstacle::Cards { missing: missing.max(1) })
     });
-    room.chain(cards)
+    let cores = need.cores.and_then(|request| {
+        let missing = missing_cores(view.cores(row), request);
+        (missing > 0).then_some(Obstacle::Cores { missing })
+    });
+    room.chain(cards).chain(cores)
+}
+
+/// How many cores more a request needs than are left: on the node that has most, if they must be together.
+pub(super) fn missing_cores(left: Option<&CoresLeft>, request: CoreRequest) -> u32 {
+    let there = left.map_or(0, |left| match request.place {
+        CorePlace::OneNode => left.most().max(0),
+        CorePlace::AnyNodes => left.total(),
+    });
+    u32::from(request.count).saturating_sub(u32::from(there.unsigned_abs()))
 }

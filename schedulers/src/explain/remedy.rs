@@ -4,8 +4,9 @@
 //! each change opens tells which is worth making. Where every machine lacks several things, no
 //! single change helps, and the nearest misses tell what does.
 
-use super::obstacle::Obstacle;
+use super::obstacle::{Obstacle, missing_cores};
 use crate::plugin::Tasks;
+use omega_cellstate::CoresLeft;
 use omega_core::{KindId, MachineId};
 
 /// What a machine is short of.
@@ -17,16 +18,19 @@ pub struct Shortage {
     pub amounts: Vec<(KindId, u64)>,
     /// How many more cards with enough left are needed.
     pub cards: u32,
+    /// How many more cores are needed that tasks may have to themselves.
+    pub cores: u32,
 }
 
 impl Shortage {
     /// The part of a machine's obstacles that is about room.
     pub(super) fn of(machine: MachineId, obstacles: &[Obstacle]) -> Shortage {
-        let mut shortage = Shortage { machine, amounts: Vec::new(), cards: 0 };
+        let mut shortage = Shortage { machine, amounts: Vec::new(), cards: 0, cores: 0 };
         for obstacle in obstacles {
             match obstacle {
                 Obstacle::Room { kind, missing } => shortage.amounts.push((*kind, *missing)),
                 Obstacle::Cards { missing } => shortage.cards = *missing,
+                Obstacle::Cores { missing } => shortage.cores = *missing,
                 _ => {}
             }
         }
@@ -46,6 +50,9 @@ impl Shortage {
         }
         let cards = tasks.need.cards.map_or(0, |request| request.count);
         shortage.cards = u32::from(cards.saturating_sub(machine.cards));
+        let cores = tasks.need.cores;
+        let all = CoresLeft::all(&machine.numa);
+        shortage.cores = cores.map_or(0, |request| missing_cores(Some(&all), request));
         shortage
     }
 
@@ -55,13 +62,14 @@ impl Shortage {
         let amounts = self.amounts.iter();
         let room = amounts.map(|(kind, missing)| Obstacle::Room { kind: *kind, missing: *missing });
         let cards = (self.cards > 0).then_some(Obstacle::Cards { missing: self.cards });
-        room.chain(cards).collect()
+        let cores = (self.cores > 0).then_some(Obstacle::Cores { missing: self.cores });
+        room.chain(cards).chain(cores).collect()
     }
 
     /// Whether nothing is missing.
     #[must_use]
     pub fn is_none(&self) -> bool {
-        self.amounts.is_empty() && self.cards == 0
+        self.amounts.is_empty() && self.cards == 0 && self.cores == 0
     }
 
     /// How much is missing at worst, in millionths of what is requested.
@@ -73,7 +81,9 @@ impl Shortage {
         let request = |kind: KindId| tasks.need.request.get(kind.index()).copied().unwrap_or(0);
         let amounts = self.amounts.iter().map(|(kind, n)| share(*n, request(*kind).unsigned_abs()));
         let asked = tasks.need.cards.map_or(1, |request| u64::from(request.count));
-        amounts.chain([share(u64::from(self.cards), asked)]).max().unwrap_or(0)
+        let cores = tasks.need.cores.map_or(1, |request| u64::from(request.count));
+        let pieces = [share(self.cards.into(), asked), share(self.cores.into(), cores)];
+        amounts.chain(pieces).max().unwrap_or(0)
     }
 }
 

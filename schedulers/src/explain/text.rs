@@ -12,6 +12,7 @@ pub fn describe(reason: Reason, kinds: &Kinds) -> String {
     match reason {
         Reason::NoRoom(id) => format!("too little {} left", kind(id)),
         Reason::NoCards => "no accelerator card with enough left".to_owned(),
+        Reason::NoCores => "too few cores left that a task may have to itself".to_owned(),
         Reason::MachineChanged => "changed since it was seen".to_owned(),
         Reason::MachineGone => "gone".to_owned(),
         Reason::MachineDraining => "draining".to_owned(),
@@ -28,7 +29,9 @@ pub fn describe(reason: Reason, kinds: &Kinds) -> String {
         Reason::GangIncomplete => "gang incomplete".to_owned(),
         Reason::CompanyNeeded => "a task that stays there needs it near".to_owned(),
         Reason::SameBand => "a task of the same band keeps its machine".to_owned(),
+        Reason::CellExhausted(id) => format!("too little {} left in the cell as a whole", kind(id)),
         Reason::Reserved => "reserved for others".to_owned(),
+        Reason::PeakHours(id) => format!("peak hours: no more {} left for batch", kind(id)),
         Reason::EvictionsCapped => "no more evictions for now".to_owned(),
         other => format!("{other:?}"),
     }
@@ -42,9 +45,13 @@ pub fn describe_obstacle(obstacle: &Obstacle, kinds: &Kinds) -> String {
         Obstacle::OtherMachine => describe(Reason::OtherMachine, kinds),
         Obstacle::Affinity => describe(Reason::AffinityUnmet, kinds),
         Obstacle::Taints(taints) => format!("not tolerated: {}", taint_list(taints)),
-        Obstacle::Reserved(why) => why.clone(),
+        Obstacle::Reserved(why) | Obstacle::Peak(why) => why.clone(),
         Obstacle::Room { kind, missing } => format!("{} short", amount(*kind, *missing, kinds)),
         Obstacle::Cards { missing } => format!("{} short", cards(*missing)),
+        Obstacle::Cores { missing } => format!("{} short", cores(*missing)),
+        Obstacle::Cell { kind, missing } => {
+            format!("{} short in the cell as a whole", amount(*kind, *missing, kinds))
+        }
         Obstacle::Rule(reason) => describe(*reason, kinds),
         Obstacle::Filter(name) => format!("removed by the filter {name}"),
         Obstacle::Told { why, .. } => why.clone(),
@@ -82,11 +89,14 @@ fn change(obstacle: &Obstacle, kinds: &Kinds) -> String {
             let s = if taints.len() == 1 { "" } else { "s" };
             format!("with a toleration for the taint{s} {}", taint_list(taints))
         }
-        Obstacle::Reserved(why) => format!("if it were not {why}"),
+        Obstacle::Reserved(why) | Obstacle::Peak(why) => format!("if it were not {why}"),
+        Obstacle::Cell { kind, missing } => {
+            format!("with {} more in the cell as a whole", amount(*kind, *missing, kinds))
+        }
         Obstacle::Rule(reason) => format!("if it were not for {:?}", describe(*reason, kinds)),
         Obstacle::Filter(name) => format!("without the filter {name}"),
         Obstacle::Told { filter, why } => format!("if {filter} did not find that {why}"),
-        Obstacle::Room { .. } | Obstacle::Cards { .. } => {
+        Obstacle::Room { .. } | Obstacle::Cards { .. } | Obstacle::Cores { .. } => {
             format!("with what is {}", describe_obstacle(obstacle, kinds))
         }
     }
@@ -96,11 +106,12 @@ fn name_of(shortage: &Shortage, view: &View) -> String {
     view.machine(shortage.machine.row()).map_or_else(String::new, |m| m.name.to_string())
 }
 
-/// `2 cpu, 1.5 GiB memory and 1 card`.
+/// `2 cpu, 1.5 GiB memory, 1 card and 4 exclusive cores`.
 fn missing(shortage: &Shortage, kinds: &Kinds) -> String {
     let amounts = shortage.amounts.iter().map(|(kind, missing)| amount(*kind, *missing, kinds));
     let cards = (shortage.cards > 0).then(|| cards(shortage.cards));
-    let parts: Vec<String> = amounts.chain(cards).collect();
+    let cores = (shortage.cores > 0).then(|| cores(shortage.cores));
+    let parts: Vec<String> = amounts.chain(cards).chain(cores).collect();
     match parts.split_last() {
         Some((last, [])) => last.clone(),
         Some((last, others)) => format!("{} and {last}", others.join(", ")),
@@ -115,6 +126,10 @@ fn amount(kind: omega_core::KindId, amount: u64, kinds: &Kinds) -> String {
 
 fn cards(count: u32) -> String {
     if count == 1 { "1 card".to_owned() } else { format!("{count} cards") }
+}
+
+fn cores(count: u32) -> String {
+    if count == 1 { "1 exclusive core".to_owned() } else { format!("{count} exclusive cores") }
 }
 
 fn machines(count: usize) -> String {

@@ -85,7 +85,7 @@ fn exchanged(search: &mut Search<'_>, moves: [Proposed; 2]) -> Option<i64> {
 
 /// Whether amounts, kind by kind, are all that is to be had of a machine at any time of the day.
 fn is_plain(need: &Need) -> bool {
-    need.cards.is_none() && need.curves.is_none()
+    need.cards.is_none() && need.cores.is_none() && need.curves.is_none()
 }
 
 /// Has another task make room for one that no machine takes: that one goes elsewhere, and this one in its
@@ -141,7 +141,7 @@ fn room_makers(
     let group = search.group(known);
     let is_short = |at: &usize| {
         let judged = search.view.judge(*at, group);
-        *at != row && matches!(judged, Err(Reason::NoRoom(_) | Reason::NoCards))
+        *at != row && matches!(judged, Err(Reason::NoRoom(_) | Reason::NoCards | Reason::NoCores))
     };
     let short: Vec<usize> = (0..search.view.rows()).filter(is_short).collect();
     search.view.put_back(row, task);

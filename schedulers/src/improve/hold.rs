@@ -3,7 +3,8 @@
 //! A view in which a task was moved shows its old room as free. In the wave of the move that is not so for
 //! transient kinds: what is held here is taken off again. So all moves of a wave fit with every source still
 //! held, and two tasks cannot go through each other's room at once. Which cards a task has is not reckoned
-//! kind by kind: where any kind is transient, cards that were left in a wave take no task before the next.
+//! kind by kind, nor which cores: where any kind is transient, cards and cores that were left in a wave take no task
+//! before the next.
 
 use omega_cellstate::{Need, View};
 use omega_core::KindId;
@@ -15,6 +16,7 @@ pub(super) struct Hold {
     /// For each row every kind, in order.
     amounts: Vec<i64>,
     cards: Vec<bool>,
+    cores: Vec<bool>,
     rows: Vec<usize>,
 }
 
@@ -30,6 +32,7 @@ impl Hold {
             transient: is_transient,
             amounts: vec![0; rows * kinds],
             cards: vec![false; rows],
+            cores: vec![false; rows],
             rows: Vec::new(),
         }
     }
@@ -49,7 +52,7 @@ impl Hold {
         if self.rows.is_empty() {
             return true;
         }
-        if need.cards.is_some() && self.cards[row] {
+        if need.cards.is_some() && self.cards[row] || need.cores.is_some() && self.cores[row] {
             return false;
         }
         let kinds = self.transient.len();
@@ -74,6 +77,7 @@ impl Hold {
             self.amounts[row * kinds + kind] += request;
         }
         self.cards[row] |= need.cards.is_some();
+        self.cores[row] |= need.cores.is_some();
         self.rows.push(row);
     }
 
@@ -83,6 +87,7 @@ impl Hold {
         for row in self.rows.drain(..) {
             self.amounts[row * kinds..][..kinds].fill(0);
             self.cards[row] = false;
+            self.cores[row] = false;
         }
     }
 }

@@ -126,6 +126,6 @@ impl PostFilter for DefaultPreemption {
         }
         let best = best(&candidates)?;
         let machine = view.machine_id(best.row);
-        Some(MadeRoom { machine, evictions: best.victims.to_vec() })
+        Some(MadeRoom { machine, evictions: best.victims.to_vec(), throttled: Vec::new() })
     }
 }

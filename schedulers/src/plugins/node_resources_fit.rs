@@ -4,7 +4,7 @@
 //! that Kubernetes gives.
 
 use super::normalize::POINT;
-use super::resources::{ResourcesFit, could_fit};
+use super::resources::{ResourcesFit, could_fit, pieces_fit};
 use super::usage::{Amount, Resource, Usage, percent};
 use crate::plugin::{Filter, Judged, Reads, Score, Tasks, lanes};
 use omega_cellstate::{BLOCK, Block, FEW, View};
@@ -60,7 +60,7 @@ pub struct ShapePoint {
     pub score: u8,
 }
 
-/// Filter: the machine has what the task requests of every kind, and the cards. Score: how full it
+/// Filter: the machine has what the task requests of every kind, the cards and the cores. Score: how full it
 /// would be, by a [`Strategy`].
 ///
 /// Kinds that the filter ignores are still judged by the cell: a profile adds the filter for that.
@@ -157,7 +157,7 @@ impl Filter for NodeResourcesFit {
             true => ResourcesFit.filter(tasks, block, among),
             false => {
                 let room = block.room_among(tasks.need, &self.request(tasks), among);
-                block.cards_fit(tasks.need, room)
+                pieces_fit(tasks.need, block, room)
             }
         }
     }

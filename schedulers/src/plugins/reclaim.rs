@@ -74,7 +74,7 @@ impl PostFilter for Reclaim {
             }
         }
         let (_, row, evictions) = best?;
-        Some(MadeRoom { machine: view.machine_id(row), evictions })
+        Some(MadeRoom { machine: view.machine_id(row), evictions, throttled: Vec::new() })
     }
 }
 

@@ -1,7 +1,7 @@
 //! Room: whether a task fits, and what is left when it does.
 
 use crate::plugin::{Filter, Judged, Reads, SCORE_MAX, Score, Tasks, lanes};
-use omega_cellstate::{BLOCK, Block, FEW, LeftShare, View};
+use omega_cellstate::{BLOCK, Block, CoresLeft, FEW, LeftShare, Need, View};
 use omega_core::KindId;
 use omega_core::limits::{CARD_MILLI, CARDS_MAX};
 use pulp::Arch;
@@ -33,7 +33,7 @@ impl Filter for Schedulable {
     }
 }
 
-/// Filter: the machine has what the task requests of every kind, and the cards.
+/// Filter: the machine has what the task requests of every kind, the cards and the cores.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct ResourcesFit;
 
@@ -48,7 +48,7 @@ impl Filter for ResourcesFit {
 
     fn filter(&self, tasks: &Tasks<'_>, block: Block<'_>, among: u64) -> u64 {
         let room = block.room_among(tasks.need, &tasks.need.request, among);
-        if tasks.need.cards.is_none() { room } else { block.cards_fit(tasks.need, room) }
+        pieces_fit(tasks.need, block, room)
     }
 
     fn curable(&self, tasks: &Tasks<'_>, block: Block<'_>, refused: u64) -> u64 {
@@ -58,6 +58,13 @@ impl Filter for ResourcesFit {
     fn judges(&self) -> Judged {
         Judged::ROOM
     }
+}
+
+/// Of the machines in `among`, those whose cards and NUMA nodes have what is needed.
+#[inline]
+pub(super) fn pieces_fit(need: &Need, block: Block<'_>, among: u64) -> u64 {
+    let with_cards = if need.cards.is_none() { among } else { block.cards_fit(need, among) };
+    if need.cores.is_none() { with_cards } else { block.cores_fit(need, with_cards) }
 }
 
 /// The kind of which each task takes one: how many tasks a machine may have, whatever they are.
@@ -80,7 +87,8 @@ pub(super) fn could_fit(
     for lane in lanes(among) {
         let Some(machine) = block.machine(lane) else { continue };
         let holds = |(kind, amount): &(KindId, u64)| *amount <= machine.claimable(*kind);
-        let fits = cards <= machine.cards && requests.iter().all(holds);
+        let cores = tasks.need.cores.is_none_or(|cores| CoresLeft::all(&machine.numa).fits(cores));
+        let fits = cards <= machine.cards && cores && requests.iter().all(holds);
         could |= u64::from(fits) << lane;
     }
     could

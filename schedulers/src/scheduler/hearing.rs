@@ -56,6 +56,7 @@ impl Scheduler {
             let rows: Vec<u32> = delta.slots.iter().copied().chain(machines).collect();
             self.hear(events, &rows, now);
         }
+        self.sync_plans(now);
         Ok(())
     }
 
@@ -67,7 +68,7 @@ impl Scheduler {
             self.stale.sort_unstable();
             self.queue.clear();
         }
-        let (settings, hears_of_all) = (&self.settings, self.view.keeps_placements());
+        let (settings, hears_of_all) = (&self.settings, self.view.hears_of_all_jobs());
         let is_own = |id: JobId, job: &Job| {
             !hears_of_all || job.scheduler == settings.takes && settings.share.includes(id)
         };
@@ -105,8 +106,8 @@ impl Scheduler {
     /// Notes that own claims were given back, which others may have been decided around.
     pub(super) fn hear_of_own(&mut self, rows: impl Iterator<Item = u32>, now: Nanos) {
         let rows: Vec<u32> = rows.collect();
-        let events = Events::ROOM_FREED | Events::ROOM_TAKEN | Events::RULES_CHANGED;
-        self.hear(events, &rows, now);
+        let of_rows = Events::ROOM_FREED | Events::ROOM_TAKEN | Events::RULES_CHANGED;
+        self.hear(of_rows | Events::CELL_FREED, &rows, now);
     }
 
     /// Whether news may help a job, as far as those know who refused it.
@@ -139,6 +140,8 @@ fn events_of(delta: &Delta, before: Tally, after: Tally) -> Events {
         (delta.changes_rules(), Events::RULES_CHANGED),
         (delta.refilled, Events::EVICTIONS_REFILLED),
         (delta.reservations.is_some(), Events::RESERVATIONS_CHANGED),
+        (after.cell_freed > before.cell_freed, Events::CELL_FREED),
+        (delta.peaks.is_some(), Events::PEAKS_CHANGED),
     ];
     let happened = happened.into_iter().filter(|(did, _)| *did);
     happened.fold(Events::NONE, |events, (_, event)| events | event)

@@ -111,6 +111,16 @@ define_codes! {
     BadReservation = "BAD_RESERVATION", InvalidArgument;
     /// The reservation is over, was ended, or never was.
     UnknownReservation = "UNKNOWN_RESERVATION", NotFound;
+    /// The machine contradicts itself.
+    BadMachine = "BAD_MACHINE", InvalidArgument;
+    /// The cores of a machine's NUMA nodes can change only while no task has any to itself.
+    CoresInUse = "CORES_IN_USE", FailedPrecondition;
+    /// Too few cores of the machine are left for a task alone.
+    NoCoresLeft = "NO_CORES_LEFT", FailedPrecondition;
+    /// Choose other machines, times or shares for the calendar of peaks.
+    BadPeaks = "BAD_PEAKS", InvalidArgument;
+    /// The calendar of peaks was removed, or never was.
+    UnknownPeaks = "UNKNOWN_PEAKS", NotFound;
     /// A page token was not made by this call, or with other filters.
     BadPageToken = "BAD_PAGE_TOKEN", InvalidArgument;
     /// No leader is known: wait, or ask another replica.
@@ -295,6 +305,11 @@ impl From<&Rejection> for ApiError {
             Rejection::NotAdmitted { .. } => ErrorCode::NotAdmitted,
             Rejection::BadReservation(_) => ErrorCode::BadReservation,
             Rejection::UnknownReservation(_) => ErrorCode::UnknownReservation,
+            Rejection::BadMachine(_) => ErrorCode::BadMachine,
+            Rejection::CoresInUse(_) => ErrorCode::CoresInUse,
+            Rejection::NoCoresLeft(..) => ErrorCode::NoCoresLeft,
+            Rejection::BadPeaks(_) => ErrorCode::BadPeaks,
+            Rejection::UnknownPeaks(_) => ErrorCode::UnknownPeaks,
             _ => ErrorCode::Internal,
         };
         ApiError::new(code, rejection.to_string())

@@ -9,7 +9,7 @@ use crate::jobs::done;
 use crate::peers::Whoami;
 use crate::reach;
 use crate::service::{Answered, deadline, stream_end};
-use crate::statistics::statistics;
+use crate::statistics::{statistics, survey};
 use omega_cellstate::Cell;
 use omega_client::proto::cell_service_server::CellService;
 use omega_client::{ApiError, ErrorCode, convert, proto};
@@ -163,6 +163,35 @@ impl CellService for Cells {
         let policy = convert::policy(given).map_err(ApiError::from)?;
         let version = done(self.host.apply(Command::SetPolicy(policy), until).await?)?;
         Ok(Response::new(proto::SetPolicyResponse { version: version.0 }))
+    }
+
+    async fn set_cell_capacity(
+        &self,
+        request: Request<proto::SetCellCapacityRequest>,
+    ) -> Answered<proto::SetCellCapacityResponse> {
+        about(&request, |request| format!("kind {}", request.kind));
+        let until = deadline(&request);
+        let proto::SetCellCapacityRequest { kind, amount } = request.into_inner();
+        let kind = convert::kind(kind).map_err(ApiError::from)?;
+        let command = Command::SetCellCapacity { kind, amount };
+        let version = done(self.host.apply(command, until).await?)?;
+        Ok(Response::new(proto::SetCellCapacityResponse { version: version.0 }))
+    }
+
+    async fn list_cell_resources(
+        &self,
+        request: Request<proto::ListCellResourcesRequest>,
+    ) -> Answered<proto::ListCellResourcesResponse> {
+        self.host.refresh(deadline(&request)).await?;
+        let waiting = survey(&self.host).await.waiting_of_cell.clone();
+        let (version, resources) =
+            self.host.read(|cell| (cell.version(), cell.resources().clone()));
+        Ok(Response::new(proto::ListCellResourcesResponse {
+            capacity: convert::values(&resources.capacity),
+            claimed: convert::values(&resources.claimed),
+            waiting,
+            version: version.0,
+        }))
     }
 
     async fn change_members(

@@ -48,6 +48,7 @@ pub(crate) fn task(cell: &Cell, id: TaskId, state: TaskState) -> proto::TaskStat
         machine_name: machine.and_then(name).unwrap_or_default(),
         group: group.map(|group| group.name.to_string()).unwrap_or_default(),
         cards: cards.iter().map(|card| card as u32).collect(),
+        cores: convert::node_list(&cell.task_cores(id)),
         holds: cell.task_held(id).map(|held| convert::values(&held)).unwrap_or_default(),
     }
 }
@@ -63,8 +64,16 @@ pub(crate) fn machine(state: &MachineState<'_>) -> proto::MachineStatus {
         load: state.load.map(|report| convert::values(&report.used)).unwrap_or_default(),
         load_at_ms: state.load.map_or(0, |report| report.at_ms),
         tasks: state.tasks.len() as u32,
+        cores_left: cores_left(state),
         claimable: state.claimable.iter().map(|all| (*all).max(0) as u64).collect(),
     }
+}
+
+/// What is left of a machine's cores for tasks alone, by NUMA node.
+fn cores_left(state: &MachineState<'_>) -> Vec<u32> {
+    let nodes = state.machine.numa.as_slice().len();
+    let left = state.cores_left.into_iter().flat_map(|cores| *cores.left());
+    left.take(nodes).map(|left| u32::from(left.max(0).unsigned_abs())).collect()
 }
 
 /// A scheduler, and who holds its name.

@@ -10,7 +10,8 @@ use omega_cellstate::Cell;
 use omega_client::proto::machine_service_server::MachineService;
 use omega_client::{ApiError, ErrorCode, convert, proto};
 use omega_core::{
-    Command, LabelSelector, Machine, MachineId, Outcome, Rejection, Requirement, Reservation,
+    Command, LabelSelector, Machine, MachineId, Outcome, PeakCalendar, Rejection, Requirement,
+    Reservation,
 };
 use tonic::{Request, Response};
 
@@ -140,6 +141,46 @@ impl MachineService for Machines {
             reservations: cell.reservations().map(Into::into).collect(),
             now_ms: cell.now_ms(),
             version: cell.version().0,
+        });
+        Ok(Response::new(answer))
+    }
+
+    async fn set_peaks(
+        &self,
+        request: Request<proto::SetPeaksRequest>,
+    ) -> Answered<proto::SetPeaksResponse> {
+        let until = deadline(&request);
+        about(&request, |request| {
+            request.calendar.as_ref().map_or("", |calendar| &calendar.name).to_owned()
+        });
+        let missing = || ApiError::new(ErrorCode::Malformed, "calendar is missing");
+        let given = request.into_inner().calendar.ok_or_else(missing)?;
+        let calendar = PeakCalendar::try_from(given).map_err(ApiError::from)?;
+        let version = done(self.host.apply(Command::SetPeaks(calendar), until).await?)?;
+        Ok(Response::new(proto::SetPeaksResponse { version: version.0 }))
+    }
+
+    async fn remove_peaks(
+        &self,
+        request: Request<proto::RemovePeaksRequest>,
+    ) -> Answered<proto::RemovePeaksResponse> {
+        let until = deadline(&request);
+        about(&request, |request| request.name.clone());
+        let name = request.into_inner().name.into();
+        let version = done(self.host.apply(Command::RemovePeaks { name }, until).await?)?;
+        Ok(Response::new(proto::RemovePeaksResponse { version: version.0 }))
+    }
+
+    async fn list_peaks(
+        &self,
+        request: Request<proto::ListPeaksRequest>,
+    ) -> Answered<proto::ListPeaksResponse> {
+        self.host.refresh(deadline(&request)).await?;
+        let answer = self.host.read(|cell| proto::ListPeaksResponse {
+            calendars: cell.peak_calendars().map(Into::into).collect(),
+            now_ms: cell.now_ms(),
+            version: cell.version().0,
+            machines_over: cell.machines_over_peak() as u32,
         });
         Ok(Response::new(answer))
     }

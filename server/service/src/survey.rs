@@ -5,8 +5,8 @@
 //! people, and for nothing else.
 
 use crate::host::Host;
-use omega_cellstate::MachineStatus;
-use omega_core::{JobId, Kinds, Machine, MachineId, TaskState, Text, Version};
+use omega_cellstate::{Cell, MachineStatus};
+use omega_core::{Job, JobId, Kinds, Machine, MachineId, TaskState, Text, Version};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -38,6 +38,8 @@ pub(crate) struct Survey {
     pub(crate) tasks: Counts,
     /// The tasks that wait, by the scheduler that is to place them.
     pub(crate) waiting: BTreeMap<Text, Waiting>,
+    /// What they would claim of the cell as a whole, by kind.
+    pub(crate) waiting_of_cell: Vec<u64>,
 }
 
 /// A machine.
@@ -102,6 +104,7 @@ impl Survey {
             machines: Vec::new(),
             claimable: vec![0; kinds.count()],
             claimed: vec![0; kinds.count()],
+            waiting_of_cell: vec![0; kinds.count()],
             kinds,
             jobs: 0,
             tasks: Counts::default(),
@@ -168,18 +171,32 @@ impl Survey {
                     waiting.jobs += 1;
                     waiting.tasks += pending;
                     waiting.oldest.get_or_insert_with(|| (id, job.name.clone()));
+                    self.add_waiting_of_cell(cell, (id, job));
                 }
             }
             None
         })
+    }
+
+    /// Adds what the pending tasks of a job would claim of the cell as a whole.
+    fn add_waiting_of_cell(&mut self, cell: &Cell, (id, job): (JobId, &Job)) {
+        if job.groups.iter().all(|group| group.cell_request.is_zero()) {
+            return;
+        }
+        let pending = cell.tasks(id).filter(|(_, state)| *state == TaskState::Pending);
+        let groups = pending.filter_map(|(task, _)| job.groups.get(cell.task_group(task)?));
+        for (kind, amount) in groups.flat_map(|group| group.cell_request.iter()) {
+            let sum = &mut self.waiting_of_cell[kind.index()];
+            *sum = sum.saturating_add(amount);
+        }
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use omega_cellstate::{Cell, SharedCell};
-    use omega_core::{Amounts, Command, Job, TaskGroup};
+    use omega_cellstate::SharedCell;
+    use omega_core::{Amounts, Command, TaskGroup};
 
     #[test]
     fn all_is_seen_however_much_there_is() {

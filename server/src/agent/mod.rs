@@ -5,13 +5,14 @@
 
 mod simulation;
 
+use crate::ask::pairs;
 use crate::connect::CellArgs;
 use crate::events::LogArgs;
 use crate::signals::Signals;
 use clap::Args;
 use omega_client::ApiError;
 use omega_client::agent::{Agent, AgentSettings, Order};
-use omega_core::{Amounts, Labels, Machine, TaskReport};
+use omega_core::{Amounts, Labels, Machine, NodeCores, TaskReport};
 use simulation::{Behaviour, Simulation};
 use std::io::{self, Write};
 use std::time::Duration;
@@ -40,6 +41,9 @@ pub(crate) struct AgentArgs {
     /// Cores of each.
     #[arg(long, value_name = "CORES", default_value_t = 64, value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
     cpu: u64,
+    /// Those of each NUMA node of each that tasks may have to themselves: 32,32 [default: none].
+    #[arg(long, value_name = "CORES,CORES", value_parser = pairs::numa)]
+    numa: Option<NodeCores>,
     /// Memory of each, in GiB.
     #[arg(long, value_name = "GIB", default_value_t = 256, value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
     memory: u64,
@@ -121,6 +125,7 @@ fn registered<T, E>(joined: Option<Result<Result<T, ApiError>, E>>) -> Option<Ap
 fn machine(args: &AgentArgs, index: u32) -> Machine {
     let capacity = Amounts::new([args.cpu * 1000, args.memory << 30]);
     let mut machine = Machine::new(format!("{}-{index}", args.prefix), capacity);
+    machine.numa = args.numa.unwrap_or_default();
     let (zone, rack) = (index / RACK % ZONES, index / RACK);
     machine.labels = Labels::new([("zone", format!("z{zone}")), ("rack", format!("r{rack}"))]);
     machine

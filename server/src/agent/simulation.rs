@@ -197,6 +197,7 @@ mod tests {
             images: Vec::new(),
             request: Amounts::new([1000, 1 << 20]),
             cards: Vec::new(),
+            cores: Vec::new(),
             grace_ms: 0,
         }
     }

@@ -4,7 +4,7 @@ use super::call::{Caller, Page};
 use super::explain::{self, ExplainArgs};
 use super::job_file::JobFile;
 use super::job_flags::JobFlags;
-use super::shape::{DoneShape, JobShape, ListShape, MadeShape};
+use super::shape::{ByKind, DoneShape, GroupShape, JobShape, ListShape, MadeShape};
 use super::show::{self, Align, and_more, clean_name, columns, facts};
 use super::watch::{self, WatchArgs};
 use super::{AskArgs, AskError, NameArgs, file, task};
@@ -73,7 +73,8 @@ pub(crate) struct SubmitArgs {
     /// Submit the job of this file, TOML or JSON; docs/cli.md has the fields. `-` is standard input.
     #[arg(long, short, value_name = "FILE", conflicts_with_all = ["name", "count",
           "cpu", "memory", "disk", "gpu", "amounts", "service", "scheduler", "tenant", "precedence",
-          "run_time", "gang", "gang_hold", "labels", "require", "spread", "anti_affinity"])]
+          "run_time", "gang", "gang_hold", "labels", "require", "spread", "anti_affinity",
+          "cores", "one_node"])]
     file: Option<PathBuf>,
     #[command(flatten)]
     ask: AskArgs,
@@ -216,6 +217,36 @@ fn held(held: &super::shape::HeldShape) -> String {
     left.map_or(places.clone(), |left| format!("{places}, for {} s more", left.div_ceil(1000)))
 }
 
+/// What each task of a group has, in a line.
+fn each(kinds: &Kinds, group: &GroupShape) -> String {
+    let listed = |amounts: &ByKind<u64>| {
+        let amount = |(id, kind): (omega_core::KindId, &ResourceKind)| {
+            let amount = amounts[&kind.name];
+            (amount > 0).then(|| format!("{} {}", kinds.display(id, amount), kind.name))
+        };
+        kinds.iter().filter_map(amount).collect::<Vec<String>>().join(", ")
+    };
+    let curve = |(name, points): (&String, &Vec<u64>)| {
+        let id = kinds.by_name(name)?;
+        let [low, high] =
+            [points.iter().min()?, points.iter().max()?].map(|p| kinds.display(id, *p));
+        Some(format!("{name} from {low} to {high} over the day, in {} parts", points.len()))
+    };
+    let cards = match group.wants_cards {
+        0 => String::new(),
+        1 => "1 card".to_owned(),
+        count => format!("{count} cards"),
+    };
+    let wants = [group.wants.as_ref().map(listed).unwrap_or_default(), cards];
+    let wants = wants.into_iter().filter(|part| !part.is_empty()).collect::<Vec<_>>().join(", ");
+    let named = [("wants", wants), ("of the cell", listed(&group.cell_request))];
+    let named = named.into_iter().filter(|(_, list)| !list.is_empty());
+    let parts = [listed(&group.request)].into_iter().filter(|part| !part.is_empty());
+    let parts = parts.chain(group.curves.iter().filter_map(curve));
+    let parts = parts.chain(named.map(|(what, list)| format!("{what} {list}")));
+    parts.collect::<Vec<_>>().join("; ")
+}
+
 fn one(kinds: &Kinds, shape: &WhereShape) -> String {
     let job = &shape.job;
     let tasks = job.tasks;
@@ -245,14 +276,8 @@ fn one(kinds: &Kinds, shape: &WhereShape) -> String {
         ("tasks", states.join(", ")),
         ("machines", machines),
     ]);
-    let row = |group: &super::shape::GroupShape| {
-        let amount = |(id, kind): (omega_core::KindId, &ResourceKind)| {
-            let amount = group.request[&kind.name];
-            (amount > 0).then(|| format!("{} {}", kinds.display(id, amount), kind.name))
-        };
-        let request: Vec<String> = kinds.iter().filter_map(amount).collect();
-        vec![group.name.clone(), group.count.to_string(), request.join(", ")]
-    };
+    let row =
+        |group: &GroupShape| vec![group.name.clone(), group.count.to_string(), each(kinds, group)];
     let heading = [("group", Align::Left), ("count", Align::Right), ("each", Align::Left)];
     let rows: Vec<Vec<String>> = job.groups.iter().map(row).collect();
     let mut text = format!("{head}\n{}", columns(&heading, &rows));

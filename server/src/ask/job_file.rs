@@ -8,8 +8,8 @@ use super::rules_file::{
     PortFile, PreferredFile, RuleFile, SelectorFile, TolerationFile, affinity,
 };
 use omega_core::{
-    Amounts, CardRequest, Curve, Job, JobKind, Kinds, Labels, PlacementRules, Precedence,
-    Preemption, TaskGroup, Unit, Wants,
+    Amounts, CardRequest, CorePlace, CoreRequest, Curve, Job, JobKind, Kinds, Labels,
+    PlacementRules, Precedence, Preemption, TaskGroup, Unit, Wants,
 };
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -95,12 +95,18 @@ struct GroupFile {
     curves: BTreeMap<String, Vec<Amount>>,
     /// Accelerator cards that each task needs; its `gpu` is as much, unless `request` says it.
     cards: Option<CardsFile>,
+    /// Cores that each task needs to itself; its `cpu` is as much, unless `request` or a curve says more.
+    cores: Option<CoresFile>,
     /// What each task takes of each resource kind on top of that where it is free, and does without elsewhere.
     #[serde(default)]
     #[schemars(with = "BTreeMap<String, NumberOrText>")]
     wants: BTreeMap<String, Amount>,
     /// Accelerator cards that it takes likewise, if it needs none; their `gpu` is as much, unless `wants` says it.
     wants_cards: Option<CardsFile>,
+    /// What each task claims of the cell as a whole while it has a machine, of each resource kind: licences, addresses.
+    #[serde(default)]
+    #[schemars(with = "BTreeMap<String, NumberOrText>")]
+    cell_request: BTreeMap<String, Amount>,
     /// What rules of other jobs select these tasks by.
     #[serde(default)]
     labels: BTreeMap<String, String>,
@@ -143,6 +149,38 @@ struct CardsFile {
     /// How much of each, in thousandths.
     #[serde(default = "whole")]
     milli_each: u16,
+}
+
+/// Whole cores that one task needs to itself, all on its machine.
+#[derive(Clone, Copy, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct CoresFile {
+    /// How many.
+    count: u16,
+    /// Whether they must be near each other.
+    #[serde(default)]
+    place: PlaceFile,
+}
+
+/// Where on a machine the cores of one task are.
+#[derive(Clone, Copy, Debug, Default, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+enum PlaceFile {
+    /// On any NUMA nodes.
+    #[default]
+    AnyNodes,
+    /// All on one NUMA node.
+    OneNode,
+}
+
+impl From<CoresFile> for CoreRequest {
+    fn from(cores: CoresFile) -> CoreRequest {
+        let place = match cores.place {
+            PlaceFile::AnyNodes => CorePlace::AnyNodes,
+            PlaceFile::OneNode => CorePlace::OneNode,
+        };
+        CoreRequest { count: cores.count, place }
+    }
 }
 
 fn default() -> String {
@@ -221,6 +259,13 @@ impl GroupFile {
                 request.set(curve.kind, curve.peak());
             }
         }
+        let cores = self.cores.map(CoreRequest::from);
+        if let Some(cores) = cores {
+            let cpu = amount::kind(kinds, at("cores"), "cpu")?;
+            if request.get(cpu) == 0 {
+                request.set(cpu, cores.cpu_milli());
+            }
+        }
         let (wanted, wanted_cards) = amounts_and_cards(
             kinds,
             (&self.wants, self.wants_cards),
@@ -229,6 +274,9 @@ impl GroupFile {
         )?;
         let wants = Wants { amounts: wanted, cards: wanted_cards };
         let wants_nothing = wants.amounts.is_zero() && wants.cards.is_none();
+        let of_cell = self.cell_request.iter();
+        let of_cell = of_cell
+            .map(|(kind, amount)| (at(&format!("cell_request.{kind}")), kind.clone(), amount));
         let texts = |list: &[String]| list.iter().map(|text| text.as_str().into()).collect();
         Ok(TaskGroup {
             name: self.name.as_str().into(),
@@ -249,6 +297,8 @@ impl GroupFile {
             grace_ms: self.grace.map_or(0, |TimeFile(time)| millis(time)),
             curves,
             wants: (!wants_nothing).then_some(wants),
+            cores,
+            cell_request: amount::amounts(kinds, of_cell, 0)?,
         })
     }
 

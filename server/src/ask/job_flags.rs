@@ -5,8 +5,8 @@ use super::moment::Moment;
 use super::{AskError, pairs};
 use clap::Args;
 use omega_core::{
-    Job, JobKind, Kinds, Labels, MachineSelector, Precedence, Requirement, Spread, TaskGroup,
-    TaskRule, TaskSelector, TopologyLevel,
+    CoreRequest, Job, JobKind, Kinds, Labels, MachineSelector, Precedence, Requirement, Spread,
+    TaskGroup, TaskRule, TaskSelector, TopologyLevel,
 };
 use std::time::Duration;
 
@@ -21,6 +21,12 @@ pub(super) struct JobFlags {
     count: Option<u32>,
     #[command(flatten)]
     amounts: AmountArgs,
+    /// Cores that each task needs to itself; --cpu is as much, unless it says more.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
+    cores: Option<u16>,
+    /// All of these cores on one NUMA node.
+    #[arg(long, requires = "cores")]
+    one_node: bool,
     /// It is to stay up, rather than to run to its end.
     #[arg(long)]
     service: bool,
@@ -67,6 +73,17 @@ impl JobFlags {
     pub(super) fn job(&self, kinds: &Kinds) -> Result<Job, AskError> {
         let request = amount::amounts(kinds, self.amounts.named(), 0)?;
         let mut group = TaskGroup::new(self.count.unwrap_or(1), request);
+        if let Some(count) = self.cores {
+            let cores = match self.one_node {
+                true => CoreRequest::on_one_node(count),
+                false => CoreRequest::any(count),
+            };
+            let cpu = amount::kind(kinds, "--cores".to_owned(), "cpu")?;
+            if group.request.get(cpu) == 0 {
+                group.request.set(cpu, cores.cpu_milli());
+            }
+            group.cores = Some(cores);
+        }
         let labels = self.labels.iter();
         group.labels = Labels::new(labels.map(|(key, value)| (key.as_str(), value.as_str())));
         if !self.require.is_empty() {

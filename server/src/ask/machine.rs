@@ -9,7 +9,7 @@ use super::{AskArgs, AskError, NameArgs, file, pairs};
 use clap::{Args, Subcommand};
 use omega_client::proto;
 use omega_client::proto::machine_service_client::MachineServiceClient;
-use omega_core::{Kinds, MachineId, Requirement, Taint};
+use omega_core::{Kinds, MachineId, NodeCores, Requirement, Taint};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
@@ -58,7 +58,7 @@ pub(crate) struct AddArgs {
     given: Described,
     /// Add the machines of this file, TOML or JSON; docs/cli.md has the fields. `-` is standard input.
     #[arg(long, short, value_name = "FILE", conflicts_with_all = ["name",
-          "cpu", "memory", "disk", "gpu", "amounts", "cards", "labels", "taints"])]
+          "cpu", "memory", "disk", "gpu", "amounts", "cards", "numa", "labels", "taints"])]
     file: Option<PathBuf>,
     #[command(flatten)]
     ask: AskArgs,
@@ -74,6 +74,9 @@ struct Described {
     /// How many accelerator cards it has; --gpu is as much, unless it says less.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(0..=32))]
     cards: Option<u8>,
+    /// The cores of each NUMA node that tasks may have to themselves: 16,16. --cpu is as much, unless it says more.
+    #[arg(long, value_name = "CORES,CORES", value_parser = pairs::numa)]
+    numa: Option<NodeCores>,
     /// A label. May be repeated.
     #[arg(long = "label", value_name = "KEY=VALUE", value_parser = pairs::label)]
     labels: Vec<(String, String)>,
@@ -168,12 +171,15 @@ fn get(args: &NameArgs) -> Result<(), AskError> {
 fn one(kinds: &Kinds, machine: &MachineShape) -> String {
     let labels: Vec<String> =
         machine.labels.iter().map(|(key, value)| format!("{key}={value}")).collect();
+    let nodes = machine.numa.iter().zip(&machine.cores_left);
+    let numa: Vec<String> = nodes.map(|(cores, left)| format!("{left} of {cores}")).collect();
     let head = facts(&[
         ("name", machine.name.clone()),
         ("id", machine.id.clone()),
         ("status", machine.status.to_owned()),
         ("tasks", machine.tasks.to_string()),
         ("cards", if machine.cards > 0 { machine.cards.to_string() } else { String::new() }),
+        ("numa", numa.join(", ")),
         ("labels", labels.join(" ")),
         ("taints", machine.taints.join(" ")),
     ]);
@@ -236,6 +242,7 @@ impl Described {
             count: None,
             capacity,
             cards: self.cards.unwrap_or_default(),
+            numa: self.numa.map_or(Vec::new(), |numa| numa.as_slice().to_vec()),
             labels: self.labels.iter().cloned().collect(),
             taints: self.taints.iter().map(pairs::taint_text).collect(),
             overcommit: BTreeMap::new(),

@@ -3,8 +3,8 @@
 use super::amount::{self, Amount};
 use super::file::FileError;
 use super::{AskError, pairs};
-use omega_core::limits::MACHINES_MAX;
-use omega_core::{Kinds, Labels, Machine, Taint};
+use omega_core::limits::{MACHINES_MAX, NUMA_NODES_MAX};
+use omega_core::{Kinds, Labels, Machine, NodeCores, Taint};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use std::collections::BTreeMap;
@@ -35,6 +35,10 @@ pub(super) struct MachineFile {
     /// How many accelerator cards it has; its `gpu` is as much, unless `capacity` says less.
     #[serde(default)]
     pub(super) cards: u8,
+    /// The cores of each of its NUMA nodes that tasks may have to themselves; its `cpu` is as much, unless `capacity`
+    /// says more.
+    #[serde(default)]
+    pub(super) numa: Vec<u16>,
     /// What it is like, and where it stands. `{n}` in a value is the machine's number.
     #[serde(default)]
     pub(super) labels: BTreeMap<String, String>,
@@ -118,6 +122,14 @@ fn one(described: &MachineFile, kinds: &Kinds, at: &At<'_>) -> Result<Machine, A
         machine = machine.with_cards(gpu, described.cards);
         if described.capacity.contains_key("gpu") {
             machine.capacity.set(gpu, said);
+        }
+    }
+    if !described.numa.is_empty() {
+        let too_many = || at.wrong("numa", format!("at most {NUMA_NODES_MAX} nodes are allowed"));
+        machine.numa = NodeCores::new(&described.numa).ok_or_else(too_many)?;
+        let cpu = amount::kind(kinds, at.place("numa"), "cpu")?;
+        if !described.capacity.contains_key("cpu") {
+            machine.capacity.set(cpu, machine.numa.cpu_milli());
         }
     }
     let labels = described.labels.iter();

@@ -1,6 +1,7 @@
-//! Labels, taints and places in the topology, as flags and files write them.
+//! Labels, taints, NUMA nodes and places in the topology, as flags and files write them.
 
-use omega_core::{Taint, TaintEffect, TopologyLevel};
+use omega_core::limits::{CORES_PER_NODE_MAX, NUMA_NODES_MAX};
+use omega_core::{NodeCores, Taint, TaintEffect, TopologyLevel};
 
 /// A label: `key=value`.
 pub(super) fn label(text: &str) -> Result<(String, String), String> {
@@ -41,6 +42,19 @@ pub(super) fn taint_text(taint: &Taint) -> String {
         "" => format!("{}:{effect}", taint.key),
         value => format!("{}={value}:{effect}", taint.key),
     }
+}
+
+/// The cores of each NUMA node: `16,16`.
+pub(crate) fn numa(text: &str) -> Result<NodeCores, String> {
+    let count = |text: &str| text.trim().parse().ok().filter(|count| *count <= CORES_PER_NODE_MAX);
+    let counts: Option<Vec<u16>> = text.split(',').map(count).collect();
+    let nodes = counts.as_deref().and_then(NodeCores::new);
+    nodes.ok_or_else(|| {
+        format!(
+            "{text:?} is not like 16,16: the cores of each NUMA node, at most {NUMA_NODES_MAX} nodes \
+             of {CORES_PER_NODE_MAX}"
+        )
+    })
 }
 
 /// A level of the topology: `machine`, or the key of a label.

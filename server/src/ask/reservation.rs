@@ -137,7 +137,7 @@ fn shape(given: proto::Reservation, now_ms: u64) -> Result<ReservationShape, Ask
 }
 
 /// Which machines, in words.
-fn selector(machines: &MachineSelector) -> String {
+pub(super) fn selector(machines: &MachineSelector) -> String {
     let one = |what: &str, requirement: &Requirement| {
         let values = requirement.values.join("|");
         match requirement.operator {

@@ -8,7 +8,8 @@ use omega_client::convert::{self, Malformed};
 use omega_client::proto;
 use omega_core::limits::QUOTA_MAX;
 use omega_core::{
-    Amounts, Job, JobKind, KindId, Kinds, Labels, Machine, MachineId, Preemption, Standing,
+    Amounts, CorePlace, Job, JobKind, KindId, Kinds, Labels, Machine, MachineId, Preemption,
+    Standing,
 };
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -49,6 +50,10 @@ pub(super) struct MachineShape {
     pub(super) status: &'static str,
     pub(super) tasks: u32,
     pub(super) cards: u8,
+    /// The cores of each NUMA node that tasks may have to themselves.
+    pub(super) numa: Vec<u16>,
+    /// What is left of them.
+    pub(super) cores_left: Vec<u32>,
     pub(super) sequence: u64,
     pub(super) resources: ByKind<ResourceShape>,
     /// When the load was reported, in milliseconds since 1970; 0 if it never was.
@@ -119,9 +124,25 @@ pub(super) struct GroupShape {
     pub(super) request: ByKind<u64>,
     /// What each takes on top where it is free; `null`: nothing.
     pub(super) wants: Option<ByKind<u64>>,
+    /// What each needs to itself; `null`: nothing.
+    pub(super) cores: Option<CoresShape>,
+    /// How many cards it takes likewise.
+    pub(super) wants_cards: u8,
+    /// What varies over the day: so much in each of equally long parts.
+    pub(super) curves: ByKind<Vec<u64>>,
+    /// What each claims of the cell as a whole.
+    pub(super) cell_request: ByKind<u64>,
     pub(super) labels: BTreeMap<String, String>,
     pub(super) restarts: u32,
     pub(super) grace_ms: u32,
+}
+
+/// Cores that a task has to itself.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub(super) struct CoresShape {
+    pub(super) count: u16,
+    /// `any_nodes` or `one_node`.
+    pub(super) place: &'static str,
 }
 
 /// A task, and where it is.
@@ -132,6 +153,8 @@ pub(super) struct TaskShape {
     pub(super) state: &'static str,
     pub(super) machine: Option<String>,
     pub(super) cards: Vec<u32>,
+    /// How many cores of each NUMA node it has to itself.
+    pub(super) cores: Vec<u32>,
     /// What it has of its machine, in the order of the cell's kinds; empty: what its group requests.
     pub(super) holds: Vec<u64>,
 }
@@ -193,6 +216,8 @@ impl MachineShape {
             status: if told.draining { "draining" } else { "up" },
             tasks: told.tasks,
             cards: machine.cards,
+            numa: machine.numa.as_slice().to_vec(),
+            cores_left: told.cores_left,
             sequence: told.sequence,
             resources: kinds.iter().map(resource).collect(),
             load_at_ms: told.load_at_ms,
@@ -203,6 +228,11 @@ impl MachineShape {
     }
 }
 
+/// The points of a curve, by the name of their kind.
+fn by_name(kinds: &Kinds, curve: &omega_core::Curve) -> Option<(String, Vec<u64>)> {
+    Some((kinds.get(curve.kind)?.name.clone(), curve.points.clone()))
+}
+
 impl JobShape {
     pub(super) fn new(kinds: &Kinds, told: proto::JobStatus) -> Result<JobShape, AskError> {
         let job = Job::try_from(told.job.ok_or(Malformed::Missing("job"))?)?;
@@ -211,6 +241,16 @@ impl JobShape {
             count: group.count,
             request: by_kind(kinds, &group.request),
             wants: group.wants.as_ref().map(|wants| by_kind(kinds, &wants.amounts)),
+            cores: group.cores.map(|cores| CoresShape {
+                count: cores.count,
+                place: match cores.place {
+                    CorePlace::AnyNodes => "any_nodes",
+                    CorePlace::OneNode => "one_node",
+                },
+            }),
+            wants_cards: group.wants.as_ref().and_then(|w| w.cards).map_or(0, |cards| cards.count),
+            curves: group.curves.iter().filter_map(|curve| by_name(kinds, curve)).collect(),
+            cell_request: by_kind(kinds, &group.cell_request),
             labels: texts(&group.labels),
             restarts: group.restarts,
             grace_ms: group.grace_ms,
@@ -267,6 +307,7 @@ impl TaskShape {
             group: told.group,
             machine: (!told.machine_name.is_empty()).then_some(told.machine_name),
             cards: told.cards,
+            cores: told.cores,
             holds: told.holds,
         }
     }

@@ -450,7 +450,9 @@ impl AnswerShape {
 impl WhyShape {
     pub(super) fn new(kinds: &Kinds, reason: Option<Reason>) -> WhyShape {
         let kind = match reason {
-            Some(Reason::NoRoom(kind) | Reason::QuotaExceeded(kind)) => Some(kind),
+            Some(
+                Reason::NoRoom(kind) | Reason::QuotaExceeded(kind) | Reason::CellExhausted(kind),
+            ) => Some(kind),
             _ => None,
         };
         let name =

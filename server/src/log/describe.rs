@@ -46,6 +46,11 @@ pub(super) fn command(command: &Command) -> String {
             format!("reserve machines as {}", clean(&reservation.name))
         }
         Command::Unreserve { name } => format!("end reservation {}", clean(name)),
+        Command::SetCellCapacity { kind, amount } => {
+            format!("the cell has {amount} of kind {}", kind.0)
+        }
+        Command::SetPeaks(calendar) => format!("set peaks of {}", clean(&calendar.name)),
+        Command::RemovePeaks { name } => format!("remove peaks of {}", clean(name)),
         Command::SetPolicy(_) => "set policy".to_owned(),
         Command::Commit(txn) => {
             let (claims, evictions) = (txn.claims.len(), txn.evictions.len());

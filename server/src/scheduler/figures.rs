@@ -8,7 +8,7 @@ use super::plugins::PluginTimes;
 use omega_cellstate::View;
 use omega_client::convert::reason_name;
 use omega_core::{Commit, JobId, Transaction};
-use omega_schedulers::{Observer, Queue, WaitFigures};
+use omega_schedulers::{BackfillFigures, Observer, Queue, WaitFigures};
 use omega_service::exposition::{self, Figure, Figures, Pen};
 use omega_store::replica::{Durations, Histogram};
 use parking_lot::Mutex;
@@ -55,6 +55,8 @@ struct Counts {
     active_jobs: usize,
     /// Of jobs that wait for machines that they prefer.
     waits: WaitFigures,
+    /// Of jobs that find no room and have plans.
+    backfill: BackfillFigures,
 }
 
 impl SchedulerFigures {
@@ -132,6 +134,10 @@ impl Observer for WorkerMeter {
         self.counted.counts.lock().waits = figures;
     }
 
+    fn backfill(&mut self, figures: BackfillFigures) {
+        self.counted.counts.lock().backfill = figures;
+    }
+
     fn deciding(&mut self) {
         self.began = Instant::now();
         self.counted.view_age.note(self.began.duration_since(self.synced));
@@ -203,6 +209,7 @@ impl Figures for SchedulerFigures {
         write_commits(&all, pen)?;
         write_waits(&all, pen)?;
         write_preferences(&all, pen)?;
+        write_plans(&all, pen)?;
         self.plugins.write(pen)
     }
 }
@@ -268,6 +275,31 @@ fn write_preferences(all: &[Told], pen: &mut Pen<'_>) -> fmt::Result {
     let waited = all.iter().map(|worker| (own(worker), worker.counts.waits.waited as f64 / 1e9));
     let help = "How long such jobs waited, all together";
     pen.counters(Figure::seconds("worker_preference_wait", help), waited)
+}
+
+fn write_plans(all: &[Told], pen: &mut Pen<'_>) -> fmt::Result {
+    let each = |of: fn(&BackfillFigures) -> f64| {
+        all.iter().map(move |worker| (own(worker), of(&worker.counts.backfill)))
+    };
+    let help = "Jobs that wait and have a plan; told by profiles with backfill";
+    pen.gauges(Figure::new("scheduler_plans", help), each(|figures| figures.held as f64))?;
+    let help = "How often a plan was made, or made anew";
+    pen.counters(Figure::new("scheduler_plans_made", help), each(|figures| figures.made as f64))?;
+    let help = "Tasks that were placed while they had to keep clear of a plan";
+    let backfilled = each(|figures| figures.backfilled as f64);
+    pen.counters(Figure::new("scheduler_backfilled", help), backfilled)?;
+    let results = all.iter().flat_map(|worker| {
+        let BackfillFigures { started, late, .. } = worker.counts.backfill;
+        let of =
+            |result, count| ([("worker", worker.name.as_str()), ("result", result)], count as f64);
+        [of("kept", started - late), of("late", late)]
+    });
+    let help =
+        "Jobs with a plan that were placed, by whether that was when they were promised first";
+    pen.counters(Figure::new("scheduler_planned_jobs", help), results)?;
+    let help = "How much later than promised first such jobs were placed, all together";
+    let late = each(|figures| figures.late_ms as f64 / 1000.0);
+    pen.counters(Figure::seconds("scheduler_planned_late", help), late)
 }
 
 fn write_waits(all: &[Told], pen: &mut Pen<'_>) -> fmt::Result {

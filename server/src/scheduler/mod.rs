@@ -74,7 +74,8 @@ pub(crate) fn hold(text: &str) -> Result<Duration, String> {
     }
 }
 
-fn lease(text: &str) -> Result<Duration, String> {
+/// How long a process may be silent.
+pub(crate) fn lease(text: &str) -> Result<Duration, String> {
     let time = duration(text)?;
     let bounds = [LEASE_MS_MIN, LEASE_MS_MAX].map(|ms| Duration::from_millis(ms.into()));
     match (bounds[0]..=bounds[1]).contains(&time) {
@@ -172,7 +173,7 @@ pub(crate) fn run(args: &SchedulerArgs) -> Result<(), SchedulerError> {
     let cell = RemoteCell::with_leases(&args.cell.address(), settings)?;
     let figures = args.metrics.serve()?;
     let mut end = End::listen().map_err(SchedulerError::System)?;
-    if !take_name(args, &cell, &mut end)? {
+    if !take_name((&args.name, args.standby), &cell, &mut end)? {
         return Ok(());
     }
     let schedulers = schedulers(args, profiles.as_ref(), &cell, figures.as_ref());
@@ -188,23 +189,23 @@ pub(crate) fn run(args: &SchedulerArgs) -> Result<(), SchedulerError> {
 }
 
 /// Takes the scheduler's name, which all its workers go with. `false`: it was told to end before it got it.
-fn take_name(
-    args: &SchedulerArgs,
+pub(crate) fn take_name(
+    (name, standby): (&str, bool),
     cell: &RemoteCell,
     end: &mut End,
 ) -> Result<bool, SchedulerError> {
-    if !args.standby {
-        return match cell.hold(&args.name) {
+    if !standby {
+        return match cell.hold(name) {
             Ok(_) => Ok(true),
             Err(why) if why.code == ErrorCode::LeaseHeld => Err(SchedulerError::Held(why)),
             Err(why) => Err(why.into()),
         };
     }
     let mut has_told = false;
-    let held = cell.stand_by(&args.name, |why| {
+    let held = cell.stand_by(name, |why| {
         if !has_told {
             // Where nobody can hear it, it waits all the same.
-            drop(output::print(&format!("scheduler {} stands by: {}\n", args.name, why.message)));
+            drop(output::print(&format!("scheduler {name} stands by: {}\n", why.message)));
             has_told = true;
         }
         match end.came_within(ASK_AGAIN) {
@@ -293,7 +294,7 @@ fn read(file: &Path) -> Result<Profiles, SchedulerError> {
 }
 
 /// What people call this process.
-fn process_name() -> String {
+pub(crate) fn process_name() -> String {
     let machine = rustix::system::uname();
     format!("{}:{}", machine.nodename().to_string_lossy(), std::process::id())
 }
@@ -305,21 +306,21 @@ const LOOK: Duration = Duration::from_millis(200);
 const ASK_AGAIN: Duration = Duration::from_millis(250);
 
 /// The signals that ask this process to end. Once one has come, it has come.
-struct End {
+pub(crate) struct End {
     runtime: Runtime,
     signals: Signals,
     has_come: bool,
 }
 
 impl End {
-    fn listen() -> io::Result<End> {
+    pub(crate) fn listen() -> io::Result<End> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         let signals = runtime.block_on(async { Signals::listen() })?;
         Ok(End { runtime, signals, has_come: false })
     }
 
     /// Whether one comes within this time, or has come before.
-    fn came_within(&mut self, time: Duration) -> bool {
+    pub(crate) fn came_within(&mut self, time: Duration) -> bool {
         let End { runtime, signals, has_come } = self;
         if !*has_come {
             let come = async { tokio::time::timeout(time, signals.end()).await.is_ok() };

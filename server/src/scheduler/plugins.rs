@@ -1,4 +1,4 @@
-//! How long plugins take: one search in some dozens is measured, and stands for the others.
+//! How long plugins take, and how many machines filters refuse: one search in some dozens is measured, and stands for the others.
 
 use omega_schedulers::{Meter, Nanos, Work};
 use omega_service::exposition::{Figure, Pen};
@@ -25,6 +25,19 @@ pub(super) struct PluginTimes {
     searches: AtomicU64,
     /// Held for an addition, in searches that are measured.
     times: Mutex<BTreeMap<(Work, &'static str), Nanos>>,
+    /// By filter, likewise.
+    refusals: Mutex<BTreeMap<&'static str, Refusals>>,
+}
+
+/// What a filter refused.
+#[derive(Clone, Copy, Debug, Default)]
+struct Refusals {
+    /// Machines, as often as they were looked at.
+    machines: u64,
+    /// Searches in which it refused some.
+    searches: u64,
+    /// The last of these, by its number among those that were measured.
+    last: u64,
 }
 
 impl Default for PluginTimes {
@@ -38,8 +51,8 @@ impl Default for PluginTimes {
             })
             .collect();
         readings.sort_unstable();
-        let (searches, times) = Default::default();
-        PluginTimes { began, reading: readings[READINGS / 2], searches, times }
+        let (searches, times, refusals) = Default::default();
+        PluginTimes { began, reading: readings[READINGS / 2], searches, times, refusals }
     }
 }
 
@@ -50,6 +63,16 @@ impl Meter for PluginTimes {
 
     fn now(&self) -> Nanos {
         self.began.elapsed().as_nanos() as Nanos
+    }
+
+    /// A search is told from the one before it by how many have begun: of several workers some are taken for one.
+    fn refused(&self, filter: &'static str, machines: u32) {
+        let search = self.searches.load(Ordering::Relaxed).div_ceil(EVERY);
+        let mut refusals = self.refusals.lock();
+        let of = refusals.entry(filter).or_default();
+        of.machines += u64::from(machines);
+        of.searches += u64::from(of.last != search);
+        of.last = search;
     }
 
     fn took(&self, work: Work, plugin: &'static str, nanos: Nanos) {
@@ -69,6 +92,37 @@ impl PluginTimes {
             ([("plugin", plugin), ("work", work)], (nanos * EVERY) as f64 / 1e9)
         });
         let help = "Time that plugins of all workers took, as far as one search in 61 tells";
-        pen.counters(Figure::seconds("plugin", help), seconds)
+        pen.counters(Figure::seconds("plugin", help), seconds)?;
+        let refusals = self.refusals.lock().clone();
+        let of = |count: fn(&Refusals) -> u64| {
+            let told = move |(filter, refused): (&&'static str, &Refusals)| {
+                ([("plugin", *filter)], (count(refused) * EVERY) as f64)
+            };
+            refusals.iter().map(told).collect::<Vec<_>>()
+        };
+        let help = "Machines that a filter refused of those that the filters before it allow, as far as one search in 61 \
+                    tells";
+        pen.counters(Figure::new("plugin_refused_machines", help), of(|of| of.machines))?;
+        let help = "Searches in which a filter refused machines, as far as one in 61 tells";
+        pen.counters(Figure::new("plugin_refusing_searches", help), of(|of| of.searches))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn refusals_are_counted_by_search() {
+        let figures = PluginTimes::default();
+        let mut measured = 0;
+        for _ in 0..3 * EVERY {
+            if figures.samples() {
+                measured += 1;
+                (0..4).for_each(|_| figures.refused("load_limit", 16));
+            }
+        }
+        let of = figures.refusals.lock()["load_limit"];
+        assert_eq!((measured, of.machines, of.searches), (3, 3 * 64, 3));
     }
 }

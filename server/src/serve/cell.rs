@@ -68,14 +68,16 @@ pub(crate) fn open(settings: &Settings, runtime: &Handle) -> Result<Opened, Cell
     match &settings.kept {
         Kept::Memory => {
             let me = Whoami { cell: CellId(rand_id()), replica: ReplicaId(1) };
-            let cell = SharedCell::new(new_cell());
+            let cell = SharedCell::new(new_cell(&settings.kinds));
             Ok(Opened { host: Host::memory(cell), me, peers: None })
         }
         Kept::Alone(dir) => {
             let replica = ReplicaId(1);
             let directory = match is_replica(dir) {
                 true => Directory::open(Arc::new(RealDisk), dir, Expected::default())?,
-                false => make(dir, CellId(rand_id()), replica, Some(&[replica]))?,
+                false => {
+                    make((dir, &settings.kinds), CellId(rand_id()), replica, Some(&[replica]))?
+                }
             };
             let me = whoami(&directory);
             let running =
@@ -92,14 +94,15 @@ fn open_replicated(
     runtime: &Handle,
 ) -> Result<Opened, CellError> {
     let founders: Vec<ReplicaId> = of.peers.iter().map(|peer| peer.id).collect();
+    let new = (of.dir.as_path(), &settings.kinds);
     let directory = match (is_replica(&of.dir), of.start) {
         (true, _) => {
             let expected =
                 Expected { cell: Some(of.cell), replica: Some(of.replica), ..Expected::default() };
             Directory::open(Arc::new(RealDisk), &of.dir, expected)?
         }
-        (false, Some(Start::Found)) => make(&of.dir, of.cell, of.replica, Some(&founders))?,
-        (false, Some(Start::Join)) => make(&of.dir, of.cell, of.replica, None)?,
+        (false, Some(Start::Found)) => make(new, of.cell, of.replica, Some(&founders))?,
+        (false, Some(Start::Join)) => make(new, of.cell, of.replica, None)?,
         (false, None) => return Err(CellError::NoReplica(of.dir.clone())),
     };
     let me = whoami(&directory);
@@ -126,8 +129,8 @@ fn whoami(directory: &Directory) -> Whoami {
 
 /// A cell that nobody has asked for anything yet: the same wherever it is made. It remembers jobs that
 /// have ended for an hour, so that people can look at them.
-fn new_cell() -> Cell {
-    let mut cell = Cell::new(Kinds::standard());
+fn new_cell(kinds: &Kinds) -> Cell {
+    let mut cell = Cell::new(kinds.clone());
     let policy = Policy { keep_ended_ms: 3_600_000, ..Policy::default() };
     cell.apply(Command::SetPolicy(policy)).expect("it is a policy");
     cell
@@ -135,16 +138,16 @@ fn new_cell() -> Cell {
 
 /// Makes the folder of a new replica, with the first state of the cell if it is a founder.
 fn make(
-    dir: &Path,
+    (dir, kinds): (&Path, &Kinds),
     cell: CellId,
     replica: ReplicaId,
     founders: Option<&[ReplicaId]>,
 ) -> Result<Directory, CellError> {
-    let origin = Origin { cell, kinds: Kinds::standard() };
+    let origin = Origin { cell, kinds: kinds.clone() };
     let identity = Identity { origin, replica, engine: EngineKind::of_servers() };
     let directory = Directory::create(Arc::new(RealDisk), dir, identity)?;
     if let Some(founders) = founders {
-        found_with(&directory, &Membership::founding(founders.iter().copied()), &new_cell())?;
+        found_with(&directory, &Membership::founding(founders.iter().copied()), &new_cell(kinds))?;
     }
     Ok(directory)
 }

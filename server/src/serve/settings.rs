@@ -8,6 +8,8 @@ use super::tls::{self, Files};
 use super::traces::{self, Collector, Fraction};
 use crate::events::{LogArgs, LogFormat, LogLevel};
 use clap::Args;
+use omega_core::limits::TEXT_BYTES_MAX;
+use omega_core::{Kinds, KindsError, ResourceKind, Unit};
 use omega_service::{Limits, MonitorSettings, SlowCommit, TraceSettings};
 use omega_store::CellId;
 use omega_store::log::ReplicaId;
@@ -55,6 +57,10 @@ pub(crate) struct Given {
     /// Where this replica listens to its peers [default: what --peers says of it].
     #[arg(long, env = "OMEGA_PEER_LISTEN", value_name = "ADDRESS")]
     peer_listen: Option<SocketAddr>,
+    /// Resource kinds that a new cell has beside cpu, memory, disk and gpu, the same for all its replicas: each counts
+    /// whole things, or bytes: licence,cloud-disk=bytes. They stay as they are.
+    #[arg(long, env = "OMEGA_KINDS", value_name = "NAME[=bytes]", value_delimiter = ',')]
+    kinds: Option<Vec<KindName>>,
     /// What a replica of several does with a folder that is not there: `found` the cell with its
     /// peers, once and never again, or `join` a cell that runs, as a new replica with a new id.
     #[arg(long, env = "OMEGA_START", value_name = "HOW", value_enum)]
@@ -152,6 +158,43 @@ impl TryFrom<String> for Peer {
     }
 }
 
+/// A resource kind beside those that every served cell has.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(try_from = "String")]
+pub(crate) struct KindName(ResourceKind);
+
+impl FromStr for KindName {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<KindName, String> {
+        let (name, unit) = match text.split_once('=') {
+            None => (text, Unit::Count),
+            Some((name, "bytes")) => (name, Unit::Bytes),
+            Some(_) => return Err(format!("{text:?} is not like licence or cloud-disk=bytes")),
+        };
+        let is_name = (1..=TEXT_BYTES_MAX).contains(&name.len());
+        if !is_name || name.chars().any(|c| c.is_control() || c.is_whitespace()) {
+            return Err(format!("{name:?} is not the name of a resource kind"));
+        }
+        Ok(KindName(ResourceKind { name: name.to_owned(), unit, compressible: false }))
+    }
+}
+
+impl TryFrom<String> for KindName {
+    type Error = String;
+
+    fn try_from(text: String) -> Result<KindName, String> {
+        text.parse()
+    }
+}
+
+/// The kinds of a new cell: the usual ones, and these.
+fn kinds_with(more: Option<Vec<KindName>>) -> Result<Kinds, KindsError> {
+    let more = more.into_iter().flatten().map(|KindName(kind)| kind);
+    let standard = Kinds::standard();
+    Kinds::new(standard.iter().map(|(_, kind)| kind.clone()).chain(more).collect())
+}
+
 /// What a server does.
 #[derive(Clone, Debug)]
 pub(crate) struct Settings {
@@ -161,6 +204,8 @@ pub(crate) struct Settings {
     pub(crate) web: Option<SocketAddr>,
     /// Where the cell is kept.
     pub(crate) kept: Kept,
+    /// Its resource kinds, if it is a new one.
+    pub(crate) kinds: Kinds,
     /// The certificates, if callers must have some, too.
     pub(crate) tls: Option<Files>,
     /// Where changes and denials are written down, if anywhere.
@@ -238,6 +283,9 @@ pub(crate) enum SettingsError {
     /// Use two ports.
     #[error("clients and peers cannot share {0}: give --listen another port")]
     SamePort(String),
+    /// Correct --kinds.
+    #[error("--kinds: {0}")]
+    Kinds(#[from] KindsError),
     /// See the error.
     #[error(transparent)]
     Tls(#[from] tls::TlsSettingsError),
@@ -273,6 +321,7 @@ impl Given {
             replica: self.replica.or(other.replica),
             peers: self.peers.or(other.peers),
             peer_listen: self.peer_listen.or(other.peer_listen),
+            kinds: self.kinds.or(other.kinds),
             start: self.start.or(other.start),
             audit_log: self.audit_log.or(other.audit_log),
             tls_cert: self.tls_cert.or(other.tls_cert),
@@ -309,6 +358,7 @@ impl Given {
         let audit_log = given.audit_log.clone();
         let monitor = given.monitor();
         let limits = given.limits.resolve()?;
+        let kinds = kinds_with(given.kinds.clone())?;
         let traces = traces::settings(given.otlp_endpoint.clone(), given.trace_fraction);
         let traces = traces.map_err(SettingsError::Traces)?;
         let web = given.web_listen;
@@ -335,6 +385,7 @@ impl Given {
             listen,
             web,
             kept,
+            kinds,
             tls,
             audit_log,
             monitor,

@@ -32,6 +32,7 @@
 //! - `application.rs`: applications that ask for containers, and recover what they had.
 //! - `standby.rs`: schedulers that are killed, stopped or ended, and those that go on for them.
 //! - `outputs.rs`: files, pipes and terminals that results go to.
+//! - `peaks.rs`: calendars of peaks by hand, and a keeper beside a scheduler.
 //!
 //! `process.rs` starts the process, `outcome.rs` reads its result.
 
@@ -48,6 +49,7 @@ mod browser;
 mod certificates;
 mod commands;
 mod container;
+mod cores;
 mod durable;
 mod events;
 mod evicting;
@@ -59,9 +61,11 @@ mod limits;
 mod metrics;
 mod outcome;
 mod outputs;
+mod peaks;
 mod process;
 mod quickstart;
 mod requests;
+mod resources;
 mod revoked;
 mod runs;
 mod secure;

@@ -1,5 +1,6 @@
-//! `docs/quickstart.md` and the files of `docs/cli.md`, to the letter.
+//! `docs/quickstart.md`, the files of `docs/cli.md` and the job of `docs/spread.md`, to the letter.
 
+use crate::agents::start;
 use crate::process::{folder, omega};
 use crate::served::ports;
 use std::os::unix::process::CommandExt;
@@ -96,11 +97,53 @@ fn the_quickstart_does_what_it_says() {
 #[test]
 fn the_files_of_the_page_are_taken() {
     let page = include_str!("../../../docs/cli.md");
-    let blocks: Vec<&str> = page.split("```toml\n").skip(1).collect();
-    let blocks: Vec<&str> = blocks.iter().map(|rest| rest.split("```").next().unwrap()).collect();
+    let blocks = blocks(page, "toml");
     let file = |start: &str| *blocks.iter().find(|block| block.starts_with(start)).unwrap();
     let files = [("machines.toml", file("[[machine]]")), ("job.toml", file("name = "))];
     let cell = crate::commands::Served::new(&files);
     assert_eq!(cell.ok("machine add -f machines.toml"), "20 machines are in the cell\n");
     assert_eq!(cell.ok("job submit -f job.toml"), "job web is submitted: 3 tasks\n");
+}
+
+/// The blocks of a page in a language, without the fences.
+fn blocks<'a>(page: &'a str, language: &str) -> Vec<&'a str> {
+    let mut all = Vec::new();
+    let fence = format!("```{language}\n");
+    for rest in page.split(&*fence).skip(1) {
+        all.push(rest.split("```").next().unwrap());
+    }
+    all
+}
+
+/// The job with a rule of each kind is placed as its page says, and what keeps the last task off is explained so.
+#[test]
+fn tasks_are_spread_as_the_page_says() {
+    let page = include_str!("../../../docs/spread.md");
+    let machines: String = ["a1", "a2", "b1", "b2"].iter().fold(String::new(), |all, rack| {
+        let labels = format!("labels = {{ rack = \"{rack}\", zone = \"{}\" }}", &rack[..1]);
+        let capacity = "capacity = { cpu = 8, memory = \"32GiB\" }";
+        all + &format!("[[machine]]\nname = \"{rack}-{{n}}\"\ncount = 2\n{capacity}\n{labels}\n")
+    });
+    // What is printed, without the command before it.
+    let printed = blocks(page, "text").into_iter().map(|block| match block.starts_with("$ ") {
+        true => block.split_once('\n').unwrap().1,
+        false => block,
+    });
+    let printed: Vec<&str> = printed.collect();
+    let files = [
+        ("machines.toml", &*machines),
+        ("shop.toml", blocks(page, "toml")[0]),
+        ("away.toml", "releases = [\"shop/1\"]\n"),
+    ];
+    let cell = crate::commands::Served::new(&files);
+    let _scheduler = start(cell.path(), &["scheduler", "--cell", &cell.address]);
+    assert_eq!(cell.ok("machine add -f machines.toml"), "8 machines are in the cell\n");
+    assert_eq!(cell.ok("job submit -f shop.toml"), "job shop is submitted: 12 tasks\n");
+    while cell.ok("task list --job shop").matches("placed").count() < 11 {
+        std::thread::sleep(std::time::Duration::from_millis(20));
+    }
+    assert_eq!(cell.ok("task list --job shop"), printed[0]);
+    assert_eq!(cell.ok("job explain shop"), printed[1]);
+    let refused = cell.say("txn commit -f away.toml");
+    assert_eq!((refused.code, &*refused.stdout), (Some(1), printed[2]));
 }

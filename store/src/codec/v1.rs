@@ -1,39 +1,31 @@
-//! Commands as version 1 of the bytes has them: what [`Job`], [`TaskGroup`] and [`Policy`] were then. What
-//! came later was not asked for.
-//!
-//! Only commands with one of these differ from those of today, so the rest is read as it is.
+//! Commands as version 1 of the bytes has them: what [`Job`](omega_core::Job), its groups and
+//! [`Policy`](omega_core::Policy) were then. Those of [version 2](super::v2) are made of them.
 
-use super::{CodecError, part, v2};
+use super::v2::{self, JobV2, TaskGroupV2};
+use super::v3::{JobV3, PolicyV3, SET_POLICY, SUBMIT_JOB};
+use super::{CodecError, part};
 use omega_core::{
-    Amounts, CardRequest, Command, Job, JobKind, Labels, Overcommit, PlacementRules, Policy,
-    Precedence, Preemption, TaskGroup, Text,
+    Amounts, CardRequest, Command, JobKind, Labels, Overcommit, PlacementRules, Precedence,
+    Preemption, Text,
 };
 use serde::Deserialize;
-
-/// The byte that [`Command::SubmitJob`] begins with.
-pub(super) const SUBMIT_JOB: u8 = 6;
-/// The byte that [`Command::SetPolicy`] begins with.
-pub(super) const SET_POLICY: u8 = 12;
-/// The byte that [`Command::Commit`] begins with.
-pub(super) const COMMIT: u8 = 13;
 
 /// Reads the command that bytes begin with. With it comes how many bytes it has.
 pub(super) fn command(bytes: &[u8]) -> Result<(Command, usize), CodecError> {
     match bytes.split_first() {
         Some((&SUBMIT_JOB, rest)) => {
             let (job, used) = part::<JobV1>(rest)?;
-            Ok((Command::SubmitJob(job.into()), used + 1))
+            Ok((Command::SubmitJob(JobV3::from(JobV2::from(job)).into()), used + 1))
         }
         Some((&SET_POLICY, rest)) => {
             let (policy, used) = part::<PolicyV1>(rest)?;
-            Ok((Command::SetPolicy(policy.into()), used + 1))
+            Ok((Command::SetPolicy(PolicyV3::from(policy).into()), used + 1))
         }
-        // The rest was the same in version 2.
         _ => v2::command(bytes),
     }
 }
 
-/// A [`Job`] as it was.
+/// A [`Job`](omega_core::Job) as it was.
 #[derive(Deserialize)]
 pub(crate) struct JobV1 {
     name: Text,
@@ -47,7 +39,7 @@ pub(crate) struct JobV1 {
     run_ms_expected: Option<u64>,
 }
 
-/// A [`TaskGroup`] as it was.
+/// A [`TaskGroup`](omega_core::TaskGroup) as it was.
 #[derive(Deserialize)]
 struct TaskGroupV1 {
     name: Text,
@@ -61,51 +53,50 @@ struct TaskGroupV1 {
     volumes: Vec<Text>,
 }
 
-/// A [`Policy`] as it was.
+/// A [`Policy`](omega_core::Policy) as it was.
 #[derive(Deserialize)]
 pub(crate) struct PolicyV1 {
     overcommit_max: Overcommit,
     keep_ended_ms: u64,
 }
 
-impl From<JobV1> for Job {
-    fn from(job: JobV1) -> Job {
-        Job {
+impl From<JobV1> for JobV2 {
+    fn from(job: JobV1) -> JobV2 {
+        JobV2 {
             name: job.name,
             tenant: job.tenant,
             scheduler: job.scheduler,
             precedence: job.precedence,
             preemption: job.preemption,
             kind: job.kind,
-            groups: job.groups.into_iter().map(TaskGroup::from).collect(),
+            groups: job.groups.into_iter().map(TaskGroupV2::from).collect(),
             gang_min: job.gang_min,
+            gang_hold_ms: None,
             run_ms_expected: job.run_ms_expected,
-            ..Job::batch("", TaskGroup::new(0, Amounts::zero()))
         }
     }
 }
 
-impl From<TaskGroupV1> for TaskGroup {
-    fn from(group: TaskGroupV1) -> TaskGroup {
-        TaskGroup {
+impl From<TaskGroupV1> for TaskGroupV2 {
+    fn from(group: TaskGroupV1) -> TaskGroupV2 {
+        TaskGroupV2 {
             name: group.name,
+            count: group.count,
+            request: group.request,
             cards: group.cards,
             labels: group.labels,
             restarts: group.restarts,
             images: group.images,
             rules: group.rules,
             volumes: group.volumes,
-            ..TaskGroup::new(group.count, group.request)
+            grace_ms: 0,
         }
     }
 }
 
-impl From<PolicyV1> for Policy {
-    fn from(policy: PolicyV1) -> Policy {
-        Policy {
-            overcommit_max: policy.overcommit_max,
-            keep_ended_ms: policy.keep_ended_ms,
-            ..Policy::default()
-        }
+impl From<PolicyV1> for PolicyV3 {
+    fn from(policy: PolicyV1) -> PolicyV3 {
+        let PolicyV1 { overcommit_max, keep_ended_ms } = policy;
+        PolicyV3 { overcommit_max, keep_ended_ms, ..PolicyV3::default() }
     }
 }

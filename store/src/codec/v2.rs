@@ -1,78 +1,66 @@
-//! Commands as version 2 of the bytes has them: what [`Job`], [`TaskGroup`], [`Policy`] and [`Transaction`] were
-//! then. What came later was not asked for.
-//!
-//! Only commands with one of these differ from those of today, so the rest is read as it is.
+//! Commands as version 2 of the bytes has them: what [`Job`](omega_core::Job), its groups and [`Transaction`] were
+//! then. Those of [version 3](super::v3) are made of them.
 
-use super::v1::{COMMIT, SET_POLICY, SUBMIT_JOB};
+use super::v3::{self, JobV3, SUBMIT_JOB, TaskGroupV3};
 use super::{CodecError, part};
 use omega_core::{
-    Amounts, Band, CardRequest, CardSet, Claim, Command, ConflictCheck, EvictionCap, Granularity,
-    Job, JobKind, Labels, MachineId, Overcommit, PlacementRules, Policy, Precedence, Preemption,
-    SequenceNumber, TaskGroup, TaskId, Text, Transaction, TransactionId, Version,
+    Amounts, CardRequest, CardSet, Claim, Command, ConflictCheck, Granularity, JobKind, Labels,
+    MachineId, PlacementRules, Precedence, Preemption, SequenceNumber, TaskId, Text, Transaction,
+    TransactionId, Version,
 };
 use serde::Deserialize;
+
+/// The byte that [`Command::Commit`] begins with.
+const COMMIT: u8 = 13;
 
 /// Reads the command that bytes begin with. With it comes how many bytes it has.
 pub(super) fn command(bytes: &[u8]) -> Result<(Command, usize), CodecError> {
     match bytes.split_first() {
         Some((&SUBMIT_JOB, rest)) => {
             let (job, used) = part::<JobV2>(rest)?;
-            Ok((Command::SubmitJob(job.into()), used + 1))
-        }
-        Some((&SET_POLICY, rest)) => {
-            let (policy, used) = part::<PolicyV2>(rest)?;
-            Ok((Command::SetPolicy(policy.into()), used + 1))
+            Ok((Command::SubmitJob(JobV3::from(job).into()), used + 1))
         }
         Some((&COMMIT, rest)) => {
             let (transaction, used) = part::<TransactionV2>(rest)?;
             Ok((Command::Commit(transaction.into()), used + 1))
         }
-        _ => part(bytes),
+        _ => v3::command(bytes),
     }
 }
 
-/// A [`Job`] as it was.
+/// A [`Job`](omega_core::Job) as it was.
 #[derive(Deserialize)]
 pub(crate) struct JobV2 {
-    name: Text,
-    tenant: Text,
-    scheduler: Text,
-    precedence: Precedence,
-    preemption: Preemption,
-    kind: JobKind,
-    groups: Vec<TaskGroupV2>,
-    gang_min: Option<u32>,
-    gang_hold_ms: Option<u32>,
-    run_ms_expected: Option<u64>,
+    pub(super) name: Text,
+    pub(super) tenant: Text,
+    pub(super) scheduler: Text,
+    pub(super) precedence: Precedence,
+    pub(super) preemption: Preemption,
+    pub(super) kind: JobKind,
+    pub(super) groups: Vec<TaskGroupV2>,
+    pub(super) gang_min: Option<u32>,
+    pub(super) gang_hold_ms: Option<u32>,
+    pub(super) run_ms_expected: Option<u64>,
 }
 
-/// A [`TaskGroup`] as it was.
+/// A [`TaskGroup`](omega_core::TaskGroup) as it was.
 #[derive(Deserialize)]
-struct TaskGroupV2 {
-    name: Text,
-    count: u32,
-    request: Amounts,
-    cards: Option<CardRequest>,
-    labels: Labels,
-    restarts: u32,
-    images: Vec<Text>,
-    rules: PlacementRules,
-    volumes: Vec<Text>,
-    grace_ms: u32,
-}
-
-/// A [`Policy`] as it was.
-#[derive(Deserialize)]
-pub(crate) struct PolicyV2 {
-    overcommit_max: Overcommit,
-    keep_ended_ms: u64,
-    bands: Vec<Band>,
-    eviction_cap: Option<EvictionCap>,
+pub(super) struct TaskGroupV2 {
+    pub(super) name: Text,
+    pub(super) count: u32,
+    pub(super) request: Amounts,
+    pub(super) cards: Option<CardRequest>,
+    pub(super) labels: Labels,
+    pub(super) restarts: u32,
+    pub(super) images: Vec<Text>,
+    pub(super) rules: PlacementRules,
+    pub(super) volumes: Vec<Text>,
+    pub(super) grace_ms: u32,
 }
 
 /// A [`Transaction`] as it was.
 #[derive(Deserialize)]
-pub(crate) struct TransactionV2 {
+struct TransactionV2 {
     id: TransactionId,
     base: Version,
     granularity: Granularity,
@@ -91,28 +79,30 @@ struct ClaimV2 {
     cards: CardSet,
 }
 
-impl From<JobV2> for Job {
-    fn from(job: JobV2) -> Job {
-        Job {
+impl From<JobV2> for JobV3 {
+    fn from(job: JobV2) -> JobV3 {
+        JobV3 {
             name: job.name,
             tenant: job.tenant,
             scheduler: job.scheduler,
             precedence: job.precedence,
             preemption: job.preemption,
             kind: job.kind,
-            groups: job.groups.into_iter().map(TaskGroup::from).collect(),
+            groups: job.groups.into_iter().map(TaskGroupV3::from).collect(),
             gang_min: job.gang_min,
             gang_hold_ms: job.gang_hold_ms,
             run_ms_expected: job.run_ms_expected,
-            ..Job::batch("", TaskGroup::new(0, Amounts::zero()))
+            due_ms: None,
         }
     }
 }
 
-impl From<TaskGroupV2> for TaskGroup {
-    fn from(group: TaskGroupV2) -> TaskGroup {
-        TaskGroup {
+impl From<TaskGroupV2> for TaskGroupV3 {
+    fn from(group: TaskGroupV2) -> TaskGroupV3 {
+        TaskGroupV3 {
             name: group.name,
+            count: group.count,
+            request: group.request,
             cards: group.cards,
             labels: group.labels,
             restarts: group.restarts,
@@ -120,18 +110,8 @@ impl From<TaskGroupV2> for TaskGroup {
             rules: group.rules,
             volumes: group.volumes,
             grace_ms: group.grace_ms,
-            ..TaskGroup::new(group.count, group.request)
-        }
-    }
-}
-
-impl From<PolicyV2> for Policy {
-    fn from(policy: PolicyV2) -> Policy {
-        Policy {
-            overcommit_max: policy.overcommit_max,
-            keep_ended_ms: policy.keep_ended_ms,
-            bands: policy.bands,
-            eviction_cap: policy.eviction_cap,
+            curves: Vec::new(),
+            wants: None,
         }
     }
 }

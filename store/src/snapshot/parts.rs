@@ -9,7 +9,8 @@ use super::header::Counts;
 use super::read::Body;
 use super::write::{BodyWriter, WriteError};
 use crate::codec::v1::{JobV1, PolicyV1};
-use crate::codec::v2::{JobV2, PolicyV2};
+use crate::codec::v2::JobV2;
+use crate::codec::v3::{JobV3, MachineV3, PolicyV3};
 use omega_cellstate::{
     Answer, GangHold, Image, ImageError, JobImage, LoadReport, MachineImage, MachineStatus,
     SchedulerImage, TaskRecord, TenantImage,
@@ -22,7 +23,7 @@ use omega_core::{
 use std::sync::Arc;
 
 /// A row of machines.
-type Row = (Option<Arc<Machine>>, SequenceNumber, u32, MachineStatus);
+type Row<M> = (Option<M>, SequenceNumber, u32, MachineStatus);
 
 /// The bytes that a part has at least where many are expected: so much memory is taken at once for
 /// them at most as the file is long.
@@ -38,6 +39,10 @@ const COMMANDS_2: u32 = 3;
 /// say what they may ask for, and reservations.
 const COMMANDS_3: u32 = 4;
 
+/// The first format with machines, jobs and policies of version 4 of them, cores that tasks have to
+/// themselves, what the cell as a whole has, and calendars of peaks.
+const COMMANDS_4: u32 = 5;
+
 /// The first format in which reports of load say when they came, and what was claimed then.
 const LOADS_WITH_AGE: u32 = 3;
 
@@ -47,6 +52,8 @@ pub(super) fn write(image: &Image, body: &mut BodyWriter<'_, '_>) -> Result<(), 
     body.part(&(image.version, image.now_ms, &image.policy, image.next_job))?;
     body.part(&image.evicted)?;
     body.part(&image.reservations)?;
+    body.part(&image.cell_capacity)?;
+    body.part(&image.peaks)?;
     for MachineImage { machine, sequence, incarnation, status } in &image.machines {
         body.part(&(machine, sequence, incarnation, status))?;
     }
@@ -54,10 +61,12 @@ pub(super) fn write(image: &Image, body: &mut BodyWriter<'_, '_>) -> Result<(), 
         body.part(&(slot, used, claimed, at_ms))?;
     }
     image.vacant.iter().try_for_each(|slot| body.part(slot))?;
-    for JobImage { id, spec, resized, hold, held, tasks } in &image.jobs {
+    for JobImage { id, spec, resized, hold, held, cores, tasks } in &image.jobs {
         body.part(&(id, spec, resized, hold, held.len() as u32, tasks.len() as u32))?;
         tasks.iter().try_for_each(|task| body.part(task))?;
         held.iter().try_for_each(|held| body.part(held))?;
+        body.part(&(cores.len() as u32))?;
+        cores.iter().try_for_each(|cores| body.part(cores))?;
     }
     image.ended.iter().try_for_each(|job| body.part(job))?;
     for TenantImage { name, limit, standing, admits } in &image.tenants {
@@ -74,23 +83,12 @@ pub(super) fn write(image: &Image, body: &mut BodyWriter<'_, '_>) -> Result<(), 
 pub(super) fn read(format: u32, counts: Counts, body: &mut Body<'_>) -> Result<Image, LoadError> {
     let kinds: Vec<ResourceKind> = body.part()?;
     let kinds = Kinds::new(kinds).map_err(|error| body.damage(ImageError::from(error).into()))?;
-    let (version, now_ms, policy, next_job) = match format {
-        ..COMMANDS_2 => {
-            let (version, now_ms, policy, next): (Version, u64, PolicyV1, JobId) = body.part()?;
-            (version, now_ms, policy.into(), next)
-        }
-        COMMANDS_2..COMMANDS_3 => {
-            let (version, now_ms, policy, next): (Version, u64, PolicyV2, JobId) = body.part()?;
-            (version, now_ms, policy.into(), next)
-        }
-        _ => body.part::<(Version, u64, Policy, JobId)>()?,
-    };
+    let (version, now_ms, policy, next_job) = read_head(format, body)?;
     let evicted = if format < COMMANDS_2 { Vec::new() } else { body.part()? };
     let reservations = if format < COMMANDS_3 { Vec::new() } else { body.part()? };
-    let machines = list(counts.rows, body, |body| {
-        let (machine, sequence, incarnation, status): Row = body.part()?;
-        Ok(MachineImage { machine, sequence, incarnation, status })
-    })?;
+    let cell_capacity = if format < COMMANDS_4 { Amounts::zero() } else { body.part()? };
+    let peaks = if format < COMMANDS_4 { Vec::new() } else { body.part()? };
+    let machines = list(counts.rows, body, |body| read_machine(format, body))?;
     let mut loads = list(counts.loads, body, |body| read_load((format, now_ms), body))?;
     let vacant = list(counts.vacant, body, Body::part)?;
     let jobs = list(counts.jobs, body, |body| read_job(format, body))?;
@@ -111,6 +109,8 @@ pub(super) fn read(format: u32, counts: Counts, body: &mut Body<'_>) -> Result<I
         policy,
         evicted,
         reservations,
+        cell_capacity,
+        peaks,
         machines,
         loads,
         vacant,
@@ -120,6 +120,33 @@ pub(super) fn read(format: u32, counts: Counts, body: &mut Body<'_>) -> Result<I
         tenants,
         schedulers,
     })
+}
+
+fn read_head(format: u32, body: &mut Body<'_>) -> Result<(Version, u64, Policy, JobId), LoadError> {
+    let (version, now_ms, policy, next) = match format {
+        ..COMMANDS_2 => {
+            let (version, now_ms, policy, next): (_, _, PolicyV1, _) = body.part()?;
+            (version, now_ms, PolicyV3::from(policy).into(), next)
+        }
+        // Version 3 of commands has the policies of version 2.
+        COMMANDS_2..COMMANDS_4 => {
+            let (version, now_ms, policy, next): (_, _, PolicyV3, _) = body.part()?;
+            (version, now_ms, policy.into(), next)
+        }
+        _ => body.part()?,
+    };
+    Ok((version, now_ms, policy, next))
+}
+
+fn read_machine(format: u32, body: &mut Body<'_>) -> Result<MachineImage, LoadError> {
+    let (machine, sequence, incarnation, status): Row<Arc<Machine>> = match format {
+        ..COMMANDS_4 => {
+            let (machine, sequence, incarnation, status): Row<MachineV3> = body.part()?;
+            (machine.map(|it| Arc::new(it.into())), sequence, incarnation, status)
+        }
+        _ => body.part()?,
+    };
+    Ok(MachineImage { machine, sequence, incarnation, status })
 }
 
 /// A report of load. One from before they had an age counts as having just come.
@@ -159,18 +186,26 @@ fn read_job(format: u32, body: &mut Body<'_>) -> Result<JobImage, LoadError> {
     let (id, spec, resized, hold, held, tasks) = match format {
         ..COMMANDS_2 => {
             let (id, job, resized, tasks): (JobId, JobV1, bool, u32) = body.part()?;
-            (id, Arc::new(job.into()), resized, None, 0, tasks)
+            (id, JobV3::from(JobV2::from(job)).into(), resized, None, 0, tasks)
         }
         COMMANDS_2..COMMANDS_3 => {
             type Parts = (JobId, JobV2, bool, Option<GangHold>, u32);
             let (id, job, resized, hold, tasks): Parts = body.part()?;
-            (id, Arc::new(job.into()), resized, hold, 0, tasks)
+            (id, JobV3::from(job).into(), resized, hold, 0, tasks)
         }
-        _ => body.part::<(JobId, Arc<Job>, bool, Option<GangHold>, u32, u32)>()?,
+        COMMANDS_3..COMMANDS_4 => {
+            type Parts = (JobId, JobV3, bool, Option<GangHold>, u32, u32);
+            let (id, job, resized, hold, held, tasks): Parts = body.part()?;
+            (id, job.into(), resized, hold, held, tasks)
+        }
+        _ => body.part::<(JobId, Job, bool, Option<GangHold>, u32, u32)>()?,
     };
+    let spec: Arc<Job> = Arc::new(spec);
     let tasks = (0..tasks).map(|_| read_task(format, body)).collect::<Result<_, _>>()?;
     let held = list(u64::from(held), body, Body::part)?;
-    Ok(JobImage { id, spec, resized, hold, held, tasks })
+    let cores: u32 = if format < COMMANDS_4 { 0 } else { body.part()? };
+    let cores = list(u64::from(cores), body, Body::part)?;
+    Ok(JobImage { id, spec, resized, hold, held, cores, tasks })
 }
 
 fn read_tenant(format: u32, body: &mut Body<'_>) -> Result<TenantImage, LoadError> {

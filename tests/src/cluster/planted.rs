@@ -42,6 +42,7 @@ mod on {
             Bug::CompactedEarly => 0..10,
             Bug::CorruptMiddleCut => 70..90,
             Bug::OtherTermTaken => 610..620,
+            Bug::LateDenied => 80..90,
             _ => 0..60,
         }
     }

@@ -75,6 +75,8 @@ impl Generator {
             group.rules.tasks = (0..1 + self.dice.below(2)).map(|_| self.task_rule()).collect();
         }
         self.want(&mut group);
+        self.need_cores(&mut group);
+        self.claim_of_cell(&mut group);
         group
     }
 

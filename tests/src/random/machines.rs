@@ -10,7 +10,9 @@ impl Generator {
             true => format!("m{}", self.names).into(),
             false => self.fresh_name("m"),
         };
-        Command::RegisterMachine(self.machine(name))
+        let mut machine = self.machine(name);
+        self.give_nodes(&mut machine, None);
+        Command::RegisterMachine(machine)
     }
 
     pub(super) fn update_machine(&mut self, twin: &Twin) -> Command {
@@ -18,6 +20,7 @@ impl Generator {
         let old = twin.host(id).map(|host| host.spec.clone());
         let name = old.as_ref().map_or_else(|| "unknown".into(), |old| old.name.clone());
         let mut machine = self.machine(name);
+        self.give_nodes(&mut machine, old.as_deref());
         if let Some(old) = old {
             // Cards in use must stay; then half of the time only one thing changes.
             machine.cards = if self.dice.chance(60) { old.cards } else { machine.cards };

@@ -4,11 +4,14 @@
 //! Small numbers on purpose: few machines, few labels, few ports and small amounts meet each other
 //! often.
 
+mod cell_resources;
+mod cores;
 mod dice;
 mod held;
 mod holders;
 mod jobs;
 mod machines;
+mod peaks;
 mod reservations;
 mod transactions;
 
@@ -39,6 +42,12 @@ pub struct Generator {
     curves: Dice,
     /// And for tasks that come to hold something else than their group's request.
     held: Option<Dice>,
+    /// And for cores that tasks have to themselves.
+    cores: Option<Dice>,
+    /// And for what belongs to no machine.
+    licences: Option<Dice>,
+    /// And for calendars of peaks.
+    peaks: Option<Dice>,
 }
 
 impl Generator {
@@ -60,6 +69,9 @@ impl Generator {
             planner: None,
             curves: Dice::new(seed ^ 0xC42E),
             held: None,
+            cores: None,
+            licences: None,
+            peaks: None,
         }
     }
 
@@ -101,6 +113,12 @@ impl Generator {
             return command;
         }
         if let Some(command) = self.plan(twin) {
+            return command;
+        }
+        if let Some(command) = self.license() {
+            return command;
+        }
+        if let Some(command) = self.peak(twin) {
             return command;
         }
         let machines = twin.rows().iter().filter(|row| row.machine.is_some()).count();

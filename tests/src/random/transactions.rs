@@ -33,6 +33,7 @@ impl Generator {
             txn.evictions = self.evictions(twin, &txn.claims);
         }
         self.hold_otherwise(twin, &mut txn);
+        self.keep_cores(twin, &mut txn);
         self.sent.push(txn.clone());
         txn
     }

@@ -145,6 +145,12 @@ impl World {
             ["standing", tenant, keys @ ..] => {
                 Command::SetStanding { tenant: (*tenant).into(), standing: parse::standing(keys) }
             }
+            ["capacity", key] => {
+                let mut amounts = Amounts::zero();
+                parse::amount(key, &mut amounts);
+                let (kind, amount) = amounts.iter().next().unwrap_or((KindId(0), 0));
+                Command::SetCellCapacity { kind, amount }
+            }
             ["reserve", name, keys @ ..] => Command::Reserve(parse::reservation(name, keys)),
             ["unreserve", name] => Command::Unreserve { name: (*name).into() },
             ["job", name, keys @ ..] => Command::SubmitJob(parse::job(name, keys)),

@@ -4,6 +4,7 @@
 //! |---|---|
 //! | `tasks=2 cpu=1 mem=1` | how many tasks, and what each claims |
 //! | `wants=cpu:2 wants=cards:1` | what each takes on top where it is free |
+//! | `of-cell=cpu:2` | what each claims of the cell as a whole |
 //! | `tenant=t precedence=5 gang=2 hold=30 restarts=1 cards=1` | whole cards |
 //! | `runs=10` | for how long a task is expected to run |
 //! | `curve=cpu:4,1,1` | what it claims in each part of the day; its highest point is requested |
@@ -165,6 +166,7 @@ fn group(group: &mut TaskGroup, text: &str) {
                 kind => self::amount(&format!("{kind}={amount}"), &mut wants.amounts),
             }
         }
+        "of-cell" => amount(&value.replace(':', "="), &mut group.cell_request),
         "tasks" => group.count = number(value),
         "restarts" => group.restarts = number(value),
         "cards" => group.cards = Some(CardRequest { count: number(value), milli_each: 1000 }),

@@ -156,7 +156,8 @@ impl Twin {
         if check == ConflictCheck::SequenceNumber && sequence != claim.seen {
             return Err(Reason::MachineChanged);
         }
-        let cards = self.judge(of, claim.machine, (claim.take, claim.cards))?;
+        let (cards, cores) = self.judge(of, claim.machine, (claim.take, claim.cards))?;
+        self.judge_cell(of)?;
         self.judge_quota(of, claim.take)?;
         let group = &job.spec.groups[of.group];
         let (holds, _) = taken(group, claim.take);
@@ -164,7 +165,7 @@ impl Twin {
         if let Some(job) = self.jobs.get_mut(&claim.task.job) {
             let task = &mut job.tasks[claim.task.index as usize];
             task.state = TaskState::Placed(claim.machine);
-            task.cards = cards;
+            (task.cards, task.cores) = (cards, cores);
             task.placed_ms = self.now_ms;
             task.holds = holds;
         }

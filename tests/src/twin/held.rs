@@ -44,22 +44,22 @@ impl Twin {
         if let Some(kind) = resize.to.first_invalid(&self.kinds) {
             return Err(Reason::NoRoom(kind));
         }
-        let held = job.holds(task);
+        let cpu = self.kinds.by_name("cpu").map_or(0, |cpu| resize.to.get(cpu));
+        if cpu < u64::from(task.cores.total()) * 1000 {
+            return Err(Reason::NoCores);
+        }
+        let grows = self.growth(resize.task, &resize.to);
+        self.judge_peaks(resize.task.job, row, &grows)?;
         let kinds = (0..self.kinds.count() as u8).map(KindId);
         let free = self.free(row);
         let without = self.free_of(row, |id| id != resize.task, []);
-        for kind in kinds.clone() {
+        for kind in kinds {
             let freed = without[kind.index()] - free[kind.index()];
             let more = i128::from(resize.to.get(kind)) - freed;
             if more > 0 && more > free[kind.index()] {
                 return Err(Reason::NoRoom(kind));
             }
         }
-        let grows = |kind: KindId| {
-            let more = i128::from(resize.to.get(kind)) - i128::from(held.get(kind));
-            (more > 0).then_some((kind, more))
-        };
-        let grows: Vec<(KindId, i128)> = kinds.filter_map(grows).collect();
         for tenant in self.line(&job.spec.tenant) {
             let Some(limit) = self.quota(&tenant) else { continue };
             let used = self.tenant_used(&tenant);

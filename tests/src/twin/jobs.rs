@@ -3,7 +3,8 @@
 use super::{Twin, TwinJob, TwinTask, validate};
 use omega_core::limits::TASKS_PER_JOB_MAX;
 use omega_core::{
-    CardSet, Job, JobId, MachineId, Outcome, Rejection, TaskId, TaskReport, TaskState, Text,
+    CardSet, Job, JobId, MachineId, NodeCores, Outcome, Rejection, TaskId, TaskReport, TaskState,
+    Text,
 };
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -11,7 +12,8 @@ use std::sync::Arc;
 impl TwinTask {
     fn pending(group: usize) -> TwinTask {
         let (state, cards) = (TaskState::Pending, CardSet::default());
-        TwinTask { state, cards, group, failures: 0, placed_ms: 0, holds: None }
+        let cores = NodeCores::NONE;
+        TwinTask { state, cards, cores, group, failures: 0, placed_ms: 0, holds: None }
     }
 
     /// Gives it another state, without a machine. The answer is the row that it leaves.
@@ -19,6 +21,7 @@ impl TwinTask {
         let row = self.state.machine().map(MachineId::row);
         self.state = state;
         self.cards = CardSet::default();
+        self.cores = NodeCores::NONE;
         self.placed_ms = 0;
         self.holds = None;
         row
@@ -45,7 +48,7 @@ impl Twin {
         if self.jobs.values().any(|known| known.spec.name == job.name) {
             return Err(Rejection::NameTaken(job.name));
         }
-        let asks = job.groups.iter().map(|group| (&group.request, u64::from(group.count)));
+        let asks = job.groups.iter().map(|group| (group, u64::from(group.count)));
         self.admit(&job.tenant, asks)?;
         let id = JobId(self.next_job);
         self.next_job += 1;
@@ -80,8 +83,8 @@ impl Twin {
         if count == old {
             return Ok(Outcome::Done(self.version));
         }
-        let request = &job.spec.groups[group].request;
-        self.admit(&job.spec.tenant, [(request, u64::from(count.saturating_sub(old)))])?;
+        let asks = &job.spec.groups[group];
+        self.admit(&job.spec.tenant, [(asks, u64::from(count.saturating_sub(old)))])?;
         let job = self.jobs.get_mut(&id).ok_or(Rejection::UnknownJob(id))?;
         Arc::make_mut(&mut job.spec).groups[group].count = count;
         job.tasks.extend((old..count).map(|_| TwinTask::pending(group)));
@@ -160,9 +163,12 @@ impl Twin {
         let asked = job.spec.groups[task.group].cards;
         let cards = self.choose_cards(asked, machine.row(), CardSet::default());
         let cards = cards.map_err(|_| Rejection::NoCardsLeft(id, machine))?;
+        let cores = self.choose_cores(job.spec.groups[task.group].cores, machine.row());
+        let cores = cores.map_err(|_| Rejection::NoCoresLeft(id, machine))?;
         let job = self.jobs.get_mut(&id.job).ok_or(Rejection::UnknownTask(id))?;
         let task = &mut job.tasks[id.index as usize];
         (task.state, task.cards) = (TaskState::Placed(machine), cards);
+        task.cores = cores;
         task.placed_ms = self.now_ms;
         self.raise(&BTreeSet::from([machine.row()]));
         Ok(self.done())
@@ -177,7 +183,9 @@ impl Twin {
     }
 
     pub(super) fn expire(&mut self, now_ms: u64) -> Outcome {
-        self.now_ms = self.now_ms.max(now_ms);
+        let later = self.now_ms.max(now_ms);
+        let other_peaks = self.peaks_at(self.now_ms) != self.peaks_at(later);
+        self.now_ms = later;
         for (_, noticed) in &mut self.over {
             noticed.get_or_insert(self.now_ms);
         }
@@ -190,7 +198,7 @@ impl Twin {
             self.over.iter().filter(|(_, at)| long_over(*at)).map(|(id, _)| *id).collect();
         self.over.retain(|(id, _)| !forgotten.contains(id));
         self.jobs.retain(|id, _| !forgotten.contains(id));
-        if forgotten.is_empty() && !released && !refilled && !over {
+        if forgotten.is_empty() && !released && !refilled && !over && !other_peaks {
             Outcome::Done(self.version)
         } else {
             self.done()

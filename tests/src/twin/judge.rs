@@ -1,13 +1,14 @@
 //! Whether a task may have a part of a machine, by walking all tasks for each rule.
 //!
-//! Reasons come in a fixed order: the machine itself, affinity, taints, reservations, room by kind, cards, ports,
-//! the group's rules as written, the anti-affinity of tasks that run, the tenant's quota.
+//! Reasons come in a fixed order: the machine itself, affinity, taints, reservations, peaks, room by kind, cards, cores,
+//! ports, the group's rules as written, the anti-affinity of tasks that run, the tenant's quota.
 
 use super::held::taken;
 use super::{Twin, TwinJob};
 use omega_core::{
-    CardRequest, CardSet, JobId, KindId, MachineId, Near, Reason, Spread, TaintEffect, Take,
-    TaskGroup, TaskRule, TaskSelector, Tenants, TopologyLevel, WhenUnsatisfiable,
+    CardRequest, CardSet, CorePlace, CoreRequest, JobId, MachineId, Near, NodeCores, Reason,
+    Spread, TaintEffect, Take, TaskGroup, TaskRule, TaskSelector, Tenants, TopologyLevel,
+    WhenUnsatisfiable,
 };
 
 /// A group of a job: whose rules are asked, or who is asked about.
@@ -42,13 +43,14 @@ fn refuse(refused: bool, reason: Reason) -> Result<(), Reason> {
 }
 
 impl Twin {
-    /// What one machine and its surroundings say. The answer is the cards that the task gets.
+    /// What one machine and its surroundings say. The answer is the cards and cores that the task
+    /// gets.
     pub(super) fn judge(
         &self,
         of: Member<'_>,
         machine: MachineId,
         (take, wanted): (Take, CardSet),
-    ) -> Result<CardSet, Reason> {
+    ) -> Result<(CardSet, NodeCores), Reason> {
         let host = self.host(machine).ok_or(Reason::MachineGone)?;
         refuse(host.draining, Reason::MachineDraining)?;
         let group = &of.job.spec.groups[of.group];
@@ -59,6 +61,8 @@ impl Twin {
         refuse(!self.tolerates(of, row), Reason::Tainted)?;
         refuse(self.is_reserved(of, row), Reason::Reserved)?;
         let (request, cards) = taken(group, take);
+        let more: Vec<_> = request.iter().map(|(kind, more)| (kind, i128::from(more))).collect();
+        self.judge_peaks(of.id, row, &more)?;
         // What is taken on top of the request is taken all day.
         let claimed = match take {
             Take::WithWants => TaskGroup::new(1, request.clone()),
@@ -69,12 +73,13 @@ impl Twin {
             refuse(left[kind.index()] < 0, Reason::NoRoom(kind))?;
         }
         let cards = self.choose_cards(cards, row, wanted)?;
+        let cores = self.choose_cores(group.cores, row)?;
         self.judge_ports(of, row)?;
         for rule in &group.rules.tasks {
             self.judge_rule(of, rule, row)?;
         }
         self.judge_holders(of, row)?;
-        Ok(cards)
+        Ok((cards, cores))
     }
 
     fn meets_affinity(&self, of: Member<'_>, row: usize) -> bool {
@@ -116,6 +121,32 @@ impl Twin {
         refuse(fitting.len() < usize::from(request.count), Reason::NoCards)?;
         let chosen = fitting.iter().take(usize::from(request.count));
         Ok(chosen.fold(CardSet::default(), |set, (_, card)| set.with(*card)))
+    }
+
+    /// One core after the other, each of the node with the fewest left that has one; or all of the node with the fewest
+    /// left that has enough. Of the lowest among equals.
+    pub(super) fn choose_cores(
+        &self,
+        asked: Option<CoreRequest>,
+        row: usize,
+    ) -> Result<NodeCores, Reason> {
+        let Some(CoreRequest { count, place }) = asked else { return Ok(NodeCores::NONE) };
+        let mut left = self.cores_left(row);
+        let node_with = |left: &[i32], least: i32| {
+            let nodes = left.iter().zip(0..).filter(|(left, _)| **left >= least);
+            nodes.min().map(|(_, node)| node).ok_or(Reason::NoCores)
+        };
+        if place == CorePlace::OneNode {
+            let node = node_with(&left, count.into())?;
+            return Ok(NodeCores::NONE.with(node, count));
+        }
+        let mut chosen = NodeCores::NONE;
+        for _ in 0..count {
+            let node = node_with(&left, 1)?;
+            left[node] -= 1;
+            chosen = chosen.with(node, chosen.of(node) + 1);
+        }
+        Ok(chosen)
     }
 
     fn judge_ports(&self, of: Member<'_>, row: usize) -> Result<(), Reason> {
@@ -313,19 +344,5 @@ impl Twin {
             }
         }
         alone
-    }
-
-    /// Whether the tenant may claim one more task of a group.
-    pub(super) fn judge_quota(&self, of: Member<'_>, take: Take) -> Result<(), Reason> {
-        let (request, _) = taken(&of.job.spec.groups[of.group], take);
-        for tenant in self.line(&of.job.spec.tenant) {
-            let Some(limit) = self.quotas.get(&tenant) else { continue };
-            let used = self.tenant_used(&tenant);
-            for (kind, amount) in request.iter() {
-                let over = used[kind.index()] + i128::from(amount) > i128::from(limit.get(kind));
-                refuse(over, Reason::QuotaExceeded(KindId(kind.index() as u8)))?;
-            }
-        }
-        Ok(())
     }
 }

@@ -3,8 +3,8 @@
 use super::{Host, Row, Twin, TwinLoad, validate};
 use omega_core::limits::{AMOUNT_MAX, CARD_MILLI};
 use omega_core::{
-    Amounts, KindId, Machine, MachineId, Outcome, Policy, Rejection, TaskGroup, TaskId, TaskState,
-    TopologyLevel,
+    Amounts, KindId, Machine, MachineId, NodeCores, Outcome, Policy, Rejection, TaskGroup, TaskId,
+    TaskState, TopologyLevel,
 };
 use std::borrow::Borrow;
 use std::collections::BTreeSet;
@@ -42,6 +42,11 @@ impl Twin {
             self.placed().any(|(.., task, row)| row == id.row() && !task.cards.is_empty());
         if old.cards != machine.cards && uses_cards {
             return Err(Rejection::CardsInUse(id));
+        }
+        let uses_cores =
+            self.placed().any(|(.., task, row)| row == id.row() && task.cores.total() > 0);
+        if old.numa != machine.numa && uses_cores {
+            return Err(Rejection::CoresInUse(id));
         }
         if let Some(host) = &mut self.rows[id.row()].machine {
             host.spec = Arc::new(machine);
@@ -87,14 +92,10 @@ impl Twin {
     ) -> Result<Outcome, Rejection> {
         let name = self.known(id)?.spec.name.clone();
         validate::amounts(&name, &load, &self.kinds)?;
-        let mut claimed = vec![0u128; self.kinds.count()];
-        for (_, job, task, at) in self.placed() {
-            for (kind, amount) in job.holds(task).iter() {
-                claimed[kind.index()] += if at == id.row() { u128::from(amount) } else { 0 };
-            }
-        }
-        let bounded = claimed.into_iter().map(|sum| sum.min(u128::from(AMOUNT_MAX)) as u64);
-        let claimed = Amounts::new(bounded);
+        let here = self.placed().filter(|(.., at)| *at == id.row());
+        let groups: Vec<TaskGroup> = here.map(|(_, job, task, _)| job.claims(task)).collect();
+        let claimed = (0..self.kinds.count()).map(|kind| claimed_together(&groups, kind));
+        let claimed = Amounts::new(claimed.map(|sum| sum.min(i128::from(AMOUNT_MAX)) as u64));
         let report = TwinLoad { used: load, claimed, at_ms: self.now_ms };
         if let Some(host) = &mut self.rows[id.row()].machine {
             host.load = Some(report);
@@ -175,6 +176,17 @@ impl Twin {
             }
         }
         left
+    }
+
+    /// How many cores are left of each NUMA node of a row, up to the last node that has some.
+    #[must_use]
+    pub fn cores_left(&self, row: usize) -> Vec<i32> {
+        let numa =
+            self.rows[row].machine.as_ref().map_or(&[][..], |host| host.spec.numa.as_slice());
+        let here: Vec<NodeCores> =
+            self.placed().filter(|(.., at)| *at == row).map(|(_, _, task, _)| task.cores).collect();
+        let taken = |node: usize| here.iter().map(|cores| i32::from(cores.of(node))).sum::<i32>();
+        numa.iter().enumerate().map(|(node, cores)| i32::from(*cores) - taken(node)).collect()
     }
 
     /// The domain of a row at a level; rows themselves are told apart by their number.

@@ -13,6 +13,7 @@
 //!   job) is done without a version; setting a quota or a policy always has one;
 //! - a task whose machine has no place at a level counts nowhere at that level.
 
+mod cell_resources;
 mod commit;
 mod gangs;
 mod held;
@@ -20,6 +21,7 @@ mod holders;
 mod jobs;
 mod judge;
 mod machines;
+mod peaks;
 mod reservations;
 mod tenants;
 mod validate;
@@ -27,9 +29,9 @@ mod wishes;
 
 pub use machines::claimed_together;
 use omega_core::{
-    Amounts, CardSet, Command, Commit, HolderId, Job, JobId, Kinds, Machine, MachineId, Outcome,
-    Policy, Rejection, Reservation, SchedulerId, SequenceNumber, Standing, TaskId, TaskState, Text,
-    Transaction, Version,
+    Amounts, CardSet, Command, Commit, HolderId, Job, JobId, KindId, Kinds, Machine, MachineId,
+    NodeCores, Outcome, PeakCalendar, Policy, Rejection, Reservation, SchedulerId, SequenceNumber,
+    Standing, TaskId, TaskState, Text, Transaction, Version,
 };
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -100,6 +102,8 @@ pub struct TwinTask {
     pub failures: u64,
     /// When it got its machine; 0 while it has none.
     pub placed_ms: u64,
+    /// The cores that it has to itself, by NUMA node.
+    pub cores: NodeCores,
     /// What it holds, if that was ever said otherwise than by its group.
     pub holds: Option<Amounts>,
 }
@@ -136,8 +140,12 @@ pub struct Twin {
     evicted: Vec<u64>,
     /// Reservations that are not over, in the order in which they came.
     reservations: Vec<Reservation>,
+    /// Calendars of peaks, by name.
+    peaks: BTreeMap<Text, PeakCalendar>,
     /// Jobs that are over, and when that was noticed.
     over: Vec<(JobId, Option<u64>)>,
+    /// How much the cell as a whole has, of kinds of which that was said.
+    cell_capacity: BTreeMap<KindId, u64>,
 }
 
 impl Twin {
@@ -160,7 +168,9 @@ impl Twin {
             schedulers: Vec::new(),
             evicted: Vec::new(),
             reservations: Vec::new(),
+            peaks: BTreeMap::new(),
             over: Vec::new(),
+            cell_capacity: BTreeMap::new(),
         }
     }
 
@@ -213,6 +223,9 @@ impl Twin {
             Command::SetAdmission { tenant, limit } => self.set_admission(tenant, limit),
             Command::Reserve(reservation) => self.reserve(reservation),
             Command::Unreserve { name } => self.unreserve(&name),
+            Command::SetCellCapacity { kind, amount } => self.set_cell_capacity(kind, amount),
+            Command::SetPeaks(calendar) => self.set_peaks(calendar),
+            Command::RemovePeaks { name } => self.remove_peaks(&name),
             other => unimplemented_command(&other),
         }
     }

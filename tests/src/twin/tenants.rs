@@ -1,8 +1,9 @@
 //! Tenants: who is above whom, what all below one use, and what may be reclaimed.
 
-use super::{Twin, validate};
+use super::cell_resources::charged;
+use super::{Twin, TwinJob, TwinTask, validate};
 use omega_core::limits::{TENANT_DEPTH_MAX, TENANT_WEIGHT_MAX};
-use omega_core::{Amounts, Claim, KindId, Outcome, Rejection, Standing, TaskId, Text};
+use omega_core::{Amounts, Claim, KindId, Outcome, Rejection, Standing, TaskGroup, TaskId, Text};
 
 impl Twin {
     /// Says how a tenant stands.
@@ -67,21 +68,23 @@ impl Twin {
     pub fn asked(&self, name: &Text, kind: KindId) -> u128 {
         let living = self.tasks().filter(|(_, _, task)| !task.state.ended());
         let below = living.filter(|(_, job, _)| self.line(&job.spec.tenant).contains(name));
-        below.map(|(_, job, task)| u128::from(job.spec.groups[task.group].request.get(kind))).sum()
+        let group = |job: &TwinJob, task: &TwinTask| job.spec.groups[task.group].clone();
+        let groups = below.map(|(_, job, task)| group(job, task));
+        groups.map(|group| u128::from(charged(&group, &group.request, kind))).sum()
     }
 
     /// Whether a tenant may ask for these tasks too.
     pub(super) fn admit<'a>(
         &self,
         tenant: &Text,
-        tasks: impl IntoIterator<Item = (&'a Amounts, u64)>,
+        tasks: impl IntoIterator<Item = (&'a TaskGroup, u64)>,
     ) -> Result<(), Rejection> {
         let tasks: Vec<_> = tasks.into_iter().collect();
         for name in self.line(tenant) {
             let Some(limit) = self.admissions.get(&name) else { continue };
             for (kind, _) in self.kinds.iter() {
-                let of = |(request, count): &(&Amounts, u64)| {
-                    u128::from(request.get(kind)) * u128::from(*count)
+                let of = |(group, count): &(&TaskGroup, u64)| {
+                    u128::from(charged(group, &group.request, kind)) * u128::from(*count)
                 };
                 let more: u128 = tasks.iter().map(of).sum();
                 let asked = self.asked(&name, kind) + more;
@@ -113,8 +116,9 @@ impl Twin {
         let mut used = vec![0; self.kinds.count()];
         for (_, job, task, _) in self.placed() {
             if self.line(&job.spec.tenant).contains(tenant) {
-                for (kind, amount) in job.holds(task).iter() {
-                    used[kind.index()] += i128::from(amount);
+                let (group, holds) = (&job.spec.groups[task.group], job.holds(task));
+                for (kind, _) in self.kinds.iter() {
+                    used[kind.index()] += i128::from(charged(group, &holds, kind));
                 }
             }
         }

@@ -8,8 +8,8 @@ use omega_core::limits::{
     RULES_PER_GROUP_MAX, TASKS_PER_JOB_MAX, TEXT_BYTES_MAX,
 };
 use omega_core::{
-    Amounts, CardRequest, Job, Kinds, Labels, Machine, Policy, Rejection, Reservation, Take,
-    TaskGroup, TaskRule, TaskSelector, Text,
+    Amounts, CardRequest, CoreRequest, Job, Kinds, Labels, Machine, PeakCalendar, Policy,
+    Rejection, Reservation, Take, TaskGroup, TaskRule, TaskSelector, Text,
 };
 
 fn at_most(given: usize, max: usize) -> Result<(), Rejection> {
@@ -65,6 +65,13 @@ pub(super) fn machine(machine: &Machine, kinds: &Kinds) -> Result<(), Rejection>
     at_most(machine.images.len(), 16 * LABELS_MAX)?;
     machine.images.iter().try_for_each(|image| name(&image.name))?;
     at_most(usize::from(machine.cards), usize::from(CARDS_MAX))?;
+    let nodes = machine.numa.as_slice();
+    nodes.iter().try_for_each(|cores| at_most(usize::from(*cores), 1024))?;
+    let cores: u64 = nodes.iter().copied().map(u64::from).sum();
+    let cpu = kinds.by_name("cpu").map(|cpu| machine.capacity.get(cpu));
+    if cores > 0 && cpu.is_none_or(|cpu| cpu < cores * 1000) {
+        return Err(Rejection::BadMachine("".into()));
+    }
     for (kind, percent) in machine.overcommit.iter() {
         if kind.index() >= kinds.count() {
             return Err(Rejection::BadAmount { what: machine.name.clone(), kind });
@@ -135,9 +142,39 @@ pub(super) fn reservation(asked: &Reservation) -> Result<(), Rejection> {
     }
 }
 
+pub(super) fn peaks(asked: &PeakCalendar, kinds: &Kinds) -> Result<(), Rejection> {
+    name(&asked.name)?;
+    at_most(asked.peaks.len(), 24)?;
+    for list in [&asked.machines.labels, &asked.machines.names] {
+        at_most(list.len(), RULES_PER_GROUP_MAX)?;
+        at_most(list.iter().map(|requirement| requirement.values.len()).sum(), 1024)?;
+    }
+    let any = !asked.machines.labels.is_empty() || !asked.machines.names.is_empty();
+    let mut good = any && !asked.peaks.is_empty();
+    for peak in &asked.peaks {
+        if !good {
+            break;
+        }
+        let kinds_named: Vec<usize> = peak.batch_max.iter().map(|s| s.kind.index()).collect();
+        good &= peak.from_ms < 86_400_000 && peak.until_ms <= 86_400_000;
+        good &= peak.from_ms != peak.until_ms && !kinds_named.is_empty();
+        good &= kinds_named.windows(2).all(|pair| pair[0] < pair[1]);
+        if let Some(kind) = kinds_named.iter().find(|kind| good && **kind >= kinds.count()) {
+            let kind = omega_core::KindId(*kind as u8);
+            return Err(Rejection::BadAmount { what: "".into(), kind });
+        }
+        good &= peak.batch_max.iter().all(|share| share.percent <= 100);
+    }
+    match good {
+        true => Ok(()),
+        false => Err(Rejection::BadPeaks("".into())),
+    }
+}
+
 fn task_group(job: &Text, group: &TaskGroup, kinds: &Kinds) -> Result<(), Rejection> {
     name(&group.name)?;
     amounts(job, &group.request, kinds)?;
+    amounts(job, &group.cell_request, kinds)?;
     labels(&group.labels)?;
     let rules = &group.rules;
     at_most(rules.tasks.len(), RULES_PER_GROUP_MAX)?;
@@ -177,6 +214,9 @@ fn task_group(job: &Text, group: &TaskGroup, kinds: &Kinds) -> Result<(), Reject
     for cards in cards {
         cards_of(cards)?;
     }
+    if let Some(cores) = group.cores {
+        cores_of(group, cores, kinds)?;
+    }
     let Some(wants) = &group.wants else { return Ok(()) };
     if wants.cards.is_some() && group.cards.is_some() {
         return Err(bad_job());
@@ -191,6 +231,18 @@ fn cards_of(cards: CardRequest) -> Result<(), Rejection> {
     at_most(usize::from(cards.count), usize::from(CARDS_MAX))?;
     at_most(usize::from(cards.milli_each), CARD_MILLI as usize)?;
     match cards.count == 0 || cards.milli_each == 0 {
+        true => Err(bad_job()),
+        false => Ok(()),
+    }
+}
+
+/// The `cpu` of the cores is claimed at each point of the day.
+fn cores_of(group: &TaskGroup, cores: CoreRequest, kinds: &Kinds) -> Result<(), Rejection> {
+    let cpu = kinds.by_name("cpu").ok_or_else(bad_job)?;
+    let curves = group.curves.iter().filter(|curve| curve.kind == cpu);
+    let mut claimed = curves.flat_map(|curve| curve.points.clone()).chain([group.request.get(cpu)]);
+    let needed = u64::from(cores.count) * 1000;
+    match needed == 0 || claimed.any(|claimed| claimed < needed) {
         true => Err(bad_job()),
         false => Ok(()),
     }

@@ -58,6 +58,11 @@ fn tell(report: &Report, out: &mut impl Write) -> Result<(), SimError> {
     writeln!(out, "omega-sim {version}, state at the end {hash}")?;
     let (cpu, memory, locked) = (report.cpu_used, report.memory_used, report.cpu_locked);
     writeln!(out, "used: {:.1} % of cpu, {:.1} % of memory", cpu * 100.0, memory * 100.0)?;
+    if !report.fragmented.is_empty() {
+        let of = |(kind, share): (&String, &f64)| format!("{:.1} % of {kind}", share * 100.0);
+        let all: Vec<String> = report.fragmented.iter().map(of).collect();
+        writeln!(out, "free at the end, and fragmented: {}", all.join(", "))?;
+    }
     if locked > 0.0 {
         writeln!(out, "locked in offers: {:.1} % of cpu", locked * 100.0)?;
     }

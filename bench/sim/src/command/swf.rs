@@ -7,6 +7,7 @@ use crate::sheet::{Cell, Output, Sheet};
 use crate::swf::conservative::Conservative;
 use crate::swf::figures::Figures;
 use crate::swf::ordered::{Backfill, Order, Ordered};
+use crate::swf::shipped::{Machines, Shipped};
 use crate::swf::simulate::simulate;
 use crate::swf::trace::Trace;
 use clap::{Args, ValueEnum};
@@ -25,6 +26,12 @@ pub struct SwfArgs {
     /// What policies know of how long jobs run: what users requested, or the truth
     #[arg(long, value_enum, default_value = "both")]
     estimates: EstimatesChoice,
+    /// How many jobs have plans with --policy omega: 0 for no backfilling
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    depth: u16,
+    /// The processors of each machine with --policy omega; as many must make up all of them
+    #[arg(long, value_name = "N", default_value = "1")]
+    cores: NonZeroU64,
     /// The processors of the machine, rather than those of the header (MaxProcs, else MaxNodes)
     #[arg(long, value_name = "N")]
     processors: Option<NonZeroU64>,
@@ -43,7 +50,9 @@ enum PolicyChoice {
     Conservative,
     /// EASY backfilling with the shortest job first
     SjfEasy,
-    /// Each of them
+    /// The cell and the scheduler of this project, with plans for the first --depth jobs
+    Omega,
+    /// Each of the classic ones
     All,
 }
 
@@ -67,7 +76,7 @@ impl PolicyChoice {
         self.to_possible_value().map(|value| value.get_name().to_owned()).unwrap_or_default()
     }
 
-    fn starts(self, trace: &Trace) -> Vec<u64> {
+    fn starts(self, trace: &Trace, args: &SwfArgs) -> Vec<u64> {
         let (jobs, processors) = (&trace.jobs[..], trace.processors);
         let ordered = |order, backfill| {
             simulate(jobs, processors, &mut Ordered::new(jobs, processors, order, backfill))
@@ -79,11 +88,15 @@ impl PolicyChoice {
             PolicyChoice::Conservative => {
                 simulate(jobs, processors, &mut Conservative::new(jobs, processors))
             }
+            PolicyChoice::Omega => {
+                let machines = Machines { count: processors / args.cores, cores: args.cores.get() };
+                simulate(jobs, processors, &mut Shipped::new(jobs, machines, args.depth.into()))
+            }
         }
     }
 }
 
-const COLUMNS: [&str; 12] = [
+const COLUMNS: [&str; 14] = [
     "policy",
     "estimates",
     "jobs",
@@ -93,6 +106,8 @@ const COLUMNS: [&str; 12] = [
     "wait_p90_min",
     "wait_p99_min",
     "wait_max_min",
+    "wide_wait_mean_min",
+    "wide_wait_max_min",
     "utilisation_percent",
     "makespan_days",
     "left_out",
@@ -105,6 +120,12 @@ const COLUMNS: [&str; 12] = [
 pub(super) fn run(args: &SwfArgs) -> Result<ExitCode, SimError> {
     let trace = Trace::read(&args.file, args.processors.map(NonZeroU64::get))?;
     tell(&trace);
+    if args.policy == PolicyChoice::Omega && trace.processors % args.cores != 0 {
+        let (cores, all) = (args.cores, trace.processors);
+        return Err(SimError::Lacks(format!(
+            "machines of {cores} cores do not make up {all} processors"
+        )));
+    }
     let mut sheet = Sheet::new(&COLUMNS);
     if let Some(figures) = Figures::logged(&trace) {
         sheet.push(row("logged", "", &trace, figures));
@@ -112,10 +133,10 @@ pub(super) fn run(args: &SwfArgs) -> Result<ExitCode, SimError> {
     let perfect = trace.with_perfect_estimates();
     for policy in args.policy.each() {
         let mut push = |estimates: &str, trace: &Trace| {
-            let figures = Figures::of(trace, &policy.starts(trace));
+            let figures = Figures::of(trace, &policy.starts(trace, args));
             sheet.push(row(&policy.name(), estimates, trace, figures));
         };
-        if policy == PolicyChoice::Fcfs {
+        if policy == PolicyChoice::Fcfs || policy == PolicyChoice::Omega && args.depth == 0 {
             // It asks nobody.
             push("", &trace);
             continue;
@@ -161,6 +182,8 @@ fn row(policy: &str, estimates: &str, trace: &Trace, figures: Figures) -> Vec<Ce
         minutes(figures.wait_p90_s),
         minutes(figures.wait_p99_s),
         minutes(figures.wait_max_s),
+        minutes(figures.wide_wait_mean_s),
+        minutes(figures.wide_wait_max_s),
         Cell::Number(figures.utilisation * 100.0, 2),
         Cell::Number(figures.makespan_s / 86_400.0, 2),
         Cell::Count(trace.left_out.sum()),

@@ -177,6 +177,7 @@ fn run<'a>(
     assert!(audit.is_ok(), "the cell is not sound after the run: {audit:?}");
     let names = roles.into_iter().map(|role| role.name).collect();
     let mut report = Report::new((about, settings), (&plan, names), &books, roll.found.len());
+    report.fragmented = cell.fragmented();
     report.tenants = TenantReport::all(&roll, &books, &cell.take_got());
     let state_hash = cell.shared().read(omega_cellstate::Cell::state_hash);
     report.state_hash = format!("{state_hash:016x}");

@@ -108,6 +108,10 @@ pub struct Report {
     pub memory_used: f64,
     /// The mean share of the processors that was locked in offers.
     pub cpu_locked: f64,
+    /// Of what is free of each resource kind at the end, the part on machines where a task that asks for it does not fit: the
+    /// mean over the tasks that came.
+    #[serde(default)]
+    pub fragmented: BTreeMap<String, f64>,
     /// Tasks that lost their machine because it left, and were to be placed again.
     #[serde(default)]
     pub lost: u64,
@@ -169,6 +173,7 @@ impl Report {
             memory_used: books.used[1] / looks,
             cpu_locked: books.locked / looks,
             schedulers: names.into_iter().enumerate().map(of).collect(),
+            fragmented: BTreeMap::new(),
             lost: books.lost,
             tenants: Vec::new(),
             notes: about.notes.clone(),

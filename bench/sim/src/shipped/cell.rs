@@ -288,6 +288,7 @@ impl<'a> ShippedCell<'a> {
             Err(why) => return Err(ShippedError::Job { name: name.to_string(), why }),
         };
         let job = self.cell.read(|cell| cell.job(id).cloned()).expect("it was submitted just now");
+        self.ledger.came(&job);
         let tasks = job.task_count() as u32;
         let pending = (0..tasks).map(|index| TaskId { job: id, index }).collect();
         if self.known.len() <= number {
@@ -300,6 +301,13 @@ impl<'a> ShippedCell<'a> {
     /// What each tenant got so far; it is forgotten.
     pub fn take_got(&mut self) -> BTreeMap<Text, Got> {
         std::mem::take(&mut self.ledger).close()
+    }
+
+    /// Of what is free of each kind now, by name, the part on machines where tasks that ask for it do not fit: the mean over
+    /// the tasks that came.
+    #[must_use]
+    pub fn fragmented(&self) -> BTreeMap<String, f64> {
+        self.cell.read(|cell| self.ledger.fragmented(cell))
     }
 
     /// The cell itself.

@@ -1,8 +1,10 @@
-//! What the tenants of a simulated cell got: their dominant shares over time, and preferences that were met.
+//! What the tenants of a simulated cell got: their dominant shares over time, and preferences that were met; and how much
+//! of what is free is of no use.
 
 use omega_cellstate::Cell;
-use omega_core::{Machine, TaskGroup, Text};
+use omega_core::{Job, Machine, TaskGroup, Text};
 use omega_schedulers::dominant::{Totals, Weight};
+use omega_workload::fragments::Requests;
 use std::collections::BTreeMap;
 
 /// Looks at the cell's use of which one takes shares down: looks come every second.
@@ -29,6 +31,8 @@ pub(super) struct Ledger {
     totals: Option<Totals>,
     /// By tenant; the mean is a sum until it is told.
     tenants: BTreeMap<Text, Got>,
+    /// How many tasks asked for the same.
+    requests: Requests,
 }
 
 impl Ledger {
@@ -50,6 +54,18 @@ impl Ledger {
             got.share_mean += share;
             got.share_peak = got.share_peak.max(share);
         }
+    }
+
+    /// A job came.
+    pub(super) fn came(&mut self, job: &Job) {
+        job.groups.iter().for_each(|group| self.requests.note(group));
+    }
+
+    /// Of what is free of each kind, the part on machines where tasks that ask for it do not fit.
+    pub(super) fn fragmented(&self, cell: &Cell) -> BTreeMap<String, f64> {
+        let shares = self.requests.fragmented(cell);
+        let kinds = cell.kinds().iter().zip(shares);
+        kinds.filter_map(|((_, kind), share)| Some((kind.name.clone(), share?))).collect()
     }
 
     /// Machines came, changed or went.

@@ -6,6 +6,9 @@ use super::trace::{SimJob, Trace};
 /// else jobs of a second would make up the mean.
 const TAU_MS: u64 = 10_000;
 
+/// A wide job needs one of so many parts of the machine, or more.
+const WIDE: u64 = 4;
+
 /// The figures of one schedule. Times are in seconds.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Figures {
@@ -21,6 +24,10 @@ pub struct Figures {
     pub wait_p99_s: f64,
     /// The longest wait.
     pub wait_max_s: f64,
+    /// The mean wait of wide jobs: those that need a quarter of the machine or more.
+    pub wide_wait_mean_s: f64,
+    /// The longest of them.
+    pub wide_wait_max_s: f64,
     /// The mean of (wait + run time) / max(run time, 10 s), at least 1 each.
     pub slowdown_mean: f64,
     /// Processor time that was used, as a share of all from the first submission to the last end.
@@ -60,6 +67,9 @@ fn figures(processors: u64, jobs: &[(SimJob, u64)]) -> Figures {
     let makespan_s = seconds(last_ms - first_ms);
     let count = jobs.len().max(1) as f64;
     let sum: f64 = waits_ms.iter().map(|wait| seconds(*wait)).sum();
+    let wide = jobs.iter().filter(|(job, _)| job.processors * WIDE >= processors);
+    let wide: Vec<u64> = wide.map(|(job, start)| start - job.submit_ms).collect();
+    let wide_sum: f64 = wide.iter().map(|wait| seconds(*wait)).sum();
     waits_ms.sort_unstable();
     Figures {
         jobs: jobs.len(),
@@ -68,6 +78,8 @@ fn figures(processors: u64, jobs: &[(SimJob, u64)]) -> Figures {
         wait_p90_s: quantile(&waits_ms, 90),
         wait_p99_s: quantile(&waits_ms, 99),
         wait_max_s: quantile(&waits_ms, 100),
+        wide_wait_mean_s: wide_sum / wide.len().max(1) as f64,
+        wide_wait_max_s: seconds(wide.iter().copied().max().unwrap_or(0)),
         slowdown_mean: slowdowns / count,
         utilisation: work / 1000.0 / (makespan_s * processors as f64).max(f64::MIN_POSITIVE),
         makespan_s,
@@ -105,6 +117,7 @@ mod tests {
             (figures.wait_p50_s, figures.wait_p90_s, figures.wait_max_s),
             (11.0, 20.0, 20.0)
         );
+        assert_eq!((figures.wide_wait_mean_s, figures.wide_wait_max_s), (31.0 / 3.0, 20.0));
         assert!((figures.wait_mean_s - 31.0 / 3.0).abs() < 1e-9);
         assert!((figures.slowdown_mean - (1.0 + 2.1 + 41.0 / 30.0) / 3.0).abs() < 1e-9);
         assert!((figures.makespan_s - 51.0).abs() < 1e-9);

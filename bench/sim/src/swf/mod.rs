@@ -9,7 +9,8 @@
 //!           │
 //!           ▼            ┌── Ordered: FCFS, EASY, SJF + EASY ── who runs, and one reservation
 //!        simulate ◀─ Policy
-//!           │            └── Conservative ── a Profile of free processors, a reservation each
+//!           │            ├── Conservative ── a Profile of free processors, a reservation each
+//!           │            └── Shipped: the cell and the scheduler of this project
 //!           ▼
 //!        Figures: waits, slowdowns, utilisation
 //! ```
@@ -18,6 +19,7 @@ pub mod conservative;
 pub mod figures;
 pub mod ordered;
 pub mod profile;
+pub mod shipped;
 pub mod simulate;
 pub mod trace;
 

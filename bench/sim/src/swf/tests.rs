@@ -3,6 +3,7 @@
 use super::conservative::Conservative;
 use super::figures::Figures;
 use super::ordered::{Backfill, Order, Ordered};
+use super::shipped::{Machines, Shipped};
 use super::simulate::{Place, Policy, simulate};
 use super::trace::{LeftOut, SimJob, Trace};
 use proptest::prelude::*;
@@ -205,6 +206,74 @@ proptest! {
         let (starts, first) = conservative(&jobs);
         prop_assert_eq!(starts, first, "who knows all has nothing to move");
     }
+}
+
+/// One machine of all processors, and as many machines of one.
+const SHAPES: [Machines; 3] = [
+    Machines { count: 1, cores: PROCESSORS },
+    Machines { count: PROCESSORS, cores: 1 },
+    Machines { count: PROCESSORS / 4, cores: 4 },
+];
+
+/// When jobs start on the shipped cell, and when the first of them that found no room were promised to.
+fn shipped(jobs: &[SimJob], machines: Machines, depth: usize) -> (Vec<u64>, Vec<Option<u64>>) {
+    let mut policy = Shipped::new(jobs, machines, depth);
+    let starts = simulate(jobs, PROCESSORS, &mut policy);
+    (starts, policy.promised_ms().to_vec())
+}
+
+/// A depth beyond the length of any queue here.
+const DEEP: usize = 100;
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+
+    /// The first in the queue starts no later than it was promised first, whatever is backfilled, and so do all
+    /// that have plans.
+    #[test]
+    fn the_shipped_scheduler_keeps_its_promises(jobs in jobs()) {
+        for jobs in [perfect(&jobs), jobs] {
+            for machines in SHAPES {
+                for depth in [1, 3, DEEP] {
+                    let (starts, promised) = shipped(&jobs, machines, depth);
+                    for (place, promised) in promised.iter().enumerate() {
+                        let kept = promised.is_none_or(|promised| starts[place] <= promised);
+                        prop_assert!(kept, "{:?} {}: {:?}, {:?} {:?}", machines, depth, place, starts, promised);
+                    }
+                }
+            }
+        }
+    }
+
+    /// On one machine, where it does not matter which processors a job gets, plans for all are conservative
+    /// backfilling.
+    #[test]
+    fn plans_for_all_are_conservative_backfilling(jobs in jobs()) {
+        let jobs = perfect(&jobs);
+        let (starts, promised) = shipped(&jobs, SHAPES[0], DEEP);
+        prop_assert_eq!(&starts, &conservative(&jobs).0);
+        let exact = promised.iter().zip(&starts).all(|(promised, start)| promised.is_none_or(|p| p == *start));
+        prop_assert!(exact, "who knows all has nothing to move: {:?} {:?}", promised, starts);
+    }
+}
+
+#[test]
+fn the_shipped_scheduler_backfills_by_time_or_by_what_is_left_over() {
+    let job = |submit_ms, run_ms, processors| SimJob {
+        submit_ms,
+        run_ms,
+        requested_ms: run_ms,
+        processors,
+        waited_ms: None,
+    };
+    let queue =
+        [job(0, 10, 5), job(1, 10, 6), job(2, 8, 3), job(2, 9, 3), job(3, 99, 1), job(3, 99, 2)];
+    for machines in [SHAPES[0], SHAPES[1]] {
+        assert_eq!(shipped(&queue, machines, 1).0, [0, 10, 2, 20, 10, 20], "{machines:?}");
+    }
+    let stream = [job(0, 10, 4), job(1, 10, 8), job(5, 10, 4), job(10, 10, 4), job(15, 10, 4)];
+    assert_eq!(shipped(&stream, SHAPES[1], 0).0, [0, 25, 5, 10, 15], "the wide one lets all pass");
+    assert_eq!(shipped(&stream, SHAPES[1], 1).0, [0, 10, 20, 20, 30]);
 }
 
 #[test]

@@ -330,6 +330,7 @@ fn task(start: proto::StartTask) -> Result<Task, Malformed> {
         images: start.images.into_iter().map(Into::into).collect(),
         request: convert::amounts(start.request),
         cards: start.cards,
+        cores: start.cores,
         grace_ms: start.grace_ms,
     })
 }

@@ -21,13 +21,15 @@ use std::collections::BTreeMap;
 struct Part {
     request: Amounts,
     cards: Vec<u32>,
+    cores: Vec<u32>,
     grace_ms: u32,
 }
 
 impl Part {
     fn of(task: &Task) -> Part {
-        let (request, cards) = (task.request.clone(), task.cards.clone());
-        Part { request, cards, grace_ms: task.grace_ms }
+        let (request, cards, cores) =
+            (task.request.clone(), task.cards.clone(), task.cores.clone());
+        Part { request, cards, cores, grace_ms: task.grace_ms }
     }
 }
 
@@ -57,7 +59,13 @@ impl Here {
         }
         let shares_cards =
             |(part, _): &(Part, u64)| part.cards.iter().any(|c| task.cards.contains(c));
-        if self.ends.contains_key(&task.id) || self.ends.values().any(shares_cards) {
+        // Which cores of a node are free of the one that ends is not known here.
+        let shares_node = |(part, _): &(Part, u64)| {
+            let nodes = part.cores.iter().zip(&task.cores);
+            nodes.into_iter().any(|(ends, starts)| *ends > 0 && *starts > 0)
+        };
+        let waits = |ending: &(Part, u64)| shares_cards(ending) || shares_node(ending);
+        if self.ends.contains_key(&task.id) || self.ends.values().any(waits) {
             return false;
         }
         let Some(capacity) = &self.capacity else { return false };
@@ -119,9 +127,9 @@ impl Endings {
 
     /// Notes a task that runs, or ends, since before this process began.
     pub(super) fn found(&mut self, found: Found, now_ms: u64) {
-        let Found { task, machine, request, cards, grace_ms, kill_in_ms } = found;
+        let Found { task, machine, request, cards, cores, grace_ms, kill_in_ms } = found;
         let here = self.machines.entry(machine).or_default();
-        let part = Part { request, cards, grace_ms };
+        let part = Part { request, cards, cores, grace_ms };
         match kill_in_ms {
             Some(left) => _ = here.ends.insert(task, (part, now_ms.saturating_add(left.into()))),
             None => _ = here.runs.insert(task, part),
@@ -205,6 +213,7 @@ mod tests {
             images: Vec::new(),
             request: Amounts::new([cores * 1000]),
             cards: Vec::new(),
+            cores: Vec::new(),
             grace_ms,
         }
     }
@@ -281,6 +290,7 @@ mod tests {
                 machine: HERE,
                 request,
                 cards: Vec::new(),
+                cores: Vec::new(),
                 grace_ms: 1000,
                 kill_in_ms,
             };

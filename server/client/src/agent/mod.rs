@@ -102,6 +102,8 @@ pub struct Task {
     pub request: Amounts,
     /// The accelerator cards that it has, by number.
     pub cards: Vec<u32>,
+    /// How many cores of each NUMA node it has to itself: which ones is for the agent to choose. Empty: none.
+    pub cores: Vec<u32>,
     /// How long it may take to end once it is told to stop, in milliseconds.
     pub grace_ms: u32,
 }
@@ -117,6 +119,8 @@ pub struct Found {
     pub request: Amounts,
     /// The accelerator cards that it has, by number.
     pub cards: Vec<u32>,
+    /// How many cores of each NUMA node it has to itself. Empty: none.
+    pub cores: Vec<u32>,
     /// How long it may take to end once it is told to stop, in milliseconds.
     pub grace_ms: u32,
     /// If it was told to stop already: how much of that is left.

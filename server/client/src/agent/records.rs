@@ -143,6 +143,7 @@ mod tests {
             images: Vec::new(),
             request: Amounts::default(),
             cards: Vec::new(),
+            cores: Vec::new(),
             grace_ms: 0,
         }
     }

@@ -1,6 +1,7 @@
 //! Deltas, and what a reader wants to hear of.
 
 use super::job::{phase, strings, task_state, texts};
+use super::machine::{node_list, nodes};
 use super::rules::{level, selector_list};
 use super::{
     Malformed, all, amounts, given, kind_list, kinds, narrow, overcommit, overcommit_list,
@@ -8,13 +9,13 @@ use super::{
 };
 use crate::proto;
 use omega_cellstate::{
-    Beside, Cards, Count, CountingMachines, CurveSum, Delta, DomainName, Interest, JobDelta,
-    LoadReport, MachineDelta, MachineStatus, Share, TaskDelta, TenantDelta, Tracked, TrackerId,
-    TrackerKey,
+    Beside, Cards, CellResources, CoresLeft, Count, CountingMachines, CurveSum, Delta, DomainName,
+    Interest, JobDelta, LoadReport, MachineDelta, MachineStatus, Share, TaskDelta, TenantDelta,
+    Tracked, TrackerId, TrackerKey,
 };
-use omega_core::limits::CARDS_MAX;
+use omega_core::limits::{CARDS_MAX, NUMA_NODES_MAX};
 use omega_core::{
-    Amounts, CardSet, JobId, KindId, LabelSelector, MachineId, SequenceNumber, TaskId, TaskState,
+    CardSet, JobId, KindId, LabelSelector, MachineId, NodeCores, SequenceNumber, TaskId, TaskState,
     Version,
 };
 use std::sync::Arc;
@@ -59,6 +60,8 @@ impl From<&Delta> for proto::Delta {
             overcommit_max: overcommit_list(&delta.overcommit_max),
             bands: delta.bands.iter().map(|band| (*band).into()).collect(),
             evictions_left: delta.evictions_left,
+            cell_capacity: values(&delta.resources.capacity),
+            cell_claimed: values(&delta.resources.claimed),
             refilled: delta.refilled,
             rows: delta.rows as u32,
             machines: delta.machines.iter().map(Into::into).collect(),
@@ -66,6 +69,7 @@ impl From<&Delta> for proto::Delta {
             sequences: delta.sequences.iter().map(|sequence| sequence.0).collect(),
             free: delta.free.clone(),
             cards: delta.cards.iter().map(cards_out).collect(),
+            cores: delta.cores.iter().map(cores_out).collect(),
             quotas: delta.quotas,
             now_ms: delta.now_ms,
             ..proto::Delta::default()
@@ -74,6 +78,13 @@ impl From<&Delta> for proto::Delta {
             .reservations
             .as_deref()
             .map(|all| proto::Reservations { all: all.iter().map(Into::into).collect() });
+        let calendars = delta.peaks.as_deref();
+        message.peaks =
+            calendars.map(|all| proto::PeakCalendars { all: all.iter().map(Into::into).collect() });
+        let batch = delta.batch.iter();
+        message.batch = batch
+            .map(|(slot, held)| proto::BatchHeld { slot: *slot, held: held.to_vec() })
+            .collect();
         message.curves =
             delta.curves.iter().flat_map(|(slot, sum)| curves_out(*slot, sum)).collect();
         message.loads = delta.loads.iter().map(load_out).collect();
@@ -98,6 +109,9 @@ impl From<&Delta> for proto::Delta {
             let held = proto::Held { at: *at, amounts: values(held) };
             message.held.push(held);
         }
+        let cores =
+            |(at, cores): &(u32, NodeCores)| proto::TaskCores { at: *at, nodes: node_list(cores) };
+        message.task_cores = delta.task_cores.iter().map(cores).collect();
         for task in &delta.tasks {
             push_task(task, &mut message);
         }
@@ -148,6 +162,12 @@ fn cards_out((slot, cards): &(u32, Cards)) -> proto::CardsLeft {
     proto::CardsLeft { slot: *slot, milli }
 }
 
+fn cores_out((slot, cores): &(u32, CoresLeft)) -> proto::CoresLeft {
+    let left = cores.left();
+    let last = left.iter().rposition(|left| *left != 0).map_or(0, |last| last + 1);
+    proto::CoresLeft { slot: *slot, left: left[..last].iter().map(|n| i32::from(*n)).collect() }
+}
+
 /// The delta of a message. The columns have fitting lengths, and rows are below [`Delta::rows`].
 ///
 /// # Errors
@@ -172,6 +192,10 @@ pub fn delta(message: proto::Delta) -> Result<Delta, Malformed> {
         overcommit_max: overcommit(message.overcommit_max)?,
         bands: message.bands.into_iter().map(Into::into).collect(),
         evictions_left: message.evictions_left,
+        resources: CellResources {
+            capacity: amounts(message.cell_capacity),
+            claimed: amounts(message.cell_claimed),
+        },
         refilled: message.refilled,
         rows,
         slots: message.slots,
@@ -183,21 +207,17 @@ pub fn delta(message: proto::Delta) -> Result<Delta, Malformed> {
         ..Delta::default()
     };
     read.reservations = message.reservations.map(|given| all(given.all)).transpose()?;
+    read.peaks = message.peaks.map(|given| all(given.all)).transpose()?;
+    read.batch = by_row("batch.slot", rows, message.batch, |one| Ok((one.slot, one.held.into())))?;
     for machine in message.machines {
         in_rows(machine.slot, rows, "machines.slot")?;
         read.machines.push(machine.try_into()?);
     }
-    for cards in message.cards {
-        in_rows(cards.slot, rows, "cards.slot")?;
-        read.cards.push((cards.slot, cards_in(&cards.milli)?));
-    }
+    read.cards = by_row("cards.slot", rows, message.cards, cards_in)?;
+    read.cores = by_row("cores.slot", rows, message.cores, cores_in)?;
     read.curves = curves_in(message.curves, rows)?;
-    for load in message.loads {
-        in_rows(load.slot, rows, "loads.slot")?;
-        let (used, claimed) = (amounts(load.used), amounts(load.claimed));
-        read.loads.push((load.slot, LoadReport { used, claimed, at_ms: load.at_ms }));
-    }
-    read.held = held_in(message.held, read.tasks.len() as u64)?;
+    read.loads = by_row("loads.slot", rows, message.loads, load_in)?;
+    read_holdings(&mut read, message.held, &message.task_cores)?;
     for tracker in message.trackers {
         let key = tracker.key.map(TryFrom::try_from).transpose()?;
         read.trackers.push((TrackerId(tracker.id), key));
@@ -219,17 +239,55 @@ pub fn delta(message: proto::Delta) -> Result<Delta, Malformed> {
     Ok(read)
 }
 
-/// What tasks hold otherwise, by their positions among so many tasks, ascending.
-fn held_in(given: Vec<proto::Held>, tasks: u64) -> Result<Vec<(u32, Amounts)>, Malformed> {
-    let mut read: Vec<(u32, Amounts)> = Vec::new();
-    for held in given {
-        let after = read.last().is_none_or(|(before, _)| *before < held.at);
-        let given = u64::from(held.at);
+/// What is told of some rows, each below `rows`.
+fn by_row<T, U>(
+    field: &'static str,
+    rows: usize,
+    told: Vec<T>,
+    read: impl Fn(T) -> Result<(u32, U), Malformed>,
+) -> Result<Vec<(u32, U)>, Malformed> {
+    let read = |one| {
+        let (slot, value) = read(one)?;
+        in_rows(slot, rows, field)?;
+        Ok((slot, value))
+    };
+    told.into_iter().map(read).collect()
+}
+
+fn load_in(load: proto::Load) -> Result<(u32, LoadReport), Malformed> {
+    let (used, claimed) = (amounts(load.used), amounts(load.claimed));
+    Ok((load.slot, LoadReport { used, claimed, at_ms: load.at_ms }))
+}
+
+/// What tasks hold that their groups do not tell.
+fn read_holdings(
+    read: &mut Delta,
+    held: Vec<proto::Held>,
+    cores: &[proto::TaskCores],
+) -> Result<(), Malformed> {
+    let tasks = read.tasks.len() as u64;
+    let held = held.into_iter().map(|held| (held.at, Ok(amounts(held.amounts))));
+    read.held = by_position(held, tasks, "held.at")?;
+    let of = |cores: &proto::TaskCores| (cores.at, nodes(&cores.nodes, "task_cores.nodes"));
+    read.task_cores = by_position(cores.iter().map(of), tasks, "task_cores.at")?;
+    Ok(())
+}
+
+/// What is told of some of so many tasks, by their positions, ascending.
+fn by_position<T>(
+    list: impl Iterator<Item = (u32, Result<T, Malformed>)>,
+    tasks: u64,
+    field: &'static str,
+) -> Result<Vec<(u32, T)>, Malformed> {
+    let mut read: Vec<(u32, T)> = Vec::new();
+    for (at, told) in list {
+        let after = read.last().is_none_or(|(before, _)| *before < at);
+        let given = u64::from(at);
         if !after || given >= tasks {
             let max = tasks.saturating_sub(1);
-            return Err(Malformed::TooLarge { field: "held.at", given, max });
+            return Err(Malformed::TooLarge { field, given, max });
         }
-        read.push((held.at, amounts(held.amounts)));
+        read.push((at, told?));
     }
     Ok(read)
 }
@@ -316,18 +374,23 @@ impl TryFrom<proto::MachineDelta> for MachineDelta {
     }
 }
 
-fn cards_in(milli: &[i32]) -> Result<Cards, Malformed> {
-    let mut left = Vec::with_capacity(milli.len().min(usize::from(CARDS_MAX)));
-    for card in milli.iter().take(usize::from(CARDS_MAX) + 1) {
-        let given = i64::from(*card);
-        let one = i16::try_from(*card);
-        left.push(one.map_err(|_| Malformed::NoSuchValue { field: "cards.milli", given })?);
+fn cards_in(cards: proto::CardsLeft) -> Result<(u32, Cards), Malformed> {
+    let left = left_of_each("cards.milli", &cards.milli, CARDS_MAX.into())?;
+    Ok((cards.slot, Cards::from_left(&left).expect("no more than there may be")))
+}
+
+fn cores_in(cores: proto::CoresLeft) -> Result<(u32, CoresLeft), Malformed> {
+    let left = left_of_each("cores.left", &cores.left, NUMA_NODES_MAX)?;
+    Ok((cores.slot, CoresLeft::from_left(&left).expect("no more than there may be")))
+}
+
+/// What is left of each card or NUMA node of a machine.
+fn left_of_each(field: &'static str, told: &[i32], max: usize) -> Result<Vec<i16>, Malformed> {
+    if told.len() > max {
+        return Err(Malformed::TooLarge { field, given: told.len() as u64, max: max as u64 });
     }
-    Cards::from_left(&left).ok_or(Malformed::TooLarge {
-        field: "cards.milli",
-        given: milli.len() as u64,
-        max: CARDS_MAX.into(),
-    })
+    let no_such = |given: i32| Malformed::NoSuchValue { field, given: given.into() };
+    told.iter().map(|left| i16::try_from(*left).map_err(|_| no_such(*left))).collect()
 }
 
 fn counts_out(counts: &[(TrackerId, DomainName, Count)]) -> proto::TrackerCounts {

@@ -4,8 +4,8 @@ use super::machine::{label_list, labels};
 use super::{Malformed, all, amounts, narrow, values, variant};
 use crate::proto;
 use omega_core::{
-    CardRequest, Curve, Job, JobKind, KindId, MachineId, Precedence, Preemption, TaskGroup,
-    TaskReport, TaskState, Text, Wants,
+    CardRequest, CorePlace, CoreRequest, Curve, Job, JobKind, KindId, MachineId, Precedence,
+    Preemption, TaskGroup, TaskReport, TaskState, Text, Wants,
 };
 
 /// A name that may be left out.
@@ -99,6 +99,8 @@ impl From<&TaskGroup> for proto::TaskGroup {
             grace_ms: group.grace_ms,
             curves: group.curves.iter().map(curve).collect(),
             wants: group.wants.as_ref().map(wants),
+            cores: group.cores.map(cores),
+            cell_request: values(&group.cell_request),
         }
     }
 }
@@ -130,8 +132,26 @@ impl TryFrom<proto::TaskGroup> for TaskGroup {
             grace_ms: group.grace_ms,
             curves: group.curves.into_iter().map(curve_in).collect::<Result<_, _>>()?,
             wants: group.wants.map(wants).transpose()?,
+            cores: group.cores.map(cores_in).transpose()?,
+            cell_request: amounts(group.cell_request),
         })
     }
+}
+
+fn cores(cores: CoreRequest) -> proto::CoreRequest {
+    let place = match cores.place {
+        CorePlace::AnyNodes => proto::CorePlace::AnyNodes,
+        CorePlace::OneNode => proto::CorePlace::OneNode,
+    };
+    proto::CoreRequest { count: cores.count.into(), place: place.into() }
+}
+
+fn cores_in(cores: proto::CoreRequest) -> Result<CoreRequest, Malformed> {
+    let place = match variant(cores.place, "cores.place")? {
+        proto::CorePlace::Unspecified | proto::CorePlace::AnyNodes => CorePlace::AnyNodes,
+        proto::CorePlace::OneNode => CorePlace::OneNode,
+    };
+    Ok(CoreRequest { count: narrow(cores.count, u16::MAX, "cores.count")?, place })
 }
 
 fn curve(curve: &Curve) -> proto::Curve {

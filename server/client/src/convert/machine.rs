@@ -1,9 +1,11 @@
 //! Machines.
 
-use super::{Malformed, all, amounts, given, overcommit, overcommit_list, values, variant};
+use super::{Malformed, all, amounts, given, narrow, overcommit, overcommit_list, values, variant};
 use crate::proto;
+use omega_core::limits::NUMA_NODES_MAX;
 use omega_core::{
-    Image, Labels, Machine, MachineId, Taint, TaintEffect, Toleration, TolerationOperator,
+    Image, Labels, Machine, MachineId, NodeCores, Taint, TaintEffect, Toleration,
+    TolerationOperator,
 };
 
 impl From<MachineId> for proto::MachineId {
@@ -30,6 +32,20 @@ pub(super) fn label_list(labels: &Labels) -> Vec<proto::Label> {
         value: value.to_string(),
     };
     labels.iter().map(one).collect()
+}
+
+/// Cores by NUMA node, as a message has them.
+#[must_use]
+pub fn node_list(cores: &NodeCores) -> Vec<u32> {
+    cores.as_slice().iter().map(|count| u32::from(*count)).collect()
+}
+
+/// The cores of a message, by NUMA node.
+pub(super) fn nodes(given: &[u32], field: &'static str) -> Result<NodeCores, Malformed> {
+    let max = NUMA_NODES_MAX as u64;
+    let too_many = Malformed::TooLarge { field, given: given.len() as u64, max };
+    let cores = given.iter().take(NUMA_NODES_MAX + 1).map(|count| narrow(*count, u16::MAX, field));
+    NodeCores::new(&cores.collect::<Result<Vec<u16>, _>>()?).ok_or(too_many)
 }
 
 fn effect(effect: TaintEffect) -> proto::TaintEffect {
@@ -115,6 +131,7 @@ impl From<&Machine> for proto::Machine {
             taints: machine.taints.iter().map(Into::into).collect(),
             images: machine.images.iter().map(image).collect(),
             cards: machine.cards.into(),
+            numa: node_list(&machine.numa),
         }
     }
 }
@@ -131,7 +148,8 @@ impl TryFrom<proto::Machine> for Machine {
             labels: labels(machine.labels),
             taints: all::<_, Taint>(machine.taints)?.into(),
             images: machine.images.into_iter().map(image).collect(),
-            cards: super::narrow(machine.cards, u8::MAX, "machine.cards")?,
+            cards: narrow(machine.cards, u8::MAX, "machine.cards")?,
+            numa: nodes(&machine.numa, "machine.numa")?,
         })
     }
 }

@@ -13,6 +13,7 @@ mod transaction;
 
 pub use delta::{delta, interest, interested};
 pub use job::{phase, task_report, task_state};
+pub use machine::node_list;
 pub use pieces::{PIECE_BYTES, join, split};
 pub use transaction::reason_name;
 
@@ -196,6 +197,14 @@ impl TryFrom<proto::ResourceKind> for ResourceKind {
         };
         Ok(ResourceKind { name: kind.name, unit, compressible: kind.compressible })
     }
+}
+
+/// The resource kind of a number.
+///
+/// # Errors
+/// If no cell has so many.
+pub fn kind(number: u32) -> Result<KindId, Malformed> {
+    Ok(KindId(narrow(number, u8::MAX, "kind")?))
 }
 
 /// The kinds of a message.

@@ -38,7 +38,9 @@ fn cut(delta: &mut proto::Delta, parts: usize) -> proto::Delta {
         sequences: tail(&mut delta.sequences, parts),
         free: delta.free.split_off(delta.free.len().saturating_sub(rows * kinds)),
         cards: tail(&mut delta.cards, parts),
+        cores: tail(&mut delta.cores, parts),
         curves: tail(&mut delta.curves, parts),
+        batch: tail(&mut delta.batch, parts),
         loads: tail(&mut delta.loads, parts),
         tenants: tail(&mut delta.tenants, parts),
         jobs: tail(&mut delta.jobs, parts),
@@ -82,7 +84,9 @@ pub fn join(delta: &mut proto::Delta, piece: proto::Delta) {
     delta.sequences.extend(piece.sequences);
     delta.free.extend(piece.free);
     delta.cards.extend(piece.cards);
+    delta.cores.extend(piece.cores);
     delta.curves.extend(piece.curves);
+    delta.batch.extend(piece.batch);
     delta.loads.extend(piece.loads);
     delta.tenants.extend(piece.tenants);
     delta.jobs.extend(piece.jobs);

@@ -4,9 +4,9 @@ use super::job::{strings, texts};
 use super::{Malformed, all, given, narrow, variant};
 use crate::proto;
 use omega_core::{
-    Affinity, LabelSelector, MachineSelector, Near, Operator, PlacementRules, Port, Preferred,
-    Protocol, Requirement, Reservation, Spread, TaskRule, TaskSelector, Tenants, TopologyLevel,
-    WhenUnsatisfiable,
+    Affinity, KindId, KindShare, LabelSelector, MachineSelector, Near, Operator, Peak,
+    PeakCalendar, PlacementRules, Port, Preferred, Protocol, Requirement, Reservation, Spread,
+    TaskRule, TaskSelector, Tenants, TopologyLevel, WhenUnsatisfiable,
 };
 
 impl From<&PlacementRules> for proto::PlacementRules {
@@ -98,6 +98,47 @@ impl TryFrom<proto::Reservation> for Reservation {
             tenants: texts(reservation.tenants),
             from_ms: reservation.from_ms,
             until_ms: reservation.until_ms,
+        })
+    }
+}
+
+impl From<&PeakCalendar> for proto::PeakCalendar {
+    fn from(calendar: &PeakCalendar) -> Self {
+        let share = |share: &KindShare| proto::KindShare {
+            kind: share.kind.0.into(),
+            percent: share.percent.into(),
+        };
+        let peak = |peak: &Peak| proto::Peak {
+            from_ms: peak.from_ms,
+            until_ms: peak.until_ms,
+            batch_max: peak.batch_max.iter().map(share).collect(),
+        };
+        proto::PeakCalendar {
+            name: calendar.name.to_string(),
+            machines: Some((&calendar.machines).into()),
+            peaks: calendar.peaks.iter().map(peak).collect(),
+        }
+    }
+}
+
+impl TryFrom<proto::PeakCalendar> for PeakCalendar {
+    type Error = Malformed;
+
+    fn try_from(calendar: proto::PeakCalendar) -> Result<Self, Malformed> {
+        let peaks = calendar.peaks.into_iter().map(|peak| {
+            let shares = peak.batch_max.into_iter().map(|share| {
+                Ok(KindShare {
+                    kind: KindId(narrow(share.kind, u8::MAX, "batch_max.kind")?),
+                    percent: narrow(share.percent, u8::MAX, "batch_max.percent")?,
+                })
+            });
+            let batch_max = shares.collect::<Result<_, Malformed>>()?;
+            Ok(Peak { from_ms: peak.from_ms, until_ms: peak.until_ms, batch_max })
+        });
+        Ok(PeakCalendar {
+            name: calendar.name.into(),
+            machines: given(calendar.machines, "calendar.machines")?.try_into()?,
+            peaks: peaks.collect::<Result<_, Malformed>>()?,
         })
     }
 }

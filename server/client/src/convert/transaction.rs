@@ -196,6 +196,8 @@ fn reason_out(reason: Reason) -> (proto::Reason, KindId) {
     let plain = match reason {
         Reason::NoRoom(kind) => return (R::NoRoom, kind),
         Reason::QuotaExceeded(kind) => return (R::QuotaExceeded, kind),
+        Reason::CellExhausted(kind) => return (R::CellExhausted, kind),
+        Reason::PeakHours(kind) => return (R::PeakHours, kind),
         Reason::NoCards => R::NoCards,
         Reason::MachineChanged => R::MachineChanged,
         Reason::MachineGone => R::MachineGone,
@@ -221,6 +223,7 @@ fn reason_out(reason: Reason) -> (proto::Reason, KindId) {
         Reason::SameBand => R::SameBand,
         Reason::EvictionsCapped => R::EvictionsCapped,
         Reason::Reserved => R::Reserved,
+        Reason::NoCores => R::NoCores,
         other => unreachable!("every reason of this version is sent, not {other:?}"),
     };
     (plain, KindId(0))
@@ -233,6 +236,7 @@ fn reason_in(reason: proto::Reason, kind: KindId) -> Option<Reason> {
         R::Unspecified => return None,
         R::NoRoom => Reason::NoRoom(kind),
         R::QuotaExceeded => Reason::QuotaExceeded(kind),
+        R::CellExhausted => Reason::CellExhausted(kind),
         R::NoCards => Reason::NoCards,
         R::MachineChanged => Reason::MachineChanged,
         R::MachineGone => Reason::MachineGone,
@@ -258,5 +262,7 @@ fn reason_in(reason: proto::Reason, kind: KindId) -> Option<Reason> {
         R::SameBand => Reason::SameBand,
         R::EvictionsCapped => Reason::EvictionsCapped,
         R::Reserved => Reason::Reserved,
+        R::NoCores => Reason::NoCores,
+        R::PeakHours => Reason::PeakHours(kind),
     })
 }

@@ -8,7 +8,7 @@ use crate::connect::{Connection, Connections, MESSAGE_BYTES_MAX};
 use crate::convert;
 use crate::proto::scheduling_service_client::SchedulingServiceClient;
 use crate::proto::{self, SyncRequest};
-use omega_cellstate::{Delta, HandleError, Interest};
+use omega_cellstate::{CellResources, Delta, HandleError, Interest};
 use omega_core::{Band, Overcommit, Version};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -37,6 +37,7 @@ pub(super) struct Subscription {
     overcommit_max: Overcommit,
     bands: Vec<Band>,
     evictions_left: Option<u32>,
+    resources: CellResources,
     stream: Option<Stream>,
 }
 
@@ -59,6 +60,7 @@ impl Subscription {
             overcommit_max: Overcommit::none(),
             bands: Vec::new(),
             evictions_left: None,
+            resources: CellResources::default(),
             stream: None,
         }
     }
@@ -102,6 +104,7 @@ impl Subscription {
                 self.overcommit_max = read.overcommit_max.clone();
                 self.bands.clone_from(&read.bands);
                 self.evictions_left = read.evictions_left;
+                self.resources.clone_from(&read.resources);
                 *delta = read;
                 Ok(())
             }
@@ -122,6 +125,7 @@ impl Subscription {
             overcommit_max: self.overcommit_max.clone(),
             bands: self.bands.clone(),
             evictions_left: self.evictions_left,
+            resources: self.resources.clone(),
             ..Delta::default()
         }
     }

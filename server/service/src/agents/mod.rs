@@ -183,5 +183,6 @@ fn start(start: Start) -> proto::StartTask {
         cards: start.cards.iter().map(|card| card as u32).collect(),
         running: start.is_running,
         grace_ms: group.grace_ms,
+        cores: omega_client::convert::node_list(&start.cores),
     }
 }

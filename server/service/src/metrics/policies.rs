@@ -1,10 +1,14 @@
 //! What Prometheus is told of the rules that hold for the whole cell: gangs that hold places, evictions,
-//! moves, reservations, what tasks hold beside their groups' requests.
+//! moves, reservations, peaks, what tasks hold beside their groups' requests, cores that they have to themselves,
+//! jobs that were due, and what belongs to no machine.
 //!
 //! Every replica does every command, so each tells the same, but for what it did before it was restarted.
 
 use crate::exposition::{Figure, Pen};
-use omega_cellstate::{Cell, EvictionCounts, GangCounts, HeldCounts};
+use omega_cellstate::{
+    Cell, CellResources, CoreCounts, DueCounts, EvictionCounts, GangCounts, HeldCounts, PeakCounts,
+};
+use omega_core::{Amounts, Kinds};
 use std::fmt;
 
 /// What is told.
@@ -16,7 +20,13 @@ pub(super) struct PolicyFigures {
     evictions_left: Option<u32>,
     moves: u64,
     reservations: usize,
+    over_peak: usize,
+    peaks: PeakCounts,
     held: HeldCounts,
+    cores: CoreCounts,
+    resources: CellResources,
+    kinds: Kinds,
+    due: DueCounts,
 }
 
 impl PolicyFigures {
@@ -29,7 +39,13 @@ impl PolicyFigures {
             evictions_left: cell.evictions_left(),
             moves: cell.moves(),
             reservations: cell.reservations().count(),
+            over_peak: cell.machines_over_peak(),
+            peaks: cell.peak_counts(),
             held: cell.held_counts(),
+            cores: cell.core_counts(),
+            resources: cell.resources().clone(),
+            kinds: cell.kinds().clone(),
+            due: cell.due_counts(),
         }
     }
 
@@ -58,6 +74,17 @@ impl PolicyFigures {
         pen.counter(Figure::new("moves", help), self.moves as f64)?;
         let help = "Reservations of machines that are not over";
         pen.gauge(Figure::new("reservations", help), self.reservations as f64)?;
+        let help = "Machines on which batch holds more than its share at this time of day";
+        pen.gauge(Figure::new("machines_over_peak", help), self.over_peak as f64)?;
+        let PeakCounts { throttled, released, grown } = self.peaks;
+        let changes = [
+            ([("change", "throttled")], throttled as f64),
+            ([("change", "released")], released as f64),
+            ([("change", "grown")], grown as f64),
+        ];
+        let help =
+            "Batch tasks that held less or left where batch held more than its share, or grew";
+        pen.counters(Figure::new("peak_changes", help), changes)?;
         let HeldCounts { resized, resizes_refused, wants_met, wants_missed } = self.held;
         let resizes = [
             ([("result", "taken")], resized as f64),
@@ -71,6 +98,42 @@ impl PolicyFigures {
         ];
         let help =
             "Tasks that want more than they request, when they were placed with it or without";
-        pen.counters(Figure::new("task_wants", help), wants)
+        pen.counters(Figure::new("task_wants", help), wants)?;
+        let CoreCounts { all, taken } = self.cores;
+        let help = "Cores that tasks may have to themselves";
+        pen.gauge(Figure::new("exclusive_cores", help), all as f64)?;
+        let help = "Cores that tasks have to themselves";
+        pen.gauge(Figure::new("exclusive_cores_taken", help), taken as f64)?;
+        self.write_resources(pen)
+    }
+
+    /// Of kinds that the cell as a whole has, or that are claimed of it.
+    fn write_resources(&self, pen: &mut Pen<'_>) -> fmt::Result {
+        let CellResources { capacity, claimed } = &self.resources;
+        let known: Vec<_> = self
+            .kinds
+            .iter()
+            .filter(|(id, _)| capacity.get(*id) > 0 || claimed.get(*id) > 0)
+            .map(|(id, kind)| (id, kind.name.as_str()))
+            .collect();
+        let of = |amounts: &Amounts| -> Vec<_> {
+            let figure = |(id, name)| ([("kind", name)], amounts.get(id) as f64);
+            known.iter().copied().map(figure).collect()
+        };
+        let help = "What the cell as a whole has for tasks to claim, in each kind's unit";
+        pen.gauges(Figure::new("cell_resource_capacity", help), of(capacity))?;
+        let help = "What tasks claim of the cell as a whole, in each kind's unit";
+        pen.gauges(Figure::new("cell_resource_claimed", help), of(claimed))?;
+        self.write_due(pen)
+    }
+
+    fn write_due(&self, pen: &mut Pen<'_>) -> fmt::Result {
+        let DueCounts { in_time, late, late_ms } = self.due;
+        let help = "Jobs with a due time that ended by then";
+        pen.counter(Figure::new("jobs_in_time", help), in_time as f64)?;
+        let help = "Jobs with a due time that ended after it";
+        pen.counter(Figure::new("jobs_late", help), late as f64)?;
+        let help = "How much after it they ended, all together";
+        pen.counter(Figure::seconds("jobs_late", help), late_ms as f64 / 1000.0)
     }
 }

@@ -57,6 +57,8 @@ struct MachineShape {
     status: &'static str,
     tasks: usize,
     cards: u8,
+    /// By NUMA node, the cores that tasks may have to themselves.
+    numa: Vec<u16>,
     sequence: u64,
     resources: BTreeMap<String, AmountShape>,
     labels: BTreeMap<String, String>,
@@ -94,6 +96,7 @@ fn shape(cell: &Cell, state: &MachineState<'_>) -> MachineShape {
         status: if state.status == MachineStatus::Draining { "draining" } else { "up" },
         tasks: state.tasks.len(),
         cards: state.machine.cards,
+        numa: state.machine.numa.as_slice().to_vec(),
         sequence: state.sequence.0,
         labels: state.machine.labels.iter().map(|(k, v)| (k.to_string(), v.to_string())).collect(),
         taints: state.machine.taints.iter().map(taint).collect(),

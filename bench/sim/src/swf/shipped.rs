@@ -1,0 +1,146 @@
+//! The cell and the scheduler that are shipped, as a policy of a batch queue.
+//!
+//! Each job is a gang of tasks of one core, placed all together or not at all, on machines of so many cores. The
+//! cell is told the time of the log; the scheduler is asked until it has nothing more to do at that time, and waits
+//! for nothing else. So what is measured is who goes first, not how fast anybody decides.
+
+use super::simulate::{Place, Policy};
+use super::trace::SimJob;
+use omega_cellstate::{Cell, SharedCell};
+use omega_core::{
+    Amounts, Command, Commit, Job, JobId, Kinds, Machine, Policy as CellPolicy, TaskGroup, TaskId,
+    TaskReport, Transaction,
+};
+use omega_schedulers::{
+    Backfill, BackfillFigures, Nanos, Observer, Patience, Profile, Scheduler, Settings,
+};
+
+/// The machines of a cell that stands for a machine of so many processors.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Machines {
+    /// How many.
+    pub count: u64,
+    /// The processors of each.
+    pub cores: u64,
+}
+
+/// Amounts of a processor.
+const CORE: u64 = 1000;
+
+/// Which jobs a scheduler has placed, and what it tells of its plans.
+#[derive(Default)]
+struct Seen {
+    placed: Vec<Place>,
+    figures: BackfillFigures,
+}
+
+impl Observer for Seen {
+    fn committed(&mut self, txn: &Transaction, commit: &Commit) {
+        assert!(commit.is_complete(), "one scheduler conflicts with nobody");
+        // Jobs are numbered as they come, and the tasks of one stand together.
+        self.placed.extend(txn.claims.iter().map(|claim| claim.task.job.0 as Place));
+        self.placed.dedup();
+    }
+
+    fn backfill(&mut self, figures: BackfillFigures) {
+        self.figures = figures;
+    }
+}
+
+/// See the head of the file.
+pub struct Shipped<'a> {
+    jobs: &'a [SimJob],
+    cell: SharedCell,
+    scheduler: Scheduler,
+    seen: Seen,
+    /// The first start that each job was promised.
+    promised_ms: Vec<Option<u64>>,
+}
+
+impl<'a> Shipped<'a> {
+    /// An empty cell of these machines. So many jobs have plans; with 0 nobody has.
+    ///
+    /// # Panics
+    /// If a machine has more cores than a cell can count.
+    #[must_use]
+    pub fn new(jobs: &'a [SimJob], machines: Machines, depth: usize) -> Shipped<'a> {
+        let cell = SharedCell::new(Cell::new(Kinds::standard()));
+        // Nobody asks about jobs that are over.
+        let policy = CellPolicy { keep_ended_ms: 0, ..CellPolicy::default() };
+        cell.apply(Command::SetPolicy(policy)).expect("a cell may forget jobs at once");
+        for index in 0..machines.count {
+            let capacity = Amounts::new([machines.cores * CORE]);
+            let machine = Machine::new(format!("m{index}"), capacity);
+            cell.apply(Command::RegisterMachine(machine)).expect("the machine is well formed");
+        }
+        let profile = match depth {
+            0 => Profile::batch(),
+            depth => Profile::batch().with_backfill(Backfill::new(depth).with_interval_ms(0)),
+        };
+        // Time passes from event to event: whoever fails waits for the next one.
+        let patience = Patience { backoff_min: 0, backoff_max: 0, sleep_max: Nanos::MAX / 2 };
+        let settings = Settings { patience, ..Settings::new("default") };
+        let scheduler = Scheduler::new(&cell, profile, settings).expect("it is the only one");
+        let promised_ms = vec![None; jobs.len()];
+        Shipped { jobs, cell, scheduler, seen: Seen::default(), promised_ms }
+    }
+
+    /// The first start that each job was promised, if it was one of the first that found no room.
+    #[must_use]
+    pub fn promised_ms(&self) -> &[Option<u64>] {
+        &self.promised_ms
+    }
+
+    /// What became of plans.
+    #[must_use]
+    pub fn figures(&self) -> BackfillFigures {
+        self.seen.figures
+    }
+
+    fn tell_time(&self, now_ms: u64) {
+        self.cell.apply(Command::Expire { now_ms }).expect("a cell can always be told the time");
+    }
+}
+
+impl Policy for Shipped<'_> {
+    fn submitted(&mut self, place: Place, now_ms: u64) {
+        self.tell_time(now_ms);
+        let SimJob { requested_ms, processors, .. } = self.jobs[place];
+        let tasks = processors as u32;
+        let job = Job::batch(format!("job-{place}"), TaskGroup::new(tasks, Amounts::new([CORE])));
+        let job = Job { gang_min: Some(tasks), run_ms_expected: Some(requested_ms), ..job };
+        self.cell.apply(Command::SubmitJob(job)).expect("the job fits the machine");
+    }
+
+    fn ended(&mut self, place: Place, now_ms: u64) {
+        self.tell_time(now_ms);
+        let job = JobId(place as u64);
+        let tasks: Vec<_> = self.cell.read(|cell| cell.tasks(job).collect());
+        let report = |(task, state): &(TaskId, omega_core::TaskState)| {
+            let machine = state.machine().expect("a job that runs has its machines");
+            Command::ReportTask { task: *task, machine, report: TaskReport::Finished }
+        };
+        self.cell.apply_all(tasks.iter().map(report));
+    }
+
+    fn start(&mut self, now_ms: u64, starting: &mut Vec<Place>) {
+        self.tell_time(now_ms);
+        let now = now_ms.saturating_mul(1_000_000);
+        loop {
+            let step = self.scheduler.step(&self.cell, now, &mut self.seen);
+            for (id, start_ms) in self.scheduler.planned() {
+                self.promised_ms[id.0 as Place].get_or_insert(start_ms);
+            }
+            if step.expect("a cell in this process answers").idle {
+                break;
+            }
+        }
+        starting.append(&mut self.seen.placed);
+    }
+
+    fn wakes_ms(&self) -> Option<u64> {
+        let now_ms = self.cell.read(Cell::now_ms);
+        let starts = self.scheduler.planned().into_iter().map(|(_, start_ms)| start_ms);
+        starts.filter(|start_ms| *start_ms > now_ms).min()
+    }
+}

@@ -1,0 +1,111 @@
+//! Exclusive cores, as a view sees them: what is left of each NUMA node, and columns for filters that look at many
+//! machines. A view of a cell whose machines have no such cores keeps nothing.
+
+use super::{BLOCK, Block, View};
+use crate::cores::CoresLeft;
+use crate::facts::Need;
+use omega_core::{CorePlace, CoreRequest, Machine};
+
+/// See the head of the file. All lists are by row, and empty until a machine has such cores.
+#[derive(Debug, Default)]
+pub(super) struct Cores {
+    left: Vec<CoresLeft>,
+    /// Of the node that has most.
+    most: Vec<i16>,
+    /// Of all nodes together.
+    total: Vec<i16>,
+}
+
+impl Cores {
+    pub(super) fn is_empty(&self) -> bool {
+        self.left.is_empty()
+    }
+
+    /// Forgets all machines.
+    pub(super) fn clear(&mut self) {
+        *self = Cores::default();
+    }
+
+    /// Makes room for so many rows, if any is needed.
+    pub(super) fn grow(&mut self, rows: usize) {
+        if !self.is_empty() {
+            self.resize(rows);
+        }
+    }
+
+    fn resize(&mut self, rows: usize) {
+        let rows = rows.next_multiple_of(BLOCK);
+        self.left.resize(rows, CoresLeft::default());
+        self.most.resize(rows, 0);
+        self.total.resize(rows, 0);
+    }
+
+    /// Notes what the machine in one of so many rows is: what is left of its cores is told apart.
+    pub(super) fn set_machine(&mut self, (row, rows): (usize, usize), machine: Option<&Machine>) {
+        match machine.is_some_and(|machine| !machine.numa.is_empty()) {
+            true if self.is_empty() => self.resize(rows),
+            true => {}
+            false => _ = self.set(row, CoresLeft::default()),
+        }
+    }
+
+    /// Sets what is left in a row. The answer is whether that is more of some node than before.
+    pub(super) fn set(&mut self, row: usize, left: CoresLeft) -> bool {
+        let Some(known) = self.left.get_mut(row) else { return false };
+        let more = left.is_more_than(known);
+        *known = left;
+        self.most[row] = left.most();
+        self.total[row] = left.total();
+        more
+    }
+
+    /// Changes what is left in a row.
+    pub(super) fn change(&mut self, row: usize, change: impl FnOnce(&mut CoresLeft)) {
+        if let Some(mut left) = self.left.get(row).copied() {
+            change(&mut left);
+            self.set(row, left);
+        }
+    }
+
+    /// Which rows of a block have the cores that are asked for, one bit for each.
+    fn fit(&self, block: usize, request: CoreRequest) -> u64 {
+        let column = match request.place {
+            CorePlace::OneNode => &self.most,
+            CorePlace::AnyNodes => &self.total,
+        };
+        let (Some(column), Ok(count)) =
+            (column.get(block * BLOCK..(block + 1) * BLOCK), i16::try_from(request.count))
+        else {
+            return 0;
+        };
+        let lanes = column.iter().zip(0..);
+        lanes.fold(0, |word, (left, lane)| word | u64::from(*left >= count) << lane)
+    }
+}
+
+impl View {
+    /// Whether some machine has cores that tasks may have to themselves, or has had some.
+    #[must_use]
+    pub fn any_cores(&self) -> bool {
+        !self.cores.is_empty()
+    }
+
+    /// What is left of the cores in a row that tasks may have to themselves; `None` if it has none.
+    #[must_use]
+    pub fn cores(&self, row: usize) -> Option<&CoresLeft> {
+        if self.cores.is_empty() {
+            return None;
+        }
+        self.machine(row).filter(|machine| !machine.numa.is_empty())?;
+        self.cores.left.get(row)
+    }
+}
+
+impl Block<'_> {
+    /// Of the machines in `among`, those whose NUMA nodes have the cores that are needed.
+    #[must_use]
+    pub fn cores_fit(&self, need: &Need, among: u64) -> u64 {
+        let Some(request) = need.cores else { return among };
+        among & self.view().cores.fit(self.index(), request)
+    }
+}

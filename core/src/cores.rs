@@ -1,0 +1,159 @@
+//! Exclusive cores: which a machine has, by NUMA node, and which a task asks for.
+//!
+//! A core is what counts as 1 in the kind `cpu`: on most machines a hardware thread. A task that has some to itself
+//! claims them as `cpu`, too, so that who shares the rest is never promised them a second time.
+
+use crate::amounts::{Amounts, Kinds};
+use crate::limits::NUMA_NODES_MAX;
+use serde::{Deserialize, Serialize};
+
+/// Whole cores that one task needs to itself, all on its machine.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct CoreRequest {
+    /// How many.
+    pub count: u16,
+    /// Whether they must be near each other.
+    pub place: CorePlace,
+}
+
+/// Where on a machine the cores of one task are.
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
+)]
+#[serde(rename_all = "kebab-case")]
+pub enum CorePlace {
+    /// On any NUMA nodes.
+    #[default]
+    AnyNodes,
+    /// All on one NUMA node. (Kubernetes' topology policy `single-numa-node`.)
+    OneNode,
+}
+
+impl CoreRequest {
+    /// So many, on any nodes.
+    #[must_use]
+    pub fn any(count: u16) -> CoreRequest {
+        CoreRequest { count, place: CorePlace::AnyNodes }
+    }
+
+    /// So many, all on one node.
+    #[must_use]
+    pub fn on_one_node(count: u16) -> CoreRequest {
+        CoreRequest { count, place: CorePlace::OneNode }
+    }
+
+    /// What they are as an amount of `cpu`.
+    #[must_use]
+    pub fn cpu_milli(self) -> u64 {
+        cpu_milli(self.count.into())
+    }
+
+    /// Whether whoever holds these amounts holds as much `cpu` as these cores are.
+    #[must_use]
+    pub fn fit_in(self, amounts: &Amounts, kinds: &Kinds) -> bool {
+        kinds.cpu().is_some_and(|cpu| amounts.get(cpu) >= self.cpu_milli())
+    }
+}
+
+/// So many cores of each NUMA node of a machine, by the number of the node.
+///
+/// Nodes behind the last one with a core do not count: with and without them it is the same.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct NodeCores([u16; NUMA_NODES_MAX]);
+
+impl NodeCores {
+    /// No core of any node.
+    pub const NONE: NodeCores = NodeCores([0; NUMA_NODES_MAX]);
+
+    /// These, by node. The answer is `None` for more than [`NUMA_NODES_MAX`] nodes.
+    #[must_use]
+    pub fn new(given: &[u16]) -> Option<NodeCores> {
+        let mut cores = NodeCores::NONE;
+        cores.0.get_mut(..given.len())?.copy_from_slice(given);
+        Some(cores)
+    }
+
+    /// How many of one node.
+    #[must_use]
+    pub fn of(&self, node: usize) -> u16 {
+        self.0.get(node).copied().unwrap_or(0)
+    }
+
+    /// The same with so many of one node.
+    ///
+    /// # Panics
+    /// If there can be no such node.
+    #[must_use]
+    pub fn with(mut self, node: usize, count: u16) -> NodeCores {
+        self.0[node] = count;
+        self
+    }
+
+    /// By node, up to the last one with a core.
+    #[must_use]
+    pub fn as_slice(&self) -> &[u16] {
+        let last = self.0.iter().rposition(|count| *count > 0);
+        &self.0[..last.map_or(0, |last| last + 1)]
+    }
+
+    /// Whether there are none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        *self == NodeCores::NONE
+    }
+
+    /// How many of all nodes together.
+    #[must_use]
+    pub fn total(&self) -> u32 {
+        self.0.iter().map(|count| u32::from(*count)).sum()
+    }
+
+    /// What they are as an amount of `cpu`.
+    #[must_use]
+    pub fn cpu_milli(&self) -> u64 {
+        cpu_milli(self.total())
+    }
+
+    /// On how many nodes.
+    #[must_use]
+    pub fn nodes(&self) -> usize {
+        self.0.iter().filter(|count| **count > 0).count()
+    }
+
+    /// Whether a task that asks for this may have these.
+    #[must_use]
+    pub fn meet(&self, request: CoreRequest) -> bool {
+        let together = request.place == CorePlace::AnyNodes || self.nodes() == 1;
+        self.total() == u32::from(request.count) && together
+    }
+}
+
+/// A core is what counts as 1 in the kind `cpu`.
+fn cpu_milli(cores: u32) -> u64 {
+    u64::from(cores) * 1000
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nodes_behind_the_last_core_do_not_count() {
+        let cores = NodeCores::new(&[0, 4, 0]).unwrap();
+        assert_eq!(cores.as_slice(), [0, 4]);
+        assert_eq!(Some(cores), NodeCores::new(&[0, 4]));
+        assert_eq!((cores.total(), cores.nodes()), (4, 1));
+        assert_eq!(NodeCores::NONE.as_slice(), [0; 0]);
+        assert_eq!(NodeCores::new(&[1; NUMA_NODES_MAX + 1]), None);
+    }
+
+    #[test]
+    fn cores_of_two_nodes_are_not_on_one() {
+        let apart = NodeCores::new(&[2, 2]).unwrap();
+        assert!(apart.meet(CoreRequest::any(4)));
+        assert!(!apart.meet(CoreRequest::on_one_node(4)));
+        assert!(NodeCores::NONE.with(1, 4).meet(CoreRequest::on_one_node(4)));
+        assert!(!apart.meet(CoreRequest::any(3)));
+    }
+}

@@ -1,0 +1,150 @@
+//! Hours in which services need their machines, and batch steps back.
+//!
+//! Services and batch share machines: batch takes what services leave. How much that is goes with the time of day,
+//! and operators know it before. A calendar says, for some machines, in which part of the day batch may hold how much of
+//! them.
+
+use crate::amounts::KindId;
+use crate::selector::MachineSelector;
+use crate::text::Text;
+use serde::{Deserialize, Serialize};
+
+/// A day, in milliseconds of [`Command::Expire`](crate::Command::Expire). It begins whenever that time is a
+/// multiple of it: where the time counts from 1970, at midnight UTC.
+pub const DAY_MS: u32 = 86_400_000;
+
+/// When batch steps back on some machines, and how far.
+///
+/// While a peak holds, no task of a [batch](crate::JobKind::Batch) job is placed or grows on one of the machines if
+/// all such tasks there would then hold more than their share. What they hold already stays: the cell takes nothing
+/// off a machine for it. Of several peaks that hold on a machine, each does.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct PeakCalendar {
+    /// Its name; no two calendars of a cell share one.
+    pub name: Text,
+    /// Which machines: those that match now, and those that come to match.
+    pub machines: MachineSelector,
+    /// The peaks of its day.
+    pub peaks: Vec<Peak>,
+}
+
+/// A part of each day, and what batch may hold in it.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Peak {
+    /// When it begins, in milliseconds of the day.
+    pub from_ms: u32,
+    /// When it is over, in milliseconds of the day. Before the beginning, it goes on over midnight.
+    pub until_ms: u32,
+    /// What the batch tasks of a machine may hold together of what it has, ascending by kind. Of kinds that are not
+    /// named, as much as there is room for.
+    pub batch_max: Vec<KindShare>,
+}
+
+/// A share of one kind.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct KindShare {
+    /// Of which kind.
+    pub kind: KindId,
+    /// In percent of a machine's capacity.
+    pub percent: u8,
+}
+
+impl KindShare {
+    /// How much that is of a capacity, rounded down.
+    #[must_use]
+    pub fn of(self, capacity: u64) -> u64 {
+        (u128::from(capacity) * u128::from(self.percent) / 100) as u64
+    }
+}
+
+impl Peak {
+    /// Whether it holds at a time.
+    #[must_use]
+    pub fn holds(&self, now_ms: u64) -> bool {
+        self.since(now_ms) < self.length_ms()
+    }
+
+    /// When it is over, if it holds.
+    #[must_use]
+    pub fn ends_ms(&self, now_ms: u64) -> Option<u64> {
+        let left = self.length_ms().checked_sub(self.since(now_ms)).filter(|left| *left > 0)?;
+        Some(now_ms.saturating_add(u64::from(left)))
+    }
+
+    /// Whether it begins or is over within so many milliseconds.
+    #[must_use]
+    pub fn changes_within(&self, now_ms: u64, within_ms: u32) -> bool {
+        let until = |edge: u32| (edge % DAY_MS + DAY_MS - day_ms(now_ms)) % DAY_MS;
+        until(self.from_ms) <= within_ms || until(self.until_ms) <= within_ms
+    }
+
+    /// How long it is, in milliseconds.
+    #[must_use]
+    pub fn length_ms(&self) -> u32 {
+        match self.from_ms < self.until_ms {
+            true => self.until_ms - self.from_ms,
+            false => DAY_MS - self.from_ms + self.until_ms,
+        }
+    }
+
+    /// How long ago it began last.
+    fn since(&self, now_ms: u64) -> u32 {
+        (day_ms(now_ms) + DAY_MS - self.from_ms) % DAY_MS
+    }
+}
+
+/// The time of day.
+fn day_ms(now_ms: u64) -> u32 {
+    (now_ms % u64::from(DAY_MS)) as u32
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const HOUR: u32 = DAY_MS / 24;
+
+    #[test]
+    fn a_peak_holds_each_day_and_over_midnight() {
+        let peak = |from: u32, until: u32| Peak {
+            from_ms: from * HOUR,
+            until_ms: until * HOUR,
+            batch_max: Vec::new(),
+        };
+        let cases = [
+            // from, until, now, ends after so many hours if it holds
+            (8, 20, 7, None),
+            (8, 20, 8, Some(12)),
+            (8, 20, 19, Some(1)),
+            (8, 20, 20, None),
+            (22, 6, 21, None),
+            (22, 6, 22, Some(8)),
+            (22, 6, 0, Some(6)),
+            (22, 6, 5, Some(1)),
+            (22, 6, 6, None),
+            (0, 24, 0, Some(24)),
+            (0, 24, 23, Some(1)),
+            (12, 0, 23, Some(1)),
+            (12, 0, 0, None),
+        ];
+        for (from, until, now, ends) in cases {
+            for day in [0, 1, 20_000] {
+                let now_ms = u64::from(DAY_MS) * day + u64::from(now * HOUR);
+                let ends = ends.map(|hours: u32| now_ms + u64::from(hours * HOUR));
+                assert_eq!(peak(from, until).ends_ms(now_ms), ends, "{from} {until} {now}");
+                assert_eq!(peak(from, until).holds(now_ms), ends.is_some());
+            }
+        }
+        assert!(peak(8, 20).changes_within(u64::from(8 * HOUR - 1), 1));
+        assert!(peak(8, 20).changes_within(u64::from(20 * HOUR), 0));
+        assert!(peak(8, 24).changes_within(u64::from(DAY_MS - 5), 5));
+        assert!(!peak(8, 24).changes_within(u64::from(DAY_MS - 5), 4));
+    }
+
+    #[test]
+    fn a_share_is_rounded_down() {
+        let share = |percent| KindShare { kind: KindId::CPU, percent };
+        assert_eq!((share(33).of(1000), share(33).of(10), share(0).of(9)), (330, 3, 0));
+        assert_eq!(share(100).of(u64::MAX), u64::MAX);
+    }
+}

@@ -1,0 +1,179 @@
+//! Backfilling: a job that is too wide for what is free now is promised machines, and those behind it may use them
+//! until then. (Lifka, "The ANL/IBM SP Scheduling System", 1995; Mu'alem and Feitelson 2001; Slurm's `sched/backfill`.)
+//!
+//! ```text
+//!   machines
+//!    m2 ██ runs ██│ short │┌──────────┐
+//!    m1 ███ runs ██████████││ the plan │   a job that ends before the plan begins may run on m2
+//!    m0 ██ runs ██│       │└──────────┘   until then; one that does not, may not
+//!                now                  ▶ time
+//! ```
+//!
+//! The first jobs of the queue that find no room, `depth` of them, have a *plan* each: the earliest moment at which
+//! all their tasks that wait, or what a gang needs, find room by what jobs say of how long they run, and where. Who is
+//! decided on after them is kept off the machines of a plan unless it is expected to have left by then, or fits beside
+//! what the plan needs. So nothing that this scheduler places makes a plan later, and a gang does not wait for ever
+//! while small jobs take every machine as it becomes free.
+//!
+//! With a depth of 1 that is EASY backfilling; with one beyond the length of the queue, conservative backfilling. Plans
+//! are private. What other schedulers place they know no more than any view does; who must have machines at a time
+//! whatever others do, reserves them in the cell.
+//!
+//! - `timeline.rs`: what a machine has free from when to when;
+//! - `plan.rs`: the earliest moment, and the machines;
+//! - `plans.rs`: who has a plan, and whom it binds;
+//! - `scheduler/backfilling.rs`: when they are made and dropped.
+
+mod plan;
+mod plans;
+mod timeline;
+
+pub(crate) use plan::{GroupLack, Lack};
+pub use plans::BackfillFigures;
+pub(crate) use plans::Plans;
+
+use crate::events::Events;
+use crate::plugin::{Filter, Reads, Tasks, lanes};
+use crate::points::Order;
+use crate::profile::Profile;
+use omega_cellstate::{BLOCK, Block};
+use parking_lot::RwLock;
+use smallvec::SmallVec;
+use std::fmt;
+use std::sync::Arc;
+use timeline::{Hold, Part, Timeline, is_too_much};
+
+/// How long after a search the next one may be, unless somebody says otherwise.
+const INTERVAL_MS: u64 = 10_000;
+
+/// Its name in profiles.
+const NAME: &str = "backfill";
+
+/// Plans for the first jobs that find no room; as a filter, what they leave to others. See the head of the file.
+///
+/// Clones share their plans: each scheduler needs one of its own.
+#[derive(Clone)]
+pub struct Backfill {
+    depth: usize,
+    interval_ms: u64,
+    /// Written by the scheduler between decisions, read by the filter during them.
+    plans: Arc<RwLock<Plans>>,
+}
+
+impl fmt::Debug for Backfill {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Backfill").field("depth", &self.depth).finish_non_exhaustive()
+    }
+}
+
+impl Default for Backfill {
+    /// A plan for the first job alone.
+    fn default() -> Backfill {
+        Backfill::new(1)
+    }
+}
+
+impl Backfill {
+    /// So many jobs have plans.
+    #[must_use]
+    pub fn new(depth: usize) -> Backfill {
+        Backfill { depth, interval_ms: INTERVAL_MS, plans: Arc::default() }
+    }
+
+    /// The same, looking for a better plan, or for one that nobody could make before, so long after the last search
+    /// for the job at the earliest, in milliseconds of the cell's time. A search looks at the whole cell. (Slurm's
+    /// `bf_interval`.) Without it, 10 seconds: as often as the time of a served cell moves.
+    #[must_use]
+    pub fn with_interval_ms(mut self, interval_ms: u64) -> Backfill {
+        self.interval_ms = interval_ms;
+        self
+    }
+
+    /// How many jobs have plans at most.
+    pub(crate) fn depth(&self) -> usize {
+        self.depth
+    }
+
+    /// Begins with no plans, for a queue in this order.
+    pub(crate) fn begin(&self, order: Option<Arc<dyn Order>>) {
+        *self.plans.write() = Plans::new(order, self.interval_ms);
+    }
+
+    /// The plans.
+    pub(crate) fn plans(&self) -> &RwLock<Plans> {
+        &self.plans
+    }
+}
+
+impl Filter for Backfill {
+    fn name(&self) -> &'static str {
+        NAME
+    }
+
+    /// Plans change without a machine doing so: nobody may remember what is said here.
+    fn reads(&self) -> Reads {
+        Reads::DESCRIPTION | Reads::OTHER_DESCRIPTIONS | Reads::JOB | Reads::TIME
+    }
+
+    fn wakes_on(&self) -> Events {
+        Events::MACHINE_ADDED | Events::ROOM_FREED | Events::PLANS_CHANGED
+    }
+
+    fn applies(&self, tasks: &Tasks<'_>) -> bool {
+        self.plans.read().binds(tasks.id)
+    }
+
+    fn filter(&self, tasks: &Tasks<'_>, block: Block<'_>, among: u64) -> u64 {
+        let plans = self.plans.read();
+        let held = among & plans.rows_held(block.first_row() / BLOCK);
+        if held == 0 {
+            return among;
+        }
+        let part = Part { amounts: tasks.need.request.clone(), cards: tasks.need.cards };
+        let is_kept = |lane: &usize| {
+            let row = block.first_row() + lane;
+            let holds: SmallVec<[&Hold; 4]> = plans.holds_on(tasks.id, row).collect();
+            !leaves_room(tasks, (row, &part), &holds)
+        };
+        lanes(held).filter(is_kept).fold(among, |word, lane| word & !(1 << lane))
+    }
+
+    fn curable(&self, _: &Tasks<'_>, _: Block<'_>, _: u64) -> u64 {
+        0
+    }
+
+    fn why(&self, tasks: &Tasks<'_>, row: usize) -> Option<String> {
+        let plans = self.plans.read();
+        let (job, from_ms) = plans.holder_of(tasks.id, row)?;
+        let seconds = from_ms.saturating_sub(tasks.view.now_ms()).div_ceil(1000);
+        Some(format!("kept for {}, which waits for it and is to begin in {seconds} s", job.name))
+    }
+}
+
+/// Whether a task that began now in a row would leave there what holds keep.
+fn leaves_room(tasks: &Tasks<'_>, (row, part): (usize, &Part), holds: &[&Hold]) -> bool {
+    let now_ms = tasks.view.now_ms();
+    let end_ms = tasks.job.run_ms_expected.map_or(u64::MAX, |run| now_ms.saturating_add(run));
+    let meets = |hold: &&&Hold| hold.from_ms < end_ms && hold.until_ms > now_ms;
+    if !holds.iter().any(|hold| meets(&hold)) {
+        return true;
+    }
+    if holds.iter().filter(meets).any(|hold| is_too_much(tasks.view, row, (hold, part))) {
+        return false;
+    }
+    let timeline = Timeline::of(tasks.view, row, holds.iter().copied());
+    holds.iter().filter(meets).all(|hold| {
+        let span = (hold.from_ms.max(now_ms), hold.until_ms.min(end_ms));
+        timeline.room(span, part, 1) == 1
+    })
+}
+
+impl Profile {
+    /// The same, with plans for the first jobs that find no room.
+    #[must_use]
+    pub fn with_backfill(self, backfill: Backfill) -> Profile {
+        let mut profile = self.with_filter_replaced(backfill.clone());
+        profile.backfill = Some(backfill);
+        profile
+    }
+}

@@ -1,0 +1,364 @@
+//! A plan: when the tasks of a job that wait will find room, and on which machines.
+//!
+//! The search goes through time: it counts for how many of the tasks each machine has room now, and again whenever
+//! somebody is expected to leave one, until there is room for enough of them. Only machines on which nobody but the
+//! room forbids the tasks count; whether a rule about other tasks would allow them by then is not asked.
+//!
+//! Of the machines that have room then, those are kept that had none for longest: what is free before is left to those
+//! who fill the time until then.
+
+use super::NAME;
+use super::timeline::{Hold, Part, Timeline, expected_ms, room_now};
+use crate::plugin::{Judged, Tasks, lanes};
+use crate::profile::Profile;
+use crate::search::tasks;
+use omega_cellstate::{BLOCK, GroupRef, View};
+use omega_core::MachineId;
+use smallvec::SmallVec;
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BinaryHeap};
+
+/// What a job lacks.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Lack {
+    /// Its groups with tasks that wait, in order.
+    pub(crate) groups: SmallVec<[GroupLack; 2]>,
+    /// How many tasks must find room together: all of them, or what a gang's minimum lacks.
+    pub(crate) tasks: u32,
+    /// For how long they run; beyond all times if nobody says.
+    pub(crate) run_ms: u64,
+}
+
+/// Tasks of one group that wait.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct GroupLack {
+    /// The group, compiled.
+    pub(crate) group: GroupRef,
+    /// Its position in its job.
+    pub(crate) index: usize,
+    /// How many tasks.
+    pub(crate) tasks: u32,
+}
+
+/// Tasks of one group that are to run on one machine.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Slot {
+    pub(super) machine: MachineId,
+    /// The position of the group in its job.
+    pub(super) group: usize,
+    pub(super) hold: Hold,
+}
+
+/// See the head of the file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Plan {
+    pub(super) start_ms: u64,
+    pub(super) slots: Vec<Slot>,
+}
+
+impl Plan {
+    /// The same for what the job lacks now, if that is no more than what it lacked.
+    pub(super) fn fit_to(mut self, before: &Lack, now: &Lack) -> Option<Plan> {
+        if before == now {
+            return Some(self);
+        }
+        let mut left = now.tasks;
+        for slot in &mut self.slots {
+            let group = now.groups.iter().find(|group| group.index == slot.group);
+            let wanted = group.map_or(0, |group| group.tasks).min(left);
+            slot.hold.tasks = slot.hold.tasks.min(wanted);
+            left -= slot.hold.tasks;
+        }
+        self.slots.retain(|slot| slot.hold.tasks > 0);
+        (left == 0 && !self.slots.is_empty() && before.run_ms == now.run_ms).then_some(self)
+    }
+}
+
+/// What plans keep on each machine, by row.
+pub(super) type Holds<'a> = BTreeMap<usize, SmallVec<[&'a Hold; 4]>>;
+
+/// When a plan is looked for.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct When {
+    /// It begins then or later.
+    pub(super) from_ms: u64,
+    /// It begins before this.
+    pub(super) before_ms: u64,
+}
+
+/// One search.
+pub(super) struct Search<'a> {
+    pub(super) view: &'a View,
+    pub(super) profile: &'a Profile,
+    pub(super) lack: &'a Lack,
+    /// What others are to have.
+    pub(super) holds: Holds<'a>,
+}
+
+/// Of some machines of a block, those on which nothing but the room may keep the tasks off.
+fn allowed(profile: &Profile, tasks: &Tasks<'_>, block: usize) -> u64 {
+    let block = tasks.view.block(block);
+    let filters = profile.filters().filter(|filter| filter.name() != NAME && filter.applies(tasks));
+    filters.fold(u64::MAX, |among, filter| {
+        if among == 0 {
+            return 0;
+        }
+        let judges = filter.judges();
+        if judges.overlaps(Judged::RESERVATIONS) && !judges.overlaps(Judged::ROOM) {
+            // It is asked about the time of the plan.
+            return among;
+        }
+        let allowed = filter.filter(tasks, block, among);
+        match judges.overlaps(Judged::ROOM) {
+            true => allowed | filter.curable(tasks, block, among & !allowed),
+            false => allowed,
+        }
+    })
+}
+
+/// A machine that is looked at.
+struct Place {
+    row: usize,
+    /// For how many tasks of each group there is room at the present moment of the search.
+    room: SmallVec<[u32; 2]>,
+    /// Which groups may run there, one bit for each; those beyond the 64th share one.
+    groups: u64,
+    /// Since when there is as much room.
+    since_ms: u64,
+    /// Made when the first change comes.
+    timeline: Option<Timeline>,
+}
+
+impl<'a> Search<'a> {
+    /// The plan with the earliest start; `None` if there is none in that time.
+    pub(super) fn earliest(&self, when: When) -> Option<Plan> {
+        if self.lack.tasks == 0 {
+            return None;
+        }
+        let parts = self.parts();
+        let mut places = self.places();
+        let mut sums: SmallVec<[u64; 2]> = SmallVec::from_elem(0, parts.len());
+        let mut coming: BinaryHeap<Reverse<(u64, usize)>> = BinaryHeap::new();
+        let now_ms = self.view.now_ms();
+        for (index, place) in places.iter_mut().enumerate() {
+            self.begin(place, &parts);
+            place.room.iter().zip(&mut sums).for_each(|(room, sum)| *sum += u64::from(*room));
+            coming.extend(self.first_change(place, &parts).map(|at| Reverse((at, index))));
+        }
+        // Reservations end without anybody leaving.
+        let ends = self.view.reservations().map(|one| one.until_ms);
+        coming.extend(ends.filter(|at| *at > now_ms).map(|at| Reverse((at, usize::MAX))));
+        let mut at_ms = now_ms;
+        while at_ms < when.before_ms {
+            if at_ms >= when.from_ms
+                && self.may_suffice(&sums)
+                && let Some(slots) = self.assign(at_ms, &places, &parts)
+            {
+                return Some(Plan { start_ms: at_ms, slots });
+            }
+            at_ms = coming.peek()?.0.0;
+            while let Some(Reverse((_, index))) =
+                coming.peek().copied().filter(|next| next.0.0 == at_ms)
+            {
+                coming.pop();
+                let Some(place) = places.get_mut(index) else { continue };
+                let before = place.room.clone();
+                let next = self.go_on(place, at_ms, &parts);
+                for ((sum, before), room) in sums.iter_mut().zip(before).zip(&place.room) {
+                    *sum = *sum + u64::from(*room) - u64::from(before);
+                }
+                coming.extend(next.map(|at| Reverse((at, index))));
+            }
+        }
+        None
+    }
+
+    /// Whether a plan stands: there is still room for it, beside what others are to have.
+    pub(super) fn stands(&self, plan: &Plan) -> bool {
+        let parts = self.parts();
+        let mut by_row: BTreeMap<usize, SmallVec<[&Slot; 2]>> = BTreeMap::new();
+        plan.slots.iter().for_each(|slot| by_row.entry(slot.machine.row()).or_default().push(slot));
+        by_row.into_iter().all(|(row, slots)| {
+            let mut holds: SmallVec<[&Hold; 8]> = self.on(row).collect();
+            slots.into_iter().all(|slot| {
+                let stands = self.stands_beside(slot, &holds, &parts);
+                holds.push(&slot.hold);
+                stands
+            })
+        })
+    }
+
+    fn stands_beside(&self, slot: &Slot, holds: &[&Hold], parts: &[Part]) -> bool {
+        let row = slot.machine.row();
+        let group = self.lack.groups.iter().position(|group| group.index == slot.group);
+        let Some(group) = group else { return false };
+        let is_there = row < self.view.rows()
+            && self.view.machine(row).is_some()
+            && self.view.machine_id(row) == slot.machine;
+        if !is_there || parts[group] != slot.hold.part {
+            return false;
+        }
+        let tasks = tasks(self.view, self.lack.groups[group].group);
+        let span = (slot.hold.from_ms, slot.hold.until_ms);
+        let timeline = Timeline::of(self.view, row, holds.iter().copied());
+        allowed(self.profile, &tasks, row / BLOCK) >> (row % BLOCK) & 1 == 1
+            && timeline.room(span, &slot.hold.part, slot.hold.tasks) == slot.hold.tasks
+            && !self.is_reserved(row, group, slot.hold.from_ms)
+    }
+
+    /// What a task of each group takes.
+    fn parts(&self) -> SmallVec<[Part; 2]> {
+        let part = |lack: &GroupLack| {
+            let need = self.view.need(lack.group);
+            Part { amounts: need.request.clone(), cards: need.cards }
+        };
+        self.lack.groups.iter().map(part).collect()
+    }
+
+    /// What others are to have in a row.
+    fn on<'s>(&'s self, row: usize) -> impl Iterator<Item = &'s Hold> + Clone + use<'s, 'a> {
+        self.holds.get(&row).into_iter().flatten().map(|hold| -> &'s Hold { hold })
+    }
+
+    fn is_reserved(&self, row: usize, group: usize, at_ms: u64) -> bool {
+        let (job, _) = self.view.job(self.lack.groups[group].group);
+        self.view.is_reserved_at(row, job, at_ms)
+    }
+
+    /// The machines on which some of the tasks may run.
+    fn places(&self) -> Vec<Place> {
+        let groups: SmallVec<[Tasks<'_>; 2]> =
+            self.lack.groups.iter().map(|lack| tasks(self.view, lack.group)).collect();
+        let mut places = Vec::new();
+        for block in 0..self.view.blocks() {
+            let words: SmallVec<[u64; 2]> =
+                groups.iter().map(|tasks| allowed(self.profile, tasks, block)).collect();
+            for lane in lanes(words.iter().fold(0, |all, word| all | word)) {
+                let row = block * BLOCK + lane;
+                if self.view.machine(row).is_none() {
+                    continue;
+                }
+                let bits = words.iter().enumerate();
+                let groups =
+                    bits.fold(0, |all, (group, word)| all | (word >> lane & 1) << group.min(63));
+                places.push(Place {
+                    row,
+                    room: SmallVec::from_elem(0, words.len()),
+                    groups,
+                    since_ms: 0,
+                    timeline: None,
+                });
+            }
+        }
+        places
+    }
+
+    /// The room of a machine at a moment.
+    fn room(&self, place: &Place, at_ms: u64, parts: &[Part]) -> SmallVec<[u32; 2]> {
+        // Where nothing is kept for anybody there will only be more.
+        let until_ms = match self.holds.contains_key(&place.row) {
+            true => at_ms.saturating_add(self.lack.run_ms),
+            false => at_ms.saturating_add(1),
+        };
+        let of_group = |(group, part): (usize, &Part)| {
+            let most = self.lack.groups[group].tasks;
+            if place.groups >> group.min(63) & 1 == 0 {
+                return 0;
+            }
+            match &place.timeline {
+                Some(timeline) => timeline.room((at_ms, until_ms), part, most),
+                None => room_now(self.view, place.row, part, most),
+            }
+        };
+        parts.iter().enumerate().map(of_group).collect()
+    }
+
+    /// Looks at a machine as it is now.
+    fn begin(&self, place: &mut Place, parts: &[Part]) {
+        if self.holds.contains_key(&place.row) {
+            place.timeline = Some(Timeline::of(self.view, place.row, self.on(place.row)));
+        }
+        place.room = self.room(place, self.view.now_ms(), parts);
+    }
+
+    /// When the room of a machine changes first.
+    fn first_change(&self, place: &Place, parts: &[Part]) -> Option<u64> {
+        let now_ms = self.view.now_ms();
+        if place.timeline.is_some() {
+            return self.next_change(place, now_ms, parts);
+        }
+        let leaves = self.view.departures_from(place.row).filter_map(|departure| departure.at_ms);
+        leaves.map(|at_ms| expected_ms(at_ms, now_ms)).min()
+    }
+
+    /// When the room of a machine changes next for tasks that begin then: something leaves or comes, or what begins
+    /// would last into a change for the worse.
+    fn next_change(&self, place: &Place, after_ms: u64, parts: &[Part]) -> Option<u64> {
+        let times = place.timeline.as_ref()?.times();
+        if !self.holds.contains_key(&place.row) {
+            let mut times = times.filter(|at_ms| *at_ms > after_ms);
+            return times.find(|at_ms| self.room(place, *at_ms, parts) != place.room);
+        }
+        let moments = times.flat_map(|at_ms| [at_ms.saturating_sub(self.lack.run_ms) + 1, at_ms]);
+        moments.filter(|at_ms| *at_ms > after_ms).min()
+    }
+
+    /// Brings a machine to a moment. The answer is when it changes next.
+    fn go_on(&self, place: &mut Place, at_ms: u64, parts: &[Part]) -> Option<u64> {
+        if place.timeline.is_none() {
+            place.timeline = Some(Timeline::of(self.view, place.row, self.on(place.row)));
+        }
+        let room = self.room(place, at_ms, parts);
+        if room != place.room {
+            place.room = room;
+            place.since_ms = at_ms;
+        }
+        self.next_change(place, at_ms, parts)
+    }
+
+    fn may_suffice(&self, sums: &[u64]) -> bool {
+        let groups = sums.iter().zip(&self.lack.groups);
+        let room: u64 = groups.map(|(sum, lack)| (*sum).min(u64::from(lack.tasks))).sum();
+        room >= u64::from(self.lack.tasks)
+    }
+
+    /// Slots for enough tasks that begin then, group by group.
+    fn assign(&self, at_ms: u64, places: &[Place], parts: &[Part]) -> Option<Vec<Slot>> {
+        let until_ms = at_ms.saturating_add(self.lack.run_ms);
+        let mut order: Vec<&Place> =
+            places.iter().filter(|place| place.room.iter().any(|room| *room > 0)).collect();
+        order.sort_by_key(|place| (Reverse(place.since_ms), place.row));
+        let mut left = self.lack.tasks;
+        let mut slots: Vec<Slot> = Vec::new();
+        for (group, part) in parts.iter().enumerate() {
+            let lack = self.lack.groups[group];
+            let mut wanted = lack.tasks.min(left);
+            for place in &order {
+                if wanted == 0 {
+                    break;
+                }
+                let most = place.room[group].min(wanted);
+                if most == 0 || self.is_reserved(place.row, group, at_ms) {
+                    continue;
+                }
+                let here = |slot: &&Slot| slot.machine.row() == place.row;
+                let tasks = match group > 0 && slots.iter().any(|slot| here(&slot)) {
+                    false => most,
+                    true => {
+                        let own = slots.iter().filter(here).map(|slot| &slot.hold);
+                        let timeline =
+                            Timeline::of(self.view, place.row, self.on(place.row).chain(own));
+                        timeline.room((at_ms, until_ms), part, most)
+                    }
+                };
+                if tasks > 0 {
+                    let hold = Hold { from_ms: at_ms, until_ms, tasks, part: part.clone() };
+                    let machine = self.view.machine_id(place.row);
+                    slots.push(Slot { machine, group: lack.index, hold });
+                    (wanted, left) = (wanted - tasks, left - tasks);
+                }
+            }
+        }
+        (left == 0).then_some(slots)
+    }
+}

@@ -1,0 +1,385 @@
+//! The jobs that found no room, in the order of the queue, and the plans of the first of them.
+//!
+//! Invariant: no two plans need the same room, as far as anyone says how long tasks run.
+
+use super::plan::{Holds, Lack, Plan, Search, When};
+use super::timeline::Hold;
+use crate::points::{Order, Queued};
+use crate::profile::Profile;
+use crate::turns::Place;
+use omega_cellstate::{BLOCK, View};
+use omega_core::{Job, JobId, Version};
+use smallvec::SmallVec;
+use std::cmp::Ordering;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+/// The order of a queue without a plugin for it: precedence, then age.
+struct ByPrecedence;
+
+impl Order for ByPrecedence {
+    fn name(&self) -> &'static str {
+        "precedence"
+    }
+
+    fn compare(&self, a: Queued<'_>, b: Queued<'_>) -> Ordering {
+        b.job.precedence.cmp(&a.job.precedence)
+    }
+}
+
+/// What became of plans.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct BackfillFigures {
+    /// Plans that are held now.
+    pub held: u64,
+    /// How often a plan was made or made anew.
+    pub made: u64,
+    /// Tasks of other jobs that were placed while a plan was held which they had to keep clear of.
+    pub backfilled: u64,
+    /// Planned jobs all of whose tasks were placed.
+    pub started: u64,
+    /// Of those, the ones that were placed after what they were promised first.
+    pub late: u64,
+    /// How much later, in milliseconds, all together.
+    pub late_ms: u64,
+}
+
+/// A job that found no room.
+#[derive(Debug)]
+struct Lacking {
+    job: Arc<Job>,
+    /// The start of its first plan.
+    promised_ms: Option<u64>,
+    /// What the view was when it was tried last: there is no room for it in that.
+    tried: (Version, u64),
+}
+
+/// A job with its plan.
+#[derive(Debug)]
+struct Planned {
+    id: JobId,
+    /// `None` if all of it is in a transaction, or if nobody knows when it will find room.
+    plan: Option<Plan>,
+    lack: Lack,
+    /// When a plan, or a better one, was looked for last, by the cell's time.
+    looked_ms: u64,
+    /// The stamps of the blocks of the plan's slots when it was last seen to stand.
+    stamps: Vec<u64>,
+}
+
+impl Planned {
+    /// Whether nothing has happened to the machines of a plan since it was last seen to stand.
+    fn is_untouched(&self, plan: &Plan, view: &View) -> bool {
+        self.stamps.iter().copied().eq(stamps(plan, view))
+    }
+}
+
+/// The stamps of the blocks of a plan's slots.
+fn stamps<'a>(plan: &'a Plan, view: &'a View) -> impl Iterator<Item = u64> {
+    plan.slots.iter().map(|slot| view.block_stamp(slot.machine.row() / BLOCK))
+}
+
+/// See the head of the file.
+#[derive(Debug, Default)]
+pub(crate) struct Plans {
+    order: Option<Arc<dyn Order>>,
+    /// How long after a search for a job's plan the next one may be, in milliseconds of the cell's time.
+    interval_ms: u64,
+    waiting: BTreeSet<Place>,
+    jobs: BTreeMap<JobId, Lacking>,
+    /// The first of those, in order.
+    planned: Vec<Planned>,
+    /// Whether somebody was placed who goes before some plan, and may be in its way.
+    passed: bool,
+    /// The job that is decided on, and how many of the plans are before it in the order.
+    turn: Option<(JobId, usize)>,
+    /// What is kept on each machine, by row: positions of plans, and of slots in them.
+    by_row: BTreeMap<usize, SmallVec<[(usize, usize); 2]>>,
+    pub(crate) figures: BackfillFigures,
+}
+
+/// How the plans of a job bind another one.
+#[derive(Clone, Copy, Debug)]
+enum Bound {
+    /// By those of all others.
+    AllBut(JobId),
+    /// By the first of them.
+    First(usize),
+}
+
+/// What [`Plans::renew`] did.
+#[derive(Debug, Default)]
+pub(crate) struct Renewed {
+    /// Whether anything that was kept is kept no more.
+    pub(crate) eased: bool,
+    /// Jobs whose plans begin now.
+    pub(crate) due: Vec<JobId>,
+}
+
+impl Plans {
+    /// In the order of a queue, made so often at most.
+    pub(crate) fn new(order: Option<Arc<dyn Order>>, interval_ms: u64) -> Plans {
+        let order = Some(order.unwrap_or_else(|| Arc::new(ByPrecedence)));
+        Plans { order, interval_ms, ..Plans::default() }
+    }
+
+    fn place(&self, id: JobId, job: &Arc<Job>) -> Option<Place> {
+        Some(Place::new(self.order.as_ref()?, job, id))
+    }
+
+    /// Notes that tasks of the job that is decided on have claims now.
+    pub(crate) fn note_claims(&mut self) {
+        self.passed |= self.turn.is_some_and(|(_, before)| before < self.planned.len());
+    }
+
+    /// Whether a job is one of so many that have plans.
+    pub(crate) fn is_in_head(&self, id: JobId, depth: usize) -> bool {
+        self.waiting.iter().take(depth).any(|place| place.id == id)
+    }
+
+    /// Whether no job is known to have found no room.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.jobs.is_empty()
+    }
+
+    /// Whether a job is among them.
+    pub(crate) fn has(&self, id: JobId) -> bool {
+        self.jobs.contains_key(&id)
+    }
+
+    /// All of them, by id.
+    pub(crate) fn ids(&self) -> impl Iterator<Item = JobId> {
+        self.jobs.keys().copied()
+    }
+
+    /// The planned jobs in order, each with when it is to start.
+    pub(crate) fn starts(&self) -> impl Iterator<Item = (JobId, u64)> {
+        let start = |planned: &Planned| Some((planned.id, planned.plan.as_ref()?.start_ms));
+        self.planned.iter().filter_map(start)
+    }
+
+    /// Notes that a job is decided on.
+    pub(crate) fn begin_turn(&mut self, id: JobId, job: &Arc<Job>) {
+        self.turn = None;
+        if self.planned.is_empty() {
+            return;
+        }
+        let Some(place) = self.place(id, job) else { return };
+        let is_before = |planned: &Planned| {
+            let known =
+                self.jobs.get(&planned.id).and_then(|other| self.place(planned.id, &other.job));
+            known.is_some_and(|other| other < place)
+        };
+        let before = self.planned.iter().take_while(|planned| is_before(planned)).count();
+        self.turn = Some((id, before));
+    }
+
+    /// Notes that a job found no room in a view.
+    pub(crate) fn lacks(&mut self, id: JobId, job: &Arc<Job>, view: &View) {
+        let tried = (view.version(), view.now_ms());
+        if let Some(known) = self.jobs.get_mut(&id) {
+            known.tried = tried;
+            return;
+        }
+        let Some(place) = self.place(id, job) else { return };
+        self.waiting.insert(place);
+        self.jobs.insert(id, Lacking { job: job.clone(), promised_ms: None, tried });
+    }
+
+    /// Notes that a job waits no more: it has its machines now, or it has ended.
+    pub(crate) fn leaves(&mut self, id: JobId, placed_ms: Option<u64>) {
+        let Some(known) = self.jobs.remove(&id) else { return };
+        if let Some(place) = self.place(id, &known.job) {
+            self.waiting.remove(&place);
+        }
+        if let (Some(placed), Some(promised)) = (placed_ms, known.promised_ms) {
+            self.figures.started += 1;
+            self.figures.late += u64::from(placed > promised);
+            self.figures.late_ms += placed.saturating_sub(promised);
+        }
+    }
+
+    /// Counts tasks of a job that were placed.
+    pub(crate) fn count_placed(&mut self, id: JobId, tasks: usize) {
+        if !self.planned.iter().any(|planned| planned.id == id) && self.binds(id) {
+            self.figures.backfilled += tasks as u64;
+        }
+    }
+
+    // --- Whom they bind ------------------------------------------------------------------------
+
+    fn bound(&self, id: JobId) -> Bound {
+        match self.turn {
+            Some((turn, before)) if turn == id && !self.planned.iter().any(|one| one.id == id) => {
+                Bound::First(before)
+            }
+            _ => Bound::AllBut(id),
+        }
+    }
+
+    fn has_bound(&self, position: usize, bound: Bound) -> bool {
+        match bound {
+            Bound::AllBut(own) => self.planned[position].id != own,
+            Bound::First(before) => position < before,
+        }
+    }
+
+    /// Whether there are plans that a job must keep clear of.
+    pub(crate) fn binds(&self, id: JobId) -> bool {
+        if self.by_row.is_empty() {
+            return false;
+        }
+        let bound = self.bound(id);
+        let is_bound = |at: usize| self.planned[at].plan.is_some() && self.has_bound(at, bound);
+        (0..self.planned.len()).any(is_bound)
+    }
+
+    /// What they keep on the machine in a row, and whose plan each is, by its position.
+    fn kept_on(&self, id: JobId, row: usize) -> impl Iterator<Item = (usize, &Hold)> + Clone {
+        let bound = self.bound(id);
+        let here = self.by_row.get(&row).into_iter().flatten();
+        here.filter(move |(position, _)| self.has_bound(*position, bound)).filter_map(
+            |(position, slot)| {
+                let plan = self.planned[*position].plan.as_ref()?;
+                Some((*position, &plan.slots.get(*slot)?.hold))
+            },
+        )
+    }
+
+    /// What they keep on the machine in a row.
+    pub(super) fn holds_on(&self, id: JobId, row: usize) -> impl Iterator<Item = &Hold> + Clone {
+        self.kept_on(id, row).map(|(_, hold)| hold)
+    }
+
+    /// The machines of a block on which anything is kept, for whomever.
+    pub(super) fn rows_held(&self, block: usize) -> u64 {
+        let rows = self.by_row.range(block * BLOCK..(block + 1) * BLOCK);
+        rows.fold(0, |word, (row, _)| word | 1 << (row % BLOCK))
+    }
+
+    /// The first job for which the machine in a row is kept from tasks of another one, and from when on.
+    pub(super) fn holder_of(&self, id: JobId, row: usize) -> Option<(&Arc<Job>, u64)> {
+        let (position, hold) = self.kept_on(id, row).min_by_key(|(_, hold)| hold.from_ms)?;
+        Some((&self.jobs.get(&self.planned[position].id)?.job, hold.from_ms))
+    }
+
+    // --- How they are made ---------------------------------------------------------------------
+
+    /// The first jobs, so many of them.
+    pub(crate) fn head(&self, depth: usize) -> Vec<(JobId, Arc<Job>)> {
+        let known = |place: &Place| Some((place.id, self.jobs.get(&place.id)?.job.clone()));
+        self.waiting.iter().take(depth).filter_map(known).collect()
+    }
+
+    /// Brings the plans of the first jobs up to date, the first first, given what each of them lacks.
+    pub(crate) fn renew(
+        &mut self,
+        head: Vec<(JobId, Lack)>,
+        (view, profile): (&View, &Profile),
+    ) -> Renewed {
+        let mut before = std::mem::take(&mut self.planned);
+        self.turn = None;
+        let mut renewed = Renewed::default();
+        let mut changed = std::mem::take(&mut self.passed);
+        let ids: Vec<JobId> = head.iter().map(|(id, _)| *id).collect();
+        for (position, (id, lack)) in head.into_iter().enumerate() {
+            let known = before.iter().position(|planned| planned.id == id);
+            let old = known.map(|at| before.remove(at));
+            let stays = |one: &&Planned| ids[position..].contains(&one.id);
+            let after = before.iter().filter(stays).filter_map(|one| one.plan.as_ref());
+            let after: Vec<&Plan> = after.collect();
+            let old_plan = old.as_ref().and_then(|old| old.plan.clone());
+            let of = (&after[..], changed);
+            let (mut next, made) = self.next_plan((id, old, lack), of, (view, profile));
+            next.stamps = next.plan.iter().flat_map(|plan| stamps(plan, view)).collect();
+            changed |= old_plan != next.plan;
+            renewed.eased |= old_plan.is_some() && old_plan != next.plan;
+            self.figures.made += u64::from(made);
+            if let (Some(plan), Some(known)) = (&next.plan, self.jobs.get_mut(&id)) {
+                known.promised_ms.get_or_insert(plan.start_ms);
+                if plan.start_ms <= view.now_ms() {
+                    renewed.due.push(id);
+                }
+            }
+            self.planned.push(next);
+        }
+        renewed.eased |= before.iter().any(|left| left.plan.is_some());
+        self.figures.held = self.planned.iter().filter(|one| one.plan.is_some()).count() as u64;
+        self.index();
+        renewed
+    }
+
+    /// Lists by row what is kept.
+    fn index(&mut self) {
+        self.by_row.clear();
+        for (position, planned) in self.planned.iter().enumerate() {
+            let slots = planned.plan.iter().flat_map(|plan| plan.slots.iter().enumerate());
+            for (at, slot) in slots {
+                self.by_row.entry(slot.machine.row()).or_default().push((position, at));
+            }
+        }
+    }
+
+    /// The plan of a job from now on, and whether it was made now. Those before it are made; `after` are those
+    /// after it, as they are.
+    fn next_plan(
+        &self,
+        (id, old, lack): (JobId, Option<Planned>, Lack),
+        (after, others_changed): (&[&Plan], bool),
+        (view, profile): (&View, &Profile),
+    ) -> (Planned, bool) {
+        let now_ms = view.now_ms();
+        let before: Vec<&Plan> = self.planned.iter().filter_map(|one| one.plan.as_ref()).collect();
+        // Where it was tried in vain there is no room now, whatever is reckoned.
+        let tried = self.jobs.get(&id).map(|known| known.tried);
+        let from_ms = now_ms + u64::from(tried == Some((view.version(), now_ms)));
+        let search = |others: &[&Plan], before_ms| {
+            let holds = holds_of(others);
+            let search = Search { view, profile, lack: &lack, holds };
+            search.earliest(When { from_ms, before_ms })
+        };
+        let Some(old) = old else {
+            let plan = search(&before, u64::MAX);
+            let made = plan.is_some();
+            return (Planned { id, plan, lack, looked_ms: now_ms, stamps: Vec::new() }, made);
+        };
+        let time_passed = now_ms > old.looked_ms;
+        let is_due = now_ms.saturating_sub(old.looked_ms) >= self.interval_ms;
+        let nobody_knew = old.plan.is_none() && old.lack == lack;
+        let is_same = !time_passed && !others_changed && old.lack == lack;
+        let kept = old.plan.clone().and_then(|plan| plan.fit_to(&old.lack, &lack));
+        let kept = kept.filter(|plan| plan.start_ms >= from_ms).filter(|plan| {
+            if is_same && old.is_untouched(plan, view) {
+                return true;
+            }
+            let holds = holds_of(&before);
+            let search = Search { view, profile, lack: &lack, holds };
+            search.stands(plan)
+        });
+        let made = match &kept {
+            // A plan that stands moves up where that delays nobody.
+            Some(plan) if is_due && time_passed && plan.start_ms > from_ms => {
+                let all: Vec<&Plan> = before.iter().chain(after).copied().collect();
+                Some(search(&all, plan.start_ms))
+            }
+            Some(_) => None,
+            None if nobody_knew && !time_passed => None,
+            None if old.lack == lack && !is_due => None,
+            None => Some(search(&before, u64::MAX)),
+        };
+        let looked_ms = if made.is_some() { now_ms } else { old.looked_ms };
+        let made = made.flatten();
+        let is_made = made.is_some();
+        let plan = made.or(kept);
+        (Planned { id, plan, lack, looked_ms, stamps: Vec::new() }, is_made)
+    }
+}
+
+/// What plans keep, by row.
+fn holds_of<'a>(plans: &[&'a Plan]) -> Holds<'a> {
+    let mut holds = Holds::new();
+    for slot in plans.iter().flat_map(|plan| &plan.slots) {
+        holds.entry(slot.machine.row()).or_default().push(&slot.hold);
+    }
+    holds
+}

@@ -1,0 +1,213 @@
+//! What one machine has free from when to when, as far as anyone says: its departures, and what is kept on it.
+//!
+//! ```text
+//!   free ─┐        ┌── a task leaves
+//!         │   ┌────┘      ┌──── a plan's tasks have ended
+//!         └───┘           │
+//!             └── a plan ─┘
+//!        now                    ▶ ms
+//! ```
+//!
+//! Nothing else comes or goes on it: what will be placed there meanwhile is what plans are asked about.
+
+use omega_cellstate::{Cards, Departure, View};
+use omega_core::{CardRequest, CardSet, KindId};
+use smallvec::SmallVec;
+
+/// Amounts by kind.
+pub(super) type Values = SmallVec<[i64; 4]>;
+
+/// What one task takes of a machine.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Part {
+    pub(super) amounts: Values,
+    pub(super) cards: Option<CardRequest>,
+}
+
+/// Room that a plan keeps on a machine.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Hold {
+    pub(super) from_ms: u64,
+    /// Until before this; beyond all times if nobody says how long the tasks run.
+    pub(super) until_ms: u64,
+    /// For so many tasks.
+    pub(super) tasks: u32,
+    pub(super) part: Part,
+}
+
+/// The first that is said of a task that runs longer than its job says: so much longer.
+const OVERRUN_MS: u64 = 10_000;
+
+/// When a task is expected to leave that should do so then. One that is over its time is given ten seconds more,
+/// and twice as much whenever those are over, too: whoever was wrong by an hour may be wrong by another one.
+pub(super) fn expected_ms(at_ms: u64, now_ms: u64) -> u64 {
+    let mut more = OVERRUN_MS;
+    let mut expected = at_ms;
+    while expected <= now_ms {
+        expected = at_ms.saturating_add(more);
+        more = more.saturating_mul(2);
+    }
+    expected
+}
+
+/// From when on so much is free.
+#[derive(Clone, Debug)]
+struct Step {
+    at_ms: u64,
+    free: Values,
+    cards: Option<Cards>,
+}
+
+impl Step {
+    /// How many tasks there is room for, at most so many.
+    fn room(&self, part: &Part, most: u32) -> u32 {
+        let wanted = part.amounts.iter().zip(&self.free).filter(|(amount, _)| **amount > 0);
+        let room = wanted.fold(i64::from(most), |room, (amount, free)| room.min(free / amount));
+        let room = u32::try_from(room).unwrap_or(0);
+        let Some(request) = part.cards else { return room };
+        let Some(mut cards) = self.cards else { return 0 };
+        let taken = |_: &u32| {
+            let chosen = cards.choose(request, CardSet::default());
+            chosen.inspect(|chosen| cards.take(request, *chosen)).is_some()
+        };
+        (0..room).take_while(taken).count() as u32
+    }
+}
+
+/// What is free in a row now.
+fn now(view: &View, row: usize) -> Step {
+    let kinds = (0..view.kinds().count() as u8).map(KindId);
+    let free = kinds.map(|kind| view.free(row, kind)).collect();
+    Step { at_ms: view.now_ms(), free, cards: view.cards(row).copied() }
+}
+
+/// For how many tasks there is room in a row now, at most so many.
+pub(super) fn room_now(view: &View, row: usize, part: &Part, most: u32) -> u32 {
+    now(view, row).room(part, most)
+}
+
+/// Whether a hold keeps one task more off a machine at any time: even with everybody gone there is not enough for
+/// both. Then nobody need look at when who leaves.
+pub(super) fn is_too_much(view: &View, row: usize, (hold, part): (&Hold, &Part)) -> bool {
+    part.amounts.iter().enumerate().any(|(kind, amount)| {
+        let leaves = |gone: i64, departure: &Departure| {
+            gone + departure.amounts.get(kind).copied().unwrap_or(0)
+        };
+        let kept = hold.part.amounts.get(kind).copied().unwrap_or(0) * i64::from(hold.tasks);
+        *amount > 0 && kept > 0 && {
+            let free = view.free(row, KindId(kind as u8));
+            view.departures_from(row).fold(free, leaves) < kept + amount
+        }
+    })
+}
+
+/// What changes on a machine at some moment.
+enum Change<'a> {
+    /// Somebody leaves these amounts and cards.
+    Leaves(&'a [i64], Option<(CardRequest, CardSet)>),
+    /// What is kept for the hold of this position is let go.
+    Ends(usize),
+    /// It is kept from now on.
+    Begins(usize),
+}
+
+/// See the head of the file.
+///
+/// Invariant: the steps ascend by time, and the first is now.
+#[derive(Clone, Debug)]
+pub(super) struct Timeline {
+    steps: Vec<Step>,
+}
+
+impl Timeline {
+    /// Of the machine in a row, with these holds on it.
+    pub(super) fn of<'a>(
+        view: &View,
+        row: usize,
+        holds: impl Iterator<Item = &'a Hold> + Clone,
+    ) -> Timeline {
+        let now_ms = view.now_ms();
+        let holds: SmallVec<[&Hold; 4]> = holds.filter(|hold| hold.until_ms > now_ms).collect();
+        let mut changes: SmallVec<[(u64, u8, Change<'_>); 16]> = SmallVec::new();
+        for departure in view.departures_from(row) {
+            let Some(at_ms) = departure.at_ms else { continue };
+            let leaves = Change::Leaves(&departure.amounts, departure.cards);
+            changes.push((expected_ms(at_ms, now_ms), 0, leaves));
+        }
+        for (position, hold) in holds.iter().enumerate() {
+            changes.push((hold.from_ms.max(now_ms), 1, Change::Begins(position)));
+            changes.push((hold.until_ms, 0, Change::Ends(position)));
+        }
+        // Who leaves goes first.
+        changes.sort_by_key(|(at_ms, order, _)| (*at_ms, *order));
+        let mut last = now(view, row);
+        let mut kept: SmallVec<[SmallVec<[CardSet; 4]>; 4]> =
+            holds.iter().map(|_| SmallVec::new()).collect();
+        let mut steps = Vec::with_capacity(changes.len() + 1);
+        for (at_ms, _, change) in changes {
+            if at_ms > last.at_ms {
+                steps.push(last.clone());
+                last.at_ms = at_ms;
+            }
+            match change {
+                Change::Leaves(amounts, cards) => {
+                    add(&mut last.free, amounts, 1);
+                    if let (Some((request, set)), Some(left)) = (cards, &mut last.cards) {
+                        left.give_back(request, set);
+                    }
+                }
+                Change::Begins(position) => keep(&mut last, holds[position], &mut kept[position]),
+                Change::Ends(position) => let_go(&mut last, holds[position], &mut kept[position]),
+            }
+        }
+        steps.push(last);
+        Timeline { steps }
+    }
+
+    /// When anything changes, now included.
+    pub(super) fn times(&self) -> impl Iterator<Item = u64> {
+        self.steps.iter().map(|step| step.at_ms)
+    }
+
+    /// For how many tasks there is room from a moment until before another one, at most so many.
+    pub(super) fn room(&self, (from_ms, until_ms): (u64, u64), part: &Part, most: u32) -> u32 {
+        let first = self.steps.partition_point(|step| step.at_ms <= from_ms).saturating_sub(1);
+        let steps = self.steps[first..].iter().take_while(|step| step.at_ms < until_ms);
+        steps.fold(most, |room, step| if room == 0 { 0 } else { step.room(part, room) })
+    }
+}
+
+fn add(free: &mut Values, amounts: &[i64], times: i64) {
+    free.iter_mut().zip(amounts).for_each(|(free, amount)| *free += amount * times);
+}
+
+fn keep(step: &mut Step, hold: &Hold, kept: &mut SmallVec<[CardSet; 4]>) {
+    add(&mut step.free, &hold.part.amounts, -i64::from(hold.tasks));
+    let (Some(request), Some(cards)) = (hold.part.cards, &mut step.cards) else { return };
+    for _ in 0..hold.tasks {
+        let Some(chosen) = cards.choose(request, CardSet::default()) else { return };
+        cards.take(request, chosen);
+        kept.push(chosen);
+    }
+}
+
+fn let_go(step: &mut Step, hold: &Hold, kept: &mut SmallVec<[CardSet; 4]>) {
+    add(&mut step.free, &hold.part.amounts, i64::from(hold.tasks));
+    let (Some(request), Some(cards)) = (hold.part.cards, &mut step.cards) else { return };
+    kept.drain(..).for_each(|chosen| cards.give_back(request, chosen));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::expected_ms;
+
+    #[test]
+    fn who_is_over_its_time_gets_twice_as_much_each_time() {
+        assert_eq!(expected_ms(100, 99), 100);
+        assert_eq!(expected_ms(100, 100), 10_100);
+        assert_eq!(expected_ms(100, 10_099), 10_100);
+        assert_eq!(expected_ms(100, 10_100), 20_100);
+        assert_eq!(expected_ms(100, 40_099), 40_100);
+        assert_eq!(expected_ms(100, 40_100), 80_100);
+    }
+}

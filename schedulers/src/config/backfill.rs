@@ -1,0 +1,50 @@
+//! Plans for jobs that find no room.
+
+use super::arguments::ArgumentError;
+use super::registry::{Plugin, Point};
+use crate::backfill::Backfill;
+use crate::profile::Profile;
+use omega_core::Kinds;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+pub(super) fn plugin() -> Plugin {
+    Plugin::around(Point::Filter, "backfill", make, Profile::with_backfill)
+        .describe::<Depth>()
+        .about("The first jobs that find no room are promised machines, and others use them until then.")
+}
+
+/// EASY backfilling.
+fn one() -> u32 {
+    1
+}
+
+/// As often as the time of a served cell moves.
+fn ten() -> u32 {
+    10
+}
+
+/// The most jobs with plans: beyond it a round of a busy cell takes longer than its jobs wait.
+const DEPTH_MAX: u32 = 1024;
+
+/// The arguments of `backfill`.
+#[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct Depth {
+    /// How many of the jobs that find no room are promised machines, the first of the queue first.
+    #[serde(default = "one")]
+    #[schemars(range(min = 1, max = DEPTH_MAX))]
+    depth: u32,
+    /// How long after a search for the plan of a job the next one is at the earliest, in seconds of the cell's time.
+    #[serde(default = "ten")]
+    interval_s: u32,
+}
+
+fn make(arguments: &Depth, _: &Kinds) -> Result<Backfill, ArgumentError> {
+    let depth = arguments.depth;
+    if !(1..=DEPTH_MAX).contains(&depth) {
+        let why = format!("is {depth}: from 1 to {DEPTH_MAX} jobs have plans");
+        return Err(ArgumentError::new("depth", why));
+    }
+    Ok(Backfill::new(depth as usize).with_interval_ms(u64::from(arguments.interval_s) * 1000))
+}

@@ -1,0 +1,177 @@
+//! Keeping peaks: a scheduler that has batch step back when a peak begins, and grow again when it is over.
+//!
+//! ```text
+//!   a peak begins                                        it is over
+//!   batch holds more than its share of a machine         tasks want more, and it is free
+//!      ├─ tasks give up what they hold beyond             └─ they grow again
+//!      │  their request: they run on
+//!      └─ if that is not enough, tasks are released:
+//!         they are pending, and placed elsewhere
+//! ```
+//!
+//! The cell sees to it that batch holds no more than its share once it steps back, and takes nothing off a machine
+//! by itself: who has to go is a decision, and schedulers decide. Each step looks at the cell as it now is and
+//! sends one transaction of releases and resizes. What is wrong or late in it conflicts; the next step sees what is
+//! left. So a keeper has no state that it could lose, and two of them do no harm.
+//!
+//! - [`plan`](mod@plan): what is to be done, a function of a view.
+
+pub mod plan;
+
+pub use plan::{Plan, plan};
+
+use crate::disruption::DisruptionBudget;
+use omega_cellstate::{CellHandle, HandleError, View};
+use omega_core::{Item, TaskId, Text, Version};
+use std::collections::BTreeMap;
+
+/// How peaks are kept.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// The name under which it commits.
+    pub name: Text,
+    /// The most changes in one transaction.
+    pub changes_max: usize,
+    /// How many tasks of a set are to stay up. They are kept, even where batch then holds too much.
+    pub disruptions: Vec<DisruptionBudget>,
+}
+
+impl Settings {
+    /// The name `peaks`, 256 changes at once, and no budgets.
+    #[must_use]
+    pub fn new() -> Settings {
+        Settings { name: "peaks".into(), changes_max: 256, disruptions: Vec::new() }
+    }
+}
+
+impl Default for Settings {
+    fn default() -> Settings {
+        Settings::new()
+    }
+}
+
+/// What was done.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Kept {
+    /// Tasks that gave up what they held beyond their request.
+    pub throttled: u64,
+    /// Tasks that were released.
+    pub released: u64,
+    /// Tasks that grew to what they want.
+    pub grown: u64,
+    /// Changes that the cell refused.
+    pub refused: u64,
+    /// Machines on which batch holds more than its share even so: more changes are to come, or budgets keep it.
+    pub over: u64,
+}
+
+impl Kept {
+    /// Adds what another step did; what is left is that of the later one.
+    pub fn add(&mut self, later: Kept) {
+        self.throttled += later.throttled;
+        self.released += later.released;
+        self.grown += later.grown;
+        self.refused += later.refused;
+        self.over = later.over;
+    }
+}
+
+/// How long a task is left alone whose change was refused, in milliseconds of the cell's time: as long as it takes
+/// that a quota or the company of another task changes, rather than a machine.
+const REST_MS: u64 = 60_000;
+
+/// See the head of the file.
+#[derive(Debug)]
+pub struct PeakKeeper {
+    view: View,
+    settings: Settings,
+    /// Tasks that are left alone until then.
+    resting: BTreeMap<TaskId, u64>,
+    /// The version of the last answer. A view over the network may be behind it for a moment, and does not show
+    /// then what was done.
+    answered: Version,
+}
+
+impl PeakKeeper {
+    /// Registers with a cell.
+    ///
+    /// # Errors
+    /// If the cell cannot be reached or refuses the name.
+    pub fn new(
+        cell: &(impl CellHandle + ?Sized),
+        settings: Settings,
+    ) -> Result<PeakKeeper, HandleError> {
+        let (id, number) = cell.register(settings.name.clone())?;
+        let mut view = View::new(id, number).with_placements();
+        settings.disruptions.iter().for_each(|budget| view.count_tasks(&budget.set));
+        let (resting, answered) = (BTreeMap::new(), Version(0));
+        Ok(PeakKeeper { view, settings, resting, answered })
+    }
+
+    /// What it knows of the cell, as of the last step.
+    #[must_use]
+    pub fn view(&self) -> &View {
+        &self.view
+    }
+
+    /// Whether the view does not show yet what the last step did. Then a step does nothing: look again soon.
+    #[must_use]
+    pub fn is_behind(&self) -> bool {
+        self.view.version() < self.answered
+    }
+
+    /// Looks at the cell as it is, and does what is to be done now, as much as one transaction may have.
+    ///
+    /// # Errors
+    /// If the cell cannot be reached, or whether it took the transaction is not known: the next step sees.
+    pub fn step(&mut self, cell: &(impl CellHandle + ?Sized)) -> Result<Kept, HandleError> {
+        self.view.sync(cell)?;
+        if self.view.delta().full {
+            // All of it is new: it may be a cell that was restored, at an earlier version.
+            self.answered = Version(0);
+        }
+        if self.is_behind() {
+            return Ok(Kept::default());
+        }
+        let now_ms = self.view.now_ms();
+        self.resting.retain(|_, until| *until > now_ms);
+        let budgets = self.settings.disruptions.iter().map(|budget| budget.now(&self.view));
+        let rests = |task: TaskId| self.resting.contains_key(&task);
+        let plan = plan(&self.view, budgets.collect(), (self.settings.changes_max, &rests));
+        let mut kept = Kept { over: plan.over as u64, ..Kept::default() };
+        if plan.is_empty() {
+            return Ok(kept);
+        }
+        let mut txn = self.view.take_transaction();
+        let throttles = plan.throttles.len();
+        txn.releases = plan.releases;
+        txn.resizes = plan.throttles.into_iter().chain(plan.grows).collect();
+        let commit = match cell.commit(&txn) {
+            Ok(commit) => commit,
+            Err(error) => {
+                self.view.abandon(&txn);
+                return Err(error);
+            }
+        };
+        self.view.settle(&txn, &commit);
+        self.answered = commit.version;
+        let mut count = |task: TaskId, item: Item, of: fn(&mut Kept) -> &mut u64| {
+            if commit.conflict_of(item).is_none() {
+                *of(&mut kept) += 1;
+            } else {
+                kept.refused += 1;
+                self.resting.insert(task, now_ms.saturating_add(REST_MS));
+            }
+        };
+        for (task, i) in txn.releases.iter().zip(0..) {
+            count(*task, Item::Release(i), |kept| &mut kept.released);
+        }
+        for (resize, i) in txn.resizes.iter().zip(0..) {
+            match (i as usize) < throttles {
+                true => count(resize.task, Item::Resize(i), |kept| &mut kept.throttled),
+                false => count(resize.task, Item::Resize(i), |kept| &mut kept.grown),
+            }
+        }
+        Ok(kept)
+    }
+}

@@ -1,0 +1,214 @@
+//! Who steps back for a peak, and who grows after it.
+//!
+//! On a machine where batch holds more than its share, tasks give up what they hold beyond their request, the
+//! least important first and of those the youngest: the least work is lost that way. If that is not enough, tasks
+//! are released in the same order. Then those that need not have been are spared, the most important first.
+//!
+//! On a machine of a calendar on which no peak holds, tasks that hold just their request and want more get it where it
+//! is free, the most important first and of those the oldest.
+
+use crate::preemption::Budget;
+use omega_cellstate::{BLOCK, PlacedTask, View};
+use omega_core::{Amounts, JobKind, KindId, Resize, TaskId};
+use std::cmp::Reverse;
+
+/// What is to be done now.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Plan {
+    /// Tasks that give up what they hold beyond their request.
+    pub throttles: Vec<Resize>,
+    /// Tasks that are released.
+    pub releases: Vec<TaskId>,
+    /// Tasks that grow to what they want.
+    pub grows: Vec<Resize>,
+    /// On how many machines batch holds more than its share even after this.
+    pub over: usize,
+}
+
+impl Plan {
+    /// Whether there is nothing to do.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// How many changes it has.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.throttles.len() + self.releases.len() + self.grows.len()
+    }
+}
+
+/// Plans on a view that keeps placements, and is not changed. What budgets keep up stays, tasks that rest are left
+/// alone, and there are at most `most` changes, those for peaks first.
+#[must_use]
+pub fn plan(
+    view: &View,
+    mut budgets: Vec<Budget>,
+    (most, rests): (usize, &dyn Fn(TaskId) -> bool),
+) -> Plan {
+    let mut plan = Plan::default();
+    let of_calendars: Vec<usize> = (0..view.rows()).filter(|row| view.has_peaks(*row)).collect();
+    for row in &of_calendars {
+        let mut room = Room::of(view, *row);
+        if !room.is_over() {
+            continue;
+        }
+        let tasks = batch_on(view, *row).into_iter().filter(|task| !rests(task.placed.id));
+        let tasks = step_back(view, (tasks.collect(), &mut room), &mut budgets);
+        let changes = tasks.iter().filter(|task| task.fate != Fate::Stays);
+        let left = most.saturating_sub(plan.len());
+        plan.over += usize::from(room.is_over() || changes.clone().count() > left);
+        for task in changes.take(left) {
+            match task.fate {
+                Fate::Stays => {}
+                Fate::Throttled => {
+                    plan.throttles.push(Resize { task: task.placed.id, to: task.rest() });
+                }
+                Fate::Released => plan.releases.push(task.placed.id),
+            }
+        }
+    }
+    for row in of_calendars.into_iter().filter(|row| !view.is_peak_on(*row)) {
+        let left = most.saturating_sub(plan.len());
+        let grows = grows_on(view, row).into_iter().filter(|resize| !rests(resize.task));
+        plan.grows.extend(grows.take(left));
+    }
+    plan
+}
+
+/// What is to become of a task.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Fate {
+    Stays,
+    Throttled,
+    Released,
+}
+
+/// A batch task on a machine.
+struct Batch {
+    placed: PlacedTask,
+    holds: Amounts,
+    /// What of it it can give up and run on.
+    surplus: Amounts,
+    fate: Fate,
+}
+
+/// The batch tasks in a row, the least important first, and of those the youngest.
+fn batch_on(view: &View, row: usize) -> Vec<Batch> {
+    let of = |placed: &PlacedTask| {
+        let job = view.job_of(placed.id).filter(|job| job.kind == JobKind::Batch)?;
+        debug_assert!(usize::from(placed.group) < job.groups.len());
+        let holds = view.held_by(placed)?;
+        let surplus = view.surplus(placed).unwrap_or_default();
+        Some(Batch { placed: *placed, holds, surplus, fate: Fate::Stays })
+    };
+    let mut tasks: Vec<Batch> = view.tasks_on(row).iter().filter_map(of).collect();
+    tasks.sort_by_key(|task| {
+        let PlacedTask { id, precedence, placed_ms, .. } = task.placed;
+        (precedence, Reverse(placed_ms), Reverse(id))
+    });
+    tasks
+}
+
+/// How much more batch may hold of each kind that a peak bounds on a machine.
+struct Room(Vec<(KindId, i64)>);
+
+impl Room {
+    fn of(view: &View, row: usize) -> Room {
+        let kinds = (0..view.kinds().count() as u8).map(KindId);
+        Room(kinds.filter_map(|kind| Some((kind, view.batch_room(row, kind)?))).collect())
+    }
+
+    fn is_over(&self) -> bool {
+        self.0.iter().any(|(_, left)| *left < 0)
+    }
+
+    /// Whether it helps if so much is given back.
+    fn needs(&self, amounts: &Amounts) -> bool {
+        self.0.iter().any(|(kind, left)| *left < 0 && amounts.get(*kind) > 0)
+    }
+
+    fn give_back(&mut self, amounts: &Amounts) {
+        self.0.iter_mut().for_each(|(kind, left)| *left += amounts.get(*kind) as i64);
+    }
+
+    /// Takes so much, if there is room for it. The answer is whether there was.
+    fn take(&mut self, amounts: &Amounts) -> bool {
+        let lacks = |(kind, left): &(KindId, i64)| {
+            let amount = amounts.get(*kind) as i64;
+            amount > 0 && *left < amount
+        };
+        let fits = !self.0.iter().any(lacks);
+        if fits {
+            self.0.iter_mut().for_each(|(kind, left)| *left -= amounts.get(*kind) as i64);
+        }
+        fits
+    }
+}
+
+/// Decides who of these steps back, until there is room or nobody is left who may.
+fn step_back(
+    view: &View,
+    (mut tasks, room): (Vec<Batch>, &mut Room),
+    budgets: &mut [Budget],
+) -> Vec<Batch> {
+    for task in &mut tasks {
+        if room.needs(&task.surplus) {
+            task.fate = Fate::Throttled;
+            room.give_back(&task.surplus);
+        }
+    }
+    for task in &mut tasks {
+        let left = if task.fate == Fate::Throttled { task.rest() } else { task.holds.clone() };
+        if room.needs(&left) && budgets.iter().all(|budget| budget.lets_go(view, &task.placed)) {
+            budgets.iter_mut().for_each(|budget| budget.count(view, &task.placed, -1));
+            room.give_back(&left);
+            task.fate = Fate::Released;
+        }
+    }
+    // The most important are spared first; one that was to be released may have to be throttled after all.
+    for task in tasks.iter_mut().rev().filter(|task| task.fate == Fate::Released) {
+        let rest = task.rest();
+        if room.take(&rest) {
+            budgets.iter_mut().for_each(|budget| budget.count(view, &task.placed, 1));
+            task.fate = if task.surplus.is_zero() { Fate::Stays } else { Fate::Throttled };
+        }
+    }
+    for task in tasks.iter_mut().rev().filter(|task| task.fate == Fate::Throttled) {
+        if room.take(&task.surplus) {
+            task.fate = Fate::Stays;
+        }
+    }
+    tasks
+}
+
+impl Batch {
+    /// What it holds still once it has given up what it can.
+    fn rest(&self) -> Amounts {
+        let kinds = (0..).map(KindId).zip(self.holds.as_slice());
+        Amounts::new(kinds.map(|(kind, held)| held.saturating_sub(self.surplus.get(kind))))
+    }
+}
+
+/// Who grows in a row.
+fn grows_on(view: &View, row: usize) -> Vec<Resize> {
+    if view.block(row / BLOCK).schedulable() >> (row % BLOCK) & 1 == 0 {
+        return Vec::new();
+    }
+    let kinds = (0..view.kinds().count() as u8).map(KindId);
+    let mut free: Vec<i64> = kinds.map(|kind| view.free(row, kind)).collect();
+    let mut grows = Vec::new();
+    for task in batch_on(view, row).iter().rev() {
+        let Some(job) = view.job_of(task.placed.id) else { continue };
+        let group = &job.groups[usize::from(task.placed.group)];
+        let wants = group.wants.as_ref().filter(|wants| wants.cards.is_none());
+        let Some(wants) = wants.filter(|_| task.holds == group.request) else { continue };
+        let Some(with) = group.with_wants() else { continue };
+        if wants.amounts.iter().all(|(kind, more)| more as i64 <= free[kind.index()]) {
+            wants.amounts.iter().for_each(|(kind, more)| free[kind.index()] -= more as i64);
+            grows.push(Resize { task: task.placed.id, to: with.request });
+        }
+    }
+    grows
+}

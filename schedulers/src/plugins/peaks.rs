@@ -1,0 +1,52 @@
+//! Hours in which batch steps back: see [`PeakCalendar`](omega_core::PeakCalendar).
+
+use crate::events::Events;
+use crate::plugin::{Filter, Judged, Reads, Tasks};
+use omega_cellstate::Block;
+use omega_core::DAY_MS;
+
+/// Filter: at this time of day, batch may hold so much of the machine.
+#[derive(Clone, Copy, Debug)]
+pub struct PeakHours;
+
+impl Filter for PeakHours {
+    fn name(&self) -> &'static str {
+        "peak_hours"
+    }
+
+    /// That a peak begins or is over is told as a change of the calendars.
+    fn reads(&self) -> Reads {
+        Reads::DESCRIPTION | Reads::AMOUNTS
+    }
+
+    fn wakes_on(&self) -> Events {
+        Events::of(self.reads()) | Events::PEAKS_CHANGED
+    }
+
+    fn applies(&self, tasks: &Tasks<'_>) -> bool {
+        tasks.view.holds_back(tasks.job)
+    }
+
+    fn filter(&self, tasks: &Tasks<'_>, block: Block<'_>, among: u64) -> u64 {
+        among & !block.over_peak(tasks.job, tasks.need, among)
+    }
+
+    fn why(&self, tasks: &Tasks<'_>, row: usize) -> Option<String> {
+        why_held_back(tasks, row)
+    }
+
+    fn judges(&self) -> Judged {
+        Judged::PEAKS
+    }
+}
+
+/// Until when services need the machine in a row more than these tasks do.
+pub(crate) fn why_held_back(tasks: &Tasks<'_>, row: usize) -> Option<String> {
+    let (kind, calendar, ends_ms) = tasks.view.peak_over(row, tasks.job, tasks.need)?;
+    let kind = tasks.view.kinds().get(kind).map_or("it", |kind| &kind.name);
+    let minutes = ends_ms % u64::from(DAY_MS) / 60_000;
+    let (hour, minute) = (minutes / 60, minutes % 60);
+    Some(format!(
+        "in peak hours until {hour:02}:{minute:02} ({calendar}), with no more {kind} left for batch"
+    ))
+}

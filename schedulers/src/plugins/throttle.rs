@@ -1,0 +1,134 @@
+//! Makes room without evicting: has tasks of lower precedence give up what they hold beyond their request.
+//!
+//! A task that took what it wants runs on with less of it; one that is evicted begins again. So a profile asks this
+//! plugin before those that evict. It is for the same tasks as preemption: of lower precedence and of another band.
+//! The resizes go into the transaction of the claim. The cell judges the claim, and takes a resize from whoever
+//! asks: should the claim conflict with what others did meanwhile, the tasks hold less for nothing, until somebody
+//! has them grow again.
+
+use crate::events::Events;
+use crate::plugin::Tasks;
+use crate::points::{Lack, MadeRoom, PostFilter};
+use crate::preemption::Preemptor;
+use crate::refusals::News;
+use omega_cellstate::{PlacedTask, View};
+use omega_core::{Job, Precedence, Preemption};
+use rand::{RngExt, SeedableRng};
+use rand_pcg::Pcg64;
+
+/// On how many machines with tasks that hold more than their request it is tried.
+const MACHINES_TRIED: usize = 64;
+
+/// See the head of the file.
+#[derive(Clone, Debug, Default)]
+pub struct Throttle {
+    /// Drawn from the number of the scheduler: workers begin at different machines.
+    rng: Option<Pcg64>,
+}
+
+impl Throttle {
+    /// A number below `bound`.
+    fn draw(&mut self, view: &View, bound: usize) -> usize {
+        let seed = u64::from(view.scheduler().0);
+        self.rng.get_or_insert_with(|| Pcg64::seed_from_u64(seed)).random_range(0..bound.max(1))
+    }
+}
+
+/// Whether somebody less important runs, from whom a job may take something.
+fn has_lower(view: &View, job: &Job) -> bool {
+    let bound = view.displaces_below(job.precedence);
+    let lowest = view.lowest_precedence();
+    job.preemption != Preemption::Never && lowest.is_some_and(|lowest| lowest < bound)
+}
+
+impl PostFilter for Throttle {
+    fn name(&self) -> &'static str {
+        "throttle"
+    }
+
+    fn wakes_on(&self, tasks: &Tasks<'_>, all: Events) -> Events {
+        match tasks.job.preemption {
+            // What a task took more, it can give up.
+            Preemption::LowerPrecedence => all | Events::ROOM_FREED | Events::ROOM_TAKEN,
+            Preemption::Never => Events::NONE,
+        }
+    }
+
+    fn may_help(&self, tasks: &Tasks<'_>, _: &News<'_>) -> bool {
+        has_lower(tasks.view, tasks.job) && !tasks.view.rows_with_own_holdings().is_empty()
+    }
+
+    fn make_room(&mut self, view: &mut View, lack: &Lack<'_>) -> Option<MadeRoom> {
+        if !has_lower(view, lack.job) {
+            return None;
+        }
+        let mut rows = view.rows_with_own_holdings();
+        let start = self.draw(view, rows.len());
+        rows.rotate_left(start);
+        let Lack { profile, group, .. } = *lack;
+        let preemptor = Preemptor { profile, group, budgets: &[], expected: &[] };
+        let mut best: Option<(Cost, usize, Vec<PlacedTask>)> = None;
+        let mut tried = 0;
+        for row in rows {
+            if tried == MACHINES_TRIED {
+                break;
+            }
+            let lower = surplus_below(view, row, view.displaces_below(lack.job.precedence));
+            if lower.is_empty() {
+                continue;
+            }
+            tried += 1;
+            let Some(throttled) = fewest(view, &preemptor, row, &lower) else { continue };
+            let cost = Cost::of(&throttled);
+            if best.as_ref().is_none_or(|(least, ..)| cost < *least) {
+                best = Some((cost, row, throttled));
+            }
+        }
+        let (_, row, throttled) = best?;
+        Some(MadeRoom { machine: view.machine_id(row), evictions: Vec::new(), throttled })
+    }
+}
+
+/// What it costs: how important the most important task is, then how many there are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Cost(Option<Precedence>, usize);
+
+impl Cost {
+    fn of(tasks: &[PlacedTask]) -> Cost {
+        Cost(tasks.iter().map(|task| task.precedence).max(), tasks.len())
+    }
+}
+
+/// The tasks in a row below a precedence that have something to give up, the most important first.
+fn surplus_below(view: &View, row: usize, bound: Precedence) -> Vec<PlacedTask> {
+    let tasks = view.tasks_on(row).iter();
+    let has = |task: &&PlacedTask| {
+        task.precedence < bound && !view.is_evicted(task.id) && view.surplus(task).is_some()
+    };
+    tasks.filter(has).copied().collect()
+}
+
+/// Who must give something up for the task to fit in a row, if all of these could: the most important are spared
+/// first. The view is as before when this returns.
+fn fewest(
+    view: &mut View,
+    preemptor: &Preemptor<'_>,
+    row: usize,
+    lower: &[PlacedTask],
+) -> Option<Vec<PlacedTask>> {
+    lower.iter().for_each(|task| view.throttle(row, *task));
+    let mut throttled = lower.to_vec();
+    let fits = preemptor.fits(view, row);
+    if fits {
+        throttled.retain(|task| {
+            view.unthrottle(row, *task);
+            let spared = preemptor.fits(view, row);
+            if !spared {
+                view.throttle(row, *task);
+            }
+            !spared
+        });
+    }
+    throttled.iter().for_each(|task| view.unthrottle(row, *task));
+    (fits && !throttled.is_empty()).then_some(throttled)
+}

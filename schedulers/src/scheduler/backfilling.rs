@@ -1,0 +1,117 @@
+//! Plans for the first jobs that find no room: see [`crate::backfill`].
+
+use super::{Decided, Scheduler};
+use crate::backfill::{Backfill, GroupLack, Lack};
+use crate::events::Events;
+use crate::queue::Nanos;
+use omega_core::{Commit, Job, JobId, Transaction};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+impl Scheduler {
+    /// The jobs for which machines are planned, in the order of the queue, and when each is to begin by the cell's
+    /// time. None unless the profile has [`Backfill`].
+    #[must_use]
+    pub fn planned(&self) -> Vec<(JobId, u64)> {
+        let backfill = self.profile.backfill.as_ref();
+        backfill.map_or_else(Vec::new, |backfill| backfill.plans().read().starts().collect())
+    }
+
+    /// After a sync: drops who waits no more, and brings the plans up to date.
+    pub(super) fn sync_plans(&mut self, now: Nanos) {
+        let Some(backfill) = self.profile.backfill.clone() else { return };
+        if backfill.plans().read().is_empty() {
+            return;
+        }
+        self.drop_placed(&backfill);
+        self.renew_plans(&backfill, now);
+    }
+
+    /// Drops the jobs that have all their machines, or ended.
+    fn drop_placed(&self, backfill: &Backfill) {
+        let mut plans = backfill.plans().write();
+        let delta = self.view.delta();
+        let changed: Vec<JobId> = match delta.full {
+            true => plans.ids().collect(),
+            false => {
+                let tasks = delta.tasks.iter().map(|change| change.id.job);
+                let mut changed: Vec<JobId> =
+                    delta.jobs.iter().map(|job| job.id).chain(tasks).collect();
+                changed.dedup();
+                changed.retain(|id| plans.has(*id));
+                changed
+            }
+        };
+        for id in changed {
+            let is_known = self.queue.job(id).is_some();
+            if !is_known || self.queue.is_placed(id) {
+                plans.leaves(id, is_known.then(|| self.view.now_ms()));
+            }
+        }
+    }
+
+    /// Before a decision: who is it that is decided on?
+    pub(super) fn begin_turn(&mut self, id: JobId, job: &Arc<Job>) {
+        if let Some(backfill) = &self.profile.backfill {
+            backfill.plans().write().begin_turn(id, job);
+        }
+    }
+
+    /// After a decision: a job that found no room has a plan if it is one of the first, before anybody else is
+    /// decided on; one that is in the transaction now needs it no more.
+    pub(super) fn end_turn(&mut self, decided: &Decided, job: &Arc<Job>, now: Nanos) {
+        let Some(backfill) = self.profile.backfill.clone() else { return };
+        {
+            let mut plans = backfill.plans().write();
+            if decided.placed > 0 {
+                plans.note_claims();
+            }
+            if decided.short {
+                plans.lacks(decided.job, job, &self.view);
+            }
+            if !plans.is_in_head(decided.job, backfill.depth()) {
+                return;
+            }
+        }
+        self.renew_plans(&backfill, now);
+    }
+
+    fn renew_plans(&mut self, backfill: &Backfill, now: Nanos) {
+        let head = backfill.plans().read().head(backfill.depth());
+        let head = head.into_iter().map(|(id, job)| (id, self.lack(id, &job))).collect();
+        let renewed = backfill.plans().write().renew(head, (&self.view, &self.profile));
+        renewed.due.into_iter().for_each(|id| self.queue.wake(id));
+        if renewed.eased {
+            self.hear(Events::PLANS_CHANGED, &[], now);
+        }
+    }
+
+    /// What a job lacks: nothing of what it has in a transaction.
+    fn lack(&mut self, id: JobId, job: &Arc<Job>) -> Lack {
+        let waiting = self.queue.waiting_tasks(id);
+        let all: u32 = waiting.iter().map(|(_, tasks)| tasks).sum();
+        let group = |(index, tasks): (usize, u32)| {
+            let group = self.view.compile(id, job, index);
+            GroupLack { group, index, tasks }
+        };
+        let groups = waiting.into_iter().map(group).collect();
+        let tasks = self.queue.gang_lacks(id).map_or(all, |lacks| lacks.min(all));
+        Lack { groups, tasks, run_ms: job.run_ms_expected.unwrap_or(u64::MAX) }
+    }
+
+    /// Counts what was placed while others had plans.
+    pub(super) fn count_backfilled(&mut self, txn: &Transaction, commit: &Commit) {
+        let Some(backfill) = &self.profile.backfill else { return };
+        let mut plans = backfill.plans().write();
+        if plans.is_empty() {
+            return;
+        }
+        let mut placed: BTreeMap<JobId, usize> = BTreeMap::new();
+        for (index, claim) in txn.claims.iter().enumerate() {
+            if commit.conflict_of_claim(index).is_none() {
+                *placed.entry(claim.task.job).or_default() += 1;
+            }
+        }
+        placed.into_iter().for_each(|(id, tasks)| plans.count_placed(id, tasks));
+    }
+}

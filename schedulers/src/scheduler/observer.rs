@@ -1,0 +1,43 @@
+//! What is told of a step to whoever measures it.
+
+use crate::backfill::BackfillFigures;
+use crate::delay::WaitFigures;
+use crate::queue::Queue;
+use omega_cellstate::View;
+use omega_core::{Commit, JobId, TaskId, Transaction, Version};
+
+/// What happens in a step, for whoever measures. Every method does nothing by default.
+pub trait Observer {
+    /// View and queue are up to date with what has come from the cell.
+    fn synced(&mut self, _view: &View, _queue: &Queue) {}
+
+    /// A decision begins.
+    fn deciding(&mut self) {}
+
+    /// A decision has ended: so many tasks of a job were asked for, and so many have a machine in
+    /// the view.
+    fn decided(&mut self, _job: JobId, _asked: usize, _placed: usize) {}
+
+    /// A transaction was answered.
+    fn committed(&mut self, _txn: &Transaction, _commit: &Commit) {}
+
+    /// A plugin refused a claim after the decision, or a wait for its permit was in vain.
+    fn refused(&mut self, _task: TaskId, _by: &'static str) {}
+
+    /// Jobs wait for machines that they prefer, or have: what became of it so far. Told in each step of a
+    /// scheduler whose profile has them wait.
+    fn waits(&mut self, _figures: WaitFigures) {}
+
+    /// Jobs that find no room have plans, or had: what became of them so far. Told in each step of a scheduler
+    /// whose profile makes plans.
+    fn backfill(&mut self, _figures: BackfillFigures) {}
+
+    /// There is nothing to do as of this version: no job has its turn.
+    fn idle(&mut self, _version: Version, _queue: &Queue) {}
+}
+
+/// An observer that looks away.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Unobserved;
+
+impl Observer for Unobserved {}

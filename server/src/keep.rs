@@ -1,0 +1,125 @@
+//! `omega peak keep`: has batch step back when a peak begins, and grow again when it is over, in a process of its own.
+//!
+//! Where no keeper runs, the calendars hold all the same: the cell lets no batch come in a peak that would be too
+//! much. What is there already then stays until somebody moves it.
+
+use crate::ask::amount::duration;
+use crate::connect::CellArgs;
+use crate::events::LogArgs;
+use crate::output;
+use crate::scheduler::{End, SchedulerError, lease, process_name, take_name};
+use clap::Args;
+use omega_cellstate::HandleError;
+use omega_client::{LeaseSettings, RemoteCell};
+use omega_core::TransactionError;
+use omega_schedulers::peaks::{Kept, PeakKeeper, Settings};
+use std::time::Duration;
+
+/// How calendars of peaks are kept.
+#[derive(Debug, Args)]
+pub(crate) struct KeepArgs {
+    #[command(flatten)]
+    cell: CellArgs,
+    /// The name under which it commits.
+    #[arg(long, value_name = "NAME", default_value = "peaks")]
+    name: String,
+    /// How often it looks, from 100ms to 1h.
+    #[arg(long, value_name = "TIME", default_value = "2s", value_parser = often)]
+    every: Duration,
+    /// The most tasks that step back or grow each time.
+    #[arg(long, value_name = "N", default_value_t = 256, value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    changes: u32,
+    /// Wait until nobody else holds the name, then take over. Without it, a name that is held is an error.
+    #[arg(long)]
+    standby: bool,
+    /// How long this process may be silent before a standby may take over: from 1s to 60s.
+    #[arg(long, value_name = "TIME", default_value = "10s", value_parser = lease)]
+    lease: Duration,
+    #[command(flatten)]
+    log: LogArgs,
+}
+
+fn often(text: &str) -> Result<Duration, String> {
+    let time = duration(text)?;
+    match (Duration::from_millis(100)..=Duration::from_secs(3600)).contains(&time) {
+        true => Ok(time),
+        false => Err(format!("{text} is not from 100ms to 1h")),
+    }
+}
+
+/// Keeps peaks until it is told to end, or another process has its name.
+pub(crate) fn run(args: &KeepArgs) -> Result<(), SchedulerError> {
+    args.log.show();
+    let settings = LeaseSettings { lease: args.lease, process: process_name() };
+    let cell = RemoteCell::with_leases(&args.cell.address(), settings)?;
+    let mut end = End::listen().map_err(SchedulerError::System)?;
+    if !take_name((&args.name, args.standby), &cell, &mut end)? {
+        return Ok(());
+    }
+    let kept = keep(args, &cell, &mut end);
+    if cell.lost().is_none() {
+        // Where nobody answers, the leases end by themselves.
+        drop(cell.end_leases());
+    }
+    kept
+}
+
+/// How long what a step did takes to come back, about.
+const BEHIND: Duration = Duration::from_millis(20);
+
+fn keep(args: &KeepArgs, cell: &RemoteCell, end: &mut End) -> Result<(), SchedulerError> {
+    let settings = Settings {
+        name: args.name.as_str().into(),
+        changes_max: args.changes as usize,
+        ..Settings::new()
+    };
+    let mut keeper = PeakKeeper::new(cell, settings)?;
+    output::print(&format!("{} keeps the peaks\n", args.name))?;
+    let mut wait = Duration::ZERO;
+    while !end.came_within(wait) {
+        if let Some(why) = cell.lost() {
+            return Err(SchedulerError::Lost(why));
+        }
+        wait = args.every;
+        match keeper.step(cell) {
+            Ok(_) if keeper.is_behind() => wait = BEHIND,
+            Ok(kept) if kept == (Kept { over: kept.over, ..Kept::default() }) => {}
+            Ok(kept) => {
+                output::print(&told(kept))?;
+                // There may be more to do: a transaction has only so many changes.
+                wait = Duration::ZERO;
+            }
+            Err(HandleError::Refused(why @ TransactionError::Fenced(_))) => {
+                return Err(SchedulerError::Lost((&why).into()));
+            }
+            Err(why) => tracing::warn!(%why, "the cell does not answer; the next look is soon"),
+        }
+    }
+    Ok(())
+}
+
+/// What was done, in a line.
+fn told(kept: Kept) -> String {
+    let Kept { throttled, released, grown, refused, over } = kept;
+    let parts = [
+        (throttled, "throttled"),
+        (released, "released"),
+        (grown, "grown"),
+        (refused, "refused"),
+        (over, "machines over their share"),
+    ];
+    let parts = parts.into_iter().filter(|(count, _)| *count > 0);
+    let parts: Vec<String> = parts.map(|(count, what)| format!("{count} {what}")).collect();
+    parts.join(", ") + "\n"
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_done_is_told_in_a_line() {
+        let kept = Kept { throttled: 3, released: 1, over: 2, ..Kept::default() };
+        assert_eq!(told(kept), "3 throttled, 1 released, 2 machines over their share\n");
+    }
+}
