@@ -78,7 +78,7 @@ impl Tenants {
             let asked = self.asked(id).map_or(0, |sums| sums[kind]) + more;
             let kind = KindId(kind as u8);
             if asked > u128::from(limit.get(kind)) {
-                let (tenant, limit) = (tenant.name.clone(), limit.get(kind));
+                let (tenant, limit) = (tenant.terms.name.clone(), limit.get(kind));
                 let asked = asked.try_into().unwrap_or(u64::MAX);
                 let name = kinds.get(kind).map_or("", |kind| kind.name.as_str());
                 let [would, may] = [asked, limit].map(|amount| kinds.display(kind, amount));

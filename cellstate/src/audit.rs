@@ -99,7 +99,7 @@ impl Cell {
         }
         for (tenant, used) in self.tenants.iter().zip(&recount.tenants) {
             if tenant.used != *used {
-                return Err(AuditError::Tenant(tenant.name.clone()));
+                return Err(AuditError::Tenant(tenant.terms.name.clone()));
             }
         }
         if self.resources.claimed != self.recount_cell_claims() {
@@ -111,7 +111,7 @@ impl Cell {
                 None => recounted.iter().any(|asked| *asked > 0),
             };
             if differs {
-                return Err(AuditError::Asked(self.tenants.list[id as usize].name.clone()));
+                return Err(AuditError::Asked(self.tenants.list[id as usize].terms.name.clone()));
             }
         }
         self.audit_rules(&recount)?;

@@ -24,7 +24,7 @@
 
 use crate::answers::Answers;
 use crate::cap::{EvictionCounts, EvictionLog};
-use crate::cell_resources::CellResources;
+use crate::cell_resources::{CellResources, count_of_cell};
 use crate::changes::ChangeLog;
 use crate::commit::Scratch;
 use crate::cores::{CoreCounts, CoresLeft};
@@ -123,7 +123,7 @@ pub struct Cell {
     pub(crate) lineage: Version,
     /// The capture that goes on.
     pub(crate) capture: Option<Box<Capture>>,
-    pub(crate) scratch: Scratch,
+    pub(crate) scratch: Option<Box<Scratch>>,
 }
 
 impl Cell {
@@ -163,7 +163,7 @@ impl Cell {
             log: ChangeLog::new(Version(0), changes),
             lineage: Version(0),
             capture: None,
-            scratch: Scratch::default(),
+            scratch: None,
         }
     }
 
@@ -265,9 +265,9 @@ impl Cell {
         let part = job.part(id.index);
         machines.take(machine.row(), id, part);
         let need = &job.groups[group].need;
-        tenants.count(job.tenant, &need.charged(part.request), 1);
+        tenants.count(job.tenant, part.request, 1);
         if let Some(request) = &need.cell_request {
-            resources.count(request, 1);
+            count_of_cell((resources, tenants), (job.tenant, request), 1);
         }
         facts.peaks.count(machine.row(), (job.spec.kind, part.request), 1);
         if let Some(rules) = &need.rules {
@@ -288,9 +288,9 @@ impl Cell {
         };
         machines.give_back(machine.row(), id, given);
         let need = job.need(&job.tasks[id.index as usize]);
-        tenants.count(job.tenant, &need.charged(part.request), -1);
+        tenants.count(job.tenant, part.request, -1);
         if let Some(request) = &need.cell_request {
-            resources.count(request, -1);
+            count_of_cell((resources, tenants), (job.tenant, request), -1);
         }
         facts.peaks.count(machine.row(), (job.spec.kind, part.request), -1);
         let task = &mut job.tasks[id.index as usize];
@@ -521,13 +521,13 @@ impl Cell {
     pub fn tenants(&self) -> impl Iterator<Item = (&Text, Option<&omega_core::Amounts>, &[i64])> {
         self.tenants
             .iter()
-            .map(|tenant| (&tenant.name, tenant.limit.as_ref(), tenant.used.as_slice()))
+            .map(|tenant| (&tenant.terms.name, tenant.terms.limit.as_ref(), tenant.used.as_slice()))
     }
 
     /// How a tenant stands among the others, if it was ever named.
     #[must_use]
     pub fn standing(&self, name: &str) -> Option<&Standing> {
-        self.tenants.get(name).map(|tenant| &tenant.standing)
+        self.tenants.get(name).map(|tenant| &tenant.terms.standing)
     }
 
     /// What the jobs of a tenant and of all below it may ask for together, if that is limited.

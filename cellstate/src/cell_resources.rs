@@ -12,7 +12,9 @@
 
 use crate::cell::Cell;
 use crate::facts::Need;
+use crate::held::values_of;
 use crate::image::ImageError;
+use crate::tenants::Tenants;
 use crate::validate;
 use omega_core::{Amounts, KindId, Outcome, Reason, Rejection};
 use std::borrow::Cow;
@@ -73,6 +75,18 @@ impl Need {
         }
         Cow::Owned(charged)
     }
+}
+
+/// Counts what a task claims of the cell as a whole, for it and for its tenant, or with `sign` -1 what it gives back.
+#[cold]
+#[inline(never)]
+pub(crate) fn count_of_cell(
+    (resources, tenants): (&mut CellResources, &mut Tenants),
+    (tenant, request): (u32, &Amounts),
+    sign: i64,
+) {
+    resources.count(request, sign);
+    tenants.count(tenant, &values_of(request, tenants.kinds), sign);
 }
 
 impl Cell {

@@ -106,16 +106,16 @@ impl Cell {
     /// If the transaction makes no sense; conflicts are no errors.
     pub fn commit(&mut self, txn: &Transaction) -> Result<Commit, TransactionError> {
         self.check_form(txn)?;
-        let mut scratch = std::mem::take(&mut self.scratch);
+        let mut scratch = self.scratch.take().unwrap_or_default();
         let digest = answers::digest(txn, &mut scratch.bytes);
         let scheduler = txn.id.scheduler.0 as usize;
         let known = self.schedulers[scheduler].answers.find(txn, digest);
         if !matches!(known, Ok(None)) {
-            self.scratch = scratch;
+            self.scratch = Some(scratch);
             return known.map(|answer| answer.expect("Ok(None) was excluded"));
         }
         if txn.base > self.version {
-            self.scratch = scratch;
+            self.scratch = Some(scratch);
             let version = self.version;
             return Err(TransactionError::BaseFromFuture { base: txn.base, version });
         }
@@ -140,7 +140,7 @@ impl Cell {
             capture.save_answers(scheduler, registered);
         }
         registered.answers.insert(txn.id.number, digest, &commit);
-        self.scratch = scratch;
+        self.scratch = Some(scratch);
         Ok(commit)
     }
 
@@ -293,15 +293,18 @@ impl Cell {
                 let asked = (claim.take, claim.cards);
                 let batch = (job.spec.kind, &**need.taken(claim.take).0);
                 let over_peak = facts.over_peak(claim.machine.row(), batch);
-                judge(claim.machine, Spot { reserved, over_peak, ..spot }, need, facts, asked)?
+                judge(claim.machine, &Spot { reserved, over_peak, ..spot }, need, facts, asked)?
             }
         };
         scratch.wants |= need.wants.is_some();
         let request = need.taken(claim.take).0;
-        if let Some(request) = &need.cell_request {
-            resources.judge(request)?;
+        match &need.cell_request {
+            None => tenants.judge(job.tenant, request)?,
+            Some(of_cell) => {
+                resources.judge(of_cell)?;
+                tenants.judge(job.tenant, &need.charged(request))?;
+            }
         }
-        tenants.judge(job.tenant, &need.charged(request))?;
         if claim.take == Take::WithWants {
             let request = request.clone();
             job.hold(claim.task.index, request);

@@ -4,9 +4,9 @@
 //! fewest left that has enough; otherwise the nodes with the fewest left come first. Among equals it is the lowest
 //! number. So whole nodes stay whole. Cores are never overcommitted, however much the machine's `cpu` is.
 
+use crate::sparse::Sparse;
 use omega_core::limits::NUMA_NODES_MAX;
 use omega_core::{CorePlace, CoreRequest, NodeCores};
-use std::collections::BTreeMap;
 
 /// How many cores are left of each NUMA node of one machine.
 ///
@@ -59,6 +59,7 @@ impl CoresLeft {
 
     /// The cores that a request gets, or `None` if it does not fit.
     #[must_use]
+    #[inline(never)]
     pub fn choose(&self, request: CoreRequest) -> Option<NodeCores> {
         if !self.fits(request) {
             return None;
@@ -115,17 +116,17 @@ pub struct CoreCounts {
 ///
 /// Invariant: each of these tasks has a machine, and its group asks for as many.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct TaskCores(BTreeMap<u32, NodeCores>);
+pub(crate) struct TaskCores(Sparse<NodeCores>);
 
 impl TaskCores {
     /// Each of them, ascending.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (u32, NodeCores)> {
-        self.0.iter().map(|(index, cores)| (*index, *cores))
+        self.0.iter().map(|(index, cores)| (index, *cores))
     }
 
     #[inline]
     pub(crate) fn get(&self, index: u32) -> Option<&NodeCores> {
-        if self.0.is_empty() { None } else { self.0.get(&index) }
+        self.0.get(index)
     }
 
     /// Notes which a task has, if it has any.
@@ -139,9 +140,7 @@ impl TaskCores {
     /// Forgets which a task has.
     #[inline]
     pub(crate) fn forget(&mut self, index: u32) {
-        if !self.0.is_empty() {
-            self.0.remove(&index);
-        }
+        self.0.remove(index);
     }
 }
 

@@ -96,13 +96,22 @@ pub struct TaskDelta {
     pub placed_ms: u64,
 }
 
-/// A tenant: how it stands, and what it uses.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct TenantDelta {
+/// What is so of a tenant until an operator says otherwise: shared, as it comes with all that it uses.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct TenantTerms {
     /// Its name.
     pub name: Text,
     /// How it stands among the others.
     pub standing: Standing,
+    /// The most that its tasks and those of all tenants below it may claim together.
+    pub limit: Option<Amounts>,
+}
+
+/// A tenant, and what it uses.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TenantDelta {
+    /// Who it is, how it stands, and what it may have.
+    pub terms: Arc<TenantTerms>,
     /// What its tasks and those of all tenants below it claim together, by kind.
     pub used: SmallVec<[i64; 4]>,
 }
@@ -166,8 +175,8 @@ pub struct Delta {
     pub counts: Vec<(TrackerId, DomainName, Count)>,
     /// Whether some tenant's quota changed, or a tenant that has one claims less than before.
     pub quotas: bool,
-    /// Tenants that came or stand otherwise, or that use more or less than before; none as long as no tenant
-    /// of the cell has a standing. One may be there without having changed.
+    /// Tenants that came, stand otherwise or have another limit, or that use more or less than before; none as long
+    /// as no tenant of the cell has a standing or a limit. One may be there without having changed.
     pub tenants: Vec<TenantDelta>,
     /// Jobs that came, changed or ended.
     pub jobs: Vec<JobDelta>,
@@ -241,8 +250,7 @@ impl Delta {
 
     fn push_tenant(&mut self, tenant: &Tenant) {
         self.tenants.push(TenantDelta {
-            name: tenant.name.clone(),
-            standing: tenant.standing.clone(),
+            terms: tenant.terms.clone(),
             used: SmallVec::from_slice(&tenant.used),
         });
     }

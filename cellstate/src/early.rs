@@ -53,11 +53,11 @@ impl Cell {
 
     /// The answer to a transaction of which nothing will be taken.
     fn refusal(&mut self, txn: &Transaction) -> Commit {
-        let mut scratch = std::mem::take(&mut self.scratch);
+        let mut scratch = self.scratch.take().unwrap_or_default();
         self.judge_all(txn, &mut scratch);
         assert!(scratch.steps.is_empty(), "what is refused by itself is refused with others");
         let commit = Commit { version: self.version, conflicts: scratch.conflicts.clone() };
-        self.scratch = scratch;
+        self.scratch = Some(scratch);
         commit
     }
 
@@ -82,7 +82,7 @@ impl Cell {
         let of_cell = need.cell_request.as_deref();
         let over_peak = self.facts.over_peak(claim.machine.row(), (job.spec.kind, request));
         let spot = Spot { reserved, over_peak, ..spot };
-        let judged = judge(claim.machine, spot, need, &self.facts, (claim.take, claim.cards));
+        let judged = judge(claim.machine, &spot, need, &self.facts, (claim.take, claim.cards));
         judged.is_err()
             || of_cell.is_some_and(|request| self.resources.judge(request).is_err())
             || self.tenants.judge(job.tenant, &need.charged(request)).is_err()

@@ -37,7 +37,9 @@ impl Cell {
             job.cores.iter().for_each(|cores| hash.task_cores(&cores));
         }
         hash.ended(&self.ended);
-        self.tenants.iter().for_each(|tenant| hash.tenant(&tenant.name, tenant.limit.as_ref()));
+        self.tenants
+            .iter()
+            .for_each(|tenant| hash.tenant(&tenant.terms.name, tenant.terms.limit.as_ref()));
         for scheduler in &self.schedulers {
             hash.scheduler(
                 &scheduler.name,
@@ -46,8 +48,8 @@ impl Cell {
             );
         }
         for tenant in self.tenants.iter() {
-            hash.standing(&tenant.name, &tenant.standing);
-            hash.admission(&tenant.name, tenant.admits.as_ref());
+            hash.standing(&tenant.terms.name, &tenant.terms.standing);
+            hash.admission(&tenant.terms.name, tenant.admits.as_ref());
         }
         hash.preemption(&self.policy, self.evicted.iter());
         self.reservations().for_each(|reservation| hash.reservation(reservation));

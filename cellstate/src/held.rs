@@ -7,9 +7,9 @@
 use crate::facts::Need;
 use crate::jobs::JobRecord;
 use crate::machines::Part;
+use crate::sparse::Sparse;
 use omega_core::{Amounts, CardRequest, Take};
 use smallvec::SmallVec;
-use std::collections::BTreeMap;
 
 /// An amount of every kind, in order.
 pub(crate) type Values = SmallVec<[i64; 4]>;
@@ -18,23 +18,28 @@ pub(crate) type Values = SmallVec<[i64; 4]>;
 ///
 /// Invariant: each of these tasks has a machine, and holds something else than its group's request.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Held(BTreeMap<u32, Values>);
+pub(crate) struct Held(Sparse<Values>);
 
 impl Held {
     /// Each of them, ascending.
-    pub(crate) fn iter(&self) -> impl ExactSizeIterator<Item = (u32, Amounts)> {
-        self.0.iter().map(|(index, values)| (*index, amounts_of(values)))
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (u32, Amounts)> {
+        self.0.iter().map(|(index, values)| (index, amounts_of(values)))
+    }
+
+    /// How many tasks there are.
+    pub(crate) fn len(&self) -> usize {
+        self.0.len()
     }
 
     #[inline]
     pub(crate) fn get(&self, index: u32) -> Option<&Values> {
-        if self.0.is_empty() { None } else { self.0.get(&index) }
+        self.0.get(index)
     }
 
     /// Forgets what a task holds. The answer is what was noted.
     #[inline]
     pub(crate) fn take(&mut self, index: u32) -> Option<Values> {
-        if self.0.is_empty() { None } else { self.0.remove(&index) }
+        self.0.remove(index)
     }
 }
 
@@ -55,9 +60,9 @@ impl JobRecord {
     /// Notes what a task holds, which has a machine or is about to get it.
     pub(crate) fn hold(&mut self, index: u32, values: Values) {
         match values == self.need(&self.tasks[index as usize]).request {
-            true => self.held.0.remove(&index),
+            true => _ = self.held.0.remove(index),
             false => self.held.0.insert(index, values),
-        };
+        }
     }
 
     /// Whether what is noted keeps to the invariants of [`Held`] and of the cores that tasks have to themselves.
@@ -70,7 +75,7 @@ impl JobRecord {
             return false;
         }
         self.held.0.iter().all(|(index, values)| {
-            self.tasks.get(*index as usize).is_some_and(|task| {
+            self.tasks.get(index as usize).is_some_and(|task| {
                 task.state.machine().is_some() && *values != self.need(task).request
             })
         })

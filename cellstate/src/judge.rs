@@ -60,7 +60,7 @@ pub struct Grant {
 /// The first reason, in the order of the table in ARCHITECTURE.md.
 pub(crate) fn judge(
     machine: MachineId,
-    spot: Spot<'_>,
+    spot: &Spot<'_>,
     need: &Need,
     facts: &Facts,
     (take, wanted): (Take, CardSet),

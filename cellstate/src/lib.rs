@@ -81,6 +81,7 @@ mod resize;
 mod rules;
 mod sets;
 mod shared;
+mod sparse;
 mod tenants;
 mod validate;
 mod view;
@@ -96,6 +97,7 @@ pub use cores::{CoreCounts, CoresLeft};
 pub use curves::{CurveSum, Curves};
 pub use delta::{
     Delta, HoldingTask, Interest, JobDelta, MachineDelta, Share, TaskDelta, TenantDelta,
+    TenantTerms,
 };
 pub use facts::Need;
 pub use gangs::{GangCounts, GangHold};
@@ -115,5 +117,6 @@ pub use sets::{CountingMachines, SetId};
 pub use shared::SharedCell;
 pub use view::{
     BLOCK, Block, BlockLoad, Departure, Draws, FEW, GroupRef, ImageHolder, JobPlaces, LeftShare,
-    Level, MachineSet, NEVER, PlacedTask, Reach, Tally, TaskCounts, TaskSet, View, WishCounts,
+    Level, MachineSet, NEVER, PlacedTask, QuotaLack, Reach, Tally, TaskCounts, TaskSet, View,
+    WishCounts,
 };

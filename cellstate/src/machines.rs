@@ -274,6 +274,14 @@ impl Machines {
     /// Gives a task its part of a machine.
     pub(crate) fn take(&mut self, slot: usize, task: TaskId, part: Part<'_>) {
         self.count(slot, part, -1);
+        if part.has_pieces() {
+            self.take_pieces(slot, part);
+        }
+        self.rows[slot].tasks.push(task);
+    }
+
+    #[inline(never)]
+    fn take_pieces(&mut self, slot: usize, part: Part<'_>) {
         if let Some(request) = part.cards
             && let Some(cards) = self.cards.get_mut(&(slot as u32))
         {
@@ -285,7 +293,21 @@ impl Machines {
             left.take(cores);
             self.core_counts.taken += u64::from(cores.total());
         }
-        self.rows[slot].tasks.push(task);
+    }
+
+    #[inline(never)]
+    fn give_back_pieces(&mut self, slot: usize, part: Part<'_>) {
+        if let Some(request) = part.cards
+            && let Some(cards) = self.cards.get_mut(&(slot as u32))
+        {
+            cards.give_back(request, part.chosen);
+        }
+        if let Some(cores) = part.cores
+            && let Some(left) = self.cores.get_mut(&(slot as u32))
+        {
+            left.give_back(cores);
+            self.core_counts.taken -= u64::from(cores.total());
+        }
     }
 
     /// Takes what a task has of each kind off a row, or with `sign` 1 gives it back.
@@ -311,16 +333,8 @@ impl Machines {
     /// Takes a task's part back.
     pub(crate) fn give_back(&mut self, slot: usize, task: TaskId, part: Part<'_>) {
         self.count(slot, part, 1);
-        if let Some(request) = part.cards
-            && let Some(cards) = self.cards.get_mut(&(slot as u32))
-        {
-            cards.give_back(request, part.chosen);
-        }
-        if let Some(cores) = part.cores
-            && let Some(left) = self.cores.get_mut(&(slot as u32))
-        {
-            left.give_back(cores);
-            self.core_counts.taken -= u64::from(cores.total());
+        if part.has_pieces() {
+            self.give_back_pieces(slot, part);
         }
         let tasks = &mut self.rows[slot].tasks;
         // From the end: what came last is what an undo removes, and what preemption looks at.
@@ -337,4 +351,12 @@ pub(crate) struct Part<'a> {
     pub(crate) cards: Option<CardRequest>,
     pub(crate) chosen: CardSet,
     pub(crate) cores: Option<&'a NodeCores>,
+}
+
+impl Part<'_> {
+    /// Whether a task has cards or cores that others do not share.
+    #[inline]
+    fn has_pieces(&self) -> bool {
+        self.cards.is_some() || self.cores.is_some()
+    }
 }

@@ -8,17 +8,17 @@
 //! 3. a tenant that was changed in a version says so, so that views hear of it.
 
 use crate::admission::Asked;
+use crate::delta::TenantTerms;
 use crate::map::FastMap;
 use omega_core::limits::TENANT_DEPTH_MAX;
 use omega_core::{Amounts, KindId, Reason, Rejection, Standing, Text, Version};
+use std::sync::Arc;
 
 /// What a tenant has and may have.
 #[derive(Clone, Debug)]
 pub(crate) struct Tenant {
-    pub(crate) name: Text,
+    pub(crate) terms: Arc<TenantTerms>,
     pub(crate) used: Vec<i64>,
-    pub(crate) limit: Option<Amounts>,
-    pub(crate) standing: Standing,
     /// What its jobs may ask for, if that is limited; see `admission.rs`.
     pub(crate) admits: Option<Amounts>,
     parent: Option<u32>,
@@ -53,9 +53,11 @@ pub(crate) struct Tenants {
     by_name: FastMap<Text, u32>,
     /// The version that the next change belongs to.
     next: Version,
-    /// Whether a standing was ever set: from then on views are told of all tenants. A cell without any
+    /// Whether a standing or a limit was ever set: from then on views are told of all tenants. A cell without any
     /// does not pay for them.
     told: bool,
+    /// Whether a standing was ever set.
+    stands: bool,
 }
 
 impl Tenants {
@@ -67,6 +69,7 @@ impl Tenants {
             by_name: FastMap::default(),
             next: Version(1),
             told: false,
+            stands: false,
         }
     }
 
@@ -77,10 +80,8 @@ impl Tenants {
         }
         let id = self.list.len() as u32;
         self.list.push(Tenant {
-            name: name.clone(),
+            terms: Arc::new(TenantTerms { name: name.clone(), ..TenantTerms::default() }),
             used: vec![0; self.kinds],
-            limit: None,
-            standing: Standing::default(),
             admits: None,
             parent: None,
             changed: self.next,
@@ -110,7 +111,7 @@ impl Tenants {
 
     /// The names of a tenant and of those above it, from the tenant up.
     pub(crate) fn line_names(&self, tenant: u32) -> impl Iterator<Item = &Text> {
-        self.line(tenant).map(|id| &self.list[id as usize].name)
+        self.line(tenant).map(|id| &self.list[id as usize].terms.name)
     }
 
     /// Those of which views are told that changed since a version, if they are told of any.
@@ -119,16 +120,23 @@ impl Tenants {
         list.iter().filter(move |tenant| tenant.changed > since)
     }
 
-    /// All of them if one has a standing, else none.
+    /// All of them if one has a standing or a limit, else none.
     pub(crate) fn all_if_told(&self) -> &[Tenant] {
-        let told = self.told && self.list.iter().any(Tenant::has_standing);
-        if told { &self.list } else { &[] }
+        let bound = |tenant: &Tenant| tenant.terms.limit.is_some() || tenant.has_standing();
+        if self.told && self.list.iter().any(bound) { &self.list } else { &[] }
+    }
+
+    /// Has views hear of all tenants from now on.
+    fn tell(&mut self) {
+        if !std::mem::replace(&mut self.told, true) {
+            self.list.iter_mut().for_each(|tenant| tenant.changed = self.next);
+        }
     }
 
     /// Whether somebody may have a guarantee.
     #[inline]
     pub(crate) fn may_guarantee(&self) -> bool {
-        self.told
+        self.stands
     }
 
     /// A tenant and all above it, from it up.
@@ -139,7 +147,10 @@ impl Tenants {
     /// Sets or lifts a limit. What is claimed beyond it stays.
     pub(crate) fn set_limit(&mut self, name: &Text, limit: Option<Amounts>) {
         let id = self.intern(name) as usize;
-        self.list[id].limit = limit;
+        if limit.is_some() {
+            self.tell();
+        }
+        Arc::make_mut(&mut self.list[id].terms).limit = limit;
         self.list[id].changed = self.next;
     }
 
@@ -166,10 +177,10 @@ impl Tenants {
             self.count(parent, &used, 1);
         }
         let tenant = &mut self.list[id as usize];
-        (tenant.parent, tenant.standing, tenant.changed) = (parent, standing, self.next);
-        if !std::mem::replace(&mut self.told, true) {
-            self.list.iter_mut().for_each(|tenant| tenant.changed = self.next);
-        }
+        Arc::make_mut(&mut tenant.terms).standing = standing;
+        (tenant.parent, tenant.changed) = (parent, self.next);
+        self.stands = true;
+        self.tell();
         Ok(())
     }
 
@@ -181,7 +192,7 @@ impl Tenants {
         before.into_iter().for_each(|before| self.count(before, &used, -1));
         let fits = self.can_count(parent, &used);
         before.into_iter().for_each(|before| self.count(before, &used, 1));
-        let name = &self.list[id as usize].name;
+        let name = &self.list[id as usize].terms.name;
         if fits {
             Ok(())
         } else {
@@ -220,7 +231,7 @@ impl Tenants {
 
     /// Whether a limit holds for the tenant, its own or one above it.
     pub(crate) fn is_limited(&self, tenant: u32) -> bool {
-        self.line(tenant).any(|id| self.list[id as usize].limit.is_some())
+        self.line(tenant).any(|id| self.list[id as usize].terms.limit.is_some())
     }
 
     /// Whether the tenant may claim this much more, and everyone above it.
@@ -260,7 +271,7 @@ impl Tenants {
         let (ours, theirs) = (&self.list[ours as usize], &self.list[theirs as usize]);
         let asked = |kind: &usize| claimant.kinds >> kind & 1 == 1;
         let guaranteed = |tenant: &Tenant, kind: usize| {
-            tenant.standing.guaranteed.get(KindId(kind as u8)) as i64
+            tenant.terms.standing.guaranteed.get(KindId(kind as u8)) as i64
         };
         let mut kinds = (0..self.kinds).filter(asked);
         let within = kinds.clone().all(|kind| ours.used[kind] <= guaranteed(ours, kind));
@@ -287,11 +298,11 @@ impl Tenants {
 impl Tenant {
     /// Whether anything was said of how it stands.
     pub(crate) fn has_standing(&self) -> bool {
-        self.standing != Standing::default()
+        self.terms.standing != Standing::default()
     }
 
     fn judge(&self, request: &[i64]) -> Result<(), Reason> {
-        let Some(limit) = &self.limit else { return Ok(()) };
+        let Some(limit) = &self.terms.limit else { return Ok(()) };
         for (kind, (used, request)) in self.used.iter().zip(request).enumerate() {
             let kind = KindId(kind as u8);
             if *request > 0 && used + request > limit.get(kind) as i64 {

@@ -10,8 +10,8 @@
 //! That holds while a claim changes nothing but its own machine. Where a plugin reads what runs
 //! elsewhere (spread, affinity to tasks), every task has a search of its own. Scores that compare
 //! the descriptions of machines are in between: what they say changes when a machine is full and
-//! leaves the comparison, so then the heap is made anew. What the tasks claim of the cell as a whole is
-//! counted before: no more of them are looked at than there is enough for.
+//! leaves the comparison, so then the heap is made anew. What the tasks claim of the cell as a whole and of
+//! their tenant's quota is counted before: no more of them are looked at than there is enough for.
 
 use crate::profile::{Active, Profile};
 use crate::reuse::Reuse;
@@ -63,7 +63,7 @@ impl Placer {
         rng: &mut impl Rng,
     ) -> usize {
         let enough = tasks.len().min(view.cell_room(group));
-        let tasks = &tasks[..enough];
+        let tasks = &tasks[..view.quota_room(group, enough)];
         if tasks.is_empty() {
             return 0;
         }

@@ -7,7 +7,7 @@
 
 use crate::events::Events;
 use crate::refusals::News;
-use omega_cellstate::{BLOCK, Block, Need, Reach, View};
+use omega_cellstate::{BLOCK, Block, GroupRef, Need, Reach, View};
 use omega_core::{Job, JobId, KindId, Machine, MachineId, TaskGroup};
 use std::ops::BitOr;
 
@@ -19,6 +19,8 @@ pub const SCORE_MAX: i32 = 10_000;
 pub struct Tasks<'a> {
     /// The scheduler's view.
     pub view: &'a View,
+    /// Their group, as the view has compiled it.
+    pub compiled: GroupRef,
     /// What each of them needs, compiled.
     pub need: &'a Need,
     /// The id of their job.
@@ -98,6 +100,8 @@ impl Judged {
     pub const CELL: Judged = Judged(1024);
     /// What batch may hold at this time of day.
     pub const PEAKS: Judged = Judged(2048);
+    /// The limits of tenants.
+    pub const QUOTA: Judged = Judged(4096);
     /// All rules about other tasks: ports, spreads, neighbours and limits.
     pub const RULES: Judged = Judged(32 | 64 | 128 | 256);
 
@@ -152,6 +156,12 @@ pub trait Filter: Send + Sync {
     /// the calls for every block.
     fn applies(&self, _tasks: &Tasks<'_>) -> bool {
         true
+    }
+
+    /// Whether it refuses every machine if it applies: because of something that belongs to none of them. Then
+    /// tasks that it keeps waiting wait for nobody else. By default not.
+    fn refuses_all(&self) -> bool {
+        false
     }
 
     /// Of the machines in `among`, those on which the tasks may run.

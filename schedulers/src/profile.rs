@@ -10,7 +10,7 @@ use crate::plugins::{
     InterPodAffinity, LeastAllocated, MachineAffinity, MostAllocated, NodeAffinity, NodeName,
     NodePorts, NodeResourcesFit, NodeUnschedulable, PackedCards, PeakHours, PodTopologySpread,
     PreferredAffinity, Reservations, ResourcesFit, Schedulable, SpreadWishes, TaintToleration,
-    Taints, TaskLimits, TaskRules,
+    Taints, TaskLimits, TaskRules, WithinQuota,
 };
 use crate::relative::{RelativeScore, Stance};
 use crate::volumes::Volumes;
@@ -59,6 +59,7 @@ impl std::fmt::Debug for Profile {
 fn own_filters(judged: Judged) -> Vec<Box<dyn Filter>> {
     let mut own: Vec<Box<dyn Filter>> = vec![
         Box::new(CellWide),
+        Box::new(WithinQuota),
         Box::new(Schedulable),
         Box::new(NodeName),
         Box::new(MachineAffinity),

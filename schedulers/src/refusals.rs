@@ -121,9 +121,21 @@ impl Refusers {
         1u64.checked_shl(index as u32).is_some_and(|bit| self.filters & bit != 0)
     }
 
+    /// The first filter that refuses these tasks every machine, if one does.
+    fn of_the_cell(profile: &Profile, tasks: &Tasks<'_>) -> Option<Refusers> {
+        let mut filters = profile.filters().enumerate();
+        let (index, filter) = filters.find(|(_, f)| f.refuses_all() && f.applies(tasks))?;
+        let mut refusers = Refusers::default();
+        refusers.add(index, filter);
+        Some(refusers)
+    }
+
     /// Every filter that may refuse these tasks: what is known without looking at a machine.
     #[must_use]
     pub fn suspects(profile: &Profile, tasks: &Tasks<'_>) -> Refusers {
+        if let Some(refusers) = Refusers::of_the_cell(profile, tasks) {
+            return refusers;
+        }
         let mut refusers = Refusers::waiting_for(Events::MACHINE_ADDED);
         for (index, filter) in profile.filters().enumerate() {
             if filter.applies(tasks) {
@@ -137,6 +149,9 @@ impl Refusers {
     #[must_use]
     pub fn of(view: &View, profile: &Profile, group: GroupRef) -> Refusers {
         let tasks = tasks(view, group);
+        if let Some(refusers) = Refusers::of_the_cell(profile, &tasks) {
+            return refusers;
+        }
         let mut refusers = Refusers::waiting_for(Events::MACHINE_ADDED);
         for sixty_four in 0..view.blocks().div_ceil(BLOCK) {
             let there = view.blocks() - sixty_four * BLOCK;

@@ -262,7 +262,7 @@ fn enough_of(machines: usize, percent: u8) -> Option<u32> {
 pub fn tasks(view: &View, group: GroupRef) -> Tasks<'_> {
     let (job, index) = view.job(group);
     let (need, id, reach) = (view.need(group), view.job_id(group), view.reach(group));
-    Tasks { view, need, id, job, group: &job.groups[index], reach }
+    Tasks { view, compiled: group, need, id, job, group: &job.groups[index], reach }
 }
 
 /// A walk over the blocks of a view.

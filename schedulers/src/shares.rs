@@ -184,18 +184,18 @@ impl Shares {
         }
         // All leave their places before any takes another, so that no two are ever below each other.
         for tenant in tenants {
-            let node = self.node(&tenant.name);
-            let parent = self.parent_of(&tenant.standing);
+            let node = self.node(&tenant.terms.name);
+            let parent = self.parent_of(&tenant.terms.standing);
             if self.nodes[node].parent != parent {
-                self.stand(node, TOP, tenant.standing.weight);
+                self.stand(node, TOP, tenant.terms.standing.weight);
             }
         }
         for tenant in tenants {
-            let node = self.node(&tenant.name);
+            let node = self.node(&tenant.terms.name);
             let used = tenant.used.iter().map(|used| (*used).max(0).cast_unsigned());
             self.nodes[node].used = used.collect();
-            let parent = self.parent_of(&tenant.standing);
-            self.stand(node, parent, tenant.standing.weight);
+            let parent = self.parent_of(&tenant.terms.standing);
+            self.stand(node, parent, tenant.terms.standing.weight);
         }
         self.told |= !tenants.is_empty();
     }

@@ -13,7 +13,11 @@ use proptest::prelude::*;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 fn scheduler(cell: &SharedCell, depth: usize) -> Scheduler {
-    let profile = Profile::batch().with_backfill(Backfill::new(depth).with_interval_ms(0));
+    with(cell, Backfill::new(depth))
+}
+
+fn with(cell: &SharedCell, backfill: Backfill) -> Scheduler {
+    let profile = Profile::batch().with_backfill(backfill.with_interval_ms(0));
     Scheduler::new(cell, profile, Settings::new("default")).unwrap()
 }
 
@@ -48,6 +52,27 @@ fn one_is_taken(depth: usize) -> (SharedCell, Scheduler, [JobId; 2]) {
     let wide = submit(&cell, gang("wide", 2, 500));
     run(&mut scheduler, &cell, LONG);
     (cell, scheduler, [first, wide])
+}
+
+#[test]
+fn what_would_begin_beyond_the_window_has_no_plan_yet() {
+    let cell = cell(&[4, 4]);
+    let mut scheduler = with(&cell, Backfill::new(1).with_window_ms(600));
+    submit(&cell, runs(job("first", 1, 4), 1000));
+    run(&mut scheduler, &cell, 0);
+    let wide = submit(&cell, gang("wide", 2, 500));
+    run(&mut scheduler, &cell, LONG);
+    assert_eq!(scheduler.planned(), []);
+    tell_time(&cell, 400);
+    run(&mut scheduler, &cell, 2 * LONG);
+    assert_eq!(scheduler.planned(), [], "the window ends before what is 600 away");
+    tell_time(&cell, 401);
+    run(&mut scheduler, &cell, 3 * LONG);
+    assert_eq!(scheduler.planned(), [(wide, 1000)]);
+    // Nothing may take the other machine now that is there for longer.
+    let long = submit(&cell, runs(job("long", 1, 4), 1000));
+    run(&mut scheduler, &cell, 4 * LONG);
+    assert_eq!(placed(&cell, long), 0);
 }
 
 #[test]

@@ -115,6 +115,24 @@ impl Scheduler {
         }
     }
 
+    /// What tenants may still claim in the view is what they could in the cell with the kept claims.
+    fn check_quotas(&mut self, world: &World) {
+        let twin = &world.twin;
+        let is_there =
+            |kept: &&Kept| (0..twin.rows().len()).any(|row| twin.machine_id(row) == kept.machine);
+        let kept: Vec<_> =
+            self.kept.iter().filter(is_there).map(|kept| (kept.job, kept.group)).collect();
+        for group in world.groups() {
+            let compiled = world.compile(&mut self.view, group);
+            let expected = twin.quota_room(group, kept.iter().copied());
+            for tasks in [1, 3, usize::MAX] {
+                let expected = expected.map_or(tasks, |room| tasks.min(room as usize));
+                let room = self.view.quota_room(compiled, tasks);
+                assert_eq!(room, expected, "seed {} {group:?}", world.seed);
+            }
+        }
+    }
+
     /// Ends everything that is under way.
     fn finish(&mut self, world: &mut World) {
         self.view.drop_claims(usize::MAX);
@@ -152,6 +170,7 @@ fn a_claim_is_off_the_view_exactly_once() {
             if world.dice.chance(50) {
                 me.sync(&world);
                 me.check_free(&world);
+                me.check_quotas(&world);
             }
         }
         me.finish(&mut world);

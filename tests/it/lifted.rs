@@ -112,6 +112,8 @@ fn a_view_without_a_task_is_a_view_of_a_cell_without_it() {
         }
         for id in world.groups() {
             let (group, other) = (world.compile(&mut view, id), world.compile(&mut without, id));
+            let room = [view.quota_room(group, 9), without.quota_room(other, 9)];
+            assert_eq!(room[0], room[1], "seed {seed} {id:?}");
             for row in 0..view.rows() {
                 let context = format!("seed {seed} group {id:?} row {row}");
                 assert_eq!(view.judge(row, group), without.judge(row, other), "{context}");

@@ -2,7 +2,7 @@
 
 use crate::histories::seeds;
 use crate::views::{World, assert_equal_views};
-use omega_cellstate::{Cell, CellHandle, PlacedTask, SharedCell, TaskSet, View};
+use omega_cellstate::{Cell, CellHandle, GroupRef, PlacedTask, SharedCell, TaskSet, View};
 use omega_core::{
     Item, JobId, LabelSelector, Reason, Requirement, SchedulerId, TaskId, Transaction,
 };
@@ -29,7 +29,12 @@ fn budget(dice: &mut Dice) -> Budget {
 fn fits_without(world: &World, id: (JobId, usize), row: usize, gone: &[PlacedTask]) -> bool {
     let mut view = world.without(gone.iter().map(|task| task.id));
     let group = world.compile(&mut view, id);
-    view.judge(row, group).is_ok()
+    fits_now(&view, row, group)
+}
+
+/// Whether it may run there as it is, and its tenant may have it.
+fn fits_now(view: &View, row: usize, group: GroupRef) -> bool {
+    view.judge(row, group).is_ok() && view.quota_room(group, 1) > 0
 }
 
 /// Whether evicting the last of these, after the others, breaks a budget.
@@ -122,7 +127,7 @@ fn victims_are_those_of_trying_it() {
             let preemptor =
                 Preemptor { profile: &profile, group, budgets: &budgets, expected: &[] };
             for row in 0..view.rows() {
-                let fits = view.judge(row, group).is_ok();
+                let fits = fits_now(&view, row, group);
                 assert_eq!(preemptor.fits(&mut view, row), fits, "seed {seed}");
                 if fits {
                     continue;

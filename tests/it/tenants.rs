@@ -5,7 +5,7 @@ use omega_cellstate::SharedCell;
 use omega_core::{
     Amounts, Command, Job, JobId, Outcome, Precedence, Rejection, Standing, TaskReport, Text,
 };
-use omega_schedulers::plugins::{FairShare, Reclaim};
+use omega_schedulers::plugins::{DefaultPreemption, FairShare, Reclaim};
 use omega_schedulers::{Nanos, Observer, Profile, Scheduler, Search, Settings, Unobserved};
 use omega_tests::random::Dice;
 use std::collections::BTreeMap;
@@ -227,6 +227,87 @@ fn a_branch_that_is_within_its_guarantee_keeps_what_one_of_it_borrowed() {
         run(&mut scheduler, &cell, round * LONG);
     });
     assert_eq!(["crawl", "index", "blue"].map(|tenant| used(&cell, tenant)), [1, 2, 1]);
+}
+
+fn limit(cell: &SharedCell, tenant: &str, cores: u64) {
+    let limit = Some(Amounts::new([cores * 1000, 1 << 40]));
+    cell.apply(Command::SetQuota { tenant: tenant.into(), limit }).unwrap();
+}
+
+/// What a limit does not allow is not tried: a scheduler knows it as the cell does, and nothing is refused.
+#[test]
+fn no_more_is_claimed_than_a_limit_leaves() {
+    let cell = cell(&[20]);
+    limit(&cell, "red", 5);
+    stands(&cell, "crawl", Standing { parent: Some("red".into()), ..Standing::default() });
+    let (one, other) = (submit(&cell, of("red", "r", 4)), submit(&cell, of("crawl", "c", 9)));
+    let mut scheduler = crate::small::scheduler(&cell, "default");
+    let mut steps = |now| {
+        let mut refused = 0;
+        loop {
+            let step = scheduler.step(&cell, now, &mut Unobserved).unwrap();
+            refused += step.conflicts;
+            if step.idle {
+                return refused;
+            }
+        }
+    };
+    assert_eq!(steps(0), 0);
+    assert_eq!((placed(&cell, one), placed(&cell, other), used(&cell, "red")), (4, 1, 5));
+    // What ends makes room, and the job that waits hears of it.
+    crate::small::report(&cell, crate::small::task(one, 2), TaskReport::Finished);
+    assert_eq!((steps(LONG), placed(&cell, other)), (0, 2));
+    limit(&cell, "red", 8);
+    assert_eq!((steps(2 * LONG), placed(&cell, other), used(&cell, "red")), (0, 5, 8));
+    // Without a limit all of it is placed; one that comes afterwards takes nothing away.
+    cell.apply(Command::SetQuota { tenant: "red".into(), limit: None }).unwrap();
+    assert_eq!((steps(3 * LONG), used(&cell, "red")), (0, 12));
+    limit(&cell, "red", 3);
+    let late = submit(&cell, of("crawl", "late", 1));
+    assert_eq!((steps(4 * LONG), placed(&cell, late)), (0, 0));
+}
+
+/// A limit of all together is full of what one has borrowed: the other has it given back, though machines are free.
+#[test]
+fn what_is_guaranteed_is_reclaimed_from_a_full_limit_too() {
+    let cell = cell(&[4, 4, 4]);
+    limit(&cell, "all", 6);
+    for (tenant, cores) in [("red", 2), ("blue", 4)] {
+        stands(&cell, tenant, Standing { parent: Some("all".into()), ..guaranteed(cores) });
+    }
+    submit(&cell, of("red", "borrower", 9));
+    let mut scheduler = reclaiming(&cell, "default");
+    run(&mut scheduler, &cell, 0);
+    assert_eq!((used(&cell, "red"), used(&cell, "all")), (6, 6));
+    submit(&cell, of("blue", "owner", 9));
+    (1..8).for_each(|round| {
+        run(&mut scheduler, &cell, round * LONG);
+    });
+    assert_eq!((used(&cell, "red"), used(&cell, "blue")), (2, 4));
+}
+
+/// In a full limit, precedence makes room among those that it holds for, and nowhere else.
+#[test]
+fn in_a_full_limit_a_tenant_displaces_its_own() {
+    let cell = cell(&[4, 4]);
+    limit(&cell, "red", 3);
+    let low = submit(&cell, of("red", "low", 3));
+    let others = submit(&cell, of("blue", "others", 3));
+    let profile = Profile::first_fit().with_post_filter(DefaultPreemption::default());
+    let mut scheduler = Scheduler::new(&cell, profile, Settings::new("default")).unwrap();
+    run(&mut scheduler, &cell, 0);
+    assert_eq!((placed(&cell, low), placed(&cell, others)), (3, 3));
+    let high = Job { precedence: Precedence(9), ..of("red", "high", 2) };
+    let high = submit(&cell, high);
+    (1..4).for_each(|round| {
+        run(&mut scheduler, &cell, round * LONG);
+    });
+    assert_eq!((placed(&cell, low), placed(&cell, high), placed(&cell, others)), (1, 2, 3));
+    // One of lower precedence than all that the limit holds for waits.
+    let lowest = Job { precedence: Precedence(-1), ..of("red", "lowest", 1) };
+    let lowest = submit(&cell, lowest);
+    run(&mut scheduler, &cell, 5 * LONG);
+    assert_eq!((placed(&cell, lowest), placed(&cell, others)), (0, 3));
 }
 
 /// Several schedulers of all sorts on one cell, each in its own thread: limits hold at every version, and at

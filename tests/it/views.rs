@@ -150,6 +150,8 @@ pub(crate) fn assert_equal_views(world: &World, view: &mut View) {
     }
     for group in world.groups() {
         let (ours, theirs) = (world.compile(view, group), world.compile(&mut fresh, group));
+        let room = [view.quota_room(ours, 9), fresh.quota_room(theirs, 9)];
+        assert_eq!(room[0], room[1], "seed {seed} group {group:?}");
         for row in 0..view.rows() + 1 {
             let context = format!("seed {seed} group {group:?} row {row} at {}", view.version());
             assert_eq!(view.judge(row, ours), fresh.judge(row, theirs), "{context}");
@@ -343,6 +345,14 @@ fn a_view_and_the_cell_judge_alike() {
                 );
                 let alike = if ours.is_none() { elsewhere } else { ours == theirs };
                 assert!(alike, "seed {seed} {group:?} row {row}: {ours:?} but {theirs:?}");
+                let lack = view.quota_lack(compiled);
+                assert_eq!(lack.is_some(), view.quota_room(compiled, 1) == 0);
+                let lack = lack.map(|lack| Reason::QuotaExceeded(lack.kind));
+                let theirs = theirs.filter(|_| elsewhere);
+                let by_quota = theirs.is_some_and(|r| matches!(r, Reason::QuotaExceeded(_)));
+                assert!(!by_quota || lack == theirs, "seed {seed}: {lack:?} but {theirs:?}");
+                let taken = theirs == Some(Reason::OthersConflict);
+                assert!(!taken || lack.is_none(), "seed {seed}: {lack:?} but it is taken");
             }
         }
     }

@@ -214,6 +214,9 @@ fn lack(obstacle: &Obstacle, kinds: &Kinds) -> Lack {
         Obstacle::Room { kind, missing } | Obstacle::Cell { kind, missing } => {
             (kinds.get(*kind).map(|kind| kind.name.clone()), Some(*missing))
         }
+        Obstacle::Quota(lack) => {
+            (kinds.get(lack.kind).map(|kind| kind.name.clone()), Some(lack.missing))
+        }
         Obstacle::Cards { missing } | Obstacle::Cores { missing } => {
             (None, Some(u64::from(*missing)))
         }

@@ -219,9 +219,9 @@ impl Cell {
     fn small_parts(&self) -> Image {
         let rows = 0..self.machines.row_count();
         let tenant = |tenant: &crate::tenants::Tenant| TenantImage {
-            name: tenant.name.clone(),
-            limit: tenant.limit.clone(),
-            standing: tenant.standing.clone(),
+            name: tenant.terms.name.clone(),
+            limit: tenant.terms.limit.clone(),
+            standing: tenant.terms.standing.clone(),
             admits: tenant.admits.clone(),
         };
         let scheduler = |scheduler: &Registered| SchedulerImage {

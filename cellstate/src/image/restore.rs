@@ -259,7 +259,7 @@ impl Cell {
             }
             job.hold(*index, values_of(amounts, self.kinds.count()));
         }
-        (job.held.iter().len() == held.len()).then_some(())
+        (job.held.len() == held.len()).then_some(())
     }
 
     /// Gives a task its part of a machine, but does not count it in the rules yet.

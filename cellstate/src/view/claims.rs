@@ -4,6 +4,7 @@
 //! a sync brings the row of which it has become a part.
 
 use super::columns::Columns;
+use super::tenants::TenantRef;
 use super::{GroupRef, View};
 use crate::curves::{CurveSums, Curves};
 use crate::judge::Grant;
@@ -45,6 +46,7 @@ pub(super) struct Taken {
     cards: Option<(CardRequest, CardSet)>,
     cores: Option<(CoreRequest, NodeCores)>,
     cell_request: Option<Box<Amounts>>,
+    tenant: Option<TenantRef>,
 }
 
 impl View {
@@ -206,6 +208,7 @@ impl View {
             cards: need.cards.map(|request| (request, open.grant.cards)),
             cores: need.cores.map(|request| (request, open.grant.cores)),
             cell_request: need.cell_request.clone(),
+            tenant: compiled.tenant,
             job,
         });
     }
@@ -238,7 +241,8 @@ impl View {
     }
 
     fn count_taken(&mut self, taken: &mut Taken, row: usize, sign: i64) {
-        let Taken { task, job, request, curves, cards, cores, cell_request, .. } = taken;
+        let Taken { task, job, request, curves, cards, cores, cell_request, tenant, .. } = taken;
+        self.tenants.count(*tenant, (request, cell_request.as_deref()), -sign);
         add(&mut self.columns, &mut self.curves, (row, request, curves.as_deref()), sign);
         self.facts.peaks.count(row, (job.kind, request), -sign);
         if let Some(request) = cell_request {
@@ -362,6 +366,7 @@ impl View {
         self.facts.peaks.count(row, (compiled.job.kind, request), -sign);
         let part = (row, request, curves);
         add(&mut self.columns, &mut self.curves, part, sign);
+        self.tenants.count(compiled.tenant, (request, need.cell_request.as_deref()), -sign);
         if let Some(request) = &need.cell_request {
             self.resources.count(request, -sign);
         }

@@ -4,6 +4,7 @@
 //! wants. So whoever looks for machines for tasks with what they want does as for any other group; that their
 //! claims take it is written down here, and goes into the claims.
 
+use super::tenants::TenantRef;
 use super::{Reach, View};
 use crate::facts::{Need, Trackers};
 use omega_core::{Job, JobId, Take};
@@ -19,6 +20,8 @@ pub(super) struct Compiled {
     pub(super) job: Arc<Job>,
     pub(super) index: usize,
     pub(super) need: Need,
+    /// Who pays, if a delta named that tenant.
+    pub(super) tenant: Option<TenantRef>,
     pub(super) reach: Reach,
     /// What its claims take.
     pub(super) take: Take,
@@ -82,7 +85,8 @@ impl View {
         let kinds = self.columns.kinds();
         let (need, _) = self.facts.compile((id, &job), index, kinds, Trackers::Find);
         let take = if of.is_some() { Take::WithWants } else { Take::Request };
-        let compiled = Compiled { id, job, index, need, reach: Reach::Anywhere, take, of };
+        let tenant = self.tenants.find(&job.tenant);
+        let compiled = Compiled { id, job, index, need, tenant, reach: Reach::Anywhere, take, of };
         let group = GroupRef(self.vacant.pop().unwrap_or_else(|| {
             self.groups.push(None);
             (self.groups.len() - 1) as u32

@@ -55,6 +55,7 @@ pub use placements::PlacedTask;
 pub use reach::Reach;
 pub use rules::{Draws, WishCounts};
 pub use tally::Tally;
+pub use tenants::QuotaLack;
 
 use crate::cards::Cards;
 use crate::cell_resources::CellResources;
@@ -209,6 +210,7 @@ impl View {
     /// # Panics
     /// If the delta starts elsewhere: then the view would be wrong for ever.
     pub fn apply(&mut self, delta: &Delta) {
+        self.tenants.begin_sync();
         if !delta.full {
             assert_eq!(delta.from, self.version, "a delta starts where the view is");
             assert_eq!(delta.lineage, self.lineage, "a delta goes on with the view's numbers");
@@ -249,7 +251,9 @@ impl View {
             self.tally.loads += u64::from(self.loads.set(*slot, load));
         }
         self.apply_rules(delta);
-        self.tenants.apply(delta);
+        if self.tenants.apply(delta) {
+            self.find_tenants();
+        }
         self.tally.cell_freed += u64::from(delta.resources.exceeds(&self.resources));
         self.resources.clone_from(&delta.resources);
         if let Some(reservations) = &delta.reservations {
@@ -566,7 +570,7 @@ impl View {
         let over_peak = self.facts.over_peak(row, (job.kind, &need.request));
         let spot = Spot { id, status, free: &free, curves, cards, cores, reserved, over_peak };
         let asked = (Take::Request, CardSet::default());
-        let grant = judge(machine, spot, need, &self.facts, asked)?;
+        let grant = judge(machine, &spot, need, &self.facts, asked)?;
         match &need.cell_request {
             Some(request) => self.resources.judge(request).map(|()| grant),
             None => Ok(grant),

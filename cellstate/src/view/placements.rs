@@ -259,7 +259,18 @@ impl View {
     /// The job of a placed task.
     #[must_use]
     pub fn job_of(&self, task: TaskId) -> Option<&Arc<Job>> {
-        Some(&self.placements.as_deref()?.jobs.get(&task.job)?.spec)
+        self.placed_job(task.job)
+    }
+
+    /// A job of which some task has a machine.
+    pub(super) fn placed_job(&self, id: JobId) -> Option<&Arc<Job>> {
+        Some(&self.placements.as_deref()?.jobs.get(&id)?.spec)
+    }
+
+    /// All of them.
+    pub(super) fn placed_jobs(&self) -> impl Iterator<Item = (JobId, &Arc<Job>)> {
+        let jobs = self.placements.iter().flat_map(|placements| &placements.jobs);
+        jobs.filter(|(_, job)| job.placed > 0).map(|(id, job)| (*id, &job.spec))
     }
 
     /// The lowest precedence of all tasks that have a machine, if there is one and the view keeps
@@ -333,6 +344,10 @@ impl View {
                 None => group.request.as_slice().iter().map(|amount| *amount as i64).collect(),
             };
             self.columns.add(row, &request, sign);
+            if self.tenants.limited() {
+                let claims = (request.as_slice(), Some(&group.cell_request));
+                self.tenants.count(self.tenants.find(&job.tenant), claims, -sign);
+            }
             self.facts.peaks.count(row, (job.kind, &request), -sign);
             return;
         }

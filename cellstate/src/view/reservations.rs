@@ -64,7 +64,7 @@ impl View {
 
     /// The tenant of a job and all above it.
     fn line_of<'a>(&'a self, job: &'a Job) -> SmallVec<[&'a Text; 4]> {
-        let above = self.tenant_line(&job.tenant).into_iter().map(|tenant| &tenant.name);
+        let above = self.tenant_line(&job.tenant).into_iter().map(|tenant| &tenant.terms.name);
         let line = above.filter(|name| **name != job.tenant);
         std::iter::once(&job.tenant).chain(line).collect()
     }

@@ -1,48 +1,223 @@
-//! The tenants, for schedulers that share fairly or have what was lent given back.
+//! The tenants: for schedulers that share fairly or have what was lent given back, and so that nobody places what
+//! the cell would refuse for a quota.
 //!
-//! They come with deltas, once some tenant of the cell has a standing; before that a view knows of none.
-//! What this view claims and evicts is not counted here until the cell has taken it.
+//! They come with deltas, once some tenant of the cell has a standing or a limit; before that a view knows of none.
+//! What the cell told stays as it was told. What this view claims and evicts and the cell has not taken yet is kept
+//! beside it, for a tenant and all above it, as long as somebody has a limit: nobody else asks for it.
+//!
+//! Invariant: `own` of a tenant is what the claims of the view that are not in what was told take for it and all below
+//! it, without what is lifted or evicted. It moves where the columns of free amounts do, and each sync counts it anew.
 
-use super::View;
+use super::{GroupRef, View};
 use crate::delta::{Delta, TenantDelta};
-use omega_core::Text;
+use crate::facts::Need;
+use crate::map::FastMap;
 use omega_core::limits::TENANT_DEPTH_MAX;
+use omega_core::{Amounts, JobId, KindId, Precedence, Text};
 use smallvec::SmallVec;
-use std::collections::BTreeMap;
+use std::sync::Arc;
 
-/// Tenants by name. See the head of the file.
+/// A tenant by its number in this view, which it keeps for good.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct TenantRef(u32);
+
 #[derive(Debug, Default)]
-pub(super) struct KnownTenants(BTreeMap<Text, TenantDelta>);
+struct Known {
+    /// What the cell told, if it told of it.
+    told: Option<TenantDelta>,
+    parent: Option<TenantRef>,
+    own: SmallVec<[i64; 4]>,
+}
 
-impl KnownTenants {
-    /// Takes in what a delta tells.
-    pub(super) fn apply(&mut self, delta: &Delta) {
-        if delta.full {
-            self.0.clear();
-        }
-        for tenant in &delta.tenants {
-            match self.0.get_mut(&tenant.name) {
-                Some(known) => known.clone_from(tenant),
-                None => drop(self.0.insert(tenant.name.clone(), tenant.clone())),
-            }
-        }
+impl Known {
+    fn limit(&self) -> Option<(&TenantDelta, &Amounts)> {
+        let told = self.told.as_ref()?;
+        Some((told, told.terms.limit.as_ref()?))
     }
 }
 
+/// See the head of the file.
+#[derive(Debug, Default)]
+pub(super) struct KnownTenants {
+    list: Vec<Known>,
+    by_name: FastMap<Text, TenantRef>,
+    /// How many tenants have a limit.
+    limits: usize,
+    /// Those that may have something of their own.
+    touched: Vec<TenantRef>,
+    /// Whether a sync is under way, and claims are off the view.
+    syncs: bool,
+}
+
+/// What a tenant lacks for a task to be placed: the cell would refuse it with
+/// [`QuotaExceeded`](omega_core::Reason::QuotaExceeded).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct QuotaLack {
+    /// Whose limit it is: the tenant's own, or that of one above it.
+    pub tenant: Text,
+    /// Of which kind there is too little.
+    pub kind: KindId,
+    /// How much more the task claims than is left, in the kind's unit.
+    pub missing: u64,
+}
+
+impl KnownTenants {
+    /// Forgets all claims until [`KnownTenants::apply`]: they are counted anew after it.
+    pub(super) fn begin_sync(&mut self) {
+        for of in self.touched.drain(..) {
+            self.list[of.0 as usize].own.clear();
+        }
+        self.syncs = true;
+    }
+
+    /// Takes in what a delta tells. The answer is whether there are tenants that were not known before.
+    pub(super) fn apply(&mut self, delta: &Delta) -> bool {
+        if delta.full {
+            self.list.iter_mut().for_each(|known| *known = Known::default());
+            self.limits = 0;
+        }
+        self.syncs = false;
+        let before = self.list.len();
+        for tenant in &delta.tenants {
+            let of = self.intern(&tenant.terms.name);
+            match &mut self.list[of.0 as usize].told {
+                // Nearly always it is only what they use that changed.
+                Some(told) if Arc::ptr_eq(&told.terms, &tenant.terms) => {
+                    told.used.clone_from(&tenant.used);
+                }
+                _ => self.tell(of, tenant),
+            }
+        }
+        self.list.len() > before
+    }
+
+    fn tell(&mut self, of: TenantRef, tenant: &TenantDelta) {
+        let parent = tenant.terms.standing.parent.as_ref().map(|parent| self.intern(parent));
+        let known = &mut self.list[of.0 as usize];
+        self.limits -= usize::from(known.limit().is_some());
+        known.parent = parent;
+        known.told = Some(tenant.clone());
+        self.limits += usize::from(known.limit().is_some());
+    }
+
+    fn intern(&mut self, name: &Text) -> TenantRef {
+        if let Some(known) = self.by_name.get(name) {
+            return *known;
+        }
+        let next = TenantRef(self.list.len() as u32);
+        self.list.push(Known::default());
+        self.by_name.insert(name.clone(), next);
+        next
+    }
+
+    /// The number of a tenant that a delta named.
+    pub(super) fn find(&self, name: &str) -> Option<TenantRef> {
+        if self.by_name.is_empty() { None } else { self.by_name.get(name).copied() }
+    }
+
+    /// A tenant and those above it, from it up.
+    fn line(&self, of: Option<TenantRef>) -> impl Iterator<Item = &Known> {
+        let known = |of: TenantRef| &self.list[of.0 as usize];
+        let up = std::iter::successors(of.map(known), move |below| below.parent.map(known));
+        up.take(TENANT_DEPTH_MAX)
+    }
+
+    /// Whether some tenant has a limit: if not, nothing is counted.
+    #[inline]
+    pub(super) fn limited(&self) -> bool {
+        self.limits > 0
+    }
+
+    /// Counts what a task claims, of its machine and of the cell as a whole, or with `sign` -1 what it gives back.
+    #[inline]
+    pub(super) fn count(
+        &mut self,
+        of: Option<TenantRef>,
+        (request, of_cell): (&[i64], Option<&Amounts>),
+        sign: i64,
+    ) {
+        if self.limited() && !self.syncs {
+            self.count_line(of, (request, of_cell), sign);
+        }
+    }
+
+    fn count_line(
+        &mut self,
+        mut of: Option<TenantRef>,
+        (request, of_cell): (&[i64], Option<&Amounts>),
+        sign: i64,
+    ) {
+        for _ in 0..TENANT_DEPTH_MAX {
+            let Some(at) = of else { return };
+            let known = &mut self.list[at.0 as usize];
+            if known.own.len() < request.len() {
+                known.own.resize(request.len(), 0);
+                self.touched.push(at);
+            }
+            known.own.iter_mut().zip(request).for_each(|(own, amount)| *own += sign * amount);
+            for (kind, amount) in of_cell.into_iter().flat_map(Amounts::iter) {
+                if known.own.len() <= kind.index() {
+                    known.own.resize(kind.index() + 1, 0);
+                    self.touched.push(at);
+                }
+                known.own[kind.index()] += sign * amount as i64;
+            }
+            of = known.parent;
+        }
+    }
+
+    /// The first limit for a tenant that leaves less than so many tasks claim, from the tenant up, with how many it
+    /// leaves room for.
+    fn first_short(&self, of: Option<TenantRef>, need: &Need, tasks: usize) -> Option<Short<'_>> {
+        let of = of.filter(|_| self.limited());
+        let tasks = i64::try_from(tasks).unwrap_or(i64::MAX);
+        for known in self.line(of) {
+            let Some((told, limit)) = known.limit() else { continue };
+            for (kind, claimed) in claimed(need) {
+                let amount = |of: &[i64]| of.get(kind.index()).copied().unwrap_or(0);
+                let most = i64::try_from(limit.get(kind)).unwrap_or(i64::MAX);
+                let left = most.saturating_sub(amount(&told.used));
+                let left = left.saturating_sub(amount(&known.own));
+                if claimed.saturating_mul(tasks) > left {
+                    return Some(Short { told, kind, left, claimed });
+                }
+            }
+        }
+        None
+    }
+}
+
+/// A limit that leaves too little.
+struct Short<'a> {
+    told: &'a TenantDelta,
+    kind: KindId,
+    left: i64,
+    /// What one task claims.
+    claimed: i64,
+}
+
+/// What a task claims of each kind, of its machine and of the cell as a whole; kinds of which it claims nothing are
+/// left out.
+fn claimed(need: &Need) -> impl Iterator<Item = (KindId, i64)> {
+    let of_cell = |kind| need.cell_request.as_ref().map_or(0, |request| request.get(kind) as i64);
+    let kinds = (0..).map(KindId).zip(&need.request);
+    kinds.map(move |(kind, amount)| (kind, amount + of_cell(kind))).filter(|(_, all)| *all > 0)
+}
+
 impl View {
-    /// Every tenant, by name; none as long as no tenant of the cell has a standing.
+    /// Every tenant, by name; none as long as no tenant of the cell has a standing or a limit.
     pub fn tenants(&self) -> impl Iterator<Item = &TenantDelta> {
-        self.tenants.0.values()
+        let told = self.tenants.list.iter().filter_map(|known| known.told.as_ref());
+        let mut told: Vec<&TenantDelta> = told.collect();
+        told.sort_unstable_by_key(|tenant| &tenant.terms.name);
+        told.into_iter()
     }
 
     /// A tenant and those above it, from the top down; empty if the view does not know it.
     #[must_use]
     pub fn tenant_line(&self, name: &str) -> SmallVec<[&TenantDelta; 4]> {
-        let above = |tenant: &&TenantDelta| {
-            tenant.standing.parent.as_ref().and_then(|parent| self.tenants.0.get(parent))
-        };
-        let up = std::iter::successors(self.tenants.0.get(name), above);
-        let mut line: SmallVec<[&TenantDelta; 4]> = up.take(TENANT_DEPTH_MAX).collect();
+        let line = self.tenants.line(self.tenants.find(name));
+        let mut line: SmallVec<[&TenantDelta; 4]> = line.filter_map(|k| k.told.as_ref()).collect();
         line.reverse();
         line
     }
@@ -52,6 +227,55 @@ impl View {
     #[must_use]
     pub fn parting(&self, one: &str, other: &str) -> Option<(&TenantDelta, &TenantDelta)> {
         let (one, other) = (self.tenant_line(one), self.tenant_line(other));
-        one.into_iter().zip(other).find(|(one, other)| one.name != other.name)
+        one.into_iter().zip(other).find(|(one, other)| one.terms.name != other.terms.name)
+    }
+
+    /// Of so many tasks of a group, how many its tenant may still have placed, by its limit and those of the tenants
+    /// above it. What this view claims counts.
+    #[must_use]
+    pub fn quota_room(&self, group: GroupRef, tasks: usize) -> usize {
+        if !self.tenants.limited() {
+            return tasks;
+        }
+        let compiled = self.compiled(group);
+        let mut room = tasks;
+        while room > 0 {
+            let short = self.tenants.first_short(compiled.tenant, &compiled.need, room);
+            let Some(short) = short else { break };
+            room = usize::try_from(short.left / short.claimed).unwrap_or(0).min(room - 1);
+        }
+        room
+    }
+
+    /// The first limit that keeps a group's tenant from having one more task placed, from the tenant up.
+    #[must_use]
+    pub fn quota_lack(&self, group: GroupRef) -> Option<QuotaLack> {
+        let compiled = self.compiled(group);
+        let short = self.tenants.first_short(compiled.tenant, &compiled.need, 1)?;
+        let missing = short.claimed.saturating_sub(short.left).unsigned_abs();
+        Some(QuotaLack { tenant: short.told.terms.name.clone(), kind: short.kind, missing })
+    }
+
+    /// Whether a job with placed tasks counts for the limit of a tenant: it is that one's, or of one below it. The
+    /// view must keep placements.
+    #[must_use]
+    pub fn is_below(&self, job: JobId, tenant: &str) -> bool {
+        let Some(job) = self.placed_job(job) else { return false };
+        let mut line = self.tenants.line(self.tenants.find(&job.tenant));
+        line.any(|known| known.told.as_ref().is_some_and(|told| *told.terms.name == *tenant))
+    }
+
+    /// Whether tasks below a precedence run that count for the limit of a tenant. The view must keep placements.
+    #[must_use]
+    pub fn any_lower_below(&self, precedence: Precedence, tenant: &str) -> bool {
+        let mut lower = self.placed_jobs().filter(|(_, job)| job.precedence < precedence);
+        lower.any(|(id, _)| self.is_below(id, tenant))
+    }
+
+    /// Finds anew which tenant pays for each compiled group.
+    pub(super) fn find_tenants(&mut self) {
+        for group in self.groups.iter_mut().flatten() {
+            group.tenant = self.tenants.find(&group.job.tenant);
+        }
     }
 }

@@ -56,6 +56,7 @@ const NAME: &str = "backfill";
 pub struct Backfill {
     depth: usize,
     interval_ms: u64,
+    window_ms: u64,
     /// Written by the scheduler between decisions, read by the filter during them.
     plans: Arc<RwLock<Plans>>,
 }
@@ -77,7 +78,7 @@ impl Backfill {
     /// So many jobs have plans.
     #[must_use]
     pub fn new(depth: usize) -> Backfill {
-        Backfill { depth, interval_ms: INTERVAL_MS, plans: Arc::default() }
+        Backfill { depth, interval_ms: INTERVAL_MS, window_ms: u64::MAX, plans: Arc::default() }
     }
 
     /// The same, looking for a better plan, or for one that nobody could make before, so long after the last search
@@ -89,6 +90,15 @@ impl Backfill {
         self
     }
 
+    /// The same, making plans only that begin within so much of the cell's time from now, in milliseconds: a job that
+    /// could begin later has none yet. That bounds how far a search goes. (Slurm's `bf_window`.) Without it, as far
+    /// as anybody says when tasks leave.
+    #[must_use]
+    pub fn with_window_ms(mut self, window_ms: u64) -> Backfill {
+        self.window_ms = window_ms;
+        self
+    }
+
     /// How many jobs have plans at most.
     pub(crate) fn depth(&self) -> usize {
         self.depth
@@ -96,7 +106,7 @@ impl Backfill {
 
     /// Begins with no plans, for a queue in this order.
     pub(crate) fn begin(&self, order: Option<Arc<dyn Order>>) {
-        *self.plans.write() = Plans::new(order, self.interval_ms);
+        *self.plans.write() = Plans::new(order, (self.interval_ms, self.window_ms));
     }
 
     /// The plans.

@@ -85,6 +85,8 @@ pub(crate) struct Plans {
     order: Option<Arc<dyn Order>>,
     /// How long after a search for a job's plan the next one may be, in milliseconds of the cell's time.
     interval_ms: u64,
+    /// How far from now a plan begins at the latest, likewise.
+    window_ms: u64,
     waiting: BTreeSet<Place>,
     jobs: BTreeMap<JobId, Lacking>,
     /// The first of those, in order.
@@ -118,9 +120,12 @@ pub(crate) struct Renewed {
 
 impl Plans {
     /// In the order of a queue, made so often at most.
-    pub(crate) fn new(order: Option<Arc<dyn Order>>, interval_ms: u64) -> Plans {
+    pub(crate) fn new(
+        order: Option<Arc<dyn Order>>,
+        (interval_ms, window_ms): (u64, u64),
+    ) -> Plans {
         let order = Some(order.unwrap_or_else(|| Arc::new(ByPrecedence)));
-        Plans { order, interval_ms, ..Plans::default() }
+        Plans { order, interval_ms, window_ms, ..Plans::default() }
     }
 
     fn place(&self, id: JobId, job: &Arc<Job>) -> Option<Place> {
@@ -336,6 +341,7 @@ impl Plans {
         let search = |others: &[&Plan], before_ms| {
             let holds = holds_of(others);
             let search = Search { view, profile, lack: &lack, holds };
+            let before_ms = now_ms.saturating_add(self.window_ms).min(before_ms);
             search.earliest(When { from_ms, before_ms })
         };
         let Some(old) = old else {

@@ -38,6 +38,11 @@ struct Depth {
     /// How long after a search for the plan of a job the next one is at the earliest, in seconds of the cell's time.
     #[serde(default = "ten")]
     interval_s: u32,
+    /// How far from now a plan begins at the latest, in seconds of the cell's time; without it, as far as anybody
+    /// says when tasks leave.
+    #[serde(default)]
+    #[schemars(range(min = 1))]
+    window_s: Option<u32>,
 }
 
 fn make(arguments: &Depth, _: &Kinds) -> Result<Backfill, ArgumentError> {
@@ -46,5 +51,14 @@ fn make(arguments: &Depth, _: &Kinds) -> Result<Backfill, ArgumentError> {
         let why = format!("is {depth}: from 1 to {DEPTH_MAX} jobs have plans");
         return Err(ArgumentError::new("depth", why));
     }
-    Ok(Backfill::new(depth as usize).with_interval_ms(u64::from(arguments.interval_s) * 1000))
+    let backfill =
+        Backfill::new(depth as usize).with_interval_ms(u64::from(arguments.interval_s) * 1000);
+    match arguments.window_s {
+        Some(0) => {
+            let why = "is 0: no plan would ever be made".to_owned();
+            Err(ArgumentError::new("window_s", why))
+        }
+        Some(window) => Ok(backfill.with_window_ms(u64::from(window) * 1000)),
+        None => Ok(backfill),
+    }
 }

@@ -29,10 +29,12 @@ pub(super) fn plugins() -> Vec<Plugin> {
 }
 
 /// The filters that the cell judges by, in the order in which they are asked.
-fn cells_own() -> [Plugin; 10] {
+fn cells_own() -> [Plugin; 11] {
     [
         Plugin::always("cell_resources")
             .about("The cell as a whole has what the task claims of it, such as licences."),
+        Plugin::always("quota")
+            .about("The task's tenant, and those above it, may claim so much more."),
         Plugin::always("schedulable").about("The machine takes tasks: it is not draining."),
         Plugin::always("node_name")
             .alias("NodeName")
@@ -76,7 +78,6 @@ fn scores() -> [Plugin; 7] {
     ]
 }
 
-/// What tenants that share a cell have of each other.
 /// What makes room without evicting.
 fn throttle() -> Plugin {
     Plugin::post_filter("throttle", |_: &NoArguments, _| Ok(Throttle::default()))
@@ -84,6 +85,7 @@ fn throttle() -> Plugin {
         .about("Has tasks of lower precedence give up what they hold beyond their request.")
 }
 
+/// What tenants that share a cell have of each other.
 fn tenants() -> [Plugin; 2] {
     [
         Plugin::around(

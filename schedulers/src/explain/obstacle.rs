@@ -5,7 +5,7 @@
 
 use crate::plugin::{Filter, Tasks};
 use crate::plugins::{missing_of_cell, why_held_back, why_reserved};
-use omega_cellstate::{BLOCK, CoresLeft, GroupRef, RuleFamily};
+use omega_cellstate::{BLOCK, CoresLeft, GroupRef, QuotaLack, RuleFamily};
 use omega_core::{CorePlace, CoreRequest, KindId, Reason, Taint, TaintEffect};
 
 /// One thing that keeps a task off one machine.
@@ -19,6 +19,8 @@ pub enum Obstacle {
         /// How much more the task claims than there is, in the kind's unit.
         missing: u64,
     },
+    /// A tenant may claim too little more, on this machine as on any.
+    Quota(QuotaLack),
     /// The machine takes no new tasks.
     Draining,
     /// The task names another machine.
@@ -68,6 +70,7 @@ impl Obstacle {
     pub fn name(&self) -> &'static str {
         match self {
             Obstacle::Cell { .. } => "cell",
+            Obstacle::Quota(_) => "quota",
             Obstacle::Draining => "draining",
             Obstacle::OtherMachine => "other_machine",
             Obstacle::Affinity => "affinity",
@@ -102,6 +105,7 @@ pub fn obstacles(
 ) -> Vec<Obstacle> {
     let of_cell = missing_of_cell(tasks).map(|(kind, missing)| Obstacle::Cell { kind, missing });
     let mut found: Vec<Obstacle> = of_cell.collect();
+    found.extend(tasks.view.quota_lack(group).map(Obstacle::Quota));
     found.extend(of_the_machine(tasks, row));
     found.extend(of_room(tasks, row));
     let rules =

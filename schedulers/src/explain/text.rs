@@ -52,6 +52,10 @@ pub fn describe_obstacle(obstacle: &Obstacle, kinds: &Kinds) -> String {
         Obstacle::Cell { kind, missing } => {
             format!("{} short in the cell as a whole", amount(*kind, *missing, kinds))
         }
+        Obstacle::Quota(lack) => {
+            let more = amount(lack.kind, lack.missing, kinds);
+            format!("{more} more than the quota of tenant {} has left", lack.tenant)
+        }
         Obstacle::Rule(reason) => describe(*reason, kinds),
         Obstacle::Filter(name) => format!("removed by the filter {name}"),
         Obstacle::Told { why, .. } => why.clone(),
@@ -92,6 +96,10 @@ fn change(obstacle: &Obstacle, kinds: &Kinds) -> String {
         Obstacle::Reserved(why) | Obstacle::Peak(why) => format!("if it were not {why}"),
         Obstacle::Cell { kind, missing } => {
             format!("with {} more in the cell as a whole", amount(*kind, *missing, kinds))
+        }
+        Obstacle::Quota(lack) => {
+            let more = amount(lack.kind, lack.missing, kinds);
+            format!("with {more} more in the quota of tenant {}", lack.tenant)
         }
         Obstacle::Rule(reason) => format!("if it were not for {:?}", describe(*reason, kinds)),
         Obstacle::Filter(name) => format!("without the filter {name}"),

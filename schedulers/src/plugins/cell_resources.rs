@@ -28,6 +28,10 @@ impl Filter for CellWide {
         missing_of_cell(tasks).next().is_some()
     }
 
+    fn refuses_all(&self) -> bool {
+        true
+    }
+
     fn filter(&self, _: &Tasks<'_>, _: Block<'_>, _: u64) -> u64 {
         0
     }

@@ -70,6 +70,13 @@ fn has_victims(view: &View, job: &Job) -> bool {
     job.preemption != Preemption::Never && lowest.is_some_and(|lowest| lowest < bound)
 }
 
+/// Whether a limit keeps the tasks off every machine for which nobody runs who may be evicted.
+fn quota_is_final(view: &View, lack: &Lack<'_>) -> bool {
+    let bound = view.displaces_below(lack.job.precedence);
+    let short = view.quota_lack(lack.group);
+    short.is_some_and(|short| !view.any_lower_below(bound, &short.tenant))
+}
+
 impl PostFilter for DefaultPreemption {
     fn name(&self) -> &'static str {
         "default_preemption"
@@ -103,7 +110,7 @@ impl PostFilter for DefaultPreemption {
 
     fn make_room(&mut self, view: &mut View, lack: &Lack<'_>) -> Option<MadeRoom> {
         let left = view.evictions_left().unwrap_or(usize::MAX);
-        if left == 0 || !has_victims(view, lack.job) {
+        if left == 0 || !has_victims(view, lack.job) || quota_is_final(view, lack) {
             return None;
         }
         let budgets: Vec<Budget> = self.budgets.iter().map(|budget| budget.now(view)).collect();

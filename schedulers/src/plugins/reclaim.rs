@@ -92,19 +92,19 @@ impl Cost {
 fn lent_out(view: &View, tenant: &Text, request: &Amounts) -> Borrowed {
     let mut borrowed = Borrowed::new();
     for other in view.tenants() {
-        let Some((ours, theirs)) = view.parting(tenant, &other.name) else { continue };
-        let guaranteed = |kind: KindId| ours.standing.guaranteed.get(kind) as i64;
+        let Some((ours, theirs)) = view.parting(tenant, &other.terms.name) else { continue };
+        let guaranteed = |kind: KindId| ours.terms.standing.guaranteed.get(kind) as i64;
         let used = |kind: KindId| ours.used.get(kind.index()).copied().unwrap_or(0);
         let within = |(kind, amount): (KindId, u64)| used(kind) + amount as i64 <= guaranteed(kind);
-        if !request.iter().all(within) || borrowed.contains_key(&theirs.name) {
+        if !request.iter().all(within) || borrowed.contains_key(&theirs.terms.name) {
             continue;
         }
         let kinds = (0..).map(KindId).zip(&theirs.used);
         let beyond = kinds.map(|(kind, used)| match request.get(kind) {
             0 => 0,
-            _ => used - theirs.standing.guaranteed.get(kind) as i64,
+            _ => used - theirs.terms.standing.guaranteed.get(kind) as i64,
         });
-        borrowed.insert(theirs.name.clone(), beyond.collect());
+        borrowed.insert(theirs.terms.name.clone(), beyond.collect());
     }
     // What this scheduler evicts already is as good as given back.
     let gone: Vec<PlacedTask> = view.evicted().copied().collect();
@@ -121,7 +121,7 @@ fn give_back(view: &View, tenant: &Text, task: PlacedTask, borrowed: &mut Borrow
         return false;
     };
     let Some((_, branch)) = view.parting(tenant, &job.tenant) else { return false };
-    let Some(beyond) = borrowed.get_mut(&branch.name) else { return false };
+    let Some(beyond) = borrowed.get_mut(&branch.terms.name) else { return false };
     let had = request.iter().any(|(kind, _)| beyond.get(kind.index()).is_some_and(|b| *b > 0));
     if had {
         for (kind, amount) in request.iter() {

@@ -107,7 +107,7 @@ impl Scheduler {
     pub(super) fn hear_of_own(&mut self, rows: impl Iterator<Item = u32>, now: Nanos) {
         let rows: Vec<u32> = rows.collect();
         let of_rows = Events::ROOM_FREED | Events::ROOM_TAKEN | Events::RULES_CHANGED;
-        self.hear(of_rows | Events::CELL_FREED, &rows, now);
+        self.hear(of_rows | Events::CELL_FREED | Events::QUOTA_CHANGED, &rows, now);
     }
 
     /// Whether news may help a job, as far as those know who refused it.

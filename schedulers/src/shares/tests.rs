@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::plugins::FairShare;
+use omega_cellstate::TenantTerms;
 use omega_core::TaskGroup;
 use omega_core::limits::TENANT_DEPTH_MAX;
 use proptest::prelude::*;
@@ -85,7 +86,8 @@ impl Naive {
             let parent = said.parent.map(name);
             let standing = Standing { parent, weight: said.weight, ..Standing::default() };
             let used = [said.used as i64].into_iter().collect();
-            TenantDelta { name: name(tenant), standing, used }
+            let terms = TenantTerms { name: name(tenant), standing, limit: None };
+            TenantDelta { terms: Arc::new(terms), used }
         };
         tenants.map(delta).collect()
     }

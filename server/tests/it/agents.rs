@@ -22,7 +22,7 @@ const UNREACHABLE: &str = omega_client::agent::UNREACHABLE;
 const TIMEOUT: &str = "--machine-timeout=4";
 
 /// One replica on a disk, and what speaks to it.
-struct Cell {
+pub(crate) struct Cell {
     dir: TempDir,
     port: u16,
     runtime: Runtime,
@@ -30,7 +30,7 @@ struct Cell {
 }
 
 impl Cell {
-    fn start() -> Cell {
+    pub(crate) fn start() -> Cell {
         let runtime = Runtime::new().unwrap();
         let mut cell = Cell { dir: folder(&[]), port: ports(1)[0], runtime, server: None };
         cell.serve();
@@ -44,7 +44,7 @@ impl Cell {
         self.server = Some(serve(self.dir.path(), &all));
     }
 
-    fn address(&self) -> String {
+    pub(crate) fn address(&self) -> String {
         format!("127.0.0.1:{}", self.port)
     }
 
@@ -57,6 +57,33 @@ impl Cell {
         start(self.dir.path(), &[&["scheduler", "--cell", &self.address()][..], &more].concat())
     }
 
+    /// One with a profile.
+    pub(crate) fn scheduler_with(&self, profile: &str) -> Process {
+        std::fs::write(self.dir.path().join("profile.toml"), profile).unwrap();
+        let arguments = ["scheduler", "--cell", &self.address(), "--profile", "profile.toml"];
+        start(self.dir.path(), &arguments)
+    }
+
+    pub(crate) fn kill(&self, job: u64) {
+        let job = proto::JobRef { job: Some(job_ref::Job::Id(job)) };
+        let request = proto::KillJobRequest { job: Some(job) };
+        insist(|| {
+            self.runtime.block_on(async {
+                let mut client =
+                    JobServiceClient::connect(self.url()).await.map_err(unavailable)?;
+                Ok(client.kill_job(request.clone()).await?)
+            })
+        });
+    }
+
+    /// Gives a task so many cores, as an operator does.
+    pub(crate) fn resize(&self, task: &str, cores: u32) {
+        let (cpu, address) = (cores.to_string(), self.address());
+        let arguments = ["task", "resize", task, "--cpu", &cpu, "--cell", &address];
+        let said = say(self.dir.path(), &arguments);
+        assert_eq!(said.code, Some(0), "{}", said.stderr);
+    }
+
     /// An agent that has registered its machines.
     fn agent(&self, name: &str, machines: u32, more: &[&str]) -> Process {
         let count = machines.to_string();
@@ -66,7 +93,7 @@ impl Cell {
         start(self.dir.path(), &[&agent, more].concat())
     }
 
-    fn submit(&self, job: &Job) -> u64 {
+    pub(crate) fn submit(&self, job: &Job) -> u64 {
         let request = proto::SubmitJobRequest { job: Some(job.into()) };
         insist(|| {
             self.runtime.block_on(async {
@@ -77,7 +104,7 @@ impl Cell {
         })
     }
 
-    fn job(&self, id: u64) -> proto::JobStatus {
+    pub(crate) fn job(&self, id: u64) -> proto::JobStatus {
         let request =
             proto::GetJobRequest { job: Some(proto::JobRef { job: Some(job_ref::Job::Id(id)) }) };
         let answer = insist(|| {

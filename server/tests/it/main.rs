@@ -29,6 +29,7 @@
 //! - `limits.rs`: what clients may ask for at once, where an operator said it.
 //! - `agents.rs`: jobs on simulated machines, and what becomes of them when agents, schedulers and leaders
 //!   are killed.
+//! - `grace.rs`: what is told to stop has its time, and who waits for its room.
 //! - `application.rs`: applications that ask for containers, and recover what they had.
 //! - `standby.rs`: schedulers that are killed, stopped or ended, and those that go on for them.
 //! - `outputs.rs`: files, pipes and terminals that results go to.
@@ -55,6 +56,7 @@ mod events;
 mod evicting;
 mod explain;
 mod fire;
+mod grace;
 mod http;
 mod improve;
 mod limits;

@@ -3,7 +3,9 @@
 use super::cell_resources::charged;
 use super::{Twin, TwinJob, TwinTask, validate};
 use omega_core::limits::{TENANT_DEPTH_MAX, TENANT_WEIGHT_MAX};
-use omega_core::{Amounts, Claim, KindId, Outcome, Rejection, Standing, TaskGroup, TaskId, Text};
+use omega_core::{
+    Amounts, Claim, JobId, KindId, Outcome, Rejection, Standing, TaskGroup, TaskId, Text,
+};
 
 impl Twin {
     /// Says how a tenant stands.
@@ -123,6 +125,33 @@ impl Twin {
             }
         }
         used
+    }
+
+    /// How many more tasks of a group may be placed by the limits of its tenant and of those above it, if these were
+    /// placed, too; `None`: any number.
+    #[must_use]
+    pub fn quota_room(
+        &self,
+        (job, group): (JobId, usize),
+        too: impl Iterator<Item = (JobId, usize)> + Clone,
+    ) -> Option<i128> {
+        let of = |(job, group): (JobId, usize), kind: KindId| {
+            let group = &self.jobs[&job].spec.groups[group];
+            i128::from(charged(group, &group.request, kind))
+        };
+        let mut rooms = Vec::new();
+        for name in self.line(&self.jobs[&job].spec.tenant) {
+            let Some(limit) = self.quotas.get(&name) else { continue };
+            let used = self.tenant_used(&name);
+            let pays =
+                |(job, _): &(JobId, usize)| self.line(&self.jobs[job].spec.tenant).contains(&name);
+            for (kind, _) in self.kinds.iter().filter(|(kind, _)| of((job, group), *kind) > 0) {
+                let claimed: i128 = too.clone().filter(pays).map(|group| of(group, kind)).sum();
+                let left = i128::from(limit.get(kind)) - used[kind.index()] - claimed;
+                rooms.push((left / of((job, group), kind)).max(0));
+            }
+        }
+        rooms.into_iter().min()
     }
 
     /// Whether claims on one machine may have a task leave that is of no lower precedence: some tenant's,

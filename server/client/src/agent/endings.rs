@@ -10,7 +10,7 @@
 //!
 //! In the cell the room of a task that is told to stop belongs to the next one at once, so that schedulers
 //! need not wait. The machine has it only when the task has ended. So here a start waits, at most for the
-//! longest grace of those that end on its machine.
+//! longest grace of those that end on its machine; and so does a task that is to hold more.
 
 use super::{Found, Order, Task};
 use omega_core::{Amounts, MachineId, TaskId};
@@ -43,6 +43,8 @@ struct Here {
     ends: BTreeMap<TaskId, (Part, u64)>,
     /// In the order in which they were told to start.
     waits: Vec<Task>,
+    /// What tasks that run are to hold, and do not yet.
+    grows: BTreeMap<TaskId, Amounts>,
 }
 
 /// See the head of the file.
@@ -68,17 +70,41 @@ impl Here {
         if self.ends.contains_key(&task.id) || self.ends.values().any(waits) {
             return false;
         }
+        self.has_amounts(task.id, &task.request)
+    }
+
+    /// Whether a task may hold so much, beside what others hold and what ends.
+    fn has_amounts(&self, task: TaskId, request: &Amounts) -> bool {
         let Some(capacity) = &self.capacity else { return false };
+        let others = self.runs.iter().filter(|(id, _)| **id != task).map(|(_, part)| part);
         let ending = self.ends.values().map(|(part, _)| part);
-        let parts: Vec<&Part> = self.runs.values().chain(ending).collect();
-        task.request.iter().all(|(kind, amount)| {
+        let parts: Vec<&Part> = others.chain(ending).collect();
+        request.iter().all(|(kind, amount)| {
             let taken: u64 = parts.iter().map(|part| part.request.get(kind)).sum();
             amount == 0 || taken.saturating_add(amount) <= capacity.get(kind)
         })
     }
 
-    /// Starts those that have room now.
-    fn start_waiting(&mut self, orders: &mut Vec<Order>) {
+    /// Whether a task that runs may hold so much now: no more than it does, or it has its room.
+    fn may_hold(&self, task: TaskId, to: &Amounts) -> bool {
+        let held = self.runs.get(&task).map(|part| &part.request);
+        let shrinks =
+            held.is_some_and(|held| to.iter().all(|(kind, amount)| amount <= held.get(kind)));
+        shrinks || self.ends.is_empty() || self.has_amounts(task, to)
+    }
+
+    /// Lets those grow that have room now, and starts those that do.
+    fn go_on(&mut self, machine: MachineId, orders: &mut Vec<Order>) {
+        for (task, to) in std::mem::take(&mut self.grows) {
+            match (self.may_hold(task, &to), self.runs.contains_key(&task)) {
+                (true, true) => {
+                    self.runs.entry(task).or_default().request.clone_from(&to);
+                    orders.push(Order::Resize { task, machine, to });
+                }
+                (false, true) => _ = self.grows.insert(task, to),
+                (_, false) => {}
+            }
+        }
         for task in std::mem::take(&mut self.waits) {
             match self.has_room(&task) {
                 true => {
@@ -104,14 +130,12 @@ impl Here {
         Some(Order::Stop { task, machine, grace_ms })
     }
 
-    /// Notes what a task holds. One that waits is started with it.
-    fn resize(&mut self, (task, machine): (TaskId, MachineId), to: Amounts) -> Option<Order> {
-        if let Some(waiting) = self.waits.iter_mut().find(|waiting| waiting.id == task) {
-            waiting.request = to;
-            return None;
+    /// Notes what a task is to hold. One that waits is started with it.
+    fn resize(&mut self, task: TaskId, to: Amounts) {
+        match self.waits.iter_mut().find(|waiting| waiting.id == task) {
+            Some(waiting) => waiting.request = to,
+            None => _ = self.grows.insert(task, to),
         }
-        self.runs.get_mut(&task)?.request.clone_from(&to);
-        Some(Order::Resize { task, machine, to })
     }
 
     fn is_idle(&self) -> bool {
@@ -141,19 +165,20 @@ impl Endings {
         let mut orders = Vec::new();
         match order {
             Order::Start(task) => {
-                let here = self.machines.entry(task.machine).or_default();
+                let machine = task.machine;
+                let here = self.machines.entry(machine).or_default();
                 here.waits.push(task);
-                here.start_waiting(&mut orders);
+                here.go_on(machine, &mut orders);
             }
             Order::Stop { task, machine, .. } => {
                 let here = self.machines.entry(machine).or_default();
                 orders.extend(here.stop((task, machine), now_ms));
-                here.start_waiting(&mut orders);
+                here.go_on(machine, &mut orders);
             }
             Order::Resize { task, machine, to } => {
                 let here = self.machines.entry(machine).or_default();
-                orders.extend(here.resize((task, machine), to));
-                here.start_waiting(&mut orders);
+                here.resize(task, to);
+                here.go_on(machine, &mut orders);
             }
             other => orders.push(other),
         }
@@ -166,7 +191,7 @@ impl Endings {
         let Some(here) = self.machines.get_mut(&machine) else { return orders };
         here.runs.remove(&task);
         here.ends.remove(&task);
-        here.start_waiting(&mut orders);
+        here.go_on(machine, &mut orders);
         orders
     }
 
@@ -177,7 +202,7 @@ impl Endings {
             let over = here.ends.extract_if(.., |_, (_, at)| *at <= now_ms);
             let kill = |(task, _)| Order::Kill { task, machine: *machine };
             orders.extend(over.map(kill));
-            here.start_waiting(&mut orders);
+            here.go_on(*machine, &mut orders);
         }
         self.machines.retain(|_, here| here.capacity.is_some() || !here.is_idle());
         orders
@@ -245,6 +270,39 @@ mod tests {
         let killed = Order::Kill { task: id(0), machine: HERE };
         assert_eq!(endings.due(1050), [killed, start(1, 2, 0)]);
         assert_eq!(endings.next_due(), None);
+    }
+
+    fn resize(index: u32, cores: u64) -> Order {
+        let to = Amounts::new([cores * 1000]);
+        Order::Resize { task: id(index), machine: HERE, to }
+    }
+
+    #[test]
+    fn who_is_to_hold_more_waits_for_it_and_who_is_to_hold_less_does_not() {
+        let mut endings = with_victim();
+        assert_eq!(endings.follow(start(1, 1, 0), 0), [start(1, 1, 0)]);
+        assert_eq!(endings.follow(stop(0, 0), 50), [stop(0, 1000)]);
+        assert_eq!(endings.follow(resize(1, 3), 60), [], "the other one still has three");
+        // What it is told last counts.
+        assert_eq!(endings.follow(resize(1, 4), 70), []);
+        assert_eq!(endings.ended(HERE, id(0)), [resize(1, 4)]);
+        assert_eq!(endings.follow(stop(1, 0), 80), [stop(1, 0)]);
+
+        let mut endings = with_victim();
+        endings.follow(start(1, 1, 0), 0);
+        endings.follow(stop(0, 0), 50);
+        assert_eq!(endings.follow(resize(1, 2), 60), []);
+        assert_eq!(endings.follow(resize(1, 0), 70), [resize(1, 0)], "it gives up what it has");
+        assert_eq!(endings.follow(resize(1, 1), 80), [resize(1, 1)], "that was free");
+        assert_eq!(endings.follow(resize(1, 2), 90), []);
+        let killed = Order::Kill { task: id(0), machine: HERE };
+        assert_eq!(endings.due(1050), [killed, resize(1, 2)]);
+        // One that is stopped while it waits to grow does not grow.
+        endings.follow(start(2, 1, 500), 1100);
+        endings.follow(stop(2, 0), 1100);
+        assert_eq!(endings.follow(resize(1, 4), 1100), []);
+        assert_eq!(endings.follow(stop(1, 0), 1100), [stop(1, 0)]);
+        assert_eq!(endings.ended(HERE, id(2)), []);
     }
 
     #[test]

@@ -11,7 +11,7 @@ use crate::proto;
 use omega_cellstate::{
     Beside, Cards, CellResources, CoresLeft, Count, CountingMachines, CurveSum, Delta, DomainName,
     Interest, JobDelta, LoadReport, MachineDelta, MachineStatus, Share, TaskDelta, TenantDelta,
-    Tracked, TrackerId, TrackerKey,
+    TenantTerms, Tracked, TrackerId, TrackerKey,
 };
 use omega_core::limits::{CARDS_MAX, NUMA_NODES_MAX};
 use omega_core::{
@@ -100,9 +100,10 @@ impl From<&Delta> for proto::Delta {
         };
         message.jobs = delta.jobs.iter().map(job).collect();
         let tenant = |tenant: &TenantDelta| proto::TenantDelta {
-            name: tenant.name.to_string(),
-            standing: Some((&tenant.standing).into()),
+            name: tenant.terms.name.to_string(),
+            standing: Some((&tenant.terms.standing).into()),
             used: tenant.used.to_vec(),
+            limit: tenant.terms.limit.as_ref().map(|limit| proto::Quota { limit: values(limit) }),
         };
         message.tenants = delta.tenants.iter().map(tenant).collect();
         for (at, held) in &delta.held {
@@ -230,11 +231,13 @@ pub fn delta(message: proto::Delta) -> Result<Delta, Malformed> {
         read.jobs.push(JobDelta { id: JobId(job.id), job: spec });
     }
     for tenant in message.tenants {
-        read.tenants.push(TenantDelta {
+        let terms = TenantTerms {
             name: tenant.name.into(),
             standing: standing(tenant.standing),
-            used: tenant.used.into_iter().collect(),
-        });
+            limit: tenant.limit.map(|quota| amounts(quota.limit)),
+        };
+        let used = tenant.used.into_iter().collect();
+        read.tenants.push(TenantDelta { terms: Arc::new(terms), used });
     }
     Ok(read)
 }

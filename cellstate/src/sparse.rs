@@ -1,0 +1,90 @@
+//! A map for what nearly no task has.
+//!
+//! It is one pointer, which is null for nearly all jobs. Whoever asks for a task of such a job pays for one look at it,
+//! and what comes after that look is kept out of the way: it would only make the callers' code longer.
+//!
+//! Invariant: there is no tree without an entry.
+
+use std::collections::BTreeMap;
+
+/// Values by the number of the task.
+#[derive(Clone, Debug)]
+#[expect(clippy::box_collection, reason = "each job has two of these, and a tree is three words")]
+pub(crate) struct Sparse<V>(Option<Box<BTreeMap<u32, V>>>);
+
+impl<V> Default for Sparse<V> {
+    fn default() -> Self {
+        Sparse(None)
+    }
+}
+
+impl<V> Sparse<V> {
+    #[inline]
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.is_none()
+    }
+
+    #[inline]
+    pub(crate) fn get(&self, index: u32) -> Option<&V> {
+        self.0.as_ref().and_then(|entries| found(entries, index))
+    }
+
+    pub(crate) fn insert(&mut self, index: u32, value: V) {
+        self.0.get_or_insert_default().insert(index, value);
+    }
+
+    /// Takes the value of a task out. The answer is that value.
+    #[inline]
+    pub(crate) fn remove(&mut self, index: u32) -> Option<V> {
+        if self.is_empty() { None } else { self.take_out(index) }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn take_out(&mut self, index: u32) -> Option<V> {
+        let entries = self.0.as_mut()?;
+        let removed = entries.remove(&index);
+        if entries.is_empty() {
+            self.0 = None;
+        }
+        removed
+    }
+
+    fn entries(&self) -> Option<&BTreeMap<u32, V>> {
+        self.0.as_deref()
+    }
+
+    /// How many there are.
+    pub(crate) fn len(&self) -> usize {
+        self.entries().map_or(0, BTreeMap::len)
+    }
+
+    /// Each of them, ascending.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (u32, &V)> {
+        let entries = self.entries().map(BTreeMap::iter);
+        entries.unwrap_or_default().map(|(index, value)| (*index, value))
+    }
+}
+
+#[cold]
+#[inline(never)]
+fn found<V>(entries: &BTreeMap<u32, V>, index: u32) -> Option<&V> {
+    entries.get(&index)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_taken_out_leaves_nothing() {
+        let mut map = Sparse::default();
+        assert!(map.is_empty() && map.get(1).is_none() && map.remove(1).is_none());
+        map.insert(2, "b");
+        map.insert(1, "a");
+        assert_eq!(map.iter().collect::<Vec<_>>(), [(1, &"a"), (2, &"b")]);
+        assert_eq!((map.get(2), map.get(3), map.len()), (Some(&"b"), None, 2));
+        assert_eq!((map.remove(3), map.remove(1), map.is_empty()), (None, Some("a"), false));
+        assert_eq!((map.remove(2), map.is_empty(), map.len()), (Some("b"), true, 0));
+    }
+}

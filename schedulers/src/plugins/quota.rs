@@ -1,0 +1,59 @@
+//! Limits of tenants: see [`Command::SetQuota`](omega_core::Command::SetQuota).
+
+use crate::events::Events;
+use crate::plugin::{Filter, Judged, Reads, Tasks, lanes};
+use crate::refusals::News;
+use omega_cellstate::Block;
+
+/// Filter: the task's tenant, and those above it, may claim so much more. It refuses every machine or none, so it is
+/// asked once for all of them, and by the placer for how many tasks there is enough.
+#[derive(Clone, Copy, Debug)]
+pub struct WithinQuota;
+
+impl Filter for WithinQuota {
+    fn name(&self) -> &'static str {
+        "quota"
+    }
+
+    /// A claim anywhere counts.
+    fn reads(&self) -> Reads {
+        Reads::OTHER_MACHINES
+    }
+
+    fn wakes_on(&self) -> Events {
+        Events::QUOTA_CHANGED
+    }
+
+    fn may_help(&self, tasks: &Tasks<'_>, _: &News<'_>) -> bool {
+        !self.applies(tasks)
+    }
+
+    fn applies(&self, tasks: &Tasks<'_>) -> bool {
+        tasks.view.quota_room(tasks.compiled, 1) == 0
+    }
+
+    fn refuses_all(&self) -> bool {
+        true
+    }
+
+    fn filter(&self, _: &Tasks<'_>, _: Block<'_>, _: u64) -> u64 {
+        0
+    }
+
+    /// Only what the same limit holds for would have to go.
+    fn curable(&self, tasks: &Tasks<'_>, block: Block<'_>, refused: u64) -> u64 {
+        let Some(lack) = tasks.view.quota_lack(tasks.compiled) else { return 0 };
+        let view = tasks.view;
+        let bound = view.displaces_below(tasks.job.precedence);
+        let frees = |lane: usize| {
+            let here = view.tasks_on(block.first_row() + lane).iter().rev();
+            let mut lower = here.take_while(|task| task.precedence < bound);
+            lower.any(|task| view.is_below(task.id.job, &lack.tenant))
+        };
+        lanes(refused).filter(|lane| frees(*lane)).fold(0, |word, lane| word | 1 << lane)
+    }
+
+    fn judges(&self) -> Judged {
+        Judged::QUOTA
+    }
+}
