@@ -284,7 +284,8 @@ impl Opening {
         let bytes = self.bytes(sequence)?;
         let salt = self.segment(sequence)?.salt;
         let end = walk(replay, &bytes, salt, sequence);
-        if replay.sealed {
+        // Where not even the first record can be read, it is the segment before that is sealed.
+        if replay.sealed && end.offset > header::BYTES {
             return Ok(());
         }
         Err(self.corrupt(sequence, replay, end.offset, end.damage))
