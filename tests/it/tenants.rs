@@ -5,6 +5,7 @@ use omega_cellstate::SharedCell;
 use omega_core::{
     Amounts, Command, Job, JobId, Outcome, Precedence, Rejection, Standing, TaskReport, Text,
 };
+use omega_schedulers::explain::{describe, describe_obstacle, describe_remedy};
 use omega_schedulers::plugins::{DefaultPreemption, FairShare, Reclaim};
 use omega_schedulers::{Nanos, Observer, Profile, Scheduler, Search, Settings, Unobserved};
 use omega_tests::random::Dice;
@@ -265,6 +266,15 @@ fn no_more_is_claimed_than_a_limit_leaves() {
     limit(&cell, "red", 3);
     let late = submit(&cell, of("crawl", "late", 1));
     assert_eq!((steps(4 * LONG), placed(&cell, late)), (0, 0));
+    // And who waits is told for what.
+    let kinds = cell.read(|cell| cell.kinds().clone());
+    let (reason, machines) = scheduler.explain(late, 0).unwrap().refused[0];
+    assert_eq!((describe(reason, &kinds).as_str(), machines), ("quota of cpu used up", 1));
+    let diagnosis = scheduler.diagnose(late, 0).unwrap();
+    let obstacle = describe_obstacle(&diagnosis.nearest[0].obstacles[0], &kinds);
+    assert_eq!(obstacle, "10 cpu more than the quota of tenant red has left");
+    let remedy = describe_remedy(&diagnosis.remedies[0], scheduler.view());
+    assert_eq!(remedy, "with 10 cpu more in the quota of tenant red: 1 machine would take it");
 }
 
 /// A limit of all together is full of what one has borrowed: the other has it given back, though machines are free.

@@ -17,6 +17,7 @@ pub use remedy::{Remedy, Shortage};
 pub use text::{describe, describe_obstacle, describe_remedy};
 
 use crate::plugin::Tasks;
+use crate::plugins::missing_of_cell;
 use crate::profile::Profile;
 use crate::search::tasks;
 use omega_cellstate::{BLOCK, GroupRef, View};
@@ -29,8 +30,8 @@ pub struct Explanation {
     pub machines: usize,
     /// How many would take the task now.
     pub feasible: usize,
-    /// How many the judge refuses for each reason, the most frequent first. A machine that has
-    /// too little of several kinds counts for each of them.
+    /// How many the judge refuses for each reason, the most frequent first, or the commit would for something that
+    /// belongs to no machine. A machine that has too little of several kinds counts for each of them.
     pub refused: Vec<(Reason, usize)>,
     /// How many each filter of the profile beyond the judge's takes away.
     pub filtered: Vec<(&'static str, usize)>,
@@ -60,6 +61,10 @@ pub fn explain(view: &View, profile: &Profile, group: GroupRef) -> Explanation {
         }
         let (block, bit) = (view.block(row / BLOCK), 1 << (row % BLOCK));
         match filters.iter().find(|filter| filter.filter(&tasks, block, bit) & bit == 0) {
+            Some(filter) if filter.refuses_all() => match of_the_cell(&tasks) {
+                Some(reason) => add(&mut explanation.refused, reason),
+                None => add(&mut explanation.filtered, filter.name()),
+            },
             Some(filter) => add(&mut explanation.filtered, filter.name()),
             None => explanation.feasible += 1,
         }
@@ -67,6 +72,13 @@ pub fn explain(view: &View, profile: &Profile, group: GroupRef) -> Explanation {
     explanation.refused.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
     explanation.filtered.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
     explanation
+}
+
+/// For what the cell would refuse the tasks on any machine.
+fn of_the_cell(tasks: &Tasks<'_>) -> Option<Reason> {
+    let exhausted = missing_of_cell(tasks).next().map(|(kind, _)| Reason::CellExhausted(kind));
+    let over = tasks.view.quota_lack(tasks.compiled);
+    exhausted.or_else(|| over.map(|lack| Reason::QuotaExceeded(lack.kind)))
 }
 
 /// The kinds of which a machine has less than a task needs.
