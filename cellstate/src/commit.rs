@@ -224,9 +224,8 @@ impl Cell {
                 Some(reason) => Err(reason),
                 None => self.claim(claim, txn.check, scratch),
             };
-            match judged {
-                Ok(step) => scratch.steps.push(step),
-                Err(reason) => scratch.conflicts.push(Conflict { item, reason }),
+            if let Err(reason) = judged {
+                scratch.conflicts.push(Conflict { item, reason });
             }
         }
         scratch.conflicts.extend(resized);
@@ -271,7 +270,7 @@ impl Cell {
         claim: &Claim,
         check: ConflictCheck,
         scratch: &mut Scratch,
-    ) -> Result<Step, Reason> {
+    ) -> Result<(), Reason> {
         let Cell { jobs, machines, facts, tenants, resources, now_ms, .. } = self;
         let job = jobs.get_mut(claim.task.job).ok_or(Reason::UnknownTask)?;
         let task = job.tasks.get(claim.task.index as usize).ok_or(Reason::UnknownTask)?;
@@ -285,7 +284,6 @@ impl Cell {
         if check == ConflictCheck::SequenceNumber && row.sequence != claim.seen {
             return Err(Reason::MachineChanged);
         }
-        let spot = machines.spot(claim.machine).ok_or(Reason::MachineGone)?;
         let grant = match crate::planted!(EarlyJudgementTrusted) {
             true => Grant { cards: claim.cards, cores: NodeCores::NONE },
             false => {
@@ -293,6 +291,7 @@ impl Cell {
                 let asked = (claim.take, claim.cards);
                 let batch = (job.spec.kind, &**need.taken(claim.take).0);
                 let over_peak = facts.over_peak(claim.machine.row(), batch);
+                let spot = machines.spot(claim.machine, row);
                 judge(claim.machine, &Spot { reserved, over_peak, ..spot }, need, facts, asked)?
             }
         };
@@ -314,7 +313,9 @@ impl Cell {
         let owner = job.owner;
         let parts = Parts { job, machines, tenants, resources, facts, now_ms: *now_ms };
         Cell::place(parts, claim.task, claim.machine, grant);
-        Ok(Step::Placed { task: claim.task, slot: claim.machine.slot, owner })
+        // It is written where it stays: it is smaller than the place that any step may need.
+        scratch.steps.push(Step::Placed { task: claim.task, slot: claim.machine.slot, owner });
+        Ok(())
     }
 
     /// Gangs that stay too small, and evictions that made room for nobody. With `all`, every claim

@@ -98,11 +98,11 @@ pub(crate) fn judge(
         (Some(_), None) => return Err(Reason::NoCards),
         (Some(request), Some(cards)) => cards.choose(request, wanted).ok_or(Reason::NoCards)?,
     };
-    let cores = match need.cores {
-        None => NodeCores::NONE,
-        Some(request) => spot.cores.and_then(|left| left.choose(request)).ok_or(Reason::NoCores)?,
-    };
-    let grant = Grant { cards, cores };
+    let mut grant = Grant { cards, cores: NodeCores::NONE };
+    if let Some(request) = need.cores {
+        let chosen = spot.cores.and_then(|left| left.choose(request));
+        grant.cores = chosen.ok_or(Reason::NoCores)?;
+    }
     match &need.rules {
         Some(rules) => facts.rules.judge(rules, row, &facts.sets).map(|()| grant),
         None => Ok(grant),

@@ -155,11 +155,12 @@ impl Machines {
         self.loads.insert(slot as u32, load);
     }
 
-    /// A row as the judge sees it; `None` beyond the last row.
-    pub(crate) fn spot(&self, id: MachineId) -> Option<Spot<'_>> {
-        let row = self.rows.get(id.row())?;
-        Some(Spot {
-            id: self.id(id.row()),
+    /// A machine that is there, with its row, as the judge sees it. It is made where it is used: as an `Option` it
+    /// would be written and read again by parts of other sizes, for which processors wait.
+    #[inline]
+    pub(crate) fn spot(&self, id: MachineId, row: &Row) -> Spot<'_> {
+        Spot {
+            id,
             status: row.status,
             free: self.free(id.row()),
             curves: self.curves.get(id.row()).map(|sum| &**sum),
@@ -167,7 +168,7 @@ impl Machines {
             cores: self.cores(id.row()),
             reserved: false,
             over_peak: None,
-        })
+        }
     }
 
     /// Every load that was reported, in no order.

@@ -60,6 +60,8 @@ impl CoreRequest {
 /// Nodes behind the last one with a core do not count: with and without them it is the same.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
+// So that it is copied by whole words.
+#[repr(align(8))]
 pub struct NodeCores([u16; NUMA_NODES_MAX]);
 
 impl NodeCores {
