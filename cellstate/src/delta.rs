@@ -248,6 +248,18 @@ impl Delta {
         self.task_cores.clear();
     }
 
+    /// Keeps those tasks only that are to be kept, with what they hold.
+    pub fn retain_tasks(&mut self, mut keeps: impl FnMut(&TaskDelta) -> bool) {
+        let mut numbers = 0..;
+        let place = |task: &TaskDelta| keeps(task).then(|| numbers.next()).flatten();
+        let places: Vec<Option<u32>> = self.tasks.iter().map(place).collect();
+        let place = |at: u32| places.get(at as usize).copied().flatten();
+        self.held.retain_mut(|(at, _)| place(*at).map(|now| *at = now).is_some());
+        self.task_cores.retain_mut(|(at, _)| place(*at).map(|now| *at = now).is_some());
+        let mut kept = places.iter().map(Option::is_some);
+        self.tasks.retain(|_| kept.next().unwrap_or(false));
+    }
+
     fn push_tenant(&mut self, tenant: &Tenant) {
         self.tenants.push(TenantDelta {
             terms: tenant.terms.clone(),
@@ -466,5 +478,31 @@ impl Wanted {
             Wanted::Of(wanted, share) => wanted == owner && share.includes(job),
             Wanted::All => true,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use omega_core::JobId;
+
+    #[test]
+    fn what_tasks_hold_stays_with_those_that_are_kept() {
+        let task = |job| TaskDelta {
+            id: TaskId { job: JobId(job), index: 0 },
+            group: 0,
+            state: TaskState::Pending,
+            cards: CardSet::default(),
+            placed_ms: 0,
+        };
+        let mut delta = Delta { tasks: (0..5).map(task).collect(), ..Delta::default() };
+        delta.held = vec![(1, Amounts::new([1])), (2, Amounts::new([2])), (4, Amounts::new([4]))];
+        let cores = |count| NodeCores::NONE.with(0, count);
+        delta.task_cores = vec![(0, cores(10)), (4, cores(14))];
+        delta.retain_tasks(|task| [1, 4].contains(&task.id.job.0));
+        let kept: Vec<u64> = delta.tasks.iter().map(|task| task.id.job.0).collect();
+        assert_eq!(kept, [1, 4]);
+        assert_eq!(delta.held, [(0, Amounts::new([1])), (1, Amounts::new([4]))]);
+        assert_eq!(delta.task_cores, [(1, cores(14))]);
     }
 }

@@ -101,7 +101,7 @@ impl Refusers {
         if profile.chain.post_filter.is_empty() {
             return self;
         }
-        let all = Refusers::suspects(profile, tasks).events();
+        let all = Refusers::all_that_apply(profile, tasks).events();
         let makers = profile.chain.post_filter.iter().map(|plugin| plugin.wakes_on(tasks, all));
         let maker_events = makers.fold(self.maker_events, |all, events| all | events);
         Refusers { maker_events, ..self }
@@ -130,12 +130,19 @@ impl Refusers {
         Some(refusers)
     }
 
+    /// Whether a filter is among them that refuses every machine.
+    pub(crate) fn is_of_the_cell(self, profile: &Profile) -> bool {
+        profile.filters().enumerate().any(|(index, filter)| self.has(index) && filter.refuses_all())
+    }
+
     /// Every filter that may refuse these tasks: what is known without looking at a machine.
     #[must_use]
     pub fn suspects(profile: &Profile, tasks: &Tasks<'_>) -> Refusers {
-        if let Some(refusers) = Refusers::of_the_cell(profile, tasks) {
-            return refusers;
-        }
+        Refusers::of_the_cell(profile, tasks)
+            .unwrap_or_else(|| Refusers::all_that_apply(profile, tasks))
+    }
+
+    fn all_that_apply(profile: &Profile, tasks: &Tasks<'_>) -> Refusers {
         let mut refusers = Refusers::waiting_for(Events::MACHINE_ADDED);
         for (index, filter) in profile.filters().enumerate() {
             if filter.applies(tasks) {
@@ -206,7 +213,12 @@ impl Refusers {
 impl Refusers {
     /// The same for the plugins that make room, of the news that they listen to.
     fn makers_may_help(self, profile: &Profile, tasks: &Tasks<'_>, news: &News<'_>) -> bool {
-        let news = News { events: news.events.and(self.maker_events), ..*news };
+        let mut events = news.events.and(self.maker_events);
+        if self.is_of_the_cell(profile) {
+            // Whoever waits for a quota is not helped by what comes and goes on machines all the time.
+            events = events.without(Events::ROOM_FREED | Events::ROOM_TAKEN | Events::TASK_PLACED);
+        }
+        let news = News { events, ..*news };
         let mut makers = profile.chain.post_filter.iter();
         !news.events.is_empty() && makers.any(|plugin| plugin.may_help(tasks, &news))
     }

@@ -75,6 +75,38 @@ fn what_would_begin_beyond_the_window_has_no_plan_yet() {
     assert_eq!(placed(&cell, long), 0);
 }
 
+/// Who waits for a quota is in nobody's way: the first that waits for room has the plan.
+#[test]
+fn a_job_over_its_quota_has_no_plan() {
+    let cell = cell(&[4, 4]);
+    let limit = |cores: u64| {
+        let limit = Some(Amounts::new([cores * 1000, 1 << 40]));
+        cell.apply(Command::SetQuota { tenant: "red".into(), limit }).unwrap();
+    };
+    limit(4);
+    let red = |job| Job { tenant: "red".into(), ..job };
+    let mut scheduler = scheduler(&cell, 1);
+    submit(&cell, red(runs(job("first", 1, 4), 1000)));
+    run(&mut scheduler, &cell, 0);
+    let over = submit(&cell, red(gang("over", 2, 500)));
+    let wide = submit(&cell, gang("wide", 2, 500));
+    run(&mut scheduler, &cell, LONG);
+    assert_eq!(scheduler.planned(), [(wide, 1000)]);
+    // With room for one of its two tasks it is no better.
+    limit(8);
+    run(&mut scheduler, &cell, 2 * LONG);
+    assert_eq!(scheduler.planned(), [(wide, 1000)]);
+    // Once it may have both, it is the first that waits for room.
+    limit(12);
+    run(&mut scheduler, &cell, 3 * LONG);
+    assert_eq!(scheduler.planned(), [(over, 1000)]);
+    limit(4);
+    run(&mut scheduler, &cell, 4 * LONG);
+    tell_time(&cell, 1);
+    run(&mut scheduler, &cell, 5 * LONG);
+    assert_eq!(placed(&cell, over), 0);
+}
+
 #[test]
 fn who_ends_in_time_may_pass_and_who_does_not_may_not() {
     let (cell, mut scheduler, [first, wide]) = one_is_taken(1);

@@ -296,6 +296,26 @@ fn what_is_guaranteed_is_reclaimed_from_a_full_limit_too() {
     assert_eq!((used(&cell, "red"), used(&cell, "blue")), (2, 4));
 }
 
+/// Only those help for whom the full limit holds, and they are found among many others that have borrowed as well.
+#[test]
+fn the_few_that_a_full_limit_holds_for_are_found() {
+    let cell = cell(&[1; 200]);
+    stands(&cell, "all", guaranteed(20));
+    limit(&cell, "all", 5);
+    for (tenant, cores) in [("red", 0), ("blue", 5)] {
+        stands(&cell, tenant, Standing { parent: Some("all".into()), ..guaranteed(cores) });
+    }
+    submit(&cell, of("red", "borrower", 9));
+    let mut scheduler = reclaiming(&cell, "default");
+    run(&mut scheduler, &cell, 0);
+    submit(&cell, of("partner", "lends", 300));
+    run(&mut scheduler, &cell, LONG);
+    assert_eq!((used(&cell, "red"), used(&cell, "partner")), (5, 195));
+    submit(&cell, of("blue", "owner", 5));
+    run(&mut scheduler, &cell, 2 * LONG);
+    assert_eq!((used(&cell, "red"), used(&cell, "blue"), used(&cell, "partner")), (0, 5, 195));
+}
+
 /// In a full limit, precedence makes room among those that it holds for, and nowhere else.
 #[test]
 fn in_a_full_limit_a_tenant_displaces_its_own() {

@@ -53,7 +53,7 @@ impl View {
     /// Claims a part of a machine for a task, in the view; [`View::take_transaction`] submits it.
     ///
     /// # Errors
-    /// If the judge refuses: the cell would, too.
+    /// If the judge refuses, or a limit of its tenant does: the cell would, too.
     pub fn claim(
         &mut self,
         task: TaskId,
@@ -64,6 +64,9 @@ impl View {
             return Err(Reason::MachineGone);
         }
         let grant = self.judge_machine(machine, group)?;
+        if let Some(lack) = self.quota_lack(group) {
+            return Err(Reason::QuotaExceeded(lack.kind));
+        }
         let seen = self.sequences[machine.row()];
         // The cell chooses the cards, by the same rule: asking for these would conflict for naught.
         let take = self.compiled(group).take;

@@ -251,7 +251,9 @@ impl View {
             self.tally.loads += u64::from(self.loads.set(*slot, load));
         }
         self.apply_rules(delta);
-        if self.tenants.apply(delta) {
+        let (more_tenants, freed) = self.tenants.apply(delta);
+        self.tally.quota_freed += freed;
+        if more_tenants {
             self.find_tenants();
         }
         self.tally.cell_freed += u64::from(delta.resources.exceeds(&self.resources));

@@ -17,6 +17,8 @@ pub struct Tally {
     pub freed: u64,
     /// Syncs after which there was more of something that belongs to no machine.
     pub cell_freed: u64,
+    /// Tenants with a limit of which there was word that they use less of some kind than before.
+    pub quota_freed: u64,
     /// Machines that reported their load, changed or not: it is younger then.
     pub loads: u64,
 }

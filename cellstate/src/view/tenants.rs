@@ -30,6 +30,13 @@ struct Known {
 }
 
 impl Known {
+    /// Whether it has a limit, and uses less of some kind by this.
+    fn is_freed_by(&self, now: &TenantDelta) -> bool {
+        let Some((told, _)) = self.limit() else { return false };
+        let used = |kind: usize| now.used.get(kind).copied().unwrap_or(0);
+        told.used.iter().enumerate().any(|(kind, before)| used(kind) < *before)
+    }
+
     fn limit(&self) -> Option<(&TenantDelta, &Amounts)> {
         let told = self.told.as_ref()?;
         Some((told, told.terms.limit.as_ref()?))
@@ -70,16 +77,19 @@ impl KnownTenants {
         self.syncs = true;
     }
 
-    /// Takes in what a delta tells. The answer is whether there are tenants that were not known before.
-    pub(super) fn apply(&mut self, delta: &Delta) -> bool {
+    /// Takes in what a delta tells. The answer is whether there are tenants that were not known before, and how many
+    /// with a limit use less of some kind than before.
+    pub(super) fn apply(&mut self, delta: &Delta) -> (bool, u64) {
         if delta.full {
             self.list.iter_mut().for_each(|known| *known = Known::default());
             self.limits = 0;
         }
         self.syncs = false;
         let before = self.list.len();
+        let mut freed = 0;
         for tenant in &delta.tenants {
             let of = self.intern(&tenant.terms.name);
+            freed += u64::from(self.list[of.0 as usize].is_freed_by(tenant));
             match &mut self.list[of.0 as usize].told {
                 // Nearly always it is only what they use that changed.
                 Some(told) if Arc::ptr_eq(&told.terms, &tenant.terms) => {
@@ -88,7 +98,7 @@ impl KnownTenants {
                 _ => self.tell(of, tenant),
             }
         }
-        self.list.len() > before
+        (self.list.len() > before, freed)
     }
 
     fn tell(&mut self, of: TenantRef, tenant: &TenantDelta) {

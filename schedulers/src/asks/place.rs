@@ -120,9 +120,12 @@ impl Front {
             || name().is_some_and(|name| !application.refused.contains(name))
     }
 
-    /// Whether a task may go to a row, by the judge and the application.
+    /// Whether a task may go to a row, by the judge, its tenant's limits and the application.
     fn may_have(&self, wish: Wish, row: usize) -> bool {
-        self.desk.view.judge(row, wish.group).is_ok() && self.admits(wish.id, row)
+        let view = &self.desk.view;
+        view.quota_room(wish.group, 1) > 0
+            && view.judge(row, wish.group).is_ok()
+            && self.admits(wish.id, row)
     }
 
     fn claim_on_machine(&mut self, wish: Wish, task: TaskId) -> bool {

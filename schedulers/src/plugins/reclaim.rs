@@ -57,6 +57,18 @@ impl PostFilter for Reclaim {
         if borrowed.is_empty() || left == 0 {
             return None;
         }
+        let short = view.quota_lack(lack.group);
+        if let Some(short) = &short
+            && !borrowed.keys().any(|branch| is_in(view, branch, &short.tenant))
+        {
+            return None;
+        }
+        // Where a limit is full, somebody has to go for whom it holds, too.
+        let helps = |view: &View, row: usize| {
+            short.as_ref().is_none_or(|short| {
+                view.tasks_on(row).iter().any(|task| view.is_below(task.id.job, &short.tenant))
+            })
+        };
         let (start, rows) = (self.draw(view), view.rows());
         let order = (0..rows).map(|step| (start + step) % rows);
         let mut best: Option<(Cost, usize, Vec<PlacedTask>)> = None;
@@ -64,6 +76,9 @@ impl PostFilter for Reclaim {
         for row in order {
             if tried == MACHINES_TRIED {
                 break;
+            }
+            if !helps(view, row) {
+                continue;
             }
             let Some(victims) = victims(view, lack, row, &borrowed) else { continue };
             tried += 1;
@@ -86,6 +101,11 @@ impl Cost {
     fn of(victims: &[PlacedTask]) -> Cost {
         Cost(victims.iter().map(|task| task.precedence).max(), victims.len())
     }
+}
+
+/// Whether a tenant is another one, or below it.
+fn is_in(view: &View, tenant: &str, above: &Text) -> bool {
+    view.tenant_line(tenant).iter().any(|known| known.terms.name == *above)
 }
 
 /// The branches that have borrowed what a tenant is guaranteed and asks for, and how much of each kind.

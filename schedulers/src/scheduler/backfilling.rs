@@ -5,6 +5,7 @@ use crate::backfill::{Backfill, GroupLack, Lack};
 use crate::events::Events;
 use crate::queue::Nanos;
 use omega_core::{Commit, Job, JobId, Transaction};
+use smallvec::SmallVec;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -58,22 +59,26 @@ impl Scheduler {
     }
 
     /// After a decision: a job that found no room has a plan if it is one of the first, before anybody else is
-    /// decided on; one that is in the transaction now needs it no more.
+    /// decided on; one that is in the transaction now needs it no more. One that waits for what belongs to no machine,
+    /// such as a quota, is not in the way of others.
     pub(super) fn end_turn(&mut self, decided: &Decided, job: &Arc<Job>, now: Nanos) {
         let Some(backfill) = self.profile.backfill.clone() else { return };
-        {
+        let concerns = {
             let mut plans = backfill.plans().write();
             if decided.placed > 0 {
                 plans.note_claims();
             }
-            if decided.short {
-                plans.lacks(decided.job, job, &self.view);
+            let had = plans.is_in_head(decided.job, backfill.depth());
+            match (decided.short, decided.by.is_of_the_cell(&self.profile)) {
+                (true, false) => plans.lacks(decided.job, job, &self.view),
+                (true, true) => plans.leaves(decided.job, None),
+                (false, _) => {}
             }
-            if !plans.is_in_head(decided.job, backfill.depth()) {
-                return;
-            }
+            had || plans.is_in_head(decided.job, backfill.depth())
+        };
+        if concerns {
+            self.renew_plans(&backfill, now);
         }
-        self.renew_plans(&backfill, now);
     }
 
     fn renew_plans(&mut self, backfill: &Backfill, now: Nanos) {
@@ -86,7 +91,8 @@ impl Scheduler {
         }
     }
 
-    /// What a job lacks: nothing of what it has in a transaction.
+    /// What a job lacks: nothing of what it has in a transaction, and no more than its tenant may have and the cell as
+    /// a whole has. A gang that may not have enough lacks nothing.
     fn lack(&mut self, id: JobId, job: &Arc<Job>) -> Lack {
         let waiting = self.queue.waiting_tasks(id);
         let all: u32 = waiting.iter().map(|(_, tasks)| tasks).sum();
@@ -94,8 +100,18 @@ impl Scheduler {
             let group = self.view.compile(id, job, index);
             GroupLack { group, index, tasks }
         };
-        let groups = waiting.into_iter().map(group).collect();
-        let tasks = self.queue.gang_lacks(id).map_or(all, |lacks| lacks.min(all));
+        let groups: SmallVec<[GroupLack; 2]> = waiting.into_iter().map(group).collect();
+        let may = |lack: &GroupLack| {
+            let room = self.view.cell_room(lack.group).min(lack.tasks as usize);
+            self.view.quota_room(lack.group, room) as u64
+        };
+        let may: u64 = groups.iter().map(may).sum();
+        let may = u32::try_from(may).unwrap_or(u32::MAX);
+        let tasks = match self.queue.gang_lacks(id).map(|lacks| lacks.min(all)) {
+            Some(needed) if needed > may => 0,
+            Some(needed) => needed,
+            None => all.min(may),
+        };
         Lack { groups, tasks, run_ms: job.run_ms_expected.unwrap_or(u64::MAX) }
     }
 

@@ -136,7 +136,7 @@ fn events_of(delta: &Delta, before: Tally, after: Tally) -> Events {
         (delta.tasks.iter().any(has_machine), Events::TASK_PLACED),
         (!delta.tasks.iter().all(has_machine), Events::TASK_ENDED),
         (!delta.jobs.is_empty(), Events::JOB_CHANGED),
-        (delta.quotas, Events::QUOTA_CHANGED),
+        (delta.quotas || after.quota_freed > before.quota_freed, Events::QUOTA_CHANGED),
         (delta.changes_rules(), Events::RULES_CHANGED),
         (delta.refilled, Events::EVICTIONS_REFILLED),
         (delta.reservations.is_some(), Events::RESERVATIONS_CHANGED),

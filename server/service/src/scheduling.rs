@@ -237,7 +237,7 @@ impl SchedulingService for Scheduling {
 fn keep_seen(cell: &Cell, caller: &Caller, delta: &mut Delta) {
     // Of a job that is forgotten by now nobody knows whose it was: its number is told.
     delta.jobs.retain(|job| cell.job(job.id).is_none_or(|known| caller.sees(known)));
-    delta.tasks.retain(|task| caller.sees_id(cell, task.id.job));
+    delta.retain_tasks(|task| caller.sees_id(cell, task.id.job));
     delta.tenants.retain(|tenant| caller.sees_tenant(&tenant.terms.name));
 }
 

@@ -85,17 +85,24 @@ impl Here {
         })
     }
 
+    /// Whether a task that runs holds no less of any kind.
+    fn shrinks(&self, task: TaskId, to: &Amounts) -> bool {
+        let held = self.runs.get(&task).map(|part| &part.request);
+        held.is_some_and(|held| to.iter().all(|(kind, amount)| amount <= held.get(kind)))
+    }
+
     /// Whether a task that runs may hold so much now: no more than it does, or it has its room.
     fn may_hold(&self, task: TaskId, to: &Amounts) -> bool {
-        let held = self.runs.get(&task).map(|part| &part.request);
-        let shrinks =
-            held.is_some_and(|held| to.iter().all(|(kind, amount)| amount <= held.get(kind)));
-        shrinks || self.ends.is_empty() || self.has_amounts(task, to)
+        self.shrinks(task, to) || self.ends.is_empty() || self.has_amounts(task, to)
     }
 
     /// Lets those grow that have room now, and starts those that do.
     fn go_on(&mut self, machine: MachineId, orders: &mut Vec<Order>) {
-        for (task, to) in std::mem::take(&mut self.grows) {
+        // Those that give something up come first: others may wait for that.
+        let mut grows: Vec<(TaskId, Amounts)> =
+            std::mem::take(&mut self.grows).into_iter().collect();
+        grows.sort_by_key(|(task, to)| !self.shrinks(*task, to));
+        for (task, to) in grows {
             match (self.may_hold(task, &to), self.runs.contains_key(&task)) {
                 (true, true) => {
                     self.runs.entry(task).or_default().request.clone_from(&to);
@@ -297,6 +304,20 @@ mod tests {
         assert_eq!(endings.follow(resize(1, 2), 90), []);
         let killed = Order::Kill { task: id(0), machine: HERE };
         assert_eq!(endings.due(1050), [killed, resize(1, 2)]);
+        // One that waits has its room when another one gives it up, whichever is looked at first.
+        let mut endings = Endings::default();
+        endings.has(HERE, Amounts::new([10_000]));
+        for (index, cores) in [(0, 4), (1, 2), (2, 4)] {
+            endings.follow(start(index, cores, 1000), 0);
+        }
+        endings.follow(stop(0, 0), 0);
+        assert_eq!(endings.follow(resize(1, 4), 0), []);
+        assert_eq!(endings.follow(resize(2, 2), 0), [resize(2, 2), resize(1, 4)]);
+
+        let mut endings = with_victim();
+        endings.follow(start(1, 1, 0), 0);
+        assert_eq!(endings.follow(stop(0, 0), 50), [stop(0, 1000)]);
+        assert_eq!(endings.due(1050).len(), 1);
         // One that is stopped while it waits to grow does not grow.
         endings.follow(start(2, 1, 500), 1100);
         endings.follow(stop(2, 0), 1100);
