@@ -248,6 +248,24 @@ impl Delta {
         self.task_cores.clear();
     }
 
+    /// What a cell tells a reader of this delta in which nothing has happened since: that is what
+    /// [`Cell::delta_since`] then says, and it is no change.
+    #[must_use]
+    pub fn nothing_since(&self) -> Delta {
+        Delta {
+            from: self.to,
+            to: self.to,
+            lineage: self.lineage,
+            now_ms: self.now_ms,
+            rows: self.rows,
+            overcommit_max: self.overcommit_max.clone(),
+            bands: self.bands.clone(),
+            evictions_left: self.evictions_left,
+            resources: self.resources.clone(),
+            ..Delta::default()
+        }
+    }
+
     /// Keeps those tasks only that are to be kept, with what they hold.
     pub fn retain_tasks(&mut self, mut keeps: impl FnMut(&TaskDelta) -> bool) {
         let mut numbers = 0..;

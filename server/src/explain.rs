@@ -5,7 +5,7 @@ use crate::ask;
 use crate::output;
 use crate::run::{Error, HowArgs, prepare, with_bar};
 use clap::Args;
-use omega_bench::report::waiting;
+use omega_bench::report::waiting::{self, WaitingReport};
 use omega_bench::run::Which;
 use omega_sim::input::InputArgs;
 use std::path::{Path, PathBuf};
@@ -35,10 +35,24 @@ struct OutputArgs {
     quiet: bool,
 }
 
+/// Why a job of a cell that is served waits.
+fn served(cell: &str, job: &str, args: &ExplainArgs) -> Result<(), Error> {
+    let json = args.output.json.as_deref();
+    output::check(json.as_slice(), &[])?;
+    let told = ask::explain::served(cell, job, args.how.profile())?;
+    output::print(&waiting::render_job(&told))?;
+    if let Some(file) = json {
+        let name = cell.to_owned();
+        let pending = told.waiting;
+        output::write(file, &waiting::json(&WaitingReport { name, pending, jobs: vec![told] }))?;
+    }
+    Ok(())
+}
+
 pub(crate) fn explain(args: &ExplainArgs) -> Result<(), Error> {
     if let Some(cell) = args.input.served() {
         let job = args.job.as_deref().ok_or(Error::Arguments("name a job of the cell"))?;
-        return Ok(ask::explain::served(cell, job, args.how.profile())?);
+        return served(cell, job, args);
     }
     let outputs: Vec<&Path> = args.output.json.iter().map(PathBuf::as_path).collect();
     let (workload, options) = prepare((&args.input, &args.how), &outputs)?;

@@ -47,8 +47,15 @@ pub(crate) fn summary(told: &WaitingJob) -> String {
         return "none of its tasks waits".to_owned();
     }
     let Some(group) = told.groups.iter().find(|group| group.feasible == 0) else {
-        let feasible = told.groups.first().map_or(0, |group| group.feasible);
-        return format!("{feasible} machines would take a task: its scheduler has not come to it");
+        if told.unattended {
+            return format!("no process holds the name of its scheduler, {}", told.scheduler);
+        }
+        return match told.groups.first().map_or(0, |group| group.feasible) {
+            1 => "1 machine would take a task: its scheduler has not come to it".to_owned(),
+            feasible => {
+                format!("{feasible} machines would take a task: its scheduler has not come to it")
+            }
+        };
     };
     let reason = group.reasons.first().map_or("no machine may run it", |(reason, _)| reason);
     let count = group.reasons.first().map_or(0, |(_, count)| *count);
@@ -71,6 +78,7 @@ fn to_message(told: WaitingJob) -> proto::ExplainJobResponse {
             holds: gang.holds,
         }),
         groups: told.groups.into_iter().map(group_to_message).collect(),
+        unattended: told.unattended,
     }
 }
 
@@ -131,6 +139,7 @@ pub(crate) fn from_message(told: proto::ExplainJobResponse) -> WaitingJob {
             holds: gang.holds,
         }),
         groups: told.groups.into_iter().map(group_from_message).collect(),
+        unattended: told.unattended,
     }
 }
 

@@ -82,12 +82,15 @@ fn keep(args: &KeepArgs, cell: &RemoteCell, end: &mut End) -> Result<(), Schedul
         }
         wait = args.every;
         match keeper.step(cell) {
-            Ok(_) if keeper.is_behind() => wait = BEHIND,
-            Ok(kept) if kept == (Kept { over: kept.over, ..Kept::default() }) => {}
             Ok(kept) => {
-                output::print(&told(kept))?;
-                // There may be more to do: a transaction has only so many changes.
-                wait = Duration::ZERO;
+                if kept != (Kept { over: kept.over, ..Kept::default() }) {
+                    output::print(&told(kept))?;
+                    // There may be more to do: a transaction has only so many changes.
+                    wait = Duration::ZERO;
+                }
+                if keeper.is_behind() {
+                    wait = BEHIND;
+                }
             }
             Err(HandleError::Refused(why @ TransactionError::Fenced(_))) => {
                 return Err(SchedulerError::Lost((&why).into()));

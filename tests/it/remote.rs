@@ -78,6 +78,29 @@ fn sync_to(view: &mut View, cell: &RemoteCell, version: Version) {
     }
 }
 
+/// What a view knows of the cell's time, its policy and what belongs to no machine stays when nothing happens.
+#[test]
+fn where_nothing_happens_a_view_stays_as_it_was() {
+    let served = Served::start();
+    let cell = &served.cell;
+    let amount = 40;
+    cell.apply(Command::SetCellCapacity { kind: omega_core::KindId::CPU, amount }).unwrap();
+    cell.apply(Command::RegisterMachine(Machine::new("m", Amounts::new([4000])))).unwrap();
+    cell.apply(Command::Expire { now_ms: 1_000_000 }).unwrap();
+    let remote = served.remote();
+    let (id, number) = remote.register("idle".into()).unwrap();
+    let mut view = View::new(id, number);
+    let version = cell.read(Cell::version);
+    sync_to(&mut view, &remote, version);
+    let (now_ms, resources) = (view.now_ms(), view.resources().clone());
+    assert!(now_ms >= 1_000_000 && resources.capacity.get(omega_core::KindId::CPU) == amount);
+    for _ in 0..20 {
+        view.sync(&remote).unwrap();
+        assert!(view.now_ms() >= now_ms, "time goes back to {}", view.now_ms());
+        assert_eq!((view.resources(), view.version()), (&resources, version));
+    }
+}
+
 #[test]
 fn a_scheduler_places_over_a_socket() {
     let served = Served::start();

@@ -218,6 +218,10 @@ fn a_view_synced_by_deltas_equals_a_fresh_one() {
             for (view, percent) in views.iter_mut().zip([100, 40, 8]) {
                 if world.dice.chance(percent) {
                     view.sync(&world.cell).unwrap();
+                    // Whoever hears over a network that nothing happened is told the same.
+                    let told = view.delta().nothing_since();
+                    view.sync(&world.cell).unwrap();
+                    assert_eq!(*view.delta(), told, "seed {seed}");
                     assert_equal_views(&world, view);
                     assert_blocks_agree(&world, view);
                     (0..view.blocks()).for_each(|block| view.tighten_block(block));

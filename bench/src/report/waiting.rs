@@ -35,6 +35,8 @@ pub struct WaitingJob {
     pub gang: Option<WaitingGang>,
     /// Its groups with tasks that wait.
     pub groups: Vec<WaitingGroup>,
+    /// Whether no process holds the scheduler's name, in a cell that is served.
+    pub unattended: bool,
 }
 
 /// A job whose tasks must run together.
@@ -153,6 +155,9 @@ pub fn render_job(job: &WaitingJob) -> String {
     let wait = if job.waiting == 1 { "waits" } else { "wait" };
     let mut text =
         format!("{name}: {} of {tasks} {wait} for a machine (scheduler {by})\n", job.waiting);
+    if job.unattended {
+        text.push_str(&format!("no process holds the name {by}, so no scheduler places it\n"));
+    }
     if let Some(reason) = &job.refused {
         text.push_str(&format!("the cell refused it last: {reason}\n"));
     }
@@ -275,6 +280,7 @@ mod tests {
             refused: Some("gang incomplete".into()),
             gang: Some(WaitingGang { needs: 4, have: 1, room: 2, holds: false }),
             groups: vec![group],
+            unattended: true,
         };
         let ended = WaitingJob { job: "old".into(), ..WaitingJob::default() };
         WaitingReport { name: "a cell".into(), pending: 3, jobs: vec![job, ended] }
@@ -284,6 +290,7 @@ mod tests {
     fn the_text_tells_all_and_nothing_to_the_terminal() {
         let expected = "a cell\n3 tasks without a machine at the end\n\n\
             web\u{fffd}[31m: 3 of 4 tasks wait for a machine (scheduler service-0)\n\
+            no process holds the name service-0, so no scheduler places it\n\
             the cell refused it last: gang incomplete\n\
             a gang: at least 4 run together; 1 have machines, and there is room for 2 more\n\n\
             group main: 3 tasks, each 4 cpu; 0 of 1,201 machines would take one now\n\n\

@@ -87,6 +87,13 @@ impl Decimal {
         Ok(Decimal { digits, exponent: i32::from(exponent) - shift })
     }
 
+    /// Whether nothing stands behind the point.
+    #[must_use]
+    pub fn is_whole(self) -> bool {
+        let power = 10_u128.checked_pow(self.exponent.unsigned_abs());
+        self.digits == 0 || self.exponent >= 0 || power.is_some_and(|one| self.digits % one == 0)
+    }
+
     /// This many times `unit`, or `None` if that is beyond 64 bits.
     #[must_use]
     pub fn times(self, unit: u64, rounding: Rounding) -> Option<u64> {
@@ -137,6 +144,16 @@ mod tests {
             let decimal = Decimal::parse(text).unwrap();
             assert_eq!(decimal.times(unit, Rounding::Up), Some(up), "{text}");
             assert_eq!(decimal.times(unit, Rounding::Nearest), Some(nearest), "{text}");
+        }
+    }
+
+    #[test]
+    fn whole_numbers_are_known_however_written() {
+        for whole in ["0", "0e-300", "3.", "1.50e1", "120e-1", "1e300"] {
+            assert!(Decimal::parse(whole).unwrap().is_whole(), "{whole}");
+        }
+        for part in ["0.5", "0.9999", "1.0001", "15e-1", "1e-300"] {
+            assert!(!Decimal::parse(part).unwrap().is_whole(), "{part}");
         }
     }
 

@@ -149,7 +149,10 @@ impl Explanations {
         let late =
             |_| ApiError::new(ErrorCode::Late, "the explanation takes longer: give it more time");
         let broken = |_| ApiError::new(ErrorCode::Internal, "the explanation broke off");
-        timeout_at(until, explained).await.map_err(late)?.map_err(broken)?
+        let mut told = timeout_at(until, explained).await.map_err(late)?.map_err(broken)??;
+        told.unattended =
+            told.waiting > 0 && host.read(|cell| cell.hold_of(&told.scheduler).is_none());
+        Ok(told)
     }
 }
 

@@ -95,20 +95,21 @@ impl JobService for Jobs {
         let job = Job::try_from(given.ok_or_else(missing)?).map_err(ApiError::from)?;
         reach::may_submit(&caller, &job)?;
         let submitted = self.host.apply(Command::SubmitJob(job.clone()), until).await;
-        let id = match submitted {
-            Ok(Outcome::Job(id)) => id,
+        let (id, ended) = match submitted {
+            Ok(Outcome::Job(id)) => (id, false),
             Ok(_) => return Err(unknown().into()),
             // A call that is sent again finds what the first one did.
             Err(error) if error.code == ErrorCode::NameTaken => {
                 let same = self.host.read(|cell| {
                     let id = cell.job_by_name(&job.name)?;
-                    cell.job(id).is_some_and(|known| **known == job).then_some(id)
+                    let same = cell.job(id).is_some_and(|known| **known == job);
+                    same.then(|| (id, cell.tasks(id).all(|(_, state)| state.ended())))
                 });
                 same.ok_or(error)?
             }
             Err(error) => return Err(error.into()),
         };
-        Ok(Response::new(proto::SubmitJobResponse { id: id.0 }))
+        Ok(Response::new(proto::SubmitJobResponse { id: id.0, ended }))
     }
 
     async fn resize_group(

@@ -1,7 +1,7 @@
 //! Amounts and times as people write them: `0.5`, `500m`, `16GiB`, `30s`.
 //!
 //! Digits are read by the same rule as everywhere ([`Decimal`]); here are the units. What is asked for
-//! rounds up to the kind's smallest unit, so that nothing is lost.
+//! rounds up to the kind's smallest unit, so that nothing is lost; but what is counted in whole things has no parts.
 
 use super::AskError;
 use clap::Args;
@@ -121,6 +121,10 @@ impl Amount {
             (Unit::Count, _) => (None, "a whole number"),
         };
         let factor = factor.ok_or_else(|| AmountError::OtherUnit { text: text(), like })?;
+        // Half a licence is a mistake, and not a whole one.
+        if unit == Unit::Count && !self.number.is_whole() {
+            return Err(AmountError::OtherUnit { text: text(), like: "a whole number" });
+        }
         let times = self.number.times(factor, Rounding::Up);
         times.ok_or_else(|| AmountError::TooLarge { text: text() })
     }
@@ -161,16 +165,23 @@ impl Visitor<'_> for AmountVisitor {
 
 /// An amount of one kind, by name: `KIND=AMOUNT`.
 #[derive(Clone, Debug)]
-struct Named {
+pub(crate) struct Named {
     kind: String,
     amount: Amount,
 }
 
-fn named(text: &str) -> Result<Named, String> {
+pub(crate) fn named(text: &str) -> Result<Named, String> {
     let wrong = || format!("{text:?} is not like KIND=AMOUNT");
     let (kind, amount) = text.split_once('=').ok_or_else(wrong)?;
     let amount = amount.parse().map_err(|error: AmountError| error.to_string())?;
     Ok(Named { kind: kind.to_owned(), amount })
+}
+
+impl Named {
+    /// The same, with the flag that named it.
+    pub(crate) fn by(&self, flag: &str) -> (String, String, &Amount) {
+        (format!("{flag} {}", self.kind), self.kind.clone(), &self.amount)
+    }
 }
 
 /// Amounts of a cell's kinds.
@@ -205,11 +216,7 @@ impl AmountArgs {
         let short = short.into_iter().filter_map(|(kind, amount)| {
             Some((format!("--{kind}"), kind.to_owned(), amount.as_ref()?))
         });
-        let others = self
-            .amounts
-            .iter()
-            .map(|named| (format!("--amount {}", named.kind), named.kind.clone(), &named.amount));
-        short.chain(others).collect()
+        short.chain(self.amounts.iter().map(|named| named.by("--amount"))).collect()
     }
 }
 
@@ -297,7 +304,7 @@ mod tests {
         let bytes =
             [("", 1_u64), ("k", 1000), ("KiB", 1 << 10), ("MB", 1_000_000), ("Gi", 1 << 30)];
         let bytes = bytes.map(|(suffix, factor)| (suffix, factor, Unit::Bytes));
-        let milli = [("", 1000, Unit::Milli), ("m", 1, Unit::Milli), ("", 1, Unit::Count)];
+        let milli = [("", 1000, Unit::Milli), ("m", 1, Unit::Milli)];
         for thousandths in (0..20_000_u64).step_by(7) {
             let digits = format!("{}.{:03}", thousandths / 1000, thousandths % 1000);
             for (suffix, factor, unit) in bytes.into_iter().chain(milli) {
@@ -327,6 +334,7 @@ mod tests {
         assert!(of("4GiB", Unit::Milli).contains("write 4, 0.5 or 500m"));
         assert!(of("4m", Unit::Bytes).contains("write 16GiB"));
         assert!(of("4GiB", Unit::Count).contains("whole number"));
+        assert!(of("0.5", Unit::Count).contains("whole number"));
         assert!(of("1e30", Unit::Bytes).contains("more than a cell can count"));
     }
 

@@ -37,12 +37,16 @@ struct Environment {
     ask: AskArgs,
 }
 
-/// Explains a job of the cell of these replicas.
-pub(crate) fn served(cell: &str, job: &str, profile: Option<&Path>) -> Result<(), AskError> {
+/// Why a job of the cell of these replicas waits.
+pub(crate) fn served(
+    cell: &str,
+    job: &str,
+    profile: Option<&Path>,
+) -> Result<WaitingJob, AskError> {
     let environment = Environment::try_parse_from(["omega", "--cell", cell]);
     let wrong = |error: clap::Error| AskError::Environment(crate::argument_error(&error));
     let ask = environment.map_err(wrong)?.ask;
-    run(&ExplainArgs {
+    told(&ExplainArgs {
         name: job.to_owned(),
         profile: profile.map(Path::to_owned),
         group: String::new(),
@@ -52,14 +56,18 @@ pub(crate) fn served(cell: &str, job: &str, profile: Option<&Path>) -> Result<()
 
 /// Does what was asked.
 pub(super) fn run(args: &ExplainArgs) -> Result<(), AskError> {
+    let told = told(args)?;
+    show::print(args.ask.output, &told, || render_job(&told))
+}
+
+fn told(args: &ExplainArgs) -> Result<WaitingJob, AskError> {
     let profile = match &args.profile {
         Some(file) => profile(file)?,
         None => String::new(),
     };
     let (job, group) = (by_name(&args.name), args.group.clone());
     let request = proto::ExplainJobRequest { job, group, profile };
-    let told = explained(&args.ask.caller()?, &request)?;
-    show::print(args.ask.output, &told, || render_job(&told))
+    explained(&args.ask.caller()?, &request)
 }
 
 /// Why a job waits, as the cell says.

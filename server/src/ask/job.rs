@@ -4,7 +4,7 @@ use super::call::{Caller, Page};
 use super::explain::{self, ExplainArgs};
 use super::job_file::JobFile;
 use super::job_flags::JobFlags;
-use super::shape::{ByKind, DoneShape, GroupShape, JobShape, ListShape, MadeShape};
+use super::shape::{ByKind, DoneShape, GroupShape, JobShape, ListShape, listed};
 use super::show::{self, Align, and_more, clean_name, columns, facts};
 use super::watch::{self, WatchArgs};
 use super::{AskArgs, AskError, NameArgs, file, task};
@@ -12,7 +12,7 @@ use clap::{Args, Subcommand};
 use omega_client::proto;
 use omega_client::proto::job_service_client::JobServiceClient;
 use omega_client::proto::list_tasks_request::Of;
-use omega_core::{JobId, Kinds, ResourceKind};
+use omega_core::{JobId, Kinds};
 use serde::Serialize;
 use std::collections::BTreeSet;
 use std::path::PathBuf;
@@ -72,9 +72,9 @@ pub(crate) struct SubmitArgs {
     flags: JobFlags,
     /// Submit the job of this file, TOML or JSON; docs/cli.md has the fields. `-` is standard input.
     #[arg(long, short, value_name = "FILE", conflicts_with_all = ["name", "count",
-          "cpu", "memory", "disk", "gpu", "amounts", "service", "scheduler", "tenant", "precedence",
-          "run_time", "gang", "gang_hold", "labels", "require", "spread", "anti_affinity",
-          "cores", "one_node"])]
+          "cpu", "memory", "disk", "gpu", "amounts", "of_cell", "service", "scheduler", "tenant",
+          "precedence", "run_time", "due", "gang", "gang_hold", "labels", "require", "spread",
+          "anti_affinity", "cores", "one_node"])]
     file: Option<PathBuf>,
     #[command(flatten)]
     ask: AskArgs,
@@ -219,13 +219,7 @@ fn held(held: &super::shape::HeldShape) -> String {
 
 /// What each task of a group has, in a line.
 fn each(kinds: &Kinds, group: &GroupShape) -> String {
-    let listed = |amounts: &ByKind<u64>| {
-        let amount = |(id, kind): (omega_core::KindId, &ResourceKind)| {
-            let amount = amounts[&kind.name];
-            (amount > 0).then(|| format!("{} {}", kinds.display(id, amount), kind.name))
-        };
-        kinds.iter().filter_map(amount).collect::<Vec<String>>().join(", ")
-    };
+    let listed = |amounts: &ByKind<u64>| listed(kinds, amounts);
     let curve = |(name, points): (&String, &Vec<u64>)| {
         let id = kinds.by_name(name)?;
         let [low, high] =
@@ -287,6 +281,15 @@ fn one(kinds: &Kinds, shape: &WhereShape) -> String {
     text
 }
 
+/// A job that was submitted, now or before.
+#[derive(Debug, Serialize)]
+struct SubmittedShape {
+    name: String,
+    id: String,
+    /// It was submitted before, and all its tasks have ended.
+    ended: bool,
+}
+
 fn submit(args: &SubmitArgs) -> Result<(), AskError> {
     let file = args.file.as_deref();
     let described: Option<JobFile> = file.map(file::read).transpose()?;
@@ -300,9 +303,19 @@ fn submit(args: &SubmitArgs) -> Result<(), AskError> {
     let told = caller.call(&request, |channel, request| async move {
         JobServiceClient::new(channel).submit_job(request).await
     })?;
-    let shape = MadeShape { name: job.name.to_string(), id: JobId(told.id).to_string() };
+    let (id, ended) = (JobId(told.id).to_string(), told.ended);
+    let shape = SubmittedShape { name: job.name.to_string(), id, ended };
     show::print(args.ask.output, &shape, || {
-        format!("job {} is submitted: {} tasks\n", clean_name(&shape.name), job.task_count())
+        let name = clean_name(&shape.name);
+        match ended {
+            true => format!(
+                "job {name} was submitted before and has ended, and is not run again; submit it under another name\n"
+            ),
+            false => format!(
+                "job {name} is submitted: {}\n",
+                show::plural(job.task_count() as u64, "task")
+            ),
+        }
     })
 }
 
@@ -323,4 +336,22 @@ fn kill(args: &NameArgs) -> Result<(), AskError> {
     })?;
     let shape = DoneShape { name: args.name.clone(), done: "is killed", version: told.version };
     show::print(args.ask.output, &shape, || show::done("job", &shape))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::Command;
+
+    /// A flag beside a file would say nothing.
+    #[test]
+    fn no_flag_that_describes_a_job_goes_with_a_file() {
+        let flags = JobFlags::augment_args(Command::new("flags"));
+        let submit = SubmitArgs::augment_args(Command::new("submit"));
+        let file = submit.get_arguments().find(|arg| arg.get_id() == "file").unwrap();
+        let conflicts = submit.get_arg_conflicts_with(file);
+        for flag in flags.get_arguments() {
+            assert!(conflicts.iter().any(|arg| arg.get_id() == flag.get_id()), "{}", flag.get_id());
+        }
+    }
 }

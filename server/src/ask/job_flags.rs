@@ -21,6 +21,9 @@ pub(super) struct JobFlags {
     count: Option<u32>,
     #[command(flatten)]
     amounts: AmountArgs,
+    /// What each task claims of the cell as a whole, such as a licence, rather than of its machine. May be repeated.
+    #[arg(long = "cell-amount", value_name = "KIND=AMOUNT", value_parser = amount::named)]
+    of_cell: Vec<amount::Named>,
     /// Cores that each task needs to itself; --cpu is as much, unless it says more.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
     cores: Option<u16>,
@@ -73,6 +76,8 @@ impl JobFlags {
     pub(super) fn job(&self, kinds: &Kinds) -> Result<Job, AskError> {
         let request = amount::amounts(kinds, self.amounts.named(), 0)?;
         let mut group = TaskGroup::new(self.count.unwrap_or(1), request);
+        let of_cell = self.of_cell.iter().map(|named| named.by("--cell-amount"));
+        group.cell_request = amount::amounts(kinds, of_cell, 0)?;
         if let Some(count) = self.cores {
             let cores = match self.one_node {
                 true => CoreRequest::on_one_node(count),

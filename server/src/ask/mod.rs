@@ -110,6 +110,9 @@ pub(crate) enum AskError {
     #[error("{0}")]
     Environment(String),
     /// Name one.
+    #[error("name what it is to hold, such as --cpu 4; kinds that are not named stay as they are")]
+    NoAmount,
+    /// Name what is limited.
     #[error("name what is limited, such as --cpu 100; omega quota clear lifts all limits")]
     NoLimit,
     /// Choose a number that is near, so that the answers before it are not forgotten.

@@ -228,8 +228,10 @@ fn table(shape: &PeaksShape) -> String {
     let mut text = columns(&heading, &rows);
     match shape.machines_over {
         0 => {}
-        1 => text += "on 1 machine batch holds more than its share\n",
-        over => text += &format!("on {over} machines batch holds more than its share\n"),
+        over => {
+            let machines = show::plural(over as u64, "machine");
+            text += &format!("on {machines} batch holds more than its share\n");
+        }
     }
     text
 }

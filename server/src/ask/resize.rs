@@ -5,7 +5,7 @@
 
 use super::amount::{self, AmountArgs};
 use super::call::Caller;
-use super::shape::{ByKind, by_kind};
+use super::shape::{ByKind, by_kind, listed};
 use super::show;
 use super::txn::{self, WhyShape};
 use super::txn_file::task_name;
@@ -14,7 +14,7 @@ use clap::Args;
 use omega_client::convert::{self, Malformed};
 use omega_client::proto;
 use omega_client::proto::list_tasks_request::Of;
-use omega_core::{Amounts, Item, Job, Kinds, Resize, TaskId, Transaction, Version};
+use omega_core::{Amounts, Item, Job, Resize, TaskId, Transaction, Version};
 use serde::Serialize;
 
 /// Which task, and how much.
@@ -50,6 +50,9 @@ struct ResizedShape {
 
 /// Does what was asked.
 pub(super) fn run(args: &ResizeArgs) -> Result<(), AskError> {
+    if args.amounts.named().is_empty() {
+        return Err(AskError::NoAmount);
+    }
     let caller = args.ask.caller()?;
     let kinds = caller.kinds()?;
     let (job, index) = (args.task.0.as_str(), args.task.1);
@@ -73,7 +76,8 @@ pub(super) fn run(args: &ResizeArgs) -> Result<(), AskError> {
         why: WhyShape::new(&kinds, conflict),
     };
     show::print(args.ask.output, &shape, || match shape.taken {
-        true => format!("{task} holds {}\n", words(&kinds, &to)),
+        true if to == Amounts::default() => format!("{task} holds nothing\n"),
+        true => format!("{task} holds {}\n", listed(&kinds, &shape.holds)),
         false => format!("{task} was not resized: {}\n", shape.why.words()),
     })?;
     match shape.taken {
@@ -93,13 +97,4 @@ fn held(caller: &Caller, id: TaskId) -> Result<Amounts, AskError> {
     let job = Job::try_from(job::find(caller, by_id())?.job.ok_or(Malformed::Missing("job"))?)?;
     let group = job.groups.into_iter().find(|group| *group.name == *told.group);
     Ok(group.map(|group| group.request).unwrap_or_default())
-}
-
-/// For people: `2 cpu, 4.0 GiB memory`.
-fn words(kinds: &Kinds, amounts: &Amounts) -> String {
-    let named = kinds.iter().filter(|(id, _)| amounts.get(*id) > 0);
-    let all: Vec<String> = named
-        .map(|(id, kind)| format!("{} {}", kinds.display(id, amounts.get(id)), kind.name))
-        .collect();
-    if all.is_empty() { "nothing".to_owned() } else { all.join(", ") }
 }

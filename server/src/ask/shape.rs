@@ -9,7 +9,7 @@ use omega_client::proto;
 use omega_core::limits::QUOTA_MAX;
 use omega_core::{
     Amounts, CorePlace, Job, JobKind, KindId, Kinds, Labels, Machine, MachineId, Preemption,
-    Standing,
+    ResourceKind, Standing,
 };
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -34,7 +34,7 @@ pub(super) struct DoneShape {
     pub(super) version: u64,
 }
 
-/// A machine that was added, or a job that was submitted.
+/// A machine that was added.
 #[derive(Debug, Serialize)]
 pub(super) struct MadeShape {
     pub(super) name: String,
@@ -155,8 +155,8 @@ pub(super) struct TaskShape {
     pub(super) cards: Vec<u32>,
     /// How many cores of each NUMA node it has to itself.
     pub(super) cores: Vec<u32>,
-    /// What it has of its machine, in the order of the cell's kinds; empty: what its group requests.
-    pub(super) holds: Vec<u64>,
+    /// What it has of its machine; `null`: what its group requests.
+    pub(super) holds: Option<ByKind<u64>>,
 }
 
 /// A tenant, what it may claim and what it has.
@@ -189,6 +189,15 @@ pub(super) struct MemberShape {
 /// Amounts by the names of their kinds.
 pub(super) fn by_kind(kinds: &Kinds, amounts: &Amounts) -> ByKind<u64> {
     kinds.iter().map(|(id, kind)| (kind.name.clone(), amounts.get(id))).collect()
+}
+
+/// For people: `2 cpu, 4.0 GiB memory`; of what there is nothing, nothing is said.
+pub(super) fn listed(kinds: &Kinds, amounts: &ByKind<u64>) -> String {
+    let amount = |(id, kind): (KindId, &ResourceKind)| {
+        let amount = amounts[&kind.name];
+        (amount > 0).then(|| format!("{} {}", kinds.display(id, amount), kind.name))
+    };
+    kinds.iter().filter_map(amount).collect::<Vec<_>>().join(", ")
 }
 
 fn texts(labels: &Labels) -> BTreeMap<String, String> {
@@ -299,16 +308,18 @@ impl TasksShape {
 }
 
 impl TaskShape {
-    pub(super) fn new(told: proto::TaskStatus) -> TaskShape {
+    pub(super) fn new(kinds: &Kinds, told: proto::TaskStatus) -> TaskShape {
         let task = told.task.map(|task| omega_core::TaskId::from(task).to_string());
+        let state = state(told.phase());
+        let holds = (!told.holds.is_empty()).then(|| convert::amounts(told.holds));
         TaskShape {
             task: task.unwrap_or_default(),
-            state: state(told.phase()),
+            state,
             group: told.group,
             machine: (!told.machine_name.is_empty()).then_some(told.machine_name),
             cards: told.cards,
             cores: told.cores,
-            holds: told.holds,
+            holds: holds.map(|amounts| by_kind(kinds, &amounts)),
         }
     }
 }

@@ -110,6 +110,14 @@ pub(super) fn done(what: &str, shape: &DoneShape) -> String {
     format!("{what} {} {}\n", clean(&shape.name), shape.done)
 }
 
+/// `1 task`, `2 tasks`.
+pub(super) fn plural(count: u64, thing: &str) -> String {
+    match count {
+        1 => format!("1 {thing}"),
+        _ => format!("{count} {thing}s"),
+    }
+}
+
 /// The last line of a list that was cut short.
 pub(super) fn and_more(more: bool) -> &'static str {
     if more { "... and more: see --limit\n" } else { "" }

@@ -2,13 +2,14 @@
 
 use super::call::{Caller, Listed, Page};
 use super::resize::ResizeArgs;
-use super::shape::{ListShape, TaskShape};
+use super::shape::{ListShape, TaskShape, listed};
 use super::show::{self, Align, and_more, columns};
 use super::{AskArgs, AskError, job, machine, resize};
 use clap::{Args, Subcommand};
 use omega_client::proto;
 use omega_client::proto::list_tasks_request::Of;
 use omega_client::proto::task_service_client::TaskServiceClient;
+use omega_core::Kinds;
 
 /// What to do with tasks.
 #[derive(Debug, Subcommand)]
@@ -57,13 +58,15 @@ fn run_list(args: &ListArgs) -> Result<(), AskError> {
         (Some(name), _) => job::by_name(name).map(Of::Job),
         (None, name) => machine::by_name(name.as_deref().unwrap_or_default()).map(Of::Machine),
     };
-    let listed = list(&args.ask.caller()?, of, args.limit)?;
+    let caller = args.ask.caller()?;
+    let kinds = caller.kinds()?;
+    let listed = list(&caller, of, args.limit)?;
     let shape = ListShape {
         version: listed.version,
         more: listed.more,
-        items: listed.items.into_iter().map(TaskShape::new).collect(),
+        items: listed.items.into_iter().map(|told| TaskShape::new(&kinds, told)).collect(),
     };
-    show::print(args.ask.output, &shape, || table(&shape.items) + and_more(shape.more))
+    show::print(args.ask.output, &shape, || table(&kinds, &shape.items) + and_more(shape.more))
 }
 
 /// The tasks of a job or a machine.
@@ -81,12 +84,28 @@ pub(super) fn list(
     })
 }
 
-fn table(tasks: &[TaskShape]) -> String {
-    let heading = ["task", "group", "state", "machine"].map(|name| (name, Align::Left));
-    let row = |task: &TaskShape| {
-        let machine = task.machine.clone().unwrap_or_default();
-        vec![task.task.clone(), task.group.clone(), task.state.to_owned(), machine]
-    };
+/// What few tasks have (cards, cores to themselves, other amounts than their group's) has a column where one has it.
+fn table(kinds: &Kinds, tasks: &[TaskShape]) -> String {
+    let numbers = |list: &[u32]| list.iter().map(u32::to_string).collect::<Vec<_>>().join(",");
+    let holds = |task: &TaskShape| task.holds.as_ref().map(|amounts| listed(kinds, amounts));
+    let always: [Column; 4] = [
+        ("task", &|task| task.task.clone()),
+        ("group", &|task| task.group.clone()),
+        ("state", &|task| task.state.to_owned()),
+        ("machine", &|task| task.machine.clone().unwrap_or_default()),
+    ];
+    let some: [Column; 3] = [
+        ("cards", &|task| numbers(&task.cards)),
+        ("cores", &|task| numbers(&task.cores)),
+        ("holds", &|task| holds(task).unwrap_or_default()),
+    ];
+    let some = some.into_iter().filter(|(_, of)| tasks.iter().any(|task| !of(task).is_empty()));
+    let shown: Vec<Column> = always.into_iter().chain(some).collect();
+    let heading: Vec<_> = shown.iter().map(|(name, _)| (*name, Align::Left)).collect();
+    let row = |task: &TaskShape| shown.iter().map(|(_, of)| of(task)).collect();
     let rows: Vec<Vec<String>> = tasks.iter().map(row).collect();
     columns(&heading, &rows)
 }
+
+/// What a task shows in a column.
+type Column<'a> = (&'static str, &'a dyn Fn(&TaskShape) -> String);

@@ -13,7 +13,7 @@ use clap::{Args, ValueEnum};
 use omega_client::proto;
 use omega_client::proto::TaskPhase;
 use omega_client::proto::job_service_client::JobServiceClient;
-use omega_core::TaskId;
+use omega_core::{Kinds, TaskId};
 use serde::Serialize;
 use std::collections::BTreeMap;
 
@@ -52,7 +52,7 @@ struct ChangeShape {
 /// Tells what happens until the time that was asked for.
 pub(super) fn run(args: &WatchArgs) -> Result<(), AskError> {
     let caller = args.ask.caller()?;
-    let mut watch = Watch { args, known: BTreeMap::new() };
+    let mut watch = Watch { args, kinds: caller.kinds()?, known: BTreeMap::new() };
     caller.runtime().block_on(async {
         // A stream that breaks is taken up again; who cannot be reached at all is an error of the call.
         while !watch.follow(&caller).await? {
@@ -65,6 +65,7 @@ pub(super) fn run(args: &WatchArgs) -> Result<(), AskError> {
 /// What has been told.
 struct Watch<'a> {
     args: &'a WatchArgs,
+    kinds: Kinds,
     known: BTreeMap<TaskId, (TaskPhase, String)>,
 }
 
@@ -115,7 +116,7 @@ impl Watch<'_> {
 
     fn line(&self, version: u64, told: proto::TaskStatus) -> String {
         let phase = state(told.phase());
-        let task = TaskShape::new(told);
+        let task = TaskShape::new(&self.kinds, told);
         let shape = ChangeShape { version, task };
         if let Some(text) = one_of_many(self.args.ask.output, &shape) {
             return text;

@@ -155,6 +155,7 @@ fn jobs_are_submitted_watched_explained_and_killed() {
     assert_eq!(cell.ok(submit), "job web is submitted: 3 tasks\n");
     assert_eq!(cell.ok(submit), "job web is submitted: 3 tasks\n", "nothing is done twice");
     assert_eq!(cell.ok("job submit -f job.json"), "job gang is submitted: 2 tasks\n");
+    assert!(cell.fails(2, "job submit -f job.json --due 2h").contains("cannot be used with"));
     cell.ok("job submit big --cpu 64 --anti-affinity machine --gang 1 --scheduler other");
     let expected = "\
 NAME  KIND     TENANT   SCHEDULER  TASKS  PENDING  PLACED  RUNNING  ENDED
@@ -173,9 +174,15 @@ big   batch    default  other          1        1       0        0      0
 
     let why = cell.ok("job explain big");
     assert!(why.contains("big: 1 of 1 task waits for a machine (scheduler other)"), "{why}");
-    assert!(why.contains("56 cpu short"), "{why}");
+    assert!(
+        why.contains("no process holds the name other") && why.contains("56 cpu short"),
+        "{why}"
+    );
     assert!(why.contains("what would help"), "{why}");
-    assert_eq!(cell.ok(&format!("explain big --cell {}", cell.address)), why);
+    assert_eq!(cell.ok(&format!("explain big --json why.json --cell {}", cell.address)), why);
+    let why = std::fs::read_to_string(cell.dir.path().join("why.json")).unwrap();
+    let why: Value = serde_json::from_str(&why).unwrap();
+    assert_eq!((&why["pending"], &why["jobs"][0]), (&1.into(), &cell.json("job explain big")));
     let before = cell.json("cell")["version"].clone();
     assert_eq!(cell.json("job explain big")["groups"][0]["machines"], 3);
     assert_eq!(cell.json("cell")["version"], before, "to explain changes nothing");
@@ -193,6 +200,9 @@ big   batch    default  other          1        1       0        0      0
     assert_eq!(cell.ok("job watch web --until placed"), cell.ok("job watch web"));
     assert_eq!(cell.json("job list")["items"].as_array().unwrap().len(), 2);
     assert_eq!(cell.json("job list --ended")["items"].as_array().unwrap().len(), 3);
+    cell.ok("job kill gang");
+    let told = cell.ok("job submit -f job.json");
+    assert!(told.contains("gang was submitted before and has ended"), "{told}");
 }
 
 #[test]

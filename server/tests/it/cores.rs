@@ -22,6 +22,8 @@ fn cores_are_given_by_files_and_flags() {
     let on = cell.json("task list --machine n-1");
     assert_eq!(on["items"][0]["cores"], json!([0, 4]));
     assert_eq!(on["items"][1]["cores"], json!([3]));
+    let table = cell.ok("task list --machine n-1");
+    assert!(table.contains("CORES\n") && table.contains("n-1      0,4\n"), "{table}");
     let one = cell.ok("machine get n-1");
     assert!(one.contains("numa    3 of 6, 0 of 4\n"), "{one}");
     assert!(cell.ok("job explain ranks").contains("1 exclusive core short"));

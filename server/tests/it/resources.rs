@@ -33,6 +33,13 @@ fn what_the_cell_has_is_set_listed_and_claimed() {
     assert!(why.contains("tape") && why.contains("licence"), "{why}");
     let why = cell.fails(2, "resource set licence 4GiB");
     assert!(why.contains("whole number"), "{why}");
+    let why = cell.fails(2, "resource set licence 0.5");
+    assert!(why.contains("whole number"), "{why}");
+    cell.ok("job submit flags --cell-amount licence=2 --cell-amount cloud-disk=1GiB");
+    let claimed = &cell.json("job get flags")["groups"][0]["cell_request"];
+    assert_eq!((&claimed["licence"], &claimed["cloud-disk"]), (&2.into(), &(1 << 30).into()));
+    let why = cell.fails(2, "job submit flags --cell-amount tape=2");
+    assert!(why.contains("--cell-amount tape") && why.contains("licence"), "{why}");
     let explained = cell.ok("job explain solve");
     assert!(explained.contains("the cell has none"), "{explained}");
 }

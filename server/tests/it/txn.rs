@@ -269,15 +269,20 @@ fn a_task_that_has_a_machine_is_given_more_or_less_of_it() {
     assert_eq!(cell.ok("task resize web/0 --cpu 500m"), "j0/0 holds 0.5 cpu\n");
     let table = cell.ok("txn commit -f grow.toml");
     assert!(table.contains("resize  web/1           taken\n"), "{table}");
+    let of_cpu = |cpu: u64| json!({ "cpu": cpu, "memory": 0, "disk": 0, "gpu": 0 });
     let holds = |index: usize| cell.json("task list --job web")["items"][index]["holds"].clone();
-    assert_eq!((holds(0), holds(1), holds(2)), (json!([500]), json!([1500]), json!([])));
+    assert_eq!((holds(0), holds(1), holds(2)), (of_cpu(500), of_cpu(1500), Value::Null));
     // What is not named stays, and as much as its group requests is nothing of its own.
     assert_eq!(cell.ok("task resize web/1 --memory 0"), "j0/1 holds 1.5 cpu\n");
     assert_eq!(cell.ok("task resize web/1 --cpu 1"), "j0/1 holds 1 cpu\n");
-    assert_eq!(holds(1), json!([]));
+    assert_eq!(holds(1), Value::Null);
+    let table = cell.ok("task list --job web");
+    assert!(table.contains("  HOLDS\n") && table.contains("  0.5 cpu\n"), "{table}");
     let (said, _) = refused(&cell, "task resize web/2 --cpu 1");
     assert_eq!(said, "j0/2 was not resized: task not placed\n");
     let (said, _) = refused(&cell, "task resize web/9 --cpu 1");
     assert_eq!(said, "j0/9 was not resized: unknown task\n");
     cell.fails(2, "task resize web --cpu 1");
+    let why = cell.fails(2, "task resize web/0");
+    assert!(why.contains("name what it is to hold"), "{why}");
 }

@@ -8,8 +8,8 @@ use crate::connect::{Connection, Connections, MESSAGE_BYTES_MAX};
 use crate::convert;
 use crate::proto::scheduling_service_client::SchedulingServiceClient;
 use crate::proto::{self, SyncRequest};
-use omega_cellstate::{CellResources, Delta, HandleError, Interest};
-use omega_core::{Band, Overcommit, Version};
+use omega_cellstate::{Delta, HandleError, Interest};
+use omega_core::Version;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -33,11 +33,6 @@ pub(super) struct Subscription {
     /// Where the next delta starts.
     next: Version,
     lineage: Version,
-    rows: usize,
-    overcommit_max: Overcommit,
-    bands: Vec<Band>,
-    evictions_left: Option<u32>,
-    resources: CellResources,
     stream: Option<Stream>,
 }
 
@@ -51,18 +46,7 @@ struct Stream {
 
 impl Subscription {
     pub(super) fn new(interest: Interest, connections: Connections) -> Subscription {
-        Subscription {
-            interest,
-            connections,
-            next: Version(0),
-            lineage: Version(0),
-            rows: 0,
-            overcommit_max: Overcommit::none(),
-            bands: Vec::new(),
-            evictions_left: None,
-            resources: CellResources::default(),
-            stream: None,
-        }
+        Subscription { interest, connections, next: Version(0), lineage: Version(0), stream: None }
     }
 
     /// Fills `delta` with what has come since a version, and waits for it where the view has nothing
@@ -100,33 +84,15 @@ impl Subscription {
         match read {
             Some(read) => {
                 self.lineage = read.lineage;
-                self.rows = read.rows;
-                self.overcommit_max = read.overcommit_max.clone();
-                self.bands.clone_from(&read.bands);
-                self.evictions_left = read.evictions_left;
-                self.resources.clone_from(&read.resources);
                 *delta = read;
                 Ok(())
             }
-            None if goes_on && self.is_connected() => {
-                *delta = self.nothing();
+            // What the reader was told last is still so.
+            None if goes_on && delta.to == since && self.is_connected() => {
+                *delta = delta.nothing_since();
                 Ok(())
             }
             None => Err(HandleError::Unavailable),
-        }
-    }
-
-    fn nothing(&self) -> Delta {
-        Delta {
-            from: self.next,
-            to: self.next,
-            lineage: self.lineage,
-            rows: self.rows,
-            overcommit_max: self.overcommit_max.clone(),
-            bands: self.bands.clone(),
-            evictions_left: self.evictions_left,
-            resources: self.resources.clone(),
-            ..Delta::default()
         }
     }
 
