@@ -91,7 +91,9 @@ impl Decimal {
     #[must_use]
     pub fn is_whole(self) -> bool {
         let power = 10_u128.checked_pow(self.exponent.unsigned_abs());
-        self.digits == 0 || self.exponent >= 0 || power.is_some_and(|one| self.digits % one == 0)
+        self.digits == 0
+            || self.exponent >= 0
+            || power.is_some_and(|one| self.digits.is_multiple_of(one))
     }
 
     /// This many times `unit`, or `None` if that is beyond 64 bits.
