@@ -311,10 +311,9 @@ fn submit(args: &SubmitArgs) -> Result<(), AskError> {
             true => format!(
                 "job {name} was submitted before and has ended, and is not run again; submit it under another name\n"
             ),
-            false => format!(
-                "job {name} is submitted: {}\n",
-                show::plural(job.task_count() as u64, "task")
-            ),
+            false => {
+                format!("job {name} is submitted: {}\n", show::plural(job.task_count(), "task"))
+            }
         }
     })
 }
