@@ -7,7 +7,12 @@
 //! into it, and when it is over. The first is seen by whoever asks, because all know the cell's time; at the
 //! second the cell forgets it, of which views hear.
 //!
-//! Invariant: reservations are by name, ascending, no two of one name.
+//! Most reservations begin long after the task in hand has ended. So those that there are have a second order, by when they
+//! begin, and nobody looks beyond the first that comes too late.
+//!
+//! Invariants:
+//! - Reservations are by name, ascending, no two of one name.
+//! - `by_start` has the place of each once, ascending by when it begins.
 
 use crate::cell::{Cell, Change};
 use crate::facts::Facts;
@@ -20,7 +25,10 @@ use omega_core::{MachineId, Outcome, Rejection, Reservation, Text};
 
 /// See the head of the file.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Calendar(Vec<(Reservation, SetId)>);
+pub(crate) struct Calendar {
+    all: Vec<(Reservation, SetId)>,
+    by_start: Vec<usize>,
+}
 
 /// How long before a reservation begins or ends the cell should hear the time often: some of the usual periods.
 const SOON_MS: u64 = 30_000;
@@ -35,12 +43,12 @@ pub(crate) struct Stay {
 impl Calendar {
     #[inline]
     pub(crate) fn is_empty(&self) -> bool {
-        self.0.is_empty()
+        self.all.is_empty()
     }
 
     /// Every reservation, by name.
     pub(crate) fn iter(&self) -> impl Iterator<Item = &Reservation> {
-        self.0.iter().map(|(reservation, _)| reservation)
+        self.all.iter().map(|(reservation, _)| reservation)
     }
 
     /// Whether a reservation begins or ends soon.
@@ -50,11 +58,11 @@ impl Calendar {
     }
 
     fn place(&self, name: &str) -> Result<usize, usize> {
-        self.0.binary_search_by(|(known, _)| (*known.name).cmp(name))
+        self.all.binary_search_by(|(known, _)| (*known.name).cmp(name))
     }
 
     fn get(&self, name: &str) -> Option<&Reservation> {
-        self.place(name).ok().map(|at| &self.0[at].0)
+        self.place(name).ok().map(|at| &self.all[at].0)
     }
 
     /// Whether a reservation keeps such a task off some machine, if it matches any.
@@ -63,17 +71,23 @@ impl Calendar {
         stay: Stay,
         line: impl Fn() -> L,
     ) -> bool {
-        self.iter().any(|reservation| binds(reservation, stay, &line))
+        self.met(stay).any(|(reservation, _)| !reservation.admits(line()))
     }
-}
 
-/// Whether a reservation is for others while a task would run; `line` is the task's tenant and all above it.
-fn binds<'a, L: Iterator<Item = &'a Text>>(
-    reservation: &Reservation,
-    stay: Stay,
-    line: &impl Fn() -> L,
-) -> bool {
-    reservation.binds(stay.now_ms, stay.run_ms) && !reservation.admits(line())
+    /// Those that a task would meet, whomever they are for.
+    fn met(&self, stay: Stay) -> impl Iterator<Item = &(Reservation, SetId)> {
+        let by_start = self.by_start.iter().map(|at| &self.all[*at]);
+        let Stay { now_ms, run_ms } = stay;
+        by_start
+            .take_while(move |(reservation, _)| reservation.is_reached(now_ms, run_ms))
+            .filter(move |(reservation, _)| reservation.binds(now_ms, run_ms))
+    }
+
+    /// Brings the second order up to date.
+    fn order(&mut self) {
+        self.by_start = (0..self.all.len()).collect();
+        self.by_start.sort_by_key(|at| self.all[*at].0.from_ms);
+    }
 }
 
 impl Facts {
@@ -82,19 +96,21 @@ impl Facts {
         let Err(at) = self.calendar.place(&reservation.name) else { return };
         let key = SetKey::Match(vec![reservation.machines.clone()]);
         let machines = self.sets.acquire(key, &self.machines);
-        self.calendar.0.insert(at, (reservation, machines));
+        self.calendar.all.insert(at, (reservation, machines));
+        self.calendar.order();
     }
 
     fn cancel(&mut self, name: &str) -> Option<Reservation> {
         let at = self.calendar.place(name).ok()?;
-        let (reservation, machines) = self.calendar.0.remove(at);
+        let (reservation, machines) = self.calendar.all.remove(at);
+        self.calendar.order();
         self.sets.release(machines);
         Some(reservation)
     }
 
     /// Makes these the reservations that there are.
     pub(crate) fn book_all(&mut self, reservations: &[Reservation]) {
-        for (_, machines) in std::mem::take(&mut self.calendar.0) {
+        for (_, machines) in std::mem::take(&mut self.calendar).all {
             self.sets.release(machines);
         }
         reservations.iter().for_each(|reservation| self.book(reservation.clone()));
@@ -108,25 +124,27 @@ impl Facts {
         line: impl Fn() -> L,
     ) -> u64 {
         let mut reserved = 0;
-        for (reservation, machines) in &self.calendar.0 {
+        for (reservation, machines) in self.calendar.met(stay) {
             let more = self.sets.word(*machines, word) & among & !reserved;
-            if more != 0 && binds(reservation, stay, &line) {
+            if more != 0 && !reservation.admits(line()) {
                 reserved |= more;
             }
         }
         reserved
     }
 
-    /// The first reservation that keeps the machine in a row from a task.
+    /// The reservation that keeps the machine in a row from a task, of several the one that begins first.
     pub(crate) fn reserved_by<'a, L: Iterator<Item = &'a Text>>(
         &self,
         row: usize,
         stay: Stay,
         line: impl Fn() -> L,
     ) -> Option<&Reservation> {
-        let here =
-            self.calendar.0.iter().filter(|(_, machines)| self.sets.contains(*machines, row));
-        here.map(|(reservation, _)| reservation).find(|one| binds(one, stay, &line))
+        let mut met = self.calendar.met(stay);
+        let found = met.find(|(reservation, machines)| {
+            self.sets.contains(*machines, row) && !reservation.admits(line())
+        });
+        found.map(|(reservation, _)| reservation)
     }
 
     /// Whether the master keeps a machine from a task of a job.
@@ -159,7 +177,7 @@ impl Cell {
             Some(_) => return Err(Rejection::NameTaken(reservation.name)),
             None => {}
         }
-        let count = self.facts.calendar.0.len() + 1;
+        let count = self.facts.calendar.all.len() + 1;
         if count > RESERVATIONS_MAX {
             return Err(validate::too_many("reservations", count, RESERVATIONS_MAX));
         }

@@ -32,8 +32,15 @@ impl Reservation {
     /// if anyone knows.
     #[must_use]
     pub fn binds(&self, now_ms: u64, run_ms: Option<u64>) -> bool {
+        now_ms < self.until_ms && self.is_reached(now_ms, run_ms)
+    }
+
+    /// Whether such a task would still run when it begins. A task that reaches one reservation reaches all that
+    /// begin earlier.
+    #[must_use]
+    pub fn is_reached(&self, now_ms: u64, run_ms: Option<u64>) -> bool {
         let ends_ms = run_ms.and_then(|run| now_ms.checked_add(run));
-        now_ms < self.until_ms && ends_ms.is_none_or(|ends| ends > self.from_ms)
+        ends_ms.is_none_or(|ends| ends > self.from_ms)
     }
 
     /// Whether a task may be placed on its machines at any time: `line` is the task's tenant and all above it.

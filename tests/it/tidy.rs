@@ -1,4 +1,4 @@
-//! The repository's own rules, as tests: file heads, sizes, words, and the arrows between crates.
+//! The repository's own rules, as tests: file heads, sizes, words, the arrows between crates, and links between pages.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -177,4 +177,33 @@ fn the_arrows_are_read_from_every_sort_of_dependency() {
                     [dev-dependencies]\nomega-store = { path = \"..\" }\n";
     let used: Vec<String> = used_crates(manifest).into_iter().collect();
     assert_eq!(used, ["core", "store"]);
+}
+
+/// The files that a Markdown text links to, as they stand there.
+fn linked(text: &str) -> impl Iterator<Item = &str> {
+    let targets = text.split("](").skip(1).filter_map(|rest| rest.split(')').next());
+    let files = targets.filter(|to| !to.contains("://") && !to.starts_with('#'));
+    files.filter_map(|to| to.split(['#', ' ']).next())
+}
+
+#[test]
+fn every_link_between_pages_leads_somewhere() {
+    let broken = files(&root(), &[".md"]).into_iter().flat_map(|page| {
+        let text = std::fs::read_to_string(&page).expect("a page is text");
+        let folder = page.parent().expect("a page is in a folder");
+        let gone = linked(&text).filter(|to| !folder.join(to).exists());
+        gone.map(|to| format!("{}: {to}", page.display())).collect::<Vec<_>>()
+    });
+    assert_none("links to files that are not there", broken.collect());
+}
+
+#[test]
+fn every_page_is_in_the_index_of_pages() {
+    let folder = root().join("docs");
+    let index = std::fs::read_to_string(folder.join("README.md")).expect("there is an index");
+    let known: BTreeSet<PathBuf> = linked(&index).map(|to| folder.join(to)).collect();
+    let pages = files(&folder, &[".md"]).into_iter();
+    let missing = pages.filter(|page| !page.ends_with("README.md") && !known.contains(page));
+    let names = missing.map(|page| page.display().to_string());
+    assert_none("pages that docs/README.md does not link", names.collect());
 }

@@ -23,8 +23,7 @@ impl View {
         if !self.any_reservation() {
             return false;
         }
-        let line = self.line_of(job);
-        self.facts.calendar.binds(self.stay(job), || line.iter().copied())
+        self.facts.calendar.binds(self.stay(job), || self.line_of(job).into_iter())
     }
 
     /// Whether one keeps them off the machine in a row.
@@ -32,14 +31,13 @@ impl View {
         self.any_reservation() && self.reserved_among((row / BLOCK, 1 << (row % BLOCK)), job) != 0
     }
 
-    /// The first reservation that keeps them off the machine in a row.
+    /// The reservation that keeps them off the machine in a row, of several the one that begins first.
     #[must_use]
     pub fn reservation_on(&self, row: usize, job: &Job) -> Option<&Reservation> {
         if !self.any_reservation() {
             return None;
         }
-        let line = self.line_of(job);
-        self.facts.reserved_by(row, self.stay(job), || line.iter().copied())
+        self.facts.reserved_by(row, self.stay(job), || self.line_of(job).into_iter())
     }
 
     /// Whether one keeps a task of a job off the machine in a row that would come then.
@@ -48,14 +46,12 @@ impl View {
         if !self.any_reservation() {
             return false;
         }
-        let line = self.line_of(job);
         let stay = Stay { now_ms, run_ms: job.run_ms_expected };
-        self.facts.reserved_by(row, stay, || line.iter().copied()).is_some()
+        self.facts.reserved_by(row, stay, || self.line_of(job).into_iter()).is_some()
     }
 
     fn reserved_among(&self, spots: (usize, u64), job: &Job) -> u64 {
-        let line = self.line_of(job);
-        self.facts.reserved(spots, self.stay(job), || line.iter().copied())
+        self.facts.reserved(spots, self.stay(job), || self.line_of(job).into_iter())
     }
 
     fn stay(&self, job: &Job) -> Stay {

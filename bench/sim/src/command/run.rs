@@ -3,7 +3,8 @@
 use super::SimError;
 use super::how::{EndArgs, HowArgs, name};
 use crate::input::InputArgs;
-use crate::scenario::{Report, SchedulerReport, TenantReport, simulate_stream};
+use crate::scenario::{Report, SchedulerReport, TenantReport, Waits, simulate_stream};
+use crate::sheet::{Cell, Output, Sheet};
 use clap::{Args, ValueEnum};
 use std::io::Write;
 use std::process::ExitCode;
@@ -56,6 +57,15 @@ fn tell(report: &Report, out: &mut impl Write) -> Result<(), SimError> {
     let (seed, version, hash) = (report.seed, &report.version, &report.state_hash);
     writeln!(out, "{workload}: {machines} machines, {seconds:.0} s, {arch}, seed {seed}")?;
     writeln!(out, "omega-sim {version}, state at the end {hash}")?;
+    let sum = |of: fn(&SchedulerReport) -> u64| report.schedulers.iter().map(of).sum::<u64>();
+    let (tasks, whole, jobs) =
+        (sum(|one| one.tasks_placed), sum(|one| one.jobs_placed), sum(|one| one.jobs));
+    let rate = tasks as f64 / seconds.max(f64::MIN_POSITIVE);
+    let start = report.jobs_at_start;
+    writeln!(
+        out,
+        "placed: {tasks} tasks, {rate:.2} in a second; {whole} of {jobs} jobs whole; before the clock ran: {start} jobs"
+    )?;
     let (cpu, memory, locked) = (report.cpu_used, report.memory_used, report.cpu_locked);
     writeln!(out, "used: {:.1} % of cpu, {:.1} % of memory", cpu * 100.0, memory * 100.0)?;
     if !report.fragmented.is_empty() {
@@ -69,95 +79,98 @@ fn tell(report: &Report, out: &mut impl Write) -> Result<(), SimError> {
     if report.lost > 0 {
         writeln!(out, "lost with their machines, and to be placed again: {} tasks", report.lost)?;
     }
-    writeln!(out, "placed before the clock ran: {} jobs\n", report.jobs_at_start)?;
-    writeln!(
-        out,
-        "{:<12} {:>7} {:>7} {:>7} {:>7} {:>7} {:>9} {:>8} {:>9} {:>6} {:>9} {:>9} {:>9} {:>9}",
-        "scheduler",
-        "jobs",
-        "busy",
-        "useful",
-        "wasted",
-        "tx",
-        "conflicts",
-        "no_room",
-        "abandoned",
-        "left",
-        "wait_mean",
-        "wait_p50",
-        "wait_p90",
-        "wait_p99"
-    )?;
-    for SchedulerReport {
-        name,
-        jobs,
-        busy,
-        useful,
-        wasted,
-        succeeded,
-        conflict_fraction,
-        no_room,
-        abandoned,
-        left_in_queue,
-        wait,
-        ..
-    } in &report.schedulers
-    {
-        writeln!(
-            out,
-            "{name:<12} {jobs:>7} {busy:>7.4} {useful:>7.4} {wasted:>7.4} {succeeded:>7} {conflict_fraction:>9.4} \
-             {no_room:>8} {abandoned:>9} {left_in_queue:>6} {:>9.3} {:>9.3} {:>9.3} {:>9.3}",
-            wait.mean_s, wait.p50_s, wait.p90_s, wait.p99_s
-        )?;
+    write!(out, "\n{}", by_scheduler(&report.schedulers).print(Output::Table))?;
+    if report.tenants.len() > 1 {
+        write!(out, "\n{}", by_tenant(&report.tenants).print(Output::Table))?;
     }
-    tell_tenants(&report.tenants, out)?;
+    if let Some(more) = report.tenants.len().checked_sub(TENANTS_SHOWN).filter(|more| *more > 0) {
+        writeln!(out, "and {more} tenants with less")?;
+    }
     for note in &report.notes {
         writeln!(out, "note: {note}")?;
     }
     Ok(())
 }
 
+fn percent(share: f64) -> Cell {
+    Cell::Number(share * 100.0, 2)
+}
+
+fn by_scheduler(schedulers: &[SchedulerReport]) -> Sheet {
+    let mut sheet = Sheet::new(&[
+        "scheduler",
+        "jobs",
+        "tasks",
+        "busy %",
+        "wasted %",
+        "commits",
+        "conflicts %",
+        "no room",
+        "given up",
+        "in queue",
+        "wait p50 s",
+        "p90 s",
+        "p99 s",
+        "placed p50 s",
+        "p90 s",
+        "p99 s",
+    ]);
+    for one in schedulers {
+        let mut row = vec![
+            one.name.as_str().into(),
+            Cell::Count(one.jobs),
+            Cell::Count(one.tasks_placed),
+            percent(one.busy),
+            percent(one.wasted),
+            Cell::Count(one.succeeded),
+            percent(one.conflict_fraction),
+            Cell::Count(one.no_room),
+            Cell::Count(one.abandoned),
+            Cell::Count(one.left_in_queue),
+        ];
+        row.extend(times(&one.wait).into_iter().chain(times(&one.placed)));
+        sheet.push(row);
+    }
+    sheet
+}
+
 /// Tenants that are shown: JSON has all.
 const TENANTS_SHOWN: usize = 10;
 
-fn tell_tenants(tenants: &[TenantReport], out: &mut impl Write) -> Result<(), SimError> {
-    if tenants.len() < 2 {
-        return Ok(());
-    }
-    writeln!(
-        out,
-        "\n{:<16} {:>7} {:>8} {:>8} {:>7} {:>7} {:>9} {:>9} {:>10} {:>10} {:>9}",
+fn by_tenant(tenants: &[TenantReport]) -> Sheet {
+    let mut columns = vec![
         "tenant",
         "jobs",
         "tasks",
         "waiting",
-        "share",
-        "peak",
-        "wait_p50",
-        "wait_p99",
-        "placed_p50",
-        "placed_p99",
-        "preferred"
-    )?;
+        "share %",
+        "peak %",
+        "wait p50 s",
+        "p90 s",
+        "p99 s",
+        "placed p50 s",
+        "p90 s",
+        "p99 s",
+    ];
+    let prefers = tenants.iter().any(|one| one.preferences_met.is_some());
+    columns.extend(prefers.then_some("preferred %"));
+    let mut sheet = Sheet::new(&columns);
     for one in tenants.iter().take(TENANTS_SHOWN) {
-        let met = one.preferences_met.map_or("-".to_owned(), |met| format!("{:.1} %", met * 100.0));
-        writeln!(
-            out,
-            "{:<16} {:>7} {:>8} {:>8} {:>7.4} {:>7.4} {:>9.3} {:>9.3} {:>10.3} {:>10.3} {met:>9}",
-            one.name,
-            one.jobs,
-            one.tasks,
-            one.tasks_waiting,
-            one.share_mean,
-            one.share_peak,
-            one.wait.p50_s,
-            one.wait.p99_s,
-            one.placed.p50_s,
-            one.placed.p99_s
-        )?;
+        let mut row = vec![
+            one.name.as_str().into(),
+            Cell::Count(one.jobs),
+            Cell::Count(one.tasks),
+            Cell::Count(one.tasks_waiting),
+            percent(one.share_mean),
+            percent(one.share_peak),
+        ];
+        row.extend(times(&one.wait).into_iter().chain(times(&one.placed)));
+        row.extend(prefers.then(|| one.preferences_met.map_or(Cell::None, percent)));
+        sheet.push(row);
     }
-    if let Some(more) = tenants.len().checked_sub(TENANTS_SHOWN).filter(|more| *more > 0) {
-        writeln!(out, "and {more} tenants with less")?;
-    }
-    Ok(())
+    sheet
+}
+
+fn times(waits: &Waits) -> [Cell; 3] {
+    [waits.p50_s, waits.p90_s, waits.p99_s].map(|seconds| Cell::Number(seconds, 3))
 }
