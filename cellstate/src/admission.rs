@@ -41,9 +41,14 @@ impl Tenants {
         }
     }
 
+    /// Has a sum for each tenant: of one that is new, nothing was asked for yet.
+    fn make_sums(&mut self) {
+        self.asked.sums.resize(self.list.len(), vec![0; self.kinds]);
+    }
+
     fn ask_limited(&mut self, tenant: u32, request: &[i64], count: i64) {
         let line: Vec<u32> = self.line(tenant).collect();
-        self.asked.sums.resize(self.list.len(), vec![0; self.kinds]);
+        self.make_sums();
         for id in line {
             for (sum, request) in self.asked.sums[id as usize].iter_mut().zip(request) {
                 *sum = sum.strict_add_signed(i128::from(*request) * i128::from(count));
@@ -107,8 +112,12 @@ impl Cell {
             validate::quota(tenant, limit, &self.kinds)?;
         }
         let version = self.begin();
+        let counted = self.tenants.asked.limits > 0;
         self.tenants.set_admission(tenant, limit);
-        self.recount_asked();
+        match counted && self.tenants.asked.limits > 0 {
+            true => self.tenants.make_sums(),
+            false => self.recount_asked(),
+        }
         Ok(Outcome::Done(version))
     }
 

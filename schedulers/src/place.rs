@@ -112,7 +112,7 @@ impl Placer {
         let best = known.unwrap_or_else(|| self.choose(view, request, how.near_best, rng));
         let Some(best) = best else { return false };
         let machine = view.machine_id(best.row as usize);
-        let claimed = view.claim(task, machine, request.group);
+        let claimed = view.claim_in_quota(task, machine, request.group);
         debug_assert!(claimed.is_ok(), "the filters allowed what the judge refuses: {claimed:?}");
         claimed.is_ok()
     }
@@ -164,7 +164,7 @@ impl Placer {
         while placed < ids.len() {
             let Some(mut best) = self.heap.peek_mut() else { break };
             let row = best.row as usize;
-            let claimed = view.claim(ids[placed], view.machine_id(row), request.group);
+            let claimed = view.claim_in_quota(ids[placed], view.machine_id(row), request.group);
             debug_assert!(claimed.is_ok(), "the filters allowed what the judge refuses");
             placed += usize::from(claimed.is_ok());
             match score_again(view, &active, request.group, row) {
@@ -183,7 +183,7 @@ impl Placer {
         while placed < ids.len() {
             let Some(mut best) = self.heap.peek_mut() else { break };
             let row = best.row as usize;
-            let claimed = view.claim(ids[placed], view.machine_id(row), request.group);
+            let claimed = view.claim_in_quota(ids[placed], view.machine_id(row), request.group);
             debug_assert!(claimed.is_ok(), "the filters allowed what the judge refuses");
             placed += usize::from(claimed.is_ok());
             let score = score_again(view, &active, request.group, row);

@@ -60,13 +60,35 @@ impl View {
         machine: MachineId,
         group: GroupRef,
     ) -> Result<(), Reason> {
-        if machine.row() >= self.rows() {
-            return Err(Reason::MachineGone);
-        }
         let grant = self.judge_machine(machine, group)?;
         if let Some(lack) = self.quota_lack(group) {
             return Err(Reason::QuotaExceeded(lack.kind));
         }
+        self.open_claim_for((task, machine, group), grant);
+        Ok(())
+    }
+
+    /// The same for a task for which [`View::quota_room`] has found room: limits are not looked at again.
+    ///
+    /// # Errors
+    /// If the judge refuses: the cell would, too.
+    pub fn claim_in_quota(
+        &mut self,
+        task: TaskId,
+        machine: MachineId,
+        group: GroupRef,
+    ) -> Result<(), Reason> {
+        debug_assert!(self.quota_lack(group).is_none(), "there is room within all limits");
+        let grant = self.judge_machine(machine, group)?;
+        self.open_claim_for((task, machine, group), grant);
+        Ok(())
+    }
+
+    fn open_claim_for(
+        &mut self,
+        (task, machine, group): (TaskId, MachineId, GroupRef),
+        grant: Grant,
+    ) {
         let seen = self.sequences[machine.row()];
         // The cell chooses the cards, by the same rule: asking for these would conflict for naught.
         let take = self.compiled(group).take;
@@ -74,7 +96,6 @@ impl View {
         let open = Open { claim, group, grant };
         self.count(&open, -1);
         self.open.push(open);
-        Ok(())
     }
 
     /// How many claims wait for [`View::take_transaction`].

@@ -559,6 +559,9 @@ impl View {
     }
 
     fn judge_machine(&self, machine: MachineId, group: GroupRef) -> Result<Grant, Reason> {
+        if machine.row() >= self.rows() {
+            return Err(Reason::MachineGone);
+        }
         let Compiled { job, need, .. } = self.compiled(group);
         let row = machine.row();
         let kinds = self.columns.kinds();

@@ -2,20 +2,24 @@
 //! the cell would refuse for a quota.
 //!
 //! They come with deltas, once some tenant of the cell has a standing or a limit; before that a view knows of none.
-//! What the cell told stays as it was told. What this view claims and evicts and the cell has not taken yet is kept
-//! beside it, for a tenant and all above it, as long as somebody has a limit: nobody else asks for it.
+//! What the cell told stays as it was told. Beside it stands, for each tenant with a limit, what that limit leaves: every
+//! decision compares it on each level, so it is at hand and not worked out.
 //!
-//! Invariant: `own` of a tenant is what the claims of the view that are not in what was told take for it and all below
-//! it, without what is lifted or evicted. It moves where the columns of free amounts do, and each sync counts it anew.
+//! Invariant: `left` of a tenant with a limit is its limit, without what the cell told that it uses, and without what the
+//! claims of the view that are not in that take for it and all below it, less what is lifted or evicted. It moves where
+//! the columns of free amounts do, and each sync counts the claims anew.
 
 use super::{GroupRef, View};
-use crate::delta::{Delta, TenantDelta};
+use crate::delta::{Delta, TenantDelta, TenantTerms};
 use crate::facts::Need;
 use crate::map::FastMap;
 use omega_core::limits::TENANT_DEPTH_MAX;
 use omega_core::{Amounts, JobId, KindId, Precedence, Text};
 use smallvec::SmallVec;
 use std::sync::Arc;
+
+/// How far from where it is expected a tenant is looked for before its name is.
+const NEAR: usize = 8;
 
 /// A tenant by its number in this view, which it keeps for good.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -26,7 +30,10 @@ struct Known {
     /// What the cell told, if it told of it.
     told: Option<TenantDelta>,
     parent: Option<TenantRef>,
-    own: SmallVec<[i64; 4]>,
+    /// Of each kind, what its limit leaves; empty without a limit, and only then. What is not there is 0.
+    left: SmallVec<[i64; 4]>,
+    /// Whether claims of the view are counted in `left`.
+    touched: bool,
 }
 
 impl Known {
@@ -41,6 +48,51 @@ impl Known {
         let told = self.told.as_ref()?;
         Some((told, told.terms.limit.as_ref()?))
     }
+
+    /// Works out what the limit leaves by what was told, without claims of the view.
+    fn leave(&mut self) {
+        self.touched = false;
+        let Some(told) = &self.told else { return self.left.clear() };
+        let Some(limit) = &told.terms.limit else { return self.left.clear() };
+        let kinds = limit.as_slice().len().max(told.used.len()).max(1);
+        self.left.clear();
+        self.left.resize(kinds, 0);
+        for (left, most) in self.left.iter_mut().zip(limit.as_slice()) {
+            *left = i64::try_from(*most).unwrap_or(i64::MAX);
+        }
+        for (left, used) in self.left.iter_mut().zip(&told.used) {
+            *left = left.saturating_sub(*used);
+        }
+    }
+
+    /// Takes amounts of what is left, or with `sign` -1 gives them back.
+    fn take(&mut self, request: &[i64], sign: i64) {
+        if self.left.len() < request.len() {
+            self.left.resize(request.len(), 0);
+        }
+        for (left, amount) in self.left.iter_mut().zip(request) {
+            *left = left.saturating_sub(sign * amount);
+        }
+    }
+
+    /// The first kind of which less is left than so many tasks claim.
+    fn short(&self, need: &Need, tasks: i64) -> Option<usize> {
+        let (left, request) = (self.left.as_slice(), need.request.as_slice());
+        // As a rule it is of none, and the machine alone has to give.
+        let fits = |(left, claimed): (&i64, &i64)| claimed.saturating_mul(tasks) <= (*left).max(0);
+        let as_a_rule = need.cell_request.is_none() && left.len() >= request.len();
+        if as_a_rule && left.iter().zip(request).all(fits) {
+            return None;
+        }
+        (0..request.len()).find(|kind| {
+            let claimed = claimed(need, *kind);
+            claimed > 0 && claimed.saturating_mul(tasks) > self.left_of(*kind)
+        })
+    }
+
+    fn left_of(&self, kind: usize) -> i64 {
+        self.left.get(kind).copied().unwrap_or(0)
+    }
 }
 
 /// See the head of the file.
@@ -50,7 +102,7 @@ pub(super) struct KnownTenants {
     by_name: FastMap<Text, TenantRef>,
     /// How many tenants have a limit.
     limits: usize,
-    /// Those that may have something of their own.
+    /// Those in whose `left` claims of the view are counted.
     touched: Vec<TenantRef>,
     /// Whether a sync is under way, and claims are off the view.
     syncs: bool,
@@ -69,11 +121,8 @@ pub struct QuotaLack {
 }
 
 impl KnownTenants {
-    /// Forgets all claims until [`KnownTenants::apply`]: they are counted anew after it.
+    /// Leaves all claims aside until [`KnownTenants::apply`]: they are counted anew after it.
     pub(super) fn begin_sync(&mut self) {
-        for of in self.touched.drain(..) {
-            self.list[of.0 as usize].own.clear();
-        }
         self.syncs = true;
     }
 
@@ -83,22 +132,46 @@ impl KnownTenants {
         if delta.full {
             self.list.iter_mut().for_each(|known| *known = Known::default());
             self.limits = 0;
+            self.touched.clear();
         }
         self.syncs = false;
         let before = self.list.len();
         let mut freed = 0;
+        let mut next = 0;
         for tenant in &delta.tenants {
-            let of = self.intern(&tenant.terms.name);
-            freed += u64::from(self.list[of.0 as usize].is_freed_by(tenant));
-            match &mut self.list[of.0 as usize].told {
-                // Nearly always it is only what they use that changed.
-                Some(told) if Arc::ptr_eq(&told.terms, &tenant.terms) => {
+            // Nearly always it is only what they use that changed.
+            if let Some(at) = self.find_near(next, &tenant.terms) {
+                let known = &mut self.list[at];
+                freed += u64::from(known.is_freed_by(tenant));
+                if let Some(told) = &mut known.told {
                     told.used.clone_from(&tenant.used);
                 }
-                _ => self.tell(of, tenant),
+                known.leave();
+                next = at + 1;
+                continue;
+            }
+            let of = self.intern(&tenant.terms.name);
+            next = of.0 as usize + 1;
+            freed += u64::from(self.list[of.0 as usize].is_freed_by(tenant));
+            self.tell(of, tenant);
+        }
+        for of in self.touched.drain(..) {
+            let known = &mut self.list[of.0 as usize];
+            if known.touched {
+                known.leave();
             }
         }
         (self.list.len() > before, freed)
+    }
+
+    /// The place of a tenant of which nothing changed but what it uses, if it is near where it is expected: both the
+    /// cell and the view have tenants in the order in which they came, and a name is looked for where that does
+    /// not help.
+    fn find_near(&self, next: usize, terms: &Arc<TenantTerms>) -> Option<usize> {
+        let near = self.list.iter().enumerate().skip(next).take(NEAR);
+        let same =
+            |known: &Known| known.told.as_ref().is_some_and(|told| Arc::ptr_eq(&told.terms, terms));
+        near.into_iter().find(|(_, known)| same(known)).map(|(at, _)| at)
     }
 
     fn tell(&mut self, of: TenantRef, tenant: &TenantDelta) {
@@ -108,6 +181,7 @@ impl KnownTenants {
         known.parent = parent;
         known.told = Some(tenant.clone());
         self.limits += usize::from(known.limit().is_some());
+        known.leave();
     }
 
     fn intern(&mut self, name: &Text) -> TenantRef {
@@ -160,19 +234,19 @@ impl KnownTenants {
         for _ in 0..TENANT_DEPTH_MAX {
             let Some(at) = of else { return };
             let known = &mut self.list[at.0 as usize];
-            if known.own.len() < request.len() {
-                known.own.resize(request.len(), 0);
+            of = known.parent;
+            if known.left.is_empty() {
+                continue;
+            }
+            if !std::mem::replace(&mut known.touched, true) {
                 self.touched.push(at);
             }
-            known.own.iter_mut().zip(request).for_each(|(own, amount)| *own += sign * amount);
-            for (kind, amount) in of_cell.into_iter().flat_map(Amounts::iter) {
-                if known.own.len() <= kind.index() {
-                    known.own.resize(kind.index() + 1, 0);
-                    self.touched.push(at);
-                }
-                known.own[kind.index()] += sign * amount as i64;
+            known.take(request, sign);
+            if let Some(of_cell) = of_cell.filter(|of_cell| !of_cell.is_zero()) {
+                let of_cell: SmallVec<[i64; 8]> =
+                    of_cell.as_slice().iter().map(|amount| *amount as i64).collect();
+                known.take(&of_cell, sign);
             }
-            of = known.parent;
         }
     }
 
@@ -181,16 +255,11 @@ impl KnownTenants {
     fn first_short(&self, of: Option<TenantRef>, need: &Need, tasks: usize) -> Option<Short<'_>> {
         let of = of.filter(|_| self.limited());
         let tasks = i64::try_from(tasks).unwrap_or(i64::MAX);
-        for known in self.line(of) {
-            let Some((told, limit)) = known.limit() else { continue };
-            for (kind, claimed) in claimed(need) {
-                let amount = |of: &[i64]| of.get(kind.index()).copied().unwrap_or(0);
-                let most = i64::try_from(limit.get(kind)).unwrap_or(i64::MAX);
-                let left = most.saturating_sub(amount(&told.used));
-                let left = left.saturating_sub(amount(&known.own));
-                if claimed.saturating_mul(tasks) > left {
-                    return Some(Short { told, kind, left, claimed });
-                }
+        for known in self.line(of).filter(|known| !known.left.is_empty()) {
+            if let Some(kind) = known.short(need, tasks) {
+                let told = known.told.as_ref()?;
+                let (left, claimed) = (known.left_of(kind), claimed(need, kind));
+                return Some(Short { told, kind: KindId(kind as u8), left, claimed });
             }
         }
         None
@@ -206,12 +275,11 @@ struct Short<'a> {
     claimed: i64,
 }
 
-/// What a task claims of each kind, of its machine and of the cell as a whole; kinds of which it claims nothing are
-/// left out.
-fn claimed(need: &Need) -> impl Iterator<Item = (KindId, i64)> {
-    let of_cell = |kind| need.cell_request.as_ref().map_or(0, |request| request.get(kind) as i64);
-    let kinds = (0..).map(KindId).zip(&need.request);
-    kinds.map(move |(kind, amount)| (kind, amount + of_cell(kind))).filter(|(_, all)| *all > 0)
+/// What a task claims of a kind, of its machine and of the cell as a whole.
+#[inline]
+fn claimed(need: &Need, kind: usize) -> i64 {
+    let of_cell = need.cell_request.as_ref().map(|request| request.get(KindId(kind as u8)));
+    need.request[kind] + of_cell.map_or(0, |amount| amount as i64)
 }
 
 impl View {

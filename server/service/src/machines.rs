@@ -10,8 +10,8 @@ use omega_cellstate::Cell;
 use omega_client::proto::machine_service_server::MachineService;
 use omega_client::{ApiError, ErrorCode, convert, proto};
 use omega_core::{
-    Command, LabelSelector, Machine, MachineId, Outcome, PeakCalendar, Rejection, Requirement,
-    Reservation,
+    Command, LabelSelector, Machine, MachineId, MachineSelector, Outcome, PeakCalendar, Rejection,
+    Requirement, Reservation,
 };
 use tonic::{Request, Response};
 
@@ -46,6 +46,14 @@ pub(crate) fn find(cell: &Cell, machine: Option<proto::MachineRef>) -> Result<Ma
 }
 
 impl Machines {
+    /// How many machines a selector matches now: whoever mistyped it learns of that.
+    fn count(&self, selector: &MachineSelector) -> u32 {
+        let matched = |cell: &Cell| {
+            cell.machines().filter(|state| selector.matches(state.machine)).count() as u32
+        };
+        self.host.read(matched)
+    }
+
     /// Makes a machine that is there what it is now said to be.
     async fn update(
         &self,
@@ -117,8 +125,10 @@ impl MachineService for Machines {
         let missing = || ApiError::new(ErrorCode::Malformed, "reservation is missing");
         let given = request.into_inner().reservation.ok_or_else(missing)?;
         let reservation = Reservation::try_from(given).map_err(ApiError::from)?;
-        let version = done(self.host.apply(Command::Reserve(reservation), until).await?)?;
-        Ok(Response::new(proto::CreateReservationResponse { version: version.0 }))
+        let selector = reservation.machines.clone();
+        let version = done(self.host.apply(Command::Reserve(reservation), until).await?)?.0;
+        let machines = self.count(&selector);
+        Ok(Response::new(proto::CreateReservationResponse { version, machines }))
     }
 
     async fn delete_reservation(
@@ -156,8 +166,10 @@ impl MachineService for Machines {
         let missing = || ApiError::new(ErrorCode::Malformed, "calendar is missing");
         let given = request.into_inner().calendar.ok_or_else(missing)?;
         let calendar = PeakCalendar::try_from(given).map_err(ApiError::from)?;
-        let version = done(self.host.apply(Command::SetPeaks(calendar), until).await?)?;
-        Ok(Response::new(proto::SetPeaksResponse { version: version.0 }))
+        let selector = calendar.machines.clone();
+        let version = done(self.host.apply(Command::SetPeaks(calendar), until).await?)?.0;
+        let machines = self.count(&selector);
+        Ok(Response::new(proto::SetPeaksResponse { version, machines }))
     }
 
     async fn remove_peaks(

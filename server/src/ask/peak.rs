@@ -1,7 +1,7 @@
 //! `omega peak`: hours in which services need their machines, and batch steps back.
 
 use super::reservation::selector;
-use super::shape::DoneShape;
+use super::shape::{DoneForShape, DoneShape};
 use super::show::{self, Align, columns};
 use super::{AskArgs, AskError, NameArgs, amount, pairs};
 use clap::{Args, Subcommand};
@@ -157,8 +157,9 @@ pub(crate) fn set(args: &SetArgs) -> Result<(), AskError> {
     let told = caller.call(&request, |channel, request| async move {
         MachineServiceClient::new(channel).set_peaks(request).await
     })?;
-    let shape = DoneShape { name: args.name.clone(), done: "is set", version: told.version };
-    show::print(args.ask.output, &shape, || show::done("calendar", &shape))
+    let done = DoneShape { name: args.name.clone(), done: "is set", version: told.version };
+    let shape = DoneForShape { done, machines: told.machines };
+    show::print(args.ask.output, &shape, || show::done_for("calendar", &shape))
 }
 
 /// The shares of a flag, ascending by kind as the cell wants them.

@@ -1,7 +1,7 @@
 //! `omega reservation`: machines that some tenants have to themselves for a time to come.
 
 use super::moment::{Moment, millis, unix_ms};
-use super::shape::DoneShape;
+use super::shape::{DoneForShape, DoneShape};
 use super::show::{self, Align, columns};
 use super::{AskArgs, AskError, NameArgs, amount, pairs};
 use clap::{Args, Subcommand};
@@ -98,8 +98,9 @@ fn create(args: &CreateArgs) -> Result<(), AskError> {
     let told = args.ask.caller()?.call(&request, |channel, request| async move {
         MachineServiceClient::new(channel).create_reservation(request).await
     })?;
-    let shape = DoneShape { name: args.name.clone(), done: "is reserved", version: told.version };
-    show::print(args.ask.output, &shape, || show::done("reservation", &shape))
+    let done = DoneShape { name: args.name.clone(), done: "is made", version: told.version };
+    let shape = DoneForShape { done, machines: told.machines };
+    show::print(args.ask.output, &shape, || show::done_for("reservation", &shape))
 }
 
 fn delete(args: &NameArgs) -> Result<(), AskError> {

@@ -34,6 +34,14 @@ pub(super) struct DoneShape {
     pub(super) version: u64,
 }
 
+/// What was set for some machines, and how many there are of them now.
+#[derive(Debug, Serialize)]
+pub(super) struct DoneForShape {
+    #[serde(flatten)]
+    pub(super) done: DoneShape,
+    pub(super) machines: u32,
+}
+
 /// A machine that was added.
 #[derive(Debug, Serialize)]
 pub(super) struct MadeShape {

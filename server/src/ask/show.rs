@@ -1,7 +1,7 @@
 //! How an answer is printed: a table for people, or JSON or YAML for programs.
 
 use super::AskError;
-use super::shape::DoneShape;
+use super::shape::{DoneForShape, DoneShape};
 use crate::output;
 use clap::ValueEnum;
 use omega_bench::report::text::clean;
@@ -108,6 +108,15 @@ pub(super) fn clean_name(name: &str) -> String {
 /// What was done to what.
 pub(super) fn done(what: &str, shape: &DoneShape) -> String {
     format!("{what} {} {}\n", clean(&shape.name), shape.done)
+}
+
+/// What was set for some machines.
+pub(super) fn done_for(what: &str, shape: &DoneForShape) -> String {
+    let done = done(what, &shape.done);
+    match shape.machines {
+        0 => format!("{}; no machine is like that now\n", done.trim_end()),
+        some => format!("{} for {}\n", done.trim_end(), plural(some.into(), "machine")),
+    }
 }
 
 /// `1 task`, `2 tasks`.

@@ -10,7 +10,11 @@ use std::process::Stdio;
 fn calendars_of_peaks_are_set_listed_and_removed() {
     let cell = Served::new(&[]);
     let set = "peak set web --label pool=web --machine m1 --peak";
-    assert_eq!(cell.ok(&format!("{set} 08:00-20:00,memory=50,cpu=30%")), "calendar web is set\n");
+    let told = cell.ok(&format!("{set} 08:00-20:00,memory=50,cpu=30%"));
+    assert_eq!(told, "calendar web is set; no machine is like that now\n");
+    cell.ok("machine add m1 --cpu 4 --label pool=web");
+    let told = cell.ok(&format!("{set} 08:00-20:00,memory=50,cpu=30"));
+    assert_eq!(told, "calendar web is set for 1 machine\n");
     cell.ok(&format!("{set} 00:00-24:00,cpu=30 --peak 22:00-06:00,disk=0"));
     let why = cell.fails(1, &format!("{set} 08:00-08:00,cpu=30"));
     assert!(why.contains("as it begins") && why.contains("BAD_PEAKS"), "{why}");
