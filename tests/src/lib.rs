@@ -18,6 +18,7 @@
 //! - [`fire`]: cells of real processes, whose replicas are killed, paused and cut off.
 //! - [`fuzz`]: bytes from anywhere for everything that reads bytes.
 //! - [`log_kit`]: a naive log, and random work for logs.
+//! - [`ports`]: ports for processes that tests start.
 //! - [`script`]: a small language for behaviour over several steps.
 //! - [`trio`]: three durable replicas under load, round by round.
 
@@ -30,6 +31,7 @@ pub mod fire;
 pub mod fuzz;
 pub mod history;
 pub mod log_kit;
+pub mod ports;
 pub mod random;
 pub mod script;
 pub mod trio;

@@ -12,12 +12,12 @@ use omega_client::{Address, ApiError, RemoteCell};
 use omega_core::{Amounts, Job, Machine, TaskGroup, TaskId, Version};
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader};
-use std::net::TcpListener;
 use std::path::Path;
 use std::process::{Child, Stdio};
-use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 use tokio::runtime::Runtime;
+
+pub(crate) use omega_tests::ports::ports;
 
 /// A process that is killed in the end.
 pub(crate) struct Process(pub(crate) Child);
@@ -27,21 +27,6 @@ impl Drop for Process {
         let _ = self.0.kill();
         let _ = self.0.wait();
     }
-}
-
-/// Ports that nobody has now, nor gets by chance: below those that systems give to whoever connects, and
-/// each once in this process.
-pub(crate) fn ports(count: usize) -> Vec<u16> {
-    const FIRST: u32 = 10_000;
-    const COUNT: u32 = 20_000;
-    static NEXT: AtomicU32 = AtomicU32::new(0);
-    let start = std::process::id().wrapping_mul(977);
-    let all = std::iter::repeat_with(|| {
-        let port = start.wrapping_add(NEXT.fetch_add(1, Ordering::Relaxed)) % COUNT + FIRST;
-        u16::try_from(port).expect("it is below 65,536")
-    });
-    let is_free = |port: &u16| TcpListener::bind(("0.0.0.0", *port)).is_ok();
-    all.filter(is_free).take(count).collect()
 }
 
 /// Starts a server and waits until it listens.

@@ -6,11 +6,12 @@
 use super::disk::Disk;
 use super::proxy::{Relay, Wire};
 use super::watchdog::{self, Watchdog};
+use crate::ports::addresses;
 use omega_client::Address;
 use rustix::process::{Pid, Signal, kill_process};
 use std::collections::BTreeMap;
 use std::io::{self, BufRead, BufReader};
-use std::net::{SocketAddr, TcpListener};
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use tempfile::TempDir;
@@ -46,7 +47,7 @@ impl Processes {
     /// # Errors
     /// If a process does not start, or this system gives nobody a disk.
     pub fn found_on(program: &Path, place: &Path, kind: Disks) -> io::Result<Processes> {
-        let all = free_ports(2 * REPLICAS)?;
+        let all = addresses(2 * REPLICAS);
         let (clients, peers) = (all[..REPLICAS].to_vec(), all[REPLICAS..].to_vec());
         let mut wires = BTreeMap::new();
         for (from, to) in directions() {
@@ -264,11 +265,4 @@ pub fn ids() -> impl Iterator<Item = usize> {
 /// Every ordered pair of replicas.
 fn directions() -> impl Iterator<Item = (usize, usize)> {
     ids().flat_map(|from| ids().filter(move |to| *to != from).map(move |to| (from, to)))
-}
-
-/// Addresses that nobody has now.
-fn free_ports(count: usize) -> io::Result<Vec<SocketAddr>> {
-    let listeners: Vec<TcpListener> =
-        (0..count).map(|_| TcpListener::bind("127.0.0.1:0")).collect::<io::Result<_>>()?;
-    listeners.iter().map(TcpListener::local_addr).collect()
 }

@@ -212,8 +212,15 @@ fn settle(
             std::thread::sleep(Duration::from_millis(20));
         }
         for machine in machines {
-            let invoked = notes.now();
-            let seen = replicas.tasks(at, *machine).map_err(|error| format!("{error:?}"))?;
+            let (invoked, seen) = loop {
+                let invoked = notes.now();
+                match replicas.tasks(at, *machine) {
+                    Ok(seen) => break (invoked, seen),
+                    // A disk that hung may still be behind, and so may a machine with other work.
+                    Err(error) if began.elapsed() > PATIENCE => return Err(format!("{error:?}")),
+                    Err(_) => std::thread::sleep(Duration::from_millis(20)),
+                }
+            };
             notes.looked(invoked, Look { machine: *machine, seen });
         }
     }

@@ -3,6 +3,7 @@
 
 use super::ask::Replicas;
 use super::cell::{Processes, ids};
+use crate::ports;
 use omega_cellstate::Cell;
 use omega_core::{Amounts, Command, Job, JobId, Kinds, Machine, MachineId, TaskGroup, TaskId};
 use omega_store::directory::{Directory, EngineKind, Identity};
@@ -11,7 +12,7 @@ use omega_store::membership::Membership;
 use omega_store::replica::found_with;
 use omega_store::{CellId, Origin, RealDisk};
 use std::io::{BufRead, BufReader};
-use std::net::{SocketAddr, TcpListener};
+use std::net::SocketAddr;
 use std::path::Path;
 use std::process::{Child, Command as Program, Stdio};
 use std::sync::Arc;
@@ -55,7 +56,7 @@ pub fn start(program: &Path, place: &Path, machines: u32, tasks: u32) -> Result<
     let text = |error: std::io::Error| error.to_string();
     let dir = tempfile::tempdir_in(place).map_err(text)?;
     make(&dir.path().join("cell"), &filled(machines, tasks)?)?;
-    let listen = free_port().map_err(text)?;
+    let listen = ports::address();
     let began = Instant::now();
     let mut child = Program::new(program)
         .current_dir(dir.path())
@@ -136,10 +137,6 @@ pub fn resident_mib(process: u32) -> Result<f64, String> {
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
     let kib = line.and_then(|line| line.split_whitespace().next()?.parse::<f64>().ok());
     kib.map(|kib| kib / 1024.0).ok_or_else(|| "it tells no memory".to_owned())
-}
-
-fn free_port() -> std::io::Result<SocketAddr> {
-    TcpListener::bind("127.0.0.1:0")?.local_addr()
 }
 
 /// A cell whose tasks are all placed.

@@ -2,10 +2,11 @@
 
 use super::SCHEDULERS;
 use crate::fire::watchdog;
+use crate::ports;
 use omega_client::Tls;
 use omega_client::connect::tls_endpoint;
 use std::io::{BufRead, BufReader};
-use std::net::{SocketAddr, TcpListener};
+use std::net::SocketAddr;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use tonic::transport::{Channel, Endpoint};
@@ -43,7 +44,7 @@ impl Server {
         for whom in schedulers.chain(others) {
             make(&["issue", &whom, "--cell-name=test", "--dir=certs"])?;
         }
-        let listen = TcpListener::bind("127.0.0.1:0").and_then(|l| l.local_addr()).map_err(text)?;
+        let listen = ports::address();
         let mut command = Command::new(program);
         watchdog::mark(&mut command);
         let mut child = command
