@@ -92,7 +92,7 @@ pub const GRACE_MS_MAX: u32 = 3_600_000;
 /// from others is worth more than the gang.
 pub const GANG_HOLD_MS_MAX: u32 = 3_600_000;
 
-/// Reservations of machines that are known at once: each is looked at for each claim while there are any, and
+/// Reservations of machines that are known at once: each that a task would reach is looked at for its claim, and
 /// a cell whose operators plan every day of a season has fewer.
 pub const RESERVATIONS_MAX: usize = 256;
 
