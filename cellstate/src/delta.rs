@@ -248,8 +248,8 @@ impl Delta {
         self.task_cores.clear();
     }
 
-    /// What a cell tells a reader of this delta in which nothing has happened since: that is what
-    /// [`Cell::delta_since`] then says, and it is no change.
+    /// What a cell tells a reader of this delta in which nothing has happened since, and which was not told the time: that is
+    /// what [`Cell::delta_since`] then says, and it is no change.
     #[must_use]
     pub fn nothing_since(&self) -> Delta {
         Delta {

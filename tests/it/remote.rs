@@ -99,6 +99,14 @@ fn where_nothing_happens_a_view_stays_as_it_was() {
         assert!(view.now_ms() >= now_ms, "time goes back to {}", view.now_ms());
         assert_eq!((view.resources(), view.version()), (&resources, version));
     }
+    // That time goes on is no new version, and the view hears of it all the same.
+    cell.apply(Command::Expire { now_ms: 2_000_000 }).unwrap();
+    assert_eq!(cell.read(Cell::version), version);
+    while view.now_ms() < 2_000_000 {
+        view.sync(&remote).unwrap();
+        std::thread::yield_now();
+    }
+    assert_eq!(view.version(), version);
 }
 
 #[test]

@@ -90,8 +90,7 @@ pub struct NearMiss {
 /// One thing that a machine lacks.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Lack {
-    /// What it is: `room`, `cards`, `cores`, `taints`, `affinity`, `other_machine`, `draining`, `rule` or
-    /// `filter`.
+    /// What it is, in a word: `docs/explain.md` has all of them.
     pub what: Cow<'static, str>,
     /// Of which resource kind, if it is room.
     pub kind: Option<String>,
@@ -156,7 +155,8 @@ pub fn render_job(job: &WaitingJob) -> String {
     let mut text =
         format!("{name}: {} of {tasks} {wait} for a machine (scheduler {by})\n", job.waiting);
     if job.unattended {
-        text.push_str(&format!("no process holds the name {by}, so no scheduler places it\n"));
+        let told = "nobody places it, unless its scheduler runs without a lease";
+        text.push_str(&format!("no process holds the name {by}: {told}\n"));
     }
     if let Some(reason) = &job.refused {
         text.push_str(&format!("the cell refused it last: {reason}\n"));
@@ -290,7 +290,7 @@ mod tests {
     fn the_text_tells_all_and_nothing_to_the_terminal() {
         let expected = "a cell\n3 tasks without a machine at the end\n\n\
             web\u{fffd}[31m: 3 of 4 tasks wait for a machine (scheduler service-0)\n\
-            no process holds the name service-0, so no scheduler places it\n\
+            no process holds the name service-0: nobody places it, unless its scheduler runs without a lease\n\
             the cell refused it last: gang incomplete\n\
             a gang: at least 4 run together; 1 have machines, and there is room for 2 more\n\n\
             group main: 3 tasks, each 4 cpu; 0 of 1,201 machines would take one now\n\n\

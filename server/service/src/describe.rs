@@ -3,7 +3,7 @@
 use crate::leases::{self, Held, Listed};
 use omega_cellstate::{Cell, MachineState, MachineStatus};
 use omega_client::{convert, proto};
-use omega_core::{JobId, MachineId, TaskId, TaskState};
+use omega_core::{Amounts, JobId, MachineId, TaskId, TaskState};
 use omega_store::membership::Membership;
 
 /// A job that the cell knows, and how far it is.
@@ -49,8 +49,13 @@ pub(crate) fn task(cell: &Cell, id: TaskId, state: TaskState) -> proto::TaskStat
         group: group.map(|group| group.name.to_string()).unwrap_or_default(),
         cards: cards.iter().map(|card| card as u32).collect(),
         cores: convert::node_list(&cell.task_cores(id)),
-        holds: cell.task_held(id).map(|held| convert::values(&held)).unwrap_or_default(),
+        holds: cell.task_held(id).map(|held| every_kind(cell, &held)).unwrap_or_default(),
     }
+}
+
+/// Amounts of all kinds that the cell has: even nothing is told of each.
+fn every_kind(cell: &Cell, amounts: &Amounts) -> Vec<u64> {
+    cell.kinds().iter().map(|(kind, _)| amounts.get(kind)).collect()
 }
 
 /// A machine, and what is left of it.

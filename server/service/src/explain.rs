@@ -150,8 +150,7 @@ impl Explanations {
             |_| ApiError::new(ErrorCode::Late, "the explanation takes longer: give it more time");
         let broken = |_| ApiError::new(ErrorCode::Internal, "the explanation broke off");
         let mut told = timeout_at(until, explained).await.map_err(late)?.map_err(broken)??;
-        told.unattended =
-            told.waiting > 0 && host.read(|cell| cell.hold_of(&told.scheduler).is_none());
+        told.unattended = told.waiting > 0 && !host.leases().is_held(host, &told.scheduler);
         Ok(told)
     }
 }

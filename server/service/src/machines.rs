@@ -127,7 +127,7 @@ impl MachineService for Machines {
         let reservation = Reservation::try_from(given).map_err(ApiError::from)?;
         let selector = reservation.machines.clone();
         let version = done(self.host.apply(Command::Reserve(reservation), until).await?)?.0;
-        let machines = self.count(&selector);
+        let machines = Some(self.count(&selector));
         Ok(Response::new(proto::CreateReservationResponse { version, machines }))
     }
 
@@ -168,7 +168,7 @@ impl MachineService for Machines {
         let calendar = PeakCalendar::try_from(given).map_err(ApiError::from)?;
         let selector = calendar.machines.clone();
         let version = done(self.host.apply(Command::SetPeaks(calendar), until).await?)?.0;
-        let machines = self.count(&selector);
+        let machines = Some(self.count(&selector));
         Ok(Response::new(proto::SetPeaksResponse { version, machines }))
     }
 

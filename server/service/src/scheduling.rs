@@ -32,6 +32,9 @@ use tonic::{Request, Response, Status, Streaming};
 /// within which a remote view is to follow. One that comes alone is sent at once.
 const GATHER: Duration = Duration::from_millis(5);
 
+/// How often it is looked whether the cell was told the time: it is told each second at most.
+const TIME_LOOK: Duration = Duration::from_millis(500);
+
 /// Pieces of deltas that wait for a slow reader. What changes meanwhile comes as one delta later.
 const PIECES_MAX: usize = 4;
 
@@ -302,18 +305,27 @@ impl Source {
             let sent = Instant::now();
             // A change while the delta was sent may be as old as the delta.
             let was_overtaken = versions.has_changed().unwrap_or(false);
-            tokio::select! {
-                changed = versions.changed() => {
-                    if changed.is_err() {
+            stale_since = tokio::select! {
+                changed = versions.changed() => match changed {
+                    Ok(()) => Some(if was_overtaken { made } else { Instant::now() }),
+                    Err(_) => {
                         let gone = ApiError::new(ErrorCode::Stopped, "this replica has stopped");
                         let _ = self.to.send(Err(gone.into())).await;
                         return;
                     }
-                }
+                },
+                () = self.time_goes_on() => None,
                 () = self.to.closed() => return,
-            }
-            stale_since = Some(if was_overtaken { made } else { Instant::now() });
+            };
             tokio::time::sleep_until(sent + GATHER).await;
+        }
+    }
+
+    /// Waits until the cell was told a later time than the last delta has: that alone is no new version, and the
+    /// reader waits for hours of the day, reservations and plans by it.
+    async fn time_goes_on(&self) {
+        while self.host.read(Cell::now_ms) <= self.delta.now_ms {
+            tokio::time::sleep(TIME_LOOK).await;
         }
     }
 }

@@ -39,7 +39,8 @@ pub(super) struct DoneShape {
 pub(super) struct DoneForShape {
     #[serde(flatten)]
     pub(super) done: DoneShape,
-    pub(super) machines: u32,
+    /// `null`: an older server did not tell.
+    pub(super) machines: Option<u32>,
 }
 
 /// A machine that was added.

@@ -114,8 +114,9 @@ pub(super) fn done(what: &str, shape: &DoneShape) -> String {
 pub(super) fn done_for(what: &str, shape: &DoneForShape) -> String {
     let done = done(what, &shape.done);
     match shape.machines {
-        0 => format!("{}; no machine is like that now\n", done.trim_end()),
-        some => format!("{} for {}\n", done.trim_end(), plural(some.into(), "machine")),
+        None => done,
+        Some(0) => format!("{}; no machine is like that now\n", done.trim_end()),
+        Some(count) => format!("{} for {}\n", done.trim_end(), plural(count.into(), "machine")),
     }
 }
 

@@ -87,7 +87,10 @@ pub(super) fn list(
 /// What few tasks have (cards, cores to themselves, other amounts than their group's) has a column where one has it.
 fn table(kinds: &Kinds, tasks: &[TaskShape]) -> String {
     let numbers = |list: &[u32]| list.iter().map(u32::to_string).collect::<Vec<_>>().join(",");
-    let holds = |task: &TaskShape| task.holds.as_ref().map(|amounts| listed(kinds, amounts));
+    let holds = |task: &TaskShape| {
+        let listed = listed(kinds, task.holds.as_ref()?);
+        Some(if listed.is_empty() { "nothing".to_owned() } else { listed })
+    };
     let always: [Column; 4] = [
         ("task", &|task| task.task.clone()),
         ("group", &|task| task.group.clone()),

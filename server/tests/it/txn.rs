@@ -278,6 +278,11 @@ fn a_task_that_has_a_machine_is_given_more_or_less_of_it() {
     assert_eq!(holds(1), Value::Null);
     let table = cell.ok("task list --job web");
     assert!(table.contains("  HOLDS\n") && table.contains("  0.5 cpu\n"), "{table}");
+    assert_eq!(cell.ok("task resize web/1 --cpu 0"), "j0/1 holds nothing\n");
+    assert_eq!(holds(1), of_cpu(0));
+    assert!(cell.ok("task list --job web").contains("  nothing\n"));
+    assert_eq!(cell.ok("task resize web/1 --memory 0"), "j0/1 holds nothing\n");
+    cell.ok("task resize web/1 --cpu 1");
     let (said, _) = refused(&cell, "task resize web/2 --cpu 1");
     assert_eq!(said, "j0/2 was not resized: task not placed\n");
     let (said, _) = refused(&cell, "task resize web/9 --cpu 1");

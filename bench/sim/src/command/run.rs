@@ -128,7 +128,8 @@ fn by_scheduler(schedulers: &[SchedulerReport]) -> Sheet {
             Cell::Count(one.abandoned),
             Cell::Count(one.left_in_queue),
         ];
-        row.extend(times(&one.wait).into_iter().chain(times(&one.placed)));
+        row.extend(times(one.jobs_tried, &one.wait));
+        row.extend(times(one.jobs_placed, &one.placed));
         sheet.push(row);
     }
     sheet
@@ -164,13 +165,18 @@ fn by_tenant(tenants: &[TenantReport]) -> Sheet {
             percent(one.share_mean),
             percent(one.share_peak),
         ];
-        row.extend(times(&one.wait).into_iter().chain(times(&one.placed)));
+        row.extend(times(one.jobs, &one.wait));
+        row.extend(times(one.jobs_placed, &one.placed));
         row.extend(prefers.then(|| one.preferences_met.map_or(Cell::None, percent)));
         sheet.push(row);
     }
     sheet
 }
 
-fn times(waits: &Waits) -> [Cell; 3] {
-    [waits.p50_s, waits.p90_s, waits.p99_s].map(|seconds| Cell::Number(seconds, 3))
+/// How long those waited; of nobody, nothing.
+fn times(of: u64, waits: &Waits) -> [Cell; 3] {
+    [waits.p50_s, waits.p90_s, waits.p99_s].map(|seconds| match of {
+        0 => Cell::None,
+        _ => Cell::Number(seconds, 3),
+    })
 }

@@ -197,6 +197,12 @@ impl Leases {
         Ok(all)
     }
 
+    /// Whether a process holds a name: one whose lease is over does not. Only the leader knows of that.
+    pub(crate) fn is_held(&self, host: &Host, name: &str) -> bool {
+        let Some(hold) = host.read(|cell| cell.hold_of(name)) else { return false };
+        self.look(host).is_err() || self.held(hold).left_ms > 0
+    }
+
     /// How many holders were ended by this replica because they were silent.
     pub(crate) fn silenced(&self) -> u64 {
         self.shared.silenced.load(Ordering::Relaxed)
