@@ -271,6 +271,20 @@ fn a_name_has_one_process() {
 }
 
 #[test]
+fn a_job_is_explained_whose_scheduler_was_killed() {
+    let world = World::start();
+    let mut active = world.scheduler(&["--lease=1s"]);
+    active.says("places");
+    active.kill();
+    world.submit("late", 1);
+    let explain = ["job", "explain", "late-0", "--cell", &world.address()];
+    until(|| say(world.dir.path(), &explain).stdout.contains("no process holds the name default"));
+    let mut next = world.scheduler(&[]);
+    next.says("places");
+    until(|| say(world.dir.path(), &explain).stdout.contains("does not wait"));
+}
+
+#[test]
 fn a_scheduler_that_ends_properly_is_followed_at_once() {
     let world = World::start();
     // Nobody would wait so long.
