@@ -10,6 +10,7 @@ use omega_bench::run::{AskedJob, explain_at};
 use omega_client::{ApiError, ErrorCode, proto};
 use omega_schedulers::config::{Profiles, Registry};
 use omega_service::{Explainer, Onlooker, Question, Words};
+use omega_workload::words::plural;
 
 /// See the head of the file.
 #[derive(Clone, Copy, Debug)]
@@ -50,12 +51,9 @@ pub(crate) fn summary(told: &WaitingJob) -> String {
         if told.unattended {
             return format!("no process holds the name of its scheduler, {}", told.scheduler);
         }
-        return match told.groups.first().map_or(0, |group| group.feasible) {
-            1 => "1 machine would take a task: its scheduler has not come to it".to_owned(),
-            feasible => {
-                format!("{feasible} machines would take a task: its scheduler has not come to it")
-            }
-        };
+        let feasible = told.groups.first().map_or(0, |group| group.feasible);
+        let machines = plural(feasible as u64, "machine");
+        return format!("{machines} would take a task: its scheduler has not come to it");
     };
     let reason = group.reasons.first().map_or("no machine may run it", |(reason, _)| reason);
     let count = group.reasons.first().map_or(0, |(_, count)| *count);

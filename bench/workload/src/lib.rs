@@ -22,6 +22,7 @@ pub mod table;
 #[cfg(test)]
 mod testing;
 pub mod volumes;
+pub mod words;
 
 use omega_core::{Job, Kinds, Machine, Policy};
 use omega_schedulers::disruption::DisruptionBudget;

@@ -139,21 +139,19 @@ impl KnownTenants {
         let mut freed = 0;
         let mut next = 0;
         for tenant in &delta.tenants {
-            // Nearly always it is only what they use that changed.
-            if let Some(at) = self.find_near(next, &tenant.terms) {
-                let known = &mut self.list[at];
-                freed += u64::from(known.is_freed_by(tenant));
-                if let Some(told) = &mut known.told {
+            let near = self.find_near(next, &tenant.terms);
+            let at = near.unwrap_or_else(|| self.intern(&tenant.terms.name).0 as usize);
+            next = at + 1;
+            let known = &mut self.list[at];
+            freed += u64::from(known.is_freed_by(tenant));
+            match (near, &mut known.told) {
+                // Nearly always it is only what they use that changed.
+                (Some(_), Some(told)) => {
                     told.used.clone_from(&tenant.used);
+                    known.leave();
                 }
-                known.leave();
-                next = at + 1;
-                continue;
+                _ => self.tell(TenantRef(at as u32), tenant),
             }
-            let of = self.intern(&tenant.terms.name);
-            next = of.0 as usize + 1;
-            freed += u64::from(self.list[of.0 as usize].is_freed_by(tenant));
-            self.tell(of, tenant);
         }
         for of in self.touched.drain(..) {
             let known = &mut self.list[of.0 as usize];
@@ -168,10 +166,9 @@ impl KnownTenants {
     /// cell and the view have tenants in the order in which they came, and a name is looked for where that does
     /// not help.
     fn find_near(&self, next: usize, terms: &Arc<TenantTerms>) -> Option<usize> {
-        let near = self.list.iter().enumerate().skip(next).take(NEAR);
         let same =
             |known: &Known| known.told.as_ref().is_some_and(|told| Arc::ptr_eq(&told.terms, terms));
-        near.into_iter().find(|(_, known)| same(known)).map(|(at, _)| at)
+        self.list.iter().skip(next).take(NEAR).position(same).map(|further| next + further)
     }
 
     fn tell(&mut self, of: TenantRef, tenant: &TenantDelta) {
@@ -231,6 +228,8 @@ impl KnownTenants {
         (request, of_cell): (&[i64], Option<&Amounts>),
         sign: i64,
     ) {
+        let of_cell = of_cell.into_iter().flat_map(Amounts::as_slice);
+        let of_cell: SmallVec<[i64; 8]> = of_cell.map(|amount| *amount as i64).collect();
         for _ in 0..TENANT_DEPTH_MAX {
             let Some(at) = of else { return };
             let known = &mut self.list[at.0 as usize];
@@ -242,11 +241,7 @@ impl KnownTenants {
                 self.touched.push(at);
             }
             known.take(request, sign);
-            if let Some(of_cell) = of_cell.filter(|of_cell| !of_cell.is_zero()) {
-                let of_cell: SmallVec<[i64; 8]> =
-                    of_cell.as_slice().iter().map(|amount| *amount as i64).collect();
-                known.take(&of_cell, sign);
-            }
+            known.take(&of_cell, sign);
         }
     }
 

@@ -13,6 +13,7 @@ use omega_client::proto;
 use omega_client::proto::job_service_client::JobServiceClient;
 use omega_client::proto::list_tasks_request::Of;
 use omega_core::{JobId, Kinds};
+use omega_workload::words::plural;
 use serde::Serialize;
 use std::collections::BTreeSet;
 use std::path::PathBuf;
@@ -312,7 +313,7 @@ fn submit(args: &SubmitArgs) -> Result<(), AskError> {
                 "job {name} was submitted before and has ended, and is not run again; submit it under another name\n"
             ),
             false => {
-                format!("job {name} is submitted: {}\n", show::plural(job.task_count(), "task"))
+                format!("job {name} is submitted: {}\n", plural(job.task_count(), "task"))
             }
         }
     })

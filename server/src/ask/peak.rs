@@ -10,6 +10,7 @@ use omega_client::proto::machine_service_client::MachineServiceClient;
 use omega_core::{
     DAY_MS, KindId, KindShare, Kinds, MachineSelector, Operator, Peak, PeakCalendar, Requirement,
 };
+use omega_workload::words::plural;
 use serde::Serialize;
 use std::collections::BTreeMap;
 
@@ -230,7 +231,7 @@ fn table(shape: &PeaksShape) -> String {
     match shape.machines_over {
         0 => {}
         over => {
-            let machines = show::plural(over as u64, "machine");
+            let machines = plural(over as u64, "machine");
             text += &format!("on {machines} batch holds more than its share\n");
         }
     }

@@ -5,6 +5,7 @@ use super::shape::{DoneForShape, DoneShape};
 use crate::output;
 use clap::ValueEnum;
 use omega_bench::report::text::clean;
+use omega_workload::words::plural;
 use serde::Serialize;
 
 /// How to print.
@@ -107,24 +108,20 @@ pub(super) fn clean_name(name: &str) -> String {
 
 /// What was done to what.
 pub(super) fn done(what: &str, shape: &DoneShape) -> String {
-    format!("{what} {} {}\n", clean(&shape.name), shape.done)
+    format!("{}\n", sentence(what, shape))
+}
+
+fn sentence(what: &str, shape: &DoneShape) -> String {
+    format!("{what} {} {}", clean(&shape.name), shape.done)
 }
 
 /// What was set for some machines.
 pub(super) fn done_for(what: &str, shape: &DoneForShape) -> String {
-    let done = done(what, &shape.done);
+    let done = sentence(what, &shape.done);
     match shape.machines {
-        None => done,
-        Some(0) => format!("{}; no machine is like that now\n", done.trim_end()),
-        Some(count) => format!("{} for {}\n", done.trim_end(), plural(count.into(), "machine")),
-    }
-}
-
-/// `1 task`, `2 tasks`.
-pub(super) fn plural(count: u64, thing: &str) -> String {
-    match count {
-        1 => format!("1 {thing}"),
-        _ => format!("{count} {thing}s"),
+        None => format!("{done}\n"),
+        Some(0) => format!("{done}; no machine is like that now\n"),
+        Some(count) => format!("{done} for {}\n", plural(count.into(), "machine")),
     }
 }
 

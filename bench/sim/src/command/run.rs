@@ -97,7 +97,7 @@ fn percent(share: f64) -> Cell {
 }
 
 fn by_scheduler(schedulers: &[SchedulerReport]) -> Sheet {
-    let mut sheet = Sheet::new(&[
+    let mut columns = vec![
         "scheduler",
         "jobs",
         "tasks",
@@ -108,13 +108,9 @@ fn by_scheduler(schedulers: &[SchedulerReport]) -> Sheet {
         "no room",
         "given up",
         "in queue",
-        "wait p50 s",
-        "p90 s",
-        "p99 s",
-        "placed p50 s",
-        "p90 s",
-        "p99 s",
-    ]);
+    ];
+    columns.extend(TIMES);
+    let mut sheet = Sheet::new(&columns);
     for one in schedulers {
         let mut row = vec![
             one.name.as_str().into(),
@@ -128,8 +124,7 @@ fn by_scheduler(schedulers: &[SchedulerReport]) -> Sheet {
             Cell::Count(one.abandoned),
             Cell::Count(one.left_in_queue),
         ];
-        row.extend(times(one.jobs_tried, &one.wait));
-        row.extend(times(one.jobs_placed, &one.placed));
+        row.extend(times((one.jobs_tried, one.wait), (one.jobs_placed, one.placed)));
         sheet.push(row);
     }
     sheet
@@ -139,20 +134,8 @@ fn by_scheduler(schedulers: &[SchedulerReport]) -> Sheet {
 const TENANTS_SHOWN: usize = 10;
 
 fn by_tenant(tenants: &[TenantReport]) -> Sheet {
-    let mut columns = vec![
-        "tenant",
-        "jobs",
-        "tasks",
-        "waiting",
-        "share %",
-        "peak %",
-        "wait p50 s",
-        "p90 s",
-        "p99 s",
-        "placed p50 s",
-        "p90 s",
-        "p99 s",
-    ];
+    let mut columns = vec!["tenant", "jobs", "tasks", "waiting", "share %", "peak %"];
+    columns.extend(TIMES);
     let prefers = tenants.iter().any(|one| one.preferences_met.is_some());
     columns.extend(prefers.then_some("preferred %"));
     let mut sheet = Sheet::new(&columns);
@@ -165,18 +148,22 @@ fn by_tenant(tenants: &[TenantReport]) -> Sheet {
             percent(one.share_mean),
             percent(one.share_peak),
         ];
-        row.extend(times(one.jobs, &one.wait));
-        row.extend(times(one.jobs_placed, &one.placed));
+        row.extend(times((one.jobs, one.wait), (one.jobs_placed, one.placed)));
         row.extend(prefers.then(|| one.preferences_met.map_or(Cell::None, percent)));
         sheet.push(row);
     }
     sheet
 }
 
-/// How long those waited; of nobody, nothing.
-fn times(of: u64, waits: &Waits) -> [Cell; 3] {
-    [waits.p50_s, waits.p90_s, waits.p99_s].map(|seconds| match of {
-        0 => Cell::None,
-        _ => Cell::Number(seconds, 3),
+/// How long so many jobs waited for their first attempt, and so many until all was placed.
+const TIMES: [&str; 6] = ["wait p50 s", "p90 s", "p99 s", "placed p50 s", "p90 s", "p99 s"];
+
+/// What stands in [`TIMES`]; of nobody, nothing.
+fn times(tried: (u64, Waits), placed: (u64, Waits)) -> impl Iterator<Item = Cell> {
+    [tried, placed].into_iter().flat_map(|(jobs, waits)| {
+        [waits.p50_s, waits.p90_s, waits.p99_s].map(|seconds| match jobs {
+            0 => Cell::None,
+            _ => Cell::Number(seconds, 3),
+        })
     })
 }

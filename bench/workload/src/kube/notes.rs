@@ -1,5 +1,6 @@
 //! What was read and could not be carried over: one sentence per kind of thing, with a count.
 
+use crate::words::plural;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Kinds of things that one object has and that are not carried over. Each counts once.
@@ -42,13 +43,5 @@ impl Notes {
         sentences.extend(counted(self.nodes, "node"));
         sentences.extend(counted(self.pods, "pod"));
         sentences
-    }
-}
-
-/// `1 pod`, `2 pods`.
-pub(super) fn plural(count: u64, thing: &str) -> String {
-    match count {
-        1 => format!("1 {thing}"),
-        _ => format!("{count} {thing}s"),
     }
 }
