@@ -8,8 +8,6 @@
 //! The jobs and machines are those of the trace of a Google cell of 2011, or made up if no folder is named. A trace tells
 //! little of rules, so they are dealt out here: by position, so that each run has the same.
 
-use omega_bench::report::{RunReport, page, table};
-use omega_bench::run::{RunOptions, run};
 use omega_core::{
     Amounts, Band, Command, CoreRequest, Curve, EvictionCap, Job, JobKind, KindId, KindShare,
     Kinds, LabelSelector, Labels, Machine, MachineSelector, Near, NodeCores, Operator, Peak,
@@ -17,6 +15,8 @@ use omega_core::{
     Standing, TaskGroup, TaskRule, TaskSelector, Tenants, Text, TopologyLevel, Unit, Wants,
     WhenUnsatisfiable,
 };
+use omega_run::report::{RunReport, page, table};
+use omega_run::{RunOptions, run};
 use omega_schedulers::config::{Profiles, Registry};
 use omega_workload::synth::{SynthOptions, synthesize};
 use omega_workload::{Arrival, RunTime, Workload, google2011};

@@ -1,4 +1,4 @@
-//! `omega bench`: how fast the shipped code is, beside the bare loops that bound it.
+//! The verbs of `omega-bench`: how fast the shipped code is, beside the bare loops that bound it.
 //!
 //! The table is measured by the program that people run, with its allocator and its optimisations.
 //! `memory` is what `table` starts for its figures of memory: a process of its own, whose resident set
@@ -8,21 +8,21 @@ use crate::{measure, replay};
 use clap::Subcommand;
 use std::process::ExitCode;
 
-/// The verbs of `omega bench`.
+/// The verbs of `omega-bench`.
 #[derive(Debug, Subcommand)]
 pub enum BenchCommand {
     /// Measure the table of figures, with limits, targets and bare loops.
-    #[command(after_help = "Examples:\n  omega bench table --quick\n  \
-        omega bench table --only scan\n  omega bench table --markdown")]
+    #[command(after_help = "Examples:\n  omega-bench table --quick\n  \
+        omega-bench table --only scan\n  omega-bench table --markdown")]
     Table(measure::Options),
     /// Replay recorded answers of kube-scheduler v1.36.2, and print where Omega's differ.
     ///
     /// Reasons are not compared: ours are in our own words.
-    #[command(after_help = "Example:\n  omega bench oracle fit.jsonl.gz spread.jsonl.gz")]
+    #[command(after_help = "Example:\n  omega-bench oracle fit.jsonl.gz spread.jsonl.gz")]
     Oracle(replay::Options),
     /// Build a cell, and print what it takes in memory.
     #[command(after_help = "Example:\n  \
-        omega bench memory --machines 10000 --tasks 100000 --job-tasks 10")]
+        omega-bench memory --machines 10000 --tasks 100000 --job-tasks 10")]
     Memory(measure::memory::Build),
 }
 

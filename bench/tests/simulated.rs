@@ -14,10 +14,11 @@
 
 #![allow(clippy::unwrap_used, reason = "all of it is tests, helpers too")]
 
-use omega_bench::report::RunReport;
-use omega_bench::run::{Durability, Pace, RunOptions, run};
 use omega_cellstate::{Cell, Image, SharedCell, View};
 use omega_core::{Command, ConflictCheck, Granularity, JobId, JobKind, KindId, Kinds, Version};
+use omega_run::replicas::Durability;
+use omega_run::report::RunReport;
+use omega_run::{Pace, RunOptions, run};
 use omega_schedulers::config::{Plugin, Point, Profiles, Registry};
 use omega_schedulers::{Admit, Claimed, Profile, Queued, Refused, Reserve, Settings, Waiting};
 use omega_sim::engine::DecisionTime;
@@ -195,7 +196,7 @@ fn live(workload: Workload, (check, granularity): Judged) -> (RunReport, Cell) {
         granularity,
         profiles: profiles(),
         pace: Pace::InTurns,
-        durability: Some(Durability { dir: Some(dir.clone()), replicas: 1, engine }),
+        keeper: Some(Arc::new(Durability { dir: Some(dir.clone()), replicas: 1, engine })),
         ..RunOptions::default()
     };
     let report = run(workload, &options, &mut |_| {}).unwrap();

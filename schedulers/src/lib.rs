@@ -51,6 +51,7 @@ pub mod asks;
 pub mod backfill;
 mod chain;
 mod class;
+#[cfg(feature = "profiles")]
 pub mod config;
 mod crowding;
 pub mod delay;

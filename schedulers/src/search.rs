@@ -15,7 +15,6 @@ use crate::profile::{Active, Profile};
 use crate::rank::Standings;
 use omega_cellstate::{BLOCK, GroupRef, View};
 use rand::{Rng, RngExt};
-use rayon::prelude::*;
 
 /// How far to look.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -388,7 +387,9 @@ const FEW_LANES: u32 = 16;
 
 /// A full search by all threads of rayon's pool. The result is that of one thread, whatever their
 /// number: the parts are walked and put together in the order of a walk from the start around.
+#[cfg(feature = "parallel")]
 fn scan_parallel(scan: &Scan<'_, '_>, into: &mut Candidates) {
+    use rayon::prelude::*;
     let (blocks, start) = (scan.tasks.view.blocks(), scan.start);
     let part = |from: usize, end: usize| from..(from + PARALLEL_BLOCKS / 4).min(end);
     let before = (0..start).step_by(PARALLEL_BLOCKS / 4).map(|from| part(from, start));
@@ -406,6 +407,12 @@ fn scan_parallel(scan: &Scan<'_, '_>, into: &mut Candidates) {
         into.misled.append(&mut part.misled);
         into.words.append(&mut part.words);
     }
+}
+
+/// Scans all machines by this thread, in a build without rayon.
+#[cfg(not(feature = "parallel"))]
+fn scan_parallel(scan: &Scan<'_, '_>, into: &mut Candidates) {
+    scan.until(usize::MAX, false, into);
 }
 
 /// Has the bounds tightened that misled the search.

@@ -1,13 +1,12 @@
 //! `omega explain`: runs a workload, and tells why a job waits at its end and what would help; or tells
 //! the same of a job in a cell that is served.
 
-use crate::ask;
 use crate::output;
 use crate::run::{Error, HowArgs, prepare, with_bar};
 use clap::Args;
-use omega_bench::report::waiting::{self, WaitingReport};
-use omega_bench::run::Which;
-use omega_sim::input::InputArgs;
+use omega_run::Which;
+use omega_run::report::waiting;
+use omega_workload::input::InputArgs;
 use std::path::{Path, PathBuf};
 
 /// Which job, and the same as for `omega run`.
@@ -35,16 +34,27 @@ struct OutputArgs {
     quiet: bool,
 }
 
-/// Why a job of a cell that is served waits.
+/// Explains a job of a served cell.
+#[cfg(not(feature = "serve"))]
+fn served(_: &str, _: &str, _: &ExplainArgs) -> Result<(), Error> {
+    Err(crate::served::Error::NotBuilt("omega explain --cell ADDRESS".to_owned()).into())
+}
+
+/// Explains a job of a served cell.
+#[cfg(feature = "serve")]
 fn served(cell: &str, job: &str, args: &ExplainArgs) -> Result<(), Error> {
     let json = args.output.json.as_deref();
     output::check(json.as_slice(), &[])?;
-    let told = ask::explain::served(cell, job, args.how.profile())?;
+    let told = crate::ask::explain::served(cell, job, args.how.profile())
+        .map_err(crate::served::Error::from)?;
     output::print(&waiting::render_job(&told))?;
     if let Some(file) = json {
         let name = cell.to_owned();
         let pending = told.waiting;
-        output::write(file, &waiting::json(&WaitingReport { name, pending, jobs: vec![told] }))?;
+        output::write(
+            file,
+            &waiting::json(&waiting::WaitingReport { name, pending, jobs: vec![told] }),
+        )?;
     }
     Ok(())
 }
@@ -64,7 +74,7 @@ pub(crate) fn explain(args: &ExplainArgs) -> Result<(), Error> {
         None => Which::EachReason,
     };
     let report = with_bar(args.output.quiet, workload, |workload, progress| {
-        omega_bench::run::explain(workload, &options, which, progress)
+        omega_run::explain(workload, &options, which, progress)
     })?;
     output::print(&waiting::render(&report))?;
     if let Some(file) = &args.output.json {

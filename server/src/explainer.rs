@@ -3,11 +3,11 @@
 //! It is here because the services know no scheduler. The answer travels as messages and is the same
 //! report again at the other end, so both are made in this file, and nowhere else.
 
-use omega_bench::report::waiting::{
+use omega_client::{ApiError, ErrorCode, proto};
+use omega_run::report::waiting::{
     Help, Lack, NearMiss, WaitingGang, WaitingGroup, WaitingJob, render_job,
 };
-use omega_bench::run::{AskedJob, explain_at};
-use omega_client::{ApiError, ErrorCode, proto};
+use omega_run::{AskedJob, explain_at};
 use omega_schedulers::config::{Profiles, Registry};
 use omega_service::{Explainer, Onlooker, Question, Words};
 use omega_workload::words::plural;

@@ -5,23 +5,21 @@
 //! changed only with `--carry-out`.
 
 mod aims;
+#[cfg(feature = "serve")]
+mod served;
 
-use crate::ask::file::FileError;
-use crate::connect::CellArgs;
+use crate::file::FileError;
 use crate::output::{self, OutputError};
 use crate::run::{Error, HowArgs, prepare, with_bar};
-use crate::{log, what_if};
-use clap::{Args, Parser, ValueEnum};
-use omega_bench::report::improved::{self, Detail, ImprovedReport};
-use omega_bench::run::{Carry, Moment, Pass, RunError, cell_of, improve_at, improve_cell};
-use omega_cellstate::CellHandle;
-use omega_cellstate::{Cell, View};
-use omega_client::RemoteCell;
+use clap::{Args, ValueEnum};
+use omega_cellstate::Cell;
 use omega_core::{JobKind, Kinds, Text};
+use omega_run::report::improved::{self, Detail, ImprovedReport};
+use omega_run::{Carry, Moment, Pass, RunError, cell_of, improve_cell};
 use omega_schedulers::disruption::DisruptionBudget;
 use omega_schedulers::improve::objective::WEIGHT_MAX;
 use omega_schedulers::improve::{Bounds, Settings};
-use omega_sim::input::InputArgs;
+use omega_workload::input::InputArgs;
 use serde::Deserialize;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -201,18 +199,10 @@ pub(crate) enum ImproveError {
     /// Mend the file.
     #[error(transparent)]
     Aims(#[from] FileError),
-    /// Correct the address, or look whether the cell runs.
-    #[error("the cell does not answer: {0}")]
-    Cell(#[from] omega_cellstate::HandleError),
-    /// Correct the address.
-    #[error("--cell: {0}")]
-    Address(#[from] omega_client::ApiError),
     /// See the error.
+    #[cfg(feature = "serve")]
     #[error(transparent)]
-    Kept(Box<what_if::WhatIfError>),
-    /// Correct the environment.
-    #[error("{0}")]
-    Environment(String),
+    Served(#[from] served::ServedError),
     /// See the error.
     #[error(transparent)]
     Run(#[from] RunError),
@@ -222,7 +212,9 @@ impl ImproveError {
     /// The exit code: 1 where it is the cell that does not answer, 2 for bad input.
     pub(crate) fn exit_code(&self) -> u8 {
         match self {
-            ImproveError::Cell(_) | ImproveError::Run(RunError::Scheduler { .. }) => 1,
+            ImproveError::Run(RunError::Scheduler { .. }) => 1,
+            #[cfg(feature = "serve")]
+            ImproveError::Served(error) => error.exit_code(),
             _ => crate::BAD_INPUT,
         }
     }
@@ -246,9 +238,13 @@ pub(crate) fn improve(args: &ImproveArgs) -> Result<(), Error> {
     }
     let report = match (args.input.served(), &args.from) {
         (Some(_), Some(_)) => return Err(Error::Arguments("--cell and --from are two cells")),
-        (Some(cell), None) => served(args, cell)?,
-        (None, Some(from)) => kept(args, from)?,
         (None, None) => of_workload(args)?,
+        #[cfg(feature = "serve")]
+        (Some(cell), None) => served::served(args, cell)?,
+        #[cfg(feature = "serve")]
+        (None, Some(from)) => served::kept(args, from)?,
+        #[cfg(not(feature = "serve"))]
+        _ => return Err(crate::served::Error::NotBuilt("a served cell or its files".into()).into()),
     };
     Ok(show(&args.output, &report)?)
 }
@@ -278,17 +274,6 @@ fn of_workload(args: &ImproveArgs) -> Result<ImprovedReport, Error> {
     Ok(ImprovedReport { notes, ..tried(args, cell, name, settings)? })
 }
 
-/// A cell that was kept.
-fn kept(args: &ImproveArgs, from: &Path) -> Result<ImprovedReport, Error> {
-    let outputs: Vec<&Path> = args.output.json.iter().map(PathBuf::as_path).collect();
-    output::check(&outputs, &[from])?;
-    let cell = what_if::read_kept(from, log::which(args.all))
-        .map_err(|why| ImproveError::Kept(Box::new(why)))?;
-    let name = format!("{} at version {}", from.display(), cell.version());
-    let settings = args.settings(cell.kinds(), Vec::new())?;
-    tried(args, cell, name, settings)
-}
-
 /// Plans on a copy, and carries all of it out there.
 fn tried(
     args: &ImproveArgs,
@@ -300,36 +285,6 @@ fn tried(
     let drain = args.pass.drain.clone();
     let pass = Pass { settings, drain, go_on: &mut go_on, carry: Carry::Out };
     Ok(improve_cell(cell, name, pass).map_err(ImproveError::Run)?)
-}
-
-/// What is said of a cell where a command has options of its own: the rest is in the environment.
-#[derive(Debug, Parser)]
-struct Environment {
-    #[command(flatten)]
-    cell: CellArgs,
-}
-
-/// A cell that is served.
-fn served(args: &ImproveArgs, cell: &str) -> Result<ImprovedReport, Error> {
-    if !args.pass.drain.is_empty() {
-        return Err(Error::Arguments(
-            "--drain is for copies: drain a cell that is served by omega machine drain",
-        ));
-    }
-    let outputs: Vec<&Path> = args.output.json.iter().map(PathBuf::as_path).collect();
-    output::check(&outputs, &[])?;
-    let environment = Environment::try_parse_from(["omega", "--cell", cell]);
-    let wrong = |error: clap::Error| ImproveError::Environment(crate::argument_error(&error));
-    let address = environment.map_err(wrong)?.cell.address();
-    let remote = RemoteCell::connect(&address).map_err(ImproveError::Address)?;
-    let (id, number) = remote.register(NAME.into()).map_err(ImproveError::Cell)?;
-    let mut view = View::new(id, number);
-    view.sync(&remote).map_err(ImproveError::Cell)?;
-    let settings = args.settings(view.kinds(), Vec::new())?;
-    let mut go_on = args.clock();
-    let carry = if args.output.carry_out { Carry::Out } else { Carry::PlanOnly };
-    let pass = Pass { settings, drain: Vec::new(), go_on: &mut go_on, carry };
-    Ok(improve_at(&remote, format!("the cell at {cell}"), pass).map_err(ImproveError::Run)?)
 }
 
 /// The name under which a pass commits.

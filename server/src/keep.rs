@@ -3,8 +3,8 @@
 //! Where no keeper runs, the calendars hold all the same: the cell lets no batch come in a peak that would be too
 //! much. What is there already then stays until somebody moves it.
 
-use crate::ask::amount::duration;
 use crate::connect::CellArgs;
+use crate::duration::duration;
 use crate::events::LogArgs;
 use crate::output;
 use crate::scheduler::{End, SchedulerError, lease, process_name, take_name};

@@ -1,7 +1,7 @@
 //! The progress bar of a run, on standard error and only on a terminal.
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
-use omega_bench::run::Progress;
+use omega_run::Progress;
 
 /// A bar that follows a run.
 pub(crate) struct Bar(ProgressBar);

@@ -8,10 +8,10 @@
 //! Nothing is touched before the whole file was checked, and the folder has its name only once all is in
 //! it: a restore that was cut short leaves no replica behind.
 
-use crate::backup::{BackupError, check, folder_of};
 use crate::output::{self, OutputError};
 use crate::serve::{Peer, cell_of, rand_id};
 use clap::Args;
+use omega_store::backup::{BackupError, check, folder_of};
 use omega_store::directory::{CreateDirectoryError, Directory, EngineKind, Identity};
 use omega_store::log::ReplicaId;
 use omega_store::membership::Membership;

@@ -1,20 +1,20 @@
 //! `omega run`: which workload, how to run it, where the result goes.
 
+use crate::duration::duration;
 use crate::output::{self, OutputError};
-use crate::profiles::{self, ProfileError};
 use crate::progress::Bar;
 use clap::{Args, ValueEnum};
-use omega_bench::report::{self, RunReport};
-use omega_bench::run::{Durability, Evict, Pace, Progress, ReplicaError, RunError, RunOptions};
 use omega_core::{ConflictCheck, Granularity};
+use omega_run::kept::Keeper;
+use omega_run::report::{self, RunReport};
+use omega_run::{Evict, Pace, Progress, RunError, RunOptions};
 use omega_schedulers::Search;
 use omega_schedulers::config::Profiles;
-use omega_sim::input::{InputArgs, InputError};
-use omega_sim::trace::command::TraceError;
-use omega_store::directory::EngineKind;
-use omega_store::history::HistoryError;
 use omega_workload::Workload;
+use omega_workload::input::{InputArgs, InputError};
+use omega_workload::profiles::{self, ProfileError};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
 /// Where a workload comes from, and how it is run. Without an input, a synthetic cell and a day
@@ -58,16 +58,32 @@ enum EngineArg {
 }
 
 impl KeptArgs {
-    fn durability(&self) -> Option<Durability> {
-        let is_kept = self.dir.is_some() || self.replicas.is_some();
-        is_kept.then(|| Durability {
+    /// The storage of the cell, which is checked; none for a cell in memory.
+    #[cfg(feature = "serve")]
+    fn keeper(&self) -> Result<Option<Arc<dyn Keeper>>, Error> {
+        use omega_run::replicas::Durability;
+        use omega_store::directory::EngineKind;
+        if self.dir.is_none() && self.replicas.is_none() {
+            return Ok(None);
+        }
+        let durability = Durability {
             dir: self.dir.clone(),
             replicas: self.replicas.unwrap_or(1),
             engine: match self.engine {
                 EngineArg::Segment => EngineKind::Segment,
                 EngineArg::RocksDb => EngineKind::RocksDb,
             },
-        })
+        };
+        durability.check().map_err(crate::served::Error::from)?;
+        Ok(Some(Arc::new(durability)))
+    }
+
+    #[cfg(not(feature = "serve"))]
+    fn keeper(&self) -> Result<Option<Arc<dyn Keeper>>, Error> {
+        match self.dir.is_none() && self.replicas.is_none() {
+            true => Ok(None),
+            false => Err(crate::served::Error::NotBuilt("a cell on disk".to_owned()).into()),
+        }
     }
 }
 
@@ -87,7 +103,7 @@ pub(crate) struct HowArgs {
           value_parser = clap::value_parser!(u32).range(1..=10_000))]
     claims: u32,
     /// Keep a transaction open for so long, up to 1s, when no job has its turn, so that jobs that come soon share a commit.
-    #[arg(long, value_name = "TIME", default_value = "0ms", value_parser = crate::scheduler::hold)]
+    #[arg(long, value_name = "TIME", default_value = "0ms", value_parser = hold)]
     hold: Duration,
     /// Run the schedulers that this file names by its profiles; docs/profiles.md has the format.
     #[arg(long, value_name = "FILE.toml")]
@@ -138,6 +154,15 @@ struct OutputArgs {
     quiet: bool,
 }
 
+/// Reads how long a transaction is kept open: longer than a second, jobs would wait for more than they gain.
+pub(crate) fn hold(text: &str) -> Result<Duration, String> {
+    let time = duration(text)?;
+    match time > Duration::from_secs(1) {
+        true => Err(format!("{text} is more than 1s")),
+        false => Ok(time),
+    }
+}
+
 fn speed(text: &str) -> Result<f64, String> {
     match text.parse::<f64>() {
         Ok(speed) if speed.is_finite() && speed > 0.0 => Ok(speed),
@@ -154,8 +179,6 @@ pub(crate) enum Error {
     Profile(#[from] ProfileError),
     #[error(transparent)]
     Input(#[from] InputError),
-    #[error(transparent)]
-    Trace(#[from] TraceError),
     #[error(
         "there is no job {job:?} in {input}; without a name, one job for each reason is explained"
     )]
@@ -163,57 +186,30 @@ pub(crate) enum Error {
     #[error("{input}: {why}")]
     Run { input: String, why: RunError },
     #[error(transparent)]
-    Folder(#[from] ReplicaError),
-    #[error(transparent)]
-    History(#[from] HistoryError),
-    #[error(
-        "there is no job {job:?} at version {version}; omega log at DIR VERSION lists those that wait"
-    )]
-    NoJobThen { job: String, version: u64 },
-    #[error(transparent)]
     Output(#[from] OutputError),
-    #[error(transparent)]
-    Dev(#[from] crate::dev::DevError),
-    #[error(transparent)]
-    Agent(#[from] crate::agent::AgentError),
-    #[error(transparent)]
-    Serve(#[from] crate::serve::ServeError),
-    #[error(transparent)]
-    Cert(#[from] crate::cert::CertError),
-    #[error(transparent)]
-    Scheduler(#[from] crate::scheduler::SchedulerError),
-    #[error(transparent)]
-    Ask(#[from] crate::ask::AskError),
-    #[error(transparent)]
-    Audit(#[from] crate::audit::AuditError),
     #[error(transparent)]
     Improve(#[from] crate::improve::ImproveError),
     #[error(transparent)]
-    Restore(#[from] crate::restore::RestoreError),
+    Served(#[from] crate::served::Error),
 }
 
 impl Error {
     /// The exit code: bad input, but where a cell that is served refuses or does not answer.
     pub(crate) fn exit_code(&self) -> u8 {
         match self {
-            Error::Ask(error) => error.exit_code(),
-            Error::Audit(error) => error.exit_code(),
             Error::Improve(error) => error.exit_code(),
-            Error::Serve(error) if error.is_exposed() => crate::EXPOSED,
-            Error::Scheduler(error) if error.is_exposed() => crate::EXPOSED,
-            Error::Scheduler(error) if error.is_replaced() => crate::REPLACED,
+            Error::Served(error) => error.exit_code(),
             _ => crate::BAD_INPUT,
         }
     }
 }
 
 pub(crate) fn run(args: &RunArgs) -> Result<(), Error> {
-    let durability = args.kept.durability();
-    durability.as_ref().map_or(Ok(()), Durability::check)?;
+    let keeper = args.kept.keeper()?;
     let (workload, mut options) = prepare((&args.input, &args.how), &args.output.files())?;
-    options.durability = durability;
+    options.keeper = keeper;
     let result = with_bar(args.output.quiet, workload, |workload, progress| {
-        omega_bench::run::run(workload, &options, progress)
+        omega_run::run(workload, &options, progress)
     })?;
     Ok(show(&args.output, &result)?)
 }
@@ -265,6 +261,7 @@ impl OutputArgs {
 
 impl HowArgs {
     /// The file of profiles.
+    #[cfg(feature = "serve")]
     pub(crate) fn profile(&self) -> Option<&Path> {
         self.profile.as_deref()
     }
@@ -304,6 +301,6 @@ fn options(how: &HowArgs) -> Result<RunOptions, ProfileError> {
         evict: if how.evict { Evict::Always } else { Evict::AsProfilesSay },
         pace: how.speed.map_or(Pace::Fastest, Pace::Speed),
         seed: how.seed,
-        durability: None,
+        keeper: None,
     })
 }

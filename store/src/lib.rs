@@ -50,6 +50,7 @@
 //! [`directory`], [`membership`], [`node`], [`replica`], [`wire`],
 //! `read_only.rs`, [`history`].
 
+pub mod backup;
 pub mod codec;
 pub mod directory;
 mod disk;

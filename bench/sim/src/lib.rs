@@ -9,7 +9,7 @@
 //! - [`compat`]: its published runs, made again;
 //! - [`paper`]: the figures of the Omega paper;
 //! - [`swf`]: batch queues on logs; [`fgd`]: tasks that share cards;
-//! - [`trace`]: what is told of traces, and made after them; [`input`]: which workload a command is about;
+//! - [`trace`]: what is told of traces, and made after them;
 //! - [`plot`], [`sheet`] and [`page`]: what is shown of results;
 //! - [`command`]: the verbs of `omega sim`.
 
@@ -18,7 +18,6 @@ pub mod command;
 pub mod compat;
 pub mod engine;
 pub mod fgd;
-pub mod input;
 pub mod page;
 pub mod paper;
 pub mod plot;

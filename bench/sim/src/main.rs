@@ -1,19 +1,23 @@
-//! `omega-sim`: the simulator alone, as `omega sim` and `omega trace` have it, without the rest of the server.
+//! `omega-sim`: simulations of a cell, and the traces that they run on.
 
 use clap::{Parser, Subcommand};
 use omega_sim::command::{self, SimCommand};
 use omega_sim::trace::command::{self as trace, TraceCommand};
+use omega_workload::command_line::{self, BAD_INPUT};
 use std::process::ExitCode;
 
-/// What a cell would do: architectures, policies and traces, simulated.
-#[derive(Parser)]
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
+/// Simulates a cell under architectures, policies and traces.
+#[derive(Debug, Parser)]
 #[command(name = "omega-sim", version, about)]
 struct Arguments {
     #[command(subcommand)]
     command: Verb,
 }
 
-#[derive(Subcommand)]
+#[derive(Debug, Subcommand)]
 enum Verb {
     #[command(flatten)]
     Sim(SimCommand),
@@ -23,14 +27,15 @@ enum Verb {
 }
 
 fn main() -> ExitCode {
-    let done = match Arguments::parse().command {
+    let arguments: Arguments = match command_line::parse("omega-sim") {
+        Ok(arguments) => arguments,
+        Err(code) => return code,
+    };
+    let done = match arguments.command {
         Verb::Sim(command) => command::run(&command).map_err(|error| error.to_string()),
         Verb::Trace(command) => {
             trace::run(&command).map(|()| ExitCode::SUCCESS).map_err(|error| error.to_string())
         }
     };
-    done.unwrap_or_else(|error| {
-        eprintln!("omega-sim: {error}");
-        ExitCode::from(2)
-    })
+    done.unwrap_or_else(|error| command_line::fail("omega-sim", &error, BAD_INPUT))
 }

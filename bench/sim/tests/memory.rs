@@ -4,13 +4,13 @@
 
 use omega_core::{ConflictCheck, Granularity};
 use omega_sim::engine::DecisionTime;
-use omega_sim::input::InputError;
 use omega_sim::scenario::{ArchitectureKind, ScenarioSettings, simulate_stream};
 use omega_sim::shipped::ShippedError;
 use omega_sim::trace::info;
 use omega_sim::trace::synth::{self, Form, Size, SynthOptions};
 use omega_workload::LoadError;
 use omega_workload::csv;
+use omega_workload::input::InputError;
 use omega_workload::stream::{Stream, Window};
 use peak_alloc::PeakAlloc;
 use std::io::Write;

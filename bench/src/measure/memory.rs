@@ -98,7 +98,7 @@ fn resident() -> i64 {
 fn child(build: Build) -> f64 {
     let program = std::env::current_exe().expect("a process knows its program");
     let mut process = Process::new(program);
-    process.env("MIMALLOC_PURGE_DELAY", "0").args(["bench", "memory"]);
+    process.env("MIMALLOC_PURGE_DELAY", "0").arg("memory");
     for (name, value) in
         [("--machines", build.machines), ("--tasks", build.tasks), ("--job-tasks", build.job_tasks)]
     {

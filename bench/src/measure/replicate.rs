@@ -11,9 +11,9 @@ use super::scan;
 use super::show::{Reach, Row, Unit};
 use super::whole::{self, Load, Submit};
 use super::{Options, SEED};
-use crate::run::{TimedCell, Took};
 use omega_cellstate::{Cell, SharedCell};
 use omega_core::{Claim, Command, Job, MachineId, Outcome, TaskId, Transaction, TransactionId};
+use omega_run::{TimedCell, Took};
 use omega_store::directory::{Directory, EngineKind, Identity};
 use omega_store::log::ReplicaId;
 use omega_store::membership::Membership;
@@ -101,7 +101,7 @@ impl Submit for TimedCell {
 pub(crate) fn rows(options: &Options) -> Vec<Row> {
     let made = cells::in_use(MACHINES);
     let folder = options.folder();
-    let fsync = crate::run::fdatasync_us(&folder).expect("the disk works");
+    let fsync = omega_run::replicas::fdatasync_us(&folder).expect("the disk works");
     let mut rows = vec![Row::value("fdatasync of 4 KiB, preallocated", Unit::Micros, fsync)];
     for (count, rate_goal, latency_goal) in [(1, 0.4, 2.0), (3, 0.15, 4.0)] {
         let each = Each { options, made: &made, folder: &folder, replicas: count };

@@ -155,7 +155,7 @@ pub(crate) fn head(options: &Options, seed: u64) {
     let profile = if cfg!(debug_assertions) { "DEBUG BUILD, NO FIGURES" } else { "release" };
     let runs = options.runs();
     println!(
-        "omega bench table: seed {seed}, {profile}, {} cores, median of {runs} runs",
+        "omega-bench table: seed {seed}, {profile}, {} cores, median of {runs} runs",
         std::thread::available_parallelism().map_or(0, usize::from),
     );
     println!("cpu: thread processor time; bare: a bare loop in the same run; ratio: ours to bare");

@@ -1,9 +1,9 @@
 //! Small clusters, and the example that the documentation shows.
 
 use crate::{list, node, one, pod, read};
-use omega_bench::run::{RunOptions, run};
 use omega_core::limits::AMOUNT_MAX;
 use omega_core::{Amounts, JobKind, KindId, Precedence};
+use omega_run::{RunOptions, run};
 use omega_schedulers::config::{Profiles, Registry};
 use omega_schedulers::disruption::{Keep, Share};
 use omega_workload::{Arrival, RunTime, Workload};

@@ -1,8 +1,8 @@
 //! Volumes, claims and classes of a cluster, and nodes that ask pods to keep away.
 
 use crate::{list, node, pod, read};
-use omega_bench::run::{RunOptions, run};
 use omega_core::{MachineSelector, Text};
+use omega_run::{RunOptions, run};
 use omega_schedulers::config::{Profiles, Registry};
 use omega_schedulers::volumes::{AccessModes, BindingTime, Reach};
 use omega_workload::Workload;

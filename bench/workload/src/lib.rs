@@ -8,13 +8,16 @@
 
 pub mod alike;
 pub mod azure;
+pub mod command_line;
 pub mod csv;
 pub mod decimal;
 pub mod fragments;
 pub mod google2011;
+pub mod input;
 pub mod kube;
 pub mod omega_sim;
 pub mod openb;
+pub mod profiles;
 pub mod stream;
 pub mod swf;
 pub mod synth;
@@ -28,6 +31,9 @@ use omega_core::{Job, Kinds, Machine, Policy};
 use omega_schedulers::disruption::DisruptionBudget;
 use std::path::{Path, PathBuf};
 use volumes::VolumesAtStart;
+
+/// The names of schedulers: every reader gives each job one of them.
+pub const SCHEDULERS: [&str; 2] = ["service", "batch"];
 
 /// A cell and what comes to it.
 #[derive(Clone, Debug)]

@@ -2,6 +2,7 @@
 
 use crate::plugins::SCORED_KINDS_MAX;
 use omega_core::{KindId, Kinds};
+#[cfg(feature = "schema")]
 use schemars::JsonSchema;
 use serde::de::Error;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
@@ -34,10 +35,11 @@ impl ArgumentError {
 /// A resource kind by its name, which a cell may have or not.
 ///
 /// It knows its place in the file, and can therefore be read from a profile file alone.
-#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Deserialize)]
+#[cfg_attr(feature = "schema", derive(JsonSchema))]
 #[serde(transparent)]
-#[schemars(description = "The name of a resource kind of the cell.")]
-pub struct KindName(#[schemars(with = "String")] Spanned<String>);
+#[cfg_attr(feature = "schema", schemars(description = "The name of a resource kind of the cell."))]
+pub struct KindName(#[cfg_attr(feature = "schema", schemars(with = "String"))] Spanned<String>);
 
 impl KindName {
     /// A name that is in no file, for what an argument is if it is left out.
@@ -79,29 +81,32 @@ impl Serialize for KindName {
 }
 
 /// For plugins without arguments.
-#[derive(Clone, Copy, Debug, Deserialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, Deserialize)]
+#[cfg_attr(feature = "schema", derive(JsonSchema))]
 #[serde(deny_unknown_fields, expecting = "a table")]
 pub(super) struct NoArguments {}
 
 /// Which resource kinds count, and how much.
-#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Deserialize)]
+#[cfg_attr(feature = "schema", derive(JsonSchema))]
 #[serde(deny_unknown_fields, expecting = "a table")]
 pub(super) struct Resources {
     /// The kinds that count, each with a weight; the score is their weighted mean.
     #[serde(default = "cpu_and_memory", deserialize_with = "few_kinds")]
-    #[schemars(length(min = 1, max = SCORED_KINDS_MAX))]
+    #[cfg_attr(feature = "schema", schemars(length(min = 1, max = SCORED_KINDS_MAX)))]
     kinds: Vec<KindWeight>,
 }
 
 /// A kind and how much it counts.
-#[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
+#[derive(Clone, Debug, Deserialize, Serialize)]
+#[cfg_attr(feature = "schema", derive(JsonSchema))]
 #[serde(deny_unknown_fields, expecting = "a table such as { name = \"cpu\", weight = 1 }")]
 pub(super) struct KindWeight {
     /// The kind's name in the cell.
     name: KindName,
     /// How much it counts beside the others.
     #[serde(default = "one", deserialize_with = "small_weight")]
-    #[schemars(range(min = 1, max = SMALL_WEIGHT_MAX))]
+    #[cfg_attr(feature = "schema", schemars(range(min = 1, max = SMALL_WEIGHT_MAX)))]
     weight: u32,
 }
 

@@ -5,6 +5,7 @@ use super::registry::{Plugin, Point};
 use crate::backfill::Backfill;
 use crate::profile::Profile;
 use omega_core::Kinds;
+#[cfg(feature = "schema")]
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -28,12 +29,13 @@ fn ten() -> u32 {
 const DEPTH_MAX: u32 = 1024;
 
 /// The arguments of `backfill`.
-#[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
+#[derive(Clone, Debug, Deserialize, Serialize)]
+#[cfg_attr(feature = "schema", derive(JsonSchema))]
 #[serde(deny_unknown_fields)]
 struct Depth {
     /// How many of the jobs that find no room are promised machines, the first of the queue first.
     #[serde(default = "one")]
-    #[schemars(range(min = 1, max = DEPTH_MAX))]
+    #[cfg_attr(feature = "schema", schemars(range(min = 1, max = DEPTH_MAX)))]
     depth: u32,
     /// How long after a search for the plan of a job the next one is at the earliest, in seconds of the cell's time.
     #[serde(default = "ten")]
@@ -41,7 +43,7 @@ struct Depth {
     /// How far from now a plan begins at the latest, in seconds of the cell's time; without it, as far as anybody
     /// says when tasks leave.
     #[serde(default)]
-    #[schemars(range(min = 1))]
+    #[cfg_attr(feature = "schema", schemars(range(min = 1)))]
     window_s: Option<u32>,
 }
 

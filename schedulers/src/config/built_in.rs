@@ -1,6 +1,7 @@
 //! The table of the plugins that come with the library: one entry each, in the order of the docs.
 
 use super::arguments::{ArgumentError, NoArguments, Resources};
+use super::describe::Described;
 use super::registry::{Plugin, Point};
 use crate::plugin::{Filter, Score};
 use crate::plugins::{
@@ -10,7 +11,6 @@ use crate::plugins::{
 use crate::profile::Profile;
 use crate::relative::RelativeScore;
 use omega_core::Kinds;
-use schemars::JsonSchema;
 use serde::de::DeserializeOwned;
 
 pub(super) fn plugins() -> Vec<Plugin> {
@@ -107,7 +107,7 @@ fn tenants() -> [Plugin; 2] {
 /// A filter whose arguments are described.
 pub(super) fn filter<A, F>(name: &str, make: fn(&A, &Kinds) -> Result<F, ArgumentError>) -> Plugin
 where
-    A: DeserializeOwned + JsonSchema + Send + Sync + 'static,
+    A: DeserializeOwned + Described + Send + Sync + 'static,
     F: Filter + 'static,
 {
     Plugin::filter(name, make).describe::<A>()
@@ -116,7 +116,7 @@ where
 /// A score that compares machines, whose arguments are described.
 pub(super) fn relative<A, S>(name: &str, make: fn(&A, &Kinds) -> Result<S, ArgumentError>) -> Plugin
 where
-    A: DeserializeOwned + JsonSchema + Send + Sync + 'static,
+    A: DeserializeOwned + Described + Send + Sync + 'static,
     S: RelativeScore + 'static,
 {
     Plugin::relative(name, make).describe::<A>()
@@ -125,7 +125,7 @@ where
 /// A score whose arguments are described.
 pub(super) fn score<A, S>(name: &str, make: fn(&A, &Kinds) -> Result<S, ArgumentError>) -> Plugin
 where
-    A: DeserializeOwned + JsonSchema + Send + Sync + 'static,
+    A: DeserializeOwned + Described + Send + Sync + 'static,
     S: Score + 'static,
 {
     Plugin::score(name, make).describe::<A>()

@@ -6,6 +6,7 @@ use super::registry::Plugin;
 use crate::plugins::{CardFragments, CardShape};
 use omega_core::CardRequest;
 use omega_core::limits::{CARD_MILLI, CARDS_MAX};
+#[cfg(feature = "schema")]
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -15,7 +16,8 @@ pub(super) fn plugin() -> Plugin {
 }
 
 /// The arguments of `card_fragments`.
-#[derive(Clone, Debug, Default, Deserialize, Serialize, JsonSchema)]
+#[derive(Clone, Debug, Default, Deserialize, Serialize)]
+#[cfg_attr(feature = "schema", derive(JsonSchema))]
 #[serde(deny_unknown_fields)]
 struct Expected {
     /// The tasks that are to come; by default those of a published cell.
@@ -24,7 +26,8 @@ struct Expected {
 }
 
 /// Tasks of one shape.
-#[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
+#[derive(Clone, Debug, Deserialize, Serialize)]
+#[cfg_attr(feature = "schema", derive(JsonSchema))]
 #[serde(deny_unknown_fields)]
 struct ExpectedTask {
     /// How many cards each asks for, of any machine's 0 to 32.

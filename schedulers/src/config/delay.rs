@@ -6,6 +6,7 @@ use crate::delay::Delay;
 use crate::profile::Profile;
 use crate::queue::Nanos;
 use omega_core::Kinds;
+#[cfg(feature = "schema")]
 use schemars::JsonSchema;
 use serde::de::Error;
 use serde::{Deserialize, Deserializer, Serialize};
@@ -38,16 +39,17 @@ fn some_wait<'de, D: Deserializer<'de>>(from: D) -> Result<u32, D::Error> {
 }
 
 /// The arguments of `delay`.
-#[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
+#[derive(Clone, Debug, Deserialize, Serialize)]
+#[cfg_attr(feature = "schema", derive(JsonSchema))]
 #[serde(deny_unknown_fields)]
 struct Waits {
     /// How long a job waits for a machine that it prefers, in milliseconds, from when it could have had another.
     #[serde(default = "machine_wait", deserialize_with = "some_wait")]
-    #[schemars(range(max = WAIT_MS_MAX))]
+    #[cfg_attr(feature = "schema", schemars(range(max = WAIT_MS_MAX)))]
     machine_wait_ms: u32,
     /// How long it then waits for a machine in the rack of one that it prefers.
     #[serde(default = "rack_wait", deserialize_with = "some_wait")]
-    #[schemars(range(max = WAIT_MS_MAX))]
+    #[cfg_attr(feature = "schema", schemars(range(max = WAIT_MS_MAX)))]
     rack_wait_ms: u32,
     /// The label whose values are racks; without it no job waits for a rack.
     #[serde(default, deserialize_with = "some_label")]

@@ -4,6 +4,7 @@ use super::registry::Point;
 use crate::profile::Profile;
 use crate::search::Search;
 use omega_core::Kinds;
+#[cfg(feature = "schema")]
 use schemars::JsonSchema;
 use serde::de::{Error, IgnoredAny};
 use serde::{Deserialize, Deserializer};
@@ -11,23 +12,25 @@ use std::num::NonZeroU32;
 use toml::Spanned;
 
 /// A file of profiles for Omega's schedulers.
-#[derive(Debug, Deserialize, JsonSchema)]
+#[derive(Debug, Deserialize)]
+#[cfg_attr(feature = "schema", derive(JsonSchema))]
 #[serde(deny_unknown_fields, expecting = "a table")]
-#[schemars(rename = "profiles")]
+#[cfg_attr(feature = "schema", schemars(rename = "profiles"))]
 pub(super) struct FileTable {
     /// The profiles, each for one scheduler name.
     #[serde(default)]
-    #[schemars(length(min = 1))]
+    #[cfg_attr(feature = "schema", schemars(length(min = 1)))]
     pub(super) profile: Vec<ProfileTable>,
 }
 
 /// Which plugins a scheduler asks, and how it looks for machines.
-#[derive(Debug, Deserialize, JsonSchema)]
+#[derive(Debug, Deserialize)]
+#[cfg_attr(feature = "schema", derive(JsonSchema))]
 #[serde(deny_unknown_fields, expecting = "a table")]
-#[schemars(rename = "profile")]
+#[cfg_attr(feature = "schema", schemars(rename = "profile"))]
 pub(super) struct ProfileTable {
     /// The scheduler name of the jobs that are placed by this profile.
-    #[schemars(with = "String", length(min = 1))]
+    #[cfg_attr(feature = "schema", schemars(with = "String", length(min = 1)))]
     pub(super) name: Spanned<String>,
     /// Where the profile starts from.
     pub(super) base: Base,
@@ -38,45 +41,45 @@ pub(super) struct ProfileTable {
     pub(super) near_best: Option<NonZeroU32>,
     /// Scores of the base, and plugins of it that make room, that are not to be asked.
     #[serde(default)]
-    #[schemars(with = "Vec<String>")]
+    #[cfg_attr(feature = "schema", schemars(with = "Vec<String>"))]
     pub(super) disable: Vec<Spanned<String>>,
     /// Plugins that say whether jobs may be queued, asked in this order.
     #[serde(default)]
-    #[schemars(with = "Vec<serde_json::Value>")]
+    #[cfg_attr(feature = "schema", schemars(with = "Vec<serde_json::Value>"))]
     pub(super) admit: Vec<PluginTable>,
     /// The plugin that says which job goes first: one at most.
     #[serde(default)]
-    #[schemars(with = "Vec<serde_json::Value>", length(max = 1))]
+    #[cfg_attr(feature = "schema", schemars(with = "Vec<serde_json::Value>", length(max = 1)))]
     pub(super) order: Vec<PluginTable>,
     /// Filters beside those of the base, asked in this order after them; one that the base has is
     /// replaced.
     #[serde(default)]
-    #[schemars(with = "Vec<serde_json::Value>")]
+    #[cfg_attr(feature = "schema", schemars(with = "Vec<serde_json::Value>"))]
     pub(super) filter: Vec<PluginTable>,
     /// Scores beside those of the base; one that the base has is replaced.
     #[serde(default)]
-    #[schemars(with = "Vec<serde_json::Value>")]
+    #[cfg_attr(feature = "schema", schemars(with = "Vec<serde_json::Value>"))]
     pub(super) score: Vec<ScoreTable>,
     /// Plugins that make room for tasks that find no machine, beside those of the base; one that
     /// the base has is replaced.
     #[serde(default)]
-    #[schemars(with = "Vec<serde_json::Value>")]
+    #[cfg_attr(feature = "schema", schemars(with = "Vec<serde_json::Value>"))]
     pub(super) post_filter: Vec<PluginTable>,
     /// Plugins that set aside what goes with a claim, asked in this order.
     #[serde(default)]
-    #[schemars(with = "Vec<serde_json::Value>")]
+    #[cfg_attr(feature = "schema", schemars(with = "Vec<serde_json::Value>"))]
     pub(super) reserve: Vec<PluginTable>,
     /// Plugins that allow, refuse or delay claims, asked in this order.
     #[serde(default)]
-    #[schemars(with = "Vec<serde_json::Value>")]
+    #[cfg_attr(feature = "schema", schemars(with = "Vec<serde_json::Value>"))]
     pub(super) permit: Vec<PluginTable>,
     /// Plugins that prepare machines, asked in this order.
     #[serde(default)]
-    #[schemars(with = "Vec<serde_json::Value>")]
+    #[cfg_attr(feature = "schema", schemars(with = "Vec<serde_json::Value>"))]
     pub(super) pre_bind: Vec<PluginTable>,
     /// Plugins that are told what was taken, in this order.
     #[serde(default)]
-    #[schemars(with = "Vec<serde_json::Value>")]
+    #[cfg_attr(feature = "schema", schemars(with = "Vec<serde_json::Value>"))]
     pub(super) post_bind: Vec<PluginTable>,
 }
 
@@ -98,9 +101,10 @@ impl ProfileTable {
 }
 
 /// What a profile has before anything is disabled or added. Each has the cell's own filters.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Deserialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Deserialize)]
+#[cfg_attr(feature = "schema", derive(JsonSchema))]
 #[serde(rename_all = "snake_case")]
-#[schemars(rename = "base")]
+#[cfg_attr(feature = "schema", schemars(rename = "base"))]
 pub enum Base {
     /// The ready-made profile for services: spread over the machines, with all preferences.
     Service,
@@ -147,9 +151,10 @@ impl Base {
 }
 
 /// How far to look for machines.
-#[derive(Clone, Copy, Debug, Deserialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, Deserialize)]
+#[cfg_attr(feature = "schema", derive(JsonSchema))]
 #[serde(rename_all = "snake_case")]
-#[schemars(rename = "search")]
+#[cfg_attr(feature = "schema", schemars(rename = "search"))]
 pub(super) enum SearchTable {
     /// At every machine of a small cell, at some of a large one.
     Adaptive,
@@ -163,7 +168,7 @@ pub(super) enum SearchTable {
     /// the size of the cell, as kube-scheduler does.
     Percentage(
         #[serde(deserialize_with = "percentage")]
-        #[schemars(range(max = 100))]
+        #[cfg_attr(feature = "schema", schemars(range(max = 100)))]
         u8,
     ),
 }

@@ -14,6 +14,7 @@ use crate::plugins::{
 };
 use crate::volumes::Aspect;
 use omega_core::{Affinity, Kinds, MachineSelector, Operator, Preferred, Requirement};
+#[cfg(feature = "schema")]
 use schemars::JsonSchema;
 use serde::de::Error;
 use serde::{Deserialize, Deserializer};
@@ -94,9 +95,10 @@ pub(super) fn scores() -> [Plugin; 7] {
 }
 
 /// Kinds that a filter does not look at.
-#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Deserialize)]
+#[cfg_attr(feature = "schema", derive(JsonSchema))]
 #[serde(deny_unknown_fields, expecting = "a table")]
-#[schemars(rename = "ignored")]
+#[cfg_attr(feature = "schema", schemars(rename = "ignored"))]
 struct Ignored {
     /// Kinds that are not looked at, each with a `/` in its name; a cell may be without them.
     #[serde(default, deserialize_with = "with_slash")]
@@ -130,23 +132,25 @@ fn without_slash<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<String>, D::E
 }
 
 /// How full machines are best.
-#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Deserialize)]
+#[cfg_attr(feature = "schema", derive(JsonSchema))]
 #[serde(deny_unknown_fields, expecting = "a table")]
-#[schemars(rename = "fit")]
+#[cfg_attr(feature = "schema", schemars(rename = "fit"))]
 struct Fit {
     /// How full machines are best.
     #[serde(default)]
     strategy: FitStrategy,
     /// The kinds that count, each with a weight.
     #[serde(default = "cpu_and_memory", deserialize_with = "different_kinds")]
-    #[schemars(length(min = 1))]
+    #[cfg_attr(feature = "schema", schemars(length(min = 1)))]
     kinds: Vec<KindWeight>,
 }
 
 /// How full machines are best.
-#[derive(Clone, Debug, Default, Deserialize, serde::Serialize, JsonSchema)]
+#[derive(Clone, Debug, Default, Deserialize, serde::Serialize)]
+#[cfg_attr(feature = "schema", derive(JsonSchema))]
 #[serde(rename_all = "snake_case")]
-#[schemars(rename = "strategy")]
+#[cfg_attr(feature = "schema", schemars(rename = "strategy"))]
 enum FitStrategy {
     /// The emptier the better.
     #[default]
@@ -155,19 +159,20 @@ enum FitStrategy {
     MostAllocated,
     /// As these points say, with straight lines between them; ascending by percentage.
     #[serde(deserialize_with = "ascending")]
-    RequestedToCapacityRatio(#[schemars(length(min = 1))] Vec<Point>),
+    RequestedToCapacityRatio(#[cfg_attr(feature = "schema", schemars(length(min = 1)))] Vec<Point>),
 }
 
 /// What a percentage in use is worth.
-#[derive(Clone, Copy, Debug, Deserialize, serde::Serialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, Deserialize, serde::Serialize)]
+#[cfg_attr(feature = "schema", derive(JsonSchema))]
 #[serde(deny_unknown_fields, expecting = "a table such as { percent = 100, score = 10 }")]
-#[schemars(rename = "point")]
+#[cfg_attr(feature = "schema", schemars(rename = "point"))]
 struct Point {
     /// How much of a kind is in use.
-    #[schemars(range(min = 0, max = 100))]
+    #[cfg_attr(feature = "schema", schemars(range(min = 0, max = 100)))]
     percent: u8,
     /// What that is worth.
-    #[schemars(range(min = 0, max = 10))]
+    #[cfg_attr(feature = "schema", schemars(range(min = 0, max = 10)))]
     score: u8,
 }
 
@@ -207,13 +212,14 @@ impl Fit {
 }
 
 /// Which kinds are to be in even use.
-#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Deserialize)]
+#[cfg_attr(feature = "schema", derive(JsonSchema))]
 #[serde(deny_unknown_fields, expecting = "a table")]
-#[schemars(rename = "balance")]
+#[cfg_attr(feature = "schema", schemars(rename = "balance"))]
 struct Balance {
     /// The kinds that are to be in even use.
     #[serde(default = "names_of_cpu_and_memory", deserialize_with = "different_names")]
-    #[schemars(length(min = 1))]
+    #[cfg_attr(feature = "schema", schemars(length(min = 1)))]
     kinds: Vec<KindName>,
 }
 
@@ -239,13 +245,14 @@ impl Balance {
 }
 
 /// Whose preferences about other tasks count.
-#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Deserialize)]
+#[cfg_attr(feature = "schema", derive(JsonSchema))]
 #[serde(deny_unknown_fields, expecting = "a table")]
-#[schemars(rename = "neighbours")]
+#[cfg_attr(feature = "schema", schemars(rename = "neighbours"))]
 struct Neighbours {
     /// What it counts that a task on the machine requires this one near it.
     #[serde(default = "one", deserialize_with = "up_to_a_hundred")]
-    #[schemars(range(min = 0, max = 100))]
+    #[cfg_attr(feature = "schema", schemars(range(min = 0, max = 100)))]
     required_weight: u32,
     /// Whether tasks without preferences are scored by those of tasks that run.
     #[serde(default)]
@@ -259,9 +266,10 @@ fn up_to_a_hundred<'de, D: Deserializer<'de>>(from: D) -> Result<u32, D::Error> 
 }
 
 /// Whose preferences count.
-#[derive(Clone, Copy, Debug, Default, Deserialize, serde::Serialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, Default, Deserialize, serde::Serialize)]
+#[cfg_attr(feature = "schema", derive(JsonSchema))]
 #[serde(rename_all = "snake_case")]
-#[schemars(rename = "whose")]
+#[cfg_attr(feature = "schema", schemars(rename = "whose"))]
 enum Whose {
     /// Those of the task, and of tasks that run.
     #[default]
@@ -281,9 +289,10 @@ impl Neighbours {
 }
 
 /// An affinity that all tasks of the profile require beside their own.
-#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Deserialize)]
+#[cfg_attr(feature = "schema", derive(JsonSchema))]
 #[serde(deny_unknown_fields, expecting = "a table")]
-#[schemars(rename = "required")]
+#[cfg_attr(feature = "schema", schemars(rename = "required"))]
 struct Required {
     /// Each task's machine must match one of these.
     #[serde(default)]
@@ -291,9 +300,10 @@ struct Required {
 }
 
 /// What all tasks of the profile prefer beside their own preferences.
-#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Deserialize)]
+#[cfg_attr(feature = "schema", derive(JsonSchema))]
 #[serde(deny_unknown_fields, expecting = "a table")]
-#[schemars(rename = "preferred")]
+#[cfg_attr(feature = "schema", schemars(rename = "preferred"))]
 struct Wishes {
     /// Machines that match these are better.
     #[serde(default)]
@@ -301,25 +311,27 @@ struct Wishes {
 }
 
 /// Machines whose labels meet every requirement.
-#[derive(Clone, Debug, Deserialize, serde::Serialize, JsonSchema)]
+#[derive(Clone, Debug, Deserialize, serde::Serialize)]
+#[cfg_attr(feature = "schema", derive(JsonSchema))]
 #[serde(deny_unknown_fields, expecting = "a table with a list of labels")]
-#[schemars(rename = "labelled")]
+#[cfg_attr(feature = "schema", schemars(rename = "labelled"))]
 struct Labelled {
     /// The requirements.
     #[serde(deserialize_with = "some_labels")]
-    #[schemars(length(min = 1))]
+    #[cfg_attr(feature = "schema", schemars(length(min = 1)))]
     labels: Vec<Label>,
 }
 
 /// What is required of a label.
-#[derive(Clone, Debug, Deserialize, serde::Serialize, JsonSchema)]
+#[derive(Clone, Debug, Deserialize, serde::Serialize)]
+#[cfg_attr(feature = "schema", derive(JsonSchema))]
 #[serde(deny_unknown_fields, expecting = "a table with key, operator and values")]
-#[schemars(rename = "label")]
+#[cfg_attr(feature = "schema", schemars(rename = "label"))]
 struct Label {
     /// The label's key.
     key: String,
     /// What is asked of its value.
-    #[schemars(with = "OperatorName")]
+    #[cfg_attr(feature = "schema", schemars(with = "OperatorName"))]
     operator: Operator,
     /// What it is compared with.
     #[serde(default)]
@@ -327,6 +339,7 @@ struct Label {
 }
 
 /// What a requirement asks of a label's value.
+#[cfg(feature = "schema")]
 #[derive(JsonSchema)]
 #[serde(rename_all = "snake_case")]
 #[schemars(rename = "operator")]
@@ -341,17 +354,18 @@ enum OperatorName {
 }
 
 /// Machines that are better.
-#[derive(Clone, Debug, Deserialize, serde::Serialize, JsonSchema)]
+#[derive(Clone, Debug, Deserialize, serde::Serialize)]
+#[cfg_attr(feature = "schema", derive(JsonSchema))]
 #[serde(deny_unknown_fields, expecting = "a table with weight and labels")]
-#[schemars(rename = "better")]
+#[cfg_attr(feature = "schema", schemars(rename = "better"))]
 struct Better {
     /// How much a match counts.
-    #[schemars(range(min = 1, max = 100))]
+    #[cfg_attr(feature = "schema", schemars(range(min = 1, max = 100)))]
     #[serde(deserialize_with = "super::arguments::small_weight")]
     weight: u32,
     /// What is required of the labels.
     #[serde(deserialize_with = "some_labels")]
-    #[schemars(length(min = 1))]
+    #[cfg_attr(feature = "schema", schemars(length(min = 1)))]
     labels: Vec<Label>,
 }
 

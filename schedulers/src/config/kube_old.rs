@@ -8,6 +8,7 @@ use crate::plugins::{
     NodeLabel, NodePreferAvoid, PREFER_AVOID, SelectorSpread, ServiceAffinity, ZONE,
 };
 use omega_core::Text;
+#[cfg(feature = "schema")]
 use schemars::JsonSchema;
 use serde::de::Error;
 use serde::{Deserialize, Deserializer};
@@ -57,11 +58,13 @@ pub(super) fn scores() -> [Plugin; 4] {
 }
 
 /// Keys of labels, each once.
-#[derive(Clone, Debug, Default, serde::Serialize, JsonSchema)]
+#[derive(Clone, Debug, Default, serde::Serialize)]
+#[cfg_attr(feature = "schema", derive(JsonSchema))]
 #[serde(transparent)]
-#[schemars(rename = "keys", description = "Keys of labels.")]
+#[cfg_attr(feature = "schema", schemars(rename = "keys", description = "Keys of labels."))]
 pub(super) struct Keys(
-    #[schemars(with = "Vec<String>", inner(length(min = 1)))] pub(super) Vec<Text>,
+    #[cfg_attr(feature = "schema", schemars(with = "Vec<String>", inner(length(min = 1))))]
+    pub(super) Vec<Text>,
 );
 
 impl<'de> Deserialize<'de> for Keys {
@@ -90,9 +93,10 @@ fn not_both((one, has): (&str, &Keys), (other, lacks): (&str, &Keys)) -> Result<
 }
 
 /// Labels that a machine must have, and must not.
-#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Deserialize)]
+#[cfg_attr(feature = "schema", derive(JsonSchema))]
 #[serde(deny_unknown_fields, expecting = "a table")]
-#[schemars(rename = "wanted")]
+#[cfg_attr(feature = "schema", schemars(rename = "wanted"))]
 struct Wanted {
     /// Keys of labels that the machine has.
     #[serde(default)]
@@ -103,9 +107,10 @@ struct Wanted {
 }
 
 /// Labels that a machine had better have, and had better not.
-#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Deserialize)]
+#[cfg_attr(feature = "schema", derive(JsonSchema))]
 #[serde(deny_unknown_fields, expecting = "a table")]
-#[schemars(rename = "wished")]
+#[cfg_attr(feature = "schema", schemars(rename = "wished"))]
 struct Wished {
     /// Keys of labels that it had better have.
     #[serde(default)]
@@ -116,13 +121,14 @@ struct Wished {
 }
 
 /// Where machines say what they would rather not run.
-#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Deserialize)]
+#[cfg_attr(feature = "schema", derive(JsonSchema))]
 #[serde(deny_unknown_fields, expecting = "a table")]
-#[schemars(rename = "avoided")]
+#[cfg_attr(feature = "schema", schemars(rename = "avoided"))]
 struct Avoided {
     /// The label whose value names jobs and tenants: `job/NAME, tenant/NAME`.
     #[serde(default = "prefer_avoid", deserialize_with = "some_text")]
-    #[schemars(length(min = 1))]
+    #[cfg_attr(feature = "schema", schemars(length(min = 1)))]
     label: String,
 }
 
@@ -131,13 +137,14 @@ fn prefer_avoid() -> String {
 }
 
 /// What zones are.
-#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Deserialize)]
+#[cfg_attr(feature = "schema", derive(JsonSchema))]
 #[serde(deny_unknown_fields, expecting = "a table")]
-#[schemars(rename = "zones")]
+#[cfg_attr(feature = "schema", schemars(rename = "zones"))]
 struct Zones {
     /// The label that holds a machine's zone; machines without it count for themselves.
     #[serde(default = "zone", deserialize_with = "some_text")]
-    #[schemars(length(min = 1))]
+    #[cfg_attr(feature = "schema", schemars(length(min = 1)))]
     zone: String,
 }
 
@@ -146,9 +153,10 @@ fn zone() -> String {
 }
 
 /// What the tasks of a job have in common.
-#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Deserialize)]
+#[cfg_attr(feature = "schema", derive(JsonSchema))]
 #[serde(deny_unknown_fields, expecting = "a table")]
-#[schemars(rename = "same")]
+#[cfg_attr(feature = "schema", schemars(rename = "same"))]
 struct Same {
     /// Keys of labels whose values all tasks of a job have in common.
     #[serde(default)]
@@ -156,9 +164,10 @@ struct Same {
 }
 
 /// What the tasks of a job are spread over.
-#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Deserialize)]
+#[cfg_attr(feature = "schema", derive(JsonSchema))]
 #[serde(deny_unknown_fields, expecting = "a table")]
-#[schemars(rename = "apart")]
+#[cfg_attr(feature = "schema", schemars(rename = "apart"))]
 struct Apart {
     /// Keys of labels over whose values the tasks of a job are spread.
     #[serde(default)]

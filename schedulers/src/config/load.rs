@@ -7,6 +7,7 @@ use super::built_in::{filter, score};
 use super::registry::Plugin;
 use crate::plugins::{HalfLife, Limit, LoadAware, LoadLimit};
 use omega_core::Kinds;
+#[cfg(feature = "schema")]
 use schemars::JsonSchema;
 use serde::de::Error;
 use serde::{Deserialize, Deserializer, Serialize};
@@ -51,12 +52,13 @@ fn bounded<'de, D: Deserializer<'de>>(from: D, what: &str, most: u32) -> Result<
 }
 
 /// The arguments of `load_aware`.
-#[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
+#[derive(Clone, Debug, Deserialize, Serialize)]
+#[cfg_attr(feature = "schema", derive(JsonSchema))]
 #[serde(deny_unknown_fields)]
 struct Aware {
     /// After so long a report weighs half.
     #[serde(default = "half_life", deserialize_with = "some_half_life")]
-    #[schemars(range(min = 1, max = HALF_LIFE_MAX))]
+    #[cfg_attr(feature = "schema", schemars(range(min = 1, max = HALF_LIFE_MAX)))]
     half_life_seconds: u32,
     /// Which kinds count, and how much.
     #[serde(default = "cpu_and_memory", deserialize_with = "different_kinds")]
@@ -64,12 +66,13 @@ struct Aware {
 }
 
 /// The arguments of `load_limit`.
-#[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
+#[derive(Clone, Debug, Deserialize, Serialize)]
+#[cfg_attr(feature = "schema", derive(JsonSchema))]
 #[serde(deny_unknown_fields)]
 struct Limits {
     /// After so long a report weighs half.
     #[serde(default = "half_life", deserialize_with = "some_half_life")]
-    #[schemars(range(min = 1, max = HALF_LIFE_MAX))]
+    #[cfg_attr(feature = "schema", schemars(range(min = 1, max = HALF_LIFE_MAX)))]
     half_life_seconds: u32,
     /// Which kinds are limited; each must be compressible.
     #[serde(default = "cpu", deserialize_with = "limited_once")]
@@ -77,18 +80,19 @@ struct Limits {
 }
 
 /// How much of a kind may be in use on a machine that takes a task more.
-#[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
+#[derive(Clone, Debug, Deserialize, Serialize)]
+#[cfg_attr(feature = "schema", derive(JsonSchema))]
 #[serde(deny_unknown_fields)]
 struct KindLimit {
     /// The kind's name.
     name: KindName,
     /// For tasks of services, in percent of what the machine has.
     #[serde(default = "service_percent", deserialize_with = "percent")]
-    #[schemars(range(min = 1, max = PERCENT_MAX))]
+    #[cfg_attr(feature = "schema", schemars(range(min = 1, max = PERCENT_MAX)))]
     service_percent: u32,
     /// The same for tasks of batch jobs.
     #[serde(default = "batch_percent", deserialize_with = "percent")]
-    #[schemars(range(min = 1, max = PERCENT_MAX))]
+    #[cfg_attr(feature = "schema", schemars(range(min = 1, max = PERCENT_MAX)))]
     batch_percent: u32,
 }
 

@@ -63,6 +63,7 @@ mod backfill;
 mod built_in;
 mod cards;
 mod delay;
+mod describe;
 mod error;
 mod file;
 mod kube;
@@ -72,12 +73,15 @@ mod parse;
 mod preemption;
 mod profiles;
 mod registry;
+#[cfg(feature = "schema")]
 mod schema;
 mod time;
 
 pub use arguments::{ArgumentError, KindName};
+pub use describe::Described;
 pub use error::{ConfigError, Fault};
 pub use file::Base;
 pub use profiles::{ProfileSpec, Profiles};
 pub use registry::{NameTaken, Plugin, Point, Presence, Registry};
+#[cfg(feature = "schema")]
 pub use schema::schema;

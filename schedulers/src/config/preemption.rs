@@ -6,6 +6,7 @@ use crate::disruption::{DisruptionBudget, Keep, Share};
 use crate::plugins::{CandidateMachines, DefaultPreemption};
 use omega_cellstate::TaskSet;
 use omega_core::{Kinds, LabelSelector, Requirement};
+#[cfg(feature = "schema")]
 use schemars::JsonSchema;
 use serde::de::{Error, Visitor};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
@@ -21,17 +22,18 @@ pub(super) fn post_filters() -> [Plugin; 1] {
 }
 
 /// How far to look, and whom to spare.
-#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Deserialize)]
+#[cfg_attr(feature = "schema", derive(JsonSchema))]
 #[serde(deny_unknown_fields, expecting = "a table")]
-#[schemars(rename = "preemption")]
+#[cfg_attr(feature = "schema", schemars(rename = "preemption"))]
 struct Arguments {
     /// It is tried on so many percent of the machines where evictions could help,
     #[serde(default = "percentage", deserialize_with = "up_to_a_hundred")]
-    #[schemars(range(min = 0, max = 100))]
+    #[cfg_attr(feature = "schema", schemars(range(min = 0, max = 100)))]
     min_candidate_nodes_percentage: u32,
     /// and on at least so many.
     #[serde(default = "absolute", deserialize_with = "at_least_one")]
-    #[schemars(range(min = 1))]
+    #[cfg_attr(feature = "schema", schemars(range(min = 1)))]
     min_candidate_nodes_absolute: u32,
     /// Tasks of which so many are spared, if there is another way.
     #[serde(default, deserialize_with = "with_one_bound")]
@@ -59,9 +61,10 @@ fn at_least_one<'de, D: Deserializer<'de>>(from: D) -> Result<u32, D::Error> {
 }
 
 /// How many tasks are to stay up.
-#[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
+#[derive(Clone, Debug, Deserialize, Serialize)]
+#[cfg_attr(feature = "schema", derive(JsonSchema))]
 #[serde(deny_unknown_fields, expecting = "a table with tenant, labels and one bound")]
-#[schemars(rename = "budget")]
+#[cfg_attr(feature = "schema", schemars(rename = "budget"))]
 struct BudgetTable {
     /// Whose tasks.
     tenant: String,
@@ -96,6 +99,7 @@ fn with_one_bound<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<BudgetTable>
 struct ShareText(Share);
 
 /// What a share may be written as.
+#[cfg(feature = "schema")]
 #[derive(JsonSchema)]
 #[serde(untagged)]
 #[schemars(rename = "share")]
@@ -107,6 +111,7 @@ enum ShareForms {
     Percent(String),
 }
 
+#[cfg(feature = "schema")]
 impl JsonSchema for ShareText {
     fn schema_name() -> std::borrow::Cow<'static, str> {
         ShareForms::schema_name()

@@ -1,13 +1,15 @@
 //! Which plugins a file may name, what they are called, and how each is made of its arguments.
 
 use super::arguments::ArgumentError;
+use super::describe::{Described, Description};
 use crate::plugin::{Filter, Score};
 use crate::points::PostFilter;
 use crate::profile::Profile;
 use crate::relative::RelativeScore;
 use crate::volumes::Aspect;
 use omega_core::Kinds;
-use schemars::{JsonSchema, Schema, SchemaGenerator};
+#[cfg(feature = "schema")]
+use schemars::{Schema, SchemaGenerator};
 use serde::de::DeserializeOwned;
 use std::fmt;
 use std::sync::Arc;
@@ -94,9 +96,6 @@ type Read = dyn Fn(ValueDeserializer<'_>) -> Result<Box<Add>, Misread> + Send + 
 /// Arguments that are not what the plugin takes, and in which field of them.
 pub(super) type Misread = serde_path_to_error::Error<toml::de::Error>;
 
-/// Where arguments are described for the schema of the file format.
-type Describe = fn(&mut SchemaGenerator) -> Schema;
-
 /// A plugin as files name it.
 #[derive(Clone)]
 pub struct Plugin {
@@ -104,7 +103,7 @@ pub struct Plugin {
     name: String,
     aliases: Vec<String>,
     about: String,
-    describe: Option<Describe>,
+    description: Description,
     /// `None` for what is always there.
     read: Option<Arc<Read>>,
 }
@@ -160,7 +159,7 @@ impl Plugin {
     /// A filter for one aspect of the volumes that a profile is bound to. It brings the others along.
     pub(super) fn volumes<A>(name: &str, aspect: Aspect) -> Plugin
     where
-        A: DeserializeOwned + JsonSchema + Send + Sync + 'static,
+        A: DeserializeOwned + Described + Send + Sync + 'static,
     {
         let add = |profile: Profile, _: Aspect, _: i32| {
             let volumes = profile.volumes.clone();
@@ -220,13 +219,27 @@ impl Plugin {
             Ok(Box::new(bind) as Box<Add>)
         };
         let (aliases, about) = (Vec::new(), String::new());
-        Plugin { point, name, aliases, about, describe: None, read: Some(Arc::new(read)) }
+        Plugin {
+            point,
+            name,
+            aliases,
+            about,
+            description: Description::default(),
+            read: Some(Arc::new(read)),
+        }
     }
 
     /// One of the filters that the cell judges by: files may name it, but not add or disable it.
     pub(super) fn always(name: &str) -> Plugin {
         let (name, aliases, about) = (name.to_owned(), Vec::new(), String::new());
-        Plugin { point: Point::Filter, name, aliases, about, describe: None, read: None }
+        Plugin {
+            point: Point::Filter,
+            name,
+            aliases,
+            about,
+            description: Description::default(),
+            read: None,
+        }
     }
 
     /// The same, also known by this name at its point.
@@ -246,8 +259,8 @@ impl Plugin {
     /// The same, with its arguments described in the schema of the file format: `A` is the type
     /// that they are read as. Without it the schema allows any.
     #[must_use]
-    pub fn describe<A: JsonSchema>(mut self) -> Plugin {
-        self.describe = Some(|generator| generator.subschema_for::<A>());
+    pub fn describe<A: Described>(mut self) -> Plugin {
+        self.description = Description::of::<A>();
         self
     }
 
@@ -281,8 +294,9 @@ impl Plugin {
     }
 
     /// The schema of its arguments; one that allows all where they are not described.
+    #[cfg(feature = "schema")]
     pub(super) fn arguments(&self, generator: &mut SchemaGenerator) -> Schema {
-        self.describe.map_or_else(Schema::default, |describe| describe(generator))
+        self.description.schema(generator)
     }
 
     /// Its arguments, read. `None` for what is always there.

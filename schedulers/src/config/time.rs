@@ -5,6 +5,7 @@ use super::registry::{Plugin, Point};
 use crate::plugins::{LeastSlack, ShortestFirst};
 use crate::profile::Profile;
 use omega_core::Kinds;
+#[cfg(feature = "schema")]
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -31,12 +32,13 @@ fn hour() -> u32 {
 }
 
 /// The arguments of `shortest_first`.
-#[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
+#[derive(Clone, Debug, Deserialize, Serialize)]
+#[cfg_attr(feature = "schema", derive(JsonSchema))]
 #[serde(deny_unknown_fields)]
 struct Steps {
     /// A job lets one younger job go first for each so many milliseconds that it is expected to run.
     #[serde(default = "minute")]
-    #[schemars(range(min = 1))]
+    #[cfg_attr(feature = "schema", schemars(range(min = 1)))]
     step_ms: u32,
     /// How long a job counts as running that does not say it.
     #[serde(default = "hour")]

@@ -4,7 +4,7 @@
 //! all that is left of the cards is a *fragment*; for one that does, what is left of those cards that are too small for
 //! it; for one without cards, all of it. The expected fragment of a machine is the mean over shapes, and a task goes where
 //! that shrinks most, or grows least: fragmentation gradient descent, Weng et al., "Beware of Fragmentation", USENIX ATC
-//! 2023. (`omega sim fgd` makes its published table again.)
+//! 2023. (`omega-sim fgd` makes its published table again.)
 
 use crate::plugin::{Reads, SCORE_MAX, Score, Tasks, lanes};
 use omega_cellstate::{BLOCK, Block, Cards};

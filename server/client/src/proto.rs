@@ -7,7 +7,7 @@
 )]
 #![allow(clippy::all, clippy::too_many_lines, reason = "generated: nobody edits it")]
 
-tonic::include_proto!("omega.v1");
+include!("generated/omega.v1.rs");
 
 /// What gRPC tools are told about the API: a serialized `FileDescriptorSet`.
-pub const DESCRIPTORS: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/descriptors.bin"));
+pub const DESCRIPTORS: &[u8] = include_bytes!("generated/descriptors.bin");

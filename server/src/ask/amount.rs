@@ -4,6 +4,7 @@
 //! rounds up to the kind's smallest unit, so that nothing is lost; but what is counted in whole things has no parts.
 
 use super::AskError;
+use crate::duration::duration;
 use clap::Args;
 use omega_core::{Amounts, KindId, Kinds, Unit};
 use omega_workload::decimal::{Decimal, DecimalError, Rounding};
@@ -247,23 +248,6 @@ pub(crate) fn kind(kinds: &Kinds, place: String, name: &str) -> Result<KindId, A
         let has: Vec<&str> = kinds.iter().map(|(_, kind)| kind.name.as_str()).collect();
         AskError::NoKind { place, kind: name.to_owned(), has: has.join(", ") }
     })
-}
-
-/// A time: digits and a unit.
-pub(crate) fn duration(text: &str) -> Result<Duration, String> {
-    let wrong = || format!("{text:?} is no time: write 500ms, 30s, 5m or 2h");
-    let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
-    let (digits, unit) = text.split_at(digits.len());
-    let unit_ms = match unit {
-        "ms" => 1,
-        "s" => 1000,
-        "m" => 60_000,
-        "h" => 3_600_000,
-        "d" => 86_400_000,
-        _ => return Err(wrong()),
-    };
-    let ms = Decimal::parse(digits).map_err(|_| wrong())?.times(unit_ms, Rounding::Up);
-    ms.map(Duration::from_millis).ok_or_else(wrong)
 }
 
 /// The time that a call is given.

@@ -7,10 +7,10 @@
 use super::call::{Caller, another_try_may_help};
 use super::show::{self, facts};
 use super::{AskArgs, AskError};
-use crate::backup::{BackupError, check, folder_of};
 use clap::Args;
 use omega_client::proto::cell_service_client::CellServiceClient;
 use omega_client::{ApiError, ErrorCode, proto};
+use omega_store::backup::{BackupError, check, folder_of};
 use omega_store::snapshot::{BackupContent, piece_checksum};
 use serde::Serialize;
 use std::fs::{self, File, OpenOptions};

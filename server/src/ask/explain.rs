@@ -7,11 +7,12 @@ use super::call::Caller;
 use super::job::by_name;
 use super::{AskArgs, AskError, show};
 use crate::explainer::from_message;
-use crate::profiles::{self, ProfileError};
 use clap::{Args, Parser};
-use omega_bench::report::waiting::{WaitingJob, render_job};
 use omega_client::proto;
 use omega_client::proto::job_service_client::JobServiceClient;
+use omega_run::report::waiting::{WaitingJob, render_job};
+use omega_workload::command_line::argument_error;
+use omega_workload::profiles::{self, ProfileError};
 use std::path::{Path, PathBuf};
 
 /// Which job.
@@ -44,7 +45,7 @@ pub(crate) fn served(
     profile: Option<&Path>,
 ) -> Result<WaitingJob, AskError> {
     let environment = Environment::try_parse_from(["omega", "--cell", cell]);
-    let wrong = |error: clap::Error| AskError::Environment(crate::argument_error(&error));
+    let wrong = |error: clap::Error| AskError::Environment(argument_error("omega", &error));
     let ask = environment.map_err(wrong)?.ask;
     told(&ExplainArgs {
         name: job.to_owned(),

@@ -204,7 +204,7 @@ impl TryFrom<String> for TimeFile {
     type Error = String;
 
     fn try_from(text: String) -> Result<TimeFile, String> {
-        amount::duration(&text).map(TimeFile)
+        crate::duration::duration(&text).map(TimeFile)
     }
 }
 

@@ -43,7 +43,7 @@ pub(super) struct JobFlags {
     #[arg(long, value_name = "N", allow_negative_numbers = true)]
     precedence: Option<i32>,
     /// How long a task is expected to run: 30s, 5m, 2h.
-    #[arg(long, value_name = "TIME", value_parser = amount::duration)]
+    #[arg(long, value_name = "TIME", value_parser = crate::duration::duration)]
     run_time: Option<Duration>,
     /// By when it should have ended: 2h from now, or @1764000000 in seconds since 1970.
     #[arg(long, value_name = "TIME", value_parser = Moment::parse)]
@@ -52,7 +52,7 @@ pub(super) struct JobFlags {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     gang: Option<u32>,
     /// Let its tasks hold their places for so long, until the gang is complete: 30s, 5m, at most 1h.
-    #[arg(long, value_name = "TIME", requires = "gang", value_parser = amount::duration)]
+    #[arg(long, value_name = "TIME", requires = "gang", value_parser = crate::duration::duration)]
     gang_hold: Option<Duration>,
     /// A label of its tasks. May be repeated.
     #[arg(long = "label", value_name = "KEY=VALUE", value_parser = pairs::label)]

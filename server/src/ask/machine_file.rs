@@ -1,8 +1,8 @@
 //! Machines as a file describes them: some with one entry, many alike with one entry and a count.
 
 use super::amount::{self, Amount};
-use super::file::FileError;
 use super::{AskError, pairs};
+use crate::file::FileError;
 use omega_core::limits::{MACHINES_MAX, NUMA_NODES_MAX};
 use omega_core::{Kinds, Labels, Machine, NodeCores, Taint};
 use schemars::JsonSchema;

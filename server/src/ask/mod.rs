@@ -14,7 +14,6 @@ pub(crate) mod backup;
 mod call;
 pub(crate) mod cell;
 pub(crate) mod explain;
-pub(crate) mod file;
 pub(crate) mod job;
 mod job_file;
 mod job_flags;
@@ -39,7 +38,6 @@ pub(crate) mod txn;
 mod txn_file;
 mod watch;
 
-use crate::backup::BackupError;
 use crate::connect::CellArgs;
 use crate::output::OutputError;
 use amount::AmountError;
@@ -47,6 +45,7 @@ use call::Caller;
 use clap::Args;
 use omega_client::ApiError;
 use omega_client::convert::Malformed;
+use omega_store::backup::BackupError;
 use show::Format;
 use std::io;
 use std::time::Duration;
@@ -137,13 +136,13 @@ pub(crate) enum AskError {
     },
     /// See the error.
     #[error(transparent)]
-    File(#[from] file::FileError),
+    File(#[from] crate::file::FileError),
     /// See the error.
     #[error(transparent)]
     Backup(Box<BackupError>),
     /// See the error.
     #[error(transparent)]
-    Profile(#[from] crate::profiles::ProfileError),
+    Profile(#[from] omega_workload::profiles::ProfileError),
     /// See the error.
     #[error(transparent)]
     Output(#[from] OutputError),

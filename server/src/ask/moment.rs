@@ -1,6 +1,5 @@
 //! Moments, as flags and files write them: so long from now, or in seconds since 1970 as `date +@%s` prints.
 
-use super::amount;
 use serde::Deserialize;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -19,7 +18,7 @@ impl Moment {
     pub(super) fn parse(text: &str) -> Result<Moment, String> {
         let Some(seconds) = text.strip_prefix('@') else {
             let wrong = |_| format!("{text:?} is no moment: write 2h (from now) or @1764000000");
-            return amount::duration(text).map(Moment::In).map_err(wrong);
+            return crate::duration::duration(text).map(Moment::In).map_err(wrong);
         };
         let seconds = seconds.parse().ok().filter(|seconds| *seconds <= u64::MAX / 1000);
         let wrong =

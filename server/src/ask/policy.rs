@@ -1,6 +1,5 @@
 //! `omega policy`: what holds for the whole cell, whichever scheduler places.
 
-use super::amount;
 use super::shape::DoneShape;
 use super::show::{self, facts};
 use super::{AskArgs, AskError};
@@ -50,7 +49,7 @@ pub(crate) struct SetArgs {
     #[arg(long, conflicts_with = "evictions")]
     any_evictions: bool,
     /// Remember jobs that have ended for so long.
-    #[arg(long, value_name = "TIME", value_parser = amount::duration)]
+    #[arg(long, value_name = "TIME", value_parser = crate::duration::duration)]
     keep_ended: Option<Duration>,
     #[command(flatten)]
     ask: AskArgs,
@@ -89,7 +88,7 @@ fn cap(text: &str) -> Result<proto::EvictionCap, String> {
     let wanted = "a number and a time are wanted, as in 20/1m";
     let (count, time) = text.split_once('/').ok_or(wanted)?;
     let count = count.parse().map_err(|_| wanted)?;
-    let per = amount::duration(time).map_err(|_| wanted)?;
+    let per = crate::duration::duration(time).map_err(|_| wanted)?;
     let per_ms = u32::try_from(per.as_millis()).map_err(|_| "a day is the longest".to_owned())?;
     Ok(proto::EvictionCap { count, per_ms })
 }

@@ -3,7 +3,7 @@
 use super::moment::{Moment, millis, unix_ms};
 use super::shape::{DoneForShape, DoneShape};
 use super::show::{self, Align, columns};
-use super::{AskArgs, AskError, NameArgs, amount, pairs};
+use super::{AskArgs, AskError, NameArgs, pairs};
 use clap::{Args, Subcommand};
 use omega_client::proto;
 use omega_client::proto::machine_service_client::MachineServiceClient;
@@ -51,7 +51,7 @@ pub(crate) struct CreateArgs {
     #[arg(long, value_name = "TIME", default_value = "0s", value_parser = Moment::parse)]
     from: Moment,
     /// How long it is.
-    #[arg(long = "for", value_name = "TIME", value_parser = amount::duration)]
+    #[arg(long = "for", value_name = "TIME", value_parser = crate::duration::duration)]
     length: Duration,
     #[command(flatten)]
     ask: AskArgs,

@@ -4,7 +4,7 @@ use super::AskError;
 use super::shape::{DoneForShape, DoneShape};
 use crate::output;
 use clap::ValueEnum;
-use omega_bench::report::text::clean;
+use omega_run::report::text::clean;
 use omega_workload::words::plural;
 use serde::Serialize;
 

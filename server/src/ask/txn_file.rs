@@ -3,8 +3,8 @@
 //! What is read here depends on the file alone. Names become ids in `txn.rs`, which asks the cell.
 
 use super::amount::Amount;
-use super::file::FileError;
 use super::machine_file::NumberOrText;
+use crate::file::FileError;
 use omega_core::{CardSet, ConflictCheck, Granularity, Take};
 use schemars::JsonSchema;
 use serde::Deserialize;

@@ -1,7 +1,7 @@
 //! What a pass is to make better: a purpose, changed by a file, and by flags.
 
 use super::{ImproveError, PassArgs, Purpose};
-use crate::ask::file;
+use crate::file;
 use omega_core::{KindId, Kinds, TopologyLevel};
 use omega_schedulers::improve::objective::WEIGHT_MAX;
 use omega_schedulers::improve::{Aims, Pair, Safety};

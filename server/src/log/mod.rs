@@ -9,7 +9,7 @@ mod describe;
 mod replay;
 mod show;
 
-use crate::run::Error;
+use crate::served::Error;
 use clap::Subcommand;
 use omega_store::history::Which;
 

@@ -2,7 +2,7 @@
 
 use super::which;
 use crate::output;
-use crate::run::Error;
+use crate::served::Error;
 use clap::Args;
 use omega_cellstate::Cell;
 use omega_core::{TaskState, Version};

@@ -2,7 +2,7 @@
 
 use super::describe;
 use crate::output;
-use crate::run::Error;
+use crate::served::Error;
 use clap::Args;
 use omega_core::{Command, Version};
 use omega_store::codec;

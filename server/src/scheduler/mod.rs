@@ -7,8 +7,8 @@ mod figures;
 mod listen;
 mod plugins;
 
-use crate::ask::amount::duration;
 use crate::connect::CellArgs;
+use crate::duration::duration;
 use crate::events::LogArgs;
 use crate::output::{self, OutputError};
 use crate::signals::Signals;
@@ -51,7 +51,7 @@ pub(crate) struct SchedulerArgs {
     #[arg(long, value_name = "FILE.toml")]
     profile: Option<PathBuf>,
     /// Keep a transaction open for so long, up to 1s, when no job has its turn, so that jobs that come soon share a commit.
-    #[arg(long, value_name = "TIME", default_value = "0ms", value_parser = hold)]
+    #[arg(long, value_name = "TIME", default_value = "0ms", value_parser = crate::run::hold)]
     hold: Duration,
     /// Wait until nobody else holds the name, then take over. Without it, a name that is held is an error.
     #[arg(long)]
@@ -63,15 +63,6 @@ pub(crate) struct SchedulerArgs {
     metrics: MetricsArgs,
     #[command(flatten)]
     log: LogArgs,
-}
-
-/// How long a transaction is kept open: longer than a second, jobs would wait for more than they gain.
-pub(crate) fn hold(text: &str) -> Result<Duration, String> {
-    let time = duration(text)?;
-    match time > Duration::from_secs(1) {
-        true => Err(format!("{text} is more than 1s")),
-        false => Ok(time),
-    }
 }
 
 /// How long a process may be silent.

@@ -80,4 +80,3 @@ mod traces;
 mod txn;
 mod upgrades;
 mod web;
-mod what_if;

@@ -1,4 +1,4 @@
-//! `omega sim capacity`: how many machines a workload needs, and how much more load a cell carries.
+//! `omega-sim capacity`: how many machines a workload needs, and how much more load a cell carries.
 
 use super::SimError;
 use super::folder::write_report;
@@ -7,11 +7,11 @@ use super::scaling::{share, thousandths, time};
 use crate::capacity::{
     Asked, CapacityReport, Finding, Objective, Of, Probe, Question, find, sentence,
 };
-use crate::input::InputArgs;
 use clap::{Args, ValueEnum};
 use omega_core::JobKind;
 use omega_core::limits::MACHINES_MAX;
 use omega_workload::Workload;
+use omega_workload::input::InputArgs;
 use std::io::Write;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -19,8 +19,8 @@ use std::process::ExitCode;
 /// What is asked, and what must hold.
 #[derive(Debug, Args)]
 #[command(
-    after_help = "Examples:\n  omega sim capacity --synthetic 2000 --hours 4 --placed 99%\n  \
-    omega sim capacity --find load --wait-p90 batch=30s --wait-p90 service=2m --synthetic 2000 --hours 4 --out capacity"
+    after_help = "Examples:\n  omega-sim capacity --synthetic 2000 --hours 4 --placed 99%\n  \
+    omega-sim capacity --find load --wait-p90 batch=30s --wait-p90 service=2m --synthetic 2000 --hours 4 --out capacity"
 )]
 pub struct CapacityArgs {
     #[command(flatten)]

@@ -1,4 +1,4 @@
-//! `omega sim compat`: a reference file, run again and compared row by row.
+//! `omega-sim compat`: a reference file, run again and compared row by row.
 
 use super::{SimError, cpu};
 use crate::compat::{
@@ -20,7 +20,7 @@ const DIFFERENCES_TOLD: usize = 20;
 #[derive(Debug, Args)]
 #[command(
     after_help = "Ends with 0 if every row is equal, 1 if one is not, 2 if an input is at fault.\n\n\
-    Example:\n  omega sim compat --ref data/ref_omega.csv --data data"
+    Example:\n  omega-sim compat --ref data/ref_omega.csv --data data"
 )]
 pub struct CompatArgs {
     /// The reference file: a row for each group of schedulers of a point.

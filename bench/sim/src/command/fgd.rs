@@ -1,4 +1,4 @@
-//! `omega sim fgd`: policies for tasks that share cards, on lists of tasks, beside what was published.
+//! `omega-sim fgd`: policies for tasks that share cards, on lists of tasks, beside what was published.
 
 use super::SimError;
 use crate::fgd::fragments::Shapes;
@@ -13,7 +13,7 @@ use std::num::{NonZeroU32, NonZeroUsize};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-/// What `omega sim fgd` is asked.
+/// What `omega-sim fgd` is asked.
 #[derive(Debug, Args)]
 pub struct FgdArgs {
     /// The folder of the trace, with the published table if they are to be compared

@@ -5,6 +5,7 @@ mod compat;
 mod cpu;
 mod fgd;
 mod folder;
+mod future;
 mod how;
 mod paper;
 mod run;
@@ -13,8 +14,9 @@ mod sweep;
 mod swf;
 mod what_if;
 
+pub use future::{FutureArgs, TwoProfiles, WhatIfError};
 pub use how::HowArgs;
-pub use what_if::{FutureArgs, TwoProfiles, WhatIfError, what_if};
+pub use what_if::WhatIfArgs;
 
 use clap::Subcommand;
 use std::path::PathBuf;
@@ -35,6 +37,8 @@ pub enum SimCommand {
     Swf(swf::SwfArgs),
     /// Run every combination of the values that a file lists.
     Sweep(sweep::SweepArgs),
+    /// A cell that was served, as it goes on and as it would otherwise.
+    WhatIf(Box<WhatIfArgs>),
     /// Tasks that share cards: how full policies get them, beside published figures.
     Fgd(fgd::FgdArgs),
 }
@@ -44,7 +48,7 @@ pub enum SimCommand {
 pub enum SimError {
     /// An input could not be read.
     #[error(transparent)]
-    Input(#[from] crate::input::InputError),
+    Input(#[from] omega_workload::input::InputError),
     /// What is asked for needs more than it was given.
     #[error("{0}")]
     Lacks(String),
@@ -54,6 +58,9 @@ pub enum SimError {
     /// The cell refuses a part of the input.
     #[error(transparent)]
     Refused(#[from] crate::shipped::ShippedError),
+    /// Two futures could not be compared.
+    #[error(transparent)]
+    WhatIf(Box<WhatIfError>),
     /// Nobody reads what is printed any more.
     #[error("cannot print: {0}")]
     Print(#[from] std::io::Error),
@@ -79,6 +86,9 @@ pub fn run(command: &SimCommand) -> Result<ExitCode, SimError> {
         SimCommand::Run(args) => run::run(args),
         SimCommand::Swf(args) => swf::run(args),
         SimCommand::Sweep(args) => sweep::run(args),
+        SimCommand::WhatIf(args) => {
+            what_if::run(args).map_err(|why| SimError::WhatIf(Box::new(why)))
+        }
         SimCommand::Fgd(args) => fgd::run(args),
     }
 }

@@ -1,4 +1,4 @@
-//! `omega sim paper`: the figures of the Omega paper, repeated; a report with plots.
+//! `omega-sim paper`: the figures of the Omega paper, repeated; a report with plots.
 
 use super::SimError;
 use super::folder::write_report;
@@ -11,7 +11,7 @@ use std::process::ExitCode;
 
 /// Which figures, on which job lists, and where the report goes.
 #[derive(Debug, Args)]
-#[command(after_help = "Example:\n  omega sim paper all --out paper")]
+#[command(after_help = "Example:\n  omega-sim paper all --out paper")]
 pub struct PaperArgs {
     /// Figures of the paper: all, or some of fig5, fig6, fig7, fig8, fig9, fig10, fig13, fig14, fig15, fig16. Two that show
     /// the same runs are shown together.

@@ -1,19 +1,19 @@
-//! `omega sim run`: a workload on the shipped cell under an architecture.
+//! `omega-sim run`: a workload on the shipped cell under an architecture.
 
 use super::SimError;
 use super::how::{EndArgs, HowArgs, name};
-use crate::input::InputArgs;
 use crate::scenario::{Report, SchedulerReport, TenantReport, Waits, simulate_stream};
 use crate::sheet::{Cell, Output, Sheet};
 use clap::{Args, ValueEnum};
+use omega_workload::input::InputArgs;
 use std::io::Write;
 use std::process::ExitCode;
 
 /// What is simulated.
 #[derive(Debug, Args)]
 #[command(
-    after_help = "Examples:\n  omega sim run --arch omega --batch 4 --synthetic 2000 --hours 4\n  \
-    omega sim run --arch mesos --t-job-service 30 --trace omega-sim --data data -o json"
+    after_help = "Examples:\n  omega-sim run --arch omega --batch 4 --synthetic 2000 --hours 4\n  \
+    omega-sim run --arch mesos --t-job-service 30 --trace omega-sim --data data -o json"
 )]
 pub struct RunArgs {
     #[command(flatten)]

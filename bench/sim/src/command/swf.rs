@@ -1,4 +1,4 @@
-//! `omega sim swf`: the classic policies of batch queues on a log, a row for each.
+//! `omega-sim swf`: the classic policies of batch queues on a log, a row for each.
 //!
 //! Notes on what the log lacks go to standard error, so that what a program reads is results only.
 
@@ -15,7 +15,7 @@ use std::num::NonZeroU64;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-/// What `omega sim swf` is asked.
+/// What `omega-sim swf` is asked.
 #[derive(Debug, Args)]
 pub struct SwfArgs {
     /// The log, plain or compressed with gzip

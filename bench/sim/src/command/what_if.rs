@@ -1,161 +1,64 @@
-//! `omega sim what-if`: what is otherwise, and the two futures as they are printed. The cell itself comes from whoever can read
-//! logs and backups.
+//! `omega-sim what-if`: a cell that is kept in a directory or a backup, as it goes on and as it would otherwise.
+//!
+//! Here the cell is read, with the profiles; the changes and the two futures are in `future.rs`.
 
-use super::SimError;
-use super::how::{HowArgs, hours};
-use super::scaling::thousandths;
-use crate::scenario::{ArchitectureKind, ScenarioSettings};
-use crate::sheet::Output;
-use crate::what_if::{Assumed, Change, ChangeError, Comparison, Now};
-use clap::{Args, ValueEnum};
+use super::future::{FutureArgs, TwoProfiles, WhatIfError, what_if};
+use clap::Args;
 use omega_cellstate::Cell;
-use omega_core::limits::MACHINES_MAX;
+use omega_core::Version;
 use omega_schedulers::config::Profiles;
-use omega_workload::alike::Alike;
-use std::io::Write;
+use omega_store::backup::read_cell;
+use omega_store::history::{ReplayOptions, Which};
+use omega_workload::profiles;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-/// What is otherwise, how the schedulers of both futures are, and how far to look.
+/// Which cell, and what is otherwise.
 #[derive(Debug, Args)]
-pub struct FutureArgs {
+#[command(after_help = "Examples:\n  omega-sim what-if --from cell.backup --drain m7 --end 4\n  \
+    omega-sim what-if --from cell --at 1200 --add-machines 10,cpu=64,memory=256Gi")]
+pub struct WhatIfArgs {
+    /// The directory of a replica that does not run, or a backup.
+    #[arg(long, value_name = "DIR|BACKUP")]
+    from: PathBuf,
+    /// The version of the cell, where it is in a directory; the newest without it.
+    #[arg(long, value_name = "VERSION")]
+    at: Option<u64>,
+    /// Take the entries of the directory, too, that are not known to be committed.
+    #[arg(long)]
+    all: bool,
+    /// By what the schedulers `batch` and `service` would place.
+    #[arg(long, value_name = "FILE.toml")]
+    profile: Option<PathBuf>,
+    /// By what they place as it is; the ready-made profiles without it.
+    #[arg(long, value_name = "FILE.toml")]
+    profile_now: Option<PathBuf>,
     #[command(flatten)]
-    change: ChangeArgs,
-    #[command(flatten)]
-    how: HowArgs,
-    /// How far to look, in hours.
-    #[arg(long, value_name = "HOURS", default_value = "1", value_parser = hours)]
-    end: f64,
-    /// How long a task of a batch job runs whose job does not say: 10m, 2h. Without it, for ever.
-    #[arg(long, value_name = "TIME", value_parser = super::scaling::time)]
-    run_time: Option<f64>,
-    /// How it is printed.
-    #[arg(short, long, value_enum, default_value = "table")]
-    output: OutputArg,
+    what: FutureArgs,
 }
 
-/// What is otherwise.
-#[derive(Debug, Args)]
-#[command(next_help_heading = "Changes")]
-struct ChangeArgs {
-    /// Machines besides those that there are; may be given several times.
-    #[arg(long, value_name = "N,cpu=CORES,...")]
-    add_machines: Vec<Alike>,
-    /// So many machines, in the mix of those that there are.
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=MACHINES_MAX as i64))]
-    machines: Option<u32>,
-    /// A machine that takes no new tasks; may be given several times.
-    #[arg(long, value_name = "NAME")]
-    drain: Vec<String>,
-    /// A machine that is gone, so that its tasks wait; may be given several times.
-    #[arg(long, value_name = "NAME")]
-    remove: Vec<String>,
-    /// So many times the jobs that there are: some of them left out, or all and some again within five minutes.
-    #[arg(long, value_name = "TIMES", value_parser = thousandths)]
-    load: Option<u64>,
-    /// Another way to share the cell.
-    #[arg(long, value_enum)]
-    new_arch: Option<ArchitectureKind>,
-    /// Another number of schedulers of batch jobs.
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1024))]
-    new_batch: Option<u32>,
-    /// Another number of schedulers of service jobs.
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1024))]
-    new_service: Option<u32>,
-}
-
-/// How it is printed.
-#[derive(Clone, Copy, Debug, ValueEnum)]
-enum OutputArg {
-    /// For people.
-    Table,
-    /// For programs.
-    Json,
-}
-
-/// The profiles of the schedulers as they are, and as they would be if they were others.
-#[derive(Clone, Debug, Default)]
-pub struct TwoProfiles {
-    /// Of both futures, unless there are others.
-    pub now: Profiles,
-    /// Of the changed one.
-    pub then: Option<Profiles>,
-}
-
-/// Why nothing was compared. One line for the user.
-#[derive(Debug, thiserror::Error)]
-pub enum WhatIfError {
-    /// Say what is otherwise.
-    #[error(
-        "nothing is otherwise: give --profile, --add-machines, --machines, --drain, --remove, --load or a --new- flag"
-    )]
-    Nothing,
-    /// See the error.
-    #[error(transparent)]
-    Change(#[from] ChangeError),
-    /// See the error.
-    #[error(transparent)]
-    Sim(#[from] SimError),
-}
-
-/// Compares, and prints.
-///
-/// # Errors
-/// If the change cannot be made, or the cell refuses it.
-pub fn what_if(
-    cell: &Cell,
-    name: String,
-    args: &FutureArgs,
-    profiles: TwoProfiles,
-) -> Result<ExitCode, WhatIfError> {
-    let ChangeArgs { new_arch, new_batch, new_service, .. } = args.change;
-    let settings = args.how.settings(Some(args.end * 3600.0));
-    let settings = ScenarioSettings { profiles: profiles.now, ..settings };
-    let new = ScenarioSettings {
-        architecture: new_arch.unwrap_or(settings.architecture),
-        batch_schedulers: new_batch.unwrap_or(settings.batch_schedulers),
-        service_schedulers: new_service.unwrap_or(settings.service_schedulers),
-        profiles: profiles.then.clone().unwrap_or_else(|| settings.profiles.clone()),
-        ..settings.clone()
-    };
-    let change = args.change.change();
-    let schedulers = [new_batch, new_service].iter().any(Option::is_some) || new_arch.is_some();
-    if change.is_none() && profiles.then.is_none() && !schedulers {
-        return Err(WhatIfError::Nothing);
-    }
-    let run_ms = args.run_time.map(|seconds| (seconds * 1000.0) as u64);
-    let now = Now::of(cell, name, Assumed { run_ms });
-    let then = change.made(&now)?;
-    let compared = Comparison::of((&now, &settings), (&then, &new)).map_err(SimError::from)?;
-    print(&compared, args.output)?;
-    Ok(ExitCode::SUCCESS)
-}
-
-impl ChangeArgs {
-    fn change(&self) -> Change {
-        Change {
-            machines: self.machines.map(|count| count as usize),
-            add: self.add_machines.clone(),
-            drain: self.drain.clone(),
-            remove: self.remove.clone(),
-            load: self.load,
+/// Reads the cell and the profiles, and compares the two futures.
+pub(super) fn run(args: &WhatIfArgs) -> Result<ExitCode, WhatIfError> {
+    let (now, then) = (args.profile_now.as_deref(), args.profile.as_deref());
+    let loaded = |file: Option<&Path>| file.map(profiles::load).transpose();
+    let (profiles_now, profiles_then) = (loaded(now)?, loaded(then)?);
+    let cell = read(args)?;
+    for (file, profiles) in [(now, &profiles_now), (then, &profiles_then)] {
+        if let (Some(file), Some(profiles)) = (file, profiles) {
+            profiles::check(file, profiles, cell.kinds())?;
         }
     }
+    let name = format!("{} at version {}", args.from.display(), cell.version());
+    let profiles =
+        TwoProfiles { now: profiles_now.unwrap_or_else(Profiles::default), then: profiles_then };
+    what_if(&cell, name, &args.what, profiles)
 }
 
-fn print(compared: &Comparison, output: OutputArg) -> Result<(), SimError> {
-    let mut out = std::io::stdout().lock();
-    if let OutputArg::Json = output {
-        serde_json::to_writer_pretty(&mut out, compared).map_err(std::io::Error::from)?;
-        return Ok(writeln!(out)?);
+fn read(args: &WhatIfArgs) -> Result<Cell, WhatIfError> {
+    if !args.from.is_dir() && (args.at.is_some() || args.all) {
+        return Err(WhatIfError::OneVersion);
     }
-    let Comparison { cell, seconds, seed, version, .. } = compared;
-    writeln!(out, "{cell}: the next {seconds:.0} s, seed {seed}, omega-sim {version}\n")?;
-    write!(out, "{}", compared.figures().print(Output::Table))?;
-    if let Some(pending) = compared.pending() {
-        write!(out, "\n{}", pending.print(Output::Table))?;
-    }
-    for note in &compared.notes {
-        writeln!(out, "note: {note}")?;
-    }
-    Ok(())
+    let which = if args.all { Which::All } else { Which::Committed };
+    let options = ReplayOptions { to: args.at.map(Version), which, ..ReplayOptions::default() };
+    Ok(read_cell(&args.from, &options)?)
 }

@@ -108,13 +108,13 @@ const ELSEWHERE: [(&[&str], &str); 3] = [
     (&["fig1"], "it is a drawing of the architectures: docs/sim.md tells what each is"),
     (
         &["fig2", "fig3", "fig4"],
-        "it shows the jobs of three of Google's cells, whose traces are not public: `omega trace info` tells the same of \
+        "it shows the jobs of three of Google's cells, whose traces are not public: `omega-sim trace info` tells the same of \
          traces that are",
     ),
     (
         &["fig11", "fig12"],
         "it shows conflicts and the time for each task on a trace whose tasks are not public for so long: \
-         `omega sim sweep` makes such runs on traces that have them",
+         `omega-sim sweep` makes such runs on traces that have them",
     ),
 ];
 
@@ -169,7 +169,7 @@ pub fn report(lab: &Lab, sections: Vec<Section>) -> Page {
         lead: format!(
             "The paper's experiments, repeated in simulation on {}: a cell of 2,000 machines for a day, one of \
              10,000 for six hours. The paper's own traces are not public, so shapes are compared, not values. Decisions \
-             take 0.1 s a job and 5 ms a task where nothing else is said. `omega sim compat` shows that these runs are those of \
+             take 0.1 s a job and 5 ms a task where nothing else is said. `omega-sim compat` shows that these runs are those of \
              the simulator that the paper's authors published.",
             lab.source()
         ),

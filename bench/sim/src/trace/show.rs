@@ -4,7 +4,7 @@ use super::info::{Info, LoadInfo, MachinesInfo, ValueUnit, ValuesInfo};
 use omega_core::{JobKind, KindId, Kinds};
 use std::fmt::Write;
 
-/// The whole, as `omega trace info` prints it.
+/// The whole, as `omega-sim trace info` prints it.
 #[must_use]
 pub fn info(info: &Info, kinds: &Kinds) -> String {
     let mut text = format!("{}\n\n", info.name);

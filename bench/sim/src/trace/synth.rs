@@ -20,11 +20,11 @@ pub mod marginals;
 mod write;
 
 use super::info::{self, Info};
-use crate::input::InputError;
 use chance::Chance;
 use fit::Fit;
 use omega_core::Kinds;
 use omega_core::limits::MACHINES_MAX;
+use omega_workload::input::InputError;
 use omega_workload::stream::{Stream, Window};
 use omega_workload::{LoadError, csv};
 use std::io;

@@ -1,8 +1,8 @@
 //! What the tests of traces share: folders of small files, streams of them, and the real data.
 
-use crate::input::InputError;
 use omega_workload::azure::AzureOptions;
 use omega_workload::google2011::GoogleOptions;
+use omega_workload::input::InputError;
 use omega_workload::stream::{Stream, Window};
 use omega_workload::{azure, csv, google2011, omega_sim, openb};
 use std::path::{Path, PathBuf};

@@ -10,4 +10,6 @@ mod paper;
 mod support;
 mod sweep;
 mod sweep_results;
+mod trace_input;
 mod vectors;
+mod what_if;

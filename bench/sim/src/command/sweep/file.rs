@@ -1,10 +1,10 @@
 //! What a file of a sweep says: an input, and the values of each setting; and the points that these make.
 
 use crate::command::how::{CheckArg, GranularityArg, HowArgs, is_end, is_seconds, name};
-use crate::input::{InputArgs, InputError};
 use crate::scenario::{ArchitectureKind, ScenarioSettings};
 use crate::sheet::{Cell, Kind};
 use omega_workload::LoadError;
+use omega_workload::input::{InputArgs, InputError};
 use serde::{Deserialize, Serialize};
 use std::path::Path;
 
@@ -90,7 +90,7 @@ chosen!(ArchitectureKind, CheckArg, GranularityArg);
 /// Names each field once: what a file may list, with its default, and what a point has of it.
 macro_rules! swept {
     ($($name:ident: $type:ty = $default:expr),* $(,)?) => {
-        /// The values of each setting of `omega sim run`; what is not there has its default.
+        /// The values of each setting of `omega-sim run`; what is not there has its default.
         #[derive(Clone, Debug, Deserialize)]
         #[serde(deny_unknown_fields)]
         pub(super) struct Lists { $(#[serde(default)] $name: Option<Values<$type>>,)* }

@@ -1,4 +1,4 @@
-//! `omega sim sweep`: every combination of the values that a file lists, each a run of its own.
+//! `omega-sim sweep`: every combination of the values that a file lists, each a run of its own.
 //!
 //! ```text
 //!   FILE.toml ──file.rs──▶ points ──run, several at a time──▶ kept.rs: a file for each point
@@ -17,13 +17,13 @@ mod table;
 
 use super::SimError;
 use super::folder::write_report;
-use crate::input::{InputArgs, InputError};
 use crate::scenario::simulate;
 use crate::sheet::Output;
 use clap::Args;
 use file::Point;
 use kept::{Done, Folder};
 use omega_workload::Workload;
+use omega_workload::input::{InputArgs, InputError};
 use progress::Progress;
 use rayon::prelude::*;
 use std::collections::BTreeMap;

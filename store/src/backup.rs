@@ -1,31 +1,60 @@
-//! Files of backups: what is in one, and what is wrong with it.
+//! The cell of a backup or of a replica's directory, and why it cannot be read.
 
-use omega_store::snapshot::{BackupContent, LoadError, read_backup};
-use omega_store::{CellId, ReadOnlyDisk};
+use crate::history::{self, HistoryError, ReplayOptions};
+use crate::snapshot::{BackupContent, LoadError, read_backup};
+use crate::{CellId, ReadOnlyDisk};
+use omega_cellstate::Cell;
 use std::io;
 use std::path::{Path, PathBuf};
 
 /// Why a backup was not taken, or cannot be used. One line for the user.
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum BackupError {
+pub enum BackupError {
     /// Name another file, or make room.
     #[error("{}: cannot be written: {why}", file.display())]
-    Write { file: PathBuf, why: io::Error },
+    Write {
+        /// Which.
+        file: PathBuf,
+        /// Why not.
+        why: io::Error,
+    },
     /// Name another file.
     #[error("{}: cannot be read: {why}", file.display())]
-    Read { file: PathBuf, why: io::Error },
+    Read {
+        /// Which.
+        file: PathBuf,
+        /// Why not.
+        why: io::Error,
+    },
     /// Name the right file.
     #[error("{}: is no backup of a cell", .0.display())]
     Foreign(PathBuf),
     /// Use the version of this program that wrote it, or a newer one.
     #[error("{}: has format {found}, which this version of omega does not read: use the one that wrote it, or a newer one", file.display())]
-    Format { file: PathBuf, found: u32 },
+    Format {
+        /// Which.
+        file: PathBuf,
+        /// Its format.
+        found: u32,
+    },
     /// Use another copy.
     #[error("{}: is damaged at byte {offset}: {damage}; use another backup, or another copy of this one", file.display())]
-    Damaged { file: PathBuf, offset: u64, damage: String },
+    Damaged {
+        /// Which.
+        file: PathBuf,
+        /// Where the damage begins.
+        offset: u64,
+        /// The sort of damage.
+        damage: String,
+    },
     /// See the error.
     #[error("{}: {why}", file.display())]
-    Other { file: PathBuf, why: Box<LoadError> },
+    Other {
+        /// Which.
+        file: PathBuf,
+        /// The fault.
+        why: Box<LoadError>,
+    },
     /// Take it again.
     #[error("{}: a piece was damaged on its way: take the backup again", .0.display())]
     Pieces(PathBuf),
@@ -38,7 +67,8 @@ pub(crate) enum BackupError {
 }
 
 /// The folder that a file is in.
-pub(crate) fn folder_of(file: &Path) -> &Path {
+#[must_use]
+pub fn folder_of(file: &Path) -> &Path {
     file.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }
 
@@ -46,7 +76,7 @@ pub(crate) fn folder_of(file: &Path) -> &Path {
 ///
 /// # Errors
 /// If it cannot be read, or is no whole backup.
-pub(crate) fn check(file: &Path) -> Result<BackupContent, BackupError> {
+pub fn check(file: &Path) -> Result<BackupContent, BackupError> {
     read_backup(&ReadOnlyDisk::default(), file).map_err(|error| {
         let file = file.to_owned();
         match error {
@@ -62,4 +92,27 @@ pub(crate) fn check(file: &Path) -> Result<BackupContent, BackupError> {
             why => BackupError::Other { file, why: Box::new(why) },
         }
     })
+}
+
+/// Why the cell of a directory or a backup cannot be read. One line for the user.
+#[derive(Debug, thiserror::Error)]
+pub enum ReadCellError {
+    /// See the error.
+    #[error(transparent)]
+    Backup(#[from] BackupError),
+    /// See the error.
+    #[error(transparent)]
+    History(#[from] HistoryError),
+}
+
+/// Reads the cell of a backup, or of the directory of a replica that does not run: then at the version and of the entries
+/// that the options name.
+///
+/// # Errors
+/// If it cannot be read, or is damaged.
+pub fn read_cell(from: &Path, options: &ReplayOptions) -> Result<Cell, ReadCellError> {
+    if from.is_dir() {
+        return Ok(history::open(from)?.replay(options)?.into_cell());
+    }
+    Ok(check(from)?.cell)
 }

@@ -1,14 +1,14 @@
 //! The replicas of a run: founded in their folders, started, watched, and compared in the end.
 
-use super::cell::RunCell;
+use super::kept::{Answer, KeepError, Keeper, Kept, KeptCell};
 use super::timed::{TimedCell, Took};
-use super::{Durability, RunError};
 use crate::report::{DurableReport, ReplicaReport};
-use omega_core::Kinds;
-use omega_store::directory::{CreateDirectoryError, Directory, Identity};
+use omega_cellstate::Cell;
+use omega_core::{Command, Kinds};
+use omega_store::directory::{CreateDirectoryError, Directory, EngineKind, Identity};
 use omega_store::log::{LogIndex, ReplicaId};
 use omega_store::membership::Membership;
-use omega_store::replica::{Network, ReplicatedCell, Running, Settings, found, start};
+use omega_store::replica::{AskError, Network, ReplicatedCell, Running, Settings, found, start};
 use omega_store::{CellId, Disk, Origin, RealDisk};
 use rand::{Rng, RngExt};
 use std::io;
@@ -26,6 +26,18 @@ const SAME: Duration = Duration::from_secs(60);
 /// Appends by which the disk is measured, each of this many bytes.
 const APPENDS: usize = 200;
 const APPEND_BYTES: usize = 4 << 10;
+
+/// How the cell of a run is kept, if not in memory alone.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Durability {
+    /// Where: the folder of the only replica, or of the folders of several. A temporary one if there
+    /// is none.
+    pub dir: Option<PathBuf>,
+    /// How many replicas, all in this process; at least one.
+    pub replicas: u32,
+    /// What keeps their logs.
+    pub engine: EngineKind,
+}
 
 /// Why replicas could not be founded, or did not hold together. One line for the user.
 #[derive(Debug, thiserror::Error)]
@@ -64,6 +76,9 @@ pub enum ReplicaError {
         /// Its reason.
         why: String,
     },
+    /// The replicas do not answer a command.
+    #[error("the cell does not answer: {0}")]
+    Silent(AskError),
     /// A replica does not catch up with the others.
     #[error("replica {id} has not applied what the others have: it is at entry {at} of {of}")]
     Behind {
@@ -94,9 +109,9 @@ pub enum ReplicaError {
 
 /// The replicas of a run.
 #[derive(Debug)]
-pub(super) struct Replicas {
+struct Replicas {
     running: Vec<(ReplicaId, Running)>,
-    handles: Vec<RunCell>,
+    handles: Vec<TimedCell>,
     folders: Vec<PathBuf>,
     took: Took,
     fdatasync_us: f64,
@@ -106,7 +121,7 @@ pub(super) struct Replicas {
 
 impl Replicas {
     /// Founds a cell of its own, and starts its replicas.
-    pub(super) fn found(durability: &Durability, kinds: &Kinds) -> Result<Replicas, ReplicaError> {
+    fn found(durability: &Durability, kinds: &Kinds) -> Result<Replicas, ReplicaError> {
         let (root, temporary) = match &durability.dir {
             Some(dir) => (dir.clone(), None),
             None => {
@@ -150,18 +165,13 @@ impl Replicas {
             // A leader is elected, and everyone knows it, before the run begins.
             cell.catch_up_with_all()?;
         }
-        let handle = |cell| RunCell::Replica(TimedCell { cell, took: took.clone() });
+        let handle = |cell| TimedCell { cell, took: took.clone() };
         let handles = cells.into_iter().map(handle).collect();
         Ok(Replicas { running, handles, folders, took, fdatasync_us, _temporary: temporary })
     }
 
-    /// The cell at each replica.
-    pub(super) fn handles(&self) -> &[RunCell] {
-        &self.handles
-    }
-
-    /// Whether all replicas go on.
-    pub(super) fn check(&self) -> Result<(), ReplicaError> {
+    /// Checks that all replicas go on.
+    fn check(&self) -> Result<(), ReplicaError> {
         for (id, replica) in &self.running {
             if let Some(why) = replica.status().stopped {
                 return Err(ReplicaError::Stopped { id: *id, why });
@@ -171,7 +181,7 @@ impl Replicas {
     }
 
     /// Waits until all have applied the same, and audits and compares their cells.
-    pub(super) fn check_states(&self) -> Result<(), ReplicaError> {
+    fn check_states(&self) -> Result<(), ReplicaError> {
         let began = Instant::now();
         loop {
             self.check()?;
@@ -212,8 +222,8 @@ impl Replicas {
         Ok(true)
     }
 
-    /// What durability took. The replicas still run.
-    pub(super) fn report(&self, claims: u64) -> DurableReport {
+    /// Returns the cost of durability. The replicas still run.
+    fn report(&self, claims: u64) -> DurableReport {
         let replica = |((id, replica), folder): (&(ReplicaId, Running), &PathBuf)| {
             let status = replica.status();
             ReplicaReport {
@@ -314,8 +324,45 @@ fn size(folder: &Path) -> u64 {
         .sum()
 }
 
-impl From<ReplicaError> for RunError {
-    fn from(error: ReplicaError) -> RunError {
-        RunError::Replica(Arc::new(error))
+impl Keeper for Durability {
+    fn found(&self, kinds: &Kinds) -> Result<Box<dyn Kept>, KeepError> {
+        let replicas = Replicas::found(self, kinds).map_err(KeepError::new)?;
+        Ok(Box::new(replicas))
+    }
+}
+
+impl Kept for Replicas {
+    fn cells(&self) -> Vec<Arc<dyn KeptCell>> {
+        self.handles.iter().map(|cell| Arc::new(cell.clone()) as Arc<dyn KeptCell>).collect()
+    }
+
+    fn check(&self) -> Result<(), KeepError> {
+        Replicas::check(self).map_err(KeepError::new)
+    }
+
+    fn check_states(&self) -> Result<(), KeepError> {
+        Replicas::check_states(self).map_err(KeepError::new)
+    }
+
+    fn report(&self, claims: u64) -> DurableReport {
+        Replicas::report(self, claims)
+    }
+}
+
+impl KeptCell for TimedCell {
+    fn look(&self, look: &mut dyn FnMut(&Cell)) {
+        self.cell.read(look);
+    }
+
+    fn apply_all(&self, commands: Vec<Command>) -> Vec<Result<Answer, KeepError>> {
+        let answers = self.cell.apply_all(commands);
+        answers
+            .into_iter()
+            .map(|answer| match answer {
+                Ok(outcome) => Ok(Ok(outcome)),
+                Err(AskError::Rejected(rejection)) => Ok(Err(rejection)),
+                Err(other) => Err(KeepError::new(ReplicaError::Silent(other))),
+            })
+            .collect()
     }
 }

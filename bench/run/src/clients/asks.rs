@@ -2,7 +2,7 @@
 //! them, and again for what they lost.
 
 use super::{Client, Round, Watched};
-use crate::run::cell::RunCell;
+use crate::cell::RunCell;
 use omega_cellstate::HandleError;
 use omega_core::{Job, JobId, Operator, TaskGroup, TaskId, Text};
 use omega_schedulers::asks::{Ask, Beat, Front, How, Place, Settings};

@@ -2,7 +2,7 @@
 //! the rest until there is more of it, or until other tasks wait.
 
 use super::{Client, Round, Watched};
-use crate::run::cell::RunCell;
+use crate::cell::RunCell;
 use omega_cellstate::HandleError;
 use omega_core::{Amounts, Job, JobId, KindId, MachineId, TaskId, Text};
 use omega_schedulers::Nanos;

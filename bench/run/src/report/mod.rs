@@ -313,7 +313,7 @@ mod tests {
             }
             value.as_array().into_iter().flatten().for_each(|inner| names(inner, found));
         }
-        let docs = include_str!("../../../docs/report.md");
+        let docs = include_str!("../../../../docs/report.md");
         let mut found = Vec::new();
         let durable = Some(testing::durable());
         let report = RunReport { durable, ..testing::example(40, 2, 80) };

@@ -1,8 +1,14 @@
-//! `omega sim what-if`: a cell that was kept in a directory or a backup, and what would become of it.
+//! `omega-sim what-if`: a cell that was kept in a directory or a backup, and what would become of it.
 
-use crate::process::{Said, folder, listing, say};
+use crate::support::{command, text};
+use omega_run::replicas::Durability;
+use omega_run::{RunOptions, run};
+use omega_store::directory::EngineKind;
+use omega_workload::csv;
 use serde_json::Value;
 use std::path::Path;
+use std::process::Output;
+use std::sync::Arc;
 use tempfile::TempDir;
 
 const MACHINES: &str = "name,cpu,memory,count\nm,4,8Gi,2\n";
@@ -12,21 +18,36 @@ const MORE: [&str; 2] = ["--add-machines", "1,cpu=4,memory=8Gi"];
 
 /// A cell that was kept in the folder `cell`.
 fn kept() -> TempDir {
-    let dir = folder(&[("m.csv", MACHINES), ("j.csv", JOBS)]);
-    let run = ["run", "--machines", "m.csv", "--jobs", "j.csv", "--dir", "cell", "--quiet"];
-    let said = say(dir.path(), &run);
-    assert_eq!((said.code, said.stderr.as_str()), (Some(0), ""));
+    let dir = tempfile::tempdir().unwrap();
+    let path = |name: &str| dir.path().join(name);
+    std::fs::write(path("m.csv"), MACHINES).unwrap();
+    std::fs::write(path("j.csv"), JOBS).unwrap();
+    let workload = csv::load(&path("m.csv"), &path("j.csv")).unwrap();
+    let engine = EngineKind::Segment;
+    let keeper = Durability { dir: Some(path("cell")), replicas: 1, engine };
+    let options = RunOptions { keeper: Some(Arc::new(keeper)), ..RunOptions::default() };
+    run(workload, &options, &mut |_| {}).unwrap();
     dir
 }
 
-fn what_if(dir: &Path, more: &[&str]) -> Said {
-    say(dir, &[&["sim", "what-if"], more].concat())
+/// The names of all in a folder, ascending.
+fn listing(dir: &Path) -> Vec<String> {
+    let entries = std::fs::read_dir(dir).unwrap();
+    let mut names: Vec<String> =
+        entries.map(|entry| entry.unwrap().file_name().to_string_lossy().into_owned()).collect();
+    names.sort();
+    names
+}
+
+fn what_if(dir: &Path, more: &[&str]) -> Output {
+    let mut command = command(&[&["what-if"], more].concat());
+    command.current_dir(dir).output().expect("the command starts")
 }
 
 fn json(dir: &Path, more: &[&str]) -> Value {
     let said = what_if(dir, &[more, &["-o", "json"]].concat());
-    assert_eq!((said.code, said.stderr.as_str()), (Some(0), ""), "{more:?}");
-    serde_json::from_str(&said.stdout).unwrap()
+    assert_eq!((said.status.code(), &*text(&said.stderr)), (Some(0), ""), "{more:?}");
+    serde_json::from_slice(&said.stdout).unwrap()
 }
 
 #[test]
@@ -44,10 +65,11 @@ fn a_machine_more_takes_what_waits_in_a_kept_cell() {
     assert_eq!(listing(&dir.path().join("cell")), before, "nothing is changed there");
 
     let said = what_if(dir.path(), &[&from[..], &MORE].concat());
+    let printed = text(&said.stdout);
     let words = |line: &str| line.split_whitespace().map(str::to_owned).collect::<Vec<_>>();
-    let has = |line: &str| said.stdout.lines().any(|other| words(other) == words(line));
-    assert!(has("tasks pending at the end 1 0"), "{}", said.stdout);
-    assert!(has("too little cpu left 1 0"), "{}", said.stdout);
+    let has = |line: &str| printed.lines().any(|other| words(other) == words(line));
+    assert!(has("tasks pending at the end 1 0"), "{printed}");
+    assert!(has("too little cpu left 1 0"), "{printed}");
 }
 
 #[test]
@@ -93,14 +115,14 @@ fn what_cannot_be_asked_is_told_in_one_line() {
         ),
         (
             &["--from", "cell", "--load", "0"],
-            "invalid value '0' for '--load <TIMES>': it must be from 0.01 to 1000; see omega --help",
+            "invalid value '0' for '--load <TIMES>': it must be from 0.01 to 1000; see omega-sim --help",
         ),
     ];
     for (arguments, expected) in cases {
         let said = what_if(dir.path(), arguments);
         assert_eq!(
-            (said.code, said.stdout.as_str(), said.stderr),
-            (Some(2), "", format!("omega: {expected}\n")),
+            (said.status.code(), text(&said.stdout), text(&said.stderr)),
+            (Some(2), String::new(), format!("omega-sim: {expected}\n")),
             "{arguments:?}"
         );
     }

@@ -3,7 +3,7 @@
 //! Everything that is wrong with the file is told before the run: what concerns the file alone
 //! before the input is read, what concerns the cell's kinds after it.
 
-use omega_bench::run::SCHEDULERS;
+use crate::SCHEDULERS;
 use omega_core::Kinds;
 use omega_schedulers::config::{ConfigError, ProfileSpec, Profiles, Registry};
 use std::io::{self, Read};
@@ -15,26 +15,50 @@ const BYTES_MAX: u64 = 1 << 20;
 
 /// Why a profile file cannot be used. One line for the user.
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum ProfileError {
+pub enum ProfileError {
     /// Name another file.
     #[error("{}: cannot be read: {why}", file.display())]
-    Read { file: PathBuf, why: io::Error },
+    Read {
+        /// Which.
+        file: PathBuf,
+        /// Why not.
+        why: io::Error,
+    },
     /// Name another file.
     #[error("{}: is larger than {BYTES_MAX} bytes: it is no profile file", file.display())]
-    TooLarge { file: PathBuf },
+    TooLarge {
+        /// Which.
+        file: PathBuf,
+    },
     /// Change the file.
     #[error("{}:{why}", file.display())]
-    Content { file: PathBuf, why: ConfigError },
+    Content {
+        /// Which.
+        file: PathBuf,
+        /// The fault, with its place.
+        why: ConfigError,
+    },
     /// Name a scheduler that there is, or leave the profile out.
     #[error(
         "{}:{line}:{column}: profile[{index}].name: the run has no scheduler {name:?}; it has: {}",
         file.display(), SCHEDULERS.join(", ")
     )]
-    NoScheduler { file: PathBuf, line: usize, column: usize, index: usize, name: String },
+    NoScheduler {
+        /// Which.
+        file: PathBuf,
+        /// The line of the profile.
+        line: usize,
+        /// The column of the profile.
+        column: usize,
+        /// The number of the profile in the file, from 0.
+        index: usize,
+        /// The name that no scheduler has.
+        name: String,
+    },
 }
 
 /// Reads a file, whose profiles may be for any scheduler.
-pub(crate) fn read(file: &Path) -> Result<Profiles, ProfileError> {
+pub fn read(file: &Path) -> Result<Profiles, ProfileError> {
     let owned = || file.to_path_buf();
     let mut text = String::new();
     let opened = std::fs::File::open(file);
@@ -48,7 +72,7 @@ pub(crate) fn read(file: &Path) -> Result<Profiles, ProfileError> {
 }
 
 /// Reads a file, whose profiles must be for schedulers of a run.
-pub(crate) fn load(file: &Path) -> Result<Profiles, ProfileError> {
+pub fn load(file: &Path) -> Result<Profiles, ProfileError> {
     let profiles = read(file)?;
     let is_unknown = |(_, profile): &(usize, &ProfileSpec)| !SCHEDULERS.contains(&profile.name());
     if let Some((index, profile)) = profiles.iter().enumerate().find(is_unknown) {
@@ -60,6 +84,6 @@ pub(crate) fn load(file: &Path) -> Result<Profiles, ProfileError> {
 }
 
 /// Checks that the profiles suit a cell of these kinds.
-pub(crate) fn check(file: &Path, profiles: &Profiles, kinds: &Kinds) -> Result<(), ProfileError> {
+pub fn check(file: &Path, profiles: &Profiles, kinds: &Kinds) -> Result<(), ProfileError> {
     profiles.check(kinds).map_err(|why| ProfileError::Content { file: file.to_path_buf(), why })
 }

@@ -22,6 +22,7 @@ pub(crate) enum FileError {
     #[error("{}:{line}:{column}: {field}{why}", file.display())]
     Content { file: PathBuf, line: usize, column: usize, field: String, why: String },
     /// Mend the file.
+    #[cfg(feature = "serve")]
     #[error("{}: {field}: {why}", file.display())]
     Value { file: PathBuf, field: String, why: String },
 }

@@ -3,10 +3,10 @@
 //! The run is the same for both. What differs is what a command may answer: a cell in memory is
 //! always there, replicas may not be. A run cannot go on without an answer, so it ends with the error.
 
-use super::timed::TimedCell;
+use super::kept::{Answer, KeepError, KeptCell};
 use omega_cellstate::{Cell, CellHandle, Delta, HandleError, Interest, SharedCell};
-use omega_core::{Command, Commit, Outcome, Rejection, SchedulerId, Text, Transaction, Version};
-use omega_store::replica::AskError;
+use omega_core::{Command, Commit, SchedulerId, Text, Transaction, Version};
+use std::sync::Arc;
 
 /// See the head of the file. Clones share the cell.
 #[derive(Clone, Debug)]
@@ -14,7 +14,7 @@ pub(crate) enum RunCell {
     /// In memory.
     Memory(SharedCell),
     /// At one of its replicas.
-    Replica(TimedCell),
+    Replica(Arc<dyn KeptCell>),
 }
 
 impl RunCell {
@@ -27,7 +27,11 @@ impl RunCell {
     pub(crate) fn read<T>(&self, look: impl FnOnce(&Cell) -> T) -> T {
         match self {
             RunCell::Memory(cell) => cell.read(look),
-            RunCell::Replica(timed) => timed.cell.read(look),
+            RunCell::Replica(kept) => {
+                let (mut look, mut seen) = (Some(look), None);
+                kept.look(&mut |cell| seen = look.take().map(|look| look(cell)));
+                seen.expect("a replica shows its cell once")
+            }
         }
     }
 
@@ -35,10 +39,13 @@ impl RunCell {
     ///
     /// # Errors
     /// If the cell does not answer.
-    pub(crate) fn apply(&self, command: Command) -> Result<Result<Outcome, Rejection>, AskError> {
+    pub(crate) fn apply(&self, command: Command) -> Result<Answer, KeepError> {
         match self {
             RunCell::Memory(cell) => Ok(cell.apply(command)),
-            RunCell::Replica(timed) => answered(timed.cell.apply(command)),
+            RunCell::Replica(kept) => {
+                let answer = kept.apply_all(vec![command]).pop();
+                answer.expect("each command has an answer")
+            }
         }
     }
 
@@ -49,22 +56,13 @@ impl RunCell {
     pub(crate) fn apply_all(
         &self,
         commands: impl IntoIterator<Item = Command>,
-    ) -> Result<Vec<Result<Outcome, Rejection>>, AskError> {
+    ) -> Result<Vec<Answer>, KeepError> {
         match self {
             RunCell::Memory(cell) => Ok(cell.apply_all(commands)),
-            RunCell::Replica(timed) => {
-                timed.cell.apply_all(commands).into_iter().map(answered).collect()
+            RunCell::Replica(kept) => {
+                kept.apply_all(commands.into_iter().collect()).into_iter().collect()
             }
         }
-    }
-}
-
-/// Tells the cell's refusals from those of replicas.
-fn answered(answer: Result<Outcome, AskError>) -> Result<Result<Outcome, Rejection>, AskError> {
-    match answer {
-        Ok(outcome) => Ok(Ok(outcome)),
-        Err(AskError::Rejected(rejection)) => Ok(Err(rejection)),
-        Err(other) => Err(other),
     }
 }
 

@@ -1,10 +1,10 @@
 //! Which workload a command is about: the arguments that all of them share, and the reader they name.
 
+use crate::alike::Alike;
+use crate::azure::{self, AzureOptions};
+use crate::stream::{Held, Stream, Window, whole};
+use crate::{LoadError, Workload, csv, google2011, kube, omega_sim, openb, swf, synth};
 use clap::{Args, ValueEnum};
-use omega_workload::alike::Alike;
-use omega_workload::azure::{self, AzureOptions};
-use omega_workload::stream::{Held, Stream, Window, whole};
-use omega_workload::{LoadError, Workload, csv, google2011, kube, omega_sim, openb, swf, synth};
 use serde::{Deserialize, Deserializer};
 use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};

@@ -43,7 +43,7 @@ fn waiting(cell: &Cell) -> usize {
 
 /// The report of a run that has ended.
 pub(super) fn report(ended: Ended, options: &RunOptions) -> RunReport {
-    let Ended { mut feeder, replicas, mut workers, served, wall_s, cpu_s } = ended;
+    let Ended { mut feeder, kept, mut workers, served, wall_s, cpu_s } = ended;
     let mut unplaced = unplaced(&feeder, &mut workers);
     unplaced.extend(served.iter().filter_map(|one| unserved(&feeder, one.name)));
     let kinds = feeder.cell.read(|cell| cell.kinds().clone());
@@ -78,7 +78,7 @@ pub(super) fn report(ended: Ended, options: &RunOptions) -> RunReport {
         schedulers,
         tenants: feeder.cell.read(|cell| ledger.tenants(cell)),
         resources,
-        durable: replicas.map(|replicas| replicas.report(claims)),
+        durable: kept.map(|kept| kept.report(claims)),
         unplaced,
         heat: feeder.cell.read(|cell| cell.machines().map(|m| heat(cell, &m)).collect()),
         name: feeder.name,

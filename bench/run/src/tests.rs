@@ -1,6 +1,8 @@
 //! Runs that end although something waits, and what is said of it; and that it is the same on disks.
 
-use super::{Durability, RunError, RunOptions, run};
+use super::kept::Keeper;
+use super::replicas::Durability;
+use super::{RunError, RunOptions, run};
 use crate::report::RunReport;
 use omega_core::{Job, Kinds};
 use omega_schedulers::config::{Plugin, Point, Profiles, Registry};
@@ -9,10 +11,11 @@ use omega_store::directory::EngineKind;
 use omega_workload::synth::{SynthOptions, synthesize};
 use omega_workload::{Arrival, MachineChange, MachineEvent, Workload};
 use serde::Deserialize;
+use std::sync::Arc;
 
 /// No arguments.
 #[derive(Deserialize)]
-struct None {}
+struct NoArguments {}
 
 /// Refuses every claim until some time has passed.
 #[derive(Clone)]
@@ -34,7 +37,7 @@ impl Reserve for Never {
 fn run_with(list: &str) -> RunReport {
     let options = SynthOptions { machines: 20, seed: 1, span_hours: 1, utilisation_percent: 30 };
     let workload: Workload = synthesize(&options);
-    let never = |_: &None, _: &Kinds| Ok(Never);
+    let never = |_: &NoArguments, _: &Kinds| Ok(Never);
     let never = Plugin::around(Point::Reserve, "never", never, Profile::with_reserve);
     let registry = Registry::built_in().with(never).unwrap();
     let file = format!("[[profile]]\nname = 'service'\nbase = 'service'\n{list}");
@@ -78,15 +81,17 @@ fn restless() -> Workload {
 #[test]
 fn replicas_are_fed_what_a_cell_in_memory_is() {
     let engine = EngineKind::Segment;
-    let durability = |replicas| Some(Durability { dir: None, replicas, engine });
-    for durability in [None, durability(1), durability(3)] {
-        let options = RunOptions { durability, ..RunOptions::default() };
+    let on_disks = |replicas| -> Option<Arc<dyn Keeper>> {
+        Some(Arc::new(Durability { dir: None, replicas, engine }))
+    };
+    for keeper in [None, on_disks(1), on_disks(3)] {
+        let options = RunOptions { keeper, ..RunOptions::default() };
         let report = run(restless(), &options, &mut |_| {}).unwrap();
         // Each task is placed once, and once more whenever it is lost with its machine. (What a
         // scheduler places while a machine leaves is not counted as lost.)
         let wanted = report.tasks as u64 + report.lost;
         let placed = report.placements + report.placed_at_start as u64;
-        let what = format!("{placed} of {wanted} placed, {:?}", options.durability);
+        let what = format!("{placed} of {wanted} placed, {:?}", options.keeper);
         assert!(placed >= wanted && report.pending == 0, "{what}");
         assert_eq!(report.machines, 20);
         assert!(report.finished > 0);
@@ -101,8 +106,9 @@ fn a_job_that_is_refused_on_its_way_ends_the_run_and_is_named() {
     // No tasks: no cell takes it.
     workload.arrivals.push(Arrival { job: Job { groups: Vec::new(), ..twice.job }, ..twice });
     let alone = Durability { dir: None, replicas: 1, engine: EngineKind::Segment };
-    for durability in [None, Some(alone)] {
-        let options = RunOptions { durability, ..RunOptions::default() };
+    let alone: Arc<dyn Keeper> = Arc::new(alone);
+    for keeper in [None, Some(alone)] {
+        let options = RunOptions { keeper, ..RunOptions::default() };
         let refused = run(workload.clone(), &options, &mut |_| {}).map(drop);
         assert!(
             matches!(&refused, Err(RunError::Job { name: of, .. }) if *of == name),

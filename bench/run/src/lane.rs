@@ -12,10 +12,10 @@
 //! the answers before it takes the schedulers to have caught up.
 
 use super::cell::RunCell;
+use super::kept::{Answer, KeepError};
 use super::meter::Message;
 use crossbeam::channel::{Receiver, Sender, unbounded};
-use omega_core::{Command, Outcome, Rejection, Text};
-use omega_store::replica::AskError;
+use omega_core::{Command, Text};
 use std::thread::JoinHandle;
 
 /// Commands on their way beyond which the feeder waits: a few rounds of those that replicas take together.
@@ -39,7 +39,7 @@ pub(super) type Errand = (Purpose, Command);
 #[derive(Debug)]
 pub(crate) struct Done {
     pub(super) purposes: Vec<Purpose>,
-    pub(super) answers: Result<Vec<Result<Outcome, Rejection>>, AskError>,
+    pub(super) answers: Result<Vec<Answer>, KeepError>,
 }
 
 /// See the head of the file.
@@ -110,7 +110,7 @@ fn apply(cell: &RunCell, errands: Vec<Errand>) -> Done {
 }
 
 /// What is told of commands after one that was not answered: they are not sent, to keep the order.
-fn not_sent(errands: Vec<Errand>, error: &AskError) -> Done {
+fn not_sent(errands: Vec<Errand>, error: &KeepError) -> Done {
     let purposes = errands.into_iter().map(|(purpose, _)| purpose).collect();
     Done { purposes, answers: Err(error.clone()) }
 }

@@ -21,32 +21,35 @@ mod ends;
 mod explained;
 mod feeder;
 mod improved;
+pub mod kept;
 mod lane;
 mod ledger;
 mod meter;
 mod outcome;
-mod replicas;
+#[cfg(feature = "durable")]
+pub mod replicas;
+pub mod report;
 mod start;
 #[cfg(test)]
 mod tests;
+#[cfg(feature = "durable")]
 mod timed;
 
 use crate::report::RunReport;
 use crate::report::waiting::WaitingReport;
 use cell::RunCell;
+use kept::{KeepError, Keeper, Kept};
 use omega_cellstate::Cell;
 use omega_core::{Command, ConflictCheck, Granularity, Rejection, Text};
 use omega_schedulers::config::{ConfigError, Profiles};
 use omega_schedulers::{Nanos, Search};
-use omega_store::directory::EngineKind;
-use omega_store::replica::AskError;
 use omega_workload::Workload;
-use std::path::PathBuf;
 use std::sync::Arc;
 
 pub use explained::{AskedJob, explain_at, explain_cell};
 pub use improved::{Carry, Moment, Pass, cell_of, improve_at, improve_cell};
-pub use replicas::{ReplicaError, fdatasync_us};
+pub use omega_workload::SCHEDULERS;
+#[cfg(feature = "durable")]
 pub use timed::{TimedCell, Took};
 
 /// As fast as possible, the clock waits for the schedulers while so many tasks wait, or four times
@@ -55,9 +58,6 @@ pub use timed::{TimedCell, Took};
 /// so that a task is placed, and ends, hardly later than in trace time. (Without a bound a small
 /// workload is all there before its first task has ended.)
 pub const WINDOW_MAX: usize = 4096;
-
-/// The scheduler names of a run: readers of workloads give every job one of them.
-pub const SCHEDULERS: [&str; 2] = ["service", "batch"];
 
 /// Names of clients that are no schedulers: jobs for `offers` are placed by frameworks that are offered resources,
 /// one for each tenant, and each job for `asks` is an application that asks for containers.
@@ -92,18 +92,6 @@ pub enum Evict {
     Always,
 }
 
-/// How the cell of a run is kept, if not in memory alone.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Durability {
-    /// Where: the folder of the only replica, or of the folders of several. A temporary one if there
-    /// is none.
-    pub dir: Option<PathBuf>,
-    /// How many replicas, all in this process; at least one.
-    pub replicas: u32,
-    /// What keeps their logs.
-    pub engine: EngineKind,
-}
-
 /// How to run.
 #[derive(Clone, Debug)]
 pub struct RunOptions {
@@ -129,8 +117,8 @@ pub struct RunOptions {
     pub pace: Pace,
     /// The seed of the schedulers' choices.
     pub seed: u64,
-    /// How the cell is kept; `None` is in memory.
-    pub durability: Option<Durability>,
+    /// The storage that keeps the cell; `None` is memory.
+    pub keeper: Option<Arc<dyn Keeper>>,
     /// What the cell is told before all else: tenants and their standings, quotas, a policy beyond the workload's.
     pub setup: Vec<Command>,
 }
@@ -149,7 +137,7 @@ impl Default for RunOptions {
             evict: Evict::default(),
             pace: Pace::Fastest,
             seed: 1,
-            durability: None,
+            keeper: None,
             setup: Vec::new(),
         }
     }
@@ -212,12 +200,9 @@ pub enum RunError {
         /// Why.
         why: omega_cellstate::HandleError,
     },
-    /// The replicas of the cell do not answer.
-    #[error("the cell does not answer: {0}")]
-    Cell(#[from] AskError),
-    /// A replica could not be founded, or has stopped, or is not like the others.
+    /// The storage of the cell could not be made, does not answer, or is damaged.
     #[error(transparent)]
-    Replica(Arc<ReplicaError>),
+    Kept(#[from] KeepError),
     /// The recount at the end found the cell wrong: a defect of Omega.
     #[error("the cell is wrong after the run, please report it: {0}")]
     Audit(#[from] omega_cellstate::AuditError),
@@ -262,7 +247,7 @@ pub fn explain(
 /// A run that has ended.
 struct Ended {
     feeder: feeder::Feeder,
-    replicas: Option<replicas::Replicas>,
+    kept: Option<Box<dyn Kept>>,
     workers: Vec<omega_schedulers::Worker<meter::Meter>>,
     served: Vec<clients::Served>,
     wall_s: f64,
@@ -274,10 +259,10 @@ fn run_to_the_end(
     options: &RunOptions,
     progress: &mut dyn FnMut(Progress),
 ) -> Result<Ended, RunError> {
-    let found = |durability| replicas::Replicas::found(durability, &workload.kinds);
-    let replicas = options.durability.as_ref().map(found).transpose()?;
-    let cells = match &replicas {
-        Some(replicas) => replicas.handles().to_vec(),
+    let found = |keeper: &Arc<dyn Keeper>| keeper.found(&workload.kinds);
+    let kept = options.keeper.as_ref().map(found).transpose()?;
+    let cells = match &kept {
+        Some(kept) => kept.cells().into_iter().map(RunCell::Replica).collect(),
         None => vec![RunCell::memory(Cell::new(workload.kinds.clone()))],
     };
     let mut feeder = feeder::Feeder::new(cells[0].clone(), workload, options)?;
@@ -285,7 +270,7 @@ fn run_to_the_end(
     let cpu_before = clock::process_cpu_s();
     let schedulers = feeder.schedulers(&cells, options)?;
     let fronts = feeder.fronts(&cells)?;
-    let goes_on = || replicas.as_ref().map_or(Ok(()), |all| all.check()).map_err(RunError::from);
+    let goes_on = || kept.as_ref().map_or(Ok(()), |kept| kept.check()).map_err(RunError::from);
     let (workers, served) = std::thread::scope(|scope| {
         let each = cells.iter().cycle().zip(schedulers);
         let each = each.map(|(cell, (scheduler, meter))| (cell, scheduler, meter));
@@ -301,9 +286,9 @@ fn run_to_the_end(
         return Err(RunError::Scheduler { name: worker.scheduler.settings().name.clone(), why });
     }
     let cpu_s = cpu_before.zip(clock::process_cpu_s()).map(|(before, after)| after - before);
-    match &replicas {
-        Some(replicas) => replicas.check_states()?,
+    match &kept {
+        Some(kept) => kept.check_states()?,
         None => _ = cells[0].read(|cell| cell.audit())?,
     }
-    Ok(Ended { feeder, replicas, workers, served, wall_s, cpu_s })
+    Ok(Ended { feeder, kept, workers, served, wall_s, cpu_s })
 }

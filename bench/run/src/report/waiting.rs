@@ -317,7 +317,7 @@ mod tests {
 
     #[test]
     fn every_field_of_the_file_is_in_the_docs() {
-        let docs = include_str!("../../../docs/explain.md");
+        let docs = include_str!("../../../../docs/explain.md");
         let text = json(&example());
         let names = text.split('"').skip(1).step_by(2).zip(text.split('"').skip(2).step_by(2));
         let fields = names.filter(|(_, after)| after.starts_with(':')).map(|(name, _)| name);

@@ -1,0 +1,67 @@
+//! The contract between a run and the storage that keeps its cell.
+//!
+//! A run in memory needs none. `replicas`, with the feature `durable`, keeps the cell by replicas on disks; it is
+//! behind this contract so that a run in memory compiles no log and no Raft.
+
+use crate::report::DurableReport;
+use omega_cellstate::{Cell, CellHandle};
+use omega_core::{Command, Kinds, Outcome, Rejection};
+use std::fmt::Debug;
+use std::sync::Arc;
+
+/// The error of a storage: it could not be made, does not answer, or is damaged.
+#[derive(Clone, Debug, thiserror::Error)]
+#[error(transparent)]
+pub struct KeepError(pub Arc<dyn std::error::Error + Send + Sync>);
+
+impl KeepError {
+    /// Wraps the storage's own error.
+    pub fn new(error: impl std::error::Error + Send + Sync + 'static) -> KeepError {
+        KeepError(Arc::new(error))
+    }
+}
+
+/// The cell's answer to a command: its outcome, or why the cell rejects it.
+pub type Answer = Result<Outcome, Rejection>;
+
+/// Storage that can be asked to make a new cell.
+pub trait Keeper: Debug + Send + Sync {
+    /// Makes a new cell with these kinds, ready to take commands.
+    ///
+    /// # Errors
+    /// If the storage cannot be made.
+    fn found(&self, kinds: &Kinds) -> Result<Box<dyn Kept>, KeepError>;
+}
+
+/// The storage of one run, while it runs.
+pub trait Kept: Debug + Sync {
+    /// Handles of the cell, one for each replica; at least one.
+    fn cells(&self) -> Vec<Arc<dyn KeptCell>>;
+
+    /// Checks that all replicas still run.
+    ///
+    /// # Errors
+    /// If one has stopped.
+    fn check(&self) -> Result<(), KeepError>;
+
+    /// Waits until all replicas have applied the same commands, then audits and compares their states.
+    ///
+    /// # Errors
+    /// If one does not catch up, or its state is wrong.
+    fn check_states(&self) -> Result<(), KeepError>;
+
+    /// Returns the cost of durability so far, for a run that made this many claims.
+    fn report(&self, claims: u64) -> DurableReport;
+}
+
+/// A cell at one replica.
+pub trait KeptCell: CellHandle + Debug {
+    /// Shows the replica's copy of the cell.
+    fn look(&self, look: &mut dyn FnMut(&Cell));
+
+    /// Applies commands in order, and waits once for all of them to be safe.
+    ///
+    /// # Errors
+    /// Per command, if the replicas do not answer it.
+    fn apply_all(&self, commands: Vec<Command>) -> Vec<Result<Answer, KeepError>>;
+}

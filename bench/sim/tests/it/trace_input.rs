@@ -1,0 +1,59 @@
+//! Bad input of `omega-sim trace`: one line on standard error, exit code 2, and no file changed.
+
+use crate::support::{command, text};
+
+#[test]
+fn bad_input_ends_with_one_line() {
+    let cases: [(&str, &[(&str, &str)], &str); 5] = [
+        (
+            "info --trace swf --data a.swf",
+            &[("a.swf", "; MaxProcs: 8\n1 0 -1 soon 4 -1 -1 4 -1 -1 1 7 -1 -1 -1 -1 -1 -1\n")],
+            "a.swf:2: run time: \"soon\" is not a number",
+        ),
+        (
+            "info --machines m.csv --jobs j.csv",
+            &[("j.csv", "name,count,cpu,memory\nweb,0,1,1Gi\n")],
+            "j.csv:2: count: is 0: a job has at least one task",
+        ),
+        (
+            "synth --machines m.csv --jobs j.csv --out out",
+            &[("out/jobs.csv", "mine\n")],
+            "out/jobs.csv: is there already; name another folder",
+        ),
+        (
+            "synth --machines m.csv --jobs j.csv --out out --out-load 0",
+            &[],
+            "invalid value '0' for '--out-load <xF>': a factor from x0.001 to x1000; see omega-sim --help",
+        ),
+        (
+            "synth --trace azure --data . --out out",
+            &[(
+                "dev.csv.gz",
+                "vm,arrival_s,batch,cores,mem_gb,dur_bin_lo_s,dur_bin_hi_s,censored\n",
+            )],
+            "azure vm v1: has no machines: say which, such as --on 2000,cpu=64,memory=256Gi",
+        ),
+    ];
+    for (arguments, files, expected) in cases {
+        let dir = tempfile::tempdir().unwrap();
+        let sound = [
+            ("m.csv", "name,cpu,memory\nm1,4,8Gi\nm2,8,16Gi\n"),
+            ("j.csv", "name,count,cpu,memory\nweb,2,1,1Gi\n"),
+        ];
+        for (name, content) in sound.iter().chain(files) {
+            let file = dir.path().join(name);
+            std::fs::create_dir_all(file.parent().unwrap()).unwrap();
+            std::fs::write(file, content).unwrap();
+        }
+        let words: Vec<&str> = std::iter::once("trace").chain(arguments.split(' ')).collect();
+        let said = command(&words).current_dir(dir.path()).output().expect("the command starts");
+        assert_eq!(
+            (said.status.code(), text(&said.stdout), text(&said.stderr)),
+            (Some(2), String::new(), format!("omega-sim: {expected}\n")),
+            "{arguments}"
+        );
+        for (name, content) in files {
+            assert_eq!(std::fs::read_to_string(dir.path().join(name)).unwrap(), *content);
+        }
+    }
+}

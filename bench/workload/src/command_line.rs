@@ -1,0 +1,47 @@
+//! The command lines of all programs: bad input ends with one line on standard error and exit code 2.
+
+use clap::Parser;
+use std::io::Write;
+use std::process::ExitCode;
+
+/// The exit code of bad input: what clap uses for bad arguments.
+pub const BAD_INPUT: u8 = 2;
+
+/// Reads the arguments of a program. Help and version are printed, and end the program.
+///
+/// # Errors
+/// If they are at fault: the exit code, once the line is printed.
+pub fn parse<T: Parser>(program: &str) -> Result<T, ExitCode> {
+    T::try_parse().map_err(|error| {
+        if !error.use_stderr() {
+            error.exit();
+        }
+        fail(program, &argument_error(program, &error), BAD_INPUT)
+    })
+}
+
+/// Prints why a program failed, in one line whatever names are in it, and returns the exit code.
+pub fn fail(program: &str, why: &str, code: u8) -> ExitCode {
+    let line = why.replace(char::is_control, "\u{fffd}");
+    // Without a standard error, the exit code is all there is.
+    drop(writeln!(std::io::stderr(), "{program}: {line}"));
+    ExitCode::from(code)
+}
+
+/// The fault of the arguments in one line, without clap's usage: it is in the help.
+#[must_use]
+pub fn argument_error(program: &str, error: &clap::Error) -> String {
+    let text = error.to_string();
+    let lines = text.lines().map(str::trim).filter(|line| !line.is_empty());
+    let parts =
+        lines.take_while(|line| !is_usage(line)).map(|line| match line.strip_prefix("tip:") {
+            Some(tip) => format!("({})", tip.trim()),
+            None => line.strip_prefix("error: ").unwrap_or(line).to_owned(),
+        });
+    let parts: Vec<String> = parts.collect();
+    format!("{}; see {program} --help", parts.join(" "))
+}
+
+fn is_usage(line: &str) -> bool {
+    line.starts_with("Usage:") || line.starts_with("For more information")
+}

@@ -1,0 +1,39 @@
+//! Descriptions of a plugin's arguments, for the schema of profile files. Without the feature `schema` they are empty.
+
+#[cfg(feature = "schema")]
+use schemars::{JsonSchema, Schema, SchemaGenerator};
+
+/// Arguments that can be described.
+#[cfg(feature = "schema")]
+pub trait Described: JsonSchema {}
+#[cfg(feature = "schema")]
+impl<A: JsonSchema> Described for A {}
+
+/// Arguments that can be described: without the feature `schema`, all.
+#[cfg(not(feature = "schema"))]
+pub trait Described {}
+#[cfg(not(feature = "schema"))]
+impl<A> Described for A {}
+
+/// The description of a plugin's arguments.
+#[derive(Clone, Copy, Default)]
+pub(super) struct Description {
+    #[cfg(feature = "schema")]
+    write: Option<fn(&mut SchemaGenerator) -> Schema>,
+}
+
+impl Description {
+    /// Describes arguments that are read as an `A`.
+    pub(super) fn of<A: Described>() -> Description {
+        Description {
+            #[cfg(feature = "schema")]
+            write: Some(|generator| generator.subschema_for::<A>()),
+        }
+    }
+
+    /// The schema of the arguments; one that allows all where they are not described.
+    #[cfg(feature = "schema")]
+    pub(super) fn schema(self, generator: &mut SchemaGenerator) -> Schema {
+        self.write.map_or_else(Schema::default, |write| write(generator))
+    }
+}

@@ -1,0 +1,117 @@
+//! The command line of the cell, `omega`.
+//!
+//! `omega run`, which is also what `omega` alone does, places a workload on a cell in this
+//! process and reports the result. `omega explain` does the same, and explains why jobs are pending; `omega improve`
+//! finds better machines for running tasks. Bad input ends with one line on standard error and exit code 2,
+//! before anything has started.
+//!
+//! The feature `serve` adds the verbs of `served.rs`, which serve and operate a cell over a network: where a cell refuses
+//! or does not answer, the exit code is 1. The simulator and the measurements are programs of their own, which
+//! `programs.rs` starts.
+
+mod duration;
+mod explain;
+mod file;
+mod improve;
+mod manual;
+mod output;
+mod programs;
+mod progress;
+mod run;
+
+#[cfg(feature = "serve")]
+mod agent;
+#[cfg(feature = "serve")]
+mod ask;
+#[cfg(feature = "serve")]
+mod audit;
+#[cfg(feature = "serve")]
+mod cert;
+#[cfg(feature = "serve")]
+mod connect;
+#[cfg(feature = "serve")]
+mod dev;
+#[cfg(feature = "serve")]
+mod events;
+#[cfg(feature = "serve")]
+mod explainer;
+#[cfg(feature = "serve")]
+mod keep;
+#[cfg(feature = "serve")]
+mod log;
+#[cfg(feature = "serve")]
+mod restore;
+#[cfg(feature = "serve")]
+mod scheduler;
+#[cfg(feature = "serve")]
+mod serve;
+#[cfg(feature = "serve")]
+mod served;
+#[cfg(not(feature = "serve"))]
+#[path = "unserved.rs"]
+mod served;
+#[cfg(feature = "serve")]
+mod signals;
+
+use clap::{Parser, Subcommand};
+use omega_workload::command_line::{self, BAD_INPUT};
+use std::process::ExitCode;
+
+/// A shared-state, optimistically concurrent cluster scheduler.
+#[derive(Debug, Parser)]
+#[command(name = "omega", version, about, args_conflicts_with_subcommands = true)]
+struct Omega {
+    #[command(subcommand)]
+    command: Option<Command>,
+    #[command(flatten)]
+    run: run::RunArgs,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Place a workload on a cell in this process, and tell how it went.
+    Run(run::RunArgs),
+    /// Run a workload, and tell why a job waits at its end and what would help.
+    Explain(explain::ExplainArgs),
+    /// Find better machines for the tasks of a cell, and tell what each move gains.
+    Improve(Box<improve::ImproveArgs>),
+    #[command(flatten)]
+    Program(programs::Program),
+    #[command(flatten)]
+    Served(served::Verb),
+    /// Print what a shell completes.
+    #[command(
+        after_help = "Example:\n  omega completions bash > ~/.local/share/bash-completion/completions/omega"
+    )]
+    Completions(manual::CompletionArgs),
+    /// Print the manual page.
+    #[command(after_help = "Example:\n  omega man | man -l -")]
+    Man,
+}
+
+/// Reads the command line, and does what it says.
+#[must_use]
+pub fn main() -> ExitCode {
+    let omega: Omega = match command_line::parse("omega") {
+        Ok(omega) => omega,
+        Err(code) => return code,
+    };
+    let done = match omega.command {
+        Some(Command::Run(args)) => run::run(&args),
+        Some(Command::Explain(args)) => explain::explain(&args),
+        Some(Command::Improve(args)) => improve::improve(&args),
+        Some(Command::Program(program)) => return programs::start(&program),
+        Some(Command::Served(verb)) => served::run(verb).map_err(Into::into),
+        Some(Command::Completions(args)) => manual::completions(&args).map_err(Into::into),
+        Some(Command::Man) => manual::page().map_err(Into::into),
+        None => run::run(&omega.run),
+    };
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => fail(&error.to_string(), error.exit_code()),
+    }
+}
+/// Says why in one line, and ends with this code.
+fn fail(why: &str, code: u8) -> ExitCode {
+    command_line::fail("omega", why, code)
+}

@@ -1,0 +1,168 @@
+//! The verbs that serve and operate a cell: those of the feature `serve`.
+
+use crate::{agent, ask, audit, cert, dev, keep, log, restore, scheduler, serve};
+use clap::Subcommand;
+use omega_run::RunError;
+use omega_run::replicas::ReplicaError;
+use omega_store::history::HistoryError;
+use omega_workload::profiles::ProfileError;
+
+/// The exit code of a server that would be open to everyone: `EX_CONFIG` of `sysexits.h`, so that a
+/// supervisor does not start it again and again.
+const EXPOSED: u8 = 78;
+
+/// The exit code of a scheduler whose name another process holds: `EX_TEMPFAIL` of `sysexits.h`, so that
+/// a supervisor may start it again.
+const REPLACED: u8 = 75;
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Verb {
+    /// Serve a cell to schedulers, agents and people on other machines.
+    Serve(Box<serve::ServeArgs>),
+    /// Make an authority and certificates, to try a cell out with.
+    #[command(subcommand)]
+    Cert(cert::CertCommand),
+    /// A whole cell on this machine, to try things out.
+    Dev(dev::DevArgs),
+    /// Place the jobs of one scheduler, in a process of its own.
+    Scheduler(scheduler::SchedulerArgs),
+    /// Speak for simulated machines that run what they are told to.
+    Agent(agent::AgentArgs),
+    /// Look at the directory of a replica: its entries, and the cell at any version.
+    #[command(subcommand)]
+    Log(log::LogCommand),
+    /// The machines of a cell.
+    #[command(subcommand)]
+    Machine(ask::machine::MachineCommand),
+    /// The jobs of a cell.
+    #[command(subcommand)]
+    Job(ask::job::JobCommand),
+    /// The tasks of a job, or of a machine.
+    #[command(subcommand)]
+    Task(ask::task::TaskCommand),
+    /// What the tasks of a tenant may claim together.
+    #[command(subcommand)]
+    Quota(ask::quota::QuotaCommand),
+    /// Machines that some tenants have to themselves for a time to come.
+    #[command(subcommand)]
+    Reservation(ask::reservation::ReservationCommand),
+    /// What the cell as a whole has that tasks claim, such as licences.
+    #[command(subcommand)]
+    Resource(ask::resource::ResourceCommand),
+    /// Hours in which services need their machines, and batch steps back.
+    #[command(subcommand)]
+    Peak(ask::peak::PeakCommand),
+    /// What holds for the whole cell: bands of precedence, how many evictions there may be.
+    #[command(subcommand)]
+    Policy(ask::policy::PolicyCommand),
+    /// The replicas of a cell.
+    #[command(subcommand)]
+    Member(ask::member::MemberCommand),
+    /// Who places: the schedulers of a cell, and the processes that hold their names.
+    #[command(subcommand)]
+    Lease(ask::lease::LeaseCommand),
+    /// What transactions were answered, and transactions by hand.
+    #[command(subcommand)]
+    Txn(ask::txn::TxnCommand),
+    /// What a cell is, and how much of it is taken.
+    Cell(ask::cell::DescribeArgs),
+    /// Watch a cell: how full it is, what its schedulers do, what waits and why.
+    Top(ask::top::TopArgs),
+    /// Look at audit logs.
+    #[command(subcommand)]
+    Audit(audit::AuditCommand),
+    /// Save all that a cell knows in a file.
+    Backup(ask::backup::BackupArgs),
+    /// Make a replica of a new cell of a backup.
+    Restore(restore::RestoreArgs),
+}
+
+/// Why a verb failed. One line for the user.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum Error {
+    #[error(transparent)]
+    Profile(#[from] ProfileError),
+    #[error("{input}: {why}")]
+    Run { input: String, why: RunError },
+    #[error(transparent)]
+    Folder(#[from] ReplicaError),
+    #[error(transparent)]
+    History(#[from] HistoryError),
+    #[error(
+        "there is no job {job:?} at version {version}; omega log at DIR VERSION lists those that wait"
+    )]
+    NoJobThen { job: String, version: u64 },
+    #[error(transparent)]
+    Output(#[from] crate::output::OutputError),
+    #[error(transparent)]
+    Dev(#[from] dev::DevError),
+    #[error(transparent)]
+    Agent(#[from] agent::AgentError),
+    #[error(transparent)]
+    Serve(#[from] serve::ServeError),
+    #[error(transparent)]
+    Cert(#[from] cert::CertError),
+    #[error(transparent)]
+    Scheduler(#[from] scheduler::SchedulerError),
+    #[error(transparent)]
+    Ask(#[from] ask::AskError),
+    #[error(transparent)]
+    Audit(#[from] audit::AuditError),
+    #[error(transparent)]
+    Restore(#[from] restore::RestoreError),
+}
+
+impl Error {
+    /// The exit code: bad input, but where a served cell refuses or does not answer.
+    pub(crate) fn exit_code(&self) -> u8 {
+        match self {
+            Error::Ask(error) => error.exit_code(),
+            Error::Audit(error) => error.exit_code(),
+            Error::Serve(error) if error.is_exposed() => EXPOSED,
+            Error::Scheduler(error) if error.is_exposed() => EXPOSED,
+            Error::Scheduler(error) if error.is_replaced() => REPLACED,
+            _ => crate::BAD_INPUT,
+        }
+    }
+}
+
+/// Does what a verb says.
+pub(crate) fn run(verb: Verb) -> Result<(), Error> {
+    match verb {
+        Verb::Log(command) => log::log(&command)?,
+        Verb::Scheduler(args) => scheduler::run(&args)?,
+        Verb::Agent(args) => agent::run(&args)?,
+        Verb::Cert(command) => cert::run(&command)?,
+        Verb::Dev(args) => dev::run(&args)?,
+        Verb::Serve(args) => serve::serve(*args)?,
+        Verb::Machine(command) => ask::machine::run(&command)?,
+        Verb::Job(command) => ask::job::run(&command)?,
+        Verb::Task(command) => ask::task::run(&command)?,
+        Verb::Reservation(command) => ask::reservation::run(&command)?,
+        Verb::Resource(command) => ask::resource::run(&command)?,
+        Verb::Peak(command) => peak(&command)?,
+        Verb::Quota(command) => ask::quota::run(&command)?,
+        Verb::Policy(command) => ask::policy::run(&command)?,
+        Verb::Member(command) => ask::member::run(&command)?,
+        Verb::Lease(command) => ask::lease::run(&command)?,
+        Verb::Txn(command) => ask::txn::run(&command)?,
+        Verb::Cell(args) => ask::cell::run(&args)?,
+        Verb::Top(args) => ask::top::run(&args)?,
+        Verb::Audit(command) => audit::run(&command)?,
+        Verb::Backup(args) => ask::backup::run(&args)?,
+        Verb::Restore(args) => restore::run(&args)?,
+    }
+    Ok(())
+}
+
+/// Does what is asked of calendars of peaks, or runs the process that keeps them.
+fn peak(command: &ask::peak::PeakCommand) -> Result<(), Error> {
+    use ask::peak::PeakCommand;
+    match command {
+        PeakCommand::List(ask) => ask::peak::list(ask)?,
+        PeakCommand::Set(args) => ask::peak::set(args)?,
+        PeakCommand::Remove(args) => ask::peak::remove(args)?,
+        PeakCommand::Keep(args) => keep::run(args)?,
+    }
+    Ok(())
+}
