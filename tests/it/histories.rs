@@ -1,6 +1,6 @@
 //! Random histories: a cell and its naive twin must agree at each step.
 //!
-//! `OMEGA_SEEDS=100000 cargo test -p omega-tests histories` searches longer;
+//! `OMEGA_SEEDS=100000 cargo test -p omega-tests histories` searches longer, `OMEGA_SEEDS_FROM=1000` from another seed;
 //! `OMEGA_SEED=7` runs one history alone.
 
 use omega_core::{Outcome, Rejection};
@@ -21,7 +21,10 @@ pub(crate) fn setting(name: &str) -> Option<u64> {
 pub(crate) fn seeds(count: u64) -> std::ops::Range<u64> {
     match setting("OMEGA_SEED") {
         Some(seed) => seed..seed + 1,
-        None => 0..setting("OMEGA_SEEDS").unwrap_or(count),
+        None => {
+            let from = setting("OMEGA_SEEDS_FROM").unwrap_or(0);
+            from..from + setting("OMEGA_SEEDS").unwrap_or(count)
+        }
     }
 }
 

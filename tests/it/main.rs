@@ -103,7 +103,6 @@ mod peaks;
 mod placement;
 mod placement_plugins;
 mod placement_world;
-#[cfg(feature = "planted")]
 mod planted;
 mod points;
 mod points_kit;

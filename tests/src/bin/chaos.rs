@@ -1,8 +1,9 @@
 //! Runs whole cells of replicas under faults, seed after seed: `chaos --seeds 2000`, or one of them
-//! again: `chaos --seed 17`. Built with the feature `planted`, it can also make a mistake on purpose:
+//! again: `chaos --seed 17`. It can also make a mistake on purpose:
 //! `chaos --list-bugs`, `chaos --bug AckBeforeSync --seed 17`. With `--digests` it tells of each seed a hash of
 //! all that happened, which is the same on any machine.
 
+use omega_cellstate::planted::Bug;
 use omega_tests::cluster;
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -83,14 +84,6 @@ fn run(
     failures
 }
 
-#[cfg(feature = "planted")]
-use omega_cellstate::planted::Bug;
-
-/// There is no such thing without the feature.
-#[cfg(not(feature = "planted"))]
-type Bug = std::convert::Infallible;
-
-#[cfg(feature = "planted")]
 fn run_one(bug: Option<Bug>, seed: u64) -> Result<cluster::Report, cluster::Violation> {
     match bug {
         Some(bug) => cluster::planted::run_with(Some(bug), bug, seed),
@@ -98,32 +91,14 @@ fn run_one(bug: Option<Bug>, seed: u64) -> Result<cluster::Report, cluster::Viol
     }
 }
 
-#[cfg(not(feature = "planted"))]
-fn run_one(_: Option<Bug>, seed: u64) -> Result<cluster::Report, cluster::Violation> {
-    cluster::run(seed)
-}
-
-#[cfg(feature = "planted")]
 fn find_bug(name: &str) -> Result<Bug, String> {
     let found = Bug::ALL.iter().find(|bug| format!("{bug:?}") == name);
     found.copied().ok_or_else(|| format!("there is no bug {name}: see chaos --list-bugs"))
 }
 
-#[cfg(not(feature = "planted"))]
-fn find_bug(_: &str) -> Result<Bug, String> {
-    Err("build it with --features planted".to_owned())
-}
-
-#[cfg(feature = "planted")]
 fn list_bugs() -> ExitCode {
     for bug in Bug::ALL {
         println!("{:24} {}", format!("{bug:?}"), bug.what());
     }
     ExitCode::SUCCESS
-}
-
-#[cfg(not(feature = "planted"))]
-fn list_bugs() -> ExitCode {
-    eprintln!("build it with --features planted");
-    ExitCode::from(2)
 }

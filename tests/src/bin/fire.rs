@@ -1,5 +1,5 @@
 //! Figures of real processes: `fire failover`, `fire standing`, `fire overload`. Build the program first
-//! (`cargo build --release -p omega-server`); `--omega FILE` names another one, `--each N` says how often.
+//! (`cargo build --release -p omega-server --features serve`); `--omega FILE` names another one, `--each N` says how often.
 
 use omega_tests::fire::disk::Disk;
 use omega_tests::fire::failover::{Loss, Outage, measure};
@@ -23,7 +23,7 @@ fn main() -> ExitCode {
     let beside = || PathBuf::from("target/release/omega");
     let program = after("--omega").map_or_else(beside, PathBuf::from);
     let Ok(program) = program.canonicalize() else {
-        eprintln!("{}: build it: cargo build --release -p omega-server", program.display());
+        eprintln!("{}: build it: cargo build --release -p omega-server --features serve", program.display());
         return ExitCode::from(2);
     };
     let place = std::env::temp_dir();

@@ -3,18 +3,13 @@
 //! A mistake is found if some seed of few fails with it; that the same seed passes without it is part
 //! of the proof.
 
-#[cfg(feature = "planted")]
 pub use on::{Proof, plan_for, prove, run_with, seeds_of};
 
 /// Runs something as it would be without a planted mistake: what replicas are compared with.
 pub(super) fn sober<T>(run: impl FnOnce() -> T) -> T {
-    #[cfg(feature = "planted")]
-    return omega_cellstate::planted::sober(run);
-    #[cfg(not(feature = "planted"))]
-    run()
+    omega_cellstate::planted::sober(run)
 }
 
-#[cfg(feature = "planted")]
 mod on {
     use crate::cluster::plan::{Fault, Plan};
     use crate::cluster::{Report, Violation, run_with_plan};
