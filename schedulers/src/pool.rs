@@ -6,7 +6,7 @@
 
 use crate::queue::Nanos;
 use crate::scheduler::{Observer, Scheduler};
-use crossbeam::channel::{Receiver, RecvTimeoutError, Sender, TrySendError, bounded};
+use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, TrySendError, bounded};
 use omega_cellstate::{CellHandle, HandleError};
 use std::thread::{Scope, ScopedJoinHandle};
 use std::time::Duration;
@@ -122,8 +122,8 @@ fn run<O: Observer>(
         let told = match nap {
             Some(nap) => sleep.recv_timeout(nap),
             None => sleep.try_recv().map_err(|error| match error {
-                crossbeam::channel::TryRecvError::Empty => RecvTimeoutError::Timeout,
-                crossbeam::channel::TryRecvError::Disconnected => RecvTimeoutError::Disconnected,
+                crossbeam_channel::TryRecvError::Empty => RecvTimeoutError::Timeout,
+                crossbeam_channel::TryRecvError::Disconnected => RecvTimeoutError::Disconnected,
             }),
         };
         if told == Err(RecvTimeoutError::Disconnected) {

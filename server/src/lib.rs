@@ -13,7 +13,6 @@ mod duration;
 mod explain;
 mod file;
 mod improve;
-mod manual;
 mod output;
 mod programs;
 mod progress;
@@ -39,6 +38,8 @@ mod explainer;
 mod keep;
 #[cfg(feature = "serve")]
 mod log;
+#[cfg(feature = "serve")]
+mod manual;
 #[cfg(feature = "serve")]
 mod restore;
 #[cfg(feature = "serve")]
@@ -79,14 +80,6 @@ enum Command {
     Program(programs::Program),
     #[command(flatten)]
     Served(served::Verb),
-    /// Print what a shell completes.
-    #[command(
-        after_help = "Example:\n  omega completions bash > ~/.local/share/bash-completion/completions/omega"
-    )]
-    Completions(manual::CompletionArgs),
-    /// Print the manual page.
-    #[command(after_help = "Example:\n  omega man | man -l -")]
-    Man,
 }
 
 /// Reads the command line, and does what it says.
@@ -102,8 +95,6 @@ pub fn main() -> ExitCode {
         Some(Command::Improve(args)) => improve::improve(&args),
         Some(Command::Program(program)) => return programs::start(&program),
         Some(Command::Served(verb)) => served::run(verb).map_err(Into::into),
-        Some(Command::Completions(args)) => manual::completions(&args).map_err(Into::into),
-        Some(Command::Man) => manual::page().map_err(Into::into),
         None => run::run(&omega.run),
     };
     match done {

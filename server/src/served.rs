@@ -1,11 +1,16 @@
 //! The verbs that serve and operate a cell: those of the feature `serve`.
 
-use crate::{agent, ask, audit, cert, dev, keep, log, restore, scheduler, serve};
+use crate::{agent, ask, audit, cert, dev, keep, log, manual, restore, scheduler, serve};
 use clap::Subcommand;
 use omega_run::RunError;
 use omega_run::replicas::ReplicaError;
 use omega_store::history::HistoryError;
 use omega_workload::profiles::ProfileError;
+
+#[cfg(test)]
+#[path = "unserved.rs"]
+#[expect(dead_code, reason = "the test reads the list of names alone")]
+mod unserved;
 
 /// The exit code of a server that would be open to everyone: `EX_CONFIG` of `sysexits.h`, so that a
 /// supervisor does not start it again and again.
@@ -75,6 +80,14 @@ pub(crate) enum Verb {
     Backup(ask::backup::BackupArgs),
     /// Make a replica of a new cell of a backup.
     Restore(restore::RestoreArgs),
+    /// Print what a shell completes.
+    #[command(
+        after_help = "Example:\n  omega completions bash > ~/.local/share/bash-completion/completions/omega"
+    )]
+    Completions(manual::CompletionArgs),
+    /// Print the manual page.
+    #[command(after_help = "Example:\n  omega man | man -l -")]
+    Man,
 }
 
 /// Why a verb failed. One line for the user.
@@ -151,6 +164,8 @@ pub(crate) fn run(verb: Verb) -> Result<(), Error> {
         Verb::Audit(command) => audit::run(&command)?,
         Verb::Backup(args) => ask::backup::run(&args)?,
         Verb::Restore(args) => restore::run(&args)?,
+        Verb::Completions(args) => manual::completions(&args)?,
+        Verb::Man => manual::page()?,
     }
     Ok(())
 }
@@ -165,4 +180,24 @@ fn peak(command: &ask::peak::PeakCommand) -> Result<(), Error> {
         PeakCommand::Keep(args) => keep::run(args)?,
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::unserved;
+    use clap::{CommandFactory, Parser, Subcommand};
+
+    #[derive(Parser)]
+    struct Verbs {
+        #[command(subcommand)]
+        _verb: super::Verb,
+    }
+
+    #[test]
+    fn a_build_without_the_feature_knows_every_verb_of_it() {
+        let verbs = Verbs::command();
+        let names: Vec<&str> = verbs.get_subcommands().map(clap::Command::get_name).collect();
+        assert_eq!(names, unserved::SERVED);
+        assert!(super::Verb::has_subcommand("serve"));
+    }
 }

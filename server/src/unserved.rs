@@ -10,7 +10,7 @@ pub(crate) enum Verb {
 }
 
 /// The verbs of the feature; a test compares them with those of `served.rs`.
-const SERVED: [&str; 22] = [
+pub(crate) const SERVED: [&str; 24] = [
     "serve",
     "cert",
     "dev",
@@ -33,6 +33,8 @@ const SERVED: [&str; 22] = [
     "audit",
     "backup",
     "restore",
+    "completions",
+    "man",
 ];
 
 /// Why a verb cannot be done. One line for the user.

@@ -16,7 +16,7 @@ use super::cell::RunCell;
 use super::feeder::Feeder;
 use super::meter::{IdleState, Meter};
 use super::{CLIENTS, RunError};
-use crossbeam::channel::{Receiver, RecvTimeoutError, Sender, bounded};
+use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, bounded};
 use omega_cellstate::{CellHandle, Delta, HandleError, Interest};
 use omega_core::{Commit, Job, SchedulerId, Text, Transaction, Version};
 use omega_schedulers::{Clock, Nanos, Observer};

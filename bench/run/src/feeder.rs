@@ -9,7 +9,7 @@ use super::ledger::{self, Leavers, Ledger};
 use super::meter::{IdleState, Message, Meter};
 use super::{Evict, Pace, Progress, RunError, RunOptions, SCHEDULERS, WINDOW_MAX};
 use crate::report::Sample;
-use crossbeam::channel::{Receiver, Sender, unbounded};
+use crossbeam_channel::{Receiver, Sender, unbounded};
 use omega_cellstate::Cell;
 use omega_core::{
     Command, Job, JobId, Machine, MachineId, Outcome, Rejection, TaskId, TaskReport, Text, Version,

@@ -14,7 +14,7 @@
 use super::cell::RunCell;
 use super::kept::{Answer, KeepError};
 use super::meter::Message;
-use crossbeam::channel::{Receiver, Sender, unbounded};
+use crossbeam_channel::{Receiver, Sender, unbounded};
 use omega_core::{Command, Text};
 use std::thread::JoinHandle;
 

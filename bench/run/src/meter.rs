@@ -1,7 +1,7 @@
 //! What a scheduler's thread measures, and what it tells the feeder.
 
 use super::lane::Done;
-use crossbeam::channel::Sender;
+use crossbeam_channel::Sender;
 use hdrhistogram::Histogram;
 use omega_core::transaction::Item;
 use omega_core::{Commit, JobId, MachineId, Reason, TaskId, Transaction, Version};

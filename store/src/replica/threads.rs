@@ -25,7 +25,7 @@ use crate::directory::Directory;
 use crate::log::{LogIndex, ReplicaId};
 use crate::membership::Membership;
 use crate::node::Leadership;
-use crossbeam::channel::{self, Receiver, Sender};
+use crossbeam_channel::{self as channel, Receiver, Sender};
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
 use std::sync::Arc;

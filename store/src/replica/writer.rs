@@ -13,7 +13,7 @@ use super::threads::{Event, Status};
 use super::{LogWorker, Stage, Stages};
 use crate::log::{Position, WriteError};
 use crate::node::Write;
-use crossbeam::channel::{Receiver, RecvTimeoutError, Sender};
+use crossbeam_channel::{Receiver, RecvTimeoutError, Sender};
 use parking_lot::Mutex;
 use std::sync::Arc;
 use std::time::{Duration, Instant};

@@ -23,7 +23,10 @@ fn main() -> ExitCode {
     let beside = || PathBuf::from("target/release/omega");
     let program = after("--omega").map_or_else(beside, PathBuf::from);
     let Ok(program) = program.canonicalize() else {
-        eprintln!("{}: build it: cargo build --release -p omega-server --features serve", program.display());
+        eprintln!(
+            "{}: build it: cargo build --release -p omega-server --features serve",
+            program.display()
+        );
         return ExitCode::from(2);
     };
     let place = std::env::temp_dir();

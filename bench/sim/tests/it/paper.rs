@@ -23,6 +23,7 @@ fn a_figure_leaves_a_report_and_its_plots() {
 }
 
 #[test]
+#[ignore = "a week of Google's trace takes minutes: .ci/long runs it"]
 fn three_schedulers_of_a_real_week_saturate_three_times_later() {
     let Some(trace) = data("google2011") else { return };
     let dir = tempfile::tempdir().unwrap();

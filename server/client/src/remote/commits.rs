@@ -11,7 +11,7 @@ use crate::connect::{Connection, Connections, MESSAGE_BYTES_MAX};
 use crate::proto::scheduling_service_client::SchedulingServiceClient;
 use crate::proto::{CommitRequest, CommitStreamResponse, commit_stream_response};
 use crate::{ApiError, ErrorCode, before_another_try};
-use crossbeam::channel::Sender;
+use crossbeam_channel::Sender;
 use omega_cellstate::HandleError;
 use omega_core::{Commit, SchedulerId, Transaction};
 use std::collections::{BTreeMap, VecDeque};

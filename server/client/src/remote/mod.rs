@@ -23,7 +23,7 @@ use crate::connect::{Address, Connections};
 use crate::proto::RegisterRequest;
 use crate::{ApiError, ErrorCode};
 use commits::Commits;
-use crossbeam::channel;
+use crossbeam_channel as channel;
 use lease::{Lease, may_be_tried_again, register};
 use omega_cellstate::{CellHandle, Delta, HandleError, Interest};
 use omega_core::{Commit, SchedulerId, Text, Transaction, Version};
