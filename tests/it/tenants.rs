@@ -435,3 +435,25 @@ fn clients_that_race_ask_for_no_more_than_they_may() {
     assert!(left > 0);
     cell.read(|cell| cell.audit().unwrap());
 }
+
+/// A job that asks for more than its tenant is guaranteed gets the guarantee, and no more is tried.
+#[test]
+fn a_job_gets_its_guarantee_though_it_asks_for_more() {
+    let cell = cell(&[4, 4]);
+    stands(&cell, "lender", guaranteed(3));
+    stands(&cell, "owner", guaranteed(4));
+    let mut scheduler = reclaiming(&cell, "default");
+    submit(&cell, of("lender", "lent", 8));
+    run(&mut scheduler, &cell, 0);
+    assert_eq!(used(&cell, "lender"), 8);
+    submit(&cell, of("owner", "own", 8));
+    for now in 1..4 {
+        run(&mut scheduler, &cell, now * LONG);
+    }
+    assert_eq!((used(&cell, "lender"), used(&cell, "owner")), (4, 4));
+    let before = cell.read(|cell| cell.version());
+    for now in 4..8 {
+        run(&mut scheduler, &cell, now * LONG);
+    }
+    assert_eq!(cell.read(|cell| cell.version()), before, "nothing is tried for ever");
+}
