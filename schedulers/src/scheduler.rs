@@ -291,7 +291,7 @@ impl Scheduler {
                 continue;
             }
             let room = match job.is_placed_at_once() {
-                false => self.turn(limit - open),
+                false => self.turn(&job, limit - open),
                 // Such a gang goes into one transaction, which may exceed the usual limit for it.
                 true if open == 0 => TRANSACTION_ITEMS_MAX,
                 true => return,
@@ -315,9 +315,8 @@ impl Scheduler {
 
     /// How much of what is left of a transaction one job may have. Where tenants take turns they all get into each
     /// transaction: else a tenant with one large job would have all of it whenever its turn comes.
-    fn turn(&mut self, left: usize) -> usize {
-        let tenants = self.queue.shares().map_or(1, |shares| shares.tenants());
-        left.div_ceil(tenants.max(1))
+    fn turn(&mut self, job: &Job, left: usize) -> usize {
+        self.queue.shares().map_or(left, |shares| shares.turn(job, left))
     }
 
     /// How much of the open transaction is used.

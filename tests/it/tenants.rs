@@ -1,6 +1,6 @@
 //! Tenants that share a cell: whose turn it is, what is given back, and that no scheduler gets past a limit.
 
-use crate::small::{LONG, amounts, cell, job, placed, run, submit};
+use crate::small::{LONG, amounts, cell, job, placed, report, run, submit, task};
 use omega_cellstate::SharedCell;
 use omega_core::{
     Amounts, Command, Job, JobId, Outcome, Precedence, Rejection, Standing, TaskReport, Text,
@@ -67,6 +67,26 @@ fn tenants_have_of_a_full_cell_what_they_weigh() {
     }
     run(&mut fair(&cell), &cell, 0);
     assert_eq!((used(&cell, "light"), used(&cell, "heavy")), (10, 30));
+}
+
+/// The turns of tenants with one large job each are as long as they weigh.
+#[test]
+fn tenants_with_one_large_job_have_what_they_weigh() {
+    let cell = cell(&[600, 600]);
+    for (weight, tenant) in [(1, "a"), (2, "b"), (3, "c")] {
+        stands(&cell, tenant, weighs(weight));
+        submit(&cell, of(tenant, tenant, 1200));
+    }
+    run(&mut fair(&cell), &cell, 0);
+    assert_eq!(["a", "b", "c"].map(|tenant| used(&cell, tenant)), [200, 400, 600]);
+    // One that comes later, when others have left, catches up.
+    for i in 0..300 {
+        report(&cell, task(JobId(2), i), TaskReport::Finished);
+    }
+    stands(&cell, "late", weighs(5));
+    submit(&cell, of("late", "late", 1200));
+    run(&mut fair(&cell), &cell, LONG);
+    assert_eq!(used(&cell, "late"), 300, "it is the one that is served worst");
 }
 
 #[test]
