@@ -153,11 +153,8 @@ impl Facts {
             Box::new(WithWants { request: values_of(&with.request, kinds), cards: with.cards })
         };
         let wants = group.with_wants().map(with_wants);
-        let member = member(id, job, group_index);
         let mut made = Vec::new();
-        let mut rules = self.compile_rules(member, group, trackers, &mut made);
-        rules.matched = self.rules.matching(member);
-        let rules = (!rules.is_empty()).then(|| Box::new(rules));
+        let rules = self.rules_of((id, job), group_index, trackers, &mut made);
         let (cards, cores) = (group.cards, group.cores);
         let curves = Curves::of(&group.curves, &request);
         let of_cell = &group.cell_request;
@@ -177,6 +174,29 @@ impl Facts {
             rules,
         };
         (need, made)
+    }
+
+    /// What the rules ask of the tasks of a group, in trackers that are known. It needs no release.
+    pub(crate) fn find_rules(
+        &mut self,
+        job: (JobId, &Job),
+        group_index: usize,
+    ) -> Option<Box<GroupRules>> {
+        self.rules_of(job, group_index, Trackers::Find, &mut Vec::new())
+    }
+
+    fn rules_of(
+        &mut self,
+        (id, job): (JobId, &Job),
+        group_index: usize,
+        trackers: Trackers,
+        made: &mut Vec<TrackerId>,
+    ) -> Option<Box<GroupRules>> {
+        let member = member(id, job, group_index);
+        let group = &job.groups[group_index];
+        let mut rules = self.compile_rules(member, group, trackers, made);
+        rules.matched = self.rules.matching(member);
+        (!rules.is_empty()).then(|| Box::new(rules))
     }
 
     fn set_of_name(&mut self, name: &Text) -> SetId {

@@ -34,6 +34,11 @@ impl Weight {
     pub fn new(weight: u32) -> Option<Weight> {
         (1..=Weight::MAX).contains(&weight).then_some(Weight(weight))
     }
+
+    /// It as a number.
+    pub(crate) fn get(self) -> u32 {
+        self.0
+    }
 }
 
 /// A weighted dominant share: the lower, the sooner its owner is served.
@@ -41,6 +46,11 @@ impl Weight {
 pub struct Share(u64);
 
 impl Share {
+    /// The share in parts of the cell, for sums.
+    pub(crate) fn parts(self) -> u64 {
+        self.0
+    }
+
     /// The share as a fraction of the cell, for reports.
     #[must_use]
     pub fn fraction(self) -> f64 {

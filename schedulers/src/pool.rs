@@ -3,11 +3,16 @@
 //! Each worker steps its own scheduler over the shared cell. The workers do not speak to each
 //! other: what they share is the cell. An idle worker sleeps on its channel, which wakes it early;
 //! closing the channels ends the pool.
+//!
+//! A decision that panics costs its job its turn, and nobody else: [`Scheduler::recover`]. A worker that panics
+//! elsewhere has ended, which [`Pool::running`] shows.
 
 use crate::queue::Nanos;
-use crate::scheduler::{Observer, Scheduler};
+use crate::scheduler::{Observer, Scheduler, Step};
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, TrySendError, bounded};
 use omega_cellstate::{CellHandle, HandleError};
+use std::any::Any;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::thread::{Scope, ScopedJoinHandle};
 use std::time::Duration;
 
@@ -92,7 +97,7 @@ impl<'scope, O: Observer + Send + 'scope> Pool<'scope, O> {
         drop(self.wakers);
         let join = |worker: ScopedJoinHandle<'_, Worker<O>>| match worker.join() {
             Ok(worker) => worker,
-            Err(panic) => std::panic::resume_unwind(panic),
+            Err(panic) => resume_unwind(panic),
         };
         self.workers.into_iter().map(join).collect()
     }
@@ -106,7 +111,7 @@ fn run<O: Observer>(
 ) -> Worker<O> {
     loop {
         let now = clock.now();
-        let nap = match worker.scheduler.step(cell, now, &mut worker.observer) {
+        let nap = match step(&mut worker, cell, now) {
             Ok(step) if step.idle => {
                 Some(step.until.map_or(IDLE, |until| {
                     IDLE.min(Duration::from_nanos(until.saturating_sub(now)))
@@ -130,4 +135,25 @@ fn run<O: Observer>(
             return worker;
         }
     }
+}
+
+/// One step, in which a job on which the scheduler panics is set aside.
+fn step<O: Observer>(
+    worker: &mut Worker<O>,
+    cell: &impl CellHandle,
+    now: Nanos,
+) -> Result<Step, HandleError> {
+    let Worker { scheduler, observer, .. } = worker;
+    let stepped = catch_unwind(AssertUnwindSafe(|| scheduler.step(cell, now, observer)));
+    stepped.unwrap_or_else(|panic| {
+        let Some(job) = scheduler.recover() else { resume_unwind(panic) };
+        observer.set_aside(job, message(&*panic));
+        Ok(Step::default())
+    })
+}
+
+/// The message of a panic.
+fn message(panic: &(dyn Any + Send)) -> &str {
+    let text = panic.downcast_ref::<&str>().copied();
+    text.or_else(|| panic.downcast_ref::<String>().map(String::as_str)).unwrap_or("no message")
 }

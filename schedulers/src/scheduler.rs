@@ -24,6 +24,7 @@ mod flight;
 mod hearing;
 mod observer;
 mod passage;
+mod recovery;
 mod settings;
 mod waits;
 mod wants;
@@ -42,14 +43,16 @@ use crate::waiting::Waiting;
 use decided::Decided;
 use fault::Fault;
 use flight::Flight;
-use omega_cellstate::{CellHandle, GroupRef, HandleError, Interest, View};
+use omega_cellstate::{CellHandle, GroupRef, HandleError, View};
 use omega_core::limits::TRANSACTION_ITEMS_MAX;
 use omega_core::{Commit, Job, JobId, Reason, TaskId, Transaction, TransactionId};
 use passage::Part;
 use rand::SeedableRng;
 use rand_pcg::Pcg64;
+use recovery::first_view;
 use smallvec::SmallVec;
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
 
 pub use observer::{Observer, Unobserved};
@@ -106,6 +109,10 @@ pub struct Scheduler {
     parts: Vec<Part>,
     /// Whether the open transaction holds claims that have waited.
     resumed: bool,
+    /// The job that is being decided.
+    deciding: Option<JobId>,
+    /// Jobs on which a decision has panicked. They have no turn any more.
+    set_aside: BTreeSet<JobId>,
 }
 
 impl Scheduler {
@@ -119,16 +126,7 @@ impl Scheduler {
         settings: Settings,
     ) -> Result<Scheduler, HandleError> {
         let (id, next) = cell.register(settings.name.clone())?;
-        let interest = Interest::JobsOf(settings.takes.clone(), settings.share);
-        let mut view = View::new(id, next).with_interest(interest);
-        if !profile.chain.post_filter.is_empty() {
-            view = view.with_placements();
-        }
-        if let Some(backfill) = &profile.backfill {
-            backfill.begin(profile.chain.order.clone());
-            view = view.with_departures();
-        }
-        profile.prepare(&mut view);
+        let view = first_view(View::new(id, next), &profile, &settings);
         let waiting = Waiting::default();
         profile.chain.reserve.iter_mut().for_each(|plugin| plugin.start(&settings, &waiting));
         Ok(Scheduler {
@@ -153,6 +151,8 @@ impl Scheduler {
             shared: !profile.chain.permit.is_empty() || !profile.chain.reserve.is_empty(),
             parts: Vec::new(),
             resumed: false,
+            deciding: None,
+            set_aside: BTreeSet::new(),
             profile,
         })
     }
@@ -269,6 +269,11 @@ impl Scheduler {
 
     /// Places jobs on the view until the transaction is full or no job has its turn.
     fn decide(&mut self, now: Nanos, observer: &mut impl Observer) {
+        self.decide_in_turn(now, observer);
+        self.deciding = None;
+    }
+
+    fn decide_in_turn(&mut self, now: Nanos, observer: &mut impl Observer) {
         let limit = self.settings.claims_max.clamp(1, TRANSACTION_ITEMS_MAX);
         loop {
             self.let_go(now, observer);
@@ -276,12 +281,17 @@ impl Scheduler {
             let next = if open < limit { self.queue.next(now) } else { None };
             let Some(id) = next else { return };
             let Some(job) = self.queue.job(id).cloned() else { return };
+            if self.set_aside.contains(&id) {
+                self.queue.gate(id, Events::NONE, now);
+                continue;
+            }
+            self.deciding = Some(id);
             if let Err(Refused(until)) = self.admit(Queued { id, job: &job }) {
                 self.queue.gate(id, until, now);
                 continue;
             }
             let room = match job.is_placed_at_once() {
-                false => self.turn(limit - open),
+                false => self.turn(&job, limit - open),
                 // Such a gang goes into one transaction, which may exceed the usual limit for it.
                 true if open == 0 => TRANSACTION_ITEMS_MAX,
                 true => return,
@@ -305,9 +315,8 @@ impl Scheduler {
 
     /// How much of what is left of a transaction one job may have. Where tenants take turns they all get into each
     /// transaction: else a tenant with one large job would have all of it whenever its turn comes.
-    fn turn(&mut self, left: usize) -> usize {
-        let tenants = self.queue.shares().map_or(1, |shares| shares.tenants());
-        left.div_ceil(tenants.max(1))
+    fn turn(&mut self, job: &Job, left: usize) -> usize {
+        self.queue.shares().map_or(left, |shares| shares.turn(job, left))
     }
 
     /// How much of the open transaction is used.
@@ -452,8 +461,12 @@ impl Scheduler {
         let mut plugins = std::mem::take(&mut self.profile.chain.post_filter);
         let lack = Lack { task, group, job, profile: &self.profile };
         let view = &mut self.view;
-        let made = plugins.iter_mut().find_map(|plugin| plugin.make_room(view, &lack));
+        // The plugins come back even if one panics: the next decision needs them.
+        let made = catch_unwind(AssertUnwindSafe(|| {
+            plugins.iter_mut().find_map(|plugin| plugin.make_room(view, &lack))
+        }));
         self.profile.chain.post_filter = plugins;
+        let made = made.unwrap_or_else(|panic| resume_unwind(panic));
         debug_assert_eq!(self.view.lifted(), 0, "a plugin puts back what it takes off");
         let Some(made) = made else { return false };
         // What leaves may leave more room than the task takes.

@@ -21,12 +21,17 @@ use crate::dominant::{Share, Sums, Totals, Weight};
 use crate::points::Order;
 use crate::turns::Place;
 use omega_cellstate::{TenantDelta, View};
-use omega_core::{Amounts, Job, JobId, Standing, Text};
+use omega_core::{Amounts, Job, JobId, KindId, Standing, Text};
+use smallvec::SmallVec;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 /// A node, by its position.
 type NodeId = usize;
+
+/// How many tenants beside one are looked at to see how much it may have in one turn. Where more wait, each gets little
+/// in a transaction, and their order alone decides.
+const LEVELLED_MAX: usize = 64;
 
 /// The node above all tenants.
 const TOP: NodeId = 0;
@@ -38,6 +43,8 @@ pub(crate) struct Shares {
     nodes: Vec<Node>,
     by_name: BTreeMap<Text, NodeId>,
     totals: Totals,
+    /// What no tenant uses, and nobody has claimed since.
+    free: Sums,
     /// How often machines had come, changed or gone when those were counted.
     counted: Option<u64>,
     /// Whether the cell told of any tenant.
@@ -91,6 +98,7 @@ impl Shares {
             nodes: vec![Node::new(Text::default())],
             by_name: BTreeMap::new(),
             totals: Totals::default(),
+            free: Sums::default(),
             counted: None,
             told: false,
             claimed: Vec::new(),
@@ -164,9 +172,22 @@ impl Shares {
             self.totals = Totals::of(view);
         }
         self.tell(delta.full, &delta.tenants);
+        self.free = (0..).map(KindId).take(view.kinds().count()).map(|k| self.left(k)).collect();
+        // What was claimed and is not part of what the cell told.
+        for (tenant, amounts) in view.own_use() {
+            let amounts = amounts.into_iter().map(|amount| amount.max(0).cast_unsigned());
+            self.claim(&tenant, &Amounts::new(amounts), 1);
+        }
         if recount {
             (1..self.nodes.len()).for_each(|node| self.reckon(node));
         }
+    }
+
+    /// What no tenant uses of a kind.
+    fn left(&self, kind: KindId) -> u64 {
+        let top = self.nodes.iter().skip(1).filter(|node| node.parent == TOP);
+        let used = top.filter_map(|node| node.used.get(kind.index()));
+        self.totals.get(kind).saturating_sub(used.fold(0, |sum, used| sum.saturating_add(*used)))
     }
 
     /// Takes in how tenants stand and what they use. With `full`, those that are not named use nothing.
@@ -200,8 +221,82 @@ impl Shares {
         self.told |= !tenants.is_empty();
     }
 
+    /// How many tasks of a job, whose turn it is, may be claimed now, of so many for which a transaction has room.
+    ///
+    /// As many as its tenant would get of them if all that wait were served until they have the same share: so each
+    /// transaction holds claims of tenants as they weigh, though each has but one large job. Tasks of others are taken
+    /// to be as large; where they are not, the order of turns makes up for it.
+    pub(crate) fn turn(&self, job: &Job, room: usize) -> usize {
+        let equal = room.div_ceil(self.tenants().max(1));
+        let requests = || job.groups.iter().map(|group| &group.request);
+        let share =
+            |request: &Amounts| self.totals.share([&request.as_slice().to_vec()], Weight::ONE);
+        let task = requests().map(share).max();
+        let (Some(task), Some(&tenant)) = (task, self.by_name.get(&job.tenant)) else {
+            return equal;
+        };
+        if !self.told || task == Share::default() {
+            return equal;
+        }
+        let mut line: SmallVec<[NodeId; 4]> = SmallVec::new();
+        let mut at = tenant;
+        while at != TOP {
+            line.push(at);
+            at = self.nodes[at].parent;
+        }
+        // What there is no room for cannot be shared.
+        let free = requests().map(|request| self.room_for(request)).max().unwrap_or(0);
+        let mut left = room.min(free).max(1);
+        for node in line.into_iter().rev() {
+            match self.level(node, task, left) {
+                Some(part) => left = part,
+                None => return equal,
+            }
+        }
+        left
+    }
+
+    /// For how many tasks there would be room if all that is free were on one machine.
+    fn room_for(&self, request: &Amounts) -> usize {
+        let asked = request.iter().filter(|(_, amount)| *amount > 0);
+        let free = |kind: KindId| self.free.get(kind.index()).copied().unwrap_or(0);
+        let room = asked.map(|(kind, amount)| free(kind) / amount).min();
+        room.map_or(usize::MAX, |room| usize::try_from(room).unwrap_or(usize::MAX))
+    }
+
+    /// How many of so many tasks a node gets if it and those beside it in which jobs wait are served until they are
+    /// level; `None` if these are too many to be looked at.
+    fn level(&self, node: NodeId, task: Share, tasks: usize) -> Option<usize> {
+        let Node { parent, share, weight, .. } = &self.nodes[node];
+        let (task, tasks) = (u128::from(task.parts()), tasks as u128);
+        let (mut weights, mut sum) = (0, 0);
+        let mut level = u128::MAX;
+        for (seen, (share, _, other)) in self.nodes[*parent].waiting.iter().enumerate() {
+            let (share, weight) = (u128::from(share.parts()), self.nodes[*other].weight);
+            if share >= level {
+                break;
+            }
+            if seen == LEVELLED_MAX {
+                return None;
+            }
+            weights += u128::from(weight.get());
+            sum += share * u128::from(weight.get());
+            level = (tasks * task + sum) / weights;
+        }
+        if weights == 0 {
+            return None;
+        }
+        let more = level.saturating_sub(u128::from(share.parts())) * u128::from(weight.get());
+        Some(more.div_ceil(task).clamp(1, tasks.max(1)) as usize)
+    }
+
     /// Counts what was claimed for so many tasks of a tenant: for it and all above it.
     pub(crate) fn claim(&mut self, tenant: &Text, request: &Amounts, tasks: usize) {
+        for (kind, amount) in request.iter() {
+            if let Some(free) = self.free.get_mut(kind.index()) {
+                *free = free.saturating_sub(amount.saturating_mul(tasks as u64));
+            }
+        }
         let mut at = self.node(tenant);
         while at != TOP {
             let node = &mut self.nodes[at];

@@ -16,7 +16,7 @@
 //!   and of old, against their formulas.
 //! - `scheduler.rs`, `scheduler_wakes.rs`, `scheduler_faults.rs`: the loop, step by step.
 //! - `preemption.rs`: whom a preemption evicts.
-//! - `evicting.rs`, `evicting_random.rs`: the plugin that makes room by evicting, in the loop.
+//! - `evicting.rs`, `evicting_random.rs`, `evicting_rules.rs`: the plugin that makes room by evicting, in the loop.
 //! - `peaks.rs`, `peak_keeper.rs`: hours in which batch steps back: who is held back, who makes room, and who keeps
 //!   the calendar.
 //! - `points.rs`, `points_random.rs`: plugins that refuse, wait and fail at each point around a
@@ -69,6 +69,7 @@ mod diagnosis;
 mod directory;
 mod evicting;
 mod evicting_random;
+mod evicting_rules;
 mod examples;
 mod failures;
 mod fuzz;

@@ -1,12 +1,16 @@
 //! The pool: schedulers on threads of their own, over a connection that breaks.
 
 use crate::small::{add_machine, amounts, assert_settled, job, placed, submit};
-use omega_cellstate::{Cell, CellHandle, Delta, HandleError, Interest, SharedCell};
+use omega_cellstate::{Cell, CellHandle, Delta, HandleError, Interest, SharedCell, View};
 use omega_core::{
     Commit, JobId, Kinds, Machine, SchedulerId, Text, Transaction, TransactionError, Version,
 };
-use omega_schedulers::{Clock, Nanos, Observer, Pool, Profile, Scheduler, Settings, Unobserved};
+use omega_schedulers::{
+    Clock, Lack, MadeRoom, Nanos, Observer, Pool, PostFilter, Profile, Scheduler, Settings,
+    Unobserved,
+};
 use omega_tests::faulty::FaultyCell;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::mpsc::{Sender, channel};
 
@@ -141,4 +145,61 @@ fn a_worker_that_is_refused_ends_with_the_error_and_loses_nothing() {
     assert_eq!(ended[0].scheduler.queue().pending_tasks(), 5);
     assert_settled(&mut ended[0].scheduler, &cell.0, u64::MAX / 2);
     assert_eq!(placed(&cell.0, JobId(0)), 5);
+}
+
+/// Makes room for nobody, and panics over one job.
+struct Poisoned(Arc<AtomicUsize>);
+
+impl PostFilter for Poisoned {
+    fn name(&self) -> &'static str {
+        "poisoned"
+    }
+
+    fn make_room(&mut self, _: &mut View, lack: &Lack<'_>) -> Option<MadeRoom> {
+        self.0.fetch_add(1, Ordering::SeqCst);
+        assert_ne!(*lack.job.name, *"poison", "a mistake of a plugin");
+        None
+    }
+}
+
+/// Notes which jobs are set aside, and tells when so many tasks are placed.
+struct Aside<'a>(Vec<(JobId, String)>, Count<'a>);
+
+impl Observer for Aside<'_> {
+    fn committed(&mut self, txn: &Transaction, commit: &Commit) {
+        self.1.committed(txn, commit);
+    }
+
+    fn set_aside(&mut self, job: JobId, panic: &str) {
+        self.0.push((job, panic.to_owned()));
+    }
+}
+
+#[test]
+fn a_job_on_which_a_plugin_panics_is_set_aside_and_the_others_are_placed() {
+    let cell = large_cell();
+    let clock = Ticks::default();
+    let asked = Arc::new(AtomicUsize::new(0));
+    let profile = Profile::batch().with_post_filter(Poisoned(asked.clone()));
+    let scheduler = Scheduler::new(&cell, profile, Settings::new("default")).unwrap();
+    let poison = submit(&cell, job("poison", 1, 100));
+    let too_large = submit(&cell, job("too large", 1, 100));
+    let well = submit(&cell, job("well", 50, 1));
+    let total = AtomicUsize::new(0);
+    let (done, all_placed) = channel();
+    let count = Count { placed: &total, wanted: 50, done };
+    let mut ended = std::thread::scope(|scope| {
+        let schedulers = vec![(scheduler, Aside(Vec::new(), count))];
+        let pool = Pool::start(scope, &cell, &clock, schedulers);
+        all_placed.recv().unwrap();
+        assert_eq!(pool.running(), 1);
+        pool.stop()
+    });
+    let worker = &mut ended[0];
+    assert!(worker.scheduler.set_aside().eq([poison]));
+    assert_eq!(worker.observer.0.len(), 1);
+    assert_eq!(worker.observer.0[0].0, poison);
+    assert!(worker.observer.0[0].1.contains("a mistake of a plugin"));
+    assert_eq!((placed(&cell, well), placed(&cell, too_large)), (50, 0));
+    assert!(asked.load(Ordering::SeqCst) > 1, "the plugin is asked for others as before");
 }

@@ -1,6 +1,6 @@
 //! Tenants that share a cell: whose turn it is, what is given back, and that no scheduler gets past a limit.
 
-use crate::small::{LONG, amounts, cell, job, placed, run, submit};
+use crate::small::{LONG, amounts, cell, job, placed, report, run, submit, task};
 use omega_cellstate::SharedCell;
 use omega_core::{
     Amounts, Command, Job, JobId, Outcome, Precedence, Rejection, Standing, TaskReport, Text,
@@ -67,6 +67,26 @@ fn tenants_have_of_a_full_cell_what_they_weigh() {
     }
     run(&mut fair(&cell), &cell, 0);
     assert_eq!((used(&cell, "light"), used(&cell, "heavy")), (10, 30));
+}
+
+/// The turns of tenants with one large job each are as long as they weigh.
+#[test]
+fn tenants_with_one_large_job_have_what_they_weigh() {
+    let cell = cell(&[600, 600]);
+    for (weight, tenant) in [(1, "a"), (2, "b"), (3, "c")] {
+        stands(&cell, tenant, weighs(weight));
+        submit(&cell, of(tenant, tenant, 1200));
+    }
+    run(&mut fair(&cell), &cell, 0);
+    assert_eq!(["a", "b", "c"].map(|tenant| used(&cell, tenant)), [200, 400, 600]);
+    // One that comes later, when others have left, catches up.
+    for i in 0..300 {
+        report(&cell, task(JobId(2), i), TaskReport::Finished);
+    }
+    stands(&cell, "late", weighs(5));
+    submit(&cell, of("late", "late", 1200));
+    run(&mut fair(&cell), &cell, LONG);
+    assert_eq!(used(&cell, "late"), 300, "it is the one that is served worst");
 }
 
 #[test]
@@ -434,4 +454,26 @@ fn clients_that_race_ask_for_no_more_than_they_may() {
     });
     assert!(left > 0);
     cell.read(|cell| cell.audit().unwrap());
+}
+
+/// A job that asks for more than its tenant is guaranteed gets the guarantee, and no more is tried.
+#[test]
+fn a_job_gets_its_guarantee_though_it_asks_for_more() {
+    let cell = cell(&[4, 4]);
+    stands(&cell, "lender", guaranteed(3));
+    stands(&cell, "owner", guaranteed(4));
+    let mut scheduler = reclaiming(&cell, "default");
+    submit(&cell, of("lender", "lent", 8));
+    run(&mut scheduler, &cell, 0);
+    assert_eq!(used(&cell, "lender"), 8);
+    submit(&cell, of("owner", "own", 8));
+    for now in 1..4 {
+        run(&mut scheduler, &cell, now * LONG);
+    }
+    assert_eq!((used(&cell, "lender"), used(&cell, "owner")), (4, 4));
+    let before = cell.read(|cell| cell.version());
+    for now in 4..8 {
+        run(&mut scheduler, &cell, now * LONG);
+    }
+    assert_eq!(cell.read(|cell| cell.version()), before, "nothing is tried for ever");
 }

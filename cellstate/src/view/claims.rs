@@ -8,6 +8,7 @@ use super::tenants::TenantRef;
 use super::{GroupRef, View};
 use crate::curves::{CurveSums, Curves};
 use crate::judge::Grant;
+use crate::rules::GroupRules;
 use omega_core::{
     Amounts, CardRequest, CardSet, Claim, Commit, ConflictCheck, CoreRequest, Granularity, Job,
     MachineId, NodeCores, Reason, TaskId, Transaction, TransactionId, Version,
@@ -32,8 +33,7 @@ pub(super) struct InFlight {
 
 /// A claim that was taken at a version that the view does not have yet: its row may come before that.
 ///
-/// It needs no compiled group, because that of a job that is placed is forgotten at once. What rules count
-/// of it is as old as the last sync until then, which costs a conflict at worst.
+/// It needs no compiled group, because that of a job that is placed is forgotten at once.
 #[derive(Debug)]
 pub(super) struct Taken {
     version: Version,
@@ -41,6 +41,9 @@ pub(super) struct Taken {
     machine: MachineId,
     /// Of what kind it is, and how long it is expected to run.
     job: Arc<Job>,
+    /// The position of its group in its job.
+    group: usize,
+    rules: Option<Box<GroupRules>>,
     request: SmallVec<[i64; 4]>,
     curves: Option<Arc<Curves>>,
     cards: Option<(CardRequest, CardSet)>,
@@ -233,12 +236,40 @@ impl View {
             cores: need.cores.map(|request| (request, open.grant.cores)),
             cell_request: need.cell_request.clone(),
             tenant: compiled.tenant,
+            group: compiled.index,
+            rules: need.rules.clone(),
             job,
         });
     }
 
-    /// Lets go of the claims that are in the rows of a version. They are off the view, as in the rows.
+    /// The jobs of own claims that no sync has brought yet, with what each takes of its machine.
+    pub(super) fn own_requests(&self) -> impl Iterator<Item = (&Arc<Job>, &[i64])> {
+        let flying = self.in_flight.iter().flat_map(|flight| &flight.claims);
+        let unanswered = flying.chain(&self.open).chain(self.held.values()).map(|open| {
+            let compiled = self.compiled(open.group);
+            (&compiled.job, &compiled.need.request[..])
+        });
+        unanswered.chain(self.taken.iter().map(|taken| (&taken.job, &taken.request[..])))
+    }
+
+    /// Gives back what own claims take, and then the room that was made for them: before a sync.
+    pub(super) fn give_all_back(&mut self) {
+        self.each_unanswered(1);
+        self.each_taken(1);
+        self.return_victims();
+    }
+
+    /// Takes all of that off the view again, in the opposite order: after a sync.
+    pub(super) fn take_all_again(&mut self) {
+        self.lift_victims();
+        self.each_taken(-1);
+        self.each_unanswered(-1);
+    }
+
+    /// Lets go of the claims and evictions that are in the rows of a version. They are off the view, as in the
+    /// rows.
     pub(super) fn forget_taken(&mut self, version: Version) {
+        self.forget_taken_evictions(version);
         let departures = &mut self.departures;
         self.taken.retain(|taken| {
             if taken.version <= version
@@ -252,7 +283,7 @@ impl View {
 
     /// Gives every claim that was taken and is not in the rows yet back to the columns (`sign` 1), or takes it
     /// off again (-1).
-    pub(super) fn each_taken(&mut self, sign: i64) {
+    fn each_taken(&mut self, sign: i64) {
         let mut taken = std::mem::take(&mut self.taken);
         for taken in &mut taken {
             let row = taken.machine.row();
@@ -264,7 +295,17 @@ impl View {
         self.taken = taken;
     }
 
+    /// Finds anew which trackers count the tasks of claims that were taken.
+    pub(super) fn find_matches_of_taken(&mut self) {
+        for taken in &mut self.taken {
+            taken.rules = self.facts.find_rules((taken.task.job, &taken.job), taken.group);
+        }
+    }
+
     fn count_taken(&mut self, taken: &mut Taken, row: usize, sign: i64) {
+        if let Some(rules) = &taken.rules {
+            self.facts.rules.count_task(rules, row, -sign as i32, &self.facts.sets);
+        }
         let Taken { task, job, request, curves, cards, cores, cell_request, tenant, .. } = taken;
         self.tenants.count(*tenant, (request, cell_request.as_deref()), -sign);
         add(&mut self.columns, &mut self.curves, (row, request, curves.as_deref()), sign);
@@ -301,14 +342,10 @@ impl View {
         }
     }
 
-    /// Gives every unanswered claim back to the columns (`sign` 1), or takes it off (-1); with it
-    /// go the tasks that it evicts.
-    pub(super) fn each_unanswered(&mut self, sign: i64) {
+    /// Gives every unanswered claim back to the columns (`sign` 1), or takes it off (-1).
+    fn each_unanswered(&mut self, sign: i64) {
         if self.open.is_empty() && self.in_flight.is_empty() && self.held.is_empty() {
             return;
-        }
-        if sign < 0 && !self.evictions.is_empty() {
-            self.lift_victims();
         }
         let mut open = std::mem::take(&mut self.open);
         let mut held = std::mem::take(&mut self.held);
@@ -323,9 +360,6 @@ impl View {
         self.open = open;
         self.held = held;
         self.in_flight = in_flight;
-        if sign > 0 && !self.evictions.is_empty() {
-            self.return_victims();
-        }
     }
 
     /// The cards and cores that an unanswered claim now gets: others may have taken those that it had, and

@@ -1,15 +1,16 @@
 //! Room that a view's claims make for themselves: by evicting, and by having tasks give up what they hold beyond
 //! their request.
 //!
-//! What a task is to give up for a claim is off the view from the claim until the answer, as the claim itself
-//! is on it. It is put back when the claim is dropped, or the eviction or resize refused; if that was taken, the
-//! next sync brings the rows without it.
+//! What a task is to give up for a claim is off the view from the claim on, as the claim itself is on it. It is
+//! put back when the claim is dropped, or the eviction or resize refused. If that was taken, it stays off until
+//! the sync that reaches the commit's version brings the rows without it: until then the task is among
+//! [`View::tasks_on`], and nobody may count on its room a second time.
 
 use super::{GroupRef, PlacedTask, View};
 use crate::held::amounts_of;
 use omega_core::bands::band_of;
 use omega_core::{
-    Commit, MachineId, Precedence, Reason, Resize, TaskId, Transaction, transaction::Item,
+    Commit, MachineId, Precedence, Reason, Resize, TaskId, Transaction, Version, transaction::Item,
 };
 
 /// A task that makes room for a claim.
@@ -22,8 +23,18 @@ pub(super) struct Eviction {
     gives: Gives,
     /// Whether that is off the view: the victim may have left the machine by itself.
     off: bool,
-    /// The transaction that it was submitted in.
-    flight: Option<u64>,
+    phase: Phase,
+}
+
+/// How far an eviction is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Phase {
+    /// It waits for a transaction.
+    Open,
+    /// It was submitted in the transaction of this number.
+    InFlight(u64),
+    /// It was taken at a version that the view does not have yet.
+    Taken(Version),
 }
 
 /// What a task gives up for a claim.
@@ -77,8 +88,8 @@ impl View {
         for (victim, gives) in given {
             if self.runs_on(victim.id, machine) && !self.is_evicted(victim.id) {
                 self.count_given(machine.row(), (victim, gives), 1);
-                let (of, flight) = (task, None);
-                let eviction = Eviction { of, machine, victim, gives, off: true, flight };
+                let (of, phase) = (task, Phase::Open);
+                let eviction = Eviction { of, machine, victim, gives, off: true, phase };
                 self.evictions.push(eviction);
             }
         }
@@ -97,28 +108,28 @@ impl View {
         band_of(&self.kept.bands, precedence).map_or(precedence, |band| band.from)
     }
 
-    /// How many tasks more may be evicted until the cell's time has moved, those that claims evict which were
-    /// not yet answered taken off; `None`: any number.
+    /// How many tasks more may be evicted until the cell's time has moved, those that own claims evict and that
+    /// the view shows still taken off; `None`: any number.
     #[must_use]
     pub fn evictions_left(&self) -> Option<usize> {
         let whole = self.evictions.iter().filter(|eviction| eviction.gives == Gives::Everything);
         Some((self.kept.evictions_left? as usize).saturating_sub(whole.count()))
     }
 
-    /// Whether a claim that was not yet answered evicts or throttles this task.
+    /// Whether an own claim evicts or throttles this task, and no sync has brought that yet.
     #[must_use]
     pub fn is_evicted(&self, task: TaskId) -> bool {
         self.evictions.iter().any(|eviction| eviction.victim.id == task)
     }
 
-    /// The tasks on the machine in a row that claims evict or throttle which were not yet answered. They are
-    /// among [`View::tasks_on`] still, and what they give up is off the view's amounts and counters already.
+    /// The tasks on the machine in a row that own claims evict or throttle, and no sync has brought that yet. They
+    /// are among [`View::tasks_on`] still, and what they give up is off the view's amounts and counters already.
     pub fn evicted_from(&self, row: usize) -> impl Iterator<Item = TaskId> {
         let there = move |eviction: &&Eviction| eviction.off && eviction.machine.row() == row;
         self.evictions.iter().filter(there).map(|eviction| eviction.victim.id)
     }
 
-    /// All tasks that claims evict which were not yet answered, and that still run.
+    /// All tasks that own claims evict, and that still run as of the last sync.
     pub fn evicted(&self) -> impl Iterator<Item = &PlacedTask> {
         let gone = |eviction: &&Eviction| eviction.off && eviction.gives == Gives::Everything;
         self.evictions.iter().filter(gone).map(|eviction| &eviction.victim)
@@ -127,7 +138,7 @@ impl View {
     /// How many evictions and resizes wait for [`View::take_transaction`], those of held claims included.
     #[must_use]
     pub fn open_evictions(&self) -> usize {
-        self.evictions.iter().filter(|eviction| eviction.flight.is_none()).count()
+        self.evictions.iter().filter(|eviction| eviction.phase == Phase::Open).count()
     }
 
     fn runs_on(&self, task: TaskId, machine: MachineId) -> bool {
@@ -154,7 +165,7 @@ impl View {
         if self.evictions.is_empty() {
             return;
         }
-        let is_open = |eviction: &Eviction| eviction.of == of && eviction.flight.is_none();
+        let is_open = |eviction: &Eviction| eviction.of == of && eviction.phase == Phase::Open;
         for eviction in self.evictions.extract_if(.., |e| is_open(e)).collect::<Vec<_>>() {
             self.return_victim(eviction);
         }
@@ -163,10 +174,10 @@ impl View {
     /// The evictions and resizes for open claims, which now go into a transaction.
     pub(super) fn submit_evictions(&mut self, number: u64) -> (Vec<TaskId>, Vec<Resize>) {
         let held = &self.held;
-        let open = self.evictions.iter_mut().filter(|eviction| eviction.flight.is_none());
+        let open = self.evictions.iter_mut().filter(|eviction| eviction.phase == Phase::Open);
         let submitted = open.filter(|eviction| !held.contains_key(&eviction.of));
         let mark = |eviction: &mut Eviction| {
-            eviction.flight = Some(number);
+            eviction.phase = Phase::InFlight(number);
             (eviction.victim, eviction.gives)
         };
         let submitted: Vec<_> = submitted.map(mark).collect();
@@ -180,35 +191,41 @@ impl View {
     }
 
     /// Ends the evictions and resizes of a transaction: those that were refused, or not judged, or are in the
-    /// view's rows already, are put back.
+    /// view's rows already, are put back. The others stay off the view until their rows come.
     pub(super) fn end_evictions(&mut self, txn: &Transaction, commit: Option<&Commit>) {
         if self.evictions.is_empty() {
             return;
         }
-        let flown = |eviction: &Eviction| eviction.flight == Some(txn.id.number);
+        let flown = |eviction: &Eviction| eviction.phase == Phase::InFlight(txn.id.number);
         let ended: Vec<_> = self.evictions.extract_if(.., |e| flown(e)).collect();
         for eviction in ended {
-            let victim = eviction.victim.id;
-            let item = match eviction.gives {
-                Gives::Everything => {
-                    let index = txn.evictions.iter().position(|task| *task == victim);
-                    index.map(|index| Item::Eviction(index as u32))
-                }
-                Gives::Surplus => {
-                    let index = txn.resizes.iter().position(|resize| resize.task == victim);
-                    index.map(|index| Item::Resize(index as u32))
-                }
-            };
-            let taken = |commit: &Commit| {
+            let item = eviction.item(txn);
+            let taken = |commit: &&Commit| {
                 commit.version > self.version
                     && item.is_some_and(|item| commit.conflict_of(item).is_none())
             };
-            match (commit.is_some_and(taken), &mut self.job_places) {
-                (false, _) => self.return_victim(eviction),
-                (true, Some(places)) if eviction.off && eviction.gives == Gives::Everything => {
-                    places.evicted(victim);
+            match commit.filter(taken) {
+                Some(commit) => {
+                    let phase = Phase::Taken(commit.version);
+                    self.evictions.push(Eviction { phase, ..eviction });
                 }
-                (true, _) => {}
+                None => self.return_victim(eviction),
+            }
+        }
+    }
+
+    /// Lets go of the evictions and resizes that are in the rows of a version.
+    pub(super) fn forget_taken_evictions(&mut self, version: Version) {
+        if self.evictions.is_empty() {
+            return;
+        }
+        let reached = |e: &Eviction| matches!(e.phase, Phase::Taken(taken) if taken <= version);
+        for eviction in self.evictions.extract_if(.., |e| reached(e)) {
+            if let Some(places) = &mut self.job_places
+                && eviction.off
+                && eviction.gives == Gives::Everything
+            {
+                places.evicted(eviction.victim.id);
             }
         }
     }
@@ -233,7 +250,24 @@ impl View {
             }
         }
         // What has left by itself and was not submitted needs no eviction.
-        evictions.retain(|eviction| eviction.off || eviction.flight.is_some());
+        evictions.retain(|eviction| eviction.off || eviction.phase != Phase::Open);
         self.evictions = evictions;
+    }
+}
+
+impl Eviction {
+    /// Its item in the transaction that it was submitted in.
+    fn item(&self, txn: &Transaction) -> Option<Item> {
+        let victim = self.victim.id;
+        match self.gives {
+            Gives::Everything => {
+                let index = txn.evictions.iter().position(|task| *task == victim);
+                index.map(|index| Item::Eviction(index as u32))
+            }
+            Gives::Surplus => {
+                let index = txn.resizes.iter().position(|resize| resize.task == victim);
+                index.map(|index| Item::Resize(index as u32))
+            }
+        }
     }
 }

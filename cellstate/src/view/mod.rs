@@ -14,8 +14,9 @@
 //! ```
 //!
 //! A claim that was taken stays off the view until the sync that reaches the commit's version, with
-//! which its machine's new row comes: over a network, older rows may come before. A commit whose version
-//! the view has already is in its rows, so its claims are given back like the refused.
+//! which its machine's new row comes: over a network, older rows may come before. So does the room of the tasks
+//! that it evicts. A commit whose version the view has already is in its rows, so its claims are given back like
+//! the refused.
 //!
 //! Memory per machine, with four kinds: 32 bytes free amounts, 8 sequence number, 8 description
 //! (shared with the master), 4 incarnation, and 4 for each kind that a score reads.
@@ -175,6 +176,12 @@ impl View {
         }
     }
 
+    /// An empty view of the same scheduler, whose transactions have later numbers than all that this one took.
+    #[must_use]
+    pub fn begin_again(&self) -> View {
+        View::new(self.scheduler, self.next_number)
+    }
+
     /// The same, hearing of jobs too.
     #[must_use]
     pub fn with_interest(mut self, interest: Interest) -> View {
@@ -214,11 +221,10 @@ impl View {
         if !delta.full {
             assert_eq!(delta.from, self.version, "a delta starts where the view is");
             assert_eq!(delta.lineage, self.lineage, "a delta goes on with the view's numbers");
-            self.each_unanswered(1);
         }
         self.forget_taken(delta.to);
         if !delta.full {
-            self.each_taken(1);
+            self.give_all_back();
         }
         self.forget_lifted(delta);
         if delta.full {
@@ -271,8 +277,7 @@ impl View {
         if let Some(departures) = &mut self.departures {
             departures.apply(delta);
         }
-        self.each_taken(-1);
-        self.each_unanswered(-1);
+        self.take_all_again();
     }
 
     fn apply_rules(&mut self, delta: &Delta) {
@@ -306,6 +311,7 @@ impl View {
             self.facts.release(&group.need, Trackers::Find);
             group.need = need;
         }
+        self.find_matches_of_taken();
     }
 
     /// Forgets all but the claims and the groups, whose sets are made anew.

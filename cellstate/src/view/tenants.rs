@@ -16,6 +16,7 @@ use crate::map::FastMap;
 use omega_core::limits::TENANT_DEPTH_MAX;
 use omega_core::{Amounts, JobId, KindId, Precedence, Text};
 use smallvec::SmallVec;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 /// How far from where it is expected a tenant is looked for before its name is.
@@ -343,6 +344,28 @@ impl View {
     pub fn any_lower_below(&self, precedence: Precedence, tenant: &str) -> bool {
         let mut lower = self.placed_jobs().filter(|(_, job)| job.precedence < precedence);
         lower.any(|(id, _)| self.is_below(id, tenant))
+    }
+
+    /// What own claims take of each kind that the view's tenants do not show yet, by the tenant that pays. What their
+    /// victims give back is taken off it.
+    #[must_use]
+    pub fn own_use(&self) -> BTreeMap<Text, Vec<i64>> {
+        let mut own = BTreeMap::new();
+        let mut count = |tenant: &Text, amounts: &mut dyn Iterator<Item = i64>| {
+            let kinds = || vec![0; self.kinds.count()];
+            let sums: &mut Vec<i64> = own.entry(tenant.clone()).or_insert_with(kinds);
+            sums.iter_mut().zip(amounts).for_each(|(sum, amount)| *sum += amount);
+        };
+        for (job, request) in self.own_requests() {
+            count(&job.tenant, &mut request.iter().copied());
+        }
+        for victim in self.evicted() {
+            let (Some(job), Some(held)) = (self.job_of(victim.id), self.held_by(victim)) else {
+                continue;
+            };
+            count(&job.tenant, &mut held.as_slice().iter().map(|amount| -(*amount as i64)));
+        }
+        own
     }
 
     /// Finds anew which tenant pays for each compiled group.

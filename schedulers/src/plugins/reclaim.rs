@@ -3,15 +3,14 @@
 //!
 //! The cell judges by the same rule, at commit (see [`Standing`](omega_core::Standing)): what two
 //! tenants may take from each other is decided where their lines part. Here it is only found out which
-//! machine would cost least: the fewest tasks, the least important of those. What other claims of the same
-//! transaction use is not counted; where that was the last of a guarantee, the cell refuses, and the task is
-//! tried again.
+//! machine would cost least: the fewest tasks, the least important of those. Claims and evictions that the view
+//! does not show yet count as what is used and given back, as they do at commit.
 
 use crate::events::Events;
 use crate::plugin::Tasks;
 use crate::points::{Lack, MadeRoom, PostFilter};
 use crate::preemption::Preemptor;
-use omega_cellstate::{PlacedTask, View};
+use omega_cellstate::{PlacedTask, TenantDelta, View};
 use omega_core::{Amounts, KindId, Precedence, Text};
 use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64;
@@ -111,25 +110,26 @@ fn is_in(view: &View, tenant: &str, above: &Text) -> bool {
 /// The branches that have borrowed what a tenant is guaranteed and asks for, and how much of each kind.
 fn lent_out(view: &View, tenant: &Text, request: &Amounts) -> Borrowed {
     let mut borrowed = Borrowed::new();
+    let own = view.own_use();
     for other in view.tenants() {
         let Some((ours, theirs)) = view.parting(tenant, &other.terms.name) else { continue };
         let guaranteed = |kind: KindId| ours.terms.standing.guaranteed.get(kind) as i64;
-        let used = |kind: KindId| ours.used.get(kind.index()).copied().unwrap_or(0);
-        let within = |(kind, amount): (KindId, u64)| used(kind) + amount as i64 <= guaranteed(kind);
+        let used = |branch: &TenantDelta, kind: KindId| {
+            let of_branch = own.iter().filter(|(payer, _)| is_in(view, payer, &branch.terms.name));
+            let more: i64 = of_branch.map(|(_, amounts)| amounts[kind.index()]).sum();
+            branch.used.get(kind.index()).copied().unwrap_or(0) + more
+        };
+        let within =
+            |(kind, amount): (KindId, u64)| used(ours, kind) + amount as i64 <= guaranteed(kind);
         if !request.iter().all(within) || borrowed.contains_key(&theirs.terms.name) {
             continue;
         }
-        let kinds = (0..).map(KindId).zip(&theirs.used);
-        let beyond = kinds.map(|(kind, used)| match request.get(kind) {
+        let kinds = (0..).map(KindId).take(theirs.used.len());
+        let beyond = kinds.map(|kind| match request.get(kind) {
             0 => 0,
-            _ => used - theirs.terms.standing.guaranteed.get(kind) as i64,
+            _ => used(theirs, kind) - theirs.terms.standing.guaranteed.get(kind) as i64,
         });
         borrowed.insert(theirs.terms.name.clone(), beyond.collect());
-    }
-    // What this scheduler evicts already is as good as given back.
-    let gone: Vec<PlacedTask> = view.evicted().copied().collect();
-    for task in gone {
-        give_back(view, tenant, task, &mut borrowed);
     }
     borrowed.retain(|_, kinds| kinds.iter().any(|beyond| *beyond > 0));
     borrowed

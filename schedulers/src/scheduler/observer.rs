@@ -32,6 +32,9 @@ pub trait Observer {
     /// whose profile makes plans.
     fn backfill(&mut self, _figures: BackfillFigures) {}
 
+    /// A decision has panicked, with this message. Its job is set aside, and the scheduler goes on with the others.
+    fn set_aside(&mut self, _job: JobId, _panic: &str) {}
+
     /// There is nothing to do as of this version: no job has its turn.
     fn idle(&mut self, _version: Version, _queue: &Queue) {}
 }
