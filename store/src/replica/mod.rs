@@ -52,7 +52,7 @@ pub use ask::{Again, Answer, Ask, AskId, PeerMessage};
 pub use durations::{Durations, Histogram};
 pub use files::{Agreed, FileDone, FileJob, FileWorker};
 pub use handle::{AskError, ReplicatedCell};
-pub use settings::Settings;
+pub use settings::{Settings, TornTail};
 pub use stages::{Followed, Stage, Stages};
 pub use start::{FIRST, StartError, Started, found, found_with, restore, start};
 pub use threads::{Network, Running, Status, Transport};
