@@ -45,6 +45,9 @@ const BAD_INPUT: u8 = 2;
 /// supervisor does not start it again and again.
 const EXPOSED: u8 = 78;
 
+/// The exit code of a server whose disk failed: `EX_IOERR` of `sysexits.h`. A supervisor starts it again.
+const DISK_FAILED: u8 = 74;
+
 /// The exit code of a scheduler whose name another process holds: `EX_TEMPFAIL` of `sysexits.h`, so that
 /// a supervisor may start it again.
 const REPLACED: u8 = 75;

@@ -200,6 +200,7 @@ impl Error {
             Error::Audit(error) => error.exit_code(),
             Error::Improve(error) => error.exit_code(),
             Error::Serve(error) if error.is_exposed() => crate::EXPOSED,
+            Error::Serve(error) if error.is_of_disk() => crate::DISK_FAILED,
             Error::Scheduler(error) if error.is_exposed() => crate::EXPOSED,
             Error::Scheduler(error) if error.is_replaced() => crate::REPLACED,
             _ => crate::BAD_INPUT,

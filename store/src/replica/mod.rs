@@ -103,6 +103,26 @@ pub enum Stop {
     Log(#[from] crate::log::WriteError),
 }
 
+/// What helps a replica that has stopped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Remedy {
+    /// To start it again, on a disk that works.
+    StartAgain,
+    /// An operator: started again it would stop again, for the reason that it gave.
+    Operator,
+}
+
+impl Stop {
+    /// What helps.
+    #[must_use]
+    pub fn remedy(&self) -> Remedy {
+        match self {
+            Stop::Log(_) => Remedy::StartAgain,
+            Stop::Lost(_) | Stop::Diverged { .. } | Stop::Unreadable { .. } => Remedy::Operator,
+        }
+    }
+}
+
 /// What a replica wants done.
 #[derive(Debug, Default)]
 pub struct Output {
