@@ -241,13 +241,15 @@ impl Replica {
     /// A moment has passed.
     pub fn tick(&mut self) {
         self.ticks += 1;
-        self.node.tick();
+        if !self.full || self.leadership.is_leader {
+            self.node.tick();
+        }
         if let Some(late) = self.ticks.checked_sub(self.settings.answer_ticks) {
             self.give_up(late);
         }
         self.retry_reads();
         self.tick_transfers();
-        self.leave_a_stalled_disk();
+        self.leave_a_bad_disk();
     }
 
     /// Another replica has said something.
@@ -288,7 +290,8 @@ impl Replica {
 
     /// Lets raft hear a message.
     fn step(&mut self, message: &Message) {
-        if self.has_no_room_for(message) {
+        let stands = message.kind == MessageKind::StandNow;
+        if self.has_no_room_for(message) || stands && self.full {
             return;
         }
         if let Err(error) = self.node.receive(message) {
@@ -350,7 +353,11 @@ impl Replica {
                 self.output.messages.push((leader, PeerMessage::Ask { id, term: now, ask }));
             }
             _ if !is_leader => self.reply(sender, Answer::Again(Again::Leaderless)),
-            _ if self.full => self.reply(sender, Answer::Again(Again::Full)),
+            _ if self.full => match ask {
+                // At once: what waits has entries before it that wait for room.
+                Ask::Transfer(to) => self.transfer(sender, to),
+                _ => self.reply(sender, Answer::Again(Again::Full)),
+            },
             _ if ask.adds_commands() && self.log_is_long() => {
                 self.reply(sender, Answer::Again(Again::NoSnapshot));
             }
@@ -371,7 +378,8 @@ impl Replica {
         self.watch.safe(self.node.safe());
     }
 
-    /// Whether the disk of the log is full. While it is, the replica takes no requests of its own.
+    /// Whether the disk of the log is full. While it is, the replica takes no requests but to let another one lead,
+    /// asks another one to lead by itself, and does not stand for election.
     pub fn log_full(&mut self, full: bool) {
         self.full = full;
     }

@@ -91,8 +91,11 @@ impl World {
     fn disk_full(&mut self, host: usize) -> Option<Result<(), String>> {
         let disk = &self.hosts[host].disk;
         disk.set_capacity(Some(disk.used() + self.dice.below(20_000) as u64));
-        let delay = 200_000 + self.dice.below(2_000_000);
-        self.after(delay as Micros, Event::Room(host));
+        // One in three is full until somebody looks after it, when all faults are over.
+        if !self.dice.chance(33) {
+            let delay = 200_000 + self.dice.below(2_000_000);
+            self.after(delay as Micros, Event::Room(host));
+        }
         Some(Ok(()))
     }
 
