@@ -114,6 +114,12 @@ impl Membership {
         sets.into_iter().any(|set| set.contains(&id))
     }
 
+    /// Whether it was a replica of the cell and is none any more: ids only grow, and none is used twice.
+    #[must_use]
+    pub fn has_removed(&self, id: ReplicaId) -> bool {
+        self.highest.is_some_and(|highest| id <= highest) && !self.contains(id)
+    }
+
     /// Every replica, ascending.
     #[must_use]
     pub fn members(&self) -> BTreeSet<ReplicaId> {

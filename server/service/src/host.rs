@@ -313,7 +313,7 @@ impl Host {
                 Answer::Unknown => return Err(unknown()),
                 answer => return Ok(answer),
             };
-            if again == Again::Stopped || Instant::now() + PAUSE >= until {
+            if again.is_final() || Instant::now() + PAUSE >= until {
                 return Err(unavailable(again));
             }
             tokio::time::sleep(PAUSE).await;
@@ -385,7 +385,7 @@ pub(crate) fn unavailable(again: Again) -> ApiError {
         Again::Leaderless | Again::Overwritten => ErrorCode::NoLeader,
         Again::Busy => ErrorCode::Busy,
         Again::Full => ErrorCode::DiskFull,
-        Again::Stopped => ErrorCode::Stopped,
+        Again::Stopped | Again::Removed => ErrorCode::Stopped,
         _ => ErrorCode::Busy,
     };
     let error = ApiError::new(code, format!("nothing was done: {again}"));

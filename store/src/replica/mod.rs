@@ -153,6 +153,8 @@ pub struct Replica {
     asked: BTreeMap<AskId, u64>,
     ticks: u64,
     full: bool,
+    /// Whether another one has said that this one was removed.
+    removed: bool,
     leadership: Leadership,
     stop: Option<Stop>,
     output: Output,
@@ -188,6 +190,7 @@ impl Replica {
             asked: BTreeMap::new(),
             ticks: 0,
             full: false,
+            removed: false,
             leadership: Leadership::default(),
             stop: None,
             output: Output::default(),
@@ -257,7 +260,12 @@ impl Replica {
         if self.stop.is_some() {
             return;
         }
+        if self.node.membership().has_removed(from) {
+            // Nobody else tells it: its leader has sent it nothing since the change was made.
+            return self.output.messages.push((from, PeerMessage::Removed));
+        }
         match message {
+            PeerMessage::Removed => self.note_removed(from),
             PeerMessage::Agree(message) if message.from == from => self.receive_message(message),
             PeerMessage::Agree(_) => {}
             PeerMessage::Ask { id, term, ask } => self.take(Sender::Peer(from, id), term, ask),
@@ -274,6 +282,18 @@ impl Replica {
                     self.requests.forget(id);
                     self.output.answers.push((id, answer));
                 }
+            }
+        }
+    }
+
+    /// Another replica knows that this one was removed. It takes nothing any more: its state gets older and older.
+    fn note_removed(&mut self, by: ReplicaId) {
+        if !self.removed && by != self.node.id() {
+            tracing::warn!(id = %self.node.id(), %by, "this replica was removed from the cell: end it");
+            self.removed = true;
+            // What was sent on to the leader may have been taken before the change.
+            for id in self.requests.drop_forwarded() {
+                self.output.answers.push((id, Answer::Unknown));
             }
         }
     }
@@ -311,6 +331,10 @@ impl Replica {
         let id = self.requests.next_id();
         if self.stop.is_some() {
             self.output.answers.push((id, Answer::Again(Again::Stopped)));
+            return id;
+        }
+        if self.removed {
+            self.output.answers.push((id, Answer::Again(Again::Removed)));
             return id;
         }
         match ask {

@@ -515,6 +515,10 @@ impl World {
         match self.waiting.remove(&to) {
             Some(Asker::Client(client)) => {
                 let one = &mut self.clients[client];
+                if answer == Answer::Again(Again::Removed) {
+                    // It goes on at any other one.
+                    one.home = ReplicaId(0);
+                }
                 // An answer to what it gave up is nothing to it.
                 let host = self.hosts[to.0].id;
                 let expected = one.pending.as_ref().and_then(|pending| pending.at);
