@@ -311,6 +311,20 @@ mod tests {
     }
 
     #[test]
+    fn a_cell_has_so_many_replicas_and_no_more() {
+        let founders = |count| Membership::founding((1..=count).map(ReplicaId));
+        let (next, most) = (REPLICAS_MAX as u64 + 1, founders(REPLICAS_MAX as u64));
+        let add = MembershipChange::one(MemberStep::AddLearner(ReplicaId(next)));
+        assert_eq!(most.check(&add), Err(ChangeError::TooMany));
+        assert!(most.is_sound() && !founders(next).is_sound());
+        let exchange =
+            vec![MemberStep::Remove(ReplicaId(1)), MemberStep::AddLearner(ReplicaId(next))];
+        assert_eq!(most.check(&MembershipChange { steps: exchange }), Ok(()));
+        let add = MembershipChange::one(MemberStep::AddLearner(ReplicaId(next - 1)));
+        assert_eq!(founders(next - 2).check(&add), Ok(()));
+    }
+
+    #[test]
     fn soundness_is_checked() {
         assert!(three().is_sound());
         assert!(!Membership::default().is_sound());
