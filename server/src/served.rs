@@ -16,6 +16,9 @@ mod unserved;
 /// supervisor does not start it again and again.
 const EXPOSED: u8 = 78;
 
+/// The exit code of a server whose disk failed: `EX_IOERR` of `sysexits.h`. A supervisor starts it again.
+const DISK_FAILED: u8 = 74;
+
 /// The exit code of a scheduler whose name another process holds: `EX_TEMPFAIL` of `sysexits.h`, so that
 /// a supervisor may start it again.
 const REPLACED: u8 = 75;
@@ -132,6 +135,7 @@ impl Error {
             Error::Ask(error) => error.exit_code(),
             Error::Audit(error) => error.exit_code(),
             Error::Serve(error) if error.is_exposed() => EXPOSED,
+            Error::Serve(error) if error.is_of_disk() => DISK_FAILED,
             Error::Scheduler(error) if error.is_exposed() => EXPOSED,
             Error::Scheduler(error) if error.is_replaced() => REPLACED,
             _ => crate::BAD_INPUT,

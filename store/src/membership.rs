@@ -114,6 +114,12 @@ impl Membership {
         sets.into_iter().any(|set| set.contains(&id))
     }
 
+    /// Whether it was a replica of the cell and is none any more: ids only grow, and none is used twice.
+    #[must_use]
+    pub fn has_removed(&self, id: ReplicaId) -> bool {
+        self.highest.is_some_and(|highest| id <= highest) && !self.contains(id)
+    }
+
     /// Every replica, ascending.
     #[must_use]
     pub fn members(&self) -> BTreeSet<ReplicaId> {
@@ -302,6 +308,20 @@ mod tests {
         let twice = vec![MemberStep::Remove(ReplicaId(1)), MemberStep::Promote(ReplicaId(1))];
         let twice = MembershipChange { steps: twice };
         assert_eq!(three().check(&twice), Err(ChangeError::Twice(ReplicaId(1))));
+    }
+
+    #[test]
+    fn a_cell_has_so_many_replicas_and_no_more() {
+        let founders = |count| Membership::founding((1..=count).map(ReplicaId));
+        let (next, most) = (REPLICAS_MAX as u64 + 1, founders(REPLICAS_MAX as u64));
+        let add = MembershipChange::one(MemberStep::AddLearner(ReplicaId(next)));
+        assert_eq!(most.check(&add), Err(ChangeError::TooMany));
+        assert!(most.is_sound() && !founders(next).is_sound());
+        let exchange =
+            vec![MemberStep::Remove(ReplicaId(1)), MemberStep::AddLearner(ReplicaId(next))];
+        assert_eq!(most.check(&MembershipChange { steps: exchange }), Ok(()));
+        let add = MembershipChange::one(MemberStep::AddLearner(ReplicaId(next - 1)));
+        assert_eq!(founders(next - 2).check(&add), Ok(()));
     }
 
     #[test]

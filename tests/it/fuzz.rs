@@ -34,7 +34,7 @@ fn node() -> Node {
     let hard_state = omega_store::log::HardState::default();
     let id = ReplicaId(1);
     Node::new(
-        Start { id, base: SNAPSHOT, membership, hard_state, entries: vec![] },
+        Start { id, base: SNAPSHOT, membership, hard_state, entries: vec![], doubt: None },
         Settings::default(),
     )
 }
@@ -82,6 +82,7 @@ fn a_follower_reads_by_asking_its_leader() {
         membership: Membership::founding([1, 2, 3].map(ReplicaId)),
         hard_state: omega_store::log::HardState::default(),
         entries: vec![],
+        doubt: None,
     };
     assert_eq!(Node::new(start, Settings::default()).check(asked[0]), Ok(()));
 }

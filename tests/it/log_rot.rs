@@ -4,7 +4,10 @@
 use crate::histories::seeds;
 use crate::log::{OWNER, SMALL, create, folder, open};
 use omega_store::log::segment::{LogOwner, SegmentLog, SegmentOptions};
-use omega_store::log::{LogEngine, OpenError, ReadError, ReplicaId};
+use omega_store::log::{
+    Batch, Entry, EntryKind, HardState, LogEngine, LogIndex, OpenError, Position, Promise,
+    ReadError, ReplicaId, Term,
+};
 use omega_tests::disk::SimulatedDisk;
 use omega_tests::log_kit::{Held, Step, Worker, perform};
 use omega_tests::random::Dice;
@@ -119,7 +122,8 @@ fn a_bit_that_flips_is_found_or_does_no_harm() {
     }
 }
 
-/// Without its marker what was written since the sync before the last may be taken for torn.
+/// Without its marker what was written since the sync before the last may be taken for torn; then it is known how
+/// much may be missing, until the log holds as much again.
 #[test]
 fn without_a_marker_only_the_last_writes_can_be_lost() {
     let mut lost = 0;
@@ -132,12 +136,83 @@ fn without_a_marker_only_the_last_writes_can_be_lost() {
                 let disk = case.damaged(&path, |bytes| bytes[at] ^= 1);
                 if let Ok(missing) = case.missing(&disk, &what) {
                     assert!(missing <= case.last_synced, "{what}: {missing} steps are missing");
+                    assert_known_to_be_missing(&case, &disk, &what);
                     lost += missing;
                 }
             }
         }
     }
     assert!(lost > 0, "the documents say that this can be");
+}
+
+/// However often it is opened.
+fn assert_known_to_be_missing(case: &Case, disk: &SimulatedDisk, what: &str) {
+    let promised = &case.states[0];
+    for _ in 0..2 {
+        let log = open(disk).unwrap();
+        let held = Promise { last: log.bounds().last, hard_state: log.hard_state() };
+        let known = log.doubt().map_or(held, |doubt| held.joined(doubt));
+        assert!(known.last.covers(promised.last()), "{what}: {known:?} of {promised:?}");
+        assert!(known.hard_state.term >= promised.hard_state.term, "{what}: {known:?}");
+    }
+}
+
+/// A doubt goes with the log until it holds as much again, or an operator says that nothing is missing.
+#[test]
+fn a_torn_end_is_in_doubt_until_the_log_goes_as_far() {
+    let entry = |index, term| Entry {
+        position: Position { index: LogIndex(index), term: Term(term) },
+        kind: EntryKind::Commands,
+        data: vec![index as u8; 40].into(),
+    };
+    let hard_state =
+        |term| HardState { term: Term(term), vote: Some(ReplicaId(2)), commit: LogIndex(1) };
+    let batch = |entries, term| Batch { entries, hard_state: Some(hard_state(term)) };
+    let damaged = || {
+        let disk = SimulatedDisk::new(1);
+        let mut log = create(&disk).unwrap();
+        for index in 1..=3 {
+            log.append(&batch(vec![entry(index, index)], index)).unwrap();
+            log.sync().unwrap();
+        }
+        drop(log);
+        lose_markers(&disk);
+        let path = disk.files()[0].clone();
+        disk.damage(&path, |bytes| {
+            let end = bytes.iter().rposition(|byte| *byte != 0).unwrap();
+            bytes[end] ^= 4;
+        });
+        disk
+    };
+    let missing = Promise { last: entry(3, 3).position, hard_state: hard_state(3) };
+
+    let disk = damaged();
+    let mut log = open(&disk).unwrap();
+    assert_eq!(log.bounds().last, entry(2, 2).position);
+    let doubt = log.doubt().unwrap();
+    assert_eq!((doubt.last, doubt.hard_state.term), (missing.last, Term(3)));
+    log.append(&batch(Vec::new(), 3)).unwrap();
+    log.sync().unwrap();
+    drop(log);
+    let mut log = open(&disk).unwrap();
+    assert_eq!(log.doubt().unwrap().last, missing.last, "it is remembered beside new records");
+    log.append(&batch(vec![entry(3, 4)], 4)).unwrap();
+    assert_eq!(log.doubt(), None, "a later leader's entry");
+    log.sync().unwrap();
+    drop(log);
+    assert_eq!(open(&disk).unwrap().doubt(), None);
+
+    let disk = damaged();
+    let mut log = open(&disk).unwrap();
+    log.forgive().unwrap();
+    assert_eq!(log.doubt(), None);
+    drop(log);
+    assert_eq!(open(&disk).unwrap().doubt(), None);
+
+    let disk = damaged();
+    let mut log = open(&disk).unwrap();
+    log.restart(entry(5, 2).position, hard_state(3)).unwrap();
+    assert_eq!(log.doubt(), None, "a snapshot that holds what is missing, or what replaced it");
 }
 
 #[test]

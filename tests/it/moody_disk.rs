@@ -8,9 +8,9 @@ use omega_core::{Amounts, Command, Job, Kinds, TaskGroup};
 use omega_store::directory::{Directory, EngineKind, Identity};
 use omega_store::log::ReplicaId;
 use omega_store::log::segment::SegmentOptions;
-use omega_store::membership::Membership;
+use omega_store::membership::{ChangeError, Membership};
 use omega_store::replica::{
-    Again, Answer, Ask, Network, ReplicatedCell, Running, Settings, found, start,
+    Again, Answer, Ask, AskError, Network, ReplicatedCell, Running, Settings, found, start,
 };
 use omega_store::{CellId, Disk, DiskFile, Origin, RealDisk};
 use omega_tests::random::Dice;
@@ -209,6 +209,53 @@ fn a_disk_that_was_full_is_written_again() {
             assert_eq!(replica.status().stopped, None);
         }
     }
+}
+
+/// It stays full: the others take commits, and it leads no more.
+#[test]
+fn a_leader_whose_disk_is_full_is_followed_by_another() {
+    let replicas = start_replicas(3);
+    let leads = |at: usize| replicas.running[at].status().leadership.is_leader;
+    let lost = (0..3).cycle().find(|at| leads(*at)).unwrap();
+    let disk = &replicas.disks[lost];
+    disk.full.store(true, Ordering::Relaxed);
+    let cell = &replicas.cells[(lost + 1) % 3];
+    let mut number = 0;
+    let mut after = 0;
+    while after < 300 {
+        number += 1;
+        match cell.apply(job(number)) {
+            Ok(_) => after += usize::from(!leads(lost)),
+            // What was asked of the old leader may be unknown.
+            Err(AskError::Unknown) => {}
+            Err(error) => panic!("{error}"),
+        }
+    }
+    assert!(!leads(lost));
+    disk.full.store(false, Ordering::Relaxed);
+    let mut hashes = Vec::new();
+    for cell in &replicas.cells {
+        cell.catch_up_with_all().unwrap();
+        hashes.push(cell.read(Cell::state_hash));
+    }
+    assert!(hashes.iter().all(|hash| *hash == hashes[0]));
+}
+
+#[test]
+fn a_full_disk_does_not_keep_an_operator_from_choosing_another_leader() {
+    let replicas = start_replicas(1);
+    let cell = &replicas.cells[0];
+    replicas.disks[0].full.store(true, Ordering::Relaxed);
+    let mut number = 0;
+    while cell.ask(Ask::Command(job(number))) != Answer::Again(Again::Full) {
+        number += 1;
+    }
+    let unknown = Err(ChangeError::Unknown(ReplicaId(2)));
+    assert_eq!(
+        cell.ask(Ask::Transfer(ReplicaId(2))),
+        Answer::Changed(unknown),
+        "not that the disk is full"
+    );
 }
 
 /// Both where the replica's own thread writes and falls silent, and where the log's thread does, because the

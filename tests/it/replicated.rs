@@ -7,7 +7,9 @@ use omega_core::{
 use omega_store::directory::{Directory, EngineKind, Expected, Identity};
 use omega_store::log::ReplicaId;
 use omega_store::membership::{MemberStep, Membership, MembershipChange};
-use omega_store::replica::{Network, ReplicatedCell, Running, Settings, found, start};
+use omega_store::replica::{
+    Again, AskError, Network, ReplicatedCell, Running, Settings, found, start,
+};
 use omega_store::{CellId, Origin, RealDisk};
 use std::path::Path;
 use std::sync::Arc;
@@ -150,4 +152,25 @@ fn a_lost_replica_is_replaced_under_a_new_id() {
     other.catch_up_with_all().unwrap();
     let hashes = [&cell, &other].map(|cell| cell.read(omega_cellstate::Cell::state_hash));
     assert_eq!(hashes[0], hashes[1]);
+}
+
+/// It runs on, hears from nobody, and once went on sending what it was asked to the leader.
+#[test]
+fn a_replica_that_was_removed_takes_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    let network = Network::default();
+    let running = run_three(folder.path(), &network);
+    let cells: Vec<_> = running.iter().map(ReplicatedCell::new).collect();
+    cells[0].apply(machine()).unwrap();
+    let removed = running.iter().rposition(|one| !one.status().leadership.is_leader).unwrap();
+    let change = MembershipChange::one(MemberStep::Remove(IDS[removed]));
+    cells[(removed + 1) % 3].change_membership(&change).unwrap();
+    let refused = AskError::Unavailable(Again::Removed);
+    // The first may be one that it had sent on before it was told; whatever comes later is refused.
+    while cells[removed].apply(job("late", 1)) != Err(refused.clone()) {}
+    assert_eq!(cells[removed].catch_up_with_all(), Err(refused.clone()));
+    assert_eq!(cells[removed].apply(job("later", 1)), Err(refused));
+    let taken =
+        cells[(removed + 1) % 3].read(|cell| cell.jobs().any(|(_, job)| *job.name == *"later"));
+    assert!(!taken);
 }

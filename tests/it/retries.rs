@@ -25,6 +25,7 @@ fn alone() -> Replica {
         membership: Membership::founding([ReplicaId(1)]),
         hard_state: HardState { term: Term(1), vote: None, commit: FIRST.index },
         entries: Vec::new(),
+        doubt: None,
     };
     let mut replica = Replica::new(Start { node, cell, fingerprint: 0 }, Settings::default());
     let output = replica.proceed();

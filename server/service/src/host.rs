@@ -12,7 +12,7 @@ use omega_client::{ApiError, ErrorCode};
 use omega_core::{Command, Outcome, Rejection, Version};
 use omega_store::membership::{Membership, MembershipChange};
 use omega_store::node::Leadership;
-use omega_store::replica::{Again, Answer, Ask, ReplicatedCell, Running};
+use omega_store::replica::{Again, Answer, Ask, Remedy, ReplicatedCell, Running};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::{oneshot, watch};
@@ -32,6 +32,9 @@ const IMAGE_MAX: Duration = Duration::from_secs(10);
 
 /// How often the end of a replica is looked for, where nothing happens.
 const IDLE: Duration = Duration::from_millis(200);
+
+/// How often it is looked whether the replica has stopped: a process without one should end soon.
+const LOOK_EVERY: Duration = Duration::from_millis(100);
 
 /// The cell behind a server. Clones share it.
 #[derive(Clone, Debug)]
@@ -132,6 +135,23 @@ impl Host {
         match &self.cell {
             HostedCell::Memory(..) => None,
             HostedCell::Replica(replica) => Some(&replica.running),
+        }
+    }
+
+    /// Why the replica has stopped, and what helps, if it has.
+    #[must_use]
+    pub fn stopped(&self) -> Option<(String, Remedy)> {
+        let status = self.running()?.status();
+        status.stopped.zip(status.remedy)
+    }
+
+    /// Waits until the replica has stopped by itself: for ever, where it never does.
+    pub async fn until_stopped(&self) -> (String, Remedy) {
+        loop {
+            if let Some(stopped) = self.stopped() {
+                return stopped;
+            }
+            tokio::time::sleep(LOOK_EVERY).await;
         }
     }
 
@@ -293,7 +313,7 @@ impl Host {
                 Answer::Unknown => return Err(unknown()),
                 answer => return Ok(answer),
             };
-            if again == Again::Stopped || Instant::now() + PAUSE >= until {
+            if again.is_final() || Instant::now() + PAUSE >= until {
                 return Err(unavailable(again));
             }
             tokio::time::sleep(PAUSE).await;
@@ -365,7 +385,7 @@ pub(crate) fn unavailable(again: Again) -> ApiError {
         Again::Leaderless | Again::Overwritten => ErrorCode::NoLeader,
         Again::Busy => ErrorCode::Busy,
         Again::Full => ErrorCode::DiskFull,
-        Again::Stopped => ErrorCode::Stopped,
+        Again::Stopped | Again::Removed => ErrorCode::Stopped,
         _ => ErrorCode::Busy,
     };
     let error = ApiError::new(code, format!("nothing was done: {again}"));

@@ -10,7 +10,7 @@ use omega_store::directory::{
 };
 use omega_store::log::ReplicaId;
 use omega_store::membership::Membership;
-use omega_store::replica::{Network, Running, StartError, Transport, found_with, start};
+use omega_store::replica::{Network, Running, StartError, TornTail, Transport, found_with, start};
 use omega_store::{CellId, Origin, RealDisk};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -64,7 +64,11 @@ pub(crate) struct Opened {
 ///
 /// # Errors
 /// If it is not there, damaged, another one, or in use.
-pub(crate) fn open(settings: &Settings, runtime: &Handle) -> Result<Opened, CellError> {
+pub(crate) fn open(
+    settings: &Settings,
+    torn_tail: TornTail,
+    runtime: &Handle,
+) -> Result<Opened, CellError> {
     match &settings.kept {
         Kept::Memory => {
             let me = Whoami { cell: CellId(rand_id()), replica: ReplicaId(1) };
@@ -80,18 +84,18 @@ pub(crate) fn open(settings: &Settings, runtime: &Handle) -> Result<Opened, Cell
                 }
             };
             let me = whoami(&directory);
-            let running =
-                run(directory, Network::default().port(me.replica), settings.slow_commit)?;
+            let port = Network::default().port(me.replica);
+            let running = run(directory, port, (settings.slow_commit, torn_tail))?;
             Ok(Opened { host: Host::replica(running), me, peers: None })
         }
-        Kept::Replica(replicated) => open_replicated(replicated, settings, runtime),
+        Kept::Replica(replicated) => open_replicated(replicated, settings, (torn_tail, runtime)),
     }
 }
 
 fn open_replicated(
     of: &Replicated,
     settings: &Settings,
-    runtime: &Handle,
+    (torn_tail, runtime): (TornTail, &Handle),
 ) -> Result<Opened, CellError> {
     let founders: Vec<ReplicaId> = of.peers.iter().map(|peer| peer.id).collect();
     let new = (of.dir.as_path(), &settings.kinds);
@@ -113,7 +117,7 @@ fn open_replicated(
         dials.insert(peer.id, dial);
     }
     let transport = Peers::start(me, dials, runtime);
-    let running = run(directory, Arc::new(transport), settings.slow_commit)?;
+    let running = run(directory, Arc::new(transport), (settings.slow_commit, torn_tail))?;
     let peers = Some((PeerListener::new(me, running.clone()), of.listen.clone()));
     Ok(Opened { host: Host::replica(running), me, peers })
 }
@@ -155,11 +159,12 @@ fn make(
 fn run(
     directory: Directory,
     transport: Arc<dyn Transport>,
-    SlowCommit(slow): SlowCommit,
+    (SlowCommit(slow), torn_tail): (SlowCommit, TornTail),
 ) -> Result<Arc<Running>, CellError> {
     let mut settings = omega_store::replica::Settings {
         incarnation: rand_id() as u64,
         slow,
+        torn_tail,
         ..omega_store::replica::Settings::default()
     };
     settings.node.seed = rand_id() as u64;

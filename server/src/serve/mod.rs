@@ -18,6 +18,7 @@ use omega_service::{
     AuditLog, Entrance, Explainer, Extras, Limits, TlsError, Traces, Web, serve_clients,
     serve_peers, serve_web,
 };
+use omega_store::replica::{Remedy, TornTail};
 use settings::{Given, Kept, Settings, SettingsError};
 use std::io;
 use std::path::{Path, PathBuf};
@@ -38,6 +39,10 @@ pub(crate) struct ServeArgs {
     /// Check what was said, say what it means, and end.
     #[arg(long)]
     check_config: bool,
+    /// Go on without the end of the log that a loss of power tore, this once: what was acknowledged there is lost
+    /// if it was damaged afterwards, and no other replica has it.
+    #[arg(long)]
+    accept_torn_log: bool,
 }
 
 /// Why a server does not start, or ends early. One line for the user.
@@ -79,12 +84,25 @@ pub(crate) enum ServeError {
     /// See the error.
     #[error(transparent)]
     Output(#[from] OutputError),
+    /// The replica stopped by itself: see why.
+    #[error("the replica has stopped: {why}")]
+    Stopped {
+        /// Why.
+        why: String,
+        /// What helps.
+        remedy: Remedy,
+    },
     /// The system has no threads or signals left.
     #[error("the system refuses: {0}")]
     System(io::Error),
 }
 
 impl ServeError {
+    /// Whether a disk failed, and it helps to start the server again when it works.
+    pub(crate) fn is_of_disk(&self) -> bool {
+        matches!(self, ServeError::Stopped { remedy: Remedy::StartAgain, .. })
+    }
+
     /// Whether a server would have been open to everyone.
     pub(crate) fn is_exposed(&self) -> bool {
         use SettingsError::Tls;
@@ -102,7 +120,8 @@ pub(crate) fn serve(args: ServeArgs) -> Result<(), ServeError> {
     let runtime = Runtime::new().map_err(ServeError::System)?;
     let doors = tls::doors(settings.tls.as_ref(), runtime.handle())?;
     let audit = settings.audit_log.as_deref().map(open_audit).transpose()?;
-    let opened = cell::open(&settings, runtime.handle())?;
+    let torn_tail = if args.accept_torn_log { TornTail::Forgive } else { TornTail::Doubt };
+    let opened = cell::open(&settings, torn_tail, runtime.handle())?;
     let served = runtime.block_on(run(&settings, (doors, audit), opened));
     runtime.shutdown_background();
     served
@@ -157,7 +176,10 @@ async fn run(
     }
     let mut signals = Signals::listen().map_err(ServeError::System)?;
     output::print(&format!("{} of cell {} listens on {address}\n", me.replica, me.cell))?;
-    signals.end().await;
+    let stopped = tokio::select! {
+        () = signals.end() => None,
+        stopped = host.until_stopped() => Some(stopped),
+    };
     end.send_replace(true);
     for task in tasks {
         // Connections that do not end by themselves are cut after a moment.
@@ -167,7 +189,7 @@ async fn run(
         // It waits for the last spans, for a moment.
         let _ = tokio::task::spawn_blocking(move || traces.end()).await;
     }
-    Ok(())
+    stopped.map_or(Ok(()), |(why, remedy)| Err(ServeError::Stopped { why, remedy }))
 }
 
 fn open_audit(file: &Path) -> Result<Arc<AuditLog>, ServeError> {

@@ -31,6 +31,7 @@ pub use error::{CreateError, OpenError};
 
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
+use std::cmp::Ordering;
 use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -88,6 +89,14 @@ pub struct Position {
     pub term: Term,
 }
 
+impl Position {
+    /// Whether a log that ends here is at least as up to date as one that ends there, as votes compare them.
+    #[must_use]
+    pub fn covers(self, other: Position) -> bool {
+        (self.term, self.index) >= (other.term, other.index)
+    }
+}
+
 /// What an entry is about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum EntryKind {
@@ -117,6 +126,43 @@ pub struct HardState {
     pub vote: Option<ReplicaId>,
     /// Up to where it knows entries to be committed.
     pub commit: LogIndex,
+}
+
+impl HardState {
+    /// The higher term with its vote; the commit index stays.
+    #[must_use]
+    pub fn joined(self, other: HardState) -> HardState {
+        match self.term.cmp(&other.term) {
+            Ordering::Less => HardState { term: other.term, vote: other.vote, ..self },
+            Ordering::Equal => HardState { vote: self.vote.or(other.vote), ..self },
+            Ordering::Greater => self,
+        }
+    }
+}
+
+/// What a replica that synced its log may have promised to others.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Promise {
+    /// The end of the log: all up to there may have been acknowledged.
+    pub last: Position,
+    /// The term and the vote.
+    pub hard_state: HardState,
+}
+
+impl Promise {
+    /// Both promises.
+    #[must_use]
+    pub fn joined(self, other: Promise) -> Promise {
+        let last = if self.last.covers(other.last) { self.last } else { other.last };
+        Promise { last, hard_state: self.hard_state.joined(other.hard_state) }
+    }
+
+    /// Whether a log that holds this much keeps it.
+    #[must_use]
+    pub fn is_kept_by(&self, held: Promise) -> bool {
+        let joined = held.hard_state.joined(self.hard_state);
+        held.last.covers(self.last) && joined == held.hard_state
+    }
 }
 
 /// What is written at once.
@@ -247,6 +293,21 @@ pub trait LogEngine: fmt::Debug + Send {
     /// # Errors
     /// If the disk fails. That it is full is no error here.
     fn prepare(&mut self) -> Result<(), WriteError> {
+        Ok(())
+    }
+
+    /// What the replica may have promised before it was started, and the log does not hold: its end was
+    /// torn by a loss of power before it was safe, or damaged afterwards, and nobody here can tell which.
+    /// `None` as soon as the log holds as much.
+    fn doubt(&self) -> Option<Promise> {
+        None
+    }
+
+    /// Goes on without what may be lost. It is safe when this returns.
+    ///
+    /// # Errors
+    /// If the disk fails.
+    fn forgive(&mut self) -> Result<(), WriteError> {
         Ok(())
     }
 

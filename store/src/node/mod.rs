@@ -21,12 +21,13 @@
 //! Raft draws its election timeouts from the system, so after each step the timeout is set to one
 //! of our own; and it panics on messages that cannot be, so each is checked before (`check.rs`).
 //!
-//! In reading order: `message`, `check`, `window`, this file, `change`.
+//! In reading order: `message`, `check`, `window`, this file, `votes`, `change`.
 
 mod change;
 mod check;
 mod message;
 mod read;
+mod votes;
 mod window;
 
 pub use check::MessageError;
@@ -40,6 +41,7 @@ use raft::{ProgressState, RawNode, Ready, SnapshotStatus, StateRole};
 use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64;
 use std::collections::VecDeque;
+use votes::Votes;
 use window::Window;
 
 /// How a node behaves. Times are in ticks.
@@ -87,6 +89,8 @@ pub struct Start {
     pub hard_state: HardState,
     /// The entries after the base.
     pub entries: Vec<Entry>,
+    /// Up to where it may have acknowledged entries, if it has fewer: see `votes.rs`.
+    pub doubt: Option<Position>,
 }
 
 /// Who leads, as far as a replica knows.
@@ -156,6 +160,9 @@ pub struct Node {
     /// A snapshot that was accepted, and the write after which it is safe. Until then raft takes the
     /// entries before it for unapplied and looks for them in vain, if it is to stand for election.
     installing: Option<(u64, LogIndex)>,
+    /// Up to where it may have acknowledged entries that it does not have.
+    doubt: Option<Position>,
+    votes: Votes,
     outbox: Vec<Message>,
 }
 
@@ -182,7 +189,7 @@ impl Node {
     /// A node that goes on where it stopped.
     #[must_use]
     pub fn new(start: Start, settings: Settings) -> Node {
-        let Start { id, base, membership, mut hard_state, entries } = start;
+        let Start { id, base, membership, mut hard_state, entries, doubt } = start;
         // A log is compacted, and a snapshot received, only as far as entries are committed.
         hard_state.commit = hard_state.commit.max(base.index);
         hard_state.term = hard_state.term.max(base.term);
@@ -216,6 +223,8 @@ impl Node {
             hard_state_written: hard_state,
             offered: None,
             installing: None,
+            doubt,
+            votes: Votes::default(),
             outbox: Vec::new(),
         };
         node.settle();
@@ -312,6 +321,9 @@ impl Node {
     /// A moment has passed.
     pub fn tick(&mut self) {
         let leads_at_once = self.is_alone() && !self.leadership().is_leader;
+        if self.cannot_lead_alone() {
+            return;
+        }
         if self.installing.is_some() || leads_at_once && !self.held.is_empty() {
             // Raft cannot lead at once while a follower's writes are under way.
             return;
@@ -322,7 +334,7 @@ impl Node {
 
     /// Stands for election now.
     pub fn campaign(&mut self) {
-        if self.installing.is_some() {
+        if self.installing.is_some() || self.cannot_lead_alone() {
             return;
         }
         // It fails only where raft will not have it.
@@ -341,6 +353,9 @@ impl Node {
             return Err(MessageError::Malformed("an entry"));
         };
         if message.kind == MessageKind::StandNow && self.installing.is_some() {
+            return Ok(());
+        }
+        if self.is_held_vote(message) {
             return Ok(());
         }
         if message.kind == MessageKind::Snapshot {
@@ -495,6 +510,7 @@ impl Node {
         };
         let batch = planted(batch);
         self.raw.mut_store().append(entries);
+        self.settle_doubt();
         if omega_cellstate::planted!(VoteSentEarly) || omega_cellstate::planted!(AppendedSentEarly)
         {
             effects.messages.extend(promised_early(&mut held));
@@ -531,6 +547,8 @@ impl Node {
         assert_eq!(position.index.0, metadata.index, "raft accepts the last offer");
         self.membership.clone_from(&offer.membership);
         self.raw.mut_store().restart(position);
+        // What the snapshot holds, or another leader replaced before it, is not missing.
+        self.doubt.take_if(|doubt| doubt.index <= position.index);
         self.raw.mut_store().offer(position, offer.membership.clone());
         effects.install = Some(offer);
         Some(position)
@@ -549,7 +567,7 @@ impl Node {
     fn outgoing(&self, messages: Vec<eraftpb::Message>) -> Vec<Message> {
         let convert = |message: eraftpb::Message| {
             let offer = self.raw.store().offer_of(&message);
-            Message::from_raft(message, offer)
+            Message::from_raft(message, offer).map(|message| self.with_doubt(message))
         };
         messages.into_iter().filter_map(convert).collect()
     }

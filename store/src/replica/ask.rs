@@ -16,6 +16,14 @@ pub struct AskId {
     pub number: u64,
 }
 
+impl Again {
+    /// Whether it is in vain to ask this replica again.
+    #[must_use]
+    pub fn is_final(self) -> bool {
+        matches!(self, Again::Stopped | Again::Removed)
+    }
+}
+
 impl AskId {
     /// The one before all others.
     pub const FIRST: AskId = AskId { incarnation: 0, number: 0 };
@@ -86,6 +94,9 @@ pub enum Again {
     /// This replica has stopped.
     #[error("the replica has stopped")]
     Stopped,
+    /// This replica was removed from the cell, and its state gets older and older: ask another one.
+    #[error("this replica was removed from the cell: ask another one, and end this one")]
+    Removed,
     /// The leader's log is as long as it may be before a snapshot is saved. It tries again by itself: if
     /// this lasts, its own log tells why none can be saved. Most often its disk is full: make room.
     #[error(
@@ -141,4 +152,6 @@ pub enum PeerMessage {
         /// What is answered.
         answer: Answer,
     },
+    /// The receiver is no replica of the cell any more, and never will be again.
+    Removed,
 }

@@ -176,8 +176,8 @@ impl ReplicatedCell {
         let mut last = Again::Leaderless;
         for _ in 0..TRIES {
             match self.ask(ask.clone()) {
-                Answer::Again(Again::Stopped) => {
-                    last = Again::Stopped;
+                Answer::Again(again) if again.is_final() => {
+                    last = again;
                     break;
                 }
                 Answer::Again(again) => last = again,

@@ -87,7 +87,7 @@ impl Round {
         let then = match given.get(last) {
             // One that may yet be done must not come after those that follow it.
             _ if unknown => Then::Stop(Again::Leaderless),
-            Some(Answer::Again(Again::Stopped)) => Then::Stop(Again::Stopped),
+            Some(Answer::Again(again)) if again.is_final() => Then::Stop(*again),
             Some(Answer::Again(again)) => Then::Again(*again),
             _ => Then::GoOn,
         };

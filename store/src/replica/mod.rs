@@ -52,7 +52,7 @@ pub use ask::{Again, Answer, Ask, AskId, PeerMessage};
 pub use durations::{Durations, Histogram};
 pub use files::{Agreed, FileDone, FileJob, FileWorker};
 pub use handle::{AskError, ReplicatedCell};
-pub use settings::Settings;
+pub use settings::{Settings, TornTail};
 pub use stages::{Followed, Stage, Stages};
 pub use start::{FIRST, StartError, Started, found, found_with, restore, start};
 pub use threads::{Network, Running, Status, Transport};
@@ -103,6 +103,26 @@ pub enum Stop {
     Log(#[from] crate::log::WriteError),
 }
 
+/// What helps a replica that has stopped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Remedy {
+    /// To start it again, on a disk that works.
+    StartAgain,
+    /// An operator: started again it would stop again, for the reason that it gave.
+    Operator,
+}
+
+impl Stop {
+    /// What helps.
+    #[must_use]
+    pub fn remedy(&self) -> Remedy {
+        match self {
+            Stop::Log(_) => Remedy::StartAgain,
+            Stop::Lost(_) | Stop::Diverged { .. } | Stop::Unreadable { .. } => Remedy::Operator,
+        }
+    }
+}
+
 /// What a replica wants done.
 #[derive(Debug, Default)]
 pub struct Output {
@@ -133,6 +153,8 @@ pub struct Replica {
     asked: BTreeMap<AskId, u64>,
     ticks: u64,
     full: bool,
+    /// Whether another one has said that this one was removed.
+    removed: bool,
     leadership: Leadership,
     stop: Option<Stop>,
     output: Output,
@@ -168,6 +190,7 @@ impl Replica {
             asked: BTreeMap::new(),
             ticks: 0,
             full: false,
+            removed: false,
             leadership: Leadership::default(),
             stop: None,
             output: Output::default(),
@@ -221,13 +244,15 @@ impl Replica {
     /// A moment has passed.
     pub fn tick(&mut self) {
         self.ticks += 1;
-        self.node.tick();
+        if !self.full || self.leadership.is_leader {
+            self.node.tick();
+        }
         if let Some(late) = self.ticks.checked_sub(self.settings.answer_ticks) {
             self.give_up(late);
         }
         self.retry_reads();
         self.tick_transfers();
-        self.leave_a_stalled_disk();
+        self.leave_a_bad_disk();
     }
 
     /// Another replica has said something.
@@ -235,7 +260,12 @@ impl Replica {
         if self.stop.is_some() {
             return;
         }
+        if self.node.membership().has_removed(from) {
+            // Nobody else tells it: its leader has sent it nothing since the change was made.
+            return self.output.messages.push((from, PeerMessage::Removed));
+        }
         match message {
+            PeerMessage::Removed => self.note_removed(from),
             PeerMessage::Agree(message) if message.from == from => self.receive_message(message),
             PeerMessage::Agree(_) => {}
             PeerMessage::Ask { id, term, ask } => self.take(Sender::Peer(from, id), term, ask),
@@ -256,6 +286,18 @@ impl Replica {
         }
     }
 
+    /// Another replica knows that this one was removed. It takes nothing any more: its state gets older and older.
+    fn note_removed(&mut self, by: ReplicaId) {
+        if !self.removed && by != self.node.id() {
+            tracing::warn!(id = %self.node.id(), %by, "this replica was removed from the cell: end it");
+            self.removed = true;
+            // What was sent on to the leader may have been taken before the change.
+            for id in self.requests.drop_forwarded() {
+                self.output.answers.push((id, Answer::Unknown));
+            }
+        }
+    }
+
     fn receive_message(&mut self, message: Message) {
         match message.snapshot.clone().filter(|_| message.kind == MessageKind::Snapshot) {
             Some(offer) => match self.node.check(&message) {
@@ -268,7 +310,8 @@ impl Replica {
 
     /// Lets raft hear a message.
     fn step(&mut self, message: &Message) {
-        if self.has_no_room_for(message) {
+        let stands = message.kind == MessageKind::StandNow;
+        if self.has_no_room_for(message) || stands && self.full {
             return;
         }
         if let Err(error) = self.node.receive(message) {
@@ -288,6 +331,10 @@ impl Replica {
         let id = self.requests.next_id();
         if self.stop.is_some() {
             self.output.answers.push((id, Answer::Again(Again::Stopped)));
+            return id;
+        }
+        if self.removed {
+            self.output.answers.push((id, Answer::Again(Again::Removed)));
             return id;
         }
         match ask {
@@ -330,7 +377,11 @@ impl Replica {
                 self.output.messages.push((leader, PeerMessage::Ask { id, term: now, ask }));
             }
             _ if !is_leader => self.reply(sender, Answer::Again(Again::Leaderless)),
-            _ if self.full => self.reply(sender, Answer::Again(Again::Full)),
+            _ if self.full => match ask {
+                // At once: what waits has entries before it that wait for room.
+                Ask::Transfer(to) => self.transfer(sender, to),
+                _ => self.reply(sender, Answer::Again(Again::Full)),
+            },
             _ if ask.adds_commands() && self.log_is_long() => {
                 self.reply(sender, Answer::Again(Again::NoSnapshot));
             }
@@ -351,7 +402,8 @@ impl Replica {
         self.watch.safe(self.node.safe());
     }
 
-    /// Whether the disk of the log is full. While it is, the replica takes no requests of its own.
+    /// Whether the disk of the log is full. While it is, the replica takes no requests but to let another one lead,
+    /// asks another one to lead by itself, and does not stand for election.
     pub fn log_full(&mut self, full: bool) {
         self.full = full;
     }

@@ -3,6 +3,16 @@
 use crate::node;
 use std::time::Duration;
 
+/// What a replica makes of an end of its log that was torn by a loss of power, or damaged afterwards.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum TornTail {
+    /// It may have acknowledged what is missing: it elects nobody who has less, and does not start if it is alone.
+    #[default]
+    Doubt,
+    /// It goes on without: an operator has decided that nothing was acknowledged, or that it may be lost.
+    Forgive,
+}
+
 /// How a replica behaves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Settings {
@@ -27,6 +37,8 @@ pub struct Settings {
     pub answer_ticks: u64,
     /// An entry of a leader that takes longer than this, until it is applied, is told of. Nothing is decided by it.
     pub slow: Duration,
+    /// What it makes of a torn end of its log.
+    pub torn_tail: TornTail,
 }
 
 impl Default for Settings {
@@ -43,6 +55,7 @@ impl Default for Settings {
             answer_ticks: 60,
             // As long as an election takes at least: then it is no longer one slow disk that others make up for.
             slow: Duration::from_millis(500),
+            torn_tail: TornTail::Doubt,
         }
     }
 }

@@ -1,4 +1,4 @@
-//! A leader whose disk hangs lets another replica lead.
+//! A leader whose disk hangs, or is full, lets another replica lead.
 //!
 //! While the log's thread waits for the disk, the replica's own thread says as before that it leads. So nobody
 //! else stands for election; and nobody is answered, because a leader applies only what is safe on its own
@@ -8,6 +8,10 @@
 //! whole cell is slow, and another leader would be no quicker.
 //!
 //! A leader whose own thread hangs in a write is silent, and is followed by another without this.
+//!
+//! A disk that is full says so at once, and may be for hours. Then a leader asks the one that is furthest along, if
+//! a majority has all that is committed without this replica; requests are refused meanwhile with the reason. While
+//! its disk is full a replica does not stand for election, nor does it when it is asked to.
 
 use super::Replica;
 use crate::log::LogIndex;
@@ -43,18 +47,19 @@ impl Unsafe {
 }
 
 impl Replica {
-    /// Asks another replica to lead if the disk of this one hangs; to be called at every tick.
-    pub(super) fn leave_a_stalled_disk(&mut self) {
+    /// Asks another replica to lead if the disk of this one hangs or is full; to be called at every tick.
+    pub(super) fn leave_a_bad_disk(&mut self) {
         let patience = self.settings.node.election_ticks as u64;
         let Some(before) = self.ticks.checked_sub(patience) else { return };
-        // A disk that is full says so, and whoever asks is told.
-        if !self.leadership.is_leader || self.full || self.unsafe_writes.asked > before {
+        if !self.leadership.is_leader || self.unsafe_writes.asked > before {
             return;
         }
-        let Some(index) = self.unsafe_writes.late(before) else { return };
+        let full = self.full.then(|| self.node.committed());
+        let Some(index) = full.or_else(|| self.unsafe_writes.late(before)) else { return };
         if let Some(to) = self.node.hand_over(index) {
             self.unsafe_writes.asked = self.ticks;
-            tracing::warn!(id = %self.node.id(), %to, entry = %index, "the disk hangs: another is to lead");
+            let why = if self.full { "the disk is full" } else { "the disk hangs" };
+            tracing::warn!(id = %self.node.id(), %to, entry = %index, why, "another replica is to lead");
         }
     }
 }

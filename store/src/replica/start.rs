@@ -10,11 +10,12 @@
 //! replica without any entry cannot take part in a cell that it was not told of.
 
 use super::files::{self, Agreed, FileWorker};
-use super::{LogWorker, Replica, Settings};
+use super::{LogWorker, Replica, Settings, TornTail};
 use crate::codec::{self, CodecError};
 use crate::directory::{Directory, OpenLogError};
 use crate::log::{
-    Bounds, Entry, EntryKind, HardState, LogEngine, LogIndex, Position, ReadError, Term, WriteError,
+    Batch, Bounds, Entry, EntryKind, HardState, LogEngine, LogIndex, Position, ReadError, Term,
+    WriteError,
 };
 use crate::membership::{Membership, MembershipChange};
 use crate::node;
@@ -86,6 +87,21 @@ pub enum StartError {
         base: LogIndex,
         /// Where the snapshot ends.
         snapshot: LogIndex,
+    },
+    /// The last write was cut short by a loss of power, or damaged afterwards, and there is no other replica
+    /// that could tell which: say that it goes on without, [`TornTail::Forgive`].
+    #[error(
+        "{}: the log ends at entry {last}, and entries up to {promised} may have been acknowledged: their \
+         write was cut short by a loss of power, or damaged afterwards, and no other replica has a copy; start \
+         with --accept-torn-log to go on without them", path.display()
+    )]
+    TornTail {
+        /// Which folder.
+        path: PathBuf,
+        /// What may have been acknowledged.
+        promised: LogIndex,
+        /// What there is.
+        last: LogIndex,
     },
     /// Entries that were known to be committed are not there: the log lost its end.
     #[error(
@@ -170,12 +186,40 @@ pub fn start(directory: Directory, settings: Settings) -> Result<Started, StartE
         }
     };
     let entries = entries_after(&mut *log, base, &directory)?;
+    let id = directory.identity().replica;
+    let alone = agreed.membership.voters.iter().eq([&id]) && !agreed.membership.is_joint();
+    let doubt = match (log.doubt(), settings.torn_tail) {
+        (Some(_), TornTail::Forgive) => {
+            log.forgive()?;
+            None
+        }
+        (Some(doubt), TornTail::Doubt) if alone => {
+            let (promised, last) = (doubt.last.index, log.bounds().last.index);
+            return Err(StartError::TornTail { path: directory.path().to_owned(), promised, last });
+        }
+        (Some(doubt), TornTail::Doubt) => {
+            // A term and a vote are remembered without harm, whether they were safe or not.
+            let hard_state = log.hard_state().joined(doubt.hard_state);
+            log.append(&Batch { entries: Vec::new(), hard_state: Some(hard_state) })?;
+            log.sync()?;
+            log.doubt().map(|doubt| doubt.last)
+        }
+        (None, _) => None,
+    };
+    if let Some(Position { index, term }) = doubt {
+        let (path, last) = (directory.path().display(), log.bounds().last.index);
+        tracing::warn!(
+            %path, %last, promised = %index, term = term.0,
+            "the log may have lost its end: this replica elects nobody who has less than it may have acknowledged"
+        );
+    }
     let node = node::Start {
-        id: directory.identity().replica,
+        id,
         base,
         membership: agreed.membership,
         hard_state: log.hard_state(),
         entries,
+        doubt,
     };
     let start = super::Start { node, cell, fingerprint: agreed.fingerprint };
     Ok(Started {

@@ -20,7 +20,7 @@ use super::mailbox::{Heed, Mailbox};
 use super::reply::Reply;
 use super::start::Started;
 use super::writer::{Log, ToLog, ToWriter, Waits, Writer, Written};
-use super::{Applied, Replica, Stages, State};
+use super::{Applied, Remedy, Replica, Stages, State, Stop};
 use crate::directory::Directory;
 use crate::log::{LogIndex, ReplicaId};
 use crate::membership::Membership;
@@ -81,6 +81,8 @@ pub struct Status {
     pub membership: Membership,
     /// Why it has stopped, if it has.
     pub stopped: Option<String>,
+    /// What helps then.
+    pub remedy: Option<Remedy>,
     /// How many bytes its log has written.
     pub log_bytes: u64,
     /// How many times its log was synced.
@@ -317,6 +319,7 @@ impl Driver {
         }
         if status.stopped.is_none() {
             status.stopped = self.replica.stopped().map(ToString::to_string);
+            status.remedy = self.replica.stopped().map(Stop::remedy);
         }
         drop(status);
         let alone = self.replica.node().is_alone();

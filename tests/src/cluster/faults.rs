@@ -91,8 +91,11 @@ impl World {
     fn disk_full(&mut self, host: usize) -> Option<Result<(), String>> {
         let disk = &self.hosts[host].disk;
         disk.set_capacity(Some(disk.used() + self.dice.below(20_000) as u64));
-        let delay = 200_000 + self.dice.below(2_000_000);
-        self.after(delay as Micros, Event::Room(host));
+        // One in three is full until somebody looks after it, when all faults are over.
+        if !self.dice.chance(33) {
+            let delay = 200_000 + self.dice.below(2_000_000);
+            self.after(delay as Micros, Event::Room(host));
+        }
         Some(Ok(()))
     }
 
@@ -151,7 +154,7 @@ impl World {
             one.gone = true;
             let id = one.id;
             self.operator.replace(id);
-            return Ok(());
+            return self.forgive_torn_tails();
         }
         if !(one.failing && of_disk) {
             return Err(format!("{} stopped: {why}", one.id));
@@ -217,7 +220,15 @@ impl World {
                 self.restart(host)?;
             }
         }
-        Ok(())
+        self.forgive_torn_tails()
+    }
+
+    /// Where a replica is lost for good, those whose log was torn wait for it in vain: when all else is over, the
+    /// operator, who knows that their disks are sound, starts them again and says so.
+    pub(super) fn forgive_torn_tails(&mut self) -> Result<(), String> {
+        let lost = self.calm && self.hosts.iter().any(|host| host.gone);
+        let torn = (0..self.hosts.len()).filter(|host| lost && self.hosts[*host].is_torn());
+        torn.collect::<Vec<_>>().into_iter().try_for_each(|host| self.crash(host))
     }
 }
 

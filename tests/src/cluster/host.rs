@@ -9,7 +9,7 @@ use omega_store::log::segment::SegmentOptions;
 use omega_store::log::{LogIndex, ReplicaId};
 use omega_store::membership::Membership;
 use omega_store::node;
-use omega_store::replica::{FileJob, Settings, StartError, Started, found, start};
+use omega_store::replica::{FileJob, Settings, StartError, Started, TornTail, found, start};
 use omega_store::{CellId, Origin};
 use std::collections::VecDeque;
 use std::path::Path;
@@ -72,6 +72,8 @@ pub struct Host {
     pub bit_rot: bool,
     /// Whether its disk was told to fail, so that its replica may stop.
     pub failing: bool,
+    /// What the operator has said of a torn end of its log.
+    pub torn_tail: TornTail,
     /// Whether it was given up.
     pub gone: bool,
     /// Whether its log's thread has something to do.
@@ -99,6 +101,7 @@ impl Host {
             rotten: false,
             bit_rot: false,
             failing: false,
+            torn_tail: TornTail::Doubt,
             gone: false,
             log_scheduled: false,
             log_free_at: 0,
@@ -133,7 +136,8 @@ impl Host {
         let directory = Directory::open(disk, Path::new(FOLDER), expected)?;
         let directory = directory.with_options(self.segments);
         let node = node::Settings { seed: settings.node.seed ^ self.life, ..settings.node };
-        let settings = Settings { incarnation: self.life, node, ..settings };
+        let torn_tail = std::mem::take(&mut self.torn_tail);
+        let settings = Settings { incarnation: self.life, node, torn_tail, ..settings };
         let started = start(directory, settings)?;
         self.checked = started.replica.applied().lock().position.index;
         self.running = Some(started);
@@ -144,6 +148,13 @@ impl Host {
     pub fn crash(&mut self, dice: &mut Dice) {
         self.running = None;
         self.disk.crash(dice);
+    }
+
+    /// Whether it runs, and may lack the end of its log because a loss of power tore it.
+    #[must_use]
+    pub fn is_torn(&self) -> bool {
+        let runs = self.running.as_ref();
+        !self.rotten && runs.is_some_and(|running| running.replica.node().doubt().is_some())
     }
 
     /// Whether it has power and does not stand still.

@@ -48,7 +48,8 @@ use omega_store::log::{ReplicaId, WriteError};
 use omega_store::membership::Membership;
 use omega_store::node;
 use omega_store::replica::{
-    Again, Answer, AskId, FIRST, FileDone, Output, PeerMessage, Settings, Started, Stop,
+    Again, Answer, AskId, FIRST, FileDone, Output, PeerMessage, Settings, StartError, Started,
+    Stop, TornTail,
 };
 use operator::Operator;
 use plan::{Micros, Plan};
@@ -282,10 +283,17 @@ impl World {
     }
 
     fn start(&mut self, host: usize) -> Result<(), String> {
+        let lost = self.calm && self.hosts.iter().any(|host| host.gone);
         let one = &mut self.hosts[host];
+        if lost && !one.rotten {
+            one.torn_tail = TornTail::Forgive;
+        }
         match one.start(self.settings) {
             Ok(()) => {
                 let life = one.life;
+                if one.is_torn() {
+                    *self.report.faults.entry("torn tail").or_default() += 1;
+                }
                 self.remembers(host)?;
                 self.compare(host)?;
                 let offset = self.dice.below(TICK as usize) as Micros;
@@ -295,9 +303,19 @@ impl World {
             Err(_) if one.rotten => {
                 one.gone = true;
                 self.operator.replace(one.id);
-                Ok(())
+                self.forgive_torn_tails()
             }
             Err(error) if one.failing && error.is_injected() => {
+                self.after(100_000, Event::Restart(host));
+                Ok(())
+            }
+            Err(Refused::Start(StartError::TornTail { .. })) => {
+                // The disks of cells without another replica do not rot: the operator knows it to be torn.
+                one.torn_tail = TornTail::Forgive;
+                *self.report.faults.entry("torn tail forgiven").or_default() += 1;
+                self.start(host)
+            }
+            Err(Refused::Start(StartError::Write(WriteError::Full { .. }))) => {
                 self.after(100_000, Event::Restart(host));
                 Ok(())
             }
@@ -497,6 +515,10 @@ impl World {
         match self.waiting.remove(&to) {
             Some(Asker::Client(client)) => {
                 let one = &mut self.clients[client];
+                if answer == Answer::Again(Again::Removed) {
+                    // It goes on at any other one.
+                    one.home = ReplicaId(0);
+                }
                 // An answer to what it gave up is nothing to it.
                 let host = self.hosts[to.0].id;
                 let expected = one.pending.as_ref().and_then(|pending| pending.at);

@@ -98,7 +98,9 @@ impl Promises {
             Bound::Promised => self.of(id),
             Bound::Proven => self.proven.get(&id).copied().unwrap_or_default(),
         };
-        let (term, last) = (node.leadership().term, node.last());
+        let term = node.leadership().term;
+        // What it knows that it may lack, it does not forget.
+        let last = node.doubt().map_or(node.last(), |doubt| doubt.index.max(node.last()));
         if term < promised.term {
             return Err(format!("{id} was in term {} and starts in {term}", promised.term));
         }

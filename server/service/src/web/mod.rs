@@ -59,7 +59,7 @@ struct Shown {
     is_local: bool,
 }
 
-/// Serves the page, its data, `/metrics`, `/healthz` (the process lives) and `/readyz` (a leader answers),
+/// Serves the page, its data, `/metrics`, `/healthz` (the replica has not stopped) and `/readyz` (a leader answers),
 /// until `end` is there. Through an open door, everyone is an operator.
 ///
 /// # Errors
@@ -98,7 +98,7 @@ fn routes(shown: Shown) -> Router {
         .fallback(answer::nothing_here)
         .layer(axum::middleware::from_fn_with_state(shown.clone(), guard::admit))
         // Those that nobody in particular may ask.
-        .route("/healthz", get(async || "ok\n"))
+        .route("/healthz", get(probes::healthy))
         .route("/readyz", get(probes::ready))
         .layer(axum::middleware::from_fn_with_state(shown.is_local, guard::protect))
         .with_state(shown)

@@ -18,6 +18,14 @@ pub(super) async fn metrics(State(shown): State<Shown>) -> Response {
     }
 }
 
+/// A replica that has stopped by itself is not healthy. Nobody is told why: who may ask that has the page.
+pub(super) async fn healthy(State(shown): State<Shown>) -> Response {
+    if shown.web.host.stopped().is_none() {
+        return "ok\n".into_response();
+    }
+    (StatusCode::SERVICE_UNAVAILABLE, "the replica has stopped\n").into_response()
+}
+
 /// Nobody is told why: who may ask that has the page.
 pub(super) async fn ready(State(shown): State<Shown>) -> Response {
     match shown.web.host.refresh(Instant::now() + READY_MAX).await {

@@ -28,12 +28,11 @@
 //! known to be safe, and synced: after a sync that failed in an earlier process, the system may
 //! take for clean what the disk never got.
 //!
-//! *What is not found*: damage to the very last records, if there is nothing behind them that knows
-//! them to be safe. The marker is such a thing as soon as the system writes it, at the latest with
-//! the next sync. So a synced record is taken for a torn one only if the power goes within seconds
-//! after its sync, before any other, *and* the disk damages that very record; or if one fault takes
-//! the last records and the marker with them, such as a block with all of them. The replica then
-//! has a log that is too short by these, and its peers' commit index shows it.
+//! *What is in doubt*: the very last records, if they are damaged and there is nothing behind them that
+//! knows them to be safe, because the power went before the system wrote the marker, or one fault took
+//! both. They may have been torn or damaged. Every sync covers a second copy of what it promises, in the
+//! block of the header (`promise.rs`): [`LogEngine::doubt`] tells what the log may have lost, and the
+//! replica does not vote against it. The copy is kept up to date until the log holds as much again.
 //!
 //! Headers, missing segments, and files that became shorter are always found.
 //!
@@ -46,6 +45,7 @@
 mod header;
 mod index;
 mod open;
+mod promise;
 mod read;
 mod record;
 mod room;
@@ -54,7 +54,7 @@ pub use header::FORMAT;
 pub use record::Damage;
 
 use super::{
-    Batch, Bounds, CreateError, Entry, HardState, LogEngine, LogIndex, OpenError, Position,
+    Batch, Bounds, CreateError, Entry, HardState, LogEngine, LogIndex, OpenError, Position, Promise,
 };
 use super::{ReadError, ReplicaId, Term, WriteError};
 use crate::disk::{Disk, DiskFile};
@@ -62,6 +62,7 @@ use crate::failpoint::failpoint;
 use crate::origin::CellId;
 use header::Header;
 use index::Index;
+use promise::PromiseSlot;
 use record::{Checkpoint, Slot, Stamp, Written};
 use room::{Segment, Unfinished};
 use std::collections::VecDeque;
@@ -129,6 +130,10 @@ pub struct SegmentLog {
     hard_state: HardState,
     trust: Trust,
     torn: Option<(PathBuf, u64)>,
+    /// What may have been promised and is not there.
+    doubt: Option<Promise>,
+    /// How many promises were written.
+    promises: u64,
     written: u64,
     /// Kept between appends for its memory.
     buffer: Vec<u8>,
@@ -209,6 +214,8 @@ impl SegmentLog {
             hard_state: HardState::default(),
             trust: Trust::Sound,
             torn: None,
+            doubt: None,
+            promises: 0,
             written: header.length,
             buffer: Vec::new(),
         })
@@ -415,7 +422,31 @@ impl SegmentLog {
         }
     }
 
+    /// What the log holds.
+    fn held(&self) -> Promise {
+        Promise { last: self.index.last(), hard_state: self.hard_state }
+    }
+
+    /// Forgets a doubt when the log holds as much.
+    fn settle_doubt(&mut self) {
+        let held = self.held();
+        self.doubt.take_if(|doubt| doubt.is_kept_by(held));
+    }
+
+    /// Writes the second copy of what the next sync promises.
+    fn write_promise(&mut self) -> Result<(), WriteError> {
+        let held = self.held();
+        let promise = self.doubt.map_or(held, |doubt| held.joined(doubt));
+        let slot = PromiseSlot { sequence: self.promises + 1, promise };
+        let bytes = slot.encode(self.current().salt);
+        self.on_current(|file| file.write_at(slot.place(), &bytes))?;
+        self.promises = slot.sequence;
+        self.written += bytes.len() as u64;
+        Ok(())
+    }
+
     fn sync_current(&mut self) -> Result<(), WriteError> {
+        self.write_promise()?;
         let synced = self.on_current(|file| file.sync());
         if omega_cellstate::planted!(SyncErrorIgnored) {
             self.trust = Trust::Sound;
@@ -480,6 +511,7 @@ impl LogEngine for SegmentLog {
             offset += length;
         }
         self.hard_state = batch.hard_state.unwrap_or(self.hard_state);
+        self.settle_doubt();
         // A batch that was unusually large does not keep its memory.
         self.buffer.clear();
         self.buffer.shrink_to(BUFFER);
@@ -536,6 +568,11 @@ impl LogEngine for SegmentLog {
         self.index = Index::after(base);
         self.hard_state = hard_state;
         self.first_segment = first_segment;
+        // Entries that the snapshot holds, or that another leader replaced before it, are not missing.
+        if let Some(doubt) = self.doubt.as_mut().filter(|doubt| doubt.last.index <= base.index) {
+            doubt.last = base;
+        }
+        self.settle_doubt();
         self.sync()
     }
 
@@ -545,6 +582,17 @@ impl LogEngine for SegmentLog {
             Err(WriteError::Full { .. }) => Ok(()),
             other => other,
         }
+    }
+
+    fn doubt(&self) -> Option<Promise> {
+        self.doubt
+    }
+
+    fn forgive(&mut self) -> Result<(), WriteError> {
+        self.check_trust()?;
+        self.doubt = None;
+        self.write_promise()?;
+        self.on_current(|file| file.sync())
     }
 
     fn torn(&self) -> Option<(&Path, u64)> {

@@ -5,6 +5,7 @@
 
 use super::header::{self, Header, HeaderError};
 use super::index::Index;
+use super::promise::PromiseSlot;
 use super::record::{self, Checkpoint, Content, Damage, Head, Record};
 use super::room::{self, Segment};
 use super::{LogOwner, SegmentLog, SegmentOptions, Trust};
@@ -150,8 +151,12 @@ pub(super) fn open(
         return Err(opening.corrupt(last, &replay, again.offset, again.damage));
     }
     replay.index.forget(replay.base);
+    let slot = opening.newest_promise()?;
     let torn = opening.clean(&replay, &end, last, &mut bytes)?;
-    opening.finish(replay, end.offset as u64, last, (options, torn, &sequences))
+    let mut log = opening.finish(replay, end.offset as u64, last, (options, torn, &sequences))?;
+    log.promises = slot.sequence;
+    log.doubt = Some(slot.promise).filter(|promise| !promise.is_kept_by(log.held()));
+    Ok(log)
 }
 
 impl Opening {
@@ -337,6 +342,19 @@ impl Opening {
         Ok(torn)
     }
 
+    /// The last promise that any of the segments holds a copy of.
+    fn newest_promise(&mut self) -> Result<PromiseSlot, OpenError> {
+        let mut newest = PromiseSlot::default();
+        for segment in self.segments.values_mut() {
+            let mut block = vec![0; header::BYTES];
+            let read = segment.file.read_at(0, &mut block);
+            read.map_err(|source| failed(&segment.path, source))?;
+            let slot = PromiseSlot::newest(&block, segment.salt);
+            newest = slot.filter(|slot| slot.sequence > newest.sequence).unwrap_or(newest);
+        }
+        Ok(newest)
+    }
+
     /// Overwrites a part of a segment with zeros, safely.
     fn zero(&mut self, sequence: u64, from: usize, to: usize) -> Result<(), OpenError> {
         if from == to {
@@ -385,6 +403,8 @@ impl Opening {
             hard_state: replay.hard_state,
             trust: Trust::Sound,
             torn,
+            doubt: None,
+            promises: 0,
             written: 0,
             buffer: Vec::new(),
         };

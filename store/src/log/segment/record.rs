@@ -206,12 +206,12 @@ impl Written<'_> {
     }
 }
 
-fn put_position(out: &mut Vec<u8>, position: Position) {
+pub(super) fn put_position(out: &mut Vec<u8>, position: Position) {
     out.extend(position.index.0.to_le_bytes());
     out.extend(position.term.0.to_le_bytes());
 }
 
-fn put_hard_state(out: &mut Vec<u8>, hard_state: HardState) {
+pub(super) fn put_hard_state(out: &mut Vec<u8>, hard_state: HardState) {
     out.extend(hard_state.term.0.to_le_bytes());
     out.push(u8::from(hard_state.vote.is_some()));
     out.extend(hard_state.vote.map_or(0, |vote| vote.0).to_le_bytes());
@@ -355,7 +355,7 @@ fn check_data(
 }
 
 /// Bytes that are taken from the front.
-struct Reader<'b>(&'b [u8]);
+pub(super) struct Reader<'b>(pub(super) &'b [u8]);
 
 impl Reader<'_> {
     fn take<const N: usize>(&mut self) -> Option<[u8; N]> {
@@ -368,7 +368,7 @@ impl Reader<'_> {
         self.take::<1>().map(|[byte]| byte)
     }
 
-    fn u32(&mut self) -> Option<u32> {
+    pub(super) fn u32(&mut self) -> Option<u32> {
         self.take().map(u32::from_le_bytes)
     }
 
@@ -377,15 +377,15 @@ impl Reader<'_> {
         self.take().map(u64::from_le_bytes).filter(|number| *number <= HIGHEST)
     }
 
-    fn u64(&mut self) -> Option<u64> {
+    pub(super) fn u64(&mut self) -> Option<u64> {
         self.take().map(u64::from_le_bytes)
     }
 
-    fn position(&mut self) -> Option<Position> {
+    pub(super) fn position(&mut self) -> Option<Position> {
         Some(Position { index: LogIndex(self.number()?), term: Term(self.number()?) })
     }
 
-    fn hard_state(&mut self) -> Option<HardState> {
+    pub(super) fn hard_state(&mut self) -> Option<HardState> {
         let term = Term(self.number()?);
         let vote = match (self.u8()?, self.u64()?) {
             (0, 0) => None,

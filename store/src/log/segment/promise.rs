@@ -1,0 +1,108 @@
+//! A second copy of the promise that a sync makes: the end of the log, the term and the vote.
+//!
+//! ```text
+//!   0 ─ header ─ 56 ··· 1024 ─ slot ─ 1077 ··· 2048 ─ slot ─ 2101 ··· 4096 ─ records ─ ─
+//!
+//!       8         16          25         4
+//!   ┌──────────┬──────┬────────────┬───────┐
+//!   │ sequence │ last │ hard state │ crc32 │   one slot; the checksum begins with the salt
+//!   └──────────┴──────┴────────────┴───────┘
+//! ```
+//!
+//! A damaged record at the end of a log may have been torn by a loss of power, and then nobody was
+//! told that it is safe; or it was synced, acknowledged, and damaged since. The record alone cannot
+//! tell. So every sync covers a slot, too, far away from the records: one fault damages one of the two.
+//! Where the log goes as far as the slot, nothing is lost. Where the slot goes further, the log may
+//! have lost what it promised, and the slot says how much that is at the most.
+//!
+//! The two slots are written in turn, so that a write that is torn leaves the one before it. Each is in
+//! a sector of its own, which a disk writes whole or not at all; a block that is lost with the header is
+//! found when the log is opened.
+
+use super::record::{HIGHEST, Reader, put_hard_state, put_position};
+use crate::log::Promise;
+use crc32fast::Hasher;
+
+/// Where the slots are in a segment.
+const PLACES: [usize; 2] = [1024, 2048];
+
+/// Bytes of a slot before its checksum.
+const USED: usize = 8 + 16 + 25;
+
+/// A promise as it is written, with its number among all that were.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct PromiseSlot {
+    pub(super) sequence: u64,
+    pub(super) promise: Promise,
+}
+
+impl PromiseSlot {
+    /// Its place in a segment.
+    pub(super) fn place(&self) -> u64 {
+        PLACES[(self.sequence % 2) as usize] as u64
+    }
+
+    pub(super) fn encode(&self, salt: u32) -> Vec<u8> {
+        let mut out = Vec::with_capacity(USED + 4);
+        out.extend(self.sequence.to_le_bytes());
+        put_position(&mut out, self.promise.last);
+        put_hard_state(&mut out, self.promise.hard_state);
+        out.extend(checksum(salt, &out).to_le_bytes());
+        out
+    }
+
+    /// The newest slot that is whole in the first block of a segment.
+    pub(super) fn newest(block: &[u8], salt: u32) -> Option<PromiseSlot> {
+        let slots =
+            PLACES.iter().filter_map(|place| PromiseSlot::decode(block.get(*place..)?, salt));
+        slots.max_by_key(|slot| slot.sequence)
+    }
+
+    fn decode(bytes: &[u8], salt: u32) -> Option<PromiseSlot> {
+        let bytes = bytes.get(..USED + 4)?;
+        let (mut used, mut crc) = (Reader(&bytes[..USED]), Reader(&bytes[USED..]));
+        if crc.u32()? != checksum(salt, &bytes[..USED]) {
+            return None;
+        }
+        let sequence = used.u64().filter(|sequence| *sequence <= HIGHEST)?;
+        let promise = Promise { last: used.position()?, hard_state: used.hard_state()? };
+        Some(PromiseSlot { sequence, promise })
+    }
+}
+
+fn checksum(salt: u32, bytes: &[u8]) -> u32 {
+    let mut hasher = Hasher::new();
+    hasher.update(&salt.to_le_bytes());
+    hasher.update(bytes);
+    hasher.finalize()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::log::{HardState, LogIndex, Position, ReplicaId, Term};
+
+    fn slot(sequence: u64) -> PromiseSlot {
+        let last = Position { index: LogIndex(7), term: Term(2) };
+        let vote = Some(ReplicaId(3));
+        let hard_state = HardState { term: Term(4), vote, commit: LogIndex(5) };
+        PromiseSlot { sequence, promise: Promise { last, hard_state } }
+    }
+
+    #[test]
+    fn a_damaged_slot_leaves_the_one_before() {
+        let mut block = vec![0; 4096];
+        assert_eq!(PromiseSlot::newest(&block, 9), None);
+        for slot in [slot(1), slot(2)] {
+            let (at, bytes) = (slot.place() as usize, slot.encode(9));
+            block[at..at + bytes.len()].copy_from_slice(&bytes);
+        }
+        assert_eq!(PromiseSlot::newest(&block, 9), Some(slot(2)));
+        assert_eq!(PromiseSlot::newest(&block, 8), None, "another segment");
+        for bit in 0..(USED + 4) * 8 {
+            let mut damaged = block.clone();
+            damaged[slot(2).place() as usize + bit / 8] ^= 1 << (bit % 8);
+            assert_eq!(PromiseSlot::newest(&damaged, 9), Some(slot(1)), "bit {bit}");
+        }
+    }
+}

@@ -1,0 +1,98 @@
+//! Votes of replicas that may have acknowledged more than they have.
+//!
+//! After a loss of power the end of a log may be damaged in a way that does not show whether it was ever
+//! safe (`log/segment/promise.rs`). Such a replica is in *doubt*: it may have acknowledged entries up to a
+//! position, and does not have them. A vote by what it has could elect a leader without them. So
+//!
+//! - a vote that it gives names that position, and a candidate whose log ends before it does not count it;
+//! - a candidate that is in doubt itself counts no vote, because its own one would be the first;
+//! - all votes count when every voter has given one. An entry that was committed is on the disks of a
+//!   majority, and less than a majority of the disks are damaged: one voter at least still has it, and
+//!   would not have voted for a candidate without it. So a loss of power everywhere does not stop a cell.
+//!
+//! The doubt is over as soon as the log goes at least as far: every leader has all that was committed, so
+//! whoever has followed it so far has that, too.
+
+use super::{Message, MessageKind, Node};
+use crate::log::{Position, ReplicaId, Term};
+use raft::StateRole;
+use std::collections::BTreeSet;
+
+/// The votes for one candidacy of this replica.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Votes {
+    term: Term,
+    stage: StateRole,
+    /// Whoever has voted for it.
+    granted: BTreeSet<ReplicaId>,
+    /// Votes that count only beside those of all others.
+    held: Vec<Message>,
+}
+
+impl Node {
+    /// Up to where this replica may have acknowledged entries, if it does not have them.
+    #[must_use]
+    pub fn doubt(&self) -> Option<Position> {
+        self.doubt
+    }
+
+    /// Names in a vote what this replica may have acknowledged.
+    pub(super) fn with_doubt(&self, mut message: Message) -> Message {
+        if is_vote(&message) {
+            message.at = self.doubt.unwrap_or_default();
+        }
+        message
+    }
+
+    /// Notes a vote. The answer is whether it does not count yet.
+    pub(super) fn is_held_vote(&mut self, message: &Message) -> bool {
+        if !is_vote(message) {
+            return false;
+        }
+        let (term, stage) = (Term(self.raw.raft.term), self.raw.raft.state);
+        if (self.votes.term, self.votes.stage) != (term, stage) {
+            self.votes = Votes { term, stage, ..Votes::default() };
+        }
+        self.votes.granted.insert(message.from);
+        if self.have_all_voted() {
+            for held in std::mem::take(&mut self.votes.held) {
+                // It fails for votes of those who are no replicas any more.
+                let _ = held.to_raft().map(|held| self.raw.step(held));
+            }
+            return false;
+        }
+        let counts = self.doubt.is_none() && self.end().covers(message.at);
+        if !counts {
+            self.votes.held.push(message.clone());
+        }
+        !counts
+    }
+
+    fn have_all_voted(&self) -> bool {
+        let members = &self.membership;
+        let mut others = members.voters.iter().chain(&members.voters_outgoing);
+        others.all(|voter| *voter == self.id() || self.votes.granted.contains(voter))
+    }
+
+    /// Whether its own vote would elect this replica, and it may lack what it acknowledged.
+    pub(super) fn cannot_lead_alone(&self) -> bool {
+        self.doubt.is_some() && self.is_alone()
+    }
+
+    /// Forgets the doubt when the log goes as far.
+    pub(super) fn settle_doubt(&mut self) {
+        let end = self.end();
+        self.doubt.take_if(|doubt| end.covers(*doubt));
+    }
+
+    /// The position at which the log ends.
+    fn end(&self) -> Position {
+        let window = self.raw.store();
+        let index = window.last();
+        Position { index, term: window.term_of(index).unwrap_or_default() }
+    }
+}
+
+fn is_vote(message: &Message) -> bool {
+    matches!(message.kind, MessageKind::Voted | MessageKind::PreVoted) && !message.reject
+}

@@ -1,0 +1,162 @@
+//! Nodes in one thread, message by message: whom they elect where the log of one may have lost its end, and which
+//! changes of the members a leader refuses.
+
+use omega_store::log::{Entry, EntryKind, HardState, LogIndex, Position, ReplicaId, Term};
+use omega_store::membership::{ChangeError, MemberStep, Membership, MembershipChange};
+use omega_store::node::{self, Node};
+use omega_store::replica::FIRST;
+
+fn at(index: u64) -> Position {
+    Position { index: LogIndex(index), term: Term(2) }
+}
+
+/// A node that starts with entries up to the last, and may have acknowledged more.
+fn start(id: u64, last: u64, doubt: Option<u64>, membership: &Membership) -> Node {
+    let entry = |index| {
+        let data = vec![7; 10].into();
+        Entry { position: at(index), kind: EntryKind::Commands, data }
+    };
+    let start = node::Start {
+        id: ReplicaId(id),
+        base: FIRST,
+        membership: membership.clone(),
+        hard_state: HardState { term: Term(2), vote: None, commit: FIRST.index },
+        entries: (2..=last).map(entry).collect(),
+        doubt: doubt.map(at),
+    };
+    Node::new(start, node::Settings::default())
+}
+
+fn three() -> Membership {
+    Membership::founding([1, 2, 3].map(ReplicaId))
+}
+
+/// Delivers messages among these nodes until there are none; all others are down.
+fn settle(nodes: &mut [&mut Node]) {
+    loop {
+        let mut messages = Vec::new();
+        for node in nodes.iter_mut() {
+            while let Some(effects) = node.effects() {
+                messages.extend(effects.messages);
+                effects.write.iter().for_each(|write| node.persisted(write.number));
+                for entry in &effects.committed {
+                    if entry.kind == EntryKind::Membership {
+                        let change = MembershipChange::from_bytes(&entry.data).unwrap();
+                        assert!(node.apply_change(&change));
+                    }
+                    node.applied(entry.position.index);
+                }
+            }
+        }
+        if messages.is_empty() {
+            return;
+        }
+        for message in messages {
+            if let Some(node) = nodes.iter_mut().find(|node| node.id() == message.to) {
+                node.receive(&message).unwrap();
+            }
+        }
+    }
+}
+
+fn leads(node: &Node) -> bool {
+    node.leadership().is_leader
+}
+
+/// Entry 7 was acknowledged by 1 and 2, and 2 has lost it: 3 never had it.
+#[test]
+fn a_replica_in_doubt_elects_nobody_without_what_it_may_have_acknowledged() {
+    let mut two = start(2, 6, Some(7), &three());
+    let mut three_ = start(3, 6, None, &three());
+    for _ in 0..2 {
+        three_.campaign();
+        settle(&mut [&mut two, &mut three_]);
+        assert!(!leads(&three_), "3 would lead without entry 7");
+        two.campaign();
+        settle(&mut [&mut two, &mut three_]);
+        assert!(!leads(&two), "2 would lead without entry 7");
+    }
+
+    let mut one = start(1, 7, None, &three());
+    one.campaign();
+    settle(&mut [&mut one, &mut two]);
+    assert!(leads(&one), "2 may vote for whoever has entry 7");
+    assert_eq!((two.entry(LogIndex(7)).unwrap().position, two.doubt()), (at(7), None));
+    settle(&mut [&mut one, &mut two, &mut three_]);
+    two.campaign();
+    settle(&mut [&mut two, &mut three_]);
+    assert!(leads(&two), "it has caught up, and is elected as any other");
+}
+
+/// The power of all went, and a record was torn that nobody has: one disk at most is damaged, so all votes
+/// together show that it was never committed.
+#[test]
+fn all_votes_together_count_in_spite_of_doubts() {
+    for candidate in 0..3 {
+        let mut nodes = [(1, Some(7)), (2, Some(7)), (3, None)]
+            .map(|(id, doubt)| start(id, 6, doubt, &three()));
+        nodes[candidate].campaign();
+        let [one, two, three] = &mut nodes;
+        settle(&mut [one, two, three]);
+        assert!(leads(&nodes[candidate]), "candidate {candidate}");
+        assert!(nodes.iter().all(|node| node.doubt().is_none()), "its first entry goes further");
+    }
+}
+
+#[test]
+fn a_replica_in_doubt_does_not_lead_alone() {
+    let mut node = start(1, 6, Some(7), &Membership::founding([ReplicaId(1)]));
+    (0..100).for_each(|_| node.tick());
+    node.campaign();
+    assert!(!leads(&node));
+}
+
+/// A leader of three with a learner, all of which have so many entries; but the learner, which has none.
+fn with_learner(last: u64) -> [Node; 4] {
+    let mut membership = three();
+    membership.learners.insert(ReplicaId(4));
+    membership.highest = Some(ReplicaId(4));
+    let mut nodes =
+        [1, 2, 3, 4].map(|id| start(id, if id == 4 { 1 } else { last }, None, &membership));
+    nodes[0].campaign();
+    let [one, two, three, _] = &mut nodes;
+    settle(&mut [one, two, three]);
+    assert!(leads(&nodes[0]));
+    nodes
+}
+
+/// So many ticks of the leader, which the others that are up answer.
+fn tick(leader: &mut Node, others: &mut [&mut Node]) {
+    for _ in 0..3 * node::Settings::default().election_ticks {
+        leader.tick();
+        let mut up: Vec<&mut Node> = others.iter_mut().map(|node| &mut **node).collect();
+        up.push(leader);
+        settle(&mut up);
+    }
+}
+
+#[test]
+fn a_learner_is_promoted_when_it_has_caught_up_and_answers() {
+    let promote = MembershipChange::one(MemberStep::Promote(ReplicaId(4)));
+    let behind = Err(ChangeError::Behind(ReplicaId(4)));
+    let [mut one, mut two, mut three, mut four] = with_learner(200);
+    assert_eq!(one.propose_change(&promote), behind, "it has nothing yet");
+    tick(&mut one, &mut [&mut two, &mut three, &mut four]);
+    tick(&mut one, &mut [&mut two, &mut three]);
+    assert_eq!(one.propose_change(&promote), behind, "it is silent");
+    tick(&mut one, &mut [&mut two, &mut three, &mut four]);
+    assert!(one.propose_change(&promote).is_ok());
+    settle(&mut [&mut one, &mut two, &mut three, &mut four]);
+    assert!(one.membership().voters.contains(&ReplicaId(4)));
+}
+
+#[test]
+fn a_change_that_would_lose_the_quorum_is_refused() {
+    let remove = |id| MembershipChange::one(MemberStep::Remove(ReplicaId(id)));
+    let [mut one, mut two, mut three, _] = with_learner(5);
+    tick(&mut one, &mut [&mut two]);
+    let refused = ChangeError::NoQuorum { voters: 2, answering: 1 };
+    assert_eq!(one.propose_change(&remove(2)), Err(refused), "3 is silent, 2 would be gone");
+    tick(&mut one, &mut [&mut two, &mut three]);
+    assert!(one.propose_change(&remove(2)).is_ok());
+}
