@@ -10,7 +10,7 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 /// Measures how fast this build is on this machine, and compares it with recorded answers of kube-scheduler.
 #[derive(Debug, Parser)]
-#[command(name = "omega-bench", version, about)]
+#[command(name = "omega-bench", version)]
 struct Arguments {
     #[command(subcommand)]
     command: BenchCommand,

@@ -56,11 +56,14 @@ mod signals;
 
 use clap::{Parser, Subcommand};
 use omega_workload::command_line::{self, BAD_INPUT};
+#[cfg(not(feature = "serve"))]
+use std::ffi::OsString;
 use std::process::ExitCode;
 
 /// A shared-state, optimistically concurrent cluster scheduler.
 #[derive(Debug, Parser)]
-#[command(name = "omega", version, about, args_conflicts_with_subcommands = true)]
+#[command(name = "omega", version, args_conflicts_with_subcommands = true)]
+#[cfg_attr(not(feature = "serve"), command(after_help = served::HELP))]
 struct Omega {
     #[command(subcommand)]
     command: Option<Command>,
@@ -78,8 +81,12 @@ enum Command {
     Improve(Box<improve::ImproveArgs>),
     #[command(flatten)]
     Program(programs::Program),
+    #[cfg(feature = "serve")]
     #[command(flatten)]
     Served(served::Verb),
+    #[cfg(not(feature = "serve"))]
+    #[command(external_subcommand)]
+    Served(Vec<OsString>),
 }
 
 /// Reads the command line, and does what it says.

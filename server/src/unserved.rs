@@ -1,13 +1,10 @@
 //! The verbs of `served.rs` in a build without the feature `serve`: each ends with the command that builds it.
 
-use clap::Subcommand;
 use std::ffi::OsString;
 
-#[derive(Debug, Subcommand)]
-pub(crate) enum Verb {
-    #[command(external_subcommand)]
-    Other(Vec<OsString>),
-}
+/// The end of the help.
+pub(crate) const HELP: &str = "This build only runs workloads. To serve and operate a cell, build it with \
+    cargo build --release --features serve: it adds serve, dev, scheduler, agent, job, machine, top and more.";
 
 /// The verbs of the feature; a test compares them with those of `served.rs`.
 pub(crate) const SERVED: [&str; 24] = [
@@ -56,10 +53,9 @@ impl Error {
     }
 }
 
-/// Says that a verb is not there.
-pub(crate) fn run(verb: Verb) -> Result<(), Error> {
-    let Verb::Other(arguments) = verb;
-    let name = arguments.first().map_or(String::new(), |name| name.to_string_lossy().into_owned());
+/// Says that a verb is not there. The verb comes with its arguments.
+pub(crate) fn run(verb: Vec<OsString>) -> Result<(), Error> {
+    let name = verb.first().map_or(String::new(), |name| name.to_string_lossy().into_owned());
     match SERVED.contains(&&*name) {
         true => Err(Error::NotBuilt(format!("omega {name}"))),
         false => Err(Error::Unknown(name)),

@@ -11,7 +11,7 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 /// Simulates a cell under architectures, policies and traces.
 #[derive(Debug, Parser)]
-#[command(name = "omega-sim", version, about)]
+#[command(name = "omega-sim", version)]
 struct Arguments {
     #[command(subcommand)]
     command: Verb,

@@ -24,6 +24,10 @@ pub(super) struct Description {
 
 impl Description {
     /// Describes arguments that are read as an `A`.
+    #[cfg_attr(
+        not(feature = "schema"),
+        expect(clippy::extra_unused_type_parameters, reason = "the schema alone needs the type")
+    )]
     pub(super) fn of<A: Described>() -> Description {
         Description {
             #[cfg(feature = "schema")]
