@@ -3,7 +3,7 @@
 
 use omega_store::log::{Entry, EntryKind, HardState, LogIndex, Position, ReplicaId, Term};
 use omega_store::membership::{ChangeError, MemberStep, Membership, MembershipChange};
-use omega_store::node::{self, Node};
+use omega_store::node::{self, Message, MessageKind, Node};
 use omega_store::replica::FIRST;
 
 fn at(index: u64) -> Position {
@@ -33,6 +33,12 @@ fn three() -> Membership {
 
 /// Delivers messages among these nodes until there are none; all others are down.
 fn settle(nodes: &mut [&mut Node]) {
+    settle_but(nodes, |_| false);
+}
+
+/// Delivers all messages but some, which are the answer.
+fn settle_but(nodes: &mut [&mut Node], lost: impl Fn(&Message) -> bool) -> Vec<Message> {
+    let mut kept = Vec::new();
     loop {
         let mut messages = Vec::new();
         for node in nodes.iter_mut() {
@@ -49,10 +55,12 @@ fn settle(nodes: &mut [&mut Node]) {
             }
         }
         if messages.is_empty() {
-            return;
+            return kept;
         }
         for message in messages {
-            if let Some(node) = nodes.iter_mut().find(|node| node.id() == message.to) {
+            if lost(&message) {
+                kept.push(message);
+            } else if let Some(node) = nodes.iter_mut().find(|node| node.id() == message.to) {
                 node.receive(&message).unwrap();
             }
         }
@@ -101,6 +109,28 @@ fn all_votes_together_count_in_spite_of_doubts() {
         assert!(leads(&nodes[candidate]), "candidate {candidate}");
         assert!(nodes.iter().all(|node| node.doubt().is_none()), "its first entry goes further");
     }
+}
+
+/// All must have voted for the same candidacy.
+#[test]
+fn a_late_vote_is_not_one_of_all() {
+    let mut one = start(1, 6, None, &three());
+    let mut two = start(2, 6, Some(7), &three());
+    let mut candidate = start(3, 6, None, &three());
+    let vote_of_one =
+        |message: &Message| message.kind == MessageKind::Voted && message.from == ReplicaId(1);
+    let mut late = Vec::new();
+    for _ in 0..2 {
+        candidate.campaign();
+        late.extend(settle_but(&mut [&mut one, &mut two, &mut candidate], vote_of_one));
+    }
+    assert_eq!(late.iter().map(|vote| vote.term).collect::<Vec<_>>(), [Term(3), Term(4)]);
+    candidate.receive(&late[0]).unwrap();
+    settle(&mut [&mut two, &mut candidate]);
+    assert!(!leads(&candidate));
+    candidate.receive(&late[1]).unwrap();
+    settle(&mut [&mut two, &mut candidate]);
+    assert!(leads(&candidate));
 }
 
 #[test]

@@ -46,10 +46,11 @@ impl Node {
 
     /// Notes a vote. The answer is whether it does not count yet.
     pub(super) fn is_held_vote(&mut self, message: &Message) -> bool {
-        if !is_vote(message) {
+        let (term, stage) = (Term(self.raw.raft.term), self.raw.raft.state);
+        if !is_vote(message) || message.term != term_of(message.kind, term) {
+            // Raft drops a vote for an earlier candidacy.
             return false;
         }
-        let (term, stage) = (Term(self.raw.raft.term), self.raw.raft.state);
         if (self.votes.term, self.votes.stage) != (term, stage) {
             self.votes = Votes { term, stage, ..Votes::default() };
         }
@@ -91,6 +92,12 @@ impl Node {
         let index = window.last();
         Position { index, term: window.term_of(index).unwrap_or_default() }
     }
+}
+
+/// The term that votes for a candidate of a term have: whoever only asks whether it would be elected has not begun
+/// the next one.
+fn term_of(kind: MessageKind, candidate: Term) -> Term {
+    if kind == MessageKind::PreVoted { Term(candidate.0 + 1) } else { candidate }
 }
 
 fn is_vote(message: &Message) -> bool {
