@@ -1,10 +1,11 @@
 //! Traps that want more than a script: hashes, bounds, numbers at their ends.
 
 use omega_cellstate::{Cell, SharedCell, View};
+use omega_core::limits::{LEASE_MS_MIN, NUMBERS_AHEAD_MAX};
 use omega_core::{
-    Amounts, Claim, Command, Commit, Job, JobId, KindId, Kinds, Machine, MachineId, Outcome, Port,
-    Rejection, SchedulerId, TaskGroup, TaskId, TaskReport, Transaction, TransactionError,
-    TransactionId, Version,
+    Amounts, Claim, Command, Commit, HolderId, Job, JobId, KindId, Kinds, Machine, MachineId,
+    Outcome, Port, Rejection, SchedulerId, TaskGroup, TaskId, TaskReport, Transaction,
+    TransactionError, TransactionId, Version,
 };
 
 fn task(job: u64, index: u32) -> TaskId {
@@ -64,16 +65,24 @@ fn cells_that_would_use_rows_in_another_order_have_different_hashes() {
 }
 
 #[test]
-fn the_last_transaction_numbers_are_answered_without_overflow() {
+fn no_transaction_uses_up_the_numbers_of_a_scheduler() {
     let mut cell = cell([machine("a", 4)]);
     let txn = |number| transaction(number, &[(task(9, 0), MachineId::first(0))]);
-    let last = txn(u64::MAX);
-    assert_eq!(cell.commit(&last), Err(TransactionError::AnswerExpired(last.id)));
-    let before = txn(u64::MAX - 1);
-    let answer = cell.commit(&before);
+    for number in [NUMBERS_AHEAD_MAX, u64::MAX - 2, u64::MAX - 1, u64::MAX] {
+        let far = txn(number);
+        let refused = TransactionError::NumberAhead(far.id);
+        assert_eq!(cell.commit(&far), Err(refused));
+        assert_eq!(cell.answer_early(&far), Some(Err(refused)));
+    }
+    let ahead = txn(NUMBERS_AHEAD_MAX - 1);
+    let answer = cell.commit(&ahead);
     assert!(answer.is_ok());
-    assert_eq!(cell.commit(&before), answer, "a retry gets the first answer");
-    assert!(cell.commit(&txn(u64::MAX - 3)).is_ok(), "a number that was skipped may still come");
+    assert_eq!(cell.commit(&ahead), answer, "a retry gets the first answer");
+    let skipped = txn(NUMBERS_AHEAD_MAX - 3);
+    assert!(cell.commit(&skipped).is_ok(), "a number that was skipped may still come");
+    let holder = HolderId(1);
+    let hold = Command::HoldScheduler { name: "s".into(), holder, lease_ms: LEASE_MS_MIN };
+    assert!(cell.apply(hold).is_ok(), "the name can still change hands");
 }
 
 #[test]

@@ -96,6 +96,8 @@ define_codes! {
     /// Another process has the scheduler's name: stop.
     Fenced = "FENCED", FailedPrecondition;
     /// Another process holds the scheduler's name: wait, or choose another name.
+    /// A transaction's number is too far above its scheduler's next one: register again.
+    NumberAhead = "NUMBER_AHEAD", InvalidArgument;
     LeaseHeld = "LEASE_HELD", FailedPrecondition;
     /// The process does not hold the scheduler's name any more: stop.
     LeaseLost = "LEASE_LOST", FailedPrecondition;
@@ -212,6 +214,7 @@ impl ApiError {
             _ => return None,
         })
     }
+            ErrorCode::NumberAhead => TransactionError::NumberAhead(txn.id),
 }
 
 /// The longest sentence: it travels in a header, where a long name in it would be the end of the answer.
@@ -332,6 +335,7 @@ impl From<&TransactionError> for ApiError {
         if let TransactionError::BaseFromFuture { version, .. } = error {
             made.version = Some(*version);
         }
+            TransactionError::NumberAhead(_) => ErrorCode::NumberAhead,
         made
     }
 }
