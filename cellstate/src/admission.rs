@@ -13,6 +13,7 @@
 use crate::cell::Cell;
 use crate::facts::Need;
 use crate::tenants::Tenants;
+use crate::texts;
 use crate::validate;
 use omega_core::{Amounts, Job, KindId, Kinds, Outcome, Rejection, Text};
 
@@ -107,7 +108,7 @@ impl Cell {
         tenant: &Text,
         limit: Option<Amounts>,
     ) -> Result<Outcome, Rejection> {
-        validate::name(tenant)?;
+        texts::name("tenant", tenant)?;
         if let Some(limit) = &limit {
             validate::quota(tenant, limit, &self.kinds)?;
         }

@@ -209,7 +209,7 @@ fn peak(command: &ask::peak::PeakCommand) -> Result<(), run::Error> {
 
 /// Says why in one line, whatever names are in it, and ends with this code.
 fn fail(why: &str, code: u8) -> ExitCode {
-    let line = why.replace(char::is_control, "\u{fffd}");
+    let line = omega_core::text::shown(why);
     // Without a standard error, the exit code has to say it all.
     drop(writeln!(std::io::stderr(), "omega: {line}"));
     ExitCode::from(code)

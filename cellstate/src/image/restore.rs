@@ -62,7 +62,7 @@ impl Cell {
         cell.restore_reservations(image.reservations)?;
         cell.restore_cell_capacity(image.cell_capacity)?;
         for tenant in &image.tenants {
-            validate::name(&tenant.name)?;
+            crate::texts::name("tenant", &tenant.name)?;
             if cell.tenants.get(&tenant.name).is_some() {
                 return Err(twice("tenant", &tenant.name));
             }
@@ -178,7 +178,7 @@ impl Cell {
     fn restore_schedulers(&mut self, schedulers: Vec<SchedulerImage>) -> Result<(), ImageError> {
         at_most("schedulers", schedulers.len() as u64, SCHEDULERS_MAX as u64)?;
         for (id, image) in (0..).map(SchedulerId).zip(schedulers) {
-            validate::name(&image.name)?;
+            crate::texts::name("scheduler", &image.name)?;
             if self.schedulers.iter().any(|other| other.name == image.name) {
                 return Err(twice("scheduler", &image.name));
             }

@@ -53,7 +53,7 @@ define_codes! {
     Malformed = "MALFORMED", InvalidArgument;
     /// Something else has the name.
     NameTaken = "NAME_TAKEN", AlreadyExists;
-    /// A name must have 1 to 512 bytes and no control characters.
+    /// A name, label or value is too long, or has control or format characters.
     BadName = "BAD_NAME", InvalidArgument;
     /// The machine was removed, or never was.
     UnknownMachine = "UNKNOWN_MACHINE", NotFound;

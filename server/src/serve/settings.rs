@@ -9,6 +9,7 @@ use super::traces::{self, Collector, Fraction};
 use crate::events::{LogArgs, LogFormat, LogLevel};
 use clap::Args;
 use omega_core::limits::TEXT_BYTES_MAX;
+use omega_core::text::is_hidden;
 use omega_core::{Kinds, KindsError, ResourceKind, Unit};
 use omega_service::{Limits, MonitorSettings, SlowCommit, TraceSettings};
 use omega_store::CellId;
@@ -173,7 +174,7 @@ impl FromStr for KindName {
             Some(_) => return Err(format!("{text:?} is not like licence or cloud-disk=bytes")),
         };
         let is_name = (1..=TEXT_BYTES_MAX).contains(&name.len());
-        if !is_name || name.chars().any(|c| c.is_control() || c.is_whitespace()) {
+        if !is_name || name.chars().any(|c| is_hidden(c) || c.is_whitespace()) {
             return Err(format!("{name:?} is not the name of a resource kind"));
         }
         Ok(KindName(ResourceKind { name: name.to_owned(), unit, compressible: false }))
