@@ -41,6 +41,9 @@
 //! - `rocks.rs`: the log in RocksDB, damaged in every file (with the feature `rocksdb`).
 //! - `model/`: the commit protocol in the small, in every order of events.
 //! - `retries.rs`: what a replica refuses early, and what never.
+//! - `misled.rs`: clients of a replica that breaks off, skips or answers out of order.
+//! - `watches.rs`: watches of jobs against the cell.
+//! - `followers.rs`: calls that a follower answers while it is behind its leader.
 //! - `directory.rs`: the directory of a replica, and who may not work in it.
 //! - `nth_failure.rs`: a whole replica on a disk that fails, fills up and rots.
 //! - `kills.rs`: a replica's process that is killed again and again.
@@ -71,6 +74,7 @@ mod evicting;
 mod evicting_random;
 mod examples;
 mod failures;
+mod followers;
 mod fuzz;
 mod gangs;
 mod held;

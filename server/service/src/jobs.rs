@@ -98,8 +98,10 @@ impl JobService for Jobs {
         let (id, ended) = match submitted {
             Ok(Outcome::Job(id)) => (id, false),
             Ok(_) => return Err(unknown().into()),
-            // A call that is sent again finds what the first one did.
+            // A call that is sent again finds the job of the first one. The refusal may be ahead of what this
+            // replica has applied.
             Err(error) if error.code == ErrorCode::NameTaken => {
+                self.host.refresh(until).await?;
                 let same = self.host.read(|cell| {
                     let id = cell.job_by_name(&job.name)?;
                     let same = cell.job(id).is_some_and(|known| **known == job);
