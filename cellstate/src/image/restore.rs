@@ -96,6 +96,8 @@ impl Cell {
             cell.restore_job(job)?;
         }
         cell.restore_ended(image.ended)?;
+        let tasks = cell.count_tenant_tasks();
+        cell.tenants.list.iter_mut().zip(tasks).for_each(|(tenant, count)| tenant.tasks = count);
         cell.recount_asked();
         if !cell.facts.rules.is_empty() {
             cell.restore_counts()?;

@@ -52,6 +52,7 @@ mod statistics;
 mod survey;
 mod tally;
 mod tasks;
+mod tenant_tasks;
 mod tenants;
 mod tls;
 mod told;
