@@ -4,6 +4,7 @@
 //! The code travels as `google.rpc.ErrorInfo` with the domain `omega`, beside `google.rpc.RetryInfo`
 //! where waiting helps. The sentence is for people and may change; the code does not.
 
+use crate::mismatch;
 use omega_core::limits::TRANSACTION_ITEMS_MAX;
 use omega_core::{Rejection, Transaction, TransactionError, Version};
 use std::collections::HashMap;
@@ -49,6 +50,8 @@ macro_rules! define_codes {
 }
 
 define_codes! {
+    /// The client and the replica do not agree on TLS: one does not speak it, or a certificate is refused.
+    Tls = "TLS", FailedPrecondition;
     /// The message means nothing; the sentence names the field.
     Malformed = "MALFORMED", InvalidArgument;
     /// Something else has the name.
@@ -93,11 +96,11 @@ define_codes! {
     AnswerExpired = "ANSWER_EXPIRED", OutOfRange;
     /// Another transaction had this id: count upwards.
     IdReused = "ID_REUSED", AlreadyExists;
+    /// A transaction's number is too far above its scheduler's next one: register again.
+    NumberAhead = "NUMBER_AHEAD", InvalidArgument;
     /// Another process has the scheduler's name: stop.
     Fenced = "FENCED", FailedPrecondition;
     /// Another process holds the scheduler's name: wait, or choose another name.
-    /// A transaction's number is too far above its scheduler's next one: register again.
-    NumberAhead = "NUMBER_AHEAD", InvalidArgument;
     LeaseHeld = "LEASE_HELD", FailedPrecondition;
     /// The process does not hold the scheduler's name any more: stop.
     LeaseLost = "LEASE_LOST", FailedPrecondition;
@@ -211,10 +214,10 @@ impl ApiError {
             ErrorCode::AnswerExpired => TransactionError::AnswerExpired(txn.id),
             ErrorCode::IdReused => TransactionError::IdReused(txn.id),
             ErrorCode::Fenced => TransactionError::Fenced(txn.id),
+            ErrorCode::NumberAhead => TransactionError::NumberAhead(txn.id),
             _ => return None,
         })
     }
-            ErrorCode::NumberAhead => TransactionError::NumberAhead(txn.id),
 }
 
 /// The longest sentence: it travels in a header, where a long name in it would be the end of the answer.
@@ -249,6 +252,9 @@ impl From<ApiError> for Status {
 
 impl From<Status> for ApiError {
     fn from(status: Status) -> ApiError {
+        if let Some(error) = mismatch::of_certificates(&status) {
+            return error;
+        }
         let details = status.get_error_details();
         let info = details.error_info().filter(|info| info.domain == DOMAIN);
         let named = info.and_then(|info| by_name(&info.reason));
@@ -329,13 +335,13 @@ impl From<&TransactionError> for ApiError {
             TransactionError::AnswerExpired(_) => ErrorCode::AnswerExpired,
             TransactionError::IdReused(_) => ErrorCode::IdReused,
             TransactionError::Fenced(_) => ErrorCode::Fenced,
+            TransactionError::NumberAhead(_) => ErrorCode::NumberAhead,
             _ => ErrorCode::Internal,
         };
         let mut made = ApiError::new(code, error.to_string());
         if let TransactionError::BaseFromFuture { version, .. } = error {
             made.version = Some(*version);
         }
-            TransactionError::NumberAhead(_) => ErrorCode::NumberAhead,
         made
     }
 }
