@@ -126,9 +126,19 @@ impl Caller {
         }
     }
 
+    /// How many replicas are known.
+    pub(super) fn replicas(&self) -> usize {
+        self.connections.count()
+    }
+
+    /// Asks the next replica from now on.
+    pub(super) fn pass_on(&self) {
+        self.connections.leave(&self.connections.current());
+    }
+
     /// Leaves a replica whose stream has broken, and gives the next one a moment.
     pub(super) async fn go_on(&self) {
-        self.connections.leave(&self.connections.current());
+        self.pass_on();
         tokio::time::sleep(PAUSE).await;
     }
 
