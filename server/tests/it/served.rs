@@ -197,6 +197,17 @@ fn a_dead_replica_is_seen_in_the_list() {
 }
 
 #[test]
+fn a_server_listens_by_name() {
+    let dir = folder(&[]);
+    let port = ports(1)[0];
+    let _server = serve(dir.path(), &["--memory".to_owned(), format!("--listen=localhost:{port}")]);
+    let said = say(dir.path(), &["cell", "--cell", &format!("127.0.0.1:{port}")]);
+    assert_eq!(said.code, Some(0), "{}", said.stderr);
+    let said = say(dir.path(), &["serve", "--memory", "--listen=7600"]);
+    assert!(said.stderr.contains("is no address such as localhost:7600"), "{}", said.stderr);
+}
+
+#[test]
 fn one_replica_serves_and_keeps() {
     let dir = folder(&[]);
     let port = ports(1)[0];
