@@ -13,6 +13,7 @@
 use crate::cell::Cell;
 use crate::facts::Need;
 use crate::tenants::Tenants;
+use crate::texts;
 use crate::validate;
 use omega_core::{Amounts, Job, KindId, Kinds, Outcome, Rejection, Text};
 
@@ -36,6 +37,8 @@ impl Tenants {
     /// Counts what so many tasks of a tenant ask for, or below zero, what they ask for no more.
     #[inline]
     pub(crate) fn ask(&mut self, tenant: u32, need: &Need, count: i64) {
+        let tasks = &mut self.list[tenant as usize].tasks;
+        *tasks = tasks.strict_add_signed(count);
         if self.asked.limits > 0 {
             self.ask_limited(tenant, &need.charged(&need.request), count);
         }
@@ -107,7 +110,7 @@ impl Cell {
         tenant: &Text,
         limit: Option<Amounts>,
     ) -> Result<Outcome, Rejection> {
-        validate::name(tenant)?;
+        texts::name("tenant", tenant)?;
         if let Some(limit) = &limit {
             validate::quota(tenant, limit, &self.kinds)?;
         }
@@ -130,6 +133,21 @@ impl Cell {
             Some(tenant) => self.tenants.admit(&self.kinds, tenant, groups),
             None => Ok(()),
         }
+    }
+
+    /// How many tasks of a tenant's own jobs have not ended.
+    #[must_use]
+    pub fn tenant_tasks(&self, tenant: &str) -> u64 {
+        self.tenants.get(tenant).map_or(0, |tenant| tenant.tasks)
+    }
+
+    /// Counts the tasks of each tenant that have not ended.
+    pub(crate) fn count_tenant_tasks(&self) -> Vec<u64> {
+        let mut counts = vec![0; self.tenants.list.len()];
+        for (_, job) in self.jobs.iter() {
+            counts[job.tenant as usize] += u64::from(job.alive);
+        }
+        counts
     }
 
     /// Counts anew, because limits or the tree of tenants changed.

@@ -7,10 +7,10 @@
 //! When the scheduler's name changes hands, its numbers jump (see `holders.rs`): what was answered before
 //! is answered alike, as long as it is remembered, and what is new below the jump is refused.
 
-use omega_core::limits::ANSWERS_PER_SCHEDULER;
+use omega_core::limits::{ANSWERS_PER_SCHEDULER, NUMBERS_AHEAD_MAX};
 use omega_core::{
     Claim, Commit, Conflict, ConflictCheck, Granularity, Resize, Take, TaskId, Transaction,
-    TransactionError,
+    TransactionError, TransactionId,
 };
 use serde::{Deserialize, Serialize};
 use xxhash_rust::xxh3::xxh3_64;
@@ -41,6 +41,19 @@ pub(crate) struct Answers {
 }
 
 impl Answers {
+    /// Checks that a number is not so high that those after it would run out (see [`NUMBERS_AHEAD_MAX`]).
+    ///
+    /// # Errors
+    /// If it is.
+    pub(crate) fn check_ahead(&self, id: TransactionId) -> Result<(), TransactionError> {
+        // No number comes after the last one, so it is never used.
+        let below = self.next.saturating_add(NUMBERS_AHEAD_MAX);
+        match id.number < below {
+            true => Ok(()),
+            false => Err(TransactionError::NumberAhead(id)),
+        }
+    }
+
     /// The answer that this transaction got before.
     ///
     /// # Errors
@@ -52,10 +65,6 @@ impl Answers {
         digest: u64,
     ) -> Result<Option<Commit>, TransactionError> {
         let number = txn.id.number;
-        if number == u64::MAX {
-            // No number comes after it, so nobody could tell that it was used.
-            return Err(TransactionError::AnswerExpired(txn.id));
-        }
         if number >= self.next {
             return Ok(None);
         }

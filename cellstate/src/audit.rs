@@ -102,6 +102,11 @@ impl Cell {
                 return Err(AuditError::Tenant(tenant.terms.name.clone()));
             }
         }
+        for (tenant, tasks) in self.tenants.iter().zip(self.count_tenant_tasks()) {
+            if tenant.tasks != tasks {
+                return Err(AuditError::Tenant(tenant.terms.name.clone()));
+            }
+        }
         if self.resources.claimed != self.recount_cell_claims() {
             return Err(AuditError::CellClaims);
         }

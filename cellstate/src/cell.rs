@@ -42,6 +42,7 @@ use crate::peaks::PeakCounts;
 use crate::resize::HeldCounts;
 use crate::rules::{Domain, TrackerId};
 use crate::tenants::Tenants;
+use crate::texts;
 use crate::validate;
 use omega_core::limits::CHANGES_MAX;
 use omega_core::{
@@ -210,7 +211,7 @@ impl Cell {
         tenant: &Text,
         limit: Option<omega_core::Amounts>,
     ) -> Result<Outcome, Rejection> {
-        validate::name(tenant)?;
+        texts::name("tenant", tenant)?;
         if let Some(limit) = &limit {
             validate::quota(tenant, limit, &self.kinds)?;
         }

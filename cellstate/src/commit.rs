@@ -163,10 +163,10 @@ impl Cell {
         if items > TRANSACTION_ITEMS_MAX {
             return Err(TransactionError::TooManyItems { items, max: TRANSACTION_ITEMS_MAX });
         }
-        if txn.id.scheduler.0 as usize >= self.schedulers.len() {
-            return Err(TransactionError::UnknownScheduler(txn.id.scheduler));
+        match self.schedulers.get(txn.id.scheduler.0 as usize) {
+            Some(scheduler) => scheduler.answers.check_ahead(txn.id),
+            None => Err(TransactionError::UnknownScheduler(txn.id.scheduler)),
         }
-        Ok(())
     }
 
     /// Judges until no gang, no eviction and no leaving of company must be refused any more.

@@ -23,7 +23,7 @@ impl Cell {
             return Some(Err(error));
         }
         let answers = &self.schedulers[txn.id.scheduler.0 as usize].answers;
-        if txn.id.number < answers.next || txn.id.number == u64::MAX {
+        if txn.id.number < answers.next {
             let digest = answers::digest(txn, &mut Vec::new());
             match answers.find(txn, digest) {
                 Ok(None) => {}

@@ -17,6 +17,7 @@
 
 use crate::answers::{Answer, Answers};
 use crate::cell::{Cell, Registered};
+use crate::texts;
 use crate::validate;
 use omega_core::limits::{LEASE_MS_MAX, LEASE_MS_MIN, NUMBERS_SKIPPED, SCHEDULERS_MAX};
 use omega_core::{Hold, HolderId, Outcome, Rejection, SchedulerId, Text};
@@ -24,7 +25,7 @@ use omega_core::{Hold, HolderId, Outcome, Rejection, SchedulerId, Text};
 impl Cell {
     /// Gives a scheduler an id.
     pub(crate) fn register_scheduler(&mut self, name: Text) -> Result<Outcome, Rejection> {
-        validate::name(&name)?;
+        texts::name("scheduler", &name)?;
         let index = match self.scheduler_index(&name) {
             Some(index) => match self.schedulers[index].hold {
                 Some(hold) => return Err(Rejection::NameHeld { name, holder: hold.holder }),
@@ -41,7 +42,7 @@ impl Cell {
 
     /// Gives a name to a process.
     pub(crate) fn hold_scheduler(&mut self, name: Text, hold: Hold) -> Result<Outcome, Rejection> {
-        validate::name(&name)?;
+        texts::name("scheduler", &name)?;
         if !(LEASE_MS_MIN..=LEASE_MS_MAX).contains(&hold.lease_ms) {
             return Err(Rejection::BadLease { given: hold.lease_ms });
         }

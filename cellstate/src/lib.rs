@@ -83,6 +83,7 @@ mod sets;
 mod shared;
 mod sparse;
 mod tenants;
+mod texts;
 mod validate;
 mod view;
 

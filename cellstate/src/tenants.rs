@@ -19,6 +19,8 @@ use std::sync::Arc;
 pub(crate) struct Tenant {
     pub(crate) terms: Arc<TenantTerms>,
     pub(crate) used: Vec<i64>,
+    /// How many of its own tasks have not ended.
+    pub(crate) tasks: u64,
     /// What its jobs may ask for, if that is limited; see `admission.rs`.
     pub(crate) admits: Option<Amounts>,
     parent: Option<u32>,
@@ -82,6 +84,7 @@ impl Tenants {
         self.list.push(Tenant {
             terms: Arc::new(TenantTerms { name: name.clone(), ..TenantTerms::default() }),
             used: vec![0; self.kinds],
+            tasks: 0,
             admits: None,
             parent: None,
             changed: self.next,

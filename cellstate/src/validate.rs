@@ -1,10 +1,11 @@
 //! Whether what came from outside makes sense, before it touches any state.
 
+use crate::texts;
 use omega_core::limits::{
     BANDS_MAX, CARD_MILLI, CARDS_MAX, CORES_PER_NODE_MAX, CURVE_POINTS_MAX, EVICTION_CAP_MAX,
     EVICTION_SPAN_MS_MAX, GANG_HOLD_MS_MAX, GRACE_MS_MAX, GROUPS_PER_JOB_MAX, LABELS_MAX,
     OVERCOMMIT_PERCENT_MAX, PEAKS_MAX, QUOTA_MAX, RESERVATION_TENANTS_MAX, RESERVED_VALUES_MAX,
-    RULES_PER_GROUP_MAX, TASKS_PER_JOB_MAX, TENANT_WEIGHT_MAX, TEXT_BYTES_MAX, WEIGHT_MAX,
+    RULES_PER_GROUP_MAX, TASKS_PER_JOB_MAX, TENANT_WEIGHT_MAX, WEIGHT_MAX,
 };
 use omega_core::{
     Amounts, CardRequest, CoreRequest, DAY_MS, Job, KindId, Kinds, Labels, Machine,
@@ -20,25 +21,12 @@ fn at_most(what: &str, given: usize, max: usize) -> Result<(), Rejection> {
     if given > max { Err(too_many(what, given, max)) } else { Ok(()) }
 }
 
-/// A name: something to print, and nothing to trip a terminal or a log over.
-pub(crate) fn name(name: &Text) -> Result<(), Rejection> {
-    let good =
-        !name.is_empty() && name.len() <= TEXT_BYTES_MAX && !name.chars().any(|c| c.is_control());
-    if good { Ok(()) } else { Err(Rejection::BadName(name.clone())) }
-}
-
 fn labels(what: &str, labels: &Labels) -> Result<(), Rejection> {
     at_most(&format!("labels of {what}"), labels.len(), LABELS_MAX)?;
     if !labels.is_sorted() {
         return Err(Rejection::BadJob(format!("the labels of {what} are not sorted").into()));
     }
-    for (key, value) in labels.iter() {
-        name(key)?;
-        if value.len() > TEXT_BYTES_MAX || value.chars().any(char::is_control) {
-            return Err(Rejection::BadName(value.clone()));
-        }
-    }
-    Ok(())
+    texts::labels(labels)
 }
 
 fn amounts(what: &Text, amounts: &Amounts, kinds: &Kinds) -> Result<(), Rejection> {
@@ -74,8 +62,8 @@ pub(crate) fn cell_capacity(capacity: &Amounts, kinds: &Kinds) -> Result<(), Rej
 
 /// How a tenant stands; whether its parent may be above it is seen in the tree.
 pub(crate) fn standing(tenant: &Text, standing: &Standing, kinds: &Kinds) -> Result<(), Rejection> {
-    name(tenant)?;
-    standing.parent.iter().try_for_each(name)?;
+    texts::name("tenant", tenant)?;
+    standing.parent.iter().try_for_each(|parent| texts::name("tenant", parent))?;
     quota(tenant, &standing.guaranteed, kinds)?;
     if !(1..=TENANT_WEIGHT_MAX).contains(&standing.weight) {
         let what = format!(
@@ -115,8 +103,8 @@ pub(crate) fn policy(policy: &Policy) -> Result<(), Rejection> {
 /// Machines that are kept for some tenants, for a time to come.
 pub(crate) fn reservation(reservation: &Reservation, now_ms: u64) -> Result<(), Rejection> {
     let Reservation { name: called, machines, tenants, from_ms, until_ms } = reservation;
-    name(called)?;
-    tenants.iter().try_for_each(name)?;
+    texts::name("reservation", called)?;
+    tenants.iter().try_for_each(|tenant| texts::name("tenant", tenant))?;
     at_most("tenants of a reservation", tenants.len(), RESERVATION_TENANTS_MAX)?;
     let bad =
         |why: &str| Err(Rejection::BadReservation(format!("reservation {called:?} {why}").into()));
@@ -143,13 +131,14 @@ fn selector(of: &str, machines: &MachineSelector) -> Result<bool, Rejection> {
         let values = list.iter().map(|requirement| requirement.values.len()).sum();
         at_most(&format!("values in the requirements of {of}"), values, RESERVED_VALUES_MAX)?;
     }
+    texts::selector(machines)?;
     Ok(requirements.iter().any(|list| !list.is_empty()))
 }
 
 /// When batch steps back on some machines.
 pub(crate) fn peaks(calendar: &PeakCalendar, kinds: &Kinds) -> Result<(), Rejection> {
     let PeakCalendar { name: called, machines, peaks } = calendar;
-    name(called)?;
+    texts::name("calendar of peaks", called)?;
     at_most("peaks of a calendar", peaks.len(), PEAKS_MAX)?;
     let bad =
         |why: &str| Err(Rejection::BadPeaks(format!("calendar of peaks {called:?} {why}").into()));
@@ -188,12 +177,12 @@ pub(crate) fn load(name: &Text, load: &Amounts, kinds: &Kinds) -> Result<(), Rej
 }
 
 pub(crate) fn machine(machine: &Machine, kinds: &Kinds) -> Result<(), Rejection> {
-    name(&machine.name)?;
+    texts::name("machine", &machine.name)?;
     amounts(&machine.name, &machine.capacity, kinds)?;
     labels(&machine.name, &machine.labels)?;
     at_most("taints", machine.taints.len(), LABELS_MAX)?;
     at_most("images", machine.images.len(), 16 * LABELS_MAX)?;
-    machine.images.iter().try_for_each(|image| name(&image.name))?;
+    texts::machine(machine)?;
     at_most("cards", usize::from(machine.cards), usize::from(CARDS_MAX))?;
     numa(machine, kinds)?;
     for (kind, percent) in machine.overcommit.iter() {
@@ -240,9 +229,9 @@ pub(crate) fn tasks_in_bounds(count: usize) -> bool {
 }
 
 pub(crate) fn job(job: &Job, counts: GroupCounts, kinds: &Kinds) -> Result<(), Rejection> {
-    for text in [&job.name, &job.tenant, &job.scheduler] {
-        name(text)?;
-    }
+    texts::name("job", &job.name)?;
+    texts::name("tenant", &job.tenant)?;
+    texts::name("scheduler", &job.scheduler)?;
     let bad = |why: String| Err(Rejection::BadJob(why.into()));
     if job.groups.is_empty() {
         return bad(format!("job {:?} has no task group", job.name));
@@ -334,7 +323,7 @@ fn curves(group: &TaskGroup, kinds: &Kinds) -> Result<(), Rejection> {
 }
 
 fn task_group(job: &Job, group: &TaskGroup, kinds: &Kinds) -> Result<(), Rejection> {
-    name(&group.name)?;
+    texts::name("group", &group.name)?;
     amounts(&job.name, &group.request, kinds)?;
     amounts(&job.name, &group.cell_request, kinds)?;
     labels(&group.name, &group.labels)?;
@@ -344,7 +333,9 @@ fn task_group(job: &Job, group: &TaskGroup, kinds: &Kinds) -> Result<(), Rejecti
     at_most("tolerations of a group", rules.tolerations.len(), RULES_PER_GROUP_MAX)?;
     at_most("images of a group", group.images.len(), RULES_PER_GROUP_MAX)?;
     at_most("volumes of a group", group.volumes.len(), RULES_PER_GROUP_MAX)?;
-    group.images.iter().chain(&group.volumes).chain(&rules.machine).try_for_each(name)?;
+    group.images.iter().try_for_each(|image| texts::name("image", image))?;
+    group.volumes.iter().try_for_each(|volume| texts::name("volume", volume))?;
+    texts::rules(rules)?;
     rules.tasks.iter().try_for_each(|rule| task_rule(group, rule))?;
     let required = rules.affinity.required.as_ref().map_or(0, Vec::len);
     at_most("required selectors", required, RULES_PER_GROUP_MAX)?;

@@ -233,8 +233,8 @@ pub enum Rejection {
     /// Choose another name, or look up what holds it.
     #[error("{0:?} exists already")]
     NameTaken(Text),
-    /// A name must have 1 to 512 bytes and no control characters.
-    #[error("{0:?} is not a name: 1 to 512 bytes without control characters are")]
+    /// Choose another text: see [`crate::text`].
+    #[error("{0}")]
     BadName(Text),
     /// The machine was removed, or never was.
     #[error("there is no machine {0}")]

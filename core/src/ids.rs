@@ -134,7 +134,9 @@ impl fmt::Display for TaskId {
 /// A transaction: who sent it, and the sender's own count.
 ///
 /// A scheduler numbers its transactions upwards and never uses a number for two different
-/// transactions; a retry keeps its number and gets the first answer again.
+/// transactions. A retry, sent because no answer came, keeps its number and does nothing twice. A transaction
+/// that was answered is done with: one that conflicted as a whole may have left no record, and sent again it would
+/// be judged anew.
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
 )]

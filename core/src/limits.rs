@@ -66,6 +66,11 @@ pub const ANSWERS_PER_SCHEDULER: usize = 1024;
 /// way, which had all of them in memory, and so few that the name can change hands four billion times.
 pub const NUMBERS_SKIPPED: u64 = 1 << 32;
 
+/// A transaction's number is less than this above the next one of its scheduler. Transactions that are refused early
+/// leave no record, so a scheduler may be ahead of what is recorded: by this many only after hours of nothing but
+/// refusals. And however a scheduler numbers, it takes 2^40 transactions to use up a name's numbers.
+pub const NUMBERS_AHEAD_MAX: u64 = 1 << 24;
+
 /// The shortest lease of a scheduler's name: several elections and their retries.
 pub const LEASE_MS_MIN: u32 = 1000;
 

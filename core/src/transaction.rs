@@ -5,6 +5,7 @@
 
 use crate::amounts::{Amounts, KindId};
 use crate::ids::{MachineId, SequenceNumber, TaskId, TransactionId, Version};
+use crate::limits::NUMBERS_AHEAD_MAX;
 use crate::machine::CardSet;
 use serde::{Deserialize, Serialize};
 
@@ -296,4 +297,10 @@ pub enum TransactionError {
         "transaction {0} comes too late: its scheduler's name was taken from the process that sent it"
     )]
     Fenced(TransactionId),
+    /// Register again, and go on from the number in the answer.
+    #[error(
+        "transaction {0} is {NUMBERS_AHEAD_MAX} or more above its scheduler's next number: register \
+         again, and go on from the number in the answer"
+    )]
+    NumberAhead(TransactionId),
 }

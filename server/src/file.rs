@@ -33,8 +33,22 @@ pub(crate) fn read<T: DeserializeOwned>(file: &Path) -> Result<T, FileError> {
     let text = text.trim_start_matches('\u{feff}');
     let parsed = if text.trim_start().starts_with('{') { json(text) } else { toml(text) };
     parsed.map_err(|Fault { place: (line, column), field, why }| {
+        let why = if is_yaml(text) { format!("{why}; {NO_YAML}") } else { why };
         let field = if field.is_empty() || field == "." { String::new() } else { field + ": " };
         FileError::Content { file: file.to_owned(), line, column, field, why }
+    })
+}
+
+/// The remedy for whoever brings a file of another system.
+const NO_YAML: &str = "this looks like YAML: files of machines, jobs and rules are TOML or JSON";
+
+/// Whether the first line that says anything is one of YAML: `---`, `key:` or `key: value`.
+fn is_yaml(text: &str) -> bool {
+    let mut lines = text.lines().map(str::trim).filter(|l| !l.is_empty() && !l.starts_with('#'));
+    lines.next().is_some_and(|first| {
+        let key = first.split(':').next().unwrap_or_default();
+        let is_key = !key.contains(['=', '"', '\'', '{', '[']) && key.len() < first.len();
+        first == "---" || first.starts_with("- ") || is_key
     })
 }
 
@@ -90,4 +104,19 @@ fn place(text: &str, byte: usize) -> (usize, usize) {
     let before = text.get(..byte).unwrap_or(text);
     let start = before.rfind('\n').map_or(0, |at| at + 1);
     (before.matches('\n').count() + 1, before[start..].chars().count() + 1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn yaml_is_told_from_toml() {
+        for text in ["---\nname: a", "# a job\n\nname: web\ncount: 3", "job:\n  name: a", "- a"] {
+            assert!(is_yaml(text), "{text:?}");
+        }
+        for text in ["name = \"a:b\"", "[job]\nname = 1", "{\"a\": 1}", "\"a:b\" = 1", "", "name"] {
+            assert!(!is_yaml(text), "{text:?}");
+        }
+    }
 }

@@ -63,7 +63,7 @@ fn random_histories_meet_every_reason() {
                   UnknownTask TaskPlaced TaskEnded TaskNotPlaced PrecedenceTooLow EvictionUnused \
                   GangIncomplete OthersConflict CompanyNeeded complete NameTaken BadName UnknownMachine OtherName \
                   UnknownJob UnknownGroup TaskNotThere BadAmount BadJob CardsInUse Empty \
-                  BaseFromFuture UnknownScheduler IdReused AnswerExpired Fenced NameHeld BadLease \
+                  BaseFromFuture UnknownScheduler IdReused AnswerExpired Fenced NumberAhead NameHeld BadLease \
                   BadPolicy NotAdmitted BadReservation UnknownReservation Reserved \
                   NoCores BadMachine CoresInUse NoCoresLeft CellExhausted \
                   BadPeaks UnknownPeaks PeakHours";

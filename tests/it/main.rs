@@ -43,6 +43,9 @@
 //! - `retries.rs`: what a replica refuses early, and what never.
 //! - `elections.rs`, `divergence.rs`: whom replicas elect, which changes of the members a leader refuses, and that one
 //!   with another state stops.
+//! - `misled.rs`: clients of a replica that breaks off, skips or answers out of order.
+//! - `watches.rs`: watches of jobs against the cell.
+//! - `followers.rs`: calls that a follower answers while it is behind its leader.
 //! - `directory.rs`: the directory of a replica, and who may not work in it.
 //! - `nth_failure.rs`: a whole replica on a disk that fails, fills up and rots.
 //! - `kills.rs`: a replica's process that is killed again and again.
@@ -76,6 +79,7 @@ mod evicting_random;
 mod evicting_rules;
 mod examples;
 mod failures;
+mod followers;
 mod fuzz;
 mod gangs;
 mod held;
@@ -100,6 +104,7 @@ mod log_bound;
 mod log_rot;
 mod messages;
 mod misbehaving;
+mod misled;
 mod model;
 mod moody_disk;
 mod nth_failure;
@@ -142,5 +147,6 @@ mod volumes;
 mod volumes_twin;
 mod waits;
 mod wakes;
+mod watches;
 mod wire;
 mod wishes;

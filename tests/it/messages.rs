@@ -74,7 +74,9 @@ fn two_deltas_are_one() {
             if since == world.cell.read(omega_cellstate::Cell::version)
                 && let Some(gathered) = gathered.take()
             {
+                assert_eq!(gathered.now_ms, delta.now_ms, "seed {seed}: the time of the last one");
                 view.apply(&gathered);
+                assert_eq!(view.now_ms(), delta.now_ms, "seed {seed}");
                 assert_equal_views(&world, &mut view);
             }
         }

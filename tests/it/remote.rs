@@ -2,7 +2,6 @@
 
 use omega_cellstate::{Cell, CellHandle, HandleError, SharedCell, View};
 use omega_client::proto::job_service_client::JobServiceClient;
-use omega_client::proto::scheduling_service_server::{SchedulingService, SchedulingServiceServer};
 use omega_client::{Address, ApiError, ErrorCode, LeaseSettings, RemoteCell, proto};
 use omega_core::{
     Amounts, Claim, Command, Job, JobId, Kinds, Machine, MachineId, SchedulerId, SequenceNumber,
@@ -16,24 +15,20 @@ use omega_store::CellId;
 use omega_store::log::ReplicaId;
 use std::net::SocketAddr;
 use std::ops::ControlFlow;
-use std::sync::{Arc, Mutex};
 use tokio::net::TcpListener;
 use tokio::runtime::Runtime;
 use tokio::sync::oneshot;
-use tokio_stream::wrappers::TcpListenerStream;
-use tonic::codegen::BoxStream;
-use tonic::{Request, Response, Status, Streaming};
 
 /// A server of a cell in memory. It ends when this is dropped.
-struct Served {
-    cell: SharedCell,
-    address: SocketAddr,
-    runtime: Runtime,
+pub(crate) struct Served {
+    pub(crate) cell: SharedCell,
+    pub(crate) address: SocketAddr,
+    pub(crate) runtime: Runtime,
     _end: oneshot::Sender<()>,
 }
 
 impl Served {
-    fn start() -> Served {
+    pub(crate) fn start() -> Served {
         let cell = SharedCell::new(Cell::new(Kinds::standard()));
         Served::at(cell, "127.0.0.1:0".parse().unwrap())
     }
@@ -199,112 +194,6 @@ fn a_transaction_that_cannot_be_judged_says_why() {
     // The stream goes on, and the number is free.
     let mine = Transaction::new(id, Version(0), vec![claim]);
     assert_eq!(remote.commit(&mine).unwrap().conflicts.len(), 1);
-}
-
-/// Hears a transaction and breaks the stream without a word; answers the next one.
-#[derive(Clone, Default)]
-struct HangsUp {
-    /// Whether each that came was said to have been sent before.
-    retries: Arc<Mutex<Vec<bool>>>,
-}
-
-#[tonic::async_trait]
-impl SchedulingService for HangsUp {
-    async fn register(
-        &self,
-        _: Request<proto::RegisterRequest>,
-    ) -> Result<Response<proto::RegisterResponse>, Status> {
-        Err(Status::unimplemented("nobody registers here"))
-    }
-
-    async fn renew(
-        &self,
-        _: Request<proto::RenewRequest>,
-    ) -> Result<Response<proto::RenewResponse>, Status> {
-        Err(Status::unimplemented("nobody has a lease here"))
-    }
-
-    async fn end_leases(
-        &self,
-        _: Request<proto::EndLeasesRequest>,
-    ) -> Result<Response<proto::EndLeasesResponse>, Status> {
-        Err(Status::unimplemented("nobody has a lease here"))
-    }
-
-    async fn list_schedulers(
-        &self,
-        _: Request<proto::ListSchedulersRequest>,
-    ) -> Result<Response<proto::ListSchedulersResponse>, Status> {
-        Err(Status::unimplemented("nobody registers here"))
-    }
-
-    async fn get_transaction(
-        &self,
-        _: Request<proto::GetTransactionRequest>,
-    ) -> Result<Response<proto::GetTransactionResponse>, Status> {
-        Err(Status::unimplemented("nothing is remembered here"))
-    }
-
-    async fn list_transactions(
-        &self,
-        _: Request<proto::ListTransactionsRequest>,
-    ) -> Result<Response<proto::ListTransactionsResponse>, Status> {
-        Err(Status::unimplemented("nothing is remembered here"))
-    }
-
-    type SyncStream = BoxStream<proto::Delta>;
-
-    async fn sync(
-        &self,
-        _: Request<proto::SyncRequest>,
-    ) -> Result<Response<Self::SyncStream>, Status> {
-        Err(Status::unimplemented("nothing changes here"))
-    }
-
-    async fn commit(
-        &self,
-        _: Request<proto::CommitRequest>,
-    ) -> Result<Response<proto::CommitResponse>, Status> {
-        Err(Status::unimplemented("commits come down a stream"))
-    }
-
-    type CommitStreamStream = BoxStream<proto::CommitStreamResponse>;
-
-    async fn commit_stream(
-        &self,
-        request: Request<Streaming<proto::CommitRequest>>,
-    ) -> Result<Response<Self::CommitStreamStream>, Status> {
-        // Before the stream is answered: its sender knows of no stream yet.
-        let heard = request.into_inner().message().await?.expect("it has something to say");
-        let heard_before = {
-            let mut retries = self.retries.lock().unwrap();
-            retries.push(heard.retry);
-            retries.len() > 1
-        };
-        if !heard_before {
-            return Err(Status::unavailable("the line broke"));
-        }
-        let code = ErrorCode::TransactionEmpty.name().to_owned();
-        let error = proto::Error { code, ..Default::default() };
-        let answer = Some(proto::commit_stream_response::Answer::Error(error));
-        let answer = proto::CommitStreamResponse { number: heard.number, answer };
-        Ok(Response::new(Box::pin(tokio_stream::iter([Ok(answer)]))))
-    }
-}
-
-#[test]
-fn what_a_broken_stream_may_have_told_is_sent_as_sent_before() {
-    let heard = HangsUp::default();
-    let runtime = Runtime::new().unwrap();
-    let listener = runtime.block_on(TcpListener::bind("127.0.0.1:0")).unwrap();
-    let address = listener.local_addr().unwrap();
-    let service = SchedulingServiceServer::new(heard.clone());
-    let server = tonic::transport::Server::builder().add_service(service);
-    runtime.spawn(server.serve_with_incoming(TcpListenerStream::new(listener)));
-    let remote = RemoteCell::connect(&Address::plain([address.to_string()])).unwrap();
-    let txn = Transaction::new(TransactionId::default(), Version(0), Vec::new());
-    assert_eq!(remote.commit(&txn), Err(HandleError::Refused(TransactionError::Empty)));
-    assert_eq!(*heard.retries.lock().unwrap(), [false, true]);
 }
 
 #[test]

@@ -1,10 +1,13 @@
 //! Traps that want more than a script: hashes, bounds, numbers at their ends.
 
 use omega_cellstate::{Cell, SharedCell, View};
+use omega_core::limits::{LEASE_MS_MIN, NUMBERS_AHEAD_MAX};
 use omega_core::{
-    Amounts, Claim, Command, Commit, Job, JobId, KindId, Kinds, Machine, MachineId, Outcome, Port,
-    Rejection, SchedulerId, TaskGroup, TaskId, TaskReport, Transaction, TransactionError,
-    TransactionId, Version,
+    Amounts, Claim, Command, Commit, HolderId, Image, Job, JobId, KindId, Kinds, LabelSelector,
+    Labels, Machine, MachineId, MachineSelector, Near, Outcome, Port, Preferred, Rejection,
+    Requirement, SchedulerId, Taint, TaintEffect, TaskGroup, TaskId, TaskReport, TaskRule,
+    TaskSelector, Tenants, Text, Toleration, TolerationOperator, TopologyLevel, Transaction,
+    TransactionError, TransactionId, Version,
 };
 
 fn task(job: u64, index: u32) -> TaskId {
@@ -63,17 +66,105 @@ fn cells_that_would_use_rows_in_another_order_have_different_hashes() {
     assert_ne!(one.state_hash(), other.state_hash());
 }
 
+/// Each text that machines and jobs carry is held to the rule of names.
 #[test]
-fn the_last_transaction_numbers_are_answered_without_overflow() {
+fn no_text_has_characters_that_are_not_shown() {
+    let bad = || Text::from("a\u{202e}b");
+    let near = |tasks, level| Near { tasks, level };
+    let group = |change: &dyn Fn(&mut TaskGroup)| {
+        let mut group = TaskGroup::new(1, Amounts::new([1]));
+        change(&mut group);
+        Command::SubmitJob(Job::batch("j", group))
+    };
+    let job = |change: &dyn Fn(&mut Job)| {
+        let mut job = Job::batch("j", TaskGroup::new(1, Amounts::new([1])));
+        change(&mut job);
+        Command::SubmitJob(job)
+    };
+    let of = |change: &dyn Fn(&mut Machine)| {
+        let mut machine = Machine::new("m", Amounts::new([1]));
+        change(&mut machine);
+        Command::RegisterMachine(machine)
+    };
+    let taint = |key, value| Taint { key, value, effect: TaintEffect::NoSchedule };
+    let tolerated =
+        |key, value| Toleration { key, operator: TolerationOperator::Equal, value, effect: None };
+    let labelled = |tenants, requirements| TaskSelector::Labels {
+        tenants,
+        labels: LabelSelector { requirements },
+    };
+    let commands = [
+        Command::RegisterScheduler { name: bad() },
+        Command::SetQuota { tenant: bad(), limit: None },
+        job(&|job| job.name = bad()),
+        job(&|job| job.tenant = bad()),
+        job(&|job| job.scheduler = bad()),
+        of(&|machine| machine.name = bad()),
+        of(&|machine| machine.labels = Labels::new([(bad(), Text::from("v"))])),
+        of(&|machine| machine.labels = Labels::new([(Text::from("k"), bad())])),
+        of(&|machine| machine.images = [Image { name: bad(), bytes: 1 }].into()),
+        of(&|machine| machine.taints = [taint(bad(), "".into())].into()),
+        of(&|machine| machine.taints = [taint("k".into(), bad())].into()),
+        group(&|group| group.name = bad()),
+        group(&|group| group.images = vec![bad()]),
+        group(&|group| group.volumes = vec![bad()]),
+        group(&|group| group.labels = Labels::new([(Text::from("k"), bad())])),
+        group(&|group| group.rules.machine = Some(bad())),
+        group(&|group| group.rules.tolerations = vec![tolerated(Some(bad()), "".into())]),
+        group(&|group| group.rules.tolerations = vec![tolerated(None, bad())]),
+        group(&|group| group.rules.ports = vec![Port { address: Some(bad()), ..Port::tcp(80) }]),
+        group(&|group| {
+            group.rules.affinity.required = Some(vec![MachineSelector::label("k", bad())]);
+        }),
+        group(&|group| {
+            let machines = MachineSelector::label(bad(), "v");
+            group.rules.affinity.preferred = vec![Preferred { weight: 1, machines }];
+        }),
+        group(&|group| {
+            let level = TopologyLevel::Label(bad());
+            group.rules.tasks = vec![TaskRule::AntiAffinity { from: TaskSelector::SameJob, level }];
+        }),
+        group(&|group| {
+            let tasks = labelled(Tenants::Own, vec![Requirement::equals("k", bad())]);
+            group.rules.tasks = vec![TaskRule::Company(near(tasks, TopologyLevel::Machine))];
+        }),
+        group(&|group| {
+            let tasks = labelled(Tenants::Named(vec![bad()]), Vec::new());
+            let near = near(tasks, TopologyLevel::Machine);
+            group.rules.tasks = vec![TaskRule::Prefer { near, weight: 1 }];
+        }),
+    ];
+    let mut cell = cell([]);
+    for command in commands {
+        match cell.apply(command.clone()) {
+            Err(Rejection::BadName(why)) => {
+                assert!(why.contains("has the character U+202E"), "{why}");
+                assert!(why.contains("\"a\\u{202e}b\"") && !why.contains('\u{202e}'), "{why}");
+            }
+            other => panic!("{command:?}: {other:?}"),
+        }
+    }
+}
+
+#[test]
+fn no_transaction_uses_up_the_numbers_of_a_scheduler() {
     let mut cell = cell([machine("a", 4)]);
     let txn = |number| transaction(number, &[(task(9, 0), MachineId::first(0))]);
-    let last = txn(u64::MAX);
-    assert_eq!(cell.commit(&last), Err(TransactionError::AnswerExpired(last.id)));
-    let before = txn(u64::MAX - 1);
-    let answer = cell.commit(&before);
+    for number in [NUMBERS_AHEAD_MAX, u64::MAX - 2, u64::MAX - 1, u64::MAX] {
+        let far = txn(number);
+        let refused = TransactionError::NumberAhead(far.id);
+        assert_eq!(cell.commit(&far), Err(refused));
+        assert_eq!(cell.answer_early(&far), Some(Err(refused)));
+    }
+    let ahead = txn(NUMBERS_AHEAD_MAX - 1);
+    let answer = cell.commit(&ahead);
     assert!(answer.is_ok());
-    assert_eq!(cell.commit(&before), answer, "a retry gets the first answer");
-    assert!(cell.commit(&txn(u64::MAX - 3)).is_ok(), "a number that was skipped may still come");
+    assert_eq!(cell.commit(&ahead), answer, "a retry gets the first answer");
+    let skipped = txn(NUMBERS_AHEAD_MAX - 3);
+    assert!(cell.commit(&skipped).is_ok(), "a number that was skipped may still come");
+    let holder = HolderId(1);
+    let hold = Command::HoldScheduler { name: "s".into(), holder, lease_ms: LEASE_MS_MIN };
+    assert!(cell.apply(hold).is_ok(), "the name can still change hands");
 }
 
 #[test]

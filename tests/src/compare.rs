@@ -208,6 +208,7 @@ pub fn compare_answers(
 fn without_words(rejection: Rejection) -> Rejection {
     let none = Text::from("");
     match rejection {
+        Rejection::BadName(_) => Rejection::BadName(none),
         Rejection::BadJob(_) => Rejection::BadJob(none),
         Rejection::BadMachine(_) => Rejection::BadMachine(none),
         Rejection::BadStanding(_) => Rejection::BadStanding(none),

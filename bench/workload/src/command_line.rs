@@ -22,7 +22,7 @@ pub fn parse<T: Parser>(program: &str) -> Result<T, ExitCode> {
 
 /// Prints why a program failed, in one line whatever names are in it, and returns the exit code.
 pub fn fail(program: &str, why: &str, code: u8) -> ExitCode {
-    let line = why.replace(char::is_control, "\u{fffd}");
+    let line = omega_core::text::shown(why);
     // Without a standard error, the exit code is all there is.
     drop(writeln!(std::io::stderr(), "{program}: {line}"));
     ExitCode::from(code)

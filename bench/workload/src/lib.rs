@@ -7,6 +7,7 @@
 //! be longer than the memory, come as a [`stream`]; a whole workload is such a stream read to its end.
 
 pub mod alike;
+pub mod amount;
 pub mod azure;
 pub mod command_line;
 pub mod csv;

@@ -62,7 +62,7 @@ impl Cell {
         cell.restore_reservations(image.reservations)?;
         cell.restore_cell_capacity(image.cell_capacity)?;
         for tenant in &image.tenants {
-            validate::name(&tenant.name)?;
+            crate::texts::name("tenant", &tenant.name)?;
             if cell.tenants.get(&tenant.name).is_some() {
                 return Err(twice("tenant", &tenant.name));
             }
@@ -96,6 +96,8 @@ impl Cell {
             cell.restore_job(job)?;
         }
         cell.restore_ended(image.ended)?;
+        let tasks = cell.count_tenant_tasks();
+        cell.tenants.list.iter_mut().zip(tasks).for_each(|(tenant, count)| tenant.tasks = count);
         cell.recount_asked();
         if !cell.facts.rules.is_empty() {
             cell.restore_counts()?;
@@ -178,7 +180,7 @@ impl Cell {
     fn restore_schedulers(&mut self, schedulers: Vec<SchedulerImage>) -> Result<(), ImageError> {
         at_most("schedulers", schedulers.len() as u64, SCHEDULERS_MAX as u64)?;
         for (id, image) in (0..).map(SchedulerId).zip(schedulers) {
-            validate::name(&image.name)?;
+            crate::texts::name("scheduler", &image.name)?;
             if self.schedulers.iter().any(|other| other.name == image.name) {
                 return Err(twice("scheduler", &image.name));
             }

@@ -3,6 +3,7 @@
 //! Any replica answers: one that does not lead sends on to the leader what only the leader can do. So a
 //! client keeps to one replica as long as it answers, and goes to the next when it does not.
 
+use crate::mismatch::{self, Speaks};
 use crate::{ApiError, ErrorCode};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -60,6 +61,7 @@ impl Address {
 /// Connections to the replicas. Clones share them.
 #[derive(Clone, Debug)]
 pub struct Connections {
+    speaks: Speaks,
     channels: Arc<[(String, Channel)]>,
     /// Counts the moves from one replica to the next; with the number of replicas it tells which one
     /// is used. A stale value costs one call to a replica that does not answer.
@@ -79,7 +81,8 @@ impl Connections {
         let one =
             |replica: &String| Ok((replica.clone(), endpoint(replica, address)?.connect_lazy()));
         let channels = address.replicas.iter().map(one).collect::<Result<Vec<_>, ApiError>>()?;
-        Ok(Connections { channels: channels.into(), moves: Arc::default() })
+        let speaks = if address.tls.is_some() { Speaks::Tls } else { Speaks::Plain };
+        Ok(Connections { speaks, channels: channels.into(), moves: Arc::default() })
     }
 
     /// The connection that is used now.
@@ -95,6 +98,18 @@ impl Connections {
         let (from, to) = (connection.moves, connection.moves + 1);
         // If it fails, somebody else has moved on already.
         let _ = self.moves.compare_exchange(from, to, Ordering::Relaxed, Ordering::Relaxed);
+    }
+
+    /// The error of a call, or why no call on this connection can ever succeed: then its code is
+    /// [`ErrorCode::Tls`], and it is to be told at once.
+    pub async fn explain(&self, connection: &Connection, error: ApiError) -> ApiError {
+        match error.code {
+            // What a connection ends with that nobody understood. Else the replica has answered.
+            ErrorCode::OutcomeUnknown | ErrorCode::Internal => {
+                mismatch::of_address(&connection.address, self.speaks).await.unwrap_or(error)
+            }
+            _ => error,
+        }
     }
 
     /// How many replicas there are.

@@ -4,6 +4,7 @@
 //! The code travels as `google.rpc.ErrorInfo` with the domain `omega`, beside `google.rpc.RetryInfo`
 //! where waiting helps. The sentence is for people and may change; the code does not.
 
+use crate::mismatch;
 use omega_core::limits::TRANSACTION_ITEMS_MAX;
 use omega_core::{Rejection, Transaction, TransactionError, Version};
 use std::collections::HashMap;
@@ -49,11 +50,13 @@ macro_rules! define_codes {
 }
 
 define_codes! {
+    /// The client and the replica do not agree on TLS: one does not speak it, or a certificate is refused.
+    Tls = "TLS", FailedPrecondition;
     /// The message means nothing; the sentence names the field.
     Malformed = "MALFORMED", InvalidArgument;
     /// Something else has the name.
     NameTaken = "NAME_TAKEN", AlreadyExists;
-    /// A name must have 1 to 512 bytes and no control characters.
+    /// A name, label or value is too long, or has control or format characters.
     BadName = "BAD_NAME", InvalidArgument;
     /// The machine was removed, or never was.
     UnknownMachine = "UNKNOWN_MACHINE", NotFound;
@@ -93,6 +96,8 @@ define_codes! {
     AnswerExpired = "ANSWER_EXPIRED", OutOfRange;
     /// Another transaction had this id: count upwards.
     IdReused = "ID_REUSED", AlreadyExists;
+    /// A transaction's number is too far above its scheduler's next one: register again.
+    NumberAhead = "NUMBER_AHEAD", InvalidArgument;
     /// Another process has the scheduler's name: stop.
     Fenced = "FENCED", FailedPrecondition;
     /// Another process holds the scheduler's name: wait, or choose another name.
@@ -209,6 +214,7 @@ impl ApiError {
             ErrorCode::AnswerExpired => TransactionError::AnswerExpired(txn.id),
             ErrorCode::IdReused => TransactionError::IdReused(txn.id),
             ErrorCode::Fenced => TransactionError::Fenced(txn.id),
+            ErrorCode::NumberAhead => TransactionError::NumberAhead(txn.id),
             _ => return None,
         })
     }
@@ -246,6 +252,9 @@ impl From<ApiError> for Status {
 
 impl From<Status> for ApiError {
     fn from(status: Status) -> ApiError {
+        if let Some(error) = mismatch::of_certificates(&status) {
+            return error;
+        }
         let details = status.get_error_details();
         let info = details.error_info().filter(|info| info.domain == DOMAIN);
         let named = info.and_then(|info| by_name(&info.reason));
@@ -326,6 +335,7 @@ impl From<&TransactionError> for ApiError {
             TransactionError::AnswerExpired(_) => ErrorCode::AnswerExpired,
             TransactionError::IdReused(_) => ErrorCode::IdReused,
             TransactionError::Fenced(_) => ErrorCode::Fenced,
+            TransactionError::NumberAhead(_) => ErrorCode::NumberAhead,
             _ => ErrorCode::Internal,
         };
         let mut made = ApiError::new(code, error.to_string());

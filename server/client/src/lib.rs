@@ -30,6 +30,7 @@ pub mod application;
 pub mod connect;
 pub mod convert;
 pub mod error;
+mod mismatch;
 mod pause;
 pub mod proto;
 mod remote;

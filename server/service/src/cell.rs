@@ -41,12 +41,18 @@ impl Cells {
     fn members(&self) -> Option<proto::Members> {
         let running = self.host.running()?;
         let status = running.status();
-        Some(proto::Members {
-            replica: self.me.replica.0,
-            leader: status.leadership.leader.map_or(0, |id| id.0),
-            term: status.leadership.term.0,
-            all: describe::members(&status.membership),
-        })
+        let (me, leader) = (self.me.replica.0, status.leadership.leader.map_or(0, |id| id.0));
+        let mut all = describe::members(&status.membership);
+        // Replicas that do not lead are silent to each other.
+        let heard = |member: &&mut proto::Member| leader == me || member.replica == leader;
+        for member in all.iter_mut().filter(heard) {
+            let silent = match member.replica == me {
+                true => Some(Duration::ZERO),
+                false => self.host.peers_heard().silent(ReplicaId(member.replica)),
+            };
+            member.silent_ms = silent.map(|silent| silent.as_millis() as u64);
+        }
+        Some(proto::Members { replica: me, leader, term: status.leadership.term.0, all })
     }
 }
 

@@ -108,8 +108,11 @@ pub(crate) fn members(membership: &Membership) -> Vec<proto::Member> {
     for (ids, role) in roles {
         for id in ids {
             if all.iter().all(|known| known.replica != id.0) {
-                let client_address = String::new();
-                all.push(proto::Member { replica: id.0, role: role.into(), client_address });
+                all.push(proto::Member {
+                    replica: id.0,
+                    role: role.into(),
+                    ..proto::Member::default()
+                });
             }
         }
     }

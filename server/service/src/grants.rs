@@ -10,7 +10,11 @@ use crate::identity::{Caller, Grant, Role, is_worker_of};
 use crate::roles::denied;
 use omega_cellstate::Cell;
 use omega_client::ApiError;
-use omega_core::{HolderId, JobId, MachineId, SchedulerId, TaskId, Transaction};
+use omega_client::agent::AGENT;
+use omega_core::limits::KINDS_MAX;
+use omega_core::{
+    HolderId, JobId, KindId, Labels, Machine, MachineId, SchedulerId, TaskId, Transaction,
+};
 use std::sync::Arc;
 use tokio::time::Instant;
 use tonic::Request;
@@ -54,6 +58,47 @@ pub(crate) fn may_be_machine(caller: &Caller, name: &str) -> Result<(), ApiError
         }
         _ => Ok(()),
     }
+}
+
+/// A machine of the cell as somebody describes it anew. An agent may offer less of its own and say which images it
+/// holds; its taints stay as they are, and what else brings tasks to a machine (amounts, labels) is the operators'.
+///
+/// # Errors
+/// If an agent would have more come to its machine.
+pub(crate) fn described(
+    caller: &Caller,
+    known: &Machine,
+    machine: Machine,
+) -> Result<Machine, ApiError> {
+    let Role::Agent(_) = &caller.role else { return Ok(machine) };
+    let has_more = |kind: KindId| {
+        machine.capacity.get(kind) > known.capacity.get(kind)
+            || machine.overcommit.percent(kind) > known.overcommit.percent(kind)
+    };
+    let mut nodes = 0..known.numa.nodes().max(machine.numa.nodes());
+    let mut kinds = (0..KINDS_MAX).map(|kind| KindId(kind as u8));
+    let what = if kinds.any(has_more) {
+        "its capacity or overcommit"
+    } else if machine.cards > known.cards {
+        "its cards"
+    } else if nodes.any(|node| machine.numa.of(node) > known.numa.of(node)) {
+        "the cores of its NUMA nodes"
+    } else if machine.labels != known.labels && machine.labels != with_agent(&known.labels) {
+        "its labels"
+    } else {
+        return Ok(Machine { taints: known.taints.clone(), ..machine });
+    };
+    Err(denied(format!(
+        "{caller} may not change {what}: an agent may only offer less of its machine {:?} than the cell knows; have an \
+         operator describe it anew (`omega machine add`)",
+        &*machine.name
+    )))
+}
+
+/// Labels with the one by which an agent marks its machine.
+fn with_agent(labels: &Labels) -> Labels {
+    let labels = labels.iter().map(|(key, value)| (key.clone(), value.clone()));
+    Labels::new(labels.chain([(AGENT.into(), "true".into())]))
 }
 
 /// Whether somebody may speak for a machine.
@@ -182,8 +227,10 @@ fn known(cell: &Cell, id: JobId) -> Result<Option<&Arc<omega_core::Job>>, Refuse
 mod tests {
     use super::*;
     use crate::identity;
+    use omega_client::ErrorCode;
     use omega_core::{Amounts, Command, Job, Kinds, Outcome, Precedence, Resize, TaskGroup};
-    use omega_core::{Claim, Granularity, TransactionId, Version};
+    use omega_core::{Claim, Granularity, NodeCores, Overcommit, Taint, TaintEffect};
+    use omega_core::{TransactionId, Version};
     use proptest::prelude::*;
 
     fn grant(uri: &str) -> Grant {
@@ -254,6 +301,48 @@ mod tests {
             txn.resizes = resizes.iter().map(resize).collect();
             let allowed = grant.check(&cell, &txn);
             prop_assert_eq!(allowed.is_ok(), expected, "{:?}", allowed);
+        }
+    }
+
+    /// The labels, without and with the one of agents.
+    #[test]
+    fn an_agent_offers_less_of_its_machine_and_never_more() {
+        let caller = |role| Caller { role, ..Caller::local() };
+        let agent = caller(Role::Agent("m".into()));
+        let mut known = Machine::new("m", Amounts::new([4000, 8 << 30]));
+        known.labels = Labels::new([("zone", "a")]);
+        known.taints =
+            [Taint { key: "kept".into(), value: "".into(), effect: TaintEffect::NoSchedule }]
+                .into();
+        known.cards = 2;
+        known.numa = NodeCores::new(&[2, 2]).unwrap();
+        let mut less = known.clone();
+        less.capacity = Amounts::new([3000, 8 << 30]);
+        less.cards = 1;
+        less.numa = NodeCores::new(&[2]).unwrap();
+        less.labels = with_agent(&known.labels);
+        assert_eq!(described(&agent, &known, less.clone()).as_ref(), Ok(&less));
+        let untainted = Machine { taints: Box::default(), ..less.clone() };
+        assert_eq!(described(&agent, &known, untainted).as_ref(), Ok(&less), "taints stay");
+        assert_eq!(described(&agent, &known, known.clone()).as_ref(), Ok(&known));
+        let changes: [(&str, fn(&mut Machine)); 6] = [
+            ("its capacity", |machine| machine.capacity.set(KindId::CPU, 4001)),
+            ("its capacity", |machine| machine.capacity.set(KindId(2), 1)),
+            ("its capacity", |machine| {
+                machine.overcommit = Overcommit::none().with(KindId::CPU, 101)
+            }),
+            ("its cards", |machine| machine.cards = 3),
+            ("the cores", |machine| machine.numa = NodeCores::new(&[2, 3]).unwrap()),
+            ("its labels", |machine| machine.labels = Labels::new([("zone", "b")])),
+        ];
+        for (what, change) in changes {
+            let mut more = known.clone();
+            change(&mut more);
+            let refused = described(&agent, &known, more.clone()).unwrap_err();
+            assert_eq!(refused.code, ErrorCode::Denied);
+            assert!(refused.message.contains(what), "{refused}");
+            let operator = caller(Role::Operator);
+            assert_eq!(described(&operator, &known, more.clone()).as_ref(), Ok(&more));
         }
     }
 

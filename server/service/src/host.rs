@@ -6,6 +6,7 @@
 
 use crate::leases::Leases;
 use crate::metrics::Metrics;
+use crate::peers::PeersHeard;
 use crate::statistics::Observer;
 use omega_cellstate::{Cell, Image, SharedCell};
 use omega_client::{ApiError, ErrorCode};
@@ -44,6 +45,7 @@ pub struct Host {
     metrics: Metrics,
     leases: Leases,
     observer: Arc<Observer>,
+    peers_heard: PeersHeard,
 }
 
 #[derive(Clone, Debug)]
@@ -65,7 +67,7 @@ impl Host {
         let (to, versions) = watch::channel(cell.read(Cell::version));
         let observer = Arc::new(Observer::begin(cell.read(Cell::next_job)));
         let cell = HostedCell::Memory(cell, Arc::new(to));
-        Host { cell, versions, metrics: Metrics::default(), leases: Leases::default(), observer }
+        Host::of(cell, versions, observer)
     }
 
     /// A replica that runs.
@@ -81,7 +83,18 @@ impl Host {
         spawned.expect("the system has a thread for each server");
         let replica = Replica { cell, running };
         let cell = HostedCell::Replica(Arc::new(replica));
-        Host { cell, versions, metrics: Metrics::default(), leases: Leases::default(), observer }
+        Host::of(cell, versions, observer)
+    }
+
+    fn of(cell: HostedCell, versions: watch::Receiver<Version>, observer: Arc<Observer>) -> Host {
+        let (metrics, leases) = (Metrics::default(), Leases::default());
+        Host { cell, versions, metrics, leases, observer, peers_heard: PeersHeard::default() }
+    }
+
+    /// When each other replica was heard last.
+    #[must_use]
+    pub fn peers_heard(&self) -> &PeersHeard {
+        &self.peers_heard
     }
 
     /// Looks at the state that is here. Nothing is applied while `look` runs.

@@ -7,15 +7,17 @@ use crate::host::{Host, unknown};
 use crate::identity::Caller;
 use crate::jobs_watch::{self, JobsWatch};
 use crate::service::{Answered, deadline, page_size, page_start, page_token};
+use crate::tenant_tasks::TenantTasks;
 use crate::{describe, reach};
 use omega_cellstate::Cell;
 use omega_client::proto::job_service_server::JobService;
 use omega_client::{ApiError, ErrorCode, proto};
-use omega_core::{Command, Job, JobId, Outcome, Rejection, TaskId, TaskState, Version};
+use omega_core::{Command, Job, JobId, Outcome, Rejection, TaskId, TaskState, Text, Version};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::mpsc;
+use tokio::time::Instant;
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::{Request, Response, Status};
 
@@ -27,13 +29,39 @@ const GATHER: Duration = Duration::from_millis(50);
 pub struct Jobs {
     host: Host,
     explanations: Explanations,
+    tenant_tasks: TenantTasks,
 }
 
 impl Jobs {
-    /// The service of a cell, and what explains its jobs, if anything does.
+    /// The service of a cell, what explains its jobs, if anything does, and how many tasks each tenant may have.
     #[must_use]
-    pub fn new(host: Host, explainer: Option<Arc<dyn Explainer>>) -> Jobs {
-        Jobs { host, explanations: Explanations::new(explainer) }
+    pub fn new(host: Host, explainer: Option<Arc<dyn Explainer>>, tenant_tasks: u32) -> Jobs {
+        let explanations = Explanations::new(explainer);
+        Jobs { host, explanations, tenant_tasks: TenantTasks::new(tenant_tasks) }
+    }
+
+    /// Submits a job. The same one again is found, and not refused for what it has asked for already.
+    async fn submit(&self, job: &Job, until: Instant) -> Result<(JobId, bool), ApiError> {
+        let admitted = self.tenant_tasks.admit(&self.host, &job.tenant, job.task_count());
+        let submitted = match &admitted {
+            Ok(_) => self.host.apply(Command::SubmitJob(job.clone()), until).await,
+            Err(refused) => Err(refused.clone()),
+        };
+        match submitted {
+            Ok(Outcome::Job(id)) => Ok((id, false)),
+            Ok(_) => Err(unknown()),
+            // The refusal may be ahead of what this replica has applied.
+            Err(error) if matches!(error.code, ErrorCode::NameTaken | ErrorCode::NotAdmitted) => {
+                self.host.refresh(until).await?;
+                let same = self.host.read(|cell| {
+                    let id = cell.job_by_name(&job.name)?;
+                    let same = cell.job(id).is_some_and(|known| **known == *job);
+                    same.then(|| (id, cell.tasks(id).all(|(_, state)| state.ended())))
+                });
+                same.ok_or(error)
+            }
+            Err(error) => Err(error),
+        }
     }
 }
 
@@ -94,21 +122,7 @@ impl JobService for Jobs {
         let missing = || ApiError::new(ErrorCode::Malformed, "job is missing");
         let job = Job::try_from(given.ok_or_else(missing)?).map_err(ApiError::from)?;
         reach::may_submit(&caller, &job)?;
-        let submitted = self.host.apply(Command::SubmitJob(job.clone()), until).await;
-        let (id, ended) = match submitted {
-            Ok(Outcome::Job(id)) => (id, false),
-            Ok(_) => return Err(unknown().into()),
-            // A call that is sent again finds what the first one did.
-            Err(error) if error.code == ErrorCode::NameTaken => {
-                let same = self.host.read(|cell| {
-                    let id = cell.job_by_name(&job.name)?;
-                    let same = cell.job(id).is_some_and(|known| **known == job);
-                    same.then(|| (id, cell.tasks(id).all(|(_, state)| state.ended())))
-                });
-                same.ok_or(error)?
-            }
-            Err(error) => return Err(error.into()),
-        };
+        let (id, ended) = self.submit(&job, until).await?;
         Ok(Response::new(proto::SubmitJobResponse { id: id.0, ended }))
     }
 
@@ -121,12 +135,20 @@ impl JobService for Jobs {
         about(&request, |request| named(request.job.as_ref()));
         let request = request.into_inner();
         self.host.refresh(until).await?;
-        let job = self.host.read(|cell| {
+        let group: Text = if request.group.is_empty() { "main" } else { &request.group }.into();
+        let (job, more) = self.host.read(|cell| {
             let id = find(cell, request.job, &caller)?;
-            cell.job(id).map_or(Ok(()), |job| reach::may_submit(&caller, job))?;
-            Ok::<_, ApiError>(id)
+            let Some(job) = cell.job(id) else { return Ok((id, None)) };
+            reach::may_submit(&caller, job)?;
+            let has = job.groups.iter().find(|known| known.name == group).map(|known| known.count);
+            let more = request.count.saturating_sub(has.unwrap_or(request.count));
+            Ok::<_, ApiError>((id, (more > 0).then(|| (job.tenant.clone(), u64::from(more)))))
         })?;
-        let group = if request.group.is_empty() { "main" } else { &request.group }.into();
+        // Fewer tasks are always admitted.
+        let _admitted = match &more {
+            Some((tenant, more)) => Some(self.tenant_tasks.admit(&self.host, tenant, *more)?),
+            None => None,
+        };
         let command = Command::ResizeGroup { job, group, count: request.count };
         let version = done(self.host.apply(command, until).await?)?;
         Ok(Response::new(proto::ResizeGroupResponse { version: version.0 }))

@@ -13,6 +13,7 @@ use crate::roles::Nature;
 use crate::turns::{Lane, Need, Taken};
 use omega_client::connect::MESSAGE_BYTES_MAX;
 use omega_client::{ApiError, ErrorCode};
+use omega_core::limits::TASKS_PER_JOB_MAX;
 use parking_lot::Mutex;
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -46,6 +47,8 @@ pub struct Limits {
     pub header_bytes: u32,
     /// Bytes of one message that a caller sends, unpacked.
     pub message_bytes: u32,
+    /// Tasks of one tenant that have not ended: a job that would exceed it is refused.
+    pub tenant_tasks: u32,
     /// How long a connection may take until it has shown its certificate and speaks HTTP/2, and a browser
     /// until its headers are there.
     pub handshake: Duration,
@@ -74,7 +77,8 @@ impl Default for Deadlines {
 
 impl Default for Limits {
     /// A replica answers some ten thousand calls a second: one caller gets half of it, and in a burst what
-    /// two seconds allow. Each open stream costs some ten kilobytes, and so does a connection.
+    /// two seconds allow. Each open stream costs some ten kilobytes, and so does a connection. A tenant may have
+    /// four of the largest jobs: with each task in a job of its own, some four gigabytes.
     fn default() -> Limits {
         Limits {
             calls: 1024,
@@ -89,6 +93,7 @@ impl Default for Limits {
             connection_streams: 128,
             header_bytes: 16 << 10,
             message_bytes: MESSAGE_BYTES_MAX as u32,
+            tenant_tasks: 4 * TASKS_PER_JOB_MAX,
             handshake: Duration::from_secs(5),
             deadlines: Deadlines::default(),
         }

@@ -4,6 +4,7 @@ use crate::audit::about;
 use crate::describe;
 use crate::grants::{self, caller};
 use crate::host::{Host, unknown};
+use crate::identity::Caller;
 use crate::jobs::done;
 use crate::service::{Answered, deadline, page_size, page_start, page_token};
 use omega_cellstate::Cell;
@@ -57,17 +58,21 @@ impl Machines {
     /// Makes a machine that is there what it is now said to be.
     async fn update(
         &self,
+        caller: &Caller,
         machine: Machine,
         until: tokio::time::Instant,
     ) -> Result<MachineId, ApiError> {
-        let known = self.host.read(|cell| {
+        let changed = self.host.read(|cell| {
             let id = cell.machine_by_name(&machine.name)?;
-            Some((id, **cell.machine(id)?.machine == machine))
+            let known = cell.machine(id)?.machine;
+            let machine = grants::described(caller, known, machine.clone());
+            Some((id, machine.map(|machine| (**known != machine).then_some(machine))))
         });
-        match known {
-            Some((id, true)) => Ok(id),
-            Some((id, false)) => {
-                done(self.host.apply(Command::UpdateMachine { id, machine }, until).await?)?;
+        match changed {
+            Some((id, machine)) => {
+                if let Some(machine) = machine? {
+                    done(self.host.apply(Command::UpdateMachine { id, machine }, until).await?)?;
+                }
                 Ok(id)
             }
             // It was removed just now.
@@ -107,7 +112,7 @@ impl MachineService for Machines {
             Ok(_) => return Err(unknown().into()),
             Err(error) if error.code == ErrorCode::NameTaken => {
                 self.host.refresh(until).await?;
-                self.update(machine, until).await?
+                self.update(&caller, machine, until).await?
             }
             Err(error) => return Err(error.into()),
         };

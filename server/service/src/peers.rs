@@ -17,7 +17,7 @@ use omega_store::wire;
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use tokio::runtime::Handle;
 use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;
@@ -177,20 +177,37 @@ impl Link {
     }
 }
 
+/// When each peer was heard last. Clones share it.
+#[derive(Clone, Debug, Default)]
+pub struct PeersHeard(Arc<Mutex<BTreeMap<ReplicaId, Instant>>>);
+
+impl PeersHeard {
+    fn note(&self, peer: ReplicaId) {
+        self.0.lock().insert(peer, Instant::now());
+    }
+
+    /// How long ago a peer was heard; `None`: never since this process began.
+    #[must_use]
+    pub fn silent(&self, peer: ReplicaId) -> Option<Duration> {
+        self.0.lock().get(&peer).map(Instant::elapsed)
+    }
+}
+
 /// Takes what peers send.
 #[derive(Debug)]
 pub struct PeerListener {
     me: Whoami,
     running: Arc<Running>,
+    heard: PeersHeard,
     /// Why each peer was refused last, so that it is told once: peers try again and again. Held for a look-up.
     refused: Mutex<BTreeMap<u64, String>>,
 }
 
 impl PeerListener {
-    /// The service of a replica.
+    /// The service of a replica, and what is told when a peer was heard.
     #[must_use]
-    pub fn new(me: Whoami, running: Arc<Running>) -> PeerListener {
-        PeerListener { me, running, refused: Mutex::default() }
+    pub fn new(me: Whoami, running: Arc<Running>, heard: PeersHeard) -> PeerListener {
+        PeerListener { me, running, heard, refused: Mutex::default() }
     }
 
     /// Tells that what a peer says cannot be read.
@@ -238,6 +255,7 @@ impl PeerService for PeerListener {
         let mut frames = request.into_inner();
         while let Some(frame) = frames.message().await? {
             self.check(&frame, &sender)?;
+            self.heard.note(ReplicaId(frame.from));
             for bytes in &frame.messages {
                 let message = wire::decode(bytes).map_err(|error| {
                     let why = format!("a peer's message: {error}");

@@ -88,7 +88,7 @@ fn client_services(
             .max_encoding_message_size(sent_max),
         )
         .add_service(
-            JobServiceServer::new(Jobs::new(host.clone(), extras.explainer))
+            JobServiceServer::new(Jobs::new(host.clone(), extras.explainer, limits.tenant_tasks))
                 .max_decoding_message_size(taken_max)
                 .max_encoding_message_size(sent_max),
         )

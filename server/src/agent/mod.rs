@@ -13,6 +13,7 @@ use clap::Args;
 use omega_client::ApiError;
 use omega_client::agent::{Agent, AgentSettings, Order};
 use omega_core::{Amounts, Labels, Machine, NodeCores, TaskReport};
+use omega_workload::words::plural;
 use simulation::{Behaviour, Simulation};
 use std::io::{self, Write};
 use std::time::Duration;
@@ -114,7 +115,7 @@ async fn register(args: &AgentArgs, agent: &Agent) -> ApiError {
         }
     }
     // A reader that has gone is no error.
-    let _ = writeln!(io::stdout(), "agent speaks for {} machines", args.simulate);
+    let _ = writeln!(io::stdout(), "agent speaks for {}", plural(args.simulate.into(), "machine"));
     std::future::pending().await
 }
 

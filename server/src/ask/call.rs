@@ -100,6 +100,17 @@ impl Caller {
                 Ok(Err(status)) => ApiError::from(status),
                 Err(_) => ApiError::new(ErrorCode::Late, "no answer came"),
             };
+            let others = tries + 1 < self.connections.count() as u32;
+            let why = match tries < self.connections.count() as u32 {
+                true => self.connections.explain(&connection, why).await,
+                false => why,
+            };
+            if why.code == ErrorCode::Tls && others {
+                // Another replica may be reached as it should be.
+                self.connections.leave(&connection);
+                tries += 1;
+                continue;
+            }
             if !another_try_may_help(&why) {
                 return Err(AskError::Refused(after(why, may_be_done)));
             }
@@ -115,9 +126,19 @@ impl Caller {
         }
     }
 
+    /// How many replicas are known.
+    pub(super) fn replicas(&self) -> usize {
+        self.connections.count()
+    }
+
+    /// Asks the next replica from now on.
+    pub(super) fn pass_on(&self) {
+        self.connections.leave(&self.connections.current());
+    }
+
     /// Leaves a replica whose stream has broken, and gives the next one a moment.
     pub(super) async fn go_on(&self) {
-        self.connections.leave(&self.connections.current());
+        self.pass_on();
         tokio::time::sleep(PAUSE).await;
     }
 

@@ -57,9 +57,12 @@ pub(crate) struct ListArgs {
     /// Only those that this scheduler places.
     #[arg(long, value_name = "NAME", default_value = "", hide_default_value = true)]
     scheduler: String,
-    /// Those too whose tasks have all ended.
+    /// Only those whose tasks have all ended. Without it, only those whose tasks have not.
     #[arg(long)]
     ended: bool,
+    /// All jobs that the cell remembers, whether they have ended or not.
+    #[arg(long, conflicts_with = "ended")]
+    all: bool,
     /// At most so many.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     limit: Option<u32>,
@@ -121,7 +124,7 @@ fn list(args: &ListArgs) -> Result<(), AskError> {
     let kinds = caller.kinds()?;
     let listed = caller.pages(args.limit, |caller, page_size, page_token| {
         let (tenant, scheduler) = (args.tenant.clone(), args.scheduler.clone());
-        let ended = args.ended;
+        let ended = args.ended || args.all;
         let request = proto::ListJobsRequest {
             tenant,
             scheduler,
@@ -135,7 +138,9 @@ fn list(args: &ListArgs) -> Result<(), AskError> {
             // A job may have many groups with many rules.
             client.max_decoding_message_size(PAGE_BYTES_MAX).list_jobs(request).await
         })?;
-        let shapes = page.jobs.into_iter().map(|told| JobShape::new(&kinds, told));
+        let lives = |told: &proto::JobStatus| told.pending + told.placed + told.running > 0;
+        let wanted = page.jobs.into_iter().filter(|told| !args.ended || !lives(told));
+        let shapes = wanted.map(|told| JobShape::new(&kinds, told));
         let shapes = shapes.collect::<Result<_, _>>()?;
         Ok::<Page<JobShape>, _>((shapes, page.next_page_token, page.version))
     })?;

@@ -1,5 +1,6 @@
 //! `omega member`: the replicas of a cell.
 
+use super::call::Caller;
 use super::shape::{self, MemberShape};
 use super::show::{self, Align, columns};
 use super::{AskArgs, AskError};
@@ -63,20 +64,62 @@ pub(crate) fn run(command: &MemberCommand) -> Result<(), AskError> {
 }
 
 fn list(ask: &AskArgs) -> Result<(), AskError> {
-    let told = ask.caller()?.describe()?.members;
+    let told = by_leader(&ask.caller()?)?;
     let none = || {
         let say = "the cell is in memory alone: it has no replicas";
         AskError::Refused(ApiError::new(ErrorCode::NotReplicated, say))
     };
-    let members = shape::members(&told.ok_or_else(none)?);
-    show::print(ask.output, &members, || table(&members))
+    let told = told.ok_or_else(none)?;
+    let members = shape::members(&told);
+    show::print(ask.output, &members, || table(&members, Asked::of(&told)))
 }
 
-fn table(members: &[MemberShape]) -> String {
-    let heading = ["replica", "role", "leads"].map(|name| (name, Align::Left));
+/// The replicas as the leader has them, if it can be reached: it alone hears all.
+fn by_leader(caller: &Caller) -> Result<Option<proto::Members>, AskError> {
+    let mut told = caller.describe()?.members;
+    for _ in 1..caller.replicas() {
+        match &told {
+            Some(members) if Asked::of(members) == Asked::Other => {}
+            _ => break,
+        }
+        caller.pass_on();
+        told = caller.describe()?.members;
+    }
+    Ok(told)
+}
+
+/// Which replica has answered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Asked {
+    Leader,
+    Other,
+}
+
+impl Asked {
+    fn of(told: &proto::Members) -> Asked {
+        if told.replica == told.leader { Asked::Leader } else { Asked::Other }
+    }
+}
+
+/// A replica that was heard so short a time ago is there: several beats of raft, and less than people wait.
+const HEARD_MS: u64 = 2000;
+
+/// A replica's silence, in words.
+fn heard(member: &MemberShape, asked: Asked) -> String {
+    match (member.silent_ms, asked) {
+        (Some(0..HEARD_MS), _) => "now".to_owned(),
+        (Some(silent), _) => format!("not for {} s", silent / 1000),
+        (None, Asked::Leader) => "never".to_owned(),
+        (None, Asked::Other) => "ask the leader".to_owned(),
+    }
+}
+
+fn table(members: &[MemberShape], asked: Asked) -> String {
+    let heading = ["replica", "role", "leads", "heard"].map(|name| (name, Align::Left));
     let row = |member: &MemberShape| {
         let leads = if member.leads { "yes" } else { "" };
-        vec![format!("r{}", member.replica), member.role.to_owned(), leads.to_owned()]
+        let replica = format!("r{}", member.replica);
+        vec![replica, member.role.to_owned(), leads.to_owned(), heard(member, asked)]
     };
     let rows: Vec<Vec<String>> = members.iter().map(row).collect();
     columns(&heading, &rows)
@@ -89,11 +132,13 @@ fn change(args: &ReplicaArgs, step: Step) -> Result<(), AskError> {
     let told = caller.call(&request, |channel, request| async move {
         CellServiceClient::new(channel).change_members(request).await
     })?;
-    // Who leads is not part of the answer.
-    let leader = caller.describe()?.members.map_or(0, |members| members.leader);
-    let members = proto::Members { all: told.members, leader, ..Default::default() };
-    let members = shape::members(&members);
-    show::print(args.ask.output, &members, || table(&members))
+    // Who leads, and who is heard, is not part of the answer.
+    let now = by_leader(&caller)?.unwrap_or_default();
+    let silent = |id| now.all.iter().find(|one| one.replica == id).and_then(|one| one.silent_ms);
+    let mut changed = proto::Members { all: told.members, ..now.clone() };
+    changed.all.iter_mut().for_each(|member| member.silent_ms = silent(member.replica));
+    let members = shape::members(&changed);
+    show::print(args.ask.output, &members, || table(&members, Asked::of(&now)))
 }
 
 fn transfer(args: &ReplicaArgs) -> Result<(), AskError> {

@@ -193,6 +193,8 @@ pub(super) struct MemberShape {
     /// `voter`, `learner` or `outgoing`.
     pub(super) role: &'static str,
     pub(super) leads: bool,
+    /// How long ago the leader heard it; `null`: never, or no leader was asked.
+    pub(super) silent_ms: Option<u64>,
 }
 
 /// Amounts by the names of their kinds.
@@ -370,6 +372,7 @@ pub(super) fn members(told: &proto::Members) -> Vec<MemberShape> {
         replica: member.replica,
         role: role(member.role()),
         leads: member.replica == told.leader,
+        silent_ms: member.silent_ms,
     };
     told.all.iter().map(one).collect()
 }

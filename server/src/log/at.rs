@@ -12,6 +12,7 @@ use omega_run::report::waiting::{self, WaitingReport};
 use omega_schedulers::config::Profiles;
 use omega_store::history;
 use omega_workload::profiles;
+use omega_workload::words::plural;
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -167,10 +168,10 @@ fn tenants(cell: &Cell) -> Vec<Tenant> {
 fn table(cell: &Cell, shown: &Shown) -> String {
     let states = TaskStates::of(cell);
     let mut out = format!(
-        "version {}: {} machines, {} jobs; tasks: {} on machines, {} pending, {} ended\n",
+        "version {}: {}, {}; tasks: {} on machines, {} pending, {} ended\n",
         shown.version,
-        shown.machines.len(),
-        shown.jobs.len(),
+        plural(shown.machines.len() as u64, "machine"),
+        plural(shown.jobs.len() as u64, "job"),
         states.placed,
         states.pending,
         states.ended,

@@ -2,6 +2,7 @@
 
 use super::clean;
 use omega_core::{Command, TaskReport};
+use omega_workload::words::plural;
 
 /// What a command asks for.
 pub(super) fn command(command: &Command) -> String {
@@ -14,7 +15,7 @@ pub(super) fn command(command: &Command) -> String {
         Command::RemoveMachine { id } => format!("remove machine {id}"),
         Command::ReportLoad { id, .. } => format!("report the load of machine {id}"),
         Command::SubmitJob(job) => {
-            format!("submit job {} of {} tasks", clean(&job.name), job.task_count())
+            format!("submit job {} of {}", clean(&job.name), plural(job.task_count(), "task"))
         }
         Command::ResizeGroup { job, group, count } => {
             format!("resize group {} of job {job} to {count}", clean(group))

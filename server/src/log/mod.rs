@@ -39,5 +39,5 @@ pub(crate) fn which(all: bool) -> Which {
 
 /// A name without characters that could move the reader's cursor.
 fn clean(name: &str) -> String {
-    name.replace(char::is_control, "\u{fffd}")
+    omega_core::text::shown(name)
 }

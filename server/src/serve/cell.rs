@@ -118,8 +118,9 @@ fn open_replicated(
     }
     let transport = Peers::start(me, dials, runtime);
     let running = run(directory, Arc::new(transport), (settings.slow_commit, torn_tail))?;
-    let peers = Some((PeerListener::new(me, running.clone()), of.listen.clone()));
-    Ok(Opened { host: Host::replica(running), me, peers })
+    let host = Host::replica(running.clone());
+    let listener = PeerListener::new(me, running, host.peers_heard().clone());
+    Ok(Opened { host, me, peers: Some((listener, of.listen.clone())) })
 }
 
 fn is_replica(dir: &Path) -> bool {

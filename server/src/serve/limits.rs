@@ -65,6 +65,9 @@ pub(super) struct GivenLimits {
     /// Bytes of one message that a caller sends [default: 4194304].
     #[arg(long = "limit-message-bytes", env = "OMEGA_LIMIT_MESSAGE_BYTES", value_name = "BYTES")]
     message_bytes: Option<NonZeroU32>,
+    /// Tasks of one tenant that have not ended [default: 4194304].
+    #[arg(long = "limit-tenant-tasks", env = "OMEGA_LIMIT_TENANT_TASKS", value_name = "N")]
+    tenant_tasks: Option<NonZeroU32>,
     /// Seconds until a connection must have shown its certificate and speak HTTP [default: 5].
     #[arg(
         long = "limit-handshake-seconds",
@@ -131,6 +134,7 @@ impl GivenLimits {
             connection_streams: self.connection_streams.or(other.connection_streams),
             header_bytes: self.header_bytes.or(other.header_bytes),
             message_bytes: self.message_bytes.or(other.message_bytes),
+            tenant_tasks: self.tenant_tasks.or(other.tenant_tasks),
             handshake_seconds: self.handshake_seconds.or(other.handshake_seconds),
             call_seconds: self.call_seconds.or(other.call_seconds),
             call_seconds_max: self.call_seconds_max.or(other.call_seconds_max),
@@ -165,6 +169,7 @@ impl GivenLimits {
             connection_streams: of(self.connection_streams, usual.connection_streams),
             header_bytes: of(self.header_bytes, usual.header_bytes),
             message_bytes: of(self.message_bytes, usual.message_bytes),
+            tenant_tasks: of(self.tenant_tasks, usual.tenant_tasks),
             handshake: seconds(self.handshake_seconds, usual.handshake),
             deadlines: Deadlines { usual: deadline, max },
         };
@@ -202,7 +207,7 @@ fn check(limits: &Limits) -> Result<(), LimitsError> {
 /// All of them, as the file may say them.
 pub(super) fn describe(limits: &Limits) -> String {
     let Deadlines { usual, max } = limits.deadlines;
-    let all: [(&str, u64); 15] = [
+    let all: [(&str, u64); 16] = [
         ("calls", limits.calls.into()),
         ("operator-calls", limits.operator_calls.into()),
         ("streams", limits.streams.into()),
@@ -215,6 +220,7 @@ pub(super) fn describe(limits: &Limits) -> String {
         ("connection-streams", limits.connection_streams.into()),
         ("header-bytes", limits.header_bytes.into()),
         ("message-bytes", limits.message_bytes.into()),
+        ("tenant-tasks", limits.tenant_tasks.into()),
         ("handshake-seconds", limits.handshake.as_secs()),
         ("call-seconds", usual.as_secs()),
         ("call-seconds-max", max.as_secs()),

@@ -9,12 +9,14 @@ use super::traces::{self, Collector, Fraction};
 use crate::events::{LogArgs, LogFormat, LogLevel};
 use clap::Args;
 use omega_core::limits::TEXT_BYTES_MAX;
+use omega_core::text::is_hidden;
 use omega_core::{Kinds, KindsError, ResourceKind, Unit};
 use omega_service::{Limits, MonitorSettings, SlowCommit, TraceSettings};
 use omega_store::CellId;
 use omega_store::log::ReplicaId;
-use serde::Deserialize;
-use std::net::SocketAddr;
+use serde::de::Error as _;
+use serde::{Deserialize, Deserializer};
+use std::net::{SocketAddr, ToSocketAddrs};
 use std::num::NonZeroU32;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
@@ -34,11 +36,13 @@ pub(crate) struct Given {
     #[arg(long, env = "OMEGA_MEMORY", num_args = 0..=1, default_missing_value = "true")]
     memory: Option<bool>,
     /// Where clients are listened to [default: 127.0.0.1:7600].
-    #[arg(long, env = "OMEGA_LISTEN", value_name = "ADDRESS")]
+    #[arg(long, env = "OMEGA_LISTEN", value_name = "HOST:PORT", value_parser = resolved)]
+    #[serde(default, deserialize_with = "resolved_in_file")]
     listen: Option<SocketAddr>,
     /// Where the web page is served, and /metrics, /healthz and /readyz: over HTTPS where there are
     /// certificates [default: nowhere].
-    #[arg(long, env = "OMEGA_WEB_LISTEN", value_name = "ADDRESS")]
+    #[arg(long, env = "OMEGA_WEB_LISTEN", value_name = "HOST:PORT", value_parser = resolved)]
+    #[serde(default, deserialize_with = "resolved_in_file")]
     web_listen: Option<SocketAddr>,
     /// The name of the cell, the same for all its replicas. A single replica needs none.
     #[arg(long, env = "OMEGA_CELL_NAME", value_name = "NAME")]
@@ -55,7 +59,8 @@ pub(crate) struct Given {
     #[arg(long, env = "OMEGA_PEERS", value_name = "ID=ADDRESS", value_delimiter = ',')]
     peers: Option<Vec<Peer>>,
     /// Where this replica listens to its peers [default: what --peers says of it].
-    #[arg(long, env = "OMEGA_PEER_LISTEN", value_name = "ADDRESS")]
+    #[arg(long, env = "OMEGA_PEER_LISTEN", value_name = "HOST:PORT", value_parser = resolved)]
+    #[serde(default, deserialize_with = "resolved_in_file")]
     peer_listen: Option<SocketAddr>,
     /// Resource kinds that a new cell has beside cpu, memory, disk and gpu, the same for all its replicas: each counts
     /// whole things, or bytes: licence,cloud-disk=bytes. They stay as they are.
@@ -163,6 +168,21 @@ impl TryFrom<String> for Peer {
 #[serde(try_from = "String")]
 pub(crate) struct KindName(ResourceKind);
 
+/// The address of this machine that a text means: of a name with several, one of IPv4, which clients that are told an
+/// address use.
+fn resolved(text: &str) -> Result<SocketAddr, String> {
+    let all: Vec<SocketAddr> = match text.to_socket_addrs() {
+        Ok(all) => all.collect(),
+        Err(why) => return Err(format!("{text:?} is no address such as localhost:7600: {why}")),
+    };
+    let first = all.iter().find(|address| address.is_ipv4()).or(all.first());
+    first.copied().ok_or_else(|| format!("{text:?} has no address"))
+}
+
+fn resolved_in_file<'de, D: Deserializer<'de>>(from: D) -> Result<Option<SocketAddr>, D::Error> {
+    resolved(&String::deserialize(from)?).map(Some).map_err(D::Error::custom)
+}
+
 impl FromStr for KindName {
     type Err = String;
 
@@ -173,7 +193,7 @@ impl FromStr for KindName {
             Some(_) => return Err(format!("{text:?} is not like licence or cloud-disk=bytes")),
         };
         let is_name = (1..=TEXT_BYTES_MAX).contains(&name.len());
-        if !is_name || name.chars().any(|c| c.is_control() || c.is_whitespace()) {
+        if !is_name || name.chars().any(|c| is_hidden(c) || c.is_whitespace()) {
             return Err(format!("{name:?} is not the name of a resource kind"));
         }
         Ok(KindName(ResourceKind { name: name.to_owned(), unit, compressible: false }))

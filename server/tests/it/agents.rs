@@ -2,6 +2,7 @@
 //!
 //! Whatever is waited for comes in the end, so nothing here has a time limit.
 
+use crate::events;
 use crate::process::{folder, omega, say};
 use crate::served::{Process, Three, describe, insist, ports, serve, unavailable};
 use omega_client::proto::job_service_client::JobServiceClient;
@@ -318,6 +319,23 @@ fn agents_follow_the_leader() {
         let said = say(&dir, &replay);
         assert_eq!(said.code, Some(0), "{}", said.stderr);
     }
+}
+
+/// An agent that was given one replica, which does not lead, says why its machines get no orders.
+#[test]
+fn an_agent_without_the_leader_says_so() {
+    let three = Three::found();
+    let runtime = Runtime::new().unwrap();
+    let follower = three.leader(&runtime) % 3;
+    let cell = &three.address().replicas[follower];
+    let line = format!("agent --simulate 1 --cell {cell} --log-format json");
+    let _agent = events::start(three.dir.path(), &line, "agent");
+    let told = events::wait_for(&three.dir.path().join("agent"), |event| {
+        event["message"].as_str().is_some_and(|said| said.starts_with("no replica gives orders"))
+    });
+    assert_eq!(told["replica"], **cell, "{told}");
+    assert_eq!(told["machines"], 1, "{told}");
+    assert!(told["why"].as_str().unwrap().contains("agents attach to the leader"), "{told}");
 }
 
 #[test]

@@ -57,9 +57,9 @@ impl Kept {
     fn all(&self) -> Vec<Value> {
         let mut all = vec![
             self.json("machine list")["items"].clone(),
-            self.json("job list --ended")["items"].clone(),
+            self.json("job list --all")["items"].clone(),
         ];
-        for job in self.json("job list --ended")["items"].as_array().unwrap() {
+        for job in self.json("job list --all")["items"].as_array().unwrap() {
             let name = job["name"].as_str().unwrap();
             all.push(self.json(&format!("task list --job {name}"))["items"].clone());
         }

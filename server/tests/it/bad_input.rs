@@ -124,8 +124,8 @@ fn bytes_that_are_no_text_are_told_by_line() {
     let not_text = fault_of_jobs(b"name,count,cpu,memory\n\xff\xfe,1,1,1\n");
     assert_eq!(not_text, "omega: j.csv:2: the line is not UTF-8 text");
     let zero = fault_of_jobs(b"name,count,cpu,memory\na\0b,1,1,1\n");
-    let expected =
-        "omega: j.csv:2: name: is no name: 1 to 512 bytes without control characters are";
+    let expected = "omega: j.csv:2: name: has the character U+0000: leave out control and format characters, \
+                    which readers do not see";
     assert_eq!(zero, expected);
 }
 

@@ -199,7 +199,10 @@ big   batch    default  other          1        1       0        0      0
     assert_eq!(cell.ok("job kill web"), "job web is killed\n");
     assert_eq!(cell.ok("job watch web --until placed"), cell.ok("job watch web"));
     assert_eq!(cell.json("job list")["items"].as_array().unwrap().len(), 2);
-    assert_eq!(cell.json("job list --ended")["items"].as_array().unwrap().len(), 3);
+    let ended = cell.json("job list --ended");
+    assert_eq!(ended["items"].as_array().unwrap().len(), 1, "{ended}");
+    assert_eq!(ended["items"][0]["name"], "web");
+    assert_eq!(cell.json("job list --all")["items"].as_array().unwrap().len(), 3);
     cell.ok("job kill gang");
     let told = cell.ok("job submit -f job.json");
     assert!(told.contains("gang was submitted before and has ended"), "{told}");

@@ -65,6 +65,36 @@ fn the_limits_that_were_set_hold() {
 }
 
 #[test]
+fn a_tenant_has_no_more_tasks_than_its_bound() {
+    let dir = folder(&[]);
+    let cell = format!("127.0.0.1:{}", ports(1)[0]);
+    let arguments = ["--memory", "--limit-tenant-tasks=10", &format!("--listen={cell}")];
+    let _server = serve(dir.path(), &arguments.map(str::to_owned));
+    let run = |line: &str| {
+        let line = format!("{line} --cell {cell}");
+        say(dir.path(), &line.split_whitespace().collect::<Vec<_>>())
+    };
+    let taken = |line: &str| assert_eq!(run(line).code, Some(0), "{line}: {}", run(line).stderr);
+    let refused = |line: &str| {
+        let said = run(line);
+        assert!(said.stderr.ends_with("[NOT_ADMITTED]\n"), "{line}: {}", said.stderr);
+        assert!(said.stderr.contains("tasks that have not ended"), "{}", said.stderr);
+    };
+    refused("job submit wide --count 11");
+    taken("job submit web --count 8");
+    refused("job submit more --count 3");
+    // The job that is there is found, and not refused for what it has already.
+    taken("job submit web --count 8");
+    taken("job submit other --count 10 --tenant other");
+    taken("job submit last --count 2");
+    refused("job resize web 9");
+    taken("job resize web 7");
+    taken("job resize web 8");
+    taken("job kill last");
+    taken("job resize web 10");
+}
+
+#[test]
 fn every_limit_is_in_the_table_with_its_default() {
     let dir = folder(&[]);
     let said = say(dir.path(), &["serve", "--memory", "--check-config"]);

@@ -310,6 +310,48 @@ fn a_role_is_held_to_its_own() {
     });
 }
 
+/// Told at once, and not after all tries: what a listener speaks does not change.
+#[test]
+fn connections_that_cannot_work_are_told_with_the_remedy() {
+    let guarded = Guarded::start();
+    let port = ports(1)[0];
+    let arguments = ["--memory".to_owned(), format!("--listen=127.0.0.1:{port}")];
+    let _plain = serve(guarded.path(), &arguments);
+    let with =
+        "--tls-ca certs/ca.pem --tls-cert certs/operator-ann.pem --tls-key certs/operator-ann.key";
+    let elsewhere = format!("127.0.0.2:{}", ports(1)[0]);
+    let listen = ["--memory".to_owned(), format!("--listen={elsewhere}")];
+    let _elsewhere = serve(guarded.path(), &[&listen[..], &certificates("replica-1")].concat());
+    let address = guarded.address();
+    let cases = [
+        (
+            format!("--cell {address}"),
+            "speaks TLS, and this client shows no certificate: give --tls-ca",
+        ),
+        (
+            format!("--cell 127.0.0.1:{port} {with}"),
+            "does not speak TLS, and this client shows a certificate",
+        ),
+        // The certificate of the replica has no such name.
+        (
+            format!("--cell {elsewhere} {with}"),
+            "reach the replica by a name that its certificate has",
+        ),
+    ];
+    for (arguments, why) in cases {
+        for call in ["machine list", "job submit web --count 1", "agent --simulate 1", "scheduler"]
+        {
+            let line = format!("{call} {arguments}");
+            let said = say(guarded.path(), &line.split_whitespace().collect::<Vec<_>>());
+            assert!(said.code != Some(0) && said.stderr.contains(why), "{line}: {}", said.stderr);
+        }
+    }
+    // Of several replicas, one that is reached as it should be is enough.
+    let line = format!("machine list --cell 127.0.0.1:{port},{address} {with}");
+    let said = say(guarded.path(), &line.split_whitespace().collect::<Vec<_>>());
+    assert_eq!(said.code, Some(0), "{}", said.stderr);
+}
+
 /// Replaces the certificates of a server by those of another authority.
 fn rotate(dir: &Path) {
     authority(dir, "new");

@@ -164,6 +164,50 @@ pub(crate) fn submit(runtime: &Runtime, url: &str, name: &str, tasks: TaskGroup)
 }
 
 #[test]
+fn a_dead_replica_is_seen_in_the_list() {
+    let mut three = Three::found();
+    let runtime = Runtime::new().unwrap();
+    let cell = three.address().replicas.join(",");
+    let list = || {
+        let said = say(three.dir.path(), &["member", "list", "-o", "json", "--cell", &cell]);
+        assert_eq!(said.code, Some(0), "{}", said.stderr);
+        let members: Vec<serde_json::Value> = serde_json::from_str(&said.stdout).unwrap();
+        members
+    };
+    let is_heard = |member: &serde_json::Value| {
+        member["silent_ms"].as_u64().is_some_and(|silent| silent < 2000)
+    };
+    while !list().iter().all(is_heard) {
+        std::thread::yield_now();
+    }
+    let dead = three.leader(&runtime) % 3 + 1;
+    three.kill(dead);
+    let list = || {
+        let said = say(three.dir.path(), &["member", "list", "--cell", &cell]);
+        assert_eq!(said.code, Some(0), "{}", said.stderr);
+        said.stdout
+    };
+    let row = |told: &str| {
+        let row = told.lines().find(|row| row.starts_with(&format!("r{dead} "))).map(str::to_owned);
+        row.unwrap_or_else(|| panic!("{told}"))
+    };
+    while !row(&list()).contains("not for") {
+        std::thread::yield_now();
+    }
+}
+
+#[test]
+fn a_server_listens_by_name() {
+    let dir = folder(&[]);
+    let port = ports(1)[0];
+    let _server = serve(dir.path(), &["--memory".to_owned(), format!("--listen=localhost:{port}")]);
+    let said = say(dir.path(), &["cell", "--cell", &format!("127.0.0.1:{port}")]);
+    assert_eq!(said.code, Some(0), "{}", said.stderr);
+    let said = say(dir.path(), &["serve", "--memory", "--listen=7600"]);
+    assert!(said.stderr.contains("is no address such as localhost:7600"), "{}", said.stderr);
+}
+
+#[test]
 fn one_replica_serves_and_keeps() {
     let dir = folder(&[]);
     let port = ports(1)[0];

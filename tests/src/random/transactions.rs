@@ -61,6 +61,7 @@ impl Generator {
         let number = match self.dice.below(300) {
             0 => number.saturating_sub(2),
             1 => number + 1500,
+            2 => number + (1 << 40),
             _ => number,
         };
         TransactionId { scheduler, number }

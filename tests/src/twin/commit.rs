@@ -3,7 +3,7 @@
 use super::held::taken;
 use super::judge::Member;
 use super::{Twin, TwinJob};
-use omega_core::limits::{ANSWERS_PER_SCHEDULER, TRANSACTION_ITEMS_MAX};
+use omega_core::limits::{ANSWERS_PER_SCHEDULER, NUMBERS_AHEAD_MAX, TRANSACTION_ITEMS_MAX};
 use omega_core::{
     Claim, Commit, Conflict, ConflictCheck, Granularity, Item, Precedence, Reason, TaskId,
     TaskState, Transaction, TransactionError,
@@ -76,7 +76,11 @@ impl Twin {
         let number = u128::from(txn.id.number);
         let left_behind = txn.id.number < scheduler.left_behind;
         let too_old = number + (ANSWERS_PER_SCHEDULER as u128) < u128::from(scheduler.next);
-        if (too_old && !left_behind) || txn.id.number == u64::MAX {
+        let below = u128::from(scheduler.next) + u128::from(NUMBERS_AHEAD_MAX);
+        if number >= below.min(u128::from(u64::MAX)) {
+            return Err(TransactionError::NumberAhead(txn.id));
+        }
+        if too_old && !left_behind {
             return Err(TransactionError::AnswerExpired(txn.id));
         }
         match scheduler.answers.get(&txn.id.number) {

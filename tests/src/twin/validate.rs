@@ -7,9 +7,11 @@ use omega_core::limits::{
     CARD_MILLI, CARDS_MAX, GROUPS_PER_JOB_MAX, LABELS_MAX, OVERCOMMIT_PERCENT_MAX,
     RULES_PER_GROUP_MAX, TASKS_PER_JOB_MAX, TEXT_BYTES_MAX,
 };
+use omega_core::text::is_hidden;
 use omega_core::{
-    Amounts, CardRequest, CoreRequest, Job, Kinds, Labels, Machine, PeakCalendar, Policy,
-    Rejection, Reservation, Take, TaskGroup, TaskRule, TaskSelector, Text,
+    Amounts, CardRequest, CoreRequest, Job, Kinds, Labels, Machine, MachineSelector, PeakCalendar,
+    Policy, Rejection, Reservation, Take, TaskGroup, TaskRule, TaskSelector, Tenants, Text,
+    TopologyLevel,
 };
 
 fn at_most(given: usize, max: usize) -> Result<(), Rejection> {
@@ -24,9 +26,49 @@ fn bad_job() -> Rejection {
 }
 
 pub(super) fn name(name: &Text) -> Result<(), Rejection> {
-    match (1..=TEXT_BYTES_MAX).contains(&name.len()) && !name.chars().any(char::is_control) {
+    match name.is_empty() {
+        true => Err(Rejection::BadName("".into())),
+        false => value(name),
+    }
+}
+
+fn value(text: &Text) -> Result<(), Rejection> {
+    match text.len() <= TEXT_BYTES_MAX && !text.chars().any(is_hidden) {
         true => Ok(()),
-        false => Err(Rejection::BadName(name.clone())),
+        false => Err(Rejection::BadName("".into())),
+    }
+}
+
+/// The texts of what points at machines.
+fn selector(machines: &MachineSelector) -> Result<(), Rejection> {
+    let all = machines.labels.iter().chain(&machines.names);
+    all.flat_map(|one| one.values.iter().chain([&one.key])).try_for_each(value)
+}
+
+/// The texts of what points at tasks.
+fn tasks(tasks: &TaskSelector, level: &TopologyLevel) -> Result<(), Rejection> {
+    if let TopologyLevel::Label(key) = level {
+        value(key)?;
+    }
+    let TaskSelector::Labels { tenants, labels } = tasks else { return Ok(()) };
+    if let Tenants::Named(names) = tenants {
+        names.iter().try_for_each(value)?;
+    }
+    selector(&MachineSelector { labels: labels.requirements.clone(), names: Vec::new() })
+}
+
+fn rule_texts(rule: &TaskRule) -> Result<(), Rejection> {
+    match rule {
+        TaskRule::AntiAffinity { from: of, level }
+        | TaskRule::MaxPerDomain { of, level, .. }
+        | TaskRule::MaxBeside { of, level, .. } => tasks(of, level),
+        TaskRule::Affinity(terms) => {
+            terms.iter().try_for_each(|near| tasks(&near.tasks, &near.level))
+        }
+        TaskRule::Prefer { near, .. } | TaskRule::Company(near) => tasks(&near.tasks, &near.level),
+        TaskRule::Spread(spread) => tasks(&spread.of, &spread.level),
+        TaskRule::MaxShare { level, .. } => tasks(&TaskSelector::SameJob, level),
+        _ => Ok(()),
     }
 }
 
@@ -64,6 +106,7 @@ pub(super) fn machine(machine: &Machine, kinds: &Kinds) -> Result<(), Rejection>
     at_most(machine.taints.len(), LABELS_MAX)?;
     at_most(machine.images.len(), 16 * LABELS_MAX)?;
     machine.images.iter().try_for_each(|image| name(&image.name))?;
+    machine.taints.iter().flat_map(|taint| [&taint.key, &taint.value]).try_for_each(value)?;
     at_most(usize::from(machine.cards), usize::from(CARDS_MAX))?;
     let nodes = machine.numa.as_slice();
     nodes.iter().try_for_each(|cores| at_most(usize::from(*cores), 1024))?;
@@ -135,6 +178,7 @@ pub(super) fn reservation(asked: &Reservation) -> Result<(), Rejection> {
         at_most(list.len(), RULES_PER_GROUP_MAX)?;
         at_most(list.iter().map(|requirement| requirement.values.len()).sum(), 1024)?;
     }
+    selector(&asked.machines)?;
     let any = !asked.machines.labels.is_empty() || !asked.machines.names.is_empty();
     match any && !asked.tenants.is_empty() {
         true => Ok(()),
@@ -149,6 +193,7 @@ pub(super) fn peaks(asked: &PeakCalendar, kinds: &Kinds) -> Result<(), Rejection
         at_most(list.len(), RULES_PER_GROUP_MAX)?;
         at_most(list.iter().map(|requirement| requirement.values.len()).sum(), 1024)?;
     }
+    selector(&asked.machines)?;
     let any = !asked.machines.labels.is_empty() || !asked.machines.names.is_empty();
     let mut good = any && !asked.peaks.is_empty();
     for peak in &asked.peaks {
@@ -183,6 +228,11 @@ fn task_group(job: &Text, group: &TaskGroup, kinds: &Kinds) -> Result<(), Reject
     at_most(group.images.len(), RULES_PER_GROUP_MAX)?;
     at_most(group.volumes.len(), RULES_PER_GROUP_MAX)?;
     group.images.iter().chain(&group.volumes).chain(&rules.machine).try_for_each(name)?;
+    let tolerated = rules.tolerations.iter().flat_map(|one| one.key.iter().chain([&one.value]));
+    tolerated.chain(rules.ports.iter().flat_map(|port| &port.address)).try_for_each(value)?;
+    rules.affinity.required.iter().flatten().try_for_each(selector)?;
+    rules.affinity.preferred.iter().try_for_each(|one| selector(&one.machines))?;
+    rules.tasks.iter().try_for_each(rule_texts)?;
     for rule in &rules.tasks {
         match rule {
             TaskRule::Affinity(terms) if terms.is_empty() => return Err(bad_job()),

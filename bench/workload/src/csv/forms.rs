@@ -2,43 +2,27 @@
 //!
 //! Each function reads one form, and on failure says in half a sentence what the text is not.
 
+use crate::amount::{Amount, AmountError};
 use crate::decimal::{Decimal, Rounding};
-use omega_core::limits::{AMOUNT_MAX, LABELS_MAX, RULES_PER_GROUP_MAX, TEXT_BYTES_MAX};
+use omega_core::limits::{AMOUNT_MAX, LABELS_MAX, RULES_PER_GROUP_MAX};
+use omega_core::text::check_name;
 use omega_core::{
     Operator, Port, Protocol, Requirement, Spread, Taint, TaintEffect, TaskSelector, Text,
-    Toleration, TolerationOperator, TopologyLevel, WhenUnsatisfiable,
+    Toleration, TolerationOperator, TopologyLevel, Unit, WhenUnsatisfiable,
 };
 
-/// Endings of an amount of bytes, with what they stand for.
-const BYTE_UNITS: [(&str, u64); 8] = [
-    ("Ki", 1 << 10),
-    ("Mi", 1 << 20),
-    ("Gi", 1 << 30),
-    ("Ti", 1 << 40),
-    ("k", 1000),
-    ("M", 1_000_000),
-    ("G", 1_000_000_000),
-    ("T", 1_000_000_000_000),
-];
-
-/// A name: 1 to 512 bytes without control characters.
+/// A name, by the rule that the cell holds it to.
 pub(super) fn name(text: &str) -> Result<Text, String> {
-    if text.is_empty() || text.len() > TEXT_BYTES_MAX || text.chars().any(char::is_control) {
-        return Err(format!(
-            "is no name: 1 to {TEXT_BYTES_MAX} bytes without control characters are"
-        ));
-    }
-    Ok(text.into())
+    check_name(text).map(|()| text.into()).map_err(|flaw| flaw.to_string())
 }
 
 /// Bytes with an optional unit.
 pub(crate) fn bytes(text: &str, rounding: Rounding) -> Result<u64, String> {
-    let unit = BYTE_UNITS.iter().find(|(ending, _)| text.ends_with(ending));
-    let (number, unit) = match unit {
-        Some((ending, unit)) => (text[..text.len() - ending.len()].trim_end(), *unit),
-        None => (text, 1),
-    };
-    scaled(text, number, unit, rounding)
+    let amount: Amount = text.parse().map_err(|error: AmountError| error.to_string())?;
+    match amount.rounded(Unit::Bytes, rounding).map_err(|error| error.to_string())? {
+        amount if amount <= AMOUNT_MAX => Ok(amount),
+        _ => Err(format!("{text:?} is too large")),
+    }
 }
 
 /// Seconds as milliseconds.

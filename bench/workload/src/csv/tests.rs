@@ -48,6 +48,16 @@ fn every_column_of_machines_arrives() {
 }
 
 #[test]
+fn bytes_are_written_as_on_the_command_line() {
+    for (text, bytes) in
+        [("5GiB", 5 << 30), ("5Gi", 5 << 30), ("5GB", 5_000_000_000), ("5 k", 5000)]
+    {
+        let workload = read(&format!("name,cpu,memory\na,1,{text}\n"), JOBS).1.unwrap();
+        assert_eq!(workload.machines[0].capacity.get(KindId::MEMORY), bytes, "{text}");
+    }
+}
+
+#[test]
 fn every_column_of_jobs_arrives() {
     let jobs = "name,count,cpu,memory,disk,gpu,gpu_share,arrival_s,run_s,kind,precedence,tenant,\
         gang,labels,require,tolerate,spread,anti_affinity,ports,resource:fpga\n\
@@ -106,7 +116,10 @@ fn faults_of_machines_are_told_in_one_line() {
         ),
         ("name,cpu,memory\na,x,1\n", ":2: cpu: \"x\" is not a number"),
         ("name,cpu,memory\na,1,\n", ":2: memory: is empty"),
-        ("name,cpu,memory\na,1,5Q\n", ":2: memory: \"5Q\" is not a number"),
+        (
+            "name,cpu,memory\na,1,5Q\n",
+            ":2: memory: \"5Q\" has no unit that is known; write 4, 500m, 16GiB or 2TB",
+        ),
         ("name,cpu,memory\na,1,-5Gi\n", ":2: memory: \"-5Gi\" is negative"),
         ("name,cpu,memory\na,1,2000Ti\n", ":2: memory: \"2000Ti\" is too large"),
         ("name,cpu,memory,gpu\na,1,1,64\n", ":2: gpu: \"64\" is too large: at most 32"),
@@ -120,10 +133,7 @@ fn faults_of_machines_are_told_in_one_line() {
             "name,cpu,memory,taints\na,1,1,k=v:Never\n",
             ":2: taints: \"k=v:Never\" is no taint: KEY=VALUE:NoSchedule is",
         ),
-        (
-            "name,cpu,memory\n,1,1\n",
-            ":2: name: is no name: 1 to 512 bytes without control characters are",
-        ),
+        ("name,cpu,memory\n,1,1\n", ":2: name: is empty: give 1 to 512 bytes"),
     ];
     for (machines, expected) in cases {
         let (dir, result) = read(machines, JOBS);

@@ -5,6 +5,7 @@
 use super::endings::Endings;
 use super::records::{Follows, Records, Told};
 use super::{AgentSettings, Found, Order, PAUSE, Task};
+use crate::ApiError;
 use crate::connect::{Connection, Connections, MESSAGE_BYTES_MAX};
 use crate::convert::{self, Malformed};
 use crate::proto::agent_service_client::AgentServiceClient;
@@ -23,6 +24,11 @@ const COLUMN_MAX: usize = 4096;
 /// In how many parts the machines beat, one after the other: an agent of very many machines keeps a
 /// server busy evenly.
 const PARTS: u32 = 10;
+
+/// How long no replica gives orders before operators hear of it: longer than elections take, which are nothing
+/// to tell of. And how often they are told.
+const TELL_AFTER: Duration = Duration::from_secs(3);
+const TELL_EVERY: Duration = Duration::from_secs(30);
 
 /// Messages on their way into a stream.
 const MESSAGES_MAX: usize = 4;
@@ -56,14 +62,16 @@ pub(super) struct Driver {
     loads: BTreeMap<MachineId, Amounts>,
     /// Which part of the machines beats next.
     part: u32,
+    /// Since when no replica has given orders, and when that was told last.
+    failing: Option<(Instant, Option<Instant>)>,
 }
 
 /// Why a stream is over.
 enum Ended {
     /// Nobody speaks or listens any more.
     Agent,
-    /// It broke.
-    Stream,
+    /// It broke, or was never opened, for a reason that may be known.
+    Stream(Option<ApiError>),
 }
 
 impl Driver {
@@ -84,6 +92,7 @@ impl Driver {
             began: Instant::now(),
             loads: BTreeMap::new(),
             part: 0,
+            failing: None,
         }
     }
 
@@ -103,14 +112,34 @@ impl Driver {
                 continue;
             }
             let connection = self.connections.current();
-            if let Ended::Agent = self.stream(&connection).await {
-                return;
+            match self.stream(&connection).await {
+                Ended::Agent => return,
+                Ended::Stream(why) => self.note_failure(&connection, why),
             }
             self.connections.leave(&connection);
             tokio::time::sleep(PAUSE).await;
             // While no replica answers, tasks end all the same.
             self.kill_late();
         }
+    }
+
+    /// Tells operators of machines that get no orders for longer than an election takes.
+    fn note_failure(&mut self, connection: &Connection, why: Option<ApiError>) {
+        let now = Instant::now();
+        let (since, told) = self.failing.get_or_insert((now, None));
+        let is_due = told.is_none_or(|told| now - told >= TELL_EVERY);
+        if now - *since < TELL_AFTER || !is_due {
+            return;
+        }
+        *told = Some(now);
+        let why = why.map_or("the stream broke".to_owned(), |why| why.message);
+        tracing::warn!(
+            replica = %connection.address,
+            machines = self.machines.len(),
+            for_s = (now - *since).as_secs(),
+            %why,
+            "no replica gives orders: name all replicas of the cell, the leader among them (--cell)"
+        );
     }
 
     fn now_ms(&self) -> u64 {
@@ -142,10 +171,13 @@ impl Driver {
         let mut client = AgentServiceClient::new(connection.channel.clone())
             .max_decoding_message_size(MESSAGE_BYTES_MAX);
         let (to, reports) = mpsc::channel(MESSAGES_MAX);
-        let Ok(opened) = client.attach(ReceiverStream::new(reports)).await else {
-            return Ended::Stream;
+        let mut orders = match client.attach(ReceiverStream::new(reports)).await {
+            Ok(opened) => opened.into_inner(),
+            Err(status) => {
+                let why = self.connections.explain(connection, status.into()).await;
+                return Ended::Stream(Some(why));
+            }
         };
-        let mut orders = opened.into_inner();
         let all: Vec<MachineId> = self.machines.iter().copied().collect();
         let mut waiting: VecDeque<AgentReport> = all.chunks(COLUMN_MAX).map(attach).collect();
         let mut beats = tokio::time::interval(self.settings.beat / PARTS);
@@ -155,7 +187,7 @@ impl Driver {
             tokio::select! {
                 room = to.reserve(), if !waiting.is_empty() => {
                     let (Ok(room), Some(report)) = (room, waiting.pop_front()) else {
-                        return Ended::Stream;
+                        return Ended::Stream(None);
                     };
                     room.send(report);
                 }
@@ -164,7 +196,11 @@ impl Driver {
                     waiting.extend(self.gather(said));
                 }
                 told = next(&mut orders) => {
-                    let Some(told) = told else { return Ended::Stream };
+                    let told = match told {
+                        Ok(told) => told,
+                        Err(why) => return Ended::Stream(why),
+                    };
+                    self.failing = None;
                     waiting.extend(self.hear(told));
                 }
                 () = self.orders.closed() => return Ended::Agent,
@@ -261,9 +297,11 @@ async fn until(due: Option<Instant>) {
     }
 }
 
-async fn next(orders: &mut Streaming<AgentOrders>) -> Option<Told> {
+/// The next orders; an error is the end of the stream, with its reason where one is known.
+async fn next(orders: &mut Streaming<AgentOrders>) -> Result<Told, Option<ApiError>> {
+    let message = orders.message().await.map_err(|status| Some(status.into()))?;
     // What cannot be read is asked for again on a new stream.
-    told(orders.message().await.ok()??).ok()
+    told(message.ok_or(None)?).map_err(|malformed| Some(malformed.into()))
 }
 
 fn attach(ids: &[MachineId]) -> AgentReport {

@@ -207,13 +207,22 @@ impl Agent {
                     self.speak_for(id);
                     return Ok(id);
                 }
-                // To register twice does no harm.
-                Err(error) if Instant::now() < until && may_pass(&error) => {
-                    self.connections.leave(&connection);
-                    tokio::time::sleep(before_another_try(&error, tries)).await;
+                Err(error) => {
+                    let first = (tries as usize) < self.connections.count();
+                    let error = match first {
+                        true => self.connections.explain(&connection, error).await,
+                        false => error,
+                    };
                     tries += 1;
+                    let others = (tries as usize) < self.connections.count();
+                    // To register twice does no harm.
+                    match may_pass(&error) && Instant::now() < until {
+                        true => tokio::time::sleep(before_another_try(&error, tries - 1)).await,
+                        false if error.code == ErrorCode::Tls && others => {}
+                        false => return Err(error),
+                    }
+                    self.connections.leave(&connection);
                 }
-                Err(error) => return Err(error),
             }
         }
     }

@@ -1327,7 +1327,8 @@ pub struct CommitRequest {
     /// empty: the cell chooses
     #[prost(uint32, repeated, tag = "13")]
     pub claim_cards: ::prost::alloc::vec::Vec<u32>,
-    /// It was sent before, and nobody knows what became of it.
+    /// It was sent before, and no answer came. One that was answered is not sent again: if everything in it
+    /// conflicted, the answer may not be recorded, and the transaction would be judged anew.
     #[prost(bool, tag = "14")]
     pub retry: bool,
     #[prost(message, repeated, tag = "15")]
@@ -3251,6 +3252,10 @@ pub struct Member {
     /// where its clients reach it, if that is known
     #[prost(string, tag = "3")]
     pub client_address: ::prost::alloc::string::String,
+    /// How long ago the replica that answers received a message from it. Absent: never, or not known: only the
+    /// leader receives messages from all.
+    #[prost(uint64, optional, tag = "5")]
+    pub silent_ms: ::core::option::Option<u64>,
 }
 /// What holds for the whole cell.
 #[derive(Clone, PartialEq, ::prost::Message)]

@@ -283,3 +283,41 @@ impl Line {
 async fn next(answers: &mut Streaming<CommitStreamResponse>) -> Option<CommitStreamResponse> {
     answers.message().await.ok().flatten()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Address;
+    use omega_core::{TransactionId, Version};
+
+    fn waiting(scheduler: u32, number: u64, sent: bool) -> (Waiting, Answer) {
+        let (reply, answer) = crossbeam_channel::bounded(1);
+        let id = TransactionId { scheduler: SchedulerId(scheduler), number };
+        let txn = Transaction::new(id, Version(0), Vec::new());
+        (Waiting { txn, reply, sent, until: Instant::now() }, answer)
+    }
+
+    type Answer = crossbeam_channel::Receiver<Result<Commit, HandleError>>;
+
+    #[test]
+    fn what_is_in_doubt_when_its_sender_gives_up_is_sent_again_as_a_retry() {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        let address = Address::plain(["127.0.0.1:1"]);
+        let connections = runtime.block_on(async { Connections::new(&address) }).unwrap();
+        let (_entrance, new) = mpsc::unbounded_channel();
+        let (doubts, wanted) = (BTreeMap::new(), Arc::default());
+        let (heard, silence, silent) = (Instant::now(), SILENCE_MIN, None);
+        let (sent, in_doubt) = waiting(0, 4, true);
+        let (unsent, not_done) = waiting(0, 5, false);
+        let waits = VecDeque::from([sent, unsent]);
+        let mut line =
+            Line { connections, new, waiting: waits, doubts, wanted, heard, silence, silent };
+        line.give_up_late();
+        assert_eq!(in_doubt.try_recv(), Ok(Err(HandleError::Unknown)));
+        assert_eq!(not_done.try_recv(), Ok(Err(HandleError::Unavailable)));
+        assert!(line.waiting.is_empty());
+        let is_retry = |scheduler, number| line.marked(waiting(scheduler, number, false).0).sent;
+        assert!(is_retry(0, 4) && is_retry(0, 3));
+        assert!(!is_retry(0, 5) && !is_retry(1, 4), "nobody has seen these");
+    }
+}

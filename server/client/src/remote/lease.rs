@@ -137,8 +137,9 @@ impl Lease {
             });
             let Err(error) = renewed.await else { continue };
             let mut held = self.held.lock();
-            // What was given up meanwhile is not lost.
-            if !may_be_tried_again(&error) && !held.names.is_empty() {
+            // What was given up meanwhile is not lost, and certificates may be changed under way.
+            if !may_be_tried_again(&error) && error.code != ErrorCode::Tls && !held.names.is_empty()
+            {
                 held.lost = Some(error);
                 return;
             }
@@ -174,6 +175,7 @@ where
     F: Future<Output = Result<T, tonic::Status>>,
 {
     let until = Instant::now() + patience;
+    let mut tries = 0;
     loop {
         let connection = connections.current();
         let answer = tokio::time::timeout(ATTEMPT, ask(connection.channel.clone())).await;
@@ -182,6 +184,15 @@ where
             Ok(Err(status)) => ApiError::from(status),
             Err(_) => ApiError::new(ErrorCode::Late, "no answer came"),
         };
+        let error = match tries < connections.count() {
+            true => connections.explain(&connection, error).await,
+            false => error,
+        };
+        tries += 1;
+        if error.code == ErrorCode::Tls && tries < connections.count() {
+            connections.leave(&connection);
+            continue;
+        }
         // A lease runs out meanwhile, so nobody waits for longer than he was told to.
         let pause = before_another_try(&error, 0);
         if !may_be_tried_again(&error) || Instant::now() + pause >= until {

@@ -22,6 +22,7 @@ use crate::host::{Host, Try, unavailable, unknown};
 use omega_cellstate::Cell;
 use omega_client::{ApiError, ErrorCode};
 use omega_core::limits::{SCHEDULERS_MAX, TEXT_BYTES_MAX};
+use omega_core::text::is_hidden;
 use omega_core::{Command, Hold, HolderId, Outcome, SchedulerId, Text};
 use omega_store::replica::Answer;
 use parking_lot::Mutex;
@@ -280,7 +281,7 @@ pub(crate) fn marked(cell: &Cell, name: &str, of: u32) -> Result<Option<HolderId
 
 /// The words by which people know a process, cut where they are too long for a name.
 pub(crate) fn process_name(given: &str) -> Text {
-    let plain: String = given.chars().filter(|letter| !letter.is_control()).collect();
+    let plain: String = given.chars().filter(|letter| !is_hidden(*letter)).collect();
     let end = (0..=plain.len().min(TEXT_BYTES_MAX)).rev().find(|end| plain.is_char_boundary(*end));
     plain[..end.unwrap_or(0)].into()
 }

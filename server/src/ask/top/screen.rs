@@ -7,6 +7,17 @@ use omega_core::Kinds;
 /// How wide a full bar is.
 const BAR: u64 = 24;
 
+/// So many characters of a name are shown, so that what stands behind it stays in the window; JSON has all of it.
+const NAME_MAX: usize = 30;
+
+/// A name, cut where it is long.
+fn short(name: &str) -> String {
+    match name.chars().count() > NAME_MAX {
+        true => name.chars().take(NAME_MAX - 3).chain("...".chars()).collect(),
+        false => name.to_owned(),
+    }
+}
+
 /// All of it.
 pub(super) fn text(kinds: &Kinds, top: &TopShape) -> String {
     let mut text = facts(&[
@@ -125,7 +136,7 @@ fn schedulers(all: &[SchedulerShape]) -> String {
             format!("{} {items}", reason.to_lowercase().replace('_', " "))
         };
         vec![
-            one.name.clone(),
+            short(&one.name),
             one.pending_tasks.to_string(),
             one.pending_jobs.to_string(),
             longest,
@@ -148,7 +159,7 @@ fn waiting(all: &[WaitingShape]) -> String {
     ];
     let row = |one: &WaitingShape| {
         let why = one.why.clone().unwrap_or_else(|| "...".to_owned());
-        vec![one.job.clone(), one.scheduler.clone(), one.waiting.to_string(), why]
+        vec![short(&one.job), short(&one.scheduler), one.waiting.to_string(), why]
     };
     let rows: Vec<Vec<String>> = all.iter().map(row).collect();
     columns(&heading, &rows)
@@ -173,6 +184,21 @@ mod tests {
         let once = with_trouble("page\n", "a");
         assert_eq!(once, "! a\npage\n");
         assert_eq!(with_trouble(&once, "b"), "! b\npage\n");
+    }
+
+    #[test]
+    fn a_long_name_leaves_room_for_the_rest() {
+        let long = "x".repeat(90);
+        let one = WaitingShape {
+            job: long.clone(),
+            scheduler: long,
+            waiting: 3,
+            why: Some("no room".to_owned()),
+        };
+        let text = waiting(&[one]);
+        assert!(text.contains("xxx...") && text.contains("3  no room"), "{text}");
+        assert!(text.lines().all(|line| line.len() <= 80), "{text}");
+        assert_eq!(short("short"), "short");
     }
 
     #[test]

@@ -1,0 +1,230 @@
+//! Amounts as people write them, on the command line, in files and in tables: `0.5`, `500m`, `16GiB`.
+//!
+//! Digits are read by the same rule as everywhere ([`Decimal`]); here are the units. What is counted in whole things has
+//! no parts.
+
+use crate::decimal::{Decimal, DecimalError, Rounding};
+use omega_core::Unit;
+use serde::de::{Error, Visitor};
+use serde::{Deserialize, Deserializer};
+use std::fmt;
+use std::str::FromStr;
+
+/// What is wrong with an amount.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum AmountError {
+    /// Write a number.
+    #[error("{text:?} {why}")]
+    Number {
+        /// What was written.
+        text: String,
+        /// What is wrong with it.
+        why: DecimalError,
+    },
+    /// Use another unit, or none.
+    #[error("{text:?} has no unit that is known; write 4, 500m, 16GiB or 2TB")]
+    Suffix {
+        /// What was written.
+        text: String,
+    },
+    /// Use another unit, or none.
+    #[error("{text:?} is not counted so: write {like}")]
+    OtherUnit {
+        /// What was written.
+        text: String,
+        /// How it may be written.
+        like: &'static str,
+    },
+    /// Write less.
+    #[error("{text:?} is more than a cell can count")]
+    TooLarge {
+        /// What was written.
+        text: String,
+    },
+}
+
+/// What stands behind the digits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Suffix {
+    None,
+    Milli,
+    Bytes(u64),
+}
+
+/// An amount, before it is known of which kind.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Amount {
+    text: String,
+    number: Decimal,
+    suffix: Suffix,
+}
+
+impl FromStr for Amount {
+    type Err = AmountError;
+
+    fn from_str(text: &str) -> Result<Amount, AmountError> {
+        let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
+        let (digits, suffix) = text.split_at(digits.len());
+        let owned = || text.to_owned();
+        // Words such as `nan` are all suffix: their number says what is wrong with them.
+        let of_number = if digits.is_empty() { text } else { digits };
+        let number = Decimal::parse(of_number.trim_end())
+            .map_err(|why| AmountError::Number { text: owned(), why })?;
+        let suffix = suffix_of(suffix).ok_or_else(|| AmountError::Suffix { text: owned() })?;
+        Ok(Amount { text: owned(), number, suffix })
+    }
+}
+
+fn suffix_of(suffix: &str) -> Option<Suffix> {
+    let (letter, base) = match suffix {
+        "" => return Some(Suffix::None),
+        "m" => return Some(Suffix::Milli),
+        "B" => return Some(Suffix::Bytes(1)),
+        _ => match suffix.strip_suffix("iB").or_else(|| suffix.strip_suffix('i')) {
+            Some(letter) => (letter, 1024_u64),
+            None => (suffix.strip_suffix('B').unwrap_or(suffix), 1000),
+        },
+    };
+    let power = match letter {
+        "k" if base == 1000 => 1,
+        "K" if base == 1024 => 1,
+        "M" => 2,
+        "G" => 3,
+        "T" => 4,
+        "P" => 5,
+        _ => return None,
+    };
+    Some(Suffix::Bytes(base.pow(power)))
+}
+
+impl Amount {
+    /// The amount in the smallest unit of a kind, rounded up: what is asked for loses nothing.
+    ///
+    /// # Errors
+    /// If the kind is not counted so, or it is too much.
+    pub fn of(&self, unit: Unit) -> Result<u64, AmountError> {
+        self.rounded(unit, Rounding::Up)
+    }
+
+    /// The amount in the smallest unit of a kind.
+    ///
+    /// # Errors
+    /// If the kind is not counted so, or it is too much.
+    pub fn rounded(&self, unit: Unit, rounding: Rounding) -> Result<u64, AmountError> {
+        let text = || self.text.clone();
+        let (factor, like) = match (unit, self.suffix) {
+            (Unit::Milli, Suffix::None) => (Some(1000), ""),
+            (Unit::Milli, Suffix::Milli) => (Some(1), ""),
+            (Unit::Milli, Suffix::Bytes(_)) => (None, "4, 0.5 or 500m"),
+            (Unit::Bytes, Suffix::None) => (Some(1), ""),
+            (Unit::Bytes, Suffix::Bytes(bytes)) => (Some(bytes), ""),
+            (Unit::Bytes, Suffix::Milli) => (None, "16GiB, 16GB or bytes"),
+            (Unit::Count, Suffix::None) => (Some(1), ""),
+            (Unit::Count, _) => (None, "a whole number"),
+        };
+        let factor = factor.ok_or_else(|| AmountError::OtherUnit { text: text(), like })?;
+        // Half a licence is a mistake, and not a whole one.
+        if unit == Unit::Count && !self.number.is_whole() {
+            return Err(AmountError::OtherUnit { text: text(), like: "a whole number" });
+        }
+        let times = self.number.times(factor, rounding);
+        times.ok_or_else(|| AmountError::TooLarge { text: text() })
+    }
+}
+
+/// From a text, or a number as people write it without quotes.
+impl<'de> Deserialize<'de> for Amount {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Amount, D::Error> {
+        deserializer.deserialize_any(AmountVisitor)
+    }
+}
+
+struct AmountVisitor;
+
+impl Visitor<'_> for AmountVisitor {
+    type Value = Amount;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("an amount such as 4, 0.5 or \"16GiB\"")
+    }
+
+    fn visit_str<E: Error>(self, text: &str) -> Result<Amount, E> {
+        text.parse().map_err(E::custom)
+    }
+
+    fn visit_u64<E: Error>(self, number: u64) -> Result<Amount, E> {
+        self.visit_str(&number.to_string())
+    }
+
+    fn visit_i64<E: Error>(self, number: i64) -> Result<Amount, E> {
+        self.visit_str(&number.to_string())
+    }
+
+    fn visit_f64<E: Error>(self, number: f64) -> Result<Amount, E> {
+        self.visit_str(&number.to_string())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn amounts_mean_what_their_units_say() {
+        let cases = [
+            ("4", Unit::Milli, 4000),
+            ("0.5", Unit::Milli, 500),
+            ("500m", Unit::Milli, 500),
+            ("0.0001", Unit::Milli, 1),
+            ("16GiB", Unit::Bytes, 16 << 30),
+            ("16Gi", Unit::Bytes, 16 << 30),
+            ("1.5KiB", Unit::Bytes, 1536),
+            ("2TB", Unit::Bytes, 2_000_000_000_000),
+            ("2k", Unit::Bytes, 2000),
+            ("1e3", Unit::Bytes, 1000),
+            ("7", Unit::Count, 7),
+        ];
+        for (text, unit, expected) in cases {
+            assert_eq!(text.parse::<Amount>().unwrap().of(unit), Ok(expected), "{text}");
+        }
+    }
+
+    #[test]
+    fn amounts_agree_with_plain_arithmetic() {
+        let bytes =
+            [("", 1_u64), ("k", 1000), ("KiB", 1 << 10), ("MB", 1_000_000), ("Gi", 1 << 30)];
+        let bytes = bytes.map(|(suffix, factor)| (suffix, factor, Unit::Bytes));
+        let milli = [("", 1000, Unit::Milli), ("m", 1, Unit::Milli)];
+        for thousandths in (0..20_000_u64).step_by(7) {
+            let digits = format!("{}.{:03}", thousandths / 1000, thousandths % 1000);
+            for (suffix, factor, unit) in bytes.into_iter().chain(milli) {
+                let text = format!("{digits}{suffix}");
+                let expected = (thousandths * factor).div_ceil(1000);
+                assert_eq!(text.parse::<Amount>().unwrap().of(unit), Ok(expected), "{text}");
+            }
+        }
+    }
+
+    #[test]
+    fn what_is_no_amount_says_why() {
+        let cases = [
+            ("", "is not a number"),
+            ("nan", "is not a finite number"),
+            ("-1", "is negative"),
+            ("4cores", "no unit that is known"),
+            ("4KB", "no unit that is known"),
+            ("1 1", "is not a number"),
+        ];
+        for (text, expected) in cases {
+            let error = text.parse::<Amount>().unwrap_err().to_string();
+            assert!(error.contains(expected), "{text}: {error}");
+        }
+        let of =
+            |text: &str, unit| text.parse::<Amount>().unwrap().of(unit).unwrap_err().to_string();
+        assert!(of("4GiB", Unit::Milli).contains("write 4, 0.5 or 500m"));
+        assert!(of("4m", Unit::Bytes).contains("write 16GiB"));
+        assert!(of("4GiB", Unit::Count).contains("whole number"));
+        assert!(of("0.5", Unit::Count).contains("whole number"));
+        assert!(of("1e30", Unit::Bytes).contains("more than a cell can count"));
+    }
+}

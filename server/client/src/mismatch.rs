@@ -1,0 +1,105 @@
+//! Connections that cannot work however often they are tried: one side speaks TLS and the other does not, or a
+//! certificate is refused.
+//!
+//! What a transport reports of the first kind is a broken connection or a strange frame. So after a call failed, a client
+//! looks once what the other end speaks: it sends what an HTTP/2 connection begins with, and reads the first bytes of
+//! the answer. A server of TLS answers with an alert, one of HTTP/2 with its settings.
+
+use crate::{ApiError, ErrorCode};
+use std::error::Error;
+use std::time::Duration;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+
+/// How long the other end may take to answer the first bytes.
+const LOOK_MAX: Duration = Duration::from_secs(1);
+
+/// The beginning of every HTTP/2 connection.
+const PREFACE: &[u8; 24] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
+
+/// A TLS record that holds an alert.
+const ALERT: u8 = 0x15;
+
+/// The type of an HTTP/2 frame of settings, which is the fourth byte.
+const SETTINGS: u8 = 0x4;
+
+/// What a listener speaks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Spoken {
+    Tls,
+    Plain,
+}
+
+/// The kind of a client's connections.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Speaks {
+    /// It shows a certificate.
+    Tls,
+    /// It does not.
+    Plain,
+}
+
+/// Why TLS failed, if an error says so: a certificate was refused, by this side or by the other.
+pub(crate) fn of_certificates(error: &(dyn Error + 'static)) -> Option<ApiError> {
+    let mut cause = Some(error);
+    while let Some(error) = cause {
+        // What reading failed with is wrapped, and not told as its cause.
+        let inner = error.downcast_ref::<std::io::Error>().and_then(std::io::Error::get_ref);
+        let found = error
+            .downcast_ref::<rustls::Error>()
+            .or_else(|| inner.and_then(|inner| inner.downcast_ref()));
+        if let Some(why) = found.and_then(sentence) {
+            return Some(ApiError::new(ErrorCode::Tls, why));
+        }
+        cause = error.source();
+    }
+    None
+}
+
+fn sentence(error: &rustls::Error) -> Option<String> {
+    use rustls::{CertificateError, Error};
+    match error {
+        Error::InvalidCertificate(
+            CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. },
+        ) => Some(format!(
+            "{error}: reach the replica by a name that its certificate has, or issue one with this name (omega cert issue --host)"
+        )),
+        Error::InvalidCertificate(_) => Some(format!(
+            "{error}: the replica's certificate is refused; check --tls-ca and the certificate's dates"
+        )),
+        Error::AlertReceived(alert) => Some(format!(
+            "the replica refused this client's certificate ({alert:?}): check --tls-cert, its dates and its authority"
+        )),
+        _ => None,
+    }
+}
+
+/// What is wrong with a connection to this address (`host:port`), if it can never work.
+pub(crate) async fn of_address(address: &str, speaks: Speaks) -> Option<ApiError> {
+    let spoken = tokio::time::timeout(LOOK_MAX, look(address)).await.ok()??;
+    let why = match (speaks, spoken) {
+        (Speaks::Plain, Spoken::Tls) => format!(
+            "{address} speaks TLS, and this client shows no certificate: give --tls-ca, --tls-cert and --tls-key \
+             (OMEGA_CA, OMEGA_CERT, OMEGA_KEY)"
+        ),
+        (Speaks::Tls, Spoken::Plain) => format!(
+            "{address} does not speak TLS, and this client shows a certificate: leave out --tls-ca, --tls-cert and \
+             --tls-key if this is the right address"
+        ),
+        (Speaks::Plain, Spoken::Plain) | (Speaks::Tls, Spoken::Tls) => return None,
+    };
+    Some(ApiError::new(ErrorCode::Tls, why))
+}
+
+/// The language of a listener, as far as its first bytes show it.
+async fn look(address: &str) -> Option<Spoken> {
+    let mut stream = TcpStream::connect(address).await.ok()?;
+    stream.write_all(PREFACE).await.ok()?;
+    let mut first = [0; 4];
+    stream.read_exact(&mut first).await.ok()?;
+    match first {
+        [ALERT, 3, ..] => Some(Spoken::Tls),
+        [.., SETTINGS] => Some(Spoken::Plain),
+        _ => None,
+    }
+}

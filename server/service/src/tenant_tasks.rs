@@ -1,0 +1,105 @@
+//! A bound on the tasks of a tenant that have not ended, for tenants of which an operator said nothing.
+//!
+//! Each task costs memory in every replica and every scheduler, and jobs are free to submit. So a server admits a job only while
+//! the tenant's tasks, those of its jobs under way here included, stay within the bound. The bound is a setting of the
+//! server (`limit-tenant-tasks`) and no part of the cell: what a tenant may ask for of each resource is (see `omega quota`).
+
+use crate::host::Host;
+use omega_client::{ApiError, ErrorCode};
+use omega_core::Text;
+use parking_lot::Mutex;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// Tasks that were admitted here and may not be in the state yet, by tenant.
+type UnderWay = Arc<Mutex<BTreeMap<Text, u64>>>;
+
+/// The bound, with what is under way. Clones share it.
+#[derive(Clone, Debug)]
+pub(crate) struct TenantTasks {
+    max: u64,
+    /// Held for a look-up in the cell: its lock is taken within.
+    under_way: UnderWay,
+}
+
+/// Room for tasks of a tenant, until the state has them or they were refused.
+#[derive(Debug)]
+pub(crate) struct Admitted {
+    tenant: Text,
+    tasks: u64,
+    under_way: UnderWay,
+}
+
+impl TenantTasks {
+    pub(crate) fn new(max: u32) -> TenantTasks {
+        TenantTasks { max: max.into(), under_way: UnderWay::default() }
+    }
+
+    /// Admits so many more tasks of a tenant.
+    ///
+    /// # Errors
+    /// If they would exceed the bound.
+    pub(crate) fn admit(
+        &self,
+        host: &Host,
+        tenant: &Text,
+        tasks: u64,
+    ) -> Result<Admitted, ApiError> {
+        let mut under_way = self.under_way.lock();
+        let has = host.read(|cell| cell.tenant_tasks(tenant));
+        let has = has + under_way.get(tenant).copied().unwrap_or(0);
+        if tasks > self.max.saturating_sub(has) {
+            return Err(ApiError::new(
+                ErrorCode::NotAdmitted,
+                format!(
+                    "tenant {tenant:?} has {has} tasks that have not ended, and {tasks} more would exceed {}: wait until \
+                     some have ended, kill jobs, or have an operator raise the servers' limit-tenant-tasks",
+                    self.max
+                ),
+            ));
+        }
+        *under_way.entry(tenant.clone()).or_default() += tasks;
+        Ok(Admitted { tenant: tenant.clone(), tasks, under_way: self.under_way.clone() })
+    }
+}
+
+impl Drop for Admitted {
+    fn drop(&mut self) {
+        let mut under_way = self.under_way.lock();
+        if let Some(tasks) = under_way.get_mut(&self.tenant) {
+            *tasks -= self.tasks;
+            if *tasks == 0 {
+                under_way.remove(&self.tenant);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use omega_cellstate::{Cell, SharedCell};
+    use omega_core::{Amounts, Command, Job, JobId, Kinds, TaskGroup};
+
+    #[test]
+    fn tasks_in_the_cell_and_on_their_way_count() {
+        let cell = SharedCell::new(Cell::new(Kinds::standard()));
+        let host = Host::memory(cell.clone());
+        let (bound, tenant) = (TenantTasks::new(10), Text::from("default"));
+        let job = Job::batch("j", TaskGroup::new(6, Amounts::new([1])));
+        cell.apply(Command::SubmitJob(job)).unwrap();
+        let under_way = bound.admit(&host, &tenant, 3).unwrap();
+        let refused = bound.admit(&host, &tenant, 2).unwrap_err();
+        assert_eq!(refused.code, ErrorCode::NotAdmitted);
+        assert!(
+            refused.message.contains("has 9 tasks that have not ended, and 2 more"),
+            "{refused}"
+        );
+        assert!(bound.admit(&host, &"other".into(), 10).is_ok());
+        drop(under_way);
+        assert!(bound.admit(&host, &tenant, 4).is_ok());
+        cell.apply(Command::KillJob { job: JobId(0) }).unwrap();
+        assert!(bound.admit(&host, &tenant, 10).is_ok());
+        assert!(bound.under_way.lock().is_empty());
+    }
+}

@@ -1,0 +1,143 @@
+//! Calls that a follower answers while it is behind its leader.
+
+use omega_client::proto::job_service_client::JobServiceClient;
+use omega_client::{ApiError, ErrorCode, proto};
+use omega_core::{Amounts, Command, Job, JobId, Kinds, Outcome, TaskGroup};
+use omega_service::{Entrance, Extras, Host, Whoami, serve_clients};
+use omega_store::directory::{Directory, EngineKind, Expected, Identity};
+use omega_store::log::ReplicaId;
+use omega_store::membership::Membership;
+use omega_store::node::MessageKind;
+use omega_store::replica::{
+    Network, PeerMessage, ReplicatedCell, Running, Settings, Transport, found, start,
+};
+use omega_store::{CellId, Origin, RealDisk};
+use std::net::SocketAddr;
+use std::path::Path;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+use tokio::net::TcpListener;
+use tokio::runtime::Runtime;
+
+const IDS: [ReplicaId; 3] = [ReplicaId(1), ReplicaId(2), ReplicaId(3)];
+
+/// The replica that gets no entries, until it asks how far it must apply before a read.
+type Behind = Arc<Mutex<Option<ReplicaId>>>;
+
+/// A replica's end of the network, which drops the entries for the replica that is kept behind.
+#[derive(Debug)]
+struct Port {
+    from: ReplicaId,
+    network: Arc<dyn Transport>,
+    behind: Behind,
+}
+
+impl Transport for Port {
+    fn send(&self, to: ReplicaId, message: PeerMessage) {
+        let mut behind = self.behind.lock().unwrap();
+        match &message {
+            PeerMessage::Agree(agree) if *behind == Some(to) => match agree.kind {
+                MessageKind::Append | MessageKind::Snapshot => return,
+                _ => {}
+            },
+            PeerMessage::Agree(agree) if *behind == Some(self.from) => {
+                if agree.kind == MessageKind::ReadIndex {
+                    *behind = None;
+                }
+            }
+            _ => {}
+        }
+        drop(behind);
+        self.network.send(to, message);
+    }
+}
+
+/// Founds three replicas and runs them.
+fn run_three(folder: &Path, behind: &Behind) -> Vec<Arc<Running>> {
+    let network = Network::default();
+    let founders = Membership::founding(IDS);
+    let run = |id: ReplicaId| {
+        let path = folder.join(id.to_string());
+        let origin = Origin { cell: CellId(9), kinds: Kinds::standard() };
+        let identity = Identity { origin, replica: id, engine: EngineKind::Segment };
+        let directory = Directory::create(Arc::new(RealDisk), &path, identity).unwrap();
+        found(&directory, &founders).unwrap();
+        drop(directory);
+        let directory = Directory::open(Arc::new(RealDisk), &path, Expected::default()).unwrap();
+        let mut settings = Settings { incarnation: 1, ..Settings::default() };
+        settings.node.seed = id.0;
+        let port = Port { from: id, network: network.port(id), behind: behind.clone() };
+        let started = start(directory, settings).unwrap();
+        let running = Running::start(started, Arc::new(port), Duration::from_millis(10));
+        network.connect(id, &running);
+        Arc::new(running)
+    };
+    IDS.into_iter().map(run).collect()
+}
+
+/// Serves a replica to clients, for as long as the runtime is there.
+fn serve(runtime: &Runtime, replica: ReplicaId, running: &Arc<Running>) -> SocketAddr {
+    let listener = runtime.block_on(TcpListener::bind("127.0.0.1:0")).unwrap();
+    let address = listener.local_addr().unwrap();
+    let me = Whoami { cell: CellId(9), replica };
+    let host = Host::replica(running.clone());
+    let entrance = Entrance::open(listener);
+    let endless = std::future::pending();
+    runtime.spawn(serve_clients(entrance, host, me, Extras::default(), endless));
+    address
+}
+
+fn job(name: &str) -> Job {
+    Job::batch(name, TaskGroup::new(2, Amounts::new([100])))
+}
+
+/// Submits a job and returns its id, whoever leads meanwhile.
+fn submit(cell: &ReplicatedCell, name: &str) -> JobId {
+    loop {
+        if let Ok(Outcome::Job(id)) = cell.apply(Command::SubmitJob(job(name))) {
+            return id;
+        }
+        // In doubt: another leader took over, and the job may be there.
+        cell.catch_up_with_all().unwrap();
+        if let Some(id) = cell.read(|cell| cell.job_by_name(name)) {
+            return id;
+        }
+    }
+}
+
+#[test]
+fn a_job_that_is_sent_again_through_a_follower_is_found_there() {
+    let folder = tempfile::tempdir().unwrap();
+    let behind = Behind::default();
+    let running = run_three(folder.path(), &behind);
+    let cells: Vec<_> = running.iter().map(|one| ReplicatedCell::new(one)).collect();
+    let runtime = Runtime::new().unwrap();
+    let leads = |one: &Arc<Running>| one.status().leadership.is_leader;
+    let mut names = (0..).map(|count| format!("job{count}"));
+    // A replica that comes to lead just then is not behind: another job, another follower.
+    let (name, id, follower) = names
+        .find_map(|name| {
+            let leader = running.iter().position(leads)?;
+            let follower = (leader + 1) % IDS.len();
+            *behind.lock().unwrap() = Some(IDS[follower]);
+            let id = submit(&cells[leader], &name);
+            let is_behind = cells[follower].read(|cell| cell.job(id).is_none());
+            is_behind.then_some((name, id, follower))
+        })
+        .unwrap();
+
+    let address = serve(&runtime, IDS[follower], &running[follower]);
+    let request = proto::SubmitJobRequest { job: Some((&job(&name)).into()) };
+    let answered = runtime.block_on(async {
+        let mut jobs = JobServiceClient::connect(format!("http://{address}")).await.unwrap();
+        loop {
+            match jobs.submit_job(request.clone()).await.map_err(ApiError::from) {
+                Ok(answer) => return answer.into_inner(),
+                Err(error) if error.code == ErrorCode::NameTaken => panic!("{error}"),
+                // Another leader may come at any time.
+                Err(_) => {}
+            }
+        }
+    });
+    assert_eq!((answered.id, answered.ended), (id.0, false));
+}

@@ -1,0 +1,227 @@
+//! Clients of a replica that breaks off, skips something, or answers out of order.
+
+use omega_cellstate::{Cell, CellHandle, Delta, HandleError, Interest, View};
+use omega_client::proto::commit_stream_response::Answer;
+use omega_client::proto::scheduling_service_server::{SchedulingService, SchedulingServiceServer};
+use omega_client::{Address, ErrorCode, RemoteCell, proto};
+use omega_core::{
+    Amounts, Command, Kinds, Machine, SchedulerId, Transaction, TransactionError, TransactionId,
+    Version,
+};
+use std::sync::{Arc, Mutex};
+use tokio::net::TcpListener;
+use tokio::runtime::Runtime;
+use tokio_stream::StreamExt;
+use tokio_stream::wrappers::TcpListenerStream;
+use tonic::codegen::BoxStream;
+use tonic::{Request, Response, Status, Streaming};
+
+/// A message as it is misled: the transactions of a stream that came together, or a wish for deltas, with the number of
+/// streams before it.
+type Commits =
+    fn(usize, &[proto::CommitRequest]) -> Result<Vec<proto::CommitStreamResponse>, Status>;
+type Deltas = fn(u64) -> Vec<Delta>;
+
+/// A replica that answers by these functions, and keeps what it was asked.
+#[derive(Clone)]
+struct Misleading {
+    commits: Commits,
+    /// How many transactions of a stream are read before the first is answered.
+    together: usize,
+    deltas: Deltas,
+    streams: Arc<Mutex<Vec<Vec<proto::CommitRequest>>>>,
+    syncs: Arc<Mutex<Vec<u64>>>,
+}
+
+impl Misleading {
+    fn new(commits: Commits, deltas: Deltas) -> Misleading {
+        let (streams, syncs) = (Arc::default(), Arc::default());
+        Misleading { commits, together: 1, deltas, streams, syncs }
+    }
+
+    /// Serves it, as long as the runtime is there.
+    fn serve(&self, runtime: &Runtime) -> RemoteCell {
+        let listener = runtime.block_on(TcpListener::bind("127.0.0.1:0")).unwrap();
+        let address = listener.local_addr().unwrap();
+        let service = SchedulingServiceServer::new(self.clone());
+        let server = tonic::transport::Server::builder().add_service(service);
+        runtime.spawn(server.serve_with_incoming(TcpListenerStream::new(listener)));
+        RemoteCell::connect(&Address::plain([address.to_string()])).unwrap()
+    }
+}
+
+fn none<T>() -> Result<Response<T>, Status> {
+    Err(Status::unimplemented("no test asks for it"))
+}
+
+#[tonic::async_trait]
+impl SchedulingService for Misleading {
+    async fn register(
+        &self,
+        _: Request<proto::RegisterRequest>,
+    ) -> Result<Response<proto::RegisterResponse>, Status> {
+        none()
+    }
+
+    async fn renew(
+        &self,
+        _: Request<proto::RenewRequest>,
+    ) -> Result<Response<proto::RenewResponse>, Status> {
+        none()
+    }
+
+    async fn end_leases(
+        &self,
+        _: Request<proto::EndLeasesRequest>,
+    ) -> Result<Response<proto::EndLeasesResponse>, Status> {
+        none()
+    }
+
+    async fn list_schedulers(
+        &self,
+        _: Request<proto::ListSchedulersRequest>,
+    ) -> Result<Response<proto::ListSchedulersResponse>, Status> {
+        none()
+    }
+
+    async fn get_transaction(
+        &self,
+        _: Request<proto::GetTransactionRequest>,
+    ) -> Result<Response<proto::GetTransactionResponse>, Status> {
+        none()
+    }
+
+    async fn list_transactions(
+        &self,
+        _: Request<proto::ListTransactionsRequest>,
+    ) -> Result<Response<proto::ListTransactionsResponse>, Status> {
+        none()
+    }
+
+    type SyncStream = BoxStream<proto::Delta>;
+
+    async fn sync(
+        &self,
+        request: Request<proto::SyncRequest>,
+    ) -> Result<Response<Self::SyncStream>, Status> {
+        let since = request.into_inner().since;
+        self.syncs.lock().unwrap().push(since);
+        let deltas = (self.deltas)(since);
+        let told = deltas.iter().map(|delta| Ok(proto::Delta::from(delta))).collect::<Vec<_>>();
+        // Nothing more comes, and the stream stays open.
+        Ok(Response::new(Box::pin(tokio_stream::iter(told).chain(tokio_stream::pending()))))
+    }
+
+    async fn commit(
+        &self,
+        _: Request<proto::CommitRequest>,
+    ) -> Result<Response<proto::CommitResponse>, Status> {
+        none()
+    }
+
+    type CommitStreamStream = BoxStream<proto::CommitStreamResponse>;
+
+    async fn commit_stream(
+        &self,
+        request: Request<Streaming<proto::CommitRequest>>,
+    ) -> Result<Response<Self::CommitStreamStream>, Status> {
+        let mut requests = request.into_inner();
+        let mut came = Vec::new();
+        // Before the stream is answered: its sender knows of no stream yet.
+        while came.len() < self.together {
+            came.push(requests.message().await?.expect("it has something to say"));
+        }
+        let before = {
+            let mut streams = self.streams.lock().unwrap();
+            streams.push(came.clone());
+            streams.len() - 1
+        };
+        let answers = (self.commits)(before, &came)?.into_iter().map(Ok).collect::<Vec<_>>();
+        Ok(Response::new(Box::pin(tokio_stream::iter(answers))))
+    }
+}
+
+fn transaction(number: u64) -> Transaction {
+    let id = TransactionId { scheduler: SchedulerId(0), number };
+    Transaction::new(id, Version(0), Vec::new())
+}
+
+fn refused(number: u64, code: ErrorCode) -> proto::CommitStreamResponse {
+    let error = proto::Error { code: code.name().to_owned(), ..Default::default() };
+    proto::CommitStreamResponse { number, answer: Some(Answer::Error(error)) }
+}
+
+#[test]
+fn what_a_broken_stream_may_have_told_is_sent_as_sent_before() {
+    let breaks_once = |before, came: &[proto::CommitRequest]| match before {
+        0 => Err(Status::unavailable("the line broke")),
+        _ => Ok(vec![refused(came[0].number, ErrorCode::TransactionEmpty)]),
+    };
+    let runtime = Runtime::new().unwrap();
+    let replica = Misleading::new(breaks_once, |_| Vec::new());
+    let remote = replica.serve(&runtime);
+    let told = remote.commit(&transaction(0));
+    assert_eq!(told, Err(HandleError::Refused(TransactionError::Empty)));
+    let retries: Vec<bool> =
+        replica.streams.lock().unwrap().iter().map(|came| came[0].retry).collect();
+    assert_eq!(retries, [false, true]);
+}
+
+/// Each transaction gets its own answer, whatever comes first down the stream.
+#[test]
+fn an_answer_out_of_order_is_nobodys() {
+    let swaps_once = |before, came: &[proto::CommitRequest]| {
+        let codes = [ErrorCode::TransactionEmpty, ErrorCode::UnknownScheduler];
+        let answer = |one: &proto::CommitRequest| refused(one.number, codes[one.number as usize]);
+        let mut answers: Vec<_> = came.iter().map(answer).collect();
+        if before == 0 {
+            answers.reverse();
+        }
+        Ok(answers)
+    };
+    let runtime = Runtime::new().unwrap();
+    let replica = Misleading { together: 2, ..Misleading::new(swaps_once, |_| Vec::new()) };
+    let remote = replica.serve(&runtime);
+    let txns = [transaction(0), transaction(1)];
+    let told = remote.commit_all(&[&txns[0], &txns[1]]);
+    let unknown = TransactionError::UnknownScheduler(SchedulerId(0));
+    let own = [TransactionError::Empty, unknown].map(|why| Err(HandleError::Refused(why)));
+    assert_eq!(told, own);
+    let streams = replica.streams.lock().unwrap();
+    assert_eq!(streams.len(), 2, "the stream that swapped them was left");
+    assert!(streams[1].iter().all(|request| request.retry), "and both are sent again");
+}
+
+/// A delta of a cell with so many machines, since one with so many.
+fn delta(from: u64, to: u64) -> Delta {
+    let mut cell = Cell::new(Kinds::standard());
+    for machine in 0..to {
+        let machine = Machine::new(format!("m{machine}"), Amounts::new([1000]));
+        cell.apply(Command::RegisterMachine(machine)).unwrap();
+    }
+    let mut delta = Delta::default();
+    cell.delta_since(Version(from), &Interest::Machines, &mut delta);
+    delta
+}
+
+#[test]
+fn a_delta_that_leaves_a_gap_is_asked_for_again() {
+    let skips_one = |since| match since {
+        0 => vec![delta(0, 2), delta(3, 4)],
+        since => vec![delta(since, 4)],
+    };
+    let runtime = Runtime::new().unwrap();
+    let replica = Misleading::new(|_, _| Err(Status::unimplemented("")), skips_one);
+    let remote = replica.serve(&runtime);
+    let mut view = View::new(SchedulerId(0), 0);
+    while view.version() < Version(4) {
+        match view.sync(&remote) {
+            Ok(()) | Err(HandleError::Unavailable) => std::thread::yield_now(),
+            Err(error) => panic!("{error}"),
+        }
+    }
+    for machine in ["m0", "m1", "m2", "m3"] {
+        assert!(view.machine_by_name(machine).is_some(), "{machine} is missing");
+    }
+    assert_eq!(*replica.syncs.lock().unwrap(), [0, 2], "it went on from what it had");
+}
