@@ -3,7 +3,7 @@
 //! The times of those that count are kept, with how many there were at each (the *sliding window log* of rate
 //! limiters). That is exact: a bucket that is refilled, or a counter for each minute, lets through almost
 //! twice as many around its edge. It is short, too, because the cell's time moves only with
-//! [`Expire`](omega_core::Command::Expire): a minute has sixty times at most if that comes every second.
+//! [`Expire`](omega_core::Command::Expire): a minute has six hundred times at most if that comes every 100 ms.
 //!
 //! Invariant: times ascend, counts are above 0, and `sum` is theirs.
 

@@ -97,6 +97,15 @@ impl Cell {
             || self.facts.peaks.is_near_an_edge(self.now_ms)
     }
 
+    /// Whether what commands do may depend on the time: then the cell should be told it with them.
+    #[must_use]
+    pub fn goes_by_time(&self) -> bool {
+        self.policy.eviction_cap.is_some()
+            || !self.holding.is_empty()
+            || !self.facts.calendar.is_empty()
+            || !self.facts.peaks.is_empty()
+    }
+
     /// How often gangs held places, since this process has the cell.
     #[must_use]
     pub fn gang_counts(&self) -> GangCounts {

@@ -2,18 +2,19 @@
 
 use omega_cellstate::CellHandle;
 use omega_core::{
-    Amounts, Command, Job, Kinds, Machine, Outcome, TaskGroup, Transaction, TransactionId,
+    Amounts, Command, EvictionCap, Job, Kinds, Machine, Outcome, Policy, TaskGroup, Transaction,
+    TransactionId,
 };
 use omega_store::directory::{Directory, EngineKind, Expected, Identity};
 use omega_store::log::ReplicaId;
 use omega_store::membership::{MemberStep, Membership, MembershipChange};
 use omega_store::replica::{
-    Again, AskError, Network, ReplicatedCell, Running, Settings, found, start,
+    Again, AskError, Network, ReplicatedCell, Running, Settings, TIME_AGE_MAX_MS, found, start,
 };
 use omega_store::{CellId, Origin, RealDisk};
 use std::path::Path;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 const TICK: Duration = Duration::from_millis(10);
 
@@ -94,6 +95,36 @@ fn one_replica_keeps_what_it_has_answered() {
     cell.catch_up_with_all().unwrap();
     assert_eq!(cell.read(omega_cellstate::Cell::state_hash), hash);
     assert_eq!(cell.commit(&txn).unwrap(), commit, "the same answer, after a restart");
+}
+
+fn unix_ms() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_millis() as u64
+}
+
+/// Nobody tells this cell the time but its leader, with commands that go by it.
+#[test]
+fn where_a_policy_goes_by_the_time_commands_are_applied_at_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let network = Network::default();
+    let running = run_three(folder.path(), &network);
+    // Whichever of them leads.
+    let cells: Vec<_> = running.iter().map(ReplicatedCell::new).collect();
+    cells[0].apply(machine()).unwrap();
+    let now_ms = |cell: &ReplicatedCell| {
+        cell.catch_up_with_all().unwrap();
+        cell.read(omega_cellstate::Cell::now_ms)
+    };
+    assert_eq!(now_ms(&cells[0]), 0, "nothing goes by the time");
+    let cap = EvictionCap { count: 2, per_ms: 10_000 };
+    let policy = Policy { eviction_cap: Some(cap), ..Policy::default() };
+    cells[0].apply(Command::SetPolicy(policy)).unwrap();
+    for (number, cell) in cells.iter().enumerate() {
+        let before = unix_ms();
+        cell.apply(job(&format!("j{number}"), 1)).unwrap();
+        assert!(now_ms(cell) + TIME_AGE_MAX_MS >= before, "replica {number}");
+    }
+    drop(cells);
+    running.into_iter().for_each(Running::end);
 }
 
 #[test]

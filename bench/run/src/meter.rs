@@ -128,6 +128,13 @@ impl Meter {
 }
 
 impl Observer for Meter {
+    fn set_aside(&mut self, job: JobId, panic: &str) {
+        eprintln!(
+            "omega: a decision has panicked, and job {} is not placed: {panic}; please report this bug",
+            job.0
+        );
+    }
+
     fn deciding(&mut self) {
         self.began = Instant::now();
     }

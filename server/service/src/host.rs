@@ -13,9 +13,11 @@ use omega_client::{ApiError, ErrorCode};
 use omega_core::{Command, Outcome, Rejection, Version};
 use omega_store::membership::{Membership, MembershipChange};
 use omega_store::node::Leadership;
-use omega_store::replica::{Again, Answer, Ask, Remedy, ReplicatedCell, Running};
+use omega_store::replica::{
+    Again, Answer, Ask, Remedy, ReplicatedCell, Running, TIME_AGE_MAX_MS,
+};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use tokio::sync::{oneshot, watch};
 use tokio::time::Instant;
 
@@ -194,6 +196,7 @@ impl Host {
         match &self.cell {
             HostedCell::Memory(cell, versions) => {
                 let since = Instant::now();
+                tell_time(cell);
                 let outcomes = cell.apply_all(commands.into_iter().map(|(command, _)| command));
                 self.metrics.applied(since.elapsed());
                 let version = cell.read(Cell::version);
@@ -414,6 +417,21 @@ pub(crate) fn unavailable(again: Again) -> ApiError {
 pub(crate) fn unknown() -> ApiError {
     let say = "it is unknown whether it was done: send it again, it is not done twice";
     ApiError::new(ErrorCode::OutcomeUnknown, say)
+}
+
+/// Tells a cell in memory the time, where what commands do depends on it: as a replica that leads does.
+fn tell_time(cell: &SharedCell) {
+    let now_ms = unix_ms();
+    let old = |cell: &Cell| cell.now_ms().saturating_add(TIME_AGE_MAX_MS) <= now_ms;
+    if cell.read(|cell| cell.goes_by_time() && old(cell)) {
+        // It cannot be refused.
+        let _ = cell.apply(Command::Expire { now_ms });
+    }
+}
+
+/// The time of this machine. A clock before 1970 counts as 1970: the cell never lets time go back.
+pub(crate) fn unix_ms() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis() as u64)
 }
 
 /// Tells how far the replica has applied, until nobody listens.

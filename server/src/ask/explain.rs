@@ -58,7 +58,18 @@ pub(crate) fn served(
 /// Does what was asked.
 pub(super) fn run(args: &ExplainArgs) -> Result<(), AskError> {
     let told = told(args)?;
-    show::print(args.ask.output, &told, || render_job(&told))
+    show::print(args.ask.output, &told, || text(&told, args.profile.is_some()))
+}
+
+/// The explanation, with what it cannot know: machines that only a profile's own filters refuse.
+fn text(told: &WaitingJob, by_profile: bool) -> String {
+    let mut text = render_job(told);
+    if !by_profile && told.groups.iter().any(|group| group.waiting > 0 && group.feasible > 0) {
+        text.push_str(
+            "the filters of its scheduler's profile were not looked at: say --profile FILE.toml if it has one\n",
+        );
+    }
+    text
 }
 
 fn told(args: &ExplainArgs) -> Result<WaitingJob, AskError> {

@@ -6,7 +6,10 @@ use super::{AskArgs, AskError};
 use clap::{Args, Subcommand};
 use omega_client::proto;
 use omega_client::proto::cell_service_client::CellServiceClient;
+use omega_core::KindId;
+use omega_core::limits::OVERCOMMIT_PERCENT_MAX;
 use serde::Serialize;
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 /// What to do with the policy.
@@ -18,7 +21,7 @@ pub(crate) enum PolicyCommand {
     /// Change it. What is not named stays as it is.
     #[command(
         after_help = "Examples:\n  omega policy set --band 100..199 --band 200..299 --evictions 20/1m\n  \
-        omega policy set --no-bands --any-evictions"
+        omega policy set --no-bands --any-evictions\n  omega policy set --overcommit cpu=200"
     )]
     Set(SetArgs),
 }
@@ -33,7 +36,7 @@ pub(crate) struct GetArgs {
 /// What is to be otherwise.
 #[derive(Debug, Args)]
 #[command(group = clap::ArgGroup::new("change").required(true).multiple(true)
-    .args(["bands", "no_bands", "evictions", "any_evictions", "keep_ended"]))]
+    .args(["bands", "no_bands", "evictions", "any_evictions", "keep_ended", "overcommit", "no_overcommit"]))]
 pub(crate) struct SetArgs {
     /// Precedences within which no task is evicted for another, both ends included. May be repeated, in
     /// ascending order; all bands there were are replaced.
@@ -48,6 +51,13 @@ pub(crate) struct SetArgs {
     /// Take any number of evictions.
     #[arg(long, conflicts_with = "evictions")]
     any_evictions: bool,
+    /// Let machines and profiles overcommit a kind by so much, in percent of the capacity: cpu=200. May be repeated; all
+    /// bounds there were are replaced.
+    #[arg(long, value_name = "KIND=PERCENT", value_parser = overcommit)]
+    overcommit: Vec<(String, u32)>,
+    /// Let no kind be overcommitted.
+    #[arg(long, conflicts_with = "overcommit")]
+    no_overcommit: bool,
     /// Remember jobs that have ended for so long.
     #[arg(long, value_name = "TIME", value_parser = crate::duration::duration)]
     keep_ended: Option<Duration>,
@@ -62,6 +72,8 @@ struct PolicyShape {
     bands: Vec<BandShape>,
     /// `null`: any number.
     eviction_cap: Option<CapShape>,
+    /// The most that a machine may be overcommitted, by kind, in percent. Kinds that are not named: 100.
+    overcommit_max: BTreeMap<String, u32>,
 }
 
 #[derive(Debug, Serialize)]
@@ -93,6 +105,18 @@ fn cap(text: &str) -> Result<proto::EvictionCap, String> {
     Ok(proto::EvictionCap { count, per_ms })
 }
 
+/// A kind and percent of its capacity.
+fn overcommit(text: &str) -> Result<(String, u32), String> {
+    let bound = text.split_once('=').and_then(|(kind, percent)| {
+        let percent =
+            percent.parse().ok().filter(|p| (100..=OVERCOMMIT_PERCENT_MAX).contains(p))?;
+        Some((kind.to_owned(), percent))
+    });
+    bound.ok_or_else(|| {
+        format!("{text:?} is not like cpu=200: a kind, and 100 to {OVERCOMMIT_PERCENT_MAX} percent of its capacity")
+    })
+}
+
 /// Does what was asked.
 pub(crate) fn run(command: &PolicyCommand) -> Result<(), AskError> {
     match command {
@@ -102,13 +126,21 @@ pub(crate) fn run(command: &PolicyCommand) -> Result<(), AskError> {
 }
 
 fn get(args: &GetArgs) -> Result<(), AskError> {
-    let policy = args.ask.caller()?.describe()?.policy.unwrap_or_default();
+    let caller = args.ask.caller()?;
+    let kinds = caller.kinds()?;
+    let policy = caller.describe()?.policy.unwrap_or_default();
+    let name = |id: u32| {
+        let kind = u8::try_from(id).ok().and_then(|id| kinds.get(KindId(id)));
+        kind.map_or_else(|| format!("kind {id}"), |kind| kind.name.to_string())
+    };
+    let bounds = policy.overcommit_max.iter().map(|bound| (name(bound.kind), bound.percent));
     let bands = policy.bands.iter().map(|band| BandShape { from: band.from, to: band.to });
     let cap = policy.eviction_cap;
     let shape = PolicyShape {
         keep_ended_ms: policy.keep_ended_ms,
         bands: bands.collect(),
         eviction_cap: cap.map(|cap| CapShape { count: cap.count, per_ms: cap.per_ms }),
+        overcommit_max: bounds.collect(),
     };
     show::print(args.ask.output, &shape, || table(&shape))
 }
@@ -117,6 +149,8 @@ fn table(policy: &PolicyShape) -> String {
     let band = |band: &BandShape| format!("{}..{}", band.from, band.to);
     let bands: Vec<String> = policy.bands.iter().map(band).collect();
     let cap = policy.eviction_cap.as_ref();
+    let bound = |(kind, percent): (&String, &u32)| format!("{kind} up to {percent} %");
+    let bounds: Vec<String> = policy.overcommit_max.iter().map(bound).collect();
     facts(&[
         ("bands", if bands.is_empty() { "none".to_owned() } else { bands.join(", ") }),
         (
@@ -125,6 +159,7 @@ fn table(policy: &PolicyShape) -> String {
                 format!("{} in {} s", cap.count, f64::from(cap.per_ms) / 1000.0)
             }),
         ),
+        ("overcommit", if bounds.is_empty() { "none".to_owned() } else { bounds.join(", ") }),
         ("ended jobs", format!("remembered for {} s", policy.keep_ended_ms / 1000)),
     ])
 }
@@ -137,6 +172,15 @@ fn set(args: &SetArgs) -> Result<(), AskError> {
     }
     if args.any_evictions || args.evictions.is_some() {
         policy.eviction_cap = args.evictions;
+    }
+    if args.no_overcommit || !args.overcommit.is_empty() {
+        let kinds = caller.kinds()?;
+        let bound = |(name, percent): &(String, u32)| {
+            let kind = amount::kind(&kinds, "--overcommit".to_owned(), name)?;
+            Ok(proto::Overcommit { kind: kind.0.into(), percent: *percent })
+        };
+        policy.overcommit_max =
+            args.overcommit.iter().map(bound).collect::<Result<_, AskError>>()?;
     }
     if let Some(keep) = args.keep_ended {
         policy.keep_ended_ms = keep.as_millis() as u64;

@@ -4,10 +4,11 @@
 //! they conflicted: that share of the time, since a decision is for many claims. A decision that found no machine
 //! was in vain. docs/metrics.md has all names.
 
+use super::aside;
 use super::plugins::PluginTimes;
 use omega_cellstate::View;
 use omega_client::convert::reason_name;
-use omega_core::{Commit, JobId, Transaction};
+use omega_core::{Commit, JobId, Text, Transaction};
 use omega_schedulers::{BackfillFigures, Observer, Queue, WaitFigures};
 use omega_service::exposition::{self, Figure, Figures, Pen};
 use omega_store::replica::{Durations, Histogram};
@@ -66,6 +67,7 @@ impl SchedulerFigures {
         self.workers.lock().push((name.to_owned(), counted.clone()));
         let now = Instant::now();
         WorkerMeter {
+            name: name.into(),
             counted,
             synced: now,
             began: now,
@@ -101,6 +103,8 @@ impl Open {
 /// Measures one worker.
 #[derive(Debug)]
 pub(super) struct WorkerMeter {
+    /// The name of its scheduler.
+    name: Text,
     counted: Arc<Counted>,
     synced: Instant,
     began: Instant,
@@ -136,6 +140,10 @@ impl Observer for WorkerMeter {
 
     fn backfill(&mut self, figures: BackfillFigures) {
         self.counted.counts.lock().backfill = figures;
+    }
+
+    fn set_aside(&mut self, job: JobId, panic: &str) {
+        aside::tell(&self.name, job, panic);
     }
 
     fn deciding(&mut self) {

@@ -3,6 +3,7 @@
 //! Several processes may run schedulers of different names at once: the cell takes what holds and
 //! refuses what conflicts. Of one name, one process places and others may stand by: docs/schedulers.md.
 
+mod aside;
 mod figures;
 mod listen;
 mod plugins;
@@ -12,6 +13,7 @@ use crate::duration::duration;
 use crate::events::LogArgs;
 use crate::output::{self, OutputError};
 use crate::signals::Signals;
+use aside::Telling;
 use clap::Args;
 use figures::{SchedulerFigures, WorkerMeter};
 use listen::MetricsArgs;
@@ -20,10 +22,11 @@ use omega_client::{ApiError, ErrorCode, LeaseSettings, RemoteCell};
 use omega_core::TransactionError;
 use omega_core::limits::{LEASE_MS_MAX, LEASE_MS_MIN};
 use omega_schedulers::config::{ConfigError, Profiles, Registry};
-use omega_schedulers::{Clock, Nanos, Observer, Pool, Profile, Scheduler, Settings, Unobserved};
+use omega_schedulers::{Clock, Nanos, Observer, Pool, Profile, Scheduler, Settings};
 use std::io;
 use std::net::SocketAddr;
 use std::ops::ControlFlow;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 use tokio::runtime::Runtime;
@@ -168,15 +171,18 @@ pub(crate) fn run(args: &SchedulerArgs) -> Result<(), SchedulerError> {
         return Ok(());
     }
     let schedulers = schedulers(args, profiles.as_ref(), &cell, figures.as_ref());
-    let placed = schedulers.and_then(|schedulers| match figures {
-        None => place(args, (&cell, unmeasured(schedulers)), &mut end),
-        Some(figures) => place(args, (&cell, measured(schedulers, &figures)), &mut end),
-    });
+    // A standby takes over at once, even from a process that panics.
+    let placed = catch_unwind(AssertUnwindSafe(|| match (schedulers?, figures) {
+        (schedulers, None) => place(args, (&cell, unmeasured(schedulers)), &mut end),
+        (schedulers, Some(figures)) => {
+            place(args, (&cell, measured(schedulers, &figures)), &mut end)
+        }
+    }));
     if cell.lost().is_none() {
         // Where nobody answers, the leases end by themselves.
         drop(cell.end_leases());
     }
-    placed
+    placed.unwrap_or_else(|panic| resume_unwind(panic))
 }
 
 /// Takes the scheduler's name, which all its workers go with. `false`: it was told to end before it got it.
@@ -207,8 +213,12 @@ pub(crate) fn take_name(
     Ok(held?.is_some())
 }
 
-fn unmeasured(schedulers: Vec<Scheduler>) -> Vec<(Scheduler, Unobserved)> {
-    schedulers.into_iter().map(|scheduler| (scheduler, Unobserved)).collect()
+fn unmeasured(schedulers: Vec<Scheduler>) -> Vec<(Scheduler, Telling)> {
+    let telling = |scheduler: Scheduler| {
+        let name = scheduler.settings().name.clone();
+        (scheduler, Telling(name))
+    };
+    schedulers.into_iter().map(telling).collect()
 }
 
 fn measured(
@@ -229,12 +239,14 @@ fn place<O: Observer + Send>(
 ) -> Result<(), SchedulerError> {
     output::print(&format!("scheduler {} places with {} workers\n", args.name, args.workers))?;
     let clock = Monotonic(Instant::now());
-    let workers = std::thread::scope(|scope| {
+    let workers = schedulers.len();
+    let ended = std::thread::scope(|scope| {
         let pool = Pool::start(scope, cell, &clock, schedulers);
-        while pool.running() > 0 && cell.lost().is_none() && !end.came_within(LOOK) {}
+        // Where one has ended, nobody places the jobs of its share.
+        while pool.running() == workers && cell.lost().is_none() && !end.came_within(LOOK) {}
         pool.stop()
     });
-    let error = workers.into_iter().find_map(|worker| worker.error);
+    let error = ended.into_iter().find_map(|worker| worker.error);
     match (cell.lost(), error) {
         (Some(why), _) => Err(SchedulerError::Lost(why)),
         (None, Some(HandleError::Refused(why @ TransactionError::Fenced(_)))) => {

@@ -247,8 +247,16 @@ fn a_policy_is_set_in_part_and_shown() {
         "keep_ended_ms": 600_000,
         "bands": [{ "from": -9, "to": -1 }, { "from": 100, "to": 199 }],
         "eviction_cap": { "count": 20, "per_ms": 60_000 },
+        "overcommit_max": {},
     });
     assert_eq!(shown, wanted);
+    cell.ok("policy set --overcommit cpu=200");
+    assert_eq!(cell.json("policy get")["overcommit_max"], serde_json::json!({ "cpu": 200 }));
+    assert!(cell.ok("policy get").contains("cpu up to 200 %"));
+    let why = cell.fails(2, "policy set --overcommit cpu=50");
+    assert!(why.contains("100 to 1000 percent"), "{why}");
+    cell.ok("policy set --no-overcommit");
+    assert_eq!(cell.json("policy get")["overcommit_max"], serde_json::json!({}));
     assert!(cell.ok("policy get").contains("-9..-1, 100..199"));
     let why = cell.fails(1, "policy set --band 5..4");
     assert!(why.contains("is empty") && why.contains("BAD_POLICY"), "{why}");

@@ -138,6 +138,9 @@ pub struct Output {
     pub answers: Vec<(AskId, Answer)>,
 }
 
+/// How old the cell's time may be when commands are applied that go by it.
+pub const TIME_AGE_MAX_MS: u64 = 100;
+
 /// One replica. See the head of the file.
 #[derive(Debug)]
 pub struct Replica {
@@ -152,6 +155,8 @@ pub struct Replica {
     /// Reads that have asked for an index, with when they began.
     asked: BTreeMap<AskId, u64>,
     ticks: u64,
+    /// The last time that it told the cell of its own accord.
+    told_ms: u64,
     full: bool,
     /// Whether another one has said that this one was removed.
     removed: bool,
@@ -189,6 +194,7 @@ impl Replica {
             reads: BTreeMap::new(),
             asked: BTreeMap::new(),
             ticks: 0,
+            told_ms: 0,
             full: false,
             removed: false,
             leadership: Leadership::default(),
@@ -239,6 +245,22 @@ impl Replica {
             failpoint!("send");
         }
         std::mem::take(&mut self.output)
+    }
+
+    /// The time by this replica's clock, for the commands that wait. Where what they do depends on the time and the
+    /// cell's is older than [`TIME_AGE_MAX_MS`], a leader puts it before them.
+    pub fn tell_time(&mut self, now_ms: u64) {
+        let old = |known: u64| known.saturating_add(TIME_AGE_MAX_MS) <= now_ms;
+        if !self.leadership.is_leader || self.requests.waiting() == 0 || !old(self.told_ms) {
+            return;
+        }
+        let state = self.applied.lock();
+        let tells = old(state.cell.now_ms()) && state.cell.goes_by_time();
+        drop(state);
+        if tells {
+            self.told_ms = now_ms;
+            self.requests.push_time(now_ms, self.ticks);
+        }
     }
 
     /// A moment has passed.

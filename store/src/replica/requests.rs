@@ -125,6 +125,12 @@ impl Requests {
         self.waiting.push_back((sender, ask, now));
     }
 
+    /// Has the cell told the time before all that waits. Nobody hears the answer.
+    pub(super) fn push_time(&mut self, now_ms: u64, now: u64) {
+        let sender = Sender::Here(self.next_id());
+        self.waiting.push_front((sender, Ask::Command(Command::Expire { now_ms }), now));
+    }
+
     pub(super) fn forward(&mut self, id: AskId, leader: ReplicaId, now: u64) {
         self.forwarded.insert(id, (leader, now));
     }

@@ -30,7 +30,7 @@ use parking_lot::Mutex;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::thread::JoinHandle;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 /// Messages of other replicas that wait. More are dropped: raft sends again.
 const MESSAGES_MAX: usize = 4096;
@@ -231,6 +231,7 @@ impl Driver {
                 // A thread that was held up has missed the ticks, as those who wait for it have.
                 next_tick = now + self.tick;
             }
+            self.replica.tell_time(unix_ms());
             self.follow();
         }
     }
@@ -391,4 +392,9 @@ impl Transport for Port {
             deliver(mailbox, self.id, message);
         }
     }
+}
+
+/// A clock before 1970 counts as 1970: the cell never lets time go back.
+fn unix_ms() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis() as u64)
 }

@@ -9,14 +9,14 @@ use super::marks::{carry_out, has_taint};
 use super::monitor::{Monitor, MonitorSettings, Step};
 use super::orders::{Outbox, StreamId};
 use super::routes::Routes;
-use crate::host::Host;
+use crate::host::{Host, unix_ms};
 use omega_cellstate::{Cell, Changed};
 use omega_client::agent::AGENT;
 use omega_client::{ApiError, ErrorCode};
 use omega_core::{Command, Machine, MachineId, TaskId, Version};
 use omega_store::log::{ReplicaId, Term};
 use std::collections::BTreeMap;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, MissedTickBehavior};
@@ -30,11 +30,9 @@ const LOOK: Duration = Duration::from_millis(100);
 /// How often silent machines are looked for: half a second of the forty that they have.
 const STEP: Duration = Duration::from_millis(500);
 
-/// How often the cell is told the time.
+/// How often the cell is told the time, at the least. While something in the cell waits for it, such as gangs that
+/// hold places, it is told at every [`LOOK`]; and a leader tells it with commands that go by it.
 const EXPIRE: Duration = Duration::from_secs(10);
-
-/// The same while something in the cell waits for the time: gangs hold places for so many seconds.
-const EXPIRE_SOON: Duration = Duration::from_secs(1);
 
 /// How long a command about the whole cell may take. It is given again with the next time.
 const COMMAND_MAX: Duration = Duration::from_secs(5);
@@ -209,9 +207,8 @@ impl Hub {
         }
         let (now, now_ms) = (Instant::now(), self.now_ms());
         let Some(lead) = &mut self.lead else { return };
-        if now >= lead.next_expire {
-            let presses = self.host.read(Cell::waits_for_time);
-            lead.next_expire = now + if presses { EXPIRE_SOON } else { EXPIRE };
+        if now >= lead.next_expire || self.host.read(Cell::waits_for_time) {
+            lead.next_expire = now + EXPIRE;
             give(&self.host, Command::Expire { now_ms: unix_ms() });
         }
         if now >= lead.next_step {
@@ -233,7 +230,8 @@ impl Lead {
             carried: None,
             was_mass_loss: false,
             next_step: now + STEP,
-            next_expire: now + EXPIRE,
+            // A cell that has just begun knows no time.
+            next_expire: now,
         }
     }
 
@@ -331,9 +329,4 @@ fn give(host: &Host, command: Command) {
             tracing::debug!(%error, "a command of the leader was not taken");
         }
     });
-}
-
-fn unix_ms() -> u64 {
-    // A clock before 1970 counts as 1970: the cell never lets time go back.
-    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis() as u64)
 }

@@ -1,0 +1,25 @@
+//! What operators are told of a job on which its scheduler has panicked.
+
+use omega_core::{JobId, Text};
+use omega_schedulers::Observer;
+
+/// An observer that tells nothing else. It has the scheduler's name.
+#[derive(Debug)]
+pub(super) struct Telling(pub(super) Text);
+
+impl Observer for Telling {
+    fn set_aside(&mut self, job: JobId, panic: &str) {
+        tell(&self.0, job, panic);
+    }
+}
+
+/// Tells which job is not placed any more, why, and what helps.
+pub(super) fn tell(scheduler: &str, job: JobId, panic: &str) {
+    tracing::error!(
+        scheduler,
+        job = job.0,
+        panic,
+        "a decision has panicked: its job is set aside until this process is started again; \
+         please report this bug"
+    );
+}
