@@ -41,8 +41,7 @@
 //! - `rocks.rs`: the log in RocksDB, damaged in every file (with the feature `rocksdb`).
 //! - `model/`: the commit protocol in the small, in every order of events.
 //! - `retries.rs`: what a replica refuses early, and what never.
-//! - `elections.rs`, `divergence.rs`: whom replicas elect, which changes of the members a leader refuses, and that one
-//!   with another state stops.
+//! - `elections.rs`: whom replicas elect, and which changes of the members a leader refuses.
 //! - `directory.rs`: the directory of a replica, and who may not work in it.
 //! - `nth_failure.rs`: a whole replica on a disk that fails, fills up and rots.
 //! - `kills.rs`: a replica's process that is killed again and again.
@@ -69,7 +68,6 @@ mod corrupted_histories;
 mod curves;
 mod diagnosis;
 mod directory;
-mod divergence;
 mod elections;
 mod evicting;
 mod evicting_random;
