@@ -41,8 +41,7 @@
 //! - `rocks.rs`: the log in RocksDB, damaged in every file (with the feature `rocksdb`).
 //! - `model/`: the commit protocol in the small, in every order of events.
 //! - `retries.rs`: what a replica refuses early, and what never.
-//! - `elections.rs`, `divergence.rs`: whom replicas elect, which changes of the members a leader refuses, and that one
-//!   with another state stops.
+//! - `elections.rs`: whom replicas elect, and which changes of the members a leader refuses.
 //! - `misled.rs`: clients of a replica that breaks off, skips or answers out of order.
 //! - `watches.rs`: watches of jobs against the cell.
 //! - `followers.rs`: calls that a follower answers while it is behind its leader.
@@ -72,7 +71,6 @@ mod corrupted_histories;
 mod curves;
 mod diagnosis;
 mod directory;
-mod divergence;
 mod elections;
 mod evicting;
 mod evicting_random;
