@@ -167,6 +167,7 @@ impl GivenLimits {
             message_bytes: of(self.message_bytes, usual.message_bytes),
             handshake: seconds(self.handshake_seconds, usual.handshake),
             deadlines: Deadlines { usual: deadline, max },
+            ..usual
         };
         check(&limits).map(|()| limits)
     }
