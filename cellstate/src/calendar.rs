@@ -181,6 +181,7 @@ impl Cell {
         if count > RESERVATIONS_MAX {
             return Err(validate::too_many("reservations", count, RESERVATIONS_MAX));
         }
+        validate::all_reservations(self.facts.calendar.iter().chain([&reservation]))?;
         let version = self.begin();
         self.facts.book(reservation);
         self.log.push(Change::Reservations);

@@ -513,8 +513,18 @@ impl Cell {
 
     /// The states of a job's tasks, by number.
     pub fn tasks(&self, job: JobId) -> impl Iterator<Item = (TaskId, TaskState)> + '_ {
+        self.tasks_from(job, 0)
+    }
+
+    /// The tasks of a job from one on, in order: none where there are not as many.
+    pub fn tasks_from(
+        &self,
+        job: JobId,
+        first: u32,
+    ) -> impl Iterator<Item = (TaskId, TaskState)> + '_ {
         let tasks: &[TaskRecord] = self.jobs.get(job).map_or(&[], |record| &record.tasks);
-        tasks.iter().zip(0..).map(move |(task, index)| (TaskId { job, index }, task.state))
+        let rest = tasks.get(first as usize..).unwrap_or_default();
+        rest.iter().zip(first..).map(move |(task, index)| (TaskId { job, index }, task.state))
     }
 
     /// Every tenant that ever had a job or a quota, in the order in which they came: its name, its quota,

@@ -309,7 +309,7 @@ impl Cell {
     /// delta came from a cell of another lineage.
     pub fn delta_since(&self, since: Version, interest: &Interest, delta: &mut Delta) {
         delta.clear();
-        let related = delta.lineage == self.lineage;
+        let (lineage, related) = (delta.lineage, delta.lineage == self.lineage);
         delta.lineage = self.lineage;
         delta.from = since;
         delta.to = self.version;
@@ -322,18 +322,27 @@ impl Cell {
         if since == self.version && since != Version(0) && related {
             return;
         }
-        let rows = match since {
-            _ if !related => None,
-            Version(0) => None,
-            since if since > self.version => None,
-            since => self.log.count_since(since).and(self.row_log.count_since(since)),
-        };
+        let rows = self.counts_since(since, lineage).map(|(_, rows)| rows);
         let Some(rows) = rows else { return self.write_everything(interest, delta) };
         match rows <= self.machines.row_count() {
             true => self.row_log.since(since).for_each(|slot| self.write_row(*slot, delta)),
             false => self.write_rows(delta),
         }
         self.write_changes(since, interest, delta);
+    }
+
+    /// Counts the changes that lead from a version of a lineage to this one; `None` where a delta has everything.
+    #[must_use]
+    pub fn change_count_since(&self, since: Version, lineage: Version) -> Option<usize> {
+        self.counts_since(since, lineage).map(|(changes, rows)| changes + rows)
+    }
+
+    /// Counts the changes of that delta, and the rows that changed beside them.
+    fn counts_since(&self, since: Version, lineage: Version) -> Option<(usize, usize)> {
+        if lineage != self.lineage || since == Version(0) || since > self.version {
+            return None;
+        }
+        self.log.count_since(since).zip(self.row_log.count_since(since))
     }
 
     /// Writes what changed, but for the rows.

@@ -284,6 +284,8 @@ impl Cell {
         if place.is_err() && count > PEAK_CALENDARS_MAX {
             return Err(validate::too_many("calendars of peaks", count, PEAK_CALENDARS_MAX));
         }
+        let others = self.peak_calendars().filter(|other| other.name != calendar.name);
+        validate::all_peaks(others.chain([&calendar]))?;
         let version = self.begin();
         self.change_peaks(|facts| facts.set_peaks(calendar));
         self.log.push(Change::Peaks);

@@ -3,14 +3,15 @@
 use crate::texts;
 use omega_core::limits::{
     BANDS_MAX, CARD_MILLI, CARDS_MAX, CORES_PER_NODE_MAX, CURVE_POINTS_MAX, EVICTION_CAP_MAX,
-    EVICTION_SPAN_MS_MAX, GANG_HOLD_MS_MAX, GRACE_MS_MAX, GROUPS_PER_JOB_MAX, LABELS_MAX,
-    OVERCOMMIT_PERCENT_MAX, PEAKS_MAX, QUOTA_MAX, RESERVATION_TENANTS_MAX, RESERVED_VALUES_MAX,
-    RULES_PER_GROUP_MAX, TASKS_PER_JOB_MAX, TENANT_WEIGHT_MAX, WEIGHT_MAX,
+    EVICTION_SPAN_MS_MAX, GANG_HOLD_MS_MAX, GRACE_MS_MAX, GROUPS_PER_JOB_MAX, JOB_BYTES_MAX,
+    LABELS_MAX, MACHINE_BYTES_MAX, OVERCOMMIT_PERCENT_MAX, PEAKS_BYTES_MAX, PEAKS_MAX, QUOTA_MAX,
+    RESERVATION_TENANTS_MAX, RESERVATIONS_BYTES_MAX, RESERVED_VALUES_MAX, RULES_PER_GROUP_MAX,
+    TASKS_PER_JOB_MAX, TENANT_WEIGHT_MAX, WEIGHT_MAX,
 };
 use omega_core::{
     Amounts, CardRequest, CoreRequest, DAY_MS, Job, KindId, Kinds, Labels, Machine,
     MachineSelector, Peak, PeakCalendar, Policy, Rejection, Reservation, Standing, TaskGroup,
-    TaskRule, TaskSelector, Text,
+    TaskRule, TaskSelector, Text, bytes_at_most,
 };
 
 pub(crate) fn too_many(what: &str, given: usize, max: usize) -> Rejection {
@@ -123,6 +124,20 @@ pub(crate) fn reservation(reservation: &Reservation, now_ms: u64) -> Result<(), 
     Ok(())
 }
 
+/// All reservations together, with one that is to come.
+pub(crate) fn all_reservations<'a>(
+    all: impl Iterator<Item = &'a Reservation>,
+) -> Result<(), Rejection> {
+    let bytes = all.map(bytes_at_most).sum();
+    at_most("bytes of all reservations", bytes, RESERVATIONS_BYTES_MAX)
+}
+
+/// All calendars of peaks together, with one that is to come.
+pub(crate) fn all_peaks<'a>(all: impl Iterator<Item = &'a PeakCalendar>) -> Result<(), Rejection> {
+    let bytes = all.map(bytes_at_most).sum();
+    at_most("bytes of all calendars of peaks", bytes, PEAKS_BYTES_MAX)
+}
+
 /// Whether a selector names any machines, within bounds.
 fn selector(of: &str, machines: &MachineSelector) -> Result<bool, Rejection> {
     let requirements = [&machines.labels, &machines.names];
@@ -178,6 +193,7 @@ pub(crate) fn load(name: &Text, load: &Amounts, kinds: &Kinds) -> Result<(), Rej
 
 pub(crate) fn machine(machine: &Machine, kinds: &Kinds) -> Result<(), Rejection> {
     texts::name("machine", &machine.name)?;
+    at_most("bytes of a machine", bytes_at_most(machine), MACHINE_BYTES_MAX)?;
     amounts(&machine.name, &machine.capacity, kinds)?;
     labels(&machine.name, &machine.labels)?;
     at_most("taints", machine.taints.len(), LABELS_MAX)?;
@@ -248,6 +264,7 @@ pub(crate) fn job(job: &Job, counts: GroupCounts, kinds: &Kinds) -> Result<(), R
             max: u64::from(TASKS_PER_JOB_MAX),
         });
     }
+    at_most("bytes of a job", bytes_at_most(job), JOB_BYTES_MAX)?;
     for (i, group) in job.groups.iter().enumerate() {
         if job.groups[..i].iter().any(|earlier| earlier.name == group.name) {
             return bad(format!("job {:?} has two groups {:?}", job.name, group.name));

@@ -22,7 +22,7 @@
 //! ```
 //!
 //! In reading order: [`ids`], [`amounts`], [`machine`], [`cores`], [`selector`], [`job`], [`curve`], [`tenant`],
-//! [`bands`], [`reservation`], [`peaks`], [`transaction`], [`command`], [`limits`].
+//! [`bands`], [`reservation`], [`peaks`], [`transaction`], [`command`], [`size`], [`limits`].
 
 pub mod amounts;
 pub mod bands;
@@ -36,6 +36,7 @@ pub mod machine;
 pub mod peaks;
 pub mod reservation;
 pub mod selector;
+pub mod size;
 pub mod tenant;
 pub mod text;
 pub mod transaction;
@@ -60,6 +61,7 @@ pub use machine::{
 pub use peaks::{DAY_MS, KindShare, Peak, PeakCalendar};
 pub use reservation::Reservation;
 pub use selector::{LabelSelector, MachineSelector, Operator, Requirement, TaskSelector, Tenants};
+pub use size::bytes_at_most;
 pub use tenant::Standing;
 pub use text::Text;
 pub use transaction::{

@@ -124,6 +124,20 @@ pub const LABELS_MAX: usize = 256;
 /// Bytes in a name, a label's key or its value.
 pub const TEXT_BYTES_MAX: usize = 512;
 
+/// Bytes of one job, as [`bytes_at_most`](crate::bytes_at_most) counts them: what the largest jobs of Nomad and objects
+/// of Kubernetes have. A quarter of what a message of the API may have, so that a job that was taken can be sent to
+/// its scheduler, whatever else is in the message.
+pub const JOB_BYTES_MAX: usize = 1 << 20;
+
+/// Bytes of one machine, counted in the same way and for the same reason.
+pub const MACHINE_BYTES_MAX: usize = 1 << 20;
+
+/// Bytes of all reservations together, counted in the same way: a view gets all of them in one message.
+pub const RESERVATIONS_BYTES_MAX: usize = 1 << 20;
+
+/// Bytes of all calendars of peaks together, for the same reason.
+pub const PEAKS_BYTES_MAX: usize = 1 << 20;
+
 /// Bytes of one command, on a wire or in a log. The largest transaction has 400 kB; a job with
 /// more rules than this is a mistake.
 pub const COMMAND_BYTES_MAX: usize = 4 << 20;

@@ -6,7 +6,9 @@ use crate::histories::seeds;
 use crate::views::{World, assert_equal_views};
 use omega_cellstate::{Delta, Interest, Share, View};
 use omega_client::{convert, proto};
-use omega_core::{Command, Commit, Job, Machine, Outcome, SchedulerId, Transaction, Version};
+use omega_core::{
+    Command, Commit, Job, Machine, Outcome, SchedulerId, Transaction, Version, bytes_at_most,
+};
 use omega_tests::history;
 use prost::Message;
 
@@ -95,16 +97,28 @@ fn every_command_comes_out_as_it_went_in() {
             let Ok(outcome) = cell.apply(command.clone()) else { continue };
             match &command {
                 Command::SubmitJob(job) => {
-                    let back = Job::try_from(through(&proto::Job::from(job)));
+                    let message = proto::Job::from(job);
+                    assert!(message.encoded_len() <= bytes_at_most(job), "seed {seed}: {job:?}");
+                    let back = Job::try_from(through(&message));
                     assert_eq!(back.as_ref(), Ok(job), "seed {seed}");
                 }
                 Command::RegisterMachine(machine) => {
-                    let back = Machine::try_from(through(&proto::Machine::from(machine)));
+                    let message = proto::Machine::from(machine);
+                    assert!(message.encoded_len() <= bytes_at_most(machine), "seed {seed}");
+                    let back = Machine::try_from(through(&message));
                     assert_eq!(back.as_ref(), Ok(machine), "seed {seed}");
                 }
                 Command::Commit(txn) => {
                     let back = Transaction::try_from(through(&proto::CommitRequest::from(txn)));
                     assert_eq!(back.as_ref(), Ok(txn), "seed {seed}");
+                }
+                Command::Reserve(reservation) => {
+                    let bytes = proto::Reservation::from(reservation).encoded_len();
+                    assert!(bytes <= bytes_at_most(reservation), "seed {seed}: {reservation:?}");
+                }
+                Command::SetPeaks(calendar) => {
+                    let bytes = proto::PeakCalendar::from(calendar).encoded_len();
+                    assert!(bytes <= bytes_at_most(calendar), "seed {seed}: {calendar:?}");
                 }
                 _ => {}
             }
@@ -132,10 +146,10 @@ fn a_large_delta_travels_in_small_pieces() {
     }
     let mut delta = Delta::default();
     cell.read(|cell| cell.delta_since(Version(0), &Interest::AllJobs, &mut delta));
-    let pieces = convert::split((&delta).into(), convert::PIECE_BYTES);
+    let pieces: Vec<proto::Delta> = convert::split((&delta).into(), convert::PIECE_BYTES).collect();
     assert!(pieces.len() > 1);
     let largest = pieces.iter().map(Message::encoded_len).max().expect("there are pieces");
-    assert!(largest < omega_client::connect::MESSAGE_BYTES_MAX / 2, "{largest} bytes");
+    assert!(largest < 2 * convert::PIECE_BYTES, "{largest} bytes");
     assert_eq!(through_pieces(&delta, convert::PIECE_BYTES), delta);
 }
 

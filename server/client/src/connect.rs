@@ -14,6 +14,9 @@ use tonic::transport::{Certificate, Channel, ClientTlsConfig, Endpoint, Identity
 /// [`omega_core::limits::COMMAND_BYTES_MAX`].
 pub const MESSAGE_BYTES_MAX: usize = 4 << 20;
 
+/// The most bytes of a message to an agent: all tasks of a machine are told at once, and each has its images.
+pub const ORDERS_BYTES_MAX: usize = 64 << 20;
+
 /// How long a connection may take.
 const CONNECT_MAX: Duration = Duration::from_secs(2);
 

@@ -6,6 +6,7 @@
 use crate::audit::Audited;
 use crate::gate::reword;
 use crate::grants;
+use crate::held::{Held, Holder};
 use crate::host::{Host, Try, unavailable, unknown};
 use crate::identity::Caller;
 use crate::tally::Judged;
@@ -17,6 +18,7 @@ use omega_client::{ApiError, proto};
 use omega_core::{Command, Commit, Outcome, SchedulerId, Transaction, Version};
 use omega_store::replica::Answer;
 use opentelemetry::Context;
+use prost::Message;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::mpsc;
@@ -68,6 +70,8 @@ pub(crate) struct Judge {
     pub(crate) deadline: Duration,
     /// What traces some of its transactions, and the trace that the stream belongs to.
     pub(crate) traces: Option<(Traces, Context)>,
+    /// Where the bytes of transactions are counted until they are judged.
+    pub(crate) holder: Option<Holder>,
 }
 
 /// A transaction that was begun.
@@ -118,8 +122,11 @@ impl Judge {
         let mut ended = false;
         let mut failed = None;
         while !ended || under_way > 0 {
+            // Who holds as much as he may has one group judged after the other.
+            let may_begin = under_way == 0
+                || under_way < COMMITS_MAX && self.holder.as_ref().is_none_or(Holder::has_room);
             tokio::select! {
-                came = requests.next(), if !ended && under_way < COMMITS_MAX => {
+                came = requests.next(), if !ended && may_begin => {
                     ended = came.is_none();
                     let mut readable = Vec::new();
                     for request in came.into_iter().flatten() {
@@ -133,10 +140,13 @@ impl Judge {
                     ended |= failed.is_some();
                     if !readable.is_empty() {
                         under_way += readable.len();
-                        begun.push_back(self.begin(readable).await);
+                        let held = self.held(&readable);
+                        let answers = self.begin(readable).await;
+                        begun.push_back(async move { (answers.await, held) });
                     }
                 }
-                Some(answers) = begun.next() => {
+                Some((answers, held)) = begun.next() => {
+                    drop(held);
                     under_way -= answers.len();
                     if to.send(Ok(answers)).await.is_err() {
                         return;
@@ -148,6 +158,13 @@ impl Judge {
             // Whoever sent them may have gone.
             let _ = to.send(Err(status)).await;
         }
+    }
+
+    /// Counts the bytes of transactions until they are judged.
+    fn held(&self, requests: &[proto::CommitRequest]) -> Option<Held> {
+        let mut held = self.holder.as_ref()?.nothing();
+        held.add(requests.iter().map(Message::encoded_len).sum());
+        Some(held)
     }
 
     /// Begins transactions, so that the order of the stream is kept; their answers may take longer. Only

@@ -4,14 +4,16 @@
 //! depends on the content of a call is asked where it is read: see `grants.rs`.
 
 use crate::audit::{AuditLog, Audited};
+use crate::bodies::{self, Incoming, Messages, Outgoing};
+use crate::held::{Held, Holder};
 use crate::identity::Caller;
-use crate::limits::{Place, Places};
+use crate::limits::Places;
 use crate::roles;
-use crate::service;
+use crate::service::{self, Arrived};
 use crate::turns::Need;
 use http::{Request, Response};
-use http_body::{Frame, SizeHint};
 use omega_client::{ApiError, ErrorCode};
+use parking_lot::Mutex;
 use std::convert::Infallible;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -58,6 +60,29 @@ impl<S> Gate<S> {
     }
 }
 
+impl<S> Gate<S> {
+    /// A request whose message must come in time, since now, and what counts the bytes of it.
+    fn timed(
+        &self,
+        request: Request<Body>,
+        rule: &roles::Rule,
+        holder: &Holder,
+    ) -> (Request<Body>, Arc<Mutex<Held>>) {
+        let (now, deadlines) = (tokio::time::Instant::now(), self.places.deadlines());
+        let messages = match rule.sends_many() {
+            true => Messages::Many(deadlines.usual),
+            false => Messages::One(now + deadlines.usual),
+        };
+        let held = Arc::new(Mutex::new(holder.nothing()));
+        let counted = held.clone();
+        let mut request = request.map(|body| Body::new(Incoming::new(body, messages, counted)));
+        request.extensions_mut().insert(Arrived(now));
+        request.extensions_mut().insert(deadlines);
+        request.extensions_mut().insert(holder.clone());
+        (request, held)
+    }
+}
+
 /// Who calls. A connection that did not say so is nobody's.
 fn caller(request: &Request<Body>) -> Result<Arc<Caller>, ApiError> {
     let nobody = || ApiError::new(ErrorCode::Unauthenticated, "nobody said who is calling");
@@ -80,7 +105,7 @@ where
         self.inner.poll_ready(cx)
     }
 
-    fn call(&mut self, mut request: Request<Body>) -> Answer {
+    fn call(&mut self, request: Request<Body>) -> Answer {
         let caller = match caller(&request) {
             Ok(caller) => caller,
             Err(error) => return refused(error),
@@ -101,11 +126,16 @@ where
                 return refused(error);
             }
         };
-        let place = match self.places.enter(&caller, rule.nature, need) {
+        let holder = self.places.holder(&caller);
+        let entered = match need == Need::Usual && !holder.has_room() {
+            true => Err(bodies::full()),
+            false => self.places.enter(&caller, rule.nature, need),
+        };
+        let place = match entered {
             Ok(place) => place,
             Err(error) => return refused(error),
         };
-        request.extensions_mut().insert(self.places.deadlines());
+        let (mut request, sent) = self.timed(request, rule, &holder);
         if let Some(audited) = audited.clone() {
             request.extensions_mut().insert(audited);
         }
@@ -117,7 +147,13 @@ where
             if let Some(audited) = audited {
                 note(&audited, rule, &response);
             }
-            Ok(response.map(|body| Body::new(Placed { body, _place: place })))
+            drop(sent);
+            if rule.nature.is_stream() {
+                let stream = |body| Body::new(Outgoing::stream(body, holder, place));
+                return Ok(response.map(stream));
+            }
+            let answer = Outgoing::answer(response, &holder, rule.nature).await;
+            Ok(answer.unwrap_or_else(|error| Status::from(error).into_http()))
         })
     }
 }
@@ -135,33 +171,6 @@ fn note(audited: &Audited, rule: &roles::Rule, response: &Response<Body>) {
     let is_denied = matches!(error, Some(ErrorCode::Denied | ErrorCode::Unauthenticated));
     if rule.nature.is_audited() || is_denied {
         audited.ended(rule.path, error.map_or("OK", ErrorCode::name));
-    }
-}
-
-/// A body that gives back the place of its call when it has ended.
-#[derive(Debug)]
-struct Placed {
-    body: Body,
-    _place: Place,
-}
-
-impl http_body::Body for Placed {
-    type Data = <Body as http_body::Body>::Data;
-    type Error = Status;
-
-    fn poll_frame(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Self::Data>, Status>>> {
-        Pin::new(&mut self.body).poll_frame(cx)
-    }
-
-    fn is_end_stream(&self) -> bool {
-        self.body.is_end_stream()
-    }
-
-    fn size_hint(&self) -> SizeHint {
-        self.body.size_hint()
     }
 }
 

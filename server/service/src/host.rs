@@ -13,9 +13,7 @@ use omega_client::{ApiError, ErrorCode};
 use omega_core::{Command, Outcome, Rejection, Version};
 use omega_store::membership::{Membership, MembershipChange};
 use omega_store::node::Leadership;
-use omega_store::replica::{
-    Again, Answer, Ask, Remedy, ReplicatedCell, Running, TIME_AGE_MAX_MS,
-};
+use omega_store::replica::{Again, Answer, Ask, Remedy, ReplicatedCell, Running, TIME_AGE_MAX_MS};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use tokio::sync::{oneshot, watch};

@@ -5,24 +5,19 @@ use crate::explain::{Explainer, Explanations};
 use crate::grants::caller;
 use crate::host::{Host, unknown};
 use crate::identity::Caller;
-use crate::jobs_watch::{self, JobsWatch};
-use crate::service::{Answered, deadline, page_size, page_start, page_token};
+use crate::jobs_watch::JobsWatch;
+use crate::service::{Answered, Room, deadline, page_start, page_token};
 use crate::tenant_tasks::TenantTasks;
 use crate::{describe, reach};
+use futures_util::StreamExt;
+use futures_util::stream::BoxStream;
 use omega_cellstate::Cell;
 use omega_client::proto::job_service_server::JobService;
 use omega_client::{ApiError, ErrorCode, proto};
-use omega_core::{Command, Job, JobId, Outcome, Rejection, TaskId, TaskState, Text, Version};
-use std::collections::BTreeMap;
+use omega_core::{Command, Job, JobId, Outcome, TaskState, Text, Version};
 use std::sync::Arc;
-use std::time::Duration;
-use tokio::sync::mpsc;
 use tokio::time::Instant;
-use tokio_stream::wrappers::ReceiverStream;
 use tonic::{Request, Response, Status};
-
-/// How long changes of a watched job gather: people look at them.
-const GATHER: Duration = Duration::from_millis(50);
 
 /// The service.
 #[derive(Clone, Debug)]
@@ -188,7 +183,7 @@ impl JobService for Jobs {
         self.host.refresh(deadline(&request)).await?;
         let request = request.into_inner();
         let start = page_start(&request.page_token)?;
-        let size = page_size(request.page_size);
+        let mut room = Room::of_page(request.page_size);
         let wanted = |cell: &Cell, id: JobId, job: &Job| {
             (request.tenant.is_empty() || *job.tenant == *request.tenant)
                 && (request.scheduler.is_empty() || *job.scheduler == *request.scheduler)
@@ -204,11 +199,11 @@ impl JobService for Jobs {
                 if !wanted(cell, id, job) {
                     continue;
                 }
-                if answer.jobs.len() == size {
+                if room.is_full() {
                     answer.next_page_token = page_token(id.0);
                     break;
                 }
-                answer.jobs.push(describe::job(cell, id));
+                answer.jobs.push(room.take(describe::job(cell, id)));
             }
             answer
         });
@@ -227,7 +222,7 @@ impl JobService for Jobs {
         Ok(Response::new(told))
     }
 
-    type WatchJobStream = ReceiverStream<Result<proto::WatchJobResponse, Status>>;
+    type WatchJobStream = BoxStream<'static, Result<proto::WatchJobResponse, Status>>;
 
     async fn watch_job(
         &self,
@@ -236,12 +231,10 @@ impl JobService for Jobs {
         let caller = caller(&request)?;
         self.host.refresh(deadline(&request)).await?;
         let job = self.host.read(|cell| find(cell, request.into_inner().job, &caller))?;
-        let (to, answers) = mpsc::channel(1);
-        tokio::spawn(watch(self.host.clone(), job, to));
-        Ok(Response::new(ReceiverStream::new(answers)))
+        Ok(Response::new(JobsWatch::of_one(self.host.clone(), caller, job).tasks().boxed()))
     }
 
-    type WatchJobsStream = ReceiverStream<Result<proto::WatchJobsResponse, Status>>;
+    type WatchJobsStream = BoxStream<'static, Result<proto::WatchJobsResponse, Status>>;
 
     async fn watch_jobs(
         &self,
@@ -252,9 +245,7 @@ impl JobService for Jobs {
         // What was answered anywhere before is in what is told first.
         self.host.refresh(deadline(&request)).await?;
         let prefix = request.into_inner().name_prefix;
-        let (to, answers) = mpsc::channel(jobs_watch::MESSAGES_MAX);
-        tokio::spawn(JobsWatch { host: self.host.clone(), caller, prefix, to }.run());
-        Ok(Response::new(ReceiverStream::new(answers)))
+        Ok(Response::new(JobsWatch::of_prefix(self.host.clone(), caller, prefix).jobs().boxed()))
     }
 }
 
@@ -263,49 +254,5 @@ pub(crate) fn done(outcome: Outcome) -> Result<Version, ApiError> {
     match outcome {
         Outcome::Done(version) => Ok(version),
         _ => Err(unknown()),
-    }
-}
-
-/// Tells of the changes of a job's tasks until all have ended.
-async fn watch(host: Host, job: JobId, to: mpsc::Sender<Result<proto::WatchJobResponse, Status>>) {
-    let mut versions = host.versions();
-    let mut told: BTreeMap<TaskId, TaskState> = BTreeMap::new();
-    let mut first = true;
-    loop {
-        versions.mark_unchanged();
-        let answer = host.read(|cell| {
-            cell.job(job)?;
-            let mut answer = proto::WatchJobResponse {
-                version: cell.version().0,
-                ended: true,
-                ..Default::default()
-            };
-            for (id, state) in cell.tasks(job) {
-                answer.ended &= state.ended();
-                if told.insert(id, state) != Some(state) {
-                    answer.tasks.push(describe::task(cell, id, state));
-                }
-            }
-            Some(answer)
-        });
-        let Some(answer) = answer else {
-            let gone = ApiError::from(&Rejection::UnknownJob(job));
-            let _ = to.send(Err(gone.into())).await;
-            return;
-        };
-        let ended = answer.ended;
-        if (first || !answer.tasks.is_empty()) && to.send(Ok(answer)).await.is_err() || ended {
-            return;
-        }
-        first = false;
-        tokio::select! {
-            changed = versions.changed() => if changed.is_err() {
-                let gone = ApiError::new(ErrorCode::Stopped, "this replica has stopped");
-                let _ = to.send(Err(gone.into())).await;
-                return;
-            },
-            () = to.closed() => return,
-        }
-        tokio::time::sleep(GATHER).await;
     }
 }

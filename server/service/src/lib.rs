@@ -15,24 +15,29 @@
 //! (`roles.rs`, one table; `grants.rs` and `reach.rs` for what depends on the content), and whether there is room
 //! (`limits.rs`). docs/security.md has the whole of it.
 //!
-//! In reading order: `host.rs`, `service.rs`, `leases/`, `scheduling.rs`, `commits.rs`, `told.rs`, `transactions.rs`, `traces.rs`, `jobs.rs`, `jobs_watch.rs`, `explain.rs`,
+//! In reading order: `host.rs`, `service.rs`, `leases/`, `scheduling.rs`, `deltas.rs`, `snapshots.rs`, `commits.rs`, `told.rs`, `transactions.rs`, `traces.rs`, `jobs.rs`, `jobs_watch.rs`, `explain.rs`,
 //! `machines.rs`, `tasks.rs`, `tenants.rs`, `cell.rs`, `backup.rs`, `statistics.rs`, `survey.rs`,
 //! `arrivals.rs`, `tally.rs`, `agents/`, `describe.rs`, `peers.rs`, `identity.rs`, `roles.rs`, `grants.rs`,
-//! `reach.rs`, `limits.rs`, `turns.rs`, `patience.rs`, `audit.rs`, `gate.rs`, `tls.rs`, `connection.rs`, `server.rs`, `exposition.rs`, `metrics.rs`,
+//! `reach.rs`, `limits.rs`, `turns.rs`, `patience.rs`, `audit.rs`, `gate.rs`, `bodies.rs`, `held.rs`, `tls.rs`, `connection.rs`, `server.rs`, `exposition.rs`, `metrics.rs`,
 //! `web/`.
 
 pub mod agents;
 mod arrivals;
 pub mod audit;
 mod backup;
+mod bodies;
+#[cfg(test)]
+mod bounds;
 mod cell;
 mod commits;
 mod connection;
+mod deltas;
 mod describe;
 mod explain;
 pub mod exposition;
 mod gate;
 mod grants;
+mod held;
 mod host;
 pub mod identity;
 mod jobs;
@@ -48,6 +53,7 @@ pub mod roles;
 mod scheduling;
 mod server;
 mod service;
+mod snapshots;
 mod statistics;
 mod survey;
 mod tally;

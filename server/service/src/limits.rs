@@ -8,6 +8,7 @@
 //! Refusals cost, too, so whoever nears a bound is held back first: his connections are read later, as
 //! `turns.rs` has it. Only what comes nevertheless is refused.
 
+use crate::held::{Accounts, Holder};
 use crate::identity::{Caller, Role};
 use crate::roles::Nature;
 use crate::turns::{Lane, Need, Taken};
@@ -18,7 +19,6 @@ use parking_lot::Mutex;
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 /// The bounds of a listener. The defaults are those of docs/security.md.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -49,6 +49,10 @@ pub struct Limits {
     pub message_bytes: u32,
     /// Tasks of one tenant that have not ended: a job that would exceed it is refused.
     pub tenant_tasks: u32,
+    /// Bytes that are held for one caller: of requests that are not whole, and of answers that are not read.
+    pub held_bytes_each: u64,
+    /// Bytes that are held for all callers together but operators, who may hold as many beside them.
+    pub held_bytes: u64,
     /// How long a connection may take until it has shown its certificate and speaks HTTP/2, and a browser
     /// until its headers are there.
     pub handshake: Duration,
@@ -59,7 +63,7 @@ pub struct Limits {
 /// How long calls may take.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Deadlines {
-    /// Where the caller says nothing of it.
+    /// Where the caller says nothing of it. A message must be whole within this time, whatever the caller says.
     pub usual: Duration,
     /// The most that a caller may ask for.
     pub max: Duration,
@@ -94,9 +98,19 @@ impl Default for Limits {
             header_bytes: 16 << 10,
             message_bytes: MESSAGE_BYTES_MAX as u32,
             tenant_tasks: 4 * TASKS_PER_JOB_MAX,
+            // Sixteen of the largest messages; of all, what a replica of a large cell has to spare.
+            held_bytes_each: 64 << 20,
+            held_bytes: 512 << 20,
             handshake: Duration::from_secs(5),
             deadlines: Deadlines::default(),
         }
+    }
+}
+
+impl Limits {
+    /// Calls of one caller that are answered at once: a quarter of all, so that nobody has all places.
+    fn calls_each(&self) -> u32 {
+        self.calls.div_ceil(4)
     }
 }
 
@@ -112,8 +126,9 @@ pub(crate) struct Places {
     limits: Limits,
     calls: Lane,
     operator_calls: Lane,
-    streams: Arc<Semaphore>,
-    operator_streams: Arc<Semaphore>,
+    streams: Lane,
+    operator_streams: Lane,
+    accounts: Accounts,
     /// What each caller has. Held for a look-up.
     callers: Arc<Mutex<HashMap<Arc<str>, Used>>>,
 }
@@ -122,45 +137,59 @@ pub(crate) struct Places {
 #[derive(Debug)]
 struct Used {
     bucket: Bucket,
+    calls: u32,
     streams: u32,
+}
+
+impl Used {
+    fn count(&mut self, of: Open) -> &mut u32 {
+        match of {
+            Open::Calls => &mut self.calls,
+            Open::Streams => &mut self.streams,
+        }
+    }
+}
+
+/// The kinds of places that are counted for each caller.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Open {
+    Calls,
+    Streams,
 }
 
 /// A place among the calls. It is free again when this is dropped.
 #[derive(Debug)]
-pub(crate) enum Place {
-    /// Among those that end by themselves.
-    Call(#[expect(dead_code, reason = "it is free again when this is dropped")] Taken),
-    /// Among those that go on.
-    Stream(
-        #[expect(dead_code, reason = "it is free again when this is dropped")]
-        (OpenStream, OwnedSemaphorePermit),
-    ),
+pub(crate) struct Place {
+    _of_all: Taken,
+    /// None for what has places of its own.
+    _of_caller: Option<OfCaller>,
 }
 
-/// One of the streams of a caller.
+/// One of the calls or streams of a caller.
 #[derive(Debug)]
-pub(crate) struct OpenStream {
+struct OfCaller {
+    open: Open,
     caller: Arc<str>,
     callers: Arc<Mutex<HashMap<Arc<str>, Used>>>,
 }
 
-impl Drop for OpenStream {
+impl Drop for OfCaller {
     fn drop(&mut self) {
         if let Some(used) = self.callers.lock().get_mut(&self.caller) {
-            used.streams -= 1;
+            *used.count(self.open) -= 1;
         }
     }
 }
 
 impl Places {
     pub(crate) fn new(limits: Limits) -> Places {
-        let places = |count: u32| Arc::new(Semaphore::new(count as usize));
         Places {
             limits,
             calls: Lane::new(limits.calls),
             operator_calls: Lane::new(limits.operator_calls),
-            streams: places(limits.streams),
-            operator_streams: places(limits.operator_streams),
+            streams: Lane::new(limits.streams),
+            operator_streams: Lane::new(limits.operator_streams),
+            accounts: Accounts::new(&limits),
             callers: Arc::default(),
         }
     }
@@ -168,6 +197,17 @@ impl Places {
     /// How long calls may take.
     pub(crate) fn deadlines(&self) -> Deadlines {
         self.limits.deadlines
+    }
+
+    /// Returns the account of the bytes that are held for a caller.
+    pub(crate) fn holder(&self, caller: &Caller) -> Holder {
+        self.accounts.of(caller)
+    }
+
+    /// The accounts of all callers.
+    #[cfg(test)]
+    pub(crate) fn accounts(&self) -> &Accounts {
+        &self.accounts
     }
 
     /// Where somebody's calls take their places, if they may have to wait for them: machines do not.
@@ -192,9 +232,10 @@ impl Places {
         let Limits { calls_per_second, calls_burst, .. } = self.limits;
         let mut callers = self.callers.lock();
         if callers.len() >= CALLERS_MAX && !callers.contains_key(&caller.name) {
-            callers.retain(|_, used| used.streams > 0 || !used.bucket.is_full(now));
+            callers.retain(|_, used| used.calls + used.streams > 0 || !used.bucket.is_full(now));
         }
-        let new = || Used { bucket: Bucket::new(calls_per_second, calls_burst, now), streams: 0 };
+        let bucket = || Bucket::new(calls_per_second, calls_burst, now);
+        let new = || Used { bucket: bucket(), calls: 0, streams: 0 };
         let used = callers.entry(caller.name.clone()).or_insert_with(new);
         used.bucket.take(need, now).map_err(|pause| full("you call too often", pause))
     }
@@ -211,26 +252,35 @@ impl Places {
     ) -> Result<Place, ApiError> {
         let none = || full("this replica answers as many calls as it may", PAUSE);
         let is_operator = matches!(caller.role, Role::Operator);
-        if nature.is_stream() {
-            let stream = self.open_stream(&caller.name)?;
-            let places = if is_operator { &self.operator_streams } else { &self.streams };
-            let permit = places.clone().try_acquire_owned().map_err(|_| none())?;
-            return Ok(Place::Stream((stream, permit)));
-        }
-        let lane = if is_operator { &self.operator_calls } else { &self.calls };
-        lane.enter(need).map(Place::Call).ok_or_else(none)
+        let (open, lane) = match (nature.is_stream(), is_operator) {
+            (true, true) => (Open::Streams, &self.operator_streams),
+            (true, false) => (Open::Streams, &self.streams),
+            (false, true) => (Open::Calls, &self.operator_calls),
+            (false, false) => (Open::Calls, &self.calls),
+        };
+        let is_bounded = match open {
+            Open::Streams => true,
+            // The places of operators are their own, and agents and leases get in before others.
+            Open::Calls => !is_operator && need == Need::Usual,
+        };
+        let of_caller = is_bounded.then(|| self.open(&caller.name, open)).transpose()?;
+        let of_all = lane.enter(need).ok_or_else(none)?;
+        Ok(Place { _of_all: of_all, _of_caller: of_caller })
     }
 
-    fn open_stream(&self, caller: &Arc<str>) -> Result<OpenStream, ApiError> {
-        let max = self.limits.streams_each;
+    fn open(&self, caller: &Arc<str>, open: Open) -> Result<OfCaller, ApiError> {
+        let (max, what) = match open {
+            Open::Streams => (self.limits.streams_each, "streams"),
+            Open::Calls => (self.limits.calls_each(), "calls"),
+        };
         let mut callers = self.callers.lock();
         // It was counted just now, and is forgotten only when it has not called for long.
         let used = callers.get_mut(caller).ok_or_else(|| full("you were forgotten", PAUSE))?;
-        if used.streams >= max {
-            return Err(full(&format!("you have {max} streams open: end some"), PAUSE));
+        if *used.count(open) >= max {
+            return Err(full(&format!("you have {max} {what} open: end some"), PAUSE));
         }
-        used.streams += 1;
-        Ok(OpenStream { caller: caller.clone(), callers: self.callers.clone() })
+        *used.count(open) += 1;
+        Ok(OfCaller { open, caller: caller.clone(), callers: self.callers.clone() })
     }
 }
 

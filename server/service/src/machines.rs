@@ -6,7 +6,7 @@ use crate::grants::{self, caller};
 use crate::host::{Host, unknown};
 use crate::identity::Caller;
 use crate::jobs::done;
-use crate::service::{Answered, deadline, page_size, page_start, page_token};
+use crate::service::{Answered, Room, deadline, page_start, page_token};
 use omega_cellstate::Cell;
 use omega_client::proto::machine_service_server::MachineService;
 use omega_client::{ApiError, ErrorCode, convert, proto};
@@ -263,7 +263,7 @@ impl MachineService for Machines {
         self.host.refresh(deadline(&request)).await?;
         let request = request.into_inner();
         let start = page_start(&request.page_token)?;
-        let size = page_size(request.page_size);
+        let mut room = Room::of_page(request.page_size);
         let requirements = request.labels.into_iter().map(Requirement::try_from);
         let requirements = requirements.collect::<Result<_, _>>().map_err(ApiError::from)?;
         let selector = LabelSelector { requirements };
@@ -272,11 +272,11 @@ impl MachineService for Machines {
                 proto::ListMachinesResponse { version: cell.version().0, ..Default::default() };
             let machines = cell.machines_from(usize::try_from(start).unwrap_or(usize::MAX));
             for state in machines.filter(|state| selector.matches(&state.machine.labels)) {
-                if answer.machines.len() == size {
+                if room.is_full() {
                     answer.next_page_token = page_token(state.id.slot.into());
                     break;
                 }
-                answer.machines.push(describe::machine(&state));
+                answer.machines.push(room.take(describe::machine(&state)));
             }
             answer
         });

@@ -123,6 +123,13 @@ impl Rule {
     }
 }
 
+impl Rule {
+    /// Whether the caller sends any number of messages, between which it may be silent.
+    pub(crate) fn sends_many(&self) -> bool {
+        self.nature == Stream || self.path.starts_with("grpc.reflection.")
+    }
+}
+
 const fn rule(path: &'static str, roles: Roles, nature: Nature) -> Rule {
     Rule { path, roles, nature }
 }
@@ -235,8 +242,8 @@ mod tests {
     use prost_types::FileDescriptorSet;
     use std::collections::BTreeMap;
 
-    /// Every call that the API defines, and whether it is a stream.
-    fn defined() -> BTreeMap<String, bool> {
+    /// Every call that the API defines, whether it is a stream, and whether the caller sends one.
+    fn defined() -> BTreeMap<String, (bool, bool)> {
         let mut calls = BTreeMap::new();
         for set in [DESCRIPTORS, tonic_health::pb::FILE_DESCRIPTOR_SET] {
             let set = FileDescriptorSet::decode(set).unwrap();
@@ -244,7 +251,8 @@ mod tests {
                 for service in &file.service {
                     for call in &service.method {
                         let path = format!("{}.{}/{}", file.package(), service.name(), call.name());
-                        calls.insert(path, call.client_streaming() || call.server_streaming());
+                        let sends = call.client_streaming();
+                        calls.insert(path, (sends || call.server_streaming(), sends));
                     }
                 }
             }
@@ -256,11 +264,12 @@ mod tests {
     fn every_call_has_one_rule() {
         let defined = defined();
         assert!(defined.len() > 20, "the definitions were found");
-        for (path, is_stream) in &defined {
+        for (path, (is_stream, sends_many)) in &defined {
             let rules: Vec<&Rule> = RULES.iter().filter(|rule| rule.path == path).collect();
             assert_eq!(rules.len(), 1, "{path}: add a line to RULES that says who may call it");
             let says_stream = rules[0].nature.is_stream();
             assert_eq!(says_stream, *is_stream, "{path}: its nature");
+            assert_eq!(rules[0].sends_many(), *sends_many, "{path}: what its caller sends");
         }
         let ours = RULES.iter().filter(|rule| !rule.path.starts_with("grpc.reflection."));
         for rule in ours {

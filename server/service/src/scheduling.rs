@@ -2,41 +2,28 @@
 
 use crate::audit::about;
 use crate::commits::{Judge, commit_of, read, transaction};
+use crate::deltas::{DeltaStream, Reader};
 use crate::describe;
 use crate::grants::{self, caller};
 use crate::host::{Host, Try, unknown};
-use crate::identity::Caller;
 use crate::leases::{self, Leases, Wish, process_name};
 use crate::reach::may_see_all;
 use crate::server::SlowCommit;
 use crate::service::{Answered, deadline, deadlines, page_size};
+use crate::snapshots::Snapshots;
 use crate::tally::Judged;
 use crate::told::{self, SlowCommits};
 use crate::traces::{Choice, Trace, Traces};
 use crate::transactions;
 use futures_util::StreamExt;
 use futures_util::stream::BoxStream;
-use omega_cellstate::{Cell, Delta, Interest};
 use omega_client::proto::scheduling_service_server::SchedulingService;
-use omega_client::{ApiError, ErrorCode, convert, proto};
-use omega_core::{Command, Hold, HolderId, Outcome, SchedulerId, Text, Version};
-use prost::Message;
+use omega_client::{ApiError, ErrorCode, proto};
+use omega_core::{Command, Hold, HolderId, Outcome, SchedulerId, Text};
 use std::sync::Arc;
-use std::time::Duration;
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::oneshot;
 use tokio::time::Instant;
-use tokio_stream::wrappers::ReceiverStream;
 use tonic::{Request, Response, Status, Streaming};
-
-/// How long changes gather after a delta was sent before the next one is: a tenth of the 50 milliseconds
-/// within which a remote view is to follow. One that comes alone is sent at once.
-const GATHER: Duration = Duration::from_millis(5);
-
-/// How often it is looked whether the cell was told the time: it is told each second at most.
-const TIME_LOOK: Duration = Duration::from_millis(500);
-
-/// Pieces of deltas that wait for a slow reader. What changes meanwhile comes as one delta later.
-const PIECES_MAX: usize = 4;
 
 /// The service.
 #[derive(Clone, Debug)]
@@ -44,6 +31,7 @@ pub struct Scheduling {
     host: Host,
     slow: SlowCommits,
     traces: Option<Traces>,
+    snapshots: Snapshots,
     /// What looks who leads ends with the last clone.
     _alive: Arc<oneshot::Sender<()>>,
 }
@@ -55,7 +43,7 @@ impl Scheduling {
         let (alive, end) = oneshot::channel();
         tokio::spawn(Leases::watch(host.clone(), end));
         let slow = SlowCommits::new(slow);
-        Scheduling { host, slow, traces, _alive: Arc::new(alive) }
+        Scheduling { host, slow, traces, snapshots: Snapshots::default(), _alive: Arc::new(alive) }
     }
 }
 
@@ -143,18 +131,18 @@ impl SchedulingService for Scheduling {
         Ok(Response::new(proto::ListSchedulersResponse { schedulers }))
     }
 
-    type SyncStream = ReceiverStream<Result<proto::Delta, Status>>;
+    type SyncStream = BoxStream<'static, Result<proto::Delta, Status>>;
 
     async fn sync(&self, request: Request<proto::SyncRequest>) -> Answered<Self::SyncStream> {
         let caller = caller(&request)?;
-        let request = request.into_inner();
-        let interest = convert::interest(request.interest);
-        let (to, deltas) = mpsc::channel(PIECES_MAX);
-        let delta = Delta { lineage: Version(request.lineage), ..Delta::default() };
-        let since = Version(request.since);
-        let source = Source { host: self.host.clone(), caller, interest, since, delta, to };
-        tokio::spawn(source.run());
-        Ok(Response::new(ReceiverStream::new(deltas)))
+        let reader = Reader {
+            caller,
+            holder: request.extensions().get().cloned(),
+            patience: deadlines(&request).max,
+        };
+        let asked = request.into_inner();
+        let deltas = DeltaStream::new(self.host.clone(), self.snapshots.clone(), reader, asked);
+        Ok(Response::new(deltas.messages().boxed()))
     }
 
     async fn commit(
@@ -208,7 +196,8 @@ impl SchedulingService for Scheduling {
         let (host, slow) = (self.host.clone(), self.slow.clone());
         let traces = self.traces.as_ref();
         let traces = traces.map(|traces| (traces.clone(), traces.parent(request.metadata())));
-        let judge = Judge { host, slow, caller, audited, deadline, traces };
+        let holder = request.extensions().get().cloned();
+        let judge = Judge { host, slow, caller, audited, deadline, traces, holder };
         Ok(Response::new(judge.answer_all(request.into_inner()).boxed()))
     }
 
@@ -235,15 +224,6 @@ impl SchedulingService for Scheduling {
     }
 }
 
-/// Takes out of a delta the jobs, tasks and tenants that somebody may not see. What is left of machines, and what rules
-/// about other tasks count, everyone sees who may sync: no placement could be explained without it.
-fn keep_seen(cell: &Cell, caller: &Caller, delta: &mut Delta) {
-    // Of a job that is forgotten by now nobody knows whose it was: its number is told.
-    delta.jobs.retain(|job| cell.job(job.id).is_none_or(|known| caller.sees(known)));
-    delta.retain_tasks(|task| caller.sees_id(cell, task.id.job));
-    delta.tenants.retain(|tenant| caller.sees_tenant(&tenant.terms.name));
-}
-
 impl Scheduling {
     async fn register_without_lease(
         &self,
@@ -263,69 +243,5 @@ fn given_holder(holder: u64) -> Result<HolderId, ApiError> {
     match holder {
         0 => Err(ApiError::new(ErrorCode::Malformed, "holder is missing")),
         holder => Ok(HolderId(holder)),
-    }
-}
-
-/// What sends deltas down one stream.
-struct Source {
-    host: Host,
-    caller: Arc<Caller>,
-    interest: Interest,
-    since: Version,
-    delta: Delta,
-    to: mpsc::Sender<Result<proto::Delta, Status>>,
-}
-
-impl Source {
-    async fn run(mut self) {
-        let mut versions = self.host.versions();
-        let _counted = self.host.metrics().stream();
-        let mut stale_since: Option<Instant> = None;
-        loop {
-            versions.mark_unchanged();
-            let made = Instant::now();
-            let Self { host, caller, interest, since, delta, .. } = &mut self;
-            host.read(|cell| {
-                cell.delta_since(*since, interest, delta);
-                if caller.is_bounded() {
-                    keep_seen(cell, caller, delta);
-                }
-            });
-            for piece in convert::split((&*delta).into(), convert::PIECE_BYTES) {
-                self.host.metrics().sent(piece.encoded_len());
-                if self.to.send(Ok(piece)).await.is_err() {
-                    return;
-                }
-            }
-            if let Some(stale_since) = stale_since {
-                let versions = self.delta.to.0.saturating_sub(self.since.0);
-                self.host.metrics().told(versions, stale_since.elapsed());
-            }
-            self.since = self.delta.to;
-            let sent = Instant::now();
-            // A change while the delta was sent may be as old as the delta.
-            let was_overtaken = versions.has_changed().unwrap_or(false);
-            stale_since = tokio::select! {
-                changed = versions.changed() => match changed {
-                    Ok(()) => Some(if was_overtaken { made } else { Instant::now() }),
-                    Err(_) => {
-                        let gone = ApiError::new(ErrorCode::Stopped, "this replica has stopped");
-                        let _ = self.to.send(Err(gone.into())).await;
-                        return;
-                    }
-                },
-                () = self.time_goes_on() => None,
-                () = self.to.closed() => return,
-            };
-            tokio::time::sleep_until(sent + GATHER).await;
-        }
-    }
-
-    /// Waits until the cell was told a later time than the last delta has: that alone is no new version, and the
-    /// reader waits for hours of the day, reservations and plans by it.
-    async fn time_goes_on(&self) {
-        while self.host.read(Cell::now_ms) <= self.delta.now_ms {
-            tokio::time::sleep(TIME_LOOK).await;
-        }
     }
 }

@@ -7,7 +7,7 @@ use crate::connection::{Door, incoming};
 use crate::gate::GateLayer;
 use crate::host::Host;
 use crate::identity::Caller;
-use crate::limits::{Limits, Places};
+use crate::limits::{Deadlines, Limits, Places};
 use crate::peers::{FRAME_BYTES_MAX, PeerListener};
 use crate::roles;
 use crate::statistics::follow;
@@ -15,7 +15,7 @@ use crate::traces::Traces;
 use crate::{
     Agents, Cells, Explainer, Jobs, Machines, MonitorSettings, Scheduling, Tasks, Tenants, Whoami,
 };
-use omega_client::connect::MESSAGE_BYTES_MAX;
+use omega_client::connect::{MESSAGE_BYTES_MAX, ORDERS_BYTES_MAX};
 use omega_client::proto;
 use std::io;
 use std::sync::Arc;
@@ -115,7 +115,7 @@ fn client_services(
         .add_service(
             AgentServiceServer::new(Agents::start(host.clone(), extras.monitor))
                 .max_decoding_message_size(taken_max)
-                .max_encoding_message_size(sent_max),
+                .max_encoding_message_size(ORDERS_BYTES_MAX),
         )
         .add_service(health_service)
         .add_service(reflection().build_v1().map_err(io::Error::other)?)
@@ -184,12 +184,29 @@ pub async fn serve_clients(
         host.metrics().show(certificates);
     }
     let places = Places::new(limits);
-    let incoming = incoming(listener, door, Caller::local(), (limits, Some(places.clone())));
-    let following = tokio::spawn(follow(host.clone()));
-    let services = client_services(&host, me, extras, (audit, limits, places))?;
+    let services = client_services(&host, me, extras, (audit, limits, places.clone()))?;
+    let following = tokio::spawn(follow(host));
+    let incoming = incoming(listener, door, Caller::local(), (limits, Some(places)));
     let served = services.serve_with_incoming_shutdown(incoming, end).await;
     following.abort();
     served.map_err(io::Error::other)
+}
+
+/// Serves whoever comes as one caller, with places that are shared with others.
+///
+/// # Errors
+/// Those of the listener.
+#[cfg(test)]
+pub(crate) async fn serve_as(
+    caller: Caller,
+    Entrance { listener, door, audit, limits }: Entrance,
+    places: Places,
+    host: Host,
+) -> io::Result<()> {
+    let me = Whoami { cell: omega_store::CellId(1), replica: omega_store::log::ReplicaId(1) };
+    let services = client_services(&host, me, Extras::default(), (audit, limits, places.clone()))?;
+    let incoming = incoming(listener, door, caller, (limits, Some(places)));
+    services.serve_with_incoming(incoming).await.map_err(io::Error::other)
 }
 
 /// Takes what peers send, until `end` is there. Through an open door, everyone is any replica.
@@ -205,6 +222,9 @@ pub async fn serve_peers(
     // Peers are read whenever they say something: whoever does not hear a leader elects another one.
     let incoming = incoming(listener, door, Caller::local_peer(), (limits, None));
     let service = PeerServiceServer::new(peers).max_decoding_message_size(FRAME_BYTES_MAX);
+    // A frame may be large, and the way between replicas slow.
+    let Deadlines { max, .. } = limits.deadlines;
+    let limits = Limits { deadlines: Deadlines { usual: max, max }, ..limits };
     guarded(audit, (limits, Places::new(limits)))
         .add_service(service)
         .serve_with_incoming_shutdown(incoming, end)

@@ -2,6 +2,7 @@
 
 use crate::limits::Deadlines;
 use omega_client::{ApiError, ErrorCode};
+use prost::Message;
 use std::time::Duration;
 use tokio::time::Instant;
 use tonic::{Request, Response, Status};
@@ -12,12 +13,55 @@ pub(crate) type Answered<T> = Result<Response<T>, Status>;
 /// The most items of a page, and how many there are if the caller does not say.
 pub(crate) const PAGE_MAX: usize = 1000;
 
-/// When a call must have been answered.
+/// Bytes of a page from which on nothing is added to it: a quarter of what a message may have. The last item may be
+/// large, and is below another quarter by the bounds of jobs and machines.
+pub(crate) const PAGE_BYTES: usize = 1 << 20;
+
+/// The room that is left on a page. There is always room for one item.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Room {
+    items: usize,
+    bytes: usize,
+}
+
+impl Room {
+    /// The room of an empty page of so many items; 0 items are as many as a page has at most.
+    pub(crate) fn of_page(asked: u32) -> Room {
+        Room { items: page_size(asked), bytes: PAGE_BYTES }
+    }
+
+    /// The room of an answer that has no other page, of any number of items.
+    pub(crate) fn of_bytes() -> Room {
+        Room { items: usize::MAX, bytes: PAGE_BYTES }
+    }
+
+    pub(crate) fn is_full(self) -> bool {
+        self.items == 0 || self.bytes == 0
+    }
+
+    /// Counts an item, and hands it back.
+    pub(crate) fn take<M: Message>(&mut self, item: M) -> M {
+        self.count(&item);
+        item
+    }
+
+    pub(crate) fn count<M: Message>(&mut self, item: &M) {
+        self.items = self.items.saturating_sub(1);
+        self.bytes = self.bytes.saturating_sub(item.encoded_len());
+    }
+}
+
+/// When the first frame of a call came.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Arrived(pub(crate) Instant);
+
+/// When a call must have been answered: its time runs from its first frame on.
 pub(crate) fn deadline<T>(request: &Request<T>) -> Instant {
     let asked = request.metadata().get("grpc-timeout").and_then(|value| value.to_str().ok());
     let Deadlines { usual, max } = deadlines(request);
     let timeout = asked.and_then(timeout).unwrap_or(usual);
-    Instant::now() + timeout.min(max)
+    let arrived = request.extensions().get().copied().unwrap_or(Arrived(Instant::now()));
+    arrived.0 + timeout.min(max)
 }
 
 /// How long calls may take, as the gate has it.

@@ -6,6 +6,7 @@
 use crate::arrivals::Arrivals;
 use crate::host::Host;
 use crate::peers::Whoami;
+use crate::service::Room;
 use crate::survey::Survey;
 use crate::tally::Tally;
 use omega_client::proto;
@@ -106,7 +107,8 @@ pub(crate) async fn statistics(host: &Host, me: Whoami) -> proto::GetStatisticsR
     }
 }
 
-/// Each scheduler with what was counted of its workers, and what waits for it.
+/// Each scheduler with what was counted of its workers, and what waits for it; as many as go on a page, as jobs may name
+/// any number of schedulers that are nowhere.
 fn schedulers(
     host: &Host,
     survey: &Survey,
@@ -141,7 +143,13 @@ fn schedulers(
             name: name.to_string(),
         }
     };
-    all.into_iter().map(one).collect()
+    let mut room = Room::of_bytes();
+    let fits = move |told: &proto::SchedulerStatistics| {
+        let fits = !room.is_full();
+        room.count(told);
+        fits
+    };
+    all.into_iter().map(one).take_while(fits).collect()
 }
 
 /// The scheduler of a worker: what is before a dash and a number.

@@ -3,7 +3,7 @@
 use crate::audit::about;
 use crate::grants::{self, caller};
 use crate::host::Host;
-use crate::service::{Answered, deadline, page_size, page_start, page_token};
+use crate::service::{Answered, Room, deadline, page_start, page_token};
 use crate::{describe, jobs, machines};
 use futures_util::future::join_all;
 use omega_client::proto::task_service_server::TaskService;
@@ -77,7 +77,7 @@ impl TaskService for Tasks {
         self.host.refresh(deadline(&request)).await?;
         let request = request.into_inner();
         let start = page_start(&request.page_token)? as usize;
-        let size = page_size(request.page_size);
+        let mut room = Room::of_page(request.page_size);
         let answer = self.host.read(|cell| {
             use proto::list_tasks_request::Of;
             let all: Vec<(TaskId, TaskState)> = match request.of {
@@ -94,17 +94,20 @@ impl TaskService for Tasks {
                     tasks.into_iter().filter_map(|id| Some((id, cell.task(id)?))).collect()
                 }
             };
-            let page = all.iter().skip(start).take(size);
-            let more = all.len() > start.saturating_add(size);
-            Ok(proto::ListTasksResponse {
-                tasks: page.map(|(id, state)| describe::task(cell, *id, *state)).collect(),
-                next_page_token: if more {
-                    page_token((start + size) as u64)
-                } else {
-                    String::new()
-                },
-                version: cell.version().0,
-            })
+            let rest = all.get(start..).unwrap_or_default();
+            let mut tasks = Vec::new();
+            for (id, state) in rest {
+                if room.is_full() {
+                    break;
+                }
+                tasks.push(room.take(describe::task(cell, *id, *state)));
+            }
+            let next_page_token = match tasks.len() < rest.len() {
+                true => page_token((start + tasks.len()) as u64),
+                false => String::new(),
+            };
+            let version = cell.version().0;
+            Ok(proto::ListTasksResponse { tasks, next_page_token, version })
         })?;
         Ok(Response::new(answer))
     }

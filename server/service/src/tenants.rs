@@ -3,10 +3,11 @@
 use crate::grants::caller;
 use crate::host::Host;
 use crate::jobs::done;
-use crate::service::{Answered, deadline, page_size, page_start, page_token};
+use crate::service::{Answered, Room, deadline, page_start, page_token};
+use omega_cellstate::Cell;
 use omega_client::proto::tenant_service_server::TenantService;
 use omega_client::{convert, proto};
-use omega_core::{Command, Standing};
+use omega_core::{Amounts, Command, Standing, Text};
 use tonic::{Request, Response};
 
 /// The service.
@@ -72,34 +73,37 @@ impl TenantService for Tenants {
         self.host.refresh(deadline(&request)).await?;
         let request = request.into_inner();
         let start = page_start(&request.page_token)? as usize;
-        let size = page_size(request.page_size);
+        let mut room = Room::of_page(request.page_size);
         let answer = self.host.read(|cell| {
             let mut rest = cell.tenants().filter(|(name, ..)| caller.sees_tenant(name)).skip(start);
-            let told = rest.by_ref().take(size).map(|(name, quota, used)| proto::TenantStatus {
-                name: name.to_string(),
-                quota: quota.map(|limit| proto::Quota { limit: convert::values(limit) }),
-                used: used.iter().map(|used| (*used).max(0) as u64).collect(),
-                standing: cell
-                    .standing(name)
-                    .filter(|s| **s != Standing::default())
-                    .map(Into::into),
-                admission: cell
-                    .admission(name)
-                    .map(|limit| proto::Quota { limit: convert::values(limit) }),
-                asked: cell.asked(name).unwrap_or_default(),
-            });
-            let tenants = told.collect();
-            let more = rest.next().is_some();
-            proto::ListTenantsResponse {
-                tenants,
-                next_page_token: if more {
-                    page_token((start + size) as u64)
-                } else {
-                    String::new()
-                },
-                version: cell.version().0,
+            let mut tenants = Vec::new();
+            while !room.is_full()
+                && let Some(tenant) = rest.next()
+            {
+                tenants.push(room.take(described(cell, tenant)));
             }
+            let next_page_token = match rest.next() {
+                Some(_) => page_token((start + tenants.len()) as u64),
+                None => String::new(),
+            };
+            proto::ListTenantsResponse { tenants, next_page_token, version: cell.version().0 }
         });
         Ok(Response::new(answer))
+    }
+}
+
+/// A tenant, what it may have, and what it has.
+fn described(
+    cell: &Cell,
+    (name, quota, used): (&Text, Option<&Amounts>, &[i64]),
+) -> proto::TenantStatus {
+    let limit = |limit: &Amounts| proto::Quota { limit: convert::values(limit) };
+    proto::TenantStatus {
+        name: name.to_string(),
+        quota: quota.map(limit),
+        used: used.iter().map(|used| (*used).max(0) as u64).collect(),
+        standing: cell.standing(name).filter(|s| **s != Standing::default()).map(Into::into),
+        admission: cell.admission(name).map(limit),
+        asked: cell.asked(name).unwrap_or_default(),
     }
 }

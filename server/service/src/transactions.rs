@@ -4,6 +4,7 @@
 //! items were refused and why, by their places, at which version. What was in a transaction is nowhere.
 
 use crate::host::Host;
+use crate::service::Room;
 use omega_cellstate::{Answer, Cell, SchedulerState};
 use omega_client::{ApiError, ErrorCode, proto};
 use omega_core::{Commit, SchedulerId, Version};
@@ -89,25 +90,36 @@ pub(crate) fn list(
     }
     let mut places: Vec<Place> = kept.into_iter().map(|Reverse(place)| place).collect();
     places.sort_unstable_by_key(|place| Reverse(*place));
-    let more = places.len() > size;
+    let mut more = places.len() > size;
     places.truncate(size);
+    let (transactions, version) = host.read(|cell| {
+        let told = tell(cell, &mut places, &mut more);
+        (told, cell.version())
+    });
     let next_page_token = match places.last() {
         Some(last) if more => text(*last),
         _ => String::new(),
     };
-    let (transactions, version) = host.read(|cell| (tell(cell, &places), cell.version()));
     Ok(proto::ListTransactionsResponse { transactions, next_page_token, version: version.0 })
 }
 
-/// The answers at these places; what was forgotten since they were found is left out.
-fn tell(cell: &Cell, places: &[Place]) -> Vec<proto::AnsweredTransaction> {
+/// The answers at these places, as many as go on a page: the other places are cut off, and then there is more. What
+/// was forgotten since they were found is left out.
+fn tell(cell: &Cell, places: &mut Vec<Place>, more: &mut bool) -> Vec<proto::AnsweredTransaction> {
     let states: Vec<SchedulerState<'_>> = cell.schedulers().collect();
-    let one = |place: &Place| {
-        let state = states.get(place.scheduler as usize)?;
-        let answer = cell.answer(state.id, place.number)?;
-        Some(told(state, answer))
-    };
-    places.iter().filter_map(one).collect()
+    let mut room = Room::of_page(0);
+    let mut transactions = Vec::new();
+    for (index, place) in places.iter().enumerate() {
+        if room.is_full() {
+            places.truncate(index);
+            *more = true;
+            break;
+        }
+        let Some(state) = states.get(place.scheduler as usize) else { continue };
+        let Some(answer) = cell.answer(state.id, place.number) else { continue };
+        transactions.push(room.take(told(state, answer)));
+    }
+    transactions
 }
 
 fn named<'c>(cell: &'c Cell, name: &str) -> Result<SchedulerState<'c>, ApiError> {

@@ -176,7 +176,7 @@ fn set(args: &SetArgs) -> Result<(), AskError> {
     if args.no_overcommit || !args.overcommit.is_empty() {
         let kinds = caller.kinds()?;
         let bound = |(name, percent): &(String, u32)| {
-            let kind = amount::kind(&kinds, "--overcommit".to_owned(), name)?;
+            let kind = crate::ask::amount::kind(&kinds, "--overcommit".to_owned(), name)?;
             Ok(proto::Overcommit { kind: kind.0.into(), percent: *percent })
         };
         policy.overcommit_max =

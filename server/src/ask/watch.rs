@@ -83,8 +83,9 @@ impl Watch<'_> {
         loop {
             match changes.message().await {
                 Ok(Some(change)) => {
+                    let more = change.more;
                     self.tell(change)?;
-                    if self.is_over() {
+                    if !more && self.is_over() {
                         return Ok(true);
                     }
                 }

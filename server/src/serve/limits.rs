@@ -172,6 +172,7 @@ impl GivenLimits {
             tenant_tasks: of(self.tenant_tasks, usual.tenant_tasks),
             handshake: seconds(self.handshake_seconds, usual.handshake),
             deadlines: Deadlines { usual: deadline, max },
+            ..usual
         };
         check(&limits).map(|()| limits)
     }

@@ -6,7 +6,7 @@ use super::endings::Endings;
 use super::records::{Follows, Records, Told};
 use super::{AgentSettings, Found, Order, PAUSE, Task};
 use crate::ApiError;
-use crate::connect::{Connection, Connections, MESSAGE_BYTES_MAX};
+use crate::connect::{Connection, Connections, ORDERS_BYTES_MAX};
 use crate::convert::{self, Malformed};
 use crate::proto::agent_service_client::AgentServiceClient;
 use crate::proto::{self, AgentOrders, AgentReport};
@@ -169,7 +169,7 @@ impl Driver {
     /// Speaks and listens on one stream until it breaks.
     async fn stream(&mut self, connection: &Connection) -> Ended {
         let mut client = AgentServiceClient::new(connection.channel.clone())
-            .max_decoding_message_size(MESSAGE_BYTES_MAX);
+            .max_decoding_message_size(ORDERS_BYTES_MAX);
         let (to, reports) = mpsc::channel(MESSAGES_MAX);
         let mut orders = match client.attach(ReceiverStream::new(reports)).await {
             Ok(opened) => opened.into_inner(),

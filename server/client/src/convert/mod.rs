@@ -14,7 +14,7 @@ mod transaction;
 pub use delta::{delta, interest, interested};
 pub use job::{phase, task_report, task_state};
 pub use machine::node_list;
-pub use pieces::{PIECE_BYTES, join, split};
+pub use pieces::{PIECE_BYTES, Pieces, join, split};
 pub use transaction::reason_name;
 
 use crate::proto;

@@ -1,110 +1,215 @@
 //! A large delta travels in pieces, so that no message is larger than a receiver takes.
 //!
-//! A piece has a part of each list, and the next pieces have the rest; put together again in order they
-//! are the delta. Pieces are cut by the bytes that their items have at most, not by what they really
-//! have: it is enough that a piece stays far below the bound.
+//! A piece has the next items of each list, as many as its bytes allow; put together again in order, the pieces are
+//! the delta. An item that is larger than a piece is a piece by itself: the bounds of jobs and machines in
+//! [`omega_core::limits`] keep it below what a message may have.
 
 use crate::proto;
 use prost::Message;
+use prost::encoding::{encoded_len_varint, key_len};
+use std::vec::IntoIter;
 
-/// Bytes of a piece, about. A quarter of what a message may have.
-pub const PIECE_BYTES: usize = 1 << 20;
+/// Bytes of a piece, about: a stream that is not read holds one.
+pub const PIECE_BYTES: usize = 64 << 10;
 
-/// Cuts a delta into pieces of about so many bytes. Most need no cut, and come back as they are.
+/// Cuts a delta into pieces of about so many bytes, when they are asked for. Most need no cut.
 #[must_use]
-pub fn split(mut delta: proto::Delta, piece_bytes: usize) -> Vec<proto::Delta> {
-    let parts = delta.encoded_len().div_ceil(piece_bytes).max(1);
-    let mut pieces = Vec::with_capacity(parts);
-    for part in (1..parts).rev() {
-        pieces.push(cut(&mut delta, part + 1));
+pub fn split(delta: proto::Delta, piece_bytes: usize) -> Pieces {
+    match delta.encoded_len() <= piece_bytes {
+        true => Pieces { whole: Some(delta), rest: None, piece_bytes },
+        false => Pieces { whole: None, rest: Some(Box::new(Rest::new(delta))), piece_bytes },
     }
-    pieces.push(delta);
-    pieces.reverse();
-    let last = pieces.len() - 1;
-    pieces[..last].iter_mut().for_each(|piece| piece.more = true);
-    pieces
 }
 
-/// Takes the last of so many equal parts off each list.
-fn cut(delta: &mut proto::Delta, parts: usize) -> proto::Delta {
-    let rows = delta.slots.len() / parts;
-    let kinds = match delta.slots.len() {
-        0 => 0,
-        slots => delta.free.len() / slots,
+/// The pieces of a delta, in order. There is at least one, and only the last one says that no more come.
+#[derive(Debug)]
+pub struct Pieces {
+    whole: Option<proto::Delta>,
+    rest: Option<Box<Rest>>,
+    piece_bytes: usize,
+}
+
+impl Iterator for Pieces {
+    type Item = proto::Delta;
+
+    fn next(&mut self) -> Option<proto::Delta> {
+        if let Some(whole) = self.whole.take() {
+            return Some(whole);
+        }
+        let rest = self.rest.as_mut()?;
+        let piece = rest.take(self.piece_bytes);
+        if !piece.more {
+            self.rest = None;
+        }
+        Some(piece)
+    }
+}
+
+/// The bytes that an item has as an element of a repeated field. A field's number is taken for a large one.
+trait Item {
+    fn bytes(&self) -> usize;
+}
+
+impl<M: Message> Item for M {
+    fn bytes(&self) -> usize {
+        let bytes = self.encoded_len();
+        key_len(99) + encoded_len_varint(bytes as u64) + bytes
+    }
+}
+
+/// Takes items off the front of a list as long as there is room; the first one of a piece always fits.
+fn take<T>(from: &mut IntoIter<T>, room: &mut Room, bytes: impl Fn(&T) -> usize) -> Vec<T> {
+    let mut fitting = 0;
+    for item in from.as_slice() {
+        if !room.take(bytes(item)) {
+            break;
+        }
+        fitting += 1;
+    }
+    from.by_ref().take(fitting).collect()
+}
+
+/// The room that is left in a piece.
+struct Room {
+    bytes: usize,
+    is_empty: bool,
+}
+
+impl Room {
+    fn take(&mut self, bytes: usize) -> bool {
+        let fits = self.is_empty || bytes <= self.bytes;
+        if fits {
+            self.is_empty = false;
+            self.bytes = self.bytes.saturating_sub(bytes);
+        }
+        fits
+    }
+}
+
+/// Unsigned numbers, as protobuf packs them.
+fn unsigned<T: Copy + Into<u64>>(value: &T) -> usize {
+    encoded_len_varint((*value).into())
+}
+
+/// Numbers with a sign, as protobuf packs them.
+fn signed(value: &i64) -> usize {
+    encoded_len_varint(((value << 1) ^ (value >> 63)) as u64)
+}
+
+fn phase(value: &i32) -> usize {
+    encoded_len_varint(*value as u64)
+}
+
+/// Every list of a delta, each with the bytes of an item of it. One line adds a list to the cuts and to the joins.
+macro_rules! lists {
+    ($with:ident) => {
+        $with!(
+            {
+                machines: proto::MachineDelta, Item::bytes;
+                slots: u32, unsigned;
+                sequences: u64, unsigned;
+                free: i64, signed;
+                cards: proto::CardsLeft, Item::bytes;
+                cores: proto::CoresLeft, Item::bytes;
+                curves: proto::CurveSum, Item::bytes;
+                batch: proto::BatchHeld, Item::bytes;
+                loads: proto::Load, Item::bytes;
+                trackers: proto::Tracker, Item::bytes;
+                tenants: proto::TenantDelta, Item::bytes;
+                jobs: proto::JobDelta, Item::bytes;
+                task_jobs: u64, unsigned;
+                task_indices: u32, unsigned;
+                task_groups: u32, unsigned;
+                task_phases: i32, phase;
+                task_slots: u32, unsigned;
+                task_incarnations: u32, unsigned;
+                task_cards: u32, unsigned;
+                task_placed_ms: u64, unsigned;
+                held: proto::Held, Item::bytes;
+                task_cores: proto::TaskCores, Item::bytes;
+            }
+            {
+                trackers: u64, unsigned;
+                domains: u32, unsigned;
+                rows: u32, unsigned;
+                names: String, Item::bytes;
+                matched: u32, unsigned;
+                holders: u32, unsigned;
+                seekers: u32, unsigned;
+                pullers: u32, unsigned;
+                pull: i64, signed;
+            }
+        );
     };
-    proto::Delta {
-        machines: tail(&mut delta.machines, parts),
-        slots: tail(&mut delta.slots, parts),
-        sequences: tail(&mut delta.sequences, parts),
-        free: delta.free.split_off(delta.free.len().saturating_sub(rows * kinds)),
-        cards: tail(&mut delta.cards, parts),
-        cores: tail(&mut delta.cores, parts),
-        curves: tail(&mut delta.curves, parts),
-        batch: tail(&mut delta.batch, parts),
-        loads: tail(&mut delta.loads, parts),
-        tenants: tail(&mut delta.tenants, parts),
-        jobs: tail(&mut delta.jobs, parts),
-        task_jobs: tail(&mut delta.task_jobs, parts),
-        task_indices: tail(&mut delta.task_indices, parts),
-        task_groups: tail(&mut delta.task_groups, parts),
-        task_phases: tail(&mut delta.task_phases, parts),
-        task_slots: tail(&mut delta.task_slots, parts),
-        task_incarnations: tail(&mut delta.task_incarnations, parts),
-        task_cards: tail(&mut delta.task_cards, parts),
-        counts: delta.counts.as_mut().map(|counts| cut_counts(counts, parts)),
-        ..proto::Delta::default()
-    }
 }
 
-/// The names stay in the first piece, and mean the same in all.
-fn cut_counts(counts: &mut proto::TrackerCounts, parts: usize) -> proto::TrackerCounts {
-    proto::TrackerCounts {
-        trackers: tail(&mut counts.trackers, parts),
-        domains: tail(&mut counts.domains, parts),
-        rows: tail(&mut counts.rows, parts),
-        names: Vec::new(),
-        matched: tail(&mut counts.matched, parts),
-        holders: tail(&mut counts.holders, parts),
-        seekers: tail(&mut counts.seekers, parts),
-        pullers: tail(&mut counts.pullers, parts),
-        pull: tail(&mut counts.pull, parts),
-    }
+macro_rules! define_rest {
+    (
+        { $($list:ident: $item:ty, $bytes:expr;)* }
+        { $($count:ident: $number:ty, $size:expr;)* }
+    ) => {
+        /// The rest of a delta, which has not been taken.
+        #[derive(Debug)]
+        struct Rest {
+            /// All that is no list, which goes into the first piece.
+            head: Option<proto::Delta>,
+            counts: Option<RestOfCounts>,
+            $($list: IntoIter<$item>,)*
+        }
+
+        #[derive(Debug)]
+        struct RestOfCounts {
+            $($count: IntoIter<$number>,)*
+        }
+
+        impl Rest {
+            fn new(mut delta: proto::Delta) -> Rest {
+                let counts = delta.counts.take().map(|counts| RestOfCounts {
+                    $($count: counts.$count.into_iter(),)*
+                });
+                $(let $list = std::mem::take(&mut delta.$list).into_iter();)*
+                Rest { head: Some(delta), counts, $($list,)* }
+            }
+
+            fn take(&mut self, piece_bytes: usize) -> proto::Delta {
+                let mut piece = self.head.take().unwrap_or_default();
+                let used = piece.encoded_len();
+                let mut room = Room { bytes: piece_bytes.saturating_sub(used), is_empty: used == 0 };
+                $(piece.$list = take(&mut self.$list, &mut room, $bytes);)*
+                piece.counts = self.counts.as_mut().and_then(|counts| counts.take(&mut room));
+                piece.more = !self.is_empty();
+                piece
+            }
+
+            fn is_empty(&self) -> bool {
+                let lists = [$(self.$list.len(),)*];
+                let left = self.counts.as_ref().map_or(0, RestOfCounts::len);
+                lists.iter().all(|left| *left == 0) && left == 0
+            }
+        }
+
+        impl RestOfCounts {
+            fn take(&mut self, room: &mut Room) -> Option<proto::TrackerCounts> {
+                (self.len() > 0).then(|| proto::TrackerCounts {
+                    $($count: take(&mut self.$count, room, $size),)*
+                })
+            }
+
+            fn len(&self) -> usize {
+                [$(self.$count.len(),)*].iter().sum()
+            }
+        }
+
+        /// Appends a piece to those before it.
+        pub fn join(delta: &mut proto::Delta, piece: proto::Delta) {
+            delta.more = piece.more;
+            $(delta.$list.extend(piece.$list);)*
+            if let Some(more) = piece.counts {
+                let counts = delta.counts.get_or_insert_default();
+                $(counts.$count.extend(more.$count);)*
+            }
+        }
+    };
 }
 
-/// Takes the last of so many equal parts off a list.
-fn tail<T>(list: &mut Vec<T>, parts: usize) -> Vec<T> {
-    list.split_off(list.len() - list.len() / parts)
-}
-
-/// Appends a piece to those before it.
-pub fn join(delta: &mut proto::Delta, piece: proto::Delta) {
-    delta.more = piece.more;
-    delta.machines.extend(piece.machines);
-    delta.slots.extend(piece.slots);
-    delta.sequences.extend(piece.sequences);
-    delta.free.extend(piece.free);
-    delta.cards.extend(piece.cards);
-    delta.cores.extend(piece.cores);
-    delta.curves.extend(piece.curves);
-    delta.batch.extend(piece.batch);
-    delta.loads.extend(piece.loads);
-    delta.tenants.extend(piece.tenants);
-    delta.jobs.extend(piece.jobs);
-    delta.task_jobs.extend(piece.task_jobs);
-    delta.task_indices.extend(piece.task_indices);
-    delta.task_groups.extend(piece.task_groups);
-    delta.task_phases.extend(piece.task_phases);
-    delta.task_slots.extend(piece.task_slots);
-    delta.task_incarnations.extend(piece.task_incarnations);
-    delta.task_cards.extend(piece.task_cards);
-    if let (Some(counts), Some(more)) = (&mut delta.counts, piece.counts) {
-        counts.trackers.extend(more.trackers);
-        counts.domains.extend(more.domains);
-        counts.rows.extend(more.rows);
-        counts.matched.extend(more.matched);
-        counts.holders.extend(more.holders);
-        counts.seekers.extend(more.seekers);
-        counts.pullers.extend(more.pullers);
-        counts.pull.extend(more.pull);
-    }
-}
+lists!(define_rest);

@@ -2745,6 +2745,9 @@ pub struct WatchJobResponse {
     /// all have ended: the stream ends, too
     #[prost(bool, tag = "3")]
     pub ended: bool,
+    /// the next message goes on with this one
+    #[prost(bool, tag = "4")]
+    pub more: bool,
 }
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct WatchJobsRequest {

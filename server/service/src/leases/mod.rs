@@ -21,7 +21,7 @@ mod table;
 use crate::host::{Host, Try, unavailable, unknown};
 use omega_cellstate::Cell;
 use omega_client::{ApiError, ErrorCode};
-use omega_core::limits::{SCHEDULERS_MAX, TEXT_BYTES_MAX};
+use omega_core::limits::SCHEDULERS_MAX;
 use omega_core::text::is_hidden;
 use omega_core::{Command, Hold, HolderId, Outcome, SchedulerId, Text};
 use omega_store::replica::Answer;
@@ -279,10 +279,15 @@ pub(crate) fn marked(cell: &Cell, name: &str, of: u32) -> Result<Option<HolderId
     Ok(cell.hold_of(name).map(|hold| hold.holder).filter(|holder| mark(*holder) == of))
 }
 
-/// The words by which people know a process, cut where they are too long for a name.
+/// Bytes of the words by which people know a process: with the longest names, all schedulers that there may be are
+/// listed in one message.
+const PROCESS_BYTES_MAX: usize = 256;
+
+/// The words by which people know a process, cut where they are too long.
 pub(crate) fn process_name(given: &str) -> Text {
     let plain: String = given.chars().filter(|letter| !is_hidden(*letter)).collect();
-    let end = (0..=plain.len().min(TEXT_BYTES_MAX)).rev().find(|end| plain.is_char_boundary(*end));
+    let end =
+        (0..=plain.len().min(PROCESS_BYTES_MAX)).rev().find(|end| plain.is_char_boundary(*end));
     plain[..end.unwrap_or(0)].into()
 }
 

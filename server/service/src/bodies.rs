@@ -1,0 +1,300 @@
+//! The bodies of calls on their way: messages that are not whole, and answers that are not read.
+//!
+//! A message must be whole within a time from the call's first frame, or for streams of messages, from its own first
+//! byte: a client that begins and does not go on keeps its place, and what it has sent, no longer than that.
+//!
+//! Answers go to the transport in small parts, the next one when it has room for it: the transport keeps what it was
+//! given until the client reads, and tells nobody how much that is.
+
+use crate::held::{Held, Holder};
+use crate::limits::Place;
+use crate::roles::Nature;
+use http::Response;
+use http_body::{Body as _, Frame, SizeHint};
+use omega_client::{ApiError, ErrorCode};
+use parking_lot::Mutex;
+use std::future::poll_fn;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+use tokio::time::{Instant, Sleep, sleep_until};
+use tonic::Status;
+use tonic::body::Body;
+
+type Bytes = <Body as http_body::Body>::Data;
+
+/// Bytes that the transport is given at once: a frame of HTTP/2.
+const PART_BYTES: usize = 16 << 10;
+
+/// Bytes before each message of gRPC: whether it is compressed, and its length.
+const HEADER_BYTES: usize = 5;
+
+/// The messages of a call, and the time that they may take to come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Messages {
+    /// There is one, which must be whole by then, with the end of the call's body.
+    One(Instant),
+    /// There are many, each of which must be whole within this time. Between them the client may be silent.
+    Many(Duration),
+}
+
+/// The body of a request.
+pub(crate) struct Incoming {
+    body: Body,
+    messages: Messages,
+    framing: Framing,
+    /// When the message must be whole that has begun.
+    until: Option<Instant>,
+    alarm: Option<Pin<Box<Sleep>>>,
+    held: Arc<Mutex<Held>>,
+}
+
+impl Incoming {
+    /// The body, with what counts its bytes: of a single message until the other owner of that is done with it.
+    pub(crate) fn new(body: Body, messages: Messages, held: Arc<Mutex<Held>>) -> Incoming {
+        let until = match messages {
+            Messages::One(until) => Some(until),
+            Messages::Many(_) => None,
+        };
+        Incoming { body, messages, framing: Framing::default(), until, alarm: None, held }
+    }
+
+    /// Counts what came.
+    fn came(&mut self, data: &Bytes) -> Result<(), ApiError> {
+        self.framing.feed(data);
+        let is_whole = !self.framing.is_within();
+        if let Messages::Many(allowed) = self.messages {
+            if is_whole {
+                self.until = None;
+                self.held.lock().clear();
+                return Ok(());
+            }
+            self.until.get_or_insert_with(|| Instant::now() + allowed);
+        }
+        // The last part is not refused: a small message that comes whole, such as the renewal of a lease, always gets in.
+        match is_whole || self.held.lock().try_add(data.len()) {
+            true => Ok(()),
+            false => Err(full()),
+        }
+    }
+
+    fn poll_late(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        let Some(until) = self.until else { return Poll::Pending };
+        let alarm = self.alarm.get_or_insert_with(|| Box::pin(sleep_until(until)));
+        if alarm.deadline() != until {
+            alarm.as_mut().reset(until);
+        }
+        alarm.as_mut().poll(cx)
+    }
+}
+
+impl http_body::Body for Incoming {
+    type Data = Bytes;
+    type Error = Status;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Status>>> {
+        match Pin::new(&mut self.body).poll_frame(cx) {
+            Poll::Pending => {
+                ready!(self.poll_late(cx));
+                let say = "nothing was done: the message did not come in time; send it whole";
+                Poll::Ready(Some(Err(ApiError::new(ErrorCode::Late, say).into())))
+            }
+            Poll::Ready(Some(Ok(frame))) => {
+                let counted = frame.data_ref().map_or(Ok(()), |data| self.came(data));
+                Poll::Ready(Some(counted.map(|()| frame).map_err(Status::from)))
+            }
+            ended => ended,
+        }
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
+}
+
+/// Where the messages in a body begin and end.
+#[derive(Debug, Default)]
+struct Framing {
+    header: [u8; HEADER_BYTES],
+    /// Bytes of a header that have come.
+    header_bytes: usize,
+    /// Bytes of a message that have not.
+    left: usize,
+}
+
+impl Framing {
+    fn feed(&mut self, mut data: &[u8]) {
+        while !data.is_empty() {
+            if self.left > 0 {
+                let taken = self.left.min(data.len());
+                self.left -= taken;
+                data = &data[taken..];
+                continue;
+            }
+            let taken = (HEADER_BYTES - self.header_bytes).min(data.len());
+            self.header[self.header_bytes..self.header_bytes + taken]
+                .copy_from_slice(&data[..taken]);
+            self.header_bytes += taken;
+            data = &data[taken..];
+            if self.header_bytes == HEADER_BYTES {
+                let [_, length @ ..] = self.header;
+                (self.left, self.header_bytes) = (u32::from_be_bytes(length) as usize, 0);
+            }
+        }
+    }
+
+    /// Whether a message has begun and is not whole.
+    fn is_within(&self) -> bool {
+        self.header_bytes > 0 || self.left > 0
+    }
+}
+
+/// The body of an answer.
+pub(crate) struct Outgoing {
+    body: Body,
+    /// Bytes that were taken of the body and not given to the transport.
+    rest: Bytes,
+    held: Held,
+    /// The reader for whose room a stream waits before more is made; none where the answer is there already.
+    waits: Option<Holder>,
+    _place: Option<Place>,
+}
+
+impl Outgoing {
+    /// The body of a stream, which keeps its place until it ends.
+    pub(crate) fn stream(body: Body, holder: Holder, place: Place) -> Outgoing {
+        let (rest, held) = (Bytes::new(), holder.nothing());
+        Outgoing { body, rest, held, waits: Some(holder), _place: Some(place) }
+    }
+
+    /// The answer to a call, which was made. Its place is free again: an answer that nobody reads costs its bytes.
+    ///
+    /// # Errors
+    /// If the caller only looked, and holds as much as he may. What was done is told in any case.
+    pub(crate) async fn answer(
+        response: Response<Body>,
+        holder: &Holder,
+        nature: Nature,
+    ) -> Result<Response<Body>, ApiError> {
+        let (head, mut body) = response.into_parts();
+        let mut held = holder.nothing();
+        if body.is_end_stream() {
+            return Ok(Response::from_parts(head, body));
+        }
+        let rest = match poll_fn(|cx| Pin::new(&mut body).poll_frame(cx)).await {
+            Some(Ok(frame)) => match frame.into_data() {
+                Ok(data) => data,
+                // There is no answer, but an end.
+                Err(frame) => {
+                    let trailers = frame.into_trailers().unwrap_or_default();
+                    return Ok(Response::from_parts(head, Body::new(Ended(Some(trailers)))));
+                }
+            },
+            Some(Err(status)) => return Ok(status.into_http()),
+            None => Bytes::new(),
+        };
+        if nature == Nature::Look && !holder.has_room() {
+            return Err(full());
+        }
+        held.add(rest.len());
+        let answer = Outgoing { body, rest, held, waits: None, _place: None };
+        Ok(Response::from_parts(head, Body::new(answer)))
+    }
+}
+
+impl http_body::Body for Outgoing {
+    type Data = Bytes;
+    type Error = Status;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Status>>> {
+        let this = &mut *self;
+        if this.rest.is_empty() {
+            this.held.clear();
+            if let Some(holder) = &this.waits {
+                ready!(holder.poll_room(cx));
+            }
+            let frame = match ready!(Pin::new(&mut this.body).poll_frame(cx)) {
+                Some(Ok(frame)) => frame,
+                ended => return Poll::Ready(ended),
+            };
+            match frame.into_data() {
+                Ok(data) => {
+                    this.held.add(data.len());
+                    this.rest = data;
+                }
+                Err(frame) => return Poll::Ready(Some(Ok(frame))),
+            }
+        }
+        let part = this.rest.len().min(PART_BYTES);
+        Poll::Ready(Some(Ok(Frame::data(this.rest.split_to(part)))))
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.rest.is_empty() && self.body.is_end_stream()
+    }
+}
+
+/// The end of a call that has no answer.
+struct Ended(Option<http::HeaderMap>);
+
+impl http_body::Body for Ended {
+    type Data = Bytes;
+    type Error = Status;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        _: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Status>>> {
+        Poll::Ready(self.0.take().map(|trailers| Ok(Frame::trailers(trailers))))
+    }
+}
+
+/// The refusal of what a caller has no room for.
+pub(crate) fn full() -> ApiError {
+    const PAUSE: Duration = Duration::from_millis(100);
+    let say = "nothing was done: this replica holds as much for you as it may; read what it sends, and end the calls \
+               and streams that you do not need";
+    ApiError::new(ErrorCode::Limit, say).retry_after(PAUSE)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        /// However the bytes of messages are cut, it is known whether one is whole.
+        #[test]
+        fn messages_are_found_in_any_cuts(
+            lengths in proptest::collection::vec(0..40_u32, 1..20),
+            cuts in proptest::collection::vec(1..30_usize, 1..200),
+        ) {
+            let mut bytes = Vec::new();
+            let mut ends = vec![0];
+            for length in lengths {
+                bytes.push(0);
+                bytes.extend(length.to_be_bytes());
+                bytes.extend(std::iter::repeat_n(7, length as usize));
+                ends.push(bytes.len());
+            }
+            let (mut framing, mut at) = (Framing::default(), 0);
+            for cut in cuts {
+                let next = (at + cut).min(bytes.len());
+                framing.feed(&bytes[at..next]);
+                at = next;
+                prop_assert_eq!(framing.is_within(), !ends.contains(&at), "after {} bytes", at);
+            }
+        }
+    }
+}

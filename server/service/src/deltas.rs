@@ -1,0 +1,252 @@
+//! The deltas of one `Sync`: what leads to the present state, and then what changes.
+//!
+//! A delta is made when the transport asks for it, which is when the reader has room for it; what changes until then
+//! comes as one delta. A large one goes in pieces (`snapshots.rs`).
+
+use crate::held::Holder;
+use crate::host::Host;
+use crate::identity::Caller;
+use crate::metrics::Open;
+use crate::snapshots::{Key, Reading, Snapshot, Snapshots};
+use futures_util::stream::{self, Stream};
+use omega_cellstate::{Cell, Delta, Interest};
+use omega_client::convert::{self, Pieces};
+use omega_client::{ApiError, ErrorCode, proto};
+use omega_core::Version;
+use prost::Message;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::watch;
+use tokio::time::Instant;
+use tonic::Status;
+
+/// The time that changes gather after a delta was sent before the next one is: a tenth of the 50 milliseconds
+/// within which a remote view is to follow. One that comes alone is sent at once.
+const GATHER: Duration = Duration::from_millis(5);
+
+/// The time between two looks at the cell's time: it is told each second at most.
+const TIME_LOOK: Duration = Duration::from_millis(500);
+
+/// Changes from which on a delta is large: it is made when no other large one is, and shared if it is a whole state.
+const LARGE: usize = 4096;
+
+/// The reader of a stream.
+pub(crate) struct Reader {
+    pub(crate) caller: Arc<Caller>,
+    /// Where what is held for him is counted.
+    pub(crate) holder: Option<Holder>,
+    /// The time that a large delta may take, beside what its bytes take.
+    pub(crate) patience: Duration,
+}
+
+/// One stream of deltas.
+pub(crate) struct DeltaStream {
+    host: Host,
+    snapshots: Snapshots,
+    reader: Reader,
+    interest: Interest,
+    versions: watch::Receiver<Version>,
+    /// Where the next delta begins, and the cell's time that the last one had.
+    since: Version,
+    lineage: Version,
+    now_ms: u64,
+    /// The delta that is being sent.
+    sending: Option<Sending>,
+    /// When the last delta was sent; none before the first one.
+    sent: Option<Instant>,
+    is_over: bool,
+    _counted: Open,
+}
+
+/// A delta on its way.
+struct Sending {
+    pieces: Rest,
+    /// When it was made.
+    made: Instant,
+    /// The number of versions that it goes on, and since when the reader's state was old.
+    late: Option<(u64, Instant)>,
+}
+
+/// The pieces of a delta that were not sent.
+enum Rest {
+    Small(Pieces),
+    Large(Reading),
+}
+
+impl Rest {
+    fn next(&mut self) -> Result<Option<proto::Delta>, ApiError> {
+        match self {
+            Rest::Small(pieces) => Ok(pieces.next()),
+            Rest::Large(reading) => reading.next(),
+        }
+    }
+}
+
+/// Takes out of a delta the jobs, tasks and tenants that somebody may not see. What is left of machines, and what rules
+/// about other tasks count, everyone sees who may sync: no placement could be explained without it.
+fn keep_seen(cell: &Cell, caller: &Caller, delta: &mut Delta) {
+    // Of a job that is forgotten by now nobody knows whose it was: its number is told.
+    delta.jobs.retain(|job| cell.job(job.id).is_none_or(|known| caller.sees(known)));
+    delta.retain_tasks(|task| caller.sees_id(cell, task.id.job));
+    delta.tenants.retain(|tenant| caller.sees_tenant(&tenant.terms.name));
+}
+
+impl DeltaStream {
+    pub(crate) fn new(
+        host: Host,
+        snapshots: Snapshots,
+        reader: Reader,
+        asked: proto::SyncRequest,
+    ) -> DeltaStream {
+        DeltaStream {
+            interest: convert::interest(asked.interest),
+            versions: host.versions(),
+            since: Version(asked.since),
+            lineage: Version(asked.lineage),
+            now_ms: 0,
+            sending: None,
+            sent: None,
+            is_over: false,
+            _counted: host.metrics().stream(),
+            host,
+            snapshots,
+            reader,
+        }
+    }
+
+    /// The messages of the stream.
+    pub(crate) fn messages(self) -> impl Stream<Item = Result<proto::Delta, Status>> {
+        stream::unfold(self, |mut deltas| async move { Some((deltas.next().await?, deltas)) })
+    }
+
+    async fn next(&mut self) -> Option<Result<proto::Delta, Status>> {
+        if self.is_over {
+            return None;
+        }
+        let piece = self.piece_or_wait().await;
+        self.is_over = piece.is_err();
+        Some(piece.map_err(Status::from))
+    }
+
+    async fn piece_or_wait(&mut self) -> Result<proto::Delta, ApiError> {
+        loop {
+            if let Some(piece) = self.piece()? {
+                return Ok(piece);
+            }
+            let stale_since = match self.sent {
+                None => None,
+                Some(_) => self.wait().await?,
+            };
+            self.versions.mark_unchanged();
+            let (since, made) = (self.since, Instant::now());
+            let pieces = match self.is_large() {
+                true => self.make_large().await,
+                false => self.make_small(),
+            };
+            let late = stale_since.map(|stale| (self.since.0.saturating_sub(since.0), stale));
+            self.sending = Some(Sending { pieces, made, late });
+        }
+    }
+
+    /// The next piece of the delta that is on its way.
+    fn piece(&mut self) -> Result<Option<proto::Delta>, ApiError> {
+        let Some(sending) = self.sending.as_mut() else { return Ok(None) };
+        let Some(piece) = sending.pieces.next()? else { return Ok(None) };
+        self.host.metrics().sent(piece.encoded_len());
+        if !piece.more {
+            if let Some((versions, stale_since)) = sending.late {
+                self.host.metrics().told(versions, stale_since.elapsed());
+            }
+            self.sent = Some(Instant::now());
+        }
+        Ok(Some(piece))
+    }
+
+    /// Whether the next delta may be large.
+    fn is_large(&self) -> bool {
+        self.change_count().is_none_or(|count| count >= LARGE)
+    }
+
+    /// Counts the changes that the next delta tells of; none where it tells everything.
+    fn change_count(&self) -> Option<usize> {
+        self.host.read(|cell| cell.change_count_since(self.since, self.lineage))
+    }
+
+    /// Makes the delta that leads to the present state.
+    fn make(&mut self) -> Delta {
+        let mut delta = Delta { lineage: self.lineage, ..Delta::default() };
+        self.host.read(|cell| {
+            cell.delta_since(self.since, &self.interest, &mut delta);
+            if self.reader.caller.is_bounded() {
+                keep_seen(cell, &self.reader.caller, &mut delta);
+            }
+        });
+        (self.since, self.lineage, self.now_ms) = (delta.to, delta.lineage, delta.now_ms);
+        delta
+    }
+
+    fn make_small(&mut self) -> Rest {
+        Rest::Small(convert::split((&self.make()).into(), convert::PIECE_BYTES))
+    }
+
+    /// Makes one that may be large, or shares one that is read by others.
+    async fn make_large(&mut self) -> Rest {
+        let snapshots = self.snapshots.clone();
+        let _turn = snapshots.turn(self.reader.holder.as_ref()).await;
+        let key = Key::new(&self.interest, &self.reader.caller);
+        let shared = snapshots.get(&key).filter(|shared| self.leads_on(shared));
+        let snapshot = match shared {
+            Some(shared) => {
+                (self.since, self.lineage, self.now_ms) =
+                    (shared.to, shared.lineage, shared.now_ms);
+                shared
+            }
+            None => {
+                let made = Arc::new(Snapshot::of(self.make(), self.reader.holder.as_ref()));
+                if made.full {
+                    snapshots.share(key, &made);
+                }
+                made
+            }
+        };
+        Rest::Large(Reading::begin(snapshot, self.reader.patience))
+    }
+
+    /// Whether a whole state that was made before is of use: to a reader who needs one, and if few changes lead from it
+    /// to the present state.
+    fn leads_on(&self, shared: &Snapshot) -> bool {
+        let after = |cell: &Cell| cell.change_count_since(shared.to, shared.lineage);
+        let is_new = self.host.read(after).is_some_and(|count| count < LARGE);
+        is_new && self.change_count().is_none()
+    }
+
+    /// Waits until there is something to tell. The answer is since when the reader's state is old; none where only
+    /// the time has gone on.
+    async fn wait(&mut self) -> Result<Option<Instant>, ApiError> {
+        // A change while the delta was sent may be as old as the delta.
+        let was_overtaken = self.versions.has_changed().unwrap_or(false);
+        let made = self.sending.take().map(|sending| sending.made);
+        let Self { host, versions, now_ms, .. } = self;
+        let stale_since = tokio::select! {
+            changed = versions.changed() => match changed {
+                Ok(()) => Some(made.filter(|_| was_overtaken).unwrap_or_else(Instant::now)),
+                Err(_) => {
+                    return Err(ApiError::new(ErrorCode::Stopped, "this replica has stopped"));
+                }
+            },
+            () = time_goes_on(host, *now_ms) => None,
+        };
+        if let Some(sent) = self.sent {
+            tokio::time::sleep_until(sent + GATHER).await;
+        }
+        Ok(stale_since)
+    }
+}
+
+/// Waits until the cell was told a later time than the last delta has: that alone is no new version, and the
+/// reader waits for hours of the day, reservations and plans by it.
+async fn time_goes_on(host: &Host, now_ms: u64) {
+    while host.read(Cell::now_ms) <= now_ms {
+        tokio::time::sleep(TIME_LOOK).await;
+    }
+}

@@ -1,0 +1,191 @@
+//! The bytes that clients make this process hold: requests that are not whole, and answers that are not read.
+//!
+//! Each byte is counted where it comes in or goes out (`bodies.rs`, `deltas.rs`), for the caller and for all callers
+//! together. Whoever holds as much as he may gets no further call until he has read something; his streams wait. So
+//! what a process holds for its clients is bounded whatever they send or do not read. Operators and replicas have an
+//! account of their own, and so have agents, for they must get in when everything else is full.
+//!
+//! Invariant: `all` is the sum of `callers`, and no caller there has 0.
+
+use crate::identity::{Caller, Role};
+use crate::limits::Limits;
+use parking_lot::Mutex;
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
+
+/// The accounts of a listener. Clones share them.
+#[derive(Clone, Debug)]
+pub(crate) struct Accounts {
+    usual: Account,
+    machines: Account,
+    operators: Account,
+}
+
+impl Accounts {
+    pub(crate) fn new(limits: &Limits) -> Accounts {
+        let (each, all) = (limits.held_bytes_each as usize, limits.held_bytes as usize);
+        Accounts {
+            usual: Account::new(each, all),
+            machines: Account::new(each, all),
+            operators: Account::new(all, all),
+        }
+    }
+
+    /// Returns the account of a caller.
+    pub(crate) fn of(&self, caller: &Caller) -> Holder {
+        let account = match caller.role {
+            Role::Operator | Role::Replica(_) => &self.operators,
+            Role::Agent(_) => &self.machines,
+            _ => &self.usual,
+        };
+        Holder { account: account.clone(), caller: caller.name.clone() }
+    }
+
+    /// The bytes that are held for all callers without an account of their own.
+    #[cfg(test)]
+    pub(crate) fn bytes(&self) -> usize {
+        self.usual.0.lock().all
+    }
+}
+
+#[derive(Clone, Debug)]
+struct Account(Arc<Mutex<Sums>>);
+
+/// See the head of the file. Held for a look-up.
+#[derive(Debug)]
+struct Sums {
+    each_max: usize,
+    all_max: usize,
+    all: usize,
+    callers: HashMap<Arc<str>, usize>,
+    /// Streams that wait for room.
+    waiting: Vec<Waker>,
+}
+
+impl Account {
+    fn new(each_max: usize, all_max: usize) -> Account {
+        let (callers, waiting) = (HashMap::new(), Vec::new());
+        Account(Arc::new(Mutex::new(Sums { each_max, all_max, all: 0, callers, waiting })))
+    }
+}
+
+impl Sums {
+    fn has_room(&self, caller: &str) -> bool {
+        let own = self.callers.get(caller).copied().unwrap_or(0);
+        own < self.each_max && self.all < self.all_max
+    }
+}
+
+/// A caller, and the account on which his bytes are.
+#[derive(Clone, Debug)]
+pub(crate) struct Holder {
+    account: Account,
+    caller: Arc<str>,
+}
+
+impl Holder {
+    /// Whether the caller may hold anything more.
+    pub(crate) fn has_room(&self) -> bool {
+        self.account.0.lock().has_room(&self.caller)
+    }
+
+    /// Waits for that; the task is woken when there is room.
+    pub(crate) fn poll_room(&self, cx: &mut Context<'_>) -> Poll<()> {
+        let mut sums = self.account.0.lock();
+        if sums.has_room(&self.caller) {
+            return Poll::Ready(());
+        }
+        if !sums.waiting.iter().any(|known| known.will_wake(cx.waker())) {
+            sums.waiting.push(cx.waker().clone());
+        }
+        Poll::Pending
+    }
+
+    /// Nothing yet, to which bytes are added.
+    pub(crate) fn nothing(&self) -> Held {
+        Held { holder: self.clone(), bytes: 0 }
+    }
+}
+
+/// Bytes that are held for a caller. They are given back when this is dropped.
+#[derive(Debug)]
+pub(crate) struct Held {
+    holder: Holder,
+    bytes: usize,
+}
+
+impl Held {
+    /// Counts bytes that are there already, whatever the bounds are.
+    pub(crate) fn add(&mut self, bytes: usize) {
+        if bytes == 0 {
+            return;
+        }
+        let mut sums = self.holder.account.0.lock();
+        sums.all += bytes;
+        *sums.callers.entry(self.holder.caller.clone()).or_default() += bytes;
+        self.bytes += bytes;
+    }
+
+    /// Counts bytes if the caller has room for any; otherwise nothing is counted, and the answer is `false`.
+    #[must_use]
+    pub(crate) fn try_add(&mut self, bytes: usize) -> bool {
+        let has_room = self.holder.has_room();
+        if has_room {
+            self.add(bytes);
+        }
+        has_room
+    }
+
+    /// Gives all of them back.
+    pub(crate) fn clear(&mut self) {
+        let bytes = std::mem::take(&mut self.bytes);
+        if bytes == 0 {
+            return;
+        }
+        let woken = {
+            let mut sums = self.holder.account.0.lock();
+            sums.all -= bytes;
+            if let Some(own) = sums.callers.get_mut(&self.holder.caller) {
+                *own -= bytes;
+                if *own == 0 {
+                    sums.callers.remove(&self.holder.caller);
+                }
+            }
+            std::mem::take(&mut sums.waiting)
+        };
+        woken.into_iter().for_each(Waker::wake);
+    }
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        self.clear();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn reader(name: &str) -> Caller {
+        Caller { name: name.into(), role: Role::Reader(Vec::new()) }
+    }
+
+    #[test]
+    fn whoever_holds_all_that_he_may_gets_no_more_and_others_do() {
+        let limits = Limits { held_bytes_each: 100, held_bytes: 150, ..Limits::default() };
+        let accounts = Accounts::new(&limits);
+        let [a, b, c] = ["a", "b", "c"].map(|name| accounts.of(&reader(name)));
+        let mut of_a = a.nothing();
+        assert!(of_a.try_add(99) && of_a.try_add(50), "the last one may go beyond");
+        assert!(!of_a.try_add(1) && !a.has_room());
+        let mut of_b = b.nothing();
+        assert!(of_b.try_add(1) && !b.has_room() && !c.has_room(), "all together have enough");
+        assert!(accounts.of(&Caller::local()).has_room(), "operators have their own");
+        of_a.clear();
+        assert!(a.has_room() && b.has_room() && c.has_room());
+        drop(of_b);
+        assert_eq!(accounts.bytes(), 0);
+    }
+}

@@ -1,0 +1,173 @@
+//! Large deltas on their way: encoded once, and held once for all who read the same.
+//!
+//! A delta from nothing to the present state is as large as the cell, and as many readers may ask for it as there
+//! are streams. So one is made at a time, what was made is shared while somebody reads it, and its bytes are counted
+//! for whoever it was made for, who gets no other one while he holds as much as he may.
+
+use crate::held::{Held, Holder};
+use crate::identity::Caller;
+use omega_cellstate::{Delta, Interest};
+use omega_client::{ApiError, ErrorCode, convert, proto};
+use omega_core::Version;
+use parking_lot::Mutex;
+use prost::Message;
+use std::future::poll_fn;
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+use tokio::sync::{Semaphore, SemaphorePermit};
+
+/// Bytes a second that a reader takes at least of a large delta, beside the longest time of a call.
+const BYTES_PER_SECOND_MIN: u64 = 256 << 10;
+
+/// The time between two looks whether it is one's turn: a part of what a large delta takes to be made.
+const TURN_LOOK: Duration = Duration::from_millis(5);
+
+/// The large deltas that are read now. Clones share them.
+#[derive(Clone, Debug)]
+pub(crate) struct Snapshots {
+    /// Whole states, by what they tell. Held for a look-up.
+    whole: Arc<Mutex<Vec<(Key, Weak<Snapshot>)>>>,
+    /// The place of the one that is made.
+    making: Arc<Semaphore>,
+}
+
+impl Default for Snapshots {
+    fn default() -> Snapshots {
+        Snapshots { whole: Arc::default(), making: Arc::new(Semaphore::new(1)) }
+    }
+}
+
+/// The content of a whole state: what of the cell it tells, and the reader, if he may not see all of that.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Key {
+    interest: Interest,
+    of: Option<Arc<str>>,
+}
+
+impl Key {
+    pub(crate) fn new(interest: &Interest, caller: &Caller) -> Key {
+        let of = caller.is_bounded().then(|| caller.name.clone());
+        Key { interest: interest.clone(), of }
+    }
+}
+
+impl Snapshots {
+    /// Waits until a large delta may be made for somebody. Nobody is given the turn who does not ask at that moment: a
+    /// stream that waits for its reader does not, and would keep the turn from all others.
+    pub(crate) async fn turn(&self, holder: Option<&Holder>) -> SemaphorePermit<'_> {
+        loop {
+            if let Some(holder) = holder {
+                poll_fn(|cx| holder.poll_room(cx)).await;
+            }
+            if let Ok(turn) = self.making.try_acquire() {
+                return turn;
+            }
+            tokio::time::sleep(TURN_LOOK).await;
+        }
+    }
+
+    /// The whole state of a key, if somebody reads it.
+    pub(crate) fn get(&self, key: &Key) -> Option<Arc<Snapshot>> {
+        let whole = self.whole.lock();
+        whole.iter().find(|(known, _)| known == key).and_then(|(_, snapshot)| snapshot.upgrade())
+    }
+
+    /// Shares a whole state with those who come as long as it is read.
+    pub(crate) fn share(&self, key: Key, snapshot: &Arc<Snapshot>) {
+        let mut whole = self.whole.lock();
+        whole.retain(|(known, other)| *known != key && other.strong_count() > 0);
+        whole.push((key, Arc::downgrade(snapshot)));
+    }
+}
+
+/// A large delta, as its messages.
+#[derive(Debug)]
+pub(crate) struct Snapshot {
+    pieces: Vec<Vec<u8>>,
+    pub(crate) full: bool,
+    pub(crate) to: Version,
+    pub(crate) lineage: Version,
+    pub(crate) now_ms: u64,
+    _held: Option<Held>,
+}
+
+impl Snapshot {
+    /// Encodes a delta, and counts it for somebody.
+    pub(crate) fn of(delta: Delta, holder: Option<&Holder>) -> Snapshot {
+        let Delta { full, to, lineage, now_ms, .. } = delta;
+        let message = proto::Delta::from(&delta);
+        drop(delta);
+        let pieces = convert::split(message, convert::PIECE_BYTES);
+        let pieces: Vec<Vec<u8>> = pieces.map(|piece| piece.encode_to_vec()).collect();
+        let held = holder.map(|holder| {
+            let mut held = holder.nothing();
+            held.add(pieces.iter().map(Vec::len).sum());
+            held
+        });
+        Snapshot { pieces, full, to, lineage, now_ms, _held: held }
+    }
+
+    fn bytes(&self) -> usize {
+        self.pieces.iter().map(Vec::len).sum()
+    }
+}
+
+/// Somebody's place in a large delta. It lets go of it when he takes too long.
+#[derive(Debug)]
+pub(crate) struct Reading {
+    snapshot: Arc<Mutex<Option<Arc<Snapshot>>>>,
+    next: usize,
+}
+
+impl Reading {
+    /// Begins to read, for at most so long beside what its bytes take.
+    pub(crate) fn begin(snapshot: Arc<Snapshot>, patience: Duration) -> Reading {
+        let bytes = snapshot.bytes() as u64;
+        let patience = patience + Duration::from_secs(bytes / BYTES_PER_SECOND_MIN);
+        let snapshot = Arc::new(Mutex::new(Some(snapshot)));
+        let weak = Arc::downgrade(&snapshot);
+        tokio::spawn(async move {
+            tokio::time::sleep(patience).await;
+            if let Some(read) = weak.upgrade() {
+                read.lock().take();
+            }
+        });
+        Reading { snapshot, next: 0 }
+    }
+
+    /// The next piece; none after the last one.
+    ///
+    /// # Errors
+    /// If the reader took too long.
+    pub(crate) fn next(&mut self) -> Result<Option<proto::Delta>, ApiError> {
+        let snapshot = self.snapshot.lock();
+        let late = || {
+            let say = "what was to be sent was not read in time: sync again, and read what comes";
+            ApiError::new(ErrorCode::Late, say)
+        };
+        let Some(piece) = snapshot.as_ref().ok_or_else(late)?.pieces.get(self.next) else {
+            return Ok(None);
+        };
+        self.next += 1;
+        let broken = |_| ApiError::new(ErrorCode::Internal, "a piece of a delta cannot be read");
+        proto::Delta::decode(piece.as_slice()).map(Some).map_err(broken)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use futures_util::FutureExt;
+    use std::pin::pin;
+    use std::task::{Context, Waker};
+
+    #[tokio::test]
+    async fn whoever_waits_and_does_not_ask_again_keeps_the_turn_from_nobody() {
+        let snapshots = Snapshots::default();
+        let first = snapshots.turn(None).now_or_never().unwrap();
+        let mut waiting = pin!(snapshots.turn(None));
+        assert!(waiting.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
+        drop(first);
+        assert!(snapshots.turn(None).now_or_never().is_some());
+    }
+}
