@@ -63,7 +63,7 @@ impl Served {
     }
 }
 
-fn say_at(dir: &Path, address: &str, line: &str) -> Said {
+pub(crate) fn say_at(dir: &Path, address: &str, line: &str) -> Said {
     let mut command = omega(dir);
     command.args(line.split_whitespace()).env("OMEGA_CELL", address);
     command.output().expect("omega starts").into()
@@ -575,34 +575,4 @@ fn yaml_says_what_json_says() {
     cell.ok("job kill yes");
     let told = cell.ok("job watch yes -o yaml");
     assert_eq!(told.matches("---\n").count(), 2, "a document for each change: {told}");
-}
-
-#[test]
-fn audit_logs_are_checked() {
-    let dir = folder(&[]);
-    let address = format!("127.0.0.1:{}", ports(1)[0]);
-    let arguments =
-        ["--memory".to_owned(), format!("--listen={address}"), "--audit-log=log".into()];
-    let server = serve(dir.path(), &arguments);
-    for name in ["a", "b", "c"] {
-        say_at(dir.path(), &address, &format!("machine add {name} --cpu 1"));
-    }
-    drop(server);
-    let said = say(dir.path(), &["audit", "verify", "log"]);
-    assert_eq!(said.code, Some(0), "{}", said.stderr);
-    assert_eq!(said.stdout, "3 lines, and each follows from the one before it\n");
-    let log = dir.path().join("log");
-    let text = std::fs::read_to_string(&log).unwrap();
-    // Cut in two files, it is the same log, if they are in order.
-    let first = text.find('\n').unwrap() + 1;
-    std::fs::write(dir.path().join("old"), &text[..first]).unwrap();
-    std::fs::write(dir.path().join("new"), &text[first..]).unwrap();
-    assert_eq!(say(dir.path(), &["audit", "verify", "old", "new"]).code, Some(0));
-    assert_eq!(say(dir.path(), &["audit", "verify", "new", "old"]).code, Some(1));
-    std::fs::write(&log, text.replacen("\"of\":\"a\"", "\"of\":\"x\"", 1)).unwrap();
-    let said = say(dir.path(), &["audit", "verify", "log"]);
-    assert_eq!((said.code, said.stdout.as_str()), (Some(1), ""));
-    assert_eq!(said.stderr, "omega: log:2: does not go on from the line before it\n");
-    let said = say(dir.path(), &["audit", "verify", "none"]);
-    assert!(said.code == Some(2) && said.stderr.contains("none: "), "{}", said.stderr);
 }

@@ -8,7 +8,6 @@
 //! - `explain.rs`: what is said of jobs that wait.
 //! - `improve.rs`: better machines for what runs.
 //! - `backups.rs`: backups under load, what becomes of them, and what is refused.
-//! - `what_if.rs`: the two futures of a cell that was kept.
 //! - `served.rs`: cells that are served, and replicas that are killed.
 //! - `fire.rs`: what clients are told while replicas are killed, paused and cut off, or asked for too much.
 //! - `secure.rs`: who may call what over certificates; `certificates.rs` makes them.
@@ -17,6 +16,7 @@
 //! - `web.rs`: what the web page is made of, and who gets it; `browser.rs` looks at it with a browser, and is
 //!   skipped without one; `http.rs` asks.
 //! - `container.rs`: a server in a root that nobody can write to, but for the folder of its cell.
+//! - `audit.rs`: audit logs, and `omega audit verify`.
 //! - `events.rs`: what processes tell operators on standard error.
 //! - `metrics.rs`: what Prometheus is told, and that documentation and dashboard name it.
 //! - `spans.rs`: which commits a collector of traces is told of, and what.
@@ -41,6 +41,7 @@
 
 mod agents;
 mod application;
+mod audit;
 mod backups;
 mod bad_choices;
 mod bad_disks;

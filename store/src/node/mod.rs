@@ -235,12 +235,6 @@ impl Node {
         node
     }
 
-    /// Whether nobody else votes.
-    #[must_use]
-    pub fn is_alone(&self) -> bool {
-        self.membership.voters.iter().eq([&self.id()]) && !self.membership.is_joint()
-    }
-
     /// Which replica it is.
     #[must_use]
     pub fn id(&self) -> ReplicaId {

@@ -103,3 +103,11 @@ fn term_of(kind: MessageKind, candidate: Term) -> Term {
 fn is_vote(message: &Message) -> bool {
     matches!(message.kind, MessageKind::Voted | MessageKind::PreVoted) && !message.reject
 }
+
+impl Node {
+    /// Returns whether this replica is the only voter.
+    #[must_use]
+    pub fn is_alone(&self) -> bool {
+        self.membership.voters.iter().eq([&self.id()]) && !self.membership.is_joint()
+    }
+}

@@ -62,7 +62,6 @@ use crate::failpoint::failpoint;
 use crate::origin::CellId;
 use header::Header;
 use index::Index;
-use promise::PromiseSlot;
 use record::{Checkpoint, Slot, Stamp, Written};
 use room::{Segment, Unfinished};
 use std::collections::VecDeque;
@@ -420,29 +419,6 @@ impl SegmentLog {
             Err(WriteError::Full { .. }) => Ok(()),
             other => other,
         }
-    }
-
-    /// What the log holds.
-    fn held(&self) -> Promise {
-        Promise { last: self.index.last(), hard_state: self.hard_state }
-    }
-
-    /// Forgets a doubt when the log holds as much.
-    fn settle_doubt(&mut self) {
-        let held = self.held();
-        self.doubt.take_if(|doubt| doubt.is_kept_by(held));
-    }
-
-    /// Writes the second copy of what the next sync promises.
-    fn write_promise(&mut self) -> Result<(), WriteError> {
-        let held = self.held();
-        let promise = self.doubt.map_or(held, |doubt| held.joined(doubt));
-        let slot = PromiseSlot { sequence: self.promises + 1, promise };
-        let bytes = slot.encode(self.current().salt);
-        self.on_current(|file| file.write_at(slot.place(), &bytes))?;
-        self.promises = slot.sequence;
-        self.written += bytes.len() as u64;
-        Ok(())
     }
 
     fn sync_current(&mut self) -> Result<(), WriteError> {

@@ -19,8 +19,9 @@
 //! a sector of its own, which a disk writes whole or not at all; a block that is lost with the header is
 //! found when the log is opened.
 
+use super::SegmentLog;
 use super::record::{HIGHEST, Reader, put_hard_state, put_position};
-use crate::log::Promise;
+use crate::log::{Promise, WriteError};
 use crc32fast::Hasher;
 
 /// Where the slots are in a segment.
@@ -75,6 +76,31 @@ fn checksum(salt: u32, bytes: &[u8]) -> u32 {
     hasher.update(&salt.to_le_bytes());
     hasher.update(bytes);
     hasher.finalize()
+}
+
+impl SegmentLog {
+    /// Returns what the log holds.
+    pub(super) fn held(&self) -> Promise {
+        Promise { last: self.index.last(), hard_state: self.hard_state }
+    }
+
+    /// Forgets a doubt when the log holds as much.
+    pub(super) fn settle_doubt(&mut self) {
+        let held = self.held();
+        self.doubt.take_if(|doubt| doubt.is_kept_by(held));
+    }
+
+    /// Writes the second copy of what the next sync promises.
+    pub(super) fn write_promise(&mut self) -> Result<(), WriteError> {
+        let held = self.held();
+        let promise = self.doubt.map_or(held, |doubt| held.joined(doubt));
+        let slot = PromiseSlot { sequence: self.promises + 1, promise };
+        let bytes = slot.encode(self.current().salt);
+        self.on_current(|file| file.write_at(slot.place(), &bytes))?;
+        self.promises = slot.sequence;
+        self.written += bytes.len() as u64;
+        Ok(())
+    }
 }
 
 #[cfg(test)]

@@ -1,0 +1,71 @@
+//! The ends of a replica: why it stops, what helps, and that it was removed.
+
+use super::{Answer, Replica};
+use crate::codec::CodecError;
+use crate::log::{LogIndex, ReplicaId};
+use crate::node::MessageError;
+
+/// Why a replica has stopped. It answers nobody any more, and takes part in nothing.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Stop {
+    /// A message proved that somebody lost what it promised to keep.
+    #[error(transparent)]
+    Lost(#[from] MessageError),
+    /// Its state differs from the leader's at the same entry: one of the two is wrong. Find out which
+    /// (`omega log replay` on each), remove that replica, and add a new one with another id.
+    #[error(
+        "after entry {at} the state of this replica is not that of its leader: compare the replicas \
+         with `omega log replay`, remove the one that is wrong and add a new one with another id"
+    )]
+    Diverged {
+        /// After which entry they were compared.
+        at: LogIndex,
+    },
+    /// An entry was committed that this version of the program cannot read: use the one that wrote
+    /// it.
+    #[error("entry {at} cannot be read: {source}")]
+    Unreadable {
+        /// Which entry.
+        at: LogIndex,
+        /// Why not.
+        source: CodecError,
+    },
+    /// The log failed: see the error. What it holds is unknown until it is opened again.
+    #[error(transparent)]
+    Log(#[from] crate::log::WriteError),
+}
+
+/// The remedy for a replica that has stopped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Remedy {
+    /// To start it again, on a disk that works.
+    StartAgain,
+    /// An operator: started again it would stop again, for the reason that it gave.
+    Operator,
+}
+
+impl Stop {
+    /// Returns the remedy.
+    #[must_use]
+    pub fn remedy(&self) -> Remedy {
+        match self {
+            Stop::Log(_) => Remedy::StartAgain,
+            Stop::Lost(_) | Stop::Diverged { .. } | Stop::Unreadable { .. } => Remedy::Operator,
+        }
+    }
+}
+
+impl Replica {
+    /// Another replica knows that this one was removed. It takes nothing any more: its state gets older and older.
+    pub(super) fn note_removed(&mut self, by: ReplicaId) {
+        if !self.removed && by != self.node.id() {
+            tracing::warn!(id = %self.node.id(), %by, "this replica was removed from the cell: end it");
+            self.removed = true;
+            // What was sent on to the leader may have been taken before the change.
+            for id in self.requests.drop_forwarded() {
+                self.output.answers.push((id, Answer::Unknown));
+            }
+        }
+    }
+}
