@@ -190,7 +190,13 @@ pub(crate) enum Error {
     #[error(transparent)]
     Improve(#[from] crate::improve::ImproveError),
     #[error(transparent)]
-    Served(#[from] crate::served::Error),
+    Served(Box<crate::served::Error>),
+}
+
+impl From<crate::served::Error> for Error {
+    fn from(error: crate::served::Error) -> Error {
+        Error::Served(Box::new(error))
+    }
 }
 
 impl Error {

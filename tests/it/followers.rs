@@ -40,10 +40,10 @@ impl Transport for Port {
                 MessageKind::Append | MessageKind::Snapshot => return,
                 _ => {}
             },
-            PeerMessage::Agree(agree) if *behind == Some(self.from) => {
-                if agree.kind == MessageKind::ReadIndex {
-                    *behind = None;
-                }
+            PeerMessage::Agree(agree)
+                if *behind == Some(self.from) && agree.kind == MessageKind::ReadIndex =>
+            {
+                *behind = None;
             }
             _ => {}
         }

@@ -167,31 +167,6 @@ fn what_a_broken_stream_may_have_told_is_sent_as_sent_before() {
     assert_eq!(retries, [false, true]);
 }
 
-/// Each transaction gets its own answer, whatever comes first down the stream.
-#[test]
-fn an_answer_out_of_order_is_nobodys() {
-    let swaps_once = |before, came: &[proto::CommitRequest]| {
-        let codes = [ErrorCode::TransactionEmpty, ErrorCode::UnknownScheduler];
-        let answer = |one: &proto::CommitRequest| refused(one.number, codes[one.number as usize]);
-        let mut answers: Vec<_> = came.iter().map(answer).collect();
-        if before == 0 {
-            answers.reverse();
-        }
-        Ok(answers)
-    };
-    let runtime = Runtime::new().unwrap();
-    let replica = Misleading { together: 2, ..Misleading::new(swaps_once, |_| Vec::new()) };
-    let remote = replica.serve(&runtime);
-    let txns = [transaction(0), transaction(1)];
-    let told = remote.commit_all(&[&txns[0], &txns[1]]);
-    let unknown = TransactionError::UnknownScheduler(SchedulerId(0));
-    let own = [TransactionError::Empty, unknown].map(|why| Err(HandleError::Refused(why)));
-    assert_eq!(told, own);
-    let streams = replica.streams.lock().unwrap();
-    assert_eq!(streams.len(), 2, "the stream that swapped them was left");
-    assert!(streams[1].iter().all(|request| request.retry), "and both are sent again");
-}
-
 /// A delta of a cell with so many machines, since one with so many.
 fn delta(from: u64, to: u64) -> Delta {
     let mut cell = Cell::new(Kinds::standard());

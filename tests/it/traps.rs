@@ -66,16 +66,13 @@ fn cells_that_would_use_rows_in_another_order_have_different_hashes() {
     assert_ne!(one.state_hash(), other.state_hash());
 }
 
-/// Each text that machines and jobs carry is held to the rule of names.
-#[test]
-fn no_text_has_characters_that_are_not_shown() {
-    let bad = || Text::from("a\u{202e}b");
-    let near = |tasks, level| Near { tasks, level };
-    let group = |change: &dyn Fn(&mut TaskGroup)| {
-        let mut group = TaskGroup::new(1, Amounts::new([1]));
-        change(&mut group);
-        Command::SubmitJob(Job::batch("j", group))
-    };
+/// A text that no name may have.
+fn bad() -> Text {
+    Text::from("a\u{202e}b")
+}
+
+/// Commands with such a text in each place of a machine or a job, but for those of a task group.
+fn bad_machines_and_jobs() -> Vec<Command> {
     let job = |change: &dyn Fn(&mut Job)| {
         let mut job = Job::batch("j", TaskGroup::new(1, Amounts::new([1])));
         change(&mut job);
@@ -87,13 +84,7 @@ fn no_text_has_characters_that_are_not_shown() {
         Command::RegisterMachine(machine)
     };
     let taint = |key, value| Taint { key, value, effect: TaintEffect::NoSchedule };
-    let tolerated =
-        |key, value| Toleration { key, operator: TolerationOperator::Equal, value, effect: None };
-    let labelled = |tenants, requirements| TaskSelector::Labels {
-        tenants,
-        labels: LabelSelector { requirements },
-    };
-    let commands = [
+    vec![
         Command::RegisterScheduler { name: bad() },
         Command::SetQuota { tenant: bad(), limit: None },
         job(&|job| job.name = bad()),
@@ -105,6 +96,24 @@ fn no_text_has_characters_that_are_not_shown() {
         of(&|machine| machine.images = [Image { name: bad(), bytes: 1 }].into()),
         of(&|machine| machine.taints = [taint(bad(), "".into())].into()),
         of(&|machine| machine.taints = [taint("k".into(), bad())].into()),
+    ]
+}
+
+/// Jobs with such a text in each place of a task group.
+fn bad_groups() -> Vec<Command> {
+    let near = |tasks, level| Near { tasks, level };
+    let group = |change: &dyn Fn(&mut TaskGroup)| {
+        let mut group = TaskGroup::new(1, Amounts::new([1]));
+        change(&mut group);
+        Command::SubmitJob(Job::batch("j", group))
+    };
+    let tolerated =
+        |key, value| Toleration { key, operator: TolerationOperator::Equal, value, effect: None };
+    let labelled = |tenants, requirements| TaskSelector::Labels {
+        tenants,
+        labels: LabelSelector { requirements },
+    };
+    vec![
         group(&|group| group.name = bad()),
         group(&|group| group.images = vec![bad()]),
         group(&|group| group.volumes = vec![bad()]),
@@ -133,9 +142,14 @@ fn no_text_has_characters_that_are_not_shown() {
             let near = near(tasks, TopologyLevel::Machine);
             group.rules.tasks = vec![TaskRule::Prefer { near, weight: 1 }];
         }),
-    ];
+    ]
+}
+
+/// Each text that machines and jobs carry is held to the rule of names.
+#[test]
+fn no_text_has_characters_that_are_not_shown() {
     let mut cell = cell([]);
-    for command in commands {
+    for command in bad_machines_and_jobs().into_iter().chain(bad_groups()) {
         match cell.apply(command.clone()) {
             Err(Rejection::BadName(why)) => {
                 assert!(why.contains("has the character U+202E"), "{why}");

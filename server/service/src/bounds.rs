@@ -323,10 +323,10 @@ async fn a_job_of_very_many_tasks_is_watched_listed_and_synced() {
     let all: BTreeSet<TaskId> =
         (0..TASKS).map(|index| TaskId { job: omega_core::JobId(id), index }).collect();
     assert_eq!(served.watched().await.1, all);
-    let named = Some(proto::JobRef { job: Some(proto::job_ref::Job::Id(id)) });
+    let named = proto::JobRef { job: Some(proto::job_ref::Job::Id(id)) };
 
     let mut tasks = TaskServiceClient::new(served.channel().await);
-    let of = Some(proto::list_tasks_request::Of::Job(named.unwrap()));
+    let of = Some(proto::list_tasks_request::Of::Job(named));
     let request = proto::ListTasksRequest { of, page_size: 1000, ..Default::default() };
     let page = tasks.list_tasks(request).await.unwrap().into_inner();
     assert!(page.tasks.len() == 1000 && !page.next_page_token.is_empty());

@@ -69,7 +69,7 @@ struct Sending {
 
 /// The pieces of a delta that were not sent.
 enum Rest {
-    Small(Pieces),
+    Small(Box<Pieces>),
     Large(Reading),
 }
 
@@ -186,7 +186,7 @@ impl DeltaStream {
     }
 
     fn make_small(&mut self) -> Rest {
-        Rest::Small(convert::split((&self.make()).into(), convert::PIECE_BYTES))
+        Rest::Small(Box::new(convert::split((&self.make()).into(), convert::PIECE_BYTES)))
     }
 
     /// Makes one that may be large, or shares one that is read by others.

@@ -325,7 +325,8 @@ mod tests {
         let untainted = Machine { taints: Box::default(), ..less.clone() };
         assert_eq!(described(&agent, &known, untainted).as_ref(), Ok(&less), "taints stay");
         assert_eq!(described(&agent, &known, known.clone()).as_ref(), Ok(&known));
-        let changes: [(&str, fn(&mut Machine)); 6] = [
+        type Change = (&'static str, fn(&mut Machine));
+        let changes: [Change; 6] = [
             ("its capacity", |machine| machine.capacity.set(KindId::CPU, 4001)),
             ("its capacity", |machine| machine.capacity.set(KindId(2), 1)),
             ("its capacity", |machine| {

@@ -22,11 +22,14 @@ const BYTES_PER_SECOND_MIN: u64 = 256 << 10;
 /// The time between two looks whether it is one's turn: a part of what a large delta takes to be made.
 const TURN_LOOK: Duration = Duration::from_millis(5);
 
+/// Whole states that are read, by their content.
+type Shared = Vec<(Key, Weak<Snapshot>)>;
+
 /// The large deltas that are read now. Clones share them.
 #[derive(Clone, Debug)]
 pub(crate) struct Snapshots {
     /// Whole states, by what they tell. Held for a look-up.
-    whole: Arc<Mutex<Vec<(Key, Weak<Snapshot>)>>>,
+    whole: Arc<Mutex<Shared>>,
     /// The place of the one that is made.
     making: Arc<Semaphore>,
 }

@@ -7,6 +7,7 @@
 use crate::host::Host;
 use omega_client::{ApiError, ErrorCode};
 use omega_core::Text;
+use omega_core::limits::TASKS_PER_JOB_MAX;
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -45,6 +46,8 @@ impl TenantTasks {
         tenant: &Text,
         tasks: u64,
     ) -> Result<Admitted, ApiError> {
+        // The cell refuses a job that is too large for any tenant, and says so.
+        let tasks = if tasks > u64::from(TASKS_PER_JOB_MAX) { 0 } else { tasks };
         let mut under_way = self.under_way.lock();
         let has = host.read(|cell| cell.tenant_tasks(tenant));
         let has = has + under_way.get(tenant).copied().unwrap_or(0);

@@ -2,9 +2,12 @@
 
 use crate::support::{command, text};
 
+/// Arguments, the files that differ from sound ones, and the line.
+type Case = (&'static str, &'static [(&'static str, &'static str)], &'static str);
+
 #[test]
 fn bad_input_ends_with_one_line() {
-    let cases: [(&str, &[(&str, &str)], &str); 5] = [
+    let cases: [Case; 5] = [
         (
             "info --trace swf --data a.swf",
             &[("a.swf", "; MaxProcs: 8\n1 0 -1 soon 4 -1 -1 4 -1 -1 1 7 -1 -1 -1 -1 -1 -1\n")],

@@ -1,5 +1,7 @@
 //! `omega-sim what-if`: a cell that was kept in a directory or a backup, and what would become of it.
 
+#![allow(clippy::unwrap_used, reason = "all of it is tests, helpers too")]
+
 use crate::support::{command, text};
 use omega_run::replicas::Durability;
 use omega_run::{RunOptions, run};
