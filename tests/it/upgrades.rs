@@ -136,7 +136,8 @@ fn directories_and_backups_of_every_format_lead_to_the_same_state() {
             drop(after.unwrap());
         });
         assert_eq!(told(state(&dir, Some(before.0))), expected, "{}: gone on", place.display());
-        assert_eq!(state(&dir, None).0, Version(before.0.0 + 1), "{}", place.display());
+        // The time, which its leader writes first, may be a version of its own.
+        assert!(state(&dir, None).0 > before.0, "{}", place.display());
     }
 }
 

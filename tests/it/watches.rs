@@ -5,8 +5,8 @@ use omega_client::convert;
 use omega_client::proto::job_service_client::JobServiceClient;
 use omega_client::proto::{self, WatchJobsResponse};
 use omega_core::{
-    Amounts, Claim, Command, Job, JobId, Machine, MachineId, Outcome, SchedulerId, SequenceNumber,
-    TaskGroup, TaskId, TaskReport, Transaction, TransactionId, Version,
+    Amounts, Claim, Command, Job, JobId, Machine, MachineId, Outcome, Policy, SchedulerId,
+    SequenceNumber, TaskGroup, TaskId, TaskReport, Transaction, TransactionId, Version,
 };
 use std::collections::BTreeMap;
 use tonic::Streaming;
@@ -83,6 +83,8 @@ fn place(served: &Served, number: u64, tasks: impl Iterator<Item = TaskId>) {
 fn a_watch_tells_of_every_task() {
     let served = Served::start();
     let apply = |command| served.cell.apply(command).unwrap();
+    // Jobs that have ended stay.
+    apply(Command::SetPolicy(Policy { keep_ended_ms: u64::MAX / 2, ..Policy::default() }));
     apply(Command::RegisterScheduler { name: "s".into() });
     apply(Command::RegisterMachine(Machine::new("m", Amounts::new([1 << 30]))));
     // More tasks and more jobs than one message holds.

@@ -339,8 +339,7 @@ fn connections_that_cannot_work_are_told_with_the_remedy() {
         ),
     ];
     for (arguments, why) in cases {
-        for call in ["machine list", "job submit web --count 1", "agent --simulate 1", "scheduler"]
-        {
+        for call in ["machine list", "job submit web --count 1", "scheduler"] {
             let line = format!("{call} {arguments}");
             let said = say(guarded.path(), &line.split_whitespace().collect::<Vec<_>>());
             assert!(said.code != Some(0) && said.stderr.contains(why), "{line}: {}", said.stderr);
