@@ -174,6 +174,7 @@ fn replicas_agree_on_disks_that_are_slow_now_and_then() {
 }
 
 #[test]
+#[ignore = "which replica leads among full disks depends on timing: .ci/long runs it"]
 fn a_disk_that_was_full_is_written_again() {
     for count in [1, 3] {
         let replicas = start_replicas(count);
@@ -221,6 +222,7 @@ fn a_disk_that_was_full_is_written_again() {
 
 /// It stays full: the others take commits, and it leads no more.
 #[test]
+#[ignore = "which replica leads among full disks depends on timing: .ci/long runs it"]
 fn a_leader_whose_disk_is_full_is_followed_by_another() {
     let replicas = start_replicas(3);
     let leads = |at: usize| replicas.running[at].status().leadership.is_leader;
@@ -250,6 +252,7 @@ fn a_leader_whose_disk_is_full_is_followed_by_another() {
 }
 
 #[test]
+#[ignore = "which replica leads among full disks depends on timing: .ci/long runs it"]
 fn a_full_disk_does_not_keep_an_operator_from_choosing_another_leader() {
     let replicas = start_replicas(1);
     let cell = &replicas.cells[0];
